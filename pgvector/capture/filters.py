@@ -1,0 +1,117 @@
+"""What of a turn is worth storing, and which messages are worth searching for."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from .acknowledgements import is_acknowledgement
+
+Reason = Literal["", "empty", "synthetic", "acknowledgement", "too_short"]
+
+# How the host begins messages that it writes itself and passes on as the user's.
+SYNTHETIC_PREFIXES: Final = (
+    "[ASYNC DELEGATION",
+    "[IMPORTANT: Background process",
+    "[Background process",
+    "[Continuing toward your standing goal]",
+    "[System note:",
+    "[System:",
+    "[Note: model was just switched",
+    "[Voice",
+    "[The user sent",
+)
+# Of these, the ones it sets in front of what the user wrote, with an empty line between. Their text is fixed and holds
+# no bracket; the others may quote documents, images or program output, of which the end cannot be told.
+_NOTE = re.compile(r"\s*\[(?:System note:|Note: model was just switched)[^\[\]]*\]\r?\n\r?\n(?=\s*\S)")
+
+# A short reply to "thanks" is politeness, a long one is the report the user was thanking for in advance.
+_REPLY_FACTOR: Final = 4
+
+# A Han character carries about as much as a short word, a kana or a Korean syllable as two or three letters.
+_WEIGHTED = re.compile(
+    "([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])|([\u3040-\u30ff\u31f0-\u31ff\uac00-\ud7a3])"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Which sides of a turn to store. `reason` says why the first one left out is left out; "" when none is."""
+
+    store_user: bool
+    store_assistant: bool
+    reason: Reason = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFilter:
+    """Keeps substantive turns and drops politeness and what the host wrote itself.
+
+    A side is substantive when it has at least `min_chars` characters (Chinese characters count three, kana and Korean
+    syllables two) and is no boilerplate: not empty, not only acknowledgements or greetings, not synthetic. A turn is
+    stored when at least one side is substantive. The other side then comes along, however short, unless it is
+    boilerplate: "What port?" stays with its long answer. After an acknowledgement the answer alone is stored, and
+    only from four times `min_chars`, so that "ok" does not lose a report and "thanks" does not keep a "you're welcome".
+    """
+
+    min_chars: int
+
+    def judge(self, user: str, assistant: str) -> Verdict:
+        """What to store of a turn whose texts are already clean, without injected memory and leading notes."""
+        user_flaw, assistant_flaw = _flaw(user, by_host=True), _flaw(assistant, by_host=False)
+        floor = self.min_chars * (_REPLY_FACTOR if user_flaw == "acknowledgement" else 1)
+        user_counts = not user_flaw and weighs(user, self.min_chars)
+        assistant_counts = not assistant_flaw and weighs(assistant, floor)
+        if not (user_counts or assistant_counts):
+            return Verdict(False, False, user_flaw or "too_short")
+        return Verdict(not user_flaw, not assistant_flaw, user_flaw or assistant_flaw)
+
+    def reason_to_skip(self, user: str, assistant: str) -> Reason:
+        """Why nothing of the turn is stored: empty, synthetic, acknowledgement or too_short; "" when some of it is."""
+        verdict = self.judge(user, assistant)
+        return "" if verdict.store_user or verdict.store_assistant else verdict.reason
+
+
+def own_words(user: str) -> str:
+    """What the user wrote, without the notes the host set in front of it; unchanged when nothing else is there."""
+    while note := _NOTE.match(user):
+        user = user[note.end() :]
+    return user
+
+
+def is_synthetic(user: str) -> bool:
+    """Whether the host wrote this message itself."""
+    return user.lstrip("\ufeff\u200b \t\r\n").startswith(SYNTHETIC_PREFIXES)
+
+
+def is_trivial_query(text: str) -> bool:
+    """Whether there is nothing in `text` to search for: blank, emoji, punctuation, thanks, greetings."""
+    return _is_blank(text) or is_acknowledgement(text)
+
+
+def weighs(text: str, floor: int) -> bool:
+    """Whether `text` has at least `floor` characters, blanks at the ends and inner runs of them not counted."""
+    # Blanks are squeezed in a prefix only: a long paste must not be copied to learn that it is long.
+    sample = " ".join(text[: floor * 4 + 64].split())
+    if len(sample) < floor and len(text) > floor * 4 + 64:
+        sample = " ".join(text.split())
+    if len(sample) >= floor:
+        return True
+    weight = len(sample) + sum(2 if match.group(1) else 1 for match in _WEIGHTED.finditer(sample))
+    return weight >= floor
+
+
+def _flaw(text: str, *, by_host: bool) -> Literal["", "empty", "synthetic", "acknowledgement"]:
+    if _is_blank(text):
+        return "empty"
+    if by_host and is_synthetic(text):
+        return "synthetic"
+    return "acknowledgement" if is_acknowledgement(text) else ""
+
+
+def _is_blank(text: str) -> bool:
+    head = text.strip()
+    # Zero-width and control characters alone are no text either.
+    return not head or (len(head) < 64 and all(unicodedata.category(char)[0] in "CZ" for char in head))

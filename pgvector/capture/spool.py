@@ -1,0 +1,248 @@
+"""The durable queue: one SQLite file a process, written by the hooks, emptied by the drain.
+
+An append survives the death of the process the moment it returns (`normal`), or a power cut as well (`full`). A file is
+held by a lock for the life of its process; what a dead process left is adopted by the next one that starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import sqlite3
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..domain.errors import SpoolError, SpoolFull
+from ..domain.models import Operation
+
+try:
+    import fcntl
+except ImportError:  # Windows: files of dead processes are adopted by hand there
+    fcntl = None  # type: ignore[assignment]
+
+logger = logging.getLogger(__name__)
+
+FORMAT = 1  # PRAGMA user_version of the files this version writes and reads
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS operations (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    op_id BLOB NOT NULL,
+    theme TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    payload TEXT NOT NULL,
+    at REAL NOT NULL,
+    error TEXT
+);
+"""
+_ROW_OVERHEAD_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """An operation that Postgres will never take as it is, with the reason."""
+
+    operation: Operation
+    error: str
+
+
+class Spool:
+    """One file of operations, in the order in which they were accepted. Safe to use from several threads."""
+
+    def __init__(self, path: Path, *, max_bytes: int, sync: str = "normal") -> None:
+        """Open or create `path`, whose lock the caller holds. Raises SpoolError."""
+        self.path = path
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        with _as_spool_error(path):
+            self._front = _connect(
+                path, sync
+            )  # the hooks' connection: never checkpoints, so it never waits for the disk
+            self._back = _connect(path, "normal")
+            version = self._front.execute("PRAGMA user_version").fetchone()[0]
+            if version > FORMAT:
+                raise SpoolError(f"{path} was written by a newer version of hermes-memory-pgvector; upgrade to read it")
+            self._front.execute("PRAGMA wal_autocheckpoint=0")
+            self._front.executescript(_SCHEMA + f"PRAGMA user_version={FORMAT};")
+            self._depth, self._bytes = self._measure("error IS NULL")
+
+    def append(self, op: Operation) -> None:
+        """Keep `op`; when this returns, it survives the process. Raises SpoolFull or SpoolError."""
+        payload = json.dumps(op.payload, ensure_ascii=False, separators=(",", ":"))
+        size = len(payload) + _ROW_OVERHEAD_BYTES
+        with self._lock:
+            if self._bytes + size > self._max_bytes:
+                raise SpoolFull(
+                    f"the spool holds {self._depth} writes and reached its bound of {self._max_bytes // 1_000_000} MB; "
+                    "bring Postgres back (hermes-pgvector doctor) or raise `spool_max_mb`"
+                )
+            with _as_spool_error(self.path):
+                self._front.execute(
+                    "INSERT INTO operations (op_id, theme, kind, payload, at) VALUES (?, ?, ?, ?, ?)",
+                    (op.op_id.bytes, op.theme, op.kind, payload, op.at),
+                )
+            self._depth += 1
+            self._bytes += size
+
+    def take(self, limit: int) -> list[Operation]:
+        """The oldest operations, at most `limit`; they stay in the file until `ack`."""
+        with _as_spool_error(self.path):
+            rows = self._back.execute(
+                "SELECT seq, op_id, theme, kind, payload, at FROM operations WHERE error IS NULL ORDER BY seq LIMIT ?",
+                (limit,),
+            ).fetchall()
+        return [_operation(row) for row in rows]
+
+    def ack(self, ops: Sequence[Operation]) -> None:
+        """Forget operations that Postgres has committed."""
+        with _as_spool_error(self.path), self._lock:
+            self._back.execute("BEGIN IMMEDIATE")
+            seqs = json.dumps([op.seq for op in ops])
+            gone = self._measure("seq IN (SELECT value FROM json_each(?))", seqs)
+            self._back.execute("DELETE FROM operations WHERE seq IN (SELECT value FROM json_each(?))", (seqs,))
+            self._back.execute("COMMIT")
+            self._depth, self._bytes = self._depth - gone[0], self._bytes - gone[1]
+
+    def set_aside(self, op: Operation, error: str) -> None:
+        """Keep `op` out of the way of the rest, with its error, until an operator looks at it."""
+        with _as_spool_error(self.path), self._lock:
+            gone = self._measure("error IS NULL AND seq = ?", op.seq)
+            self._back.execute("UPDATE operations SET error = ? WHERE seq = ?", (error or "unknown error", op.seq))
+            self._depth, self._bytes = self._depth - gone[0], self._bytes - gone[1]
+
+    def checkpoint(self) -> None:
+        """Move the write-ahead log into the file, on the drain's time."""
+        with contextlib.suppress(sqlite3.Error):
+            self._back.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def depth(self) -> int:
+        """How many operations wait."""
+        return self._depth
+
+    def size_bytes(self) -> int:
+        """Roughly how many bytes wait."""
+        return self._bytes
+
+    def aside(self) -> list[SetAside]:
+        """The operations that were set aside, oldest first."""
+        with _as_spool_error(self.path):
+            rows = self._back.execute(
+                "SELECT seq, op_id, theme, kind, payload, at, error FROM operations WHERE error IS NOT NULL ORDER BY seq"
+            ).fetchall()
+        return [SetAside(_operation(row[:6]), row[6]) for row in rows]
+
+    def empty(self) -> bool:
+        """True when nothing waits and nothing is set aside."""
+        with _as_spool_error(self.path):
+            return not self._back.execute("SELECT EXISTS (SELECT 1 FROM operations)").fetchone()[0]
+
+    def close(self) -> None:
+        """Close the file; calling twice is fine."""
+        with self._lock, contextlib.suppress(sqlite3.Error):
+            self._front.close()
+            self._back.close()
+
+    def _measure(self, condition: str, *values: object) -> tuple[int, int]:
+        row = self._back.execute(
+            f"SELECT count(*), coalesce(sum(length(payload) + {_ROW_OVERHEAD_BYTES}), 0) FROM operations WHERE {condition}",
+            values,
+        ).fetchone()
+        return int(row[0]), int(row[1])
+
+
+class SpoolDirectory:
+    """The spool files of all processes of one HERMES_HOME."""
+
+    def __init__(self, folder: Path, *, max_bytes: int, sync: str = "normal") -> None:
+        self._folder = folder
+        self._max_bytes = max_bytes
+        self._sync = sync
+        self._locks: dict[Path, int] = {}
+        self._unreadable: set[Path] = set()
+
+    def open_own(self) -> Spool:
+        """This process's file, created and locked. Raises SpoolError."""
+        with _as_spool_error(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path = self._folder / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.db"
+            if not self._acquire(path):
+                raise SpoolError(f"cannot lock {path}")
+        return Spool(path, max_bytes=self._max_bytes, sync=self._sync)
+
+    def adopt(self) -> Iterator[Spool]:
+        """The files of processes that are gone, each locked to us now; what cannot be read is kept and reported."""
+        with _as_spool_error(self._folder):
+            paths = sorted(self._folder.glob("*.db"), key=lambda path: path.stat().st_mtime)
+        for path in paths:
+            if path in self._locks or path in self._unreadable or not self._acquire(path):
+                continue
+            if not path.exists():
+                self.release(path)
+                continue
+            try:
+                spool = Spool(path, max_bytes=self._max_bytes, sync=self._sync)
+            except SpoolError as exc:
+                self._unreadable.add(path)
+                self.release(path)
+                logger.error("hermes-pgvector: writes of an earlier process were kept but cannot be read: %s", exc)
+                continue
+            yield spool
+
+    def discard(self, spool: Spool) -> None:
+        """Close an empty spool and delete its files; one that is not empty is only closed and let go."""
+        empty = spool.empty()
+        spool.close()
+        if empty:
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{spool.path}{suffix}").unlink(missing_ok=True)
+        self.release(spool.path)
+        if empty:
+            Path(f"{spool.path}.lock").unlink(missing_ok=True)
+
+    def release(self, path: Path) -> None:
+        """Let another process have `path`."""
+        handle = self._locks.pop(path, None)
+        if handle is not None:
+            os.close(handle)
+
+    def _acquire(self, path: Path) -> bool:
+        handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if fcntl is not None:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(handle)
+                return False
+            # The holder deletes the lock file when it goes: what we locked may no longer be the file of that name.
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(handle), os.stat(f"{path}.lock")):
+                    self._locks[path] = handle
+                    return True
+        os.close(handle)
+        return False
+
+
+def _connect(path: Path, sync: str) -> sqlite3.Connection:
+    conn = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
+    conn.execute("PRAGMA journal_mode=WAL")
+    conn.execute(f"PRAGMA synchronous={'FULL' if sync == 'full' else 'NORMAL'}")
+    return conn
+
+
+def _operation(row: tuple[int, bytes, str, str, str, float]) -> Operation:
+    seq, op_id, theme, kind, payload, at = row
+    return Operation(kind, theme, json.loads(payload), at, uuid.UUID(bytes=op_id), seq)
+
+
+@contextlib.contextmanager
+def _as_spool_error(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, OSError) as exc:
+        raise SpoolError(
+            f"the spool {path} cannot be used ({exc}); check that the directory is writable and the disk has room"
+        ) from exc

@@ -1,0 +1,290 @@
+"""The one drain thread of a process: spool -> embedding -> one transaction a batch -> acknowledgement."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..domain.errors import (
+    EmbedderError,
+    HermesPgvectorError,
+    OperationRejected,
+    SpoolError,
+)
+from ..domain.models import Operation
+from ..embed.base import Embedder
+from ..store.backend import Backend
+from .memory_queue import MemoryQueue
+from .spool import SetAside, Spool, SpoolDirectory
+
+logger = logging.getLogger(__name__)
+
+BATCH_SIZE = 64
+LINGER_S = 0.02  # waits this long for company before a batch that is not full goes out
+_RETRY_FIRST_S, _RETRY_MAX_S = 0.2, 10.0
+_IDLE_S = 5.0  # how often an idle drain looks after what others left: dead spools, pending rows, a lost server
+_PENDING_CLAIM = 32
+_LEASE_S = 120.0  # how long a process may take to embed the rows it claimed before another one tries
+_PROBE_LEASE_S = 5.0  # ... while the endpoint fails, and a single row asks whether it is back
+_EMBED_TIMEOUT_S = 30.0
+_OPERATIONS_KEPT_DAYS = 30
+# What no repetition mends: Postgres refuses the content, or the operation has another shape than we know.
+_POISON = (OperationRejected, KeyError, TypeError, ValueError)
+
+
+class Queue(Protocol):
+    """A queue of operations: the spool on disk, or its stand-in."""
+
+    def append(self, op: Operation) -> None: ...
+    def take(self, limit: int) -> list[Operation]: ...
+    def ack(self, ops: Sequence[Operation]) -> None: ...
+    def set_aside(self, op: Operation, error: str) -> None: ...
+    def aside(self) -> list[SetAside]: ...
+    def depth(self) -> int: ...
+    def size_bytes(self) -> int: ...
+    def checkpoint(self) -> None: ...
+    def empty(self) -> bool: ...
+
+
+@dataclass
+class _Due:
+    """When (monotonic seconds) the drain next does what it does from time to time."""
+
+    adopt: float = 0.0
+    pending: float = 0.0
+    housekeeping: float = 0.0
+
+
+class Writer:
+    """Accepts operations from the hooks and brings them to Postgres, in order within a theme, each exactly once."""
+
+    def __init__(
+        self,
+        *,
+        directory: SpoolDirectory,
+        backend: Backend,
+        embedder: Embedder | None,
+        embed_on_write: bool,
+        memory_max_items: int,
+    ) -> None:
+        self._directory = directory
+        self._backend = backend
+        self._embedder = embedder
+        self._embed_on_write = embed_on_write
+        self._wake = threading.Event()
+        self._drained = threading.Condition()
+        self._stopping = threading.Event()
+        self._adopted: list[Spool] = []
+        self._due = _Due()
+        self._embedding_fails = False
+        self.counts: Counter[str] = Counter()
+        self.last_error = ""
+        self._own: Queue = self._open_queue(memory_max_items)
+        backend.on_down = self._wake.set
+        self._thread = self._new_thread()
+
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._run, name="hermes-pgvector-writer", daemon=True)
+
+    def _open_queue(self, memory_max_items: int) -> Queue:
+        try:
+            return self._directory.open_own()
+        except SpoolError as exc:
+            logger.warning("hermes-pgvector: writes are kept in memory only and are lost with this process: %s", exc)
+            return MemoryQueue(memory_max_items)
+
+    def start(self) -> None:
+        """Start the drain thread."""
+        self._thread.start()
+
+    def submit(self, op: Operation) -> None:
+        """Accept `op`: when this returns it is on disk. Raises SpoolFull or SpoolError when it is refused."""
+        self._own.append(op)
+        self._wake.set()
+        if not self._thread.is_alive() and not self._stopping.is_set():
+            self._thread = self._new_thread()
+            self._thread.start()
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until everything accepted is in Postgres; False when time runs out first."""
+        self._wake.set()
+        with self._drained:
+            return self._drained.wait_for(lambda: not self.depth(), timeout_s)
+
+    def flush_own(self, timeout_s: float) -> None:
+        """Wait until what this process accepted is in Postgres, as far as that is possible now."""
+        self._wake.set()
+        with self._drained:
+            self._drained.wait_for(lambda: not self._own.depth() or self._backend.problem is not None, timeout_s)
+
+    def stop(self, timeout_s: float) -> int:
+        """Drain for at most `timeout_s`, then stop; returns how many writes stay in the spool. Twice is fine."""
+        deadline = time.monotonic() + timeout_s
+        self.flush_own(timeout_s)
+        left = self._own.depth()
+        self._stopping.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(max(0.0, deadline - time.monotonic()))
+        return left
+
+    def _close_queues(self) -> None:
+        for spool in (*self._adopted, *([self._own] if isinstance(self._own, Spool) else [])):
+            self._directory.discard(spool)
+        self._adopted.clear()
+
+    def depth(self) -> int:
+        """How many accepted writes are not in Postgres yet."""
+        return sum(queue.depth() for queue in self._queues())
+
+    def size_bytes(self) -> int:
+        """How many bytes they take on disk."""
+        return sum(queue.size_bytes() for queue in self._queues())
+
+    def aside(self) -> list[SetAside]:
+        """The writes that Postgres refused for what they hold."""
+        return [item for queue in self._queues() for item in queue.aside()]
+
+    def is_durable(self) -> bool:
+        """False while the spool directory cannot be written."""
+        return isinstance(self._own, Spool)
+
+    def _queues(self) -> Iterator[Queue]:
+        yield from list(self._adopted)
+        yield self._own
+
+    # -- the drain thread ----------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        retry_s = _RETRY_FIRST_S
+        while not self._stopping.is_set():
+            self._wake.clear()
+            try:
+                self._backend.bring_up()
+                busy = self._step()
+                retry_s = _RETRY_FIRST_S
+            except HermesPgvectorError as exc:
+                self._note(exc)
+                self._stopping.wait(retry_s * random.uniform(0.7, 1.3))
+                retry_s = min(retry_s * 2, _RETRY_MAX_S)
+                continue
+            if not busy:
+                self._wake.wait(_IDLE_S)
+                self._stopping.wait(LINGER_S)
+        self._close_queues()
+
+    def _tell_waiters(self) -> None:
+        with self._drained:
+            self._drained.notify_all()
+
+    def _note(self, exc: HermesPgvectorError) -> None:
+        self._tell_waiters()
+        self.counts["retries"] += 1
+        if str(exc) != self.last_error and self._backend.is_up():
+            logger.warning("hermes-pgvector: writes wait in the spool and are tried again: %s", exc)
+        self.last_error = str(exc)
+
+    def _step(self) -> bool:
+        """Write one batch, or look after what is due; True when there may be more to do at once."""
+        now = time.monotonic()
+        if now >= self._due.adopt:
+            self._adopted += self._directory.adopt()
+            self._due.adopt = now + 60.0
+        for queue in self._queues():
+            if ops := queue.take(BATCH_SIZE):
+                self._write(queue, ops)
+                return True
+        for spool in [spool for spool in self._adopted if spool.empty()]:
+            self._adopted.remove(spool)
+            self._directory.discard(spool)
+        if now >= self._due.pending:
+            filled = self._fill_pending()
+            self._due.pending = 0.0 if filled else now + _IDLE_S
+            return filled
+        if now >= self._due.housekeeping:
+            self._backend.forget_operations(_OPERATIONS_KEPT_DAYS)
+            self._own.checkpoint()
+            self._due.housekeeping = now + 3600.0
+        return False
+
+    def _write(self, queue: Queue, ops: list[Operation]) -> None:
+        started = time.monotonic()
+        embeddings = self._embed([text for op in ops for text in _texts(op)]) if self._embed_on_write else {}
+        try:
+            self.counts.update(self._backend.apply(ops, embeddings))
+        except _POISON:
+            for op in ops:
+                self._write_alone(queue, op, embeddings)
+            return
+        queue.ack(ops)
+        self._tell_waiters()
+        self.counts["batches"] += 1
+        self.counts["operations"] += len(ops)
+        self.counts["write_ms"] += int((time.monotonic() - started) * 1000)
+        if self.counts["batches"] % 64 == 0:
+            queue.checkpoint()
+
+    def _write_alone(self, queue: Queue, op: Operation, embeddings: dict[str, list[float]]) -> None:
+        try:
+            self.counts.update(self._backend.apply([op], embeddings))
+        except _POISON as exc:
+            queue.set_aside(op, f"{type(exc).__name__}: {exc}")
+            self.counts["set_aside"] += 1
+            self._tell_waiters()
+            logger.error(
+                "hermes-pgvector: Postgres refuses a write (%s, theme %s), it is set aside: %s", op.kind, op.theme, exc
+            )
+            return
+        queue.ack([op])
+        self.counts["operations"] += 1
+        self._tell_waiters()
+
+    # -- embeddings ----------------------------------------------------------------------------------------------
+
+    def _embed(self, texts: list[str]) -> dict[str, list[float]]:
+        """Vectors by text; empty when there are none to be had now. No database connection is held meanwhile."""
+        unique = list(dict.fromkeys(texts))
+        if self._embedder is None or not unique or not self._backend.comparable(self._embedder.model):
+            return {}
+        try:
+            vectors = self._embedder.embed_documents(unique, timeout_s=_EMBED_TIMEOUT_S)
+        except EmbedderError as exc:
+            self.counts["embed_failures"] += 1
+            self.last_error = str(exc)
+            self._embedding_fails = True
+            return {}
+        self._embedding_fails = False
+        if not self._backend.claim_model(self._embedder.model):
+            return {}
+        return dict(zip(unique, vectors, strict=True))
+
+    def _fill_pending(self) -> bool:
+        """Embed rows that were written without a vector; True when some were."""
+        if self._embedder is None or not self._embed_on_write:
+            return False
+        failing = self._embedding_fails
+        rows = self._backend.claim_pending(1 if failing else _PENDING_CLAIM, _PROBE_LEASE_S if failing else _LEASE_S)
+        embeddings = self._embed([content for _, _, content in rows])
+        if not rows or not embeddings:
+            return False
+        self._backend.fill(rows, embeddings)
+        self.counts["embedded_later"] += len(rows)
+        return True
+
+
+def _texts(op: Operation) -> list[str]:
+    match op.kind:
+        case "turn":
+            return [message["content"] for message in op.payload["messages"]]
+        case "add" | "replace":
+            return [op.payload["content"]]
+        case "reconcile":
+            return list(op.payload["contents"])
+        case _:
+            return []

@@ -1,0 +1,92 @@
+"""Everything this package raises.
+
+    HermesPgvectorError
+    +-- ConfigurationError        a setting, a file or an argument of a command is wrong
+    +-- InvalidArgument           a tool was called with arguments it cannot use
+    +-- StoreUnavailable          Postgres cannot be reached
+    |   +-- StoreMisconfigured    ... or refuses us until somebody changes something
+    |       +-- SchemaNotApplied  the migrations have not been run there
+    |       +-- DimensionMismatch the database holds vectors of another size
+    +-- OperationRejected         Postgres will never take this write as it is
+    +-- EmbedderError             the embedding endpoint or model gave no usable vectors
+    |   +-- EmbedderUnavailable   ... for now: worth another try
+    |   +-- InputTooLong          ... because a text exceeds the model's context
+    +-- SpoolError                the write-ahead spool on disk cannot be used
+    |   +-- SpoolFull             ... because it reached its bound
+    +-- EmbeddedServerError       the private Postgres cannot be started
+    +-- DeadlineExceeded          an answer did not come in time
+
+The docstring of a class is its message when none is given, and says what to do.
+"""
+
+from __future__ import annotations
+
+
+class HermesPgvectorError(Exception):
+    """Something in hermes-memory-pgvector failed; run `hermes-pgvector doctor`."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message or type(self).__doc__ or type(self).__name__)
+
+
+class ConfigurationError(HermesPgvectorError):
+    """A setting is wrong; run `hermes-pgvector doctor` to see which."""
+
+
+class InvalidArgument(HermesPgvectorError):
+    """An argument is wrong; see the tool's schema."""
+
+
+class StoreUnavailable(HermesPgvectorError):
+    """Postgres cannot be reached; run `hermes-pgvector doctor`."""
+
+
+class StoreMisconfigured(StoreUnavailable):
+    """Postgres refuses us; check `dsn`, the role and its rights: hermes-pgvector doctor."""
+
+
+class SchemaNotApplied(StoreMisconfigured):
+    """The memory tables are missing; run `hermes-pgvector migrate --admin-dsn ...` as a database admin."""
+
+
+class DimensionMismatch(StoreMisconfigured):
+    """The database holds vectors of another size than the setting `dims`; make the two agree."""
+
+
+class OperationRejected(HermesPgvectorError):
+    """Postgres refuses this write for what it holds; it is set aside: `hermes-pgvector doctor` shows it."""
+
+
+class EmbedderError(HermesPgvectorError):
+    """The embedding endpoint gave no usable vectors; check `embed_url` and `embed_model`."""
+
+
+class EmbedderUnavailable(EmbedderError):
+    """The embedding endpoint does not answer; it is tried again by itself.
+
+    `retry_after_s` is what the endpoint asked for, in seconds, or None.
+    """
+
+    def __init__(self, message: str = "", *, retry_after_s: float | None = None) -> None:
+        super().__init__(message or "the embedding endpoint does not answer; it is tried again by itself")
+        self.retry_after_s = retry_after_s
+
+
+class InputTooLong(EmbedderError):
+    """A text is longer than the embedding model's context; it is shortened and tried again."""
+
+
+class SpoolError(HermesPgvectorError):
+    """The spool cannot be written; check that $HERMES_HOME/pgvector/spool is writable and the disk has room."""
+
+
+class SpoolFull(SpoolError):
+    """The spool reached `spool_max_mb`; bring Postgres back or raise the bound."""
+
+
+class EmbeddedServerError(HermesPgvectorError):
+    """The embedded Postgres cannot be started; see its server.log, or set `dsn` to a server of your own."""
+
+
+class DeadlineExceeded(HermesPgvectorError):
+    """The answer did not come in time; the memory backend is slow or out of reach."""

@@ -1,0 +1,202 @@
+"""Making whatever the host hands over into text and JSON that Postgres accepts.
+
+Nothing here raises on odd input, and what cannot be kept leaves a mark in its place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import numbers
+import re
+from collections.abc import Collection, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
+from typing import Final
+from uuid import UUID
+
+MAX_DEPTH: Final = 20
+_CUT: Final = "[...]"
+_MAX_INT_BITS: Final = 4096  # beyond this Python may refuse to print the number
+
+_TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text", "refusal"})
+_MARKED_PARTS: Final = {
+    "image": "image", "image_url": "image", "input_image": "image", "output_image": "image",
+    "audio": "audio", "input_audio": "audio", "output_audio": "audio",
+    "video": "video", "video_url": "video", "input_video": "video",
+    "file": "file", "input_file": "file", "document": "file",
+    "tool_use": "tool call", "tool_call": "tool call", "function_call": "tool call",
+    "tool_result": "tool result", "function_call_output": "tool result",
+}  # fmt: skip
+_SILENT_PARTS: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})
+
+_FENCE = re.compile(r"<\s*(/?)\s*memory-context\s*>", re.IGNORECASE)
+
+
+def clean(text: object, *, max_chars: int | None = None) -> str:
+    """Text that Postgres stores: no NUL, no lone surrogate (U+FFFD instead), at most `max_chars` characters.
+
+    Anything that is not text is flattened first. Line ends stay as they are.
+    """
+    plain = text if type(text) is str else flatten(text)
+    if max_chars is not None:
+        plain = plain[: max(max_chars, 0)]
+    return _storable(plain)
+
+
+def flatten(content: object) -> str:
+    """The words of a message's content: a string, a list of parts, a part, or anything else a host may pass.
+
+    Parts stand on lines of their own; images and files are marked (`[image]`), not dropped; None is "".
+    """
+    return _flatten(content, ())
+
+
+def clean_json(obj: object) -> object:
+    """A copy of `obj` that `json.dumps(..., allow_nan=False)` and Postgres' jsonb both take.
+
+    Keys become strings, NaN and infinities None, dates ISO text, durations seconds, bytes and sets text and lists.
+    What is nested deeper than 20 levels, or contains itself, becomes "[...]".
+    """
+    return _clean_json(obj, ())
+
+
+def digest(text: str) -> bytes:
+    """The 32 bytes of the sha256 of `text` in UTF-8."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def strip_injected(text: str) -> str:
+    """`text` without the `<memory-context>` blocks the host put in, also one that was never closed.
+
+    Text without such a block comes back unchanged, otherwise trimmed.
+    """
+    kept: list[str] = []
+    depth, position = 0, 0
+    for tag in _FENCE.finditer(text):
+        if depth == 0:
+            kept.append(text[position : tag.start()])
+        depth = max(depth - 1, 0) if tag.group(1) else depth + 1
+        position = tag.end()
+    if position == 0:
+        return text
+    if depth == 0:
+        kept.append(text[position:])
+    return "".join(kept).strip()
+
+
+def _storable(text: str) -> str:
+    if "\0" in text:
+        text = text.replace("\0", "")
+    if text.isascii():
+        return str(text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # Through UTF-16, so that two halves of a character that were kept apart find together.
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return str(text)
+
+
+def _flatten(content: object, path: tuple[int, ...]) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return str(content)
+    if isinstance(content, (bytes, bytearray, memoryview)):
+        return bytes(content).decode("utf-8", "replace")
+    if isinstance(content, (bool, numbers.Number)):
+        return _number_text(content)
+    if len(path) >= MAX_DEPTH or id(content) in path:
+        return _CUT
+    path = (*path, id(content))
+    if isinstance(content, Mapping):
+        return _part_text(content, path)
+    if isinstance(content, Collection):
+        return "\n".join(text for text in (_flatten(part, path) for part in content) if text)
+    inner = getattr(content, "text", None) or getattr(content, "content", None)
+    return _flatten(inner, path) if inner else _type_mark(content)
+
+
+def _part_text(part: Mapping[object, object], path: tuple[int, ...]) -> str:
+    kind = part.get("type")
+    kind = kind.strip().lower() if isinstance(kind, str) else ""
+    if kind in _SILENT_PARTS:
+        return ""
+    if mark := _MARKED_PARTS.get(kind):
+        name = part.get("filename") or part.get("name") or part.get("transcript")
+        return f"[{mark}: {name}]" if isinstance(name, str) and name else f"[{mark}]"
+    for key in ("text", "refusal", "value", "content", "parts"):
+        if part.get(key) is not None:
+            return _flatten(part[key], path)
+    if kind in _TEXT_PARTS or not part:
+        return ""
+    if "image_url" in part:
+        return "[image]"
+    if kind:
+        return f"[{kind}]"
+    return "\n".join(f"{_key(key)}: {_flatten(value, path)}" for key, value in part.items())
+
+
+def _number_text(value: object) -> str:
+    if isinstance(value, int) and value.bit_length() > _MAX_INT_BITS:
+        return f"[integer of {value.bit_length()} bits]"
+    return str(value)
+
+
+def _type_mark(value: object) -> str:
+    return f"[{type(value).__name__}]"
+
+
+def _clean_json(obj: object, path: tuple[int, ...]) -> object:
+    if obj is None or isinstance(obj, bool):
+        return obj
+    if isinstance(obj, Enum):
+        return _clean_json(obj.value, path)
+    if isinstance(obj, numbers.Number):
+        return _json_number(obj)
+    if isinstance(obj, (str, UUID, PurePath)):
+        return _storable(str(obj))
+    if isinstance(obj, (bytes, bytearray, memoryview)):
+        return _storable(bytes(obj).decode("utf-8", "replace"))
+    if isinstance(obj, (datetime, date, time)):
+        return obj.isoformat()
+    if isinstance(obj, timedelta):
+        return obj.total_seconds()
+    if len(path) >= MAX_DEPTH or id(obj) in path:
+        return _CUT
+    path = (*path, id(obj))
+    if isinstance(obj, Mapping):
+        return {_key(key): _clean_json(value, path) for key, value in obj.items()}
+    if isinstance(obj, (set, frozenset)):
+        items = [_clean_json(item, path) for item in obj]
+        return sorted(items, key=lambda item: (type(item).__name__, str(item)))
+    if isinstance(obj, (list, tuple)):
+        return [_clean_json(item, path) for item in obj]
+    return _type_mark(obj)
+
+
+def _json_number(number: numbers.Number) -> object:
+    if isinstance(number, Decimal):
+        return str(number) if number.is_finite() else None
+    if isinstance(number, numbers.Integral):
+        whole = int(number)
+        return whole if whole.bit_length() <= _MAX_INT_BITS else _number_text(whole)
+    if isinstance(number, numbers.Real):
+        try:
+            real = float(number)
+        except OverflowError:
+            return None
+        return real if math.isfinite(real) else None
+    return str(number)
+
+
+def _key(key: object) -> str:
+    if isinstance(key, str):
+        return _storable(key)
+    if isinstance(key, bool) or key is None:
+        return {True: "true", False: "false", None: "null"}[key]
+    plain = _clean_json(key, ())
+    return plain if isinstance(plain, str) else _number_text(plain) if isinstance(plain, (int, float)) else str(plain)

@@ -1,0 +1,33 @@
+"""What the rest of the package knows of embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+Vector = list[float]
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Turns texts into unit-length vectors of `dims` floats. Safe to call from several threads."""
+
+    model: str
+    dims: int
+
+    def embed_documents(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
+        """One vector a text, in order. Raises EmbedderError; never returns fewer, NaN or other sizes."""
+
+    def embed_query(self, text: str, *, timeout_s: float) -> Vector:
+        """The vector of a question. Raises EmbedderError."""
+
+    def close(self) -> None:
+        """Release connections; calling twice is fine."""
+
+
+@runtime_checkable
+class CountedEmbedder(Embedder, Protocol):
+    """An embedder that counts what it does."""
+
+    def stats(self) -> dict[str, int]:
+        """Counters that only grow, named embed_...; milliseconds end in _ms."""

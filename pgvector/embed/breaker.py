@@ -1,0 +1,171 @@
+"""Leaving a failing endpoint alone for a while, so that a dead one costs a turn nothing."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeVar
+
+from ..domain.errors import EmbedderError, EmbedderUnavailable, InputTooLong
+from .base import CountedEmbedder, Vector
+from .counters import Counters
+
+logger = logging.getLogger(__name__)
+
+_Answer = TypeVar("_Answer")
+State = Literal["closed", "open", "half-open"]
+# A jittered pause is at least this part of the full one: many processes must not probe in step.
+_JITTER_FLOOR = 0.75
+
+
+class CircuitBreaker:
+    """Decides whether to call something that may be down. Every method may be called from any thread.
+
+    closed: all calls go through; `failures` failures in a row, or one that names a retry_after_s, open it.
+    open: none goes through for a pause that doubles with each failed probe, from `cooldown_s` to `max_cooldown_s`,
+    and is never shorter than the retry_after_s asked for.
+    half-open: one call, the probe, goes through; it closes the breaker or opens it again.
+    """
+
+    def __init__(
+        self,
+        failures: int = 3,
+        cooldown_s: float = 5.0,
+        max_cooldown_s: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._failures = failures
+        self._cooldown_s = cooldown_s
+        self._max_cooldown_s = max_cooldown_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._state: State = "closed"
+        self._failures_in_row = 0
+        self._openings_in_row = 0
+        self._until = 0.0
+
+    @property
+    def state(self) -> State:
+        """The state; an open breaker whose pause is over is still open until a call asks."""
+        with self._lock:
+            return self._state
+
+    def allow(self) -> bool:
+        """Whether to call now. After True, tell the outcome with success() or failure()."""
+        with self._lock:
+            if self._state == "closed":
+                return True
+            if self._clock() < self._until:
+                return False
+            self._state = "half-open"
+            # A probe whose outcome is never told must not keep the breaker half-open for ever.
+            self._until = self._clock() + self._max_cooldown_s
+            return True
+
+    def remaining_s(self) -> float:
+        """Seconds until an open breaker lets a probe through; 0 when it is due, under way or not needed."""
+        with self._lock:
+            return max(0.0, self._until - self._clock()) if self._state == "open" else 0.0
+
+    def success(self) -> bool:
+        """Record that a call worked; True when that closed the breaker."""
+        with self._lock:
+            # While open it is a straggler from before: what failed since knows better.
+            if self._state == "open":
+                return False
+            closed_now = self._state == "half-open"
+            self._state = "closed"
+            self._failures_in_row = self._openings_in_row = 0
+            return closed_now
+
+    def failure(self, retry_after_s: float | None = None) -> bool:
+        """Record that a call failed; True when that opened a closed breaker (not when a probe failed)."""
+        with self._lock:
+            wish_s = max(0.0, retry_after_s or 0.0)
+            if self._state == "open":
+                self._until = max(self._until, self._clock() + wish_s)
+                return False
+            self._failures_in_row += 1
+            was_closed = self._state == "closed"
+            if was_closed and self._failures_in_row < self._failures and not wish_s:
+                return False
+            self._state = "open"
+            self._until = self._clock() + max(wish_s, self._pause_s())
+            self._openings_in_row += 1
+            return was_closed
+
+    def _pause_s(self) -> float:
+        # The exponent is bounded, since 2.0 ** 1024 overflows after a week of failed probes.
+        full_s = min(self._cooldown_s * 2.0 ** min(self._openings_in_row, 30), self._max_cooldown_s)
+        return full_s * random.uniform(_JITTER_FLOOR, 1.0)
+
+
+class GuardedEmbedder:
+    """An embedder behind a breaker: while that is open, calls raise EmbedderUnavailable at once.
+
+    `name` stands for the endpoint in messages and logs and must hold no secret. Unusable answers count as failures
+    like missing ones; a text that is too long does not, since the endpoint works.
+    """
+
+    def __init__(self, inner: CountedEmbedder, breaker: CircuitBreaker, *, name: str = "") -> None:
+        self.model = inner.model
+        self.dims = inner.dims
+        self.breaker = breaker
+        self._inner = inner
+        self._name = name or f"the endpoint of {inner.model}"
+        self._last_error = ""
+        self._counters = Counters("embed_breaker_openings", "embed_breaker_refusals")
+
+    def embed_documents(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
+        """As the embedder behind it. Raises EmbedderUnavailable at once while the breaker is open."""
+        return self._guarded(lambda: self._inner.embed_documents(texts, timeout_s=timeout_s))
+
+    def embed_query(self, text: str, *, timeout_s: float) -> Vector:
+        """As the embedder behind it. Raises EmbedderUnavailable at once while the breaker is open."""
+        return self._guarded(lambda: self._inner.embed_query(text, timeout_s=timeout_s))
+
+    def stats(self) -> dict[str, int]:
+        """The counters of the embedder behind it, how often the breaker opened and how many calls it refused."""
+        return self._inner.stats() | self._counters.snapshot()
+
+    def close(self) -> None:
+        """Close the embedder behind it."""
+        self._inner.close()
+
+    def _guarded(self, call: Callable[[], _Answer]) -> _Answer:
+        if not self.breaker.allow():
+            self._counters.add(embed_breaker_refusals=1)
+            wait_s = self.breaker.remaining_s()
+            until = f"is left alone for {wait_s:.1f} s more" if wait_s else "is being tried by another call"
+            raise EmbedderUnavailable(
+                f"{self._name} {until} after failing: {self._last_error}", retry_after_s=wait_s or None
+            )
+        try:
+            answer = call()
+        except InputTooLong:
+            self._worked()
+            raise
+        except EmbedderError as exc:
+            self._failed(exc)
+            raise
+        self._worked()
+        return answer
+
+    def _worked(self) -> None:
+        if self.breaker.success():
+            logger.info("%s answers again", self._name)
+
+    def _failed(self, exc: EmbedderError) -> None:
+        self._last_error = str(exc)
+        if self.breaker.failure(exc.retry_after_s if isinstance(exc, EmbedderUnavailable) else None):
+            self._counters.add(embed_breaker_openings=1)
+            logger.warning(
+                "%s is left alone for %.0f s and then tried again; until then recall is lexical and new rows wait "
+                "for their embedding: %s",
+                self._name,
+                self.breaker.remaining_s(),
+                self._last_error,
+            )

@@ -1,0 +1,45 @@
+"""Whether memory can work here, without waiting for anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ..domain.errors import HermesPgvectorError, StoreMisconfigured
+from .context import load_settings
+
+_MODULES = {
+    "psycopg": "psycopg[binary]",
+    "psycopg_pool": "psycopg-pool",
+    "pgvector": "pgvector",
+    "httpx": "httpx",
+    "yaml": "PyYAML",
+}
+_LOOK_S = 0.25  # a server that can be reached has told by then whether it is usable
+
+
+def missing_packages() -> list[str]:
+    """The names, for pip, of packages that we need and this environment lacks."""
+    return [package for module, package in _MODULES.items() if find_spec(module) is None]
+
+
+def problem(config: Mapping[str, Any] | None, home: Path) -> str:
+    """What somebody has to put right before memory works, with the remedy; "" when there is nothing.
+
+    A server that is merely down is no such problem: writes wait in the spool and recall comes back by itself.
+    """
+    if missing := missing_packages():
+        return f"this Python lacks {', '.join(missing)}; run: pip install {' '.join(repr(name) for name in missing)}"
+    from ..runtime.probe import known_problem
+    from ..server.binaries import find_binaries
+
+    try:
+        settings = load_settings(config, home).settings
+        if not settings.dsn:
+            find_binaries(settings.embedded_bin_dir)
+        found = known_problem(settings, wait_s=_LOOK_S)
+    except HermesPgvectorError as exc:
+        return str(exc)
+    return str(found) if isinstance(found, StoreMisconfigured) else ""

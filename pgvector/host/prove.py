@@ -1,0 +1,90 @@
+"""Proves an installation: what one process writes through the provider, another one recalls."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from .provider import PgvectorMemoryProvider
+
+THEME = "installation-check"
+_WAIT_S = 60.0
+_PACKAGE_DIR = Path(__file__).resolve().parents[1]
+# The package under its own name wherever it lies: installed, or copied into a plugin directory.
+_LAUNCH = """
+import importlib.util, sys
+where = sys.argv.pop(1)
+spec = importlib.util.spec_from_file_location("hermes_memory_pgvector", where + "/__init__.py", submodule_search_locations=[where])
+sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+from hermes_memory_pgvector.cli import main
+sys.exit(main())
+"""
+
+
+def prove(home: Path) -> bool:
+    """Write a memory and a turn, recall both in a new process, remove them again; print what happened."""
+    word = f"quokka-{secrets.token_hex(4)}"
+    provider = _provider(home)
+    provider.on_memory_write("add", "memory", f"The installation check left the code {word} in the long-term memory.")
+    provider.sync_turn(
+        f"Please keep in mind that the installation check uses the code {word}.",
+        f"Noted: the installation check uses the code {word}.",
+        session_id=word,
+    )
+    print(f"  wrote     a memory and a turn with the code {word}, theme {THEME}")
+    if not _landed(provider):
+        print("  FAILED    they are safe in the spool, but did not reach Postgres; run: hermes-pgvector doctor")
+        return False
+    provider.shutdown()
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _LAUNCH, str(_PACKAGE_DIR), "prove", "--hermes-home", str(home), "--recall", word],
+        stdin=subprocess.DEVNULL,
+        check=False,
+        timeout=_WAIT_S * 2,
+    )
+    _clean_up(home, word)
+    return done.returncode == 0
+
+
+def recall_in_this_process(home: Path, word: str) -> bool:
+    """The second process: both tools find `word`."""
+    provider = _provider(home)
+    found = []
+    for tool in ("recall_memory", "recall_conversation"):
+        answer = json.loads(provider.handle_tool_call(tool, {"query": f"the code {word} of the installation check"}))
+        hits = [hit for hit in answer.get("results", []) if word in hit["content"]]
+        found.append(bool(hits))
+        how = "by meaning and words" if answer.get("mode") == "hybrid" else "by words"
+        print(
+            f"  {'recalled ' if hits else 'NOT FOUND'} {tool}, {how}, in a new process: "
+            + (f'"{hits[0]["content"]}"' if hits else str(answer.get("error", "nothing")))
+        )
+    provider.shutdown()
+    return all(found)
+
+
+def _clean_up(home: Path, word: str) -> None:
+    provider = _provider(home)
+    provider.on_memory_write("remove", "memory", "", {"old_text": word})
+    _landed(provider)
+    provider.shutdown()
+
+
+def _provider(home: Path) -> PgvectorMemoryProvider:
+    provider = PgvectorMemoryProvider()
+    provider.initialize("installation-check", hermes_home=str(home), platform="api_server", gateway_session_key=THEME)
+    return provider
+
+
+def _landed(provider: PgvectorMemoryProvider) -> bool:
+    runtime = provider.runtime
+    if runtime is None:
+        return False
+    deadline = time.monotonic() + _WAIT_S
+    # A refused database is known within seconds; an embedded one that is being created takes its time.
+    return runtime.writer.flush(deadline - time.monotonic())

@@ -1,0 +1,153 @@
+"""The two tools: what the model is told of them, and what they answer."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..domain.errors import HermesPgvectorError, InvalidArgument
+from ..domain.models import Scope, Store
+from ..domain.text import clean
+from ..domain.theme import normalise_theme
+from ..recall.render import as_result
+from ..recall.search import Answer
+
+MAX_LIMIT = 50
+_DEFAULT_LIMIT = 5
+_SCOPES = "current (this theme, the default), session (this conversation), all (every theme), or the name of a theme"
+
+SCHEMAS: tuple[dict[str, Any], ...] = (
+    {
+        "name": "recall_memory",
+        "description": (
+            "Search durable memories (facts, preferences, decisions) by meaning and by words. "
+            "Use it before saying that something is not known."
+        ),
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "description": "What to look for, in plain words."},
+                "scope": {"type": "string", "description": f"Where to look: {_SCOPES}."},
+                "target": {
+                    "type": "string",
+                    "enum": ["memory", "user"],
+                    "description": "Only notes (memory) or only facts about the user (user); leave out for both.",
+                },
+                "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "description": "How many results."},
+            },
+            "required": ["query"],
+        },
+    },
+    {
+        "name": "recall_conversation",
+        "description": "Search what was said in earlier conversation turns, by meaning and by words.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "description": "What to look for, in plain words."},
+                "scope": {"type": "string", "description": f"Where to look: {_SCOPES}."},
+                "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "description": "How many results."},
+            },
+            "required": ["query"],
+        },
+    },
+)
+_STORES: dict[str, Store] = {"recall_memory": "memories", "recall_conversation": "turns"}
+
+Recall = Callable[[Store, str, Scope, int, Literal["memory", "user"] | None], Answer]
+
+
+@dataclass(frozen=True)
+class Here:
+    """Where the tool was called."""
+
+    theme: str
+    session_id: str
+    scope_default: str
+
+
+def answer(tool: str, args: object, here: Here, recall: Recall) -> str:
+    """The JSON text a tool call returns; what went wrong stands under `error`, with what to do about it."""
+    try:
+        return _json(_answer(tool, args if isinstance(args, Mapping) else {}, here, recall))
+    except HermesPgvectorError as exc:
+        return error(str(exc))
+
+
+def error(message: str) -> str:
+    """A tool's error as JSON text."""
+    return _json({"error": message or "unknown error; run hermes-pgvector doctor"})
+
+
+def _answer(tool: str, args: Mapping[str, Any], here: Here, recall: Recall) -> dict[str, Any]:
+    store = _STORES.get(tool)
+    if store is None:
+        raise InvalidArgument(f"there is no tool {tool!r} here; the tools are {', '.join(_STORES)}")
+    text = clean(args.get("query")).strip()
+    if not text:
+        raise InvalidArgument("`query` is empty; say in plain words what to look for")
+    limit, note = _limit(args.get("limit"))
+    scope = parse_scope(args.get("scope"), here)
+    target = _target(args.get("target")) if store == "memories" else None
+    found = recall(store, text, scope, limit, target)
+    result: dict[str, Any] = {
+        "results": [as_result(hit) for hit in found.hits],
+        "count": len(found.hits),
+        "scope": "all" if scope.kind == "all" else "session" if scope.kind == "session" else scope.theme,
+        "mode": found.mode,
+    }
+    if note:
+        result["note"] = note
+    return result
+
+
+def parse_scope(given: object, here: Here) -> Scope:
+    """The scope an argument means. `theme:NAME` always means a theme, also one called "all". Raises InvalidArgument."""
+    if given is None or given == "":
+        given = here.scope_default
+    if not isinstance(given, str):
+        raise InvalidArgument(f"`scope` must be text: {_SCOPES}")
+    word = given.strip()
+    match word.lower():
+        case "current":
+            return Scope("theme", here.theme)
+        case "session":
+            return Scope("session", here.theme, here.session_id)
+        case "all":
+            return Scope("all", here.theme)
+    theme = normalise_theme(word.removeprefix("theme:"))
+    if not theme:
+        raise InvalidArgument(f"`scope` is empty; it may be {_SCOPES}")
+    return Scope("theme", theme)
+
+
+def _limit(given: object) -> tuple[int, str]:
+    if given is None or given == "":
+        return _DEFAULT_LIMIT, ""
+    try:
+        value = float(given) if isinstance(given, (int, float, str)) and not isinstance(given, bool) else math.nan
+    except (ValueError, OverflowError):
+        value = math.inf if isinstance(given, int) else math.nan
+    if math.isnan(value) or value < 1:
+        raise InvalidArgument(f"`limit` must be a whole number from 1 to {MAX_LIMIT}")
+    if value > MAX_LIMIT:
+        return MAX_LIMIT, f"`limit` was lowered to {MAX_LIMIT}, the most one call returns"
+    return int(value), ""
+
+
+def _target(given: object) -> Literal["memory", "user"] | None:
+    match given:
+        case None | "":
+            return None
+        case "memory":
+            return "memory"
+        case "user":
+            return "user"
+    raise InvalidArgument('`target` must be "memory" or "user", or left out')
+
+
+def _json(value: dict[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)

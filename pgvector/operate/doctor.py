@@ -1,0 +1,198 @@
+"""The checklist an operator runs: one line a check, its cause and its fix."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ..capture.spool import SpoolDirectory
+from ..domain.dsn import mask_dsn
+from ..domain.errors import EmbedderError, HermesPgvectorError
+from ..domain.settings import Settings
+from ..embed.factory import make_embedder
+from ..store import schema
+from ..store.connection import DeadlineConnection
+from ..store.pool import connect
+from .activate import is_active
+
+State = Literal["ok", "note", "fail"]
+_MARKS: dict[State, str] = {"ok": "ok  ", "note": "note", "fail": "FAIL"}
+Locate = Callable[[], str]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the checklist. `fix` is a command or a sentence, empty when all is well."""
+
+    name: str
+    state: State
+    said: str
+    fix: str = ""
+
+
+def examine(settings: Settings, home: Path, *, locate: Locate | None = None, api_key: str = "") -> list[Check]:
+    """Run every check. `locate` gives the conninfo where no `dsn` is set, starting the embedded server."""
+    checks = [*_environment(home)]
+    checks += _store(settings, locate)
+    checks += _embedding(settings, api_key)
+    checks += _spool(home, settings)
+    return checks
+
+
+def healthy(checks: list[Check]) -> bool:
+    """True when no check failed."""
+    return not any(check.state == "fail" for check in checks)
+
+
+def render_text(checks: list[Check]) -> str:
+    """The checklist for people."""
+    lines = []
+    for check in checks:
+        lines.append(f"  {_MARKS[check.state]}  {check.name}: {check.said}")
+        if check.fix:
+            lines.append(f"        -> {check.fix}")
+    return "\n".join(lines)
+
+
+def as_json(checks: list[Check]) -> dict[str, Any]:
+    """The checklist for machines."""
+    return {"healthy": healthy(checks), "checks": [asdict(check) for check in checks]}
+
+
+def _environment(home: Path) -> Iterator[Check]:
+    yield Check("python", "ok", f"{sys.version_info.major}.{sys.version_info.minor} at {sys.executable}")
+    try:
+        yield Check("hermes-agent", "ok", importlib.metadata.version("hermes-agent"))
+    except importlib.metadata.PackageNotFoundError:
+        yield Check(
+            "hermes-agent",
+            "note",
+            "not in this Python environment",
+            "install this package into the environment that runs hermes",
+        )
+    plugin = home / "plugins" / "pgvector"
+    if (plugin / "__init__.py").is_file():
+        yield Check("plugin", "ok", f"found by hermes in {plugin}")
+    else:
+        yield Check("plugin", "fail", f"{plugin} is missing", f"hermes-pgvector install --hermes-home {home}")
+    if is_active(home):
+        yield Check("active", "ok", "memory.provider is pgvector")
+    else:
+        yield Check("active", "fail", "memory.provider is not pgvector", "hermes config set memory.provider pgvector")
+
+
+def _store(settings: Settings, locate: Locate | None) -> Iterator[Check]:
+    where = mask_dsn(settings.dsn) if settings.dsn else "embedded"
+    try:
+        conninfo = settings.dsn or (locate() if locate is not None else "")
+        if not conninfo:
+            yield Check("postgres", "note", "embedded, not looked at")
+            return
+        with connect(conninfo) as conn:
+            conn.deadline = time.monotonic() + 15.0
+            postgres, vector = schema.versions(conn)
+            yield Check("postgres", "ok", f"{where}, Postgres {postgres}")
+            yield from _schema(conn, settings, vector)
+    except HermesPgvectorError as exc:
+        yield Check("postgres", "fail", f"{where}: {exc}", "" if ";" in str(exc) else "see docs/troubleshooting.md")
+
+
+def _schema(conn: DeadlineConnection, settings: Settings, vector: str) -> Iterator[Check]:
+    if not vector:
+        yield Check("pgvector", "fail", "the extension is not installed in this database", schema.MIGRATE_COMMAND)
+        return
+    old = tuple(int(part) for part in vector.split(".")[:3] if part.isdigit()) < (0, 8, 4)
+    yield Check(
+        "pgvector",
+        "note" if old else "ok",
+        vector,
+        "0.8.4 and newer vacuum HNSW indexes correctly: ALTER EXTENSION vector UPDATE" if old else "",
+    )
+    try:
+        schema.ensure_schema(conn, dims=settings.dims)
+    except HermesPgvectorError as exc:
+        yield Check("schema", "fail", str(exc), schema.MIGRATE_COMMAND)
+        return
+    yield Check("schema", "ok", f"{len(schema.migrations())} migrations applied, {settings.dims} dimensions")
+    for name in schema.changed_migrations(conn):
+        yield Check("schema", "note", f"migration {name} was another text when it was applied")
+    for name in schema.invalid_indexes(conn):
+        yield Check("index", "fail", f"{name} is invalid", f"REINDEX INDEX CONCURRENTLY {name}")
+    if missing := schema.missing_rights(conn):
+        yield Check("rights", "fail", "this role lacks " + ", ".join(missing), schema.MIGRATE_COMMAND)
+    elif excess := schema.excess_rights(conn):
+        yield Check(
+            "rights",
+            "note",
+            "this role " + ", ".join(excess),
+            "let agents log in as a role that may only read and write rows: hermes-pgvector migrate --runtime-role ROLE",
+        )
+    else:
+        yield Check("rights", "ok", "reads and writes rows, nothing more")
+
+
+def _embedding(settings: Settings, api_key: str) -> Iterator[Check]:
+    if not settings.embed_url:
+        yield Check(
+            "embedding",
+            "note",
+            "no endpoint: recall goes by words, not by meaning",
+            "set plugins.pgvector.embed_url and embed_model, for example to a local Ollama",
+        )
+        return
+    try:
+        embedder = make_embedder(
+            url=settings.embed_url,
+            model=settings.embed_model,
+            api=settings.embed_api,
+            api_key=api_key,
+            dims=settings.dims,
+            timeout_s=settings.embed_timeout_s,
+        )
+        assert embedder is not None
+        started = time.monotonic()
+        try:
+            embedder.embed_query("Is anybody there?", timeout_s=settings.embed_timeout_s)
+        finally:
+            embedder.close()
+        took_ms = (time.monotonic() - started) * 1000
+        yield Check(
+            "embedding", "ok", f"{settings.embed_model} answers with {settings.dims} dimensions in {took_ms:.0f} ms"
+        )
+    except (EmbedderError, HermesPgvectorError) as exc:
+        yield Check(
+            "embedding", "fail", str(exc), "check embed_url, embed_model and dims; recall goes by words meanwhile"
+        )
+
+
+def _spool(home: Path, settings: Settings) -> Iterator[Check]:
+    folder = home / "pgvector" / "spool"
+    writable = os.access(next(path for path in (folder, *folder.parents) if path.exists()), os.W_OK)
+    if not writable:
+        yield Check(
+            "spool",
+            "fail",
+            f"{folder} cannot be written: writes are kept in memory only",
+            f"make {home} writable for this user",
+        )
+        return
+    waiting = aside = 0
+    directory = SpoolDirectory(folder, max_bytes=settings.spool_max_mb * 1_000_000)
+    if folder.is_dir():
+        for spool in directory.adopt():
+            waiting += spool.depth()
+            for item in spool.aside():
+                aside += 1
+                yield Check("spool", "fail", f"a write was set aside: {item.error}", f"it is kept in {spool.path}")
+            spool.close()
+            directory.release(spool.path)
+    if waiting:
+        yield Check("spool", "note", f"{waiting} writes of stopped processes wait", "they follow when an agent starts")
+    elif not aside:
+        yield Check("spool", "ok", f"{folder}, nothing left behind by stopped processes")

@@ -1,0 +1,73 @@
+"""What the plugin directory does when the package it points to cannot be imported.
+
+A sub-package, because the host executes every top-level file of a plugin directory at each start.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+ORIGIN_FILE = "origin.json"
+_log = logging.getLogger(__name__)
+_told: set[str] = set()
+
+
+def install_command() -> str:
+    """The command that brings the package back into this Python, as the installer wrote it down."""
+    from importlib.util import find_spec
+    from shlex import quote
+
+    requirement = "hermes-memory-pgvector"
+    try:
+        origin = json.loads((Path(__file__).parent.parent / ORIGIN_FILE).read_text(encoding="utf-8"))
+        requirement = str(origin["requirement"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    has_pip = find_spec("pip") is not None
+    python = quote(sys.executable or "python3")
+    pip = f"{python} -m pip install" if has_pip else f"uv pip install --python {python}"
+    return f"{pip} {quote(requirement)}"
+
+
+def explanation(error: ImportError) -> str:
+    """One sentence with the cause and the command that removes it."""
+    return f"pgvector memory is off: {error} in {sys.executable}. To bring it back, run: {install_command()}"
+
+
+def register_stand_in(ctx: Any, error: ImportError) -> None:
+    """Register a provider that is never available; warns once a process and cause."""
+    from agent.memory_provider import MemoryProvider
+
+    reason = explanation(error)
+    if reason not in _told:
+        _told.add(reason)
+        _log.warning("%s", reason)
+
+    class AbsentProvider(MemoryProvider):
+        """Keeps the plugin listed while its package is away."""
+
+        @property
+        def name(self) -> str:
+            """The provider's name in the host's configuration."""
+            return "pgvector"
+
+        def is_available(self) -> bool:
+            """Never."""
+            return False
+
+        def unavailable_reason(self) -> str:
+            """The cause and the command, for hosts that show it."""
+            return reason
+
+        def initialize(self, session_id: str, **kwargs: Any) -> None:
+            """Nothing to start."""
+
+        def get_tool_schemas(self) -> list[dict[str, Any]]:
+            """No tools without the package."""
+            return []
+
+    ctx.register_memory_provider(AbsentProvider())

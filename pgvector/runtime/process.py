@@ -1,0 +1,177 @@
+"""Puts the parts together: one runtime a process for each pair of settings and home, shared by every provider instance.
+
+The host makes an instance for each API request and never shuts it down, so nothing here is bound to an instance.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..capture.mirror import Mirror
+from ..capture.spool import SpoolDirectory
+from ..capture.writer import Writer
+from ..domain.errors import ConfigurationError, HermesPgvectorError
+from ..domain.settings import Settings
+from ..embed.base import CountedEmbedder
+from ..embed.factory import make_embedder
+from ..operate.serve import embedded_server
+from ..recall.search import Searcher
+from ..server.cluster import EmbeddedServer
+from ..store.backend import Backend
+from .embedded import bring_up_embedded
+
+logger = logging.getLogger(__name__)
+
+_registry: dict[tuple[Settings, Path, str], Runtime] = {}
+_registry_lock = threading.Lock()
+
+
+class Runtime:
+    """Store, embedder, writer and search of one process. Made by `acquire`."""
+
+    def __init__(self, settings: Settings, home: Path, api_key: str) -> None:
+        self.settings = settings
+        self.home = home
+        self.counts: Counter[str] = Counter()
+        self.server: EmbeddedServer | None = None
+        self.embedder = self._make_embedder(api_key)
+        self.backend = Backend(self._locate, dims=settings.dims, pool_max_size=settings.pool_max_size)
+        self.writer = Writer(
+            directory=SpoolDirectory(
+                spool_folder(home), max_bytes=settings.spool_max_mb * 1_000_000, sync=settings.spool_sync
+            ),
+            backend=self.backend,
+            embedder=self.embedder,
+            embed_on_write=settings.embed_on_write,
+            memory_max_items=settings.write_queue_maxsize,
+        )
+        self.searcher = Searcher(self.backend, self.embedder)
+        self.mirror = Mirror(home)
+        self.pid = os.getpid()
+        self.users: weakref.WeakSet[object] = weakref.WeakSet()
+        self._closed = False
+
+    def _make_embedder(self, api_key: str) -> CountedEmbedder | None:
+        settings = self.settings
+        try:
+            return make_embedder(
+                url=settings.embed_url,
+                model=settings.embed_model,
+                api=settings.embed_api,
+                api_key=api_key,
+                dims=settings.dims,
+                timeout_s=settings.embed_timeout_s,
+            )
+        except ConfigurationError as exc:
+            logger.warning("hermes-pgvector: recall goes on by words only: %s", exc)
+            return None
+
+    def _locate(self) -> str:
+        """The conninfo of the runtime role, with the embedded server up and migrated where no `dsn` is set."""
+        if self.settings.dsn:
+            return self.settings.dsn
+        server = self.server or embedded_server(self.settings)
+        self.server = server
+        return bring_up_embedded(server, dims=self.settings.dims)
+
+    def leave(self, user: object, timeout_s: float) -> None:
+        """Drain for at most `timeout_s`; the last user to leave closes the runtime. A dead user has left by itself."""
+        with _registry_lock:
+            self.users.discard(user)
+            last = not self.users
+            if last:
+                self._withdraw()
+        if last:
+            self.close(timeout_s)
+        else:
+            self.writer.flush_own(timeout_s)
+
+    def _withdraw(self) -> None:
+        """Nobody gets this runtime from `acquire` any more."""
+        for key in [key for key, runtime in _registry.items() if runtime is self]:
+            del _registry[key]
+
+    def close(self, timeout_s: float) -> None:
+        """Drain within `timeout_s`, say what stays in the spool, let go of everything. Twice is fine."""
+        with _registry_lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._withdraw()
+        left = self.writer.stop(timeout_s)
+        if left:
+            where = "stay in the spool and follow at the next start" if self.writer.is_durable() else "are lost"
+            logger.warning("hermes-pgvector: %d writes did not reach Postgres before shutdown; they %s", left, where)
+        self.backend.close()
+        if self.embedder is not None:
+            self.embedder.close()
+        if self.server is not None:
+            with contextlib.suppress(HermesPgvectorError):
+                self.server.release()
+
+    def stats(self) -> dict[str, int]:
+        """Flat counters, units in the names."""
+        return {
+            "queue_depth": self.writer.depth(),
+            "spool_bytes": self.writer.size_bytes(),
+            "set_aside": len(self.writer.aside()),
+            **self.counts,
+            **self.writer.counts,
+            **self.searcher.counts,
+            **(self.embedder.stats() if self.embedder is not None else {}),
+            **{f"pool_{name}": value for name, value in self.backend.pool_stats().items()},
+        }
+
+
+def acquire(settings: Settings, home: Path, environ: Mapping[str, str], user: object) -> Runtime:
+    """The runtime of these settings and this home, started in the background when there is none yet. Does no network.
+
+    It lives at least as long as `user` does, or until `user` leaves.
+    """
+    key = (settings, home, environ.get(settings.embed_api_key_env, ""))
+    with _registry_lock:
+        runtime = _registry.get(key)
+        if runtime is None:
+            runtime = _registry[key] = Runtime(settings, home, key[2])
+            runtime.writer.start()
+        runtime.users.add(user)
+        return runtime
+
+
+def running(settings: Settings) -> Runtime | None:
+    """A runtime of this process with these settings, None when none was started."""
+    with _registry_lock:
+        return next((runtime for key, runtime in _registry.items() if key[0] == settings), None)
+
+
+def close_all() -> None:
+    """Close every runtime of this process, each within its `shutdown_timeout_s`."""
+    for runtime in list(_registry.values()):
+        runtime.close(runtime.settings.shutdown_timeout_s)
+
+
+def spool_folder(home: Path) -> Path:
+    """Where the writes that Postgres does not have yet are kept."""
+    return home / "pgvector" / "spool"
+
+
+def _forget_after_fork() -> None:
+    """A child of fork has neither our threads nor the right to our connections: it starts its own when it needs them."""
+    global _registry_lock
+    _registry_lock = threading.Lock()
+    _abandoned.extend(_registry.values())  # kept alive, so that no destructor talks to the parent's server
+    _registry.clear()
+
+
+_abandoned: list[Runtime] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_after_fork)
+atexit.register(close_all)

@@ -1,0 +1,293 @@
+"""The embedded Postgres as the rest of the package sees it: ensured, released, stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from ..domain.errors import EmbeddedServerError
+from . import databases, options, processes
+from .account import Account, choose_account, require_posix
+from .binaries import Binaries, find_binaries
+from .databases import State
+from .layout import Layout, default_root, make_root, make_socket_dir, remove_socket_dir
+from .locks import Presence, exclusive
+from .relocation import within_reach
+
+__all__ = ["Conninfo", "EmbeddedServer", "default_root"]
+
+POLL_S = 0.03
+
+# A fast shutdown writes a checkpoint first; after that time the server is made to stop, and recovers at its next start.
+FAST_STOP_S = 30.0
+HARD_STOP_S = 10.0
+
+# The backend of a connection that was just closed needs a moment to go.
+LAST_CLIENT_S = 1.0
+
+# In the background and with its own log, so that neither our end nor our terminal touches the server.
+_START = 'umask 077; exec </dev/null >>"$1" 2>&1; shift; "$@" &'
+
+# What Postgres or the system says when something outside of it is wrong, and what helps.
+_REMEDIES = (
+    (
+        ("No space left", "quota exceeded", "File too large"),
+        "free space on the disk, or choose another directory (`embedded_dir`)",
+    ),
+    (("Read-only file system",), "choose a directory that can be written (`embedded_dir`)"),
+    (("Permission denied",), "let the account use that directory, or choose another (`embedded_dir`)"),
+    (("Cannot allocate memory", "could not map anonymous"), "give the machine memory, or lower shared_buffers"),
+)
+
+
+@dataclass(frozen=True)
+class Conninfo:
+    """libpq connection strings over the socket: `admin` may do everything, `runtime` is for daily work."""
+
+    admin: str
+    runtime: str
+
+
+class EmbeddedServer:
+    """A private Postgres in one directory, shared by all processes that name the same directory.
+
+    Safe for many threads, processes and instances at once. `bin_dir` names a directory of Postgres programs (else they
+    are looked for), `run_as` the account to run them as when we are root, `settings` Postgres settings over the
+    defaults, used at the next start. Nothing is read or written before the first call.
+    """
+
+    root: Path
+    _mutex: threading.Lock
+    _presence: Presence
+    _ready: Conninfo | None
+
+    def __init__(
+        self,
+        root: Path | None = None,
+        *,
+        bin_dir: str = "",
+        run_as: str = "",
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.root = (default_root() if root is None else root).expanduser().absolute()
+        self._bin_dir = bin_dir
+        self._run_as = run_as
+        self._settings = dict(settings or {})
+        self._begin()
+
+    def ensure(self, *, timeout_s: float = 60.0) -> Conninfo:
+        """Returns how to connect to the running server, starting it and making role and database as needed.
+
+        From then on this process counts as present, until `release` or its end. Costs one connection when the server
+        is up. Raises: EmbeddedServerError, within about `timeout_s`, with the cause and what helps.
+        """
+        require_posix()
+        self._notice_fork()
+        deadline = time.monotonic() + timeout_s
+        with self._explained():
+            ready = self._ready
+            if ready and databases.look(self._layout).state is State.READY:
+                return ready
+            with self._threads_excluded(deadline):
+                self._ready = None
+                make_root(self._layout, self._account)
+                arrived = self._presence.acquire(self._layout.presence_lock, deadline)
+                try:
+                    if databases.look(self._layout).state is not State.READY:
+                        self._bring_up(deadline)
+                except BaseException:
+                    if arrived:
+                        self._presence.drop()
+                    raise
+                self._ready = Conninfo(
+                    admin=databases.conninfo(self._layout, user=databases.ADMIN),
+                    runtime=databases.conninfo(self._layout, user=databases.RUNTIME),
+                )
+                return self._ready
+
+    def release(self) -> bool:
+        """Gives up presence; stops the server when nobody else is present or connected. True if it stopped.
+
+        Close this process's own connections first. Does nothing without a successful `ensure` before it, as in a
+        forked child. Raises: EmbeddedServerError when the server does not stop.
+        """
+        if sys.platform == "win32" or self._pid != os.getpid():
+            return False
+        deadline = time.monotonic() + FAST_STOP_S
+        with self._explained(), self._threads_excluded(deadline):
+            if not self._presence.held:
+                return False
+            self._ready = None
+            try:
+                with exclusive(self._layout.lock, deadline):
+                    # While presence is held alone nobody can arrive: they wait until the server is down, and start it.
+                    return self._presence.alone() and self._is_idle() and self._shut_down()
+            except FileNotFoundError:
+                return False
+            finally:
+                self._presence.drop()
+
+    def running(self) -> bool:
+        """Whether the server answers."""
+        if sys.platform == "win32":
+            return False
+        try:
+            return databases.look_closer(self._layout).state is not State.SILENT
+        except (EmbeddedServerError, OSError):
+            return False
+
+    def stop(self) -> None:
+        """Stops the server, whoever uses it; those who do start it again when they next need it.
+
+        Raises: EmbeddedServerError when it does not stop, or is not ours to stop.
+        """
+        require_posix()
+        with self._explained():
+            if self._layout.root.is_dir():
+                with exclusive(self._layout.lock, time.monotonic() + FAST_STOP_S):
+                    self._shut_down()
+
+    def notice(self) -> str:
+        """One line that says which account and directory are used because we are root; empty when we are not."""
+        if sys.platform == "win32" or os.geteuid() != 0:
+            return ""
+        try:
+            name = self._account.name
+        except EmbeddedServerError:
+            return ""
+        return (
+            f"running as root, which Postgres refuses: the embedded Postgres runs as the account {name!r}, "
+            f"with its files in {self.root}"
+        )
+
+    @cached_property
+    def _account(self) -> Account:
+        return choose_account(self._run_as)
+
+    @cached_property
+    def _layout(self) -> Layout:
+        return Layout.of(self.root, self._account)
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._mutex = threading.Lock()
+        self._ready = None
+        self._presence = Presence()
+
+    def _notice_fork(self) -> None:
+        """In a forked child, forgets what belongs to the parent; its mutex may be held by a thread that is not here."""
+        if self._pid != os.getpid():
+            self._presence.forget()
+            self._begin()
+
+    @contextmanager
+    def _threads_excluded(self, deadline: float) -> Iterator[None]:
+        if not self._mutex.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            raise EmbeddedServerError("another thread has been starting the embedded Postgres for too long")
+        try:
+            yield
+        finally:
+            self._mutex.release()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turns what the system refuses into our error, and adds to every error what is known to help."""
+        try:
+            yield
+        except (EmbeddedServerError, OSError) as error:
+            text = str(error)
+            remedy = next((help_ for signs, help_ in _REMEDIES if any(sign in text for sign in signs)), "")
+            if isinstance(error, OSError):
+                text = f"the embedded Postgres in {self.root} cannot be used: {text}"
+            elif not remedy or "`dsn`" in text:
+                raise
+            raise EmbeddedServerError(f"{text}\n{remedy}; or set `dsn`" if remedy else text) from error
+
+    def _bring_up(self, deadline: float) -> None:
+        """Starts the server, or waits for one that is starting or stopping, and makes what is missing in it."""
+        layout = self._layout
+        with exclusive(layout.lock, deadline):
+            while (seen := databases.look_closer(layout)).state is State.SILENT:
+                if (claim := processes.claim(layout)) is not None:
+                    try:
+                        if processes.postmaster(layout) is None:
+                            self._start(claim, deadline)
+                    finally:
+                        os.close(claim)
+                    # The server has its copy of the claim by now, so its end shows as a lock that can be had.
+                    seen = self._wait(deadline)
+                    break
+                self._check_time(deadline, seen)
+                time.sleep(POLL_S)
+            if seen.state is State.BARE:
+                databases.provide(layout)
+
+    def _start(self, claim: int, deadline: float) -> None:
+        layout, account = self._layout, self._account
+        make_socket_dir(layout, account)
+        settings = options.arguments(layout, self._settings)
+        binaries = self._binaries()
+        if not databases.check_cluster(layout, binaries):
+            databases.make_cluster(layout, account, binaries, timeout_s=deadline - time.monotonic(), claim=claim)
+        databases.write_access_rules(layout, account)
+        processes.clear_pid_files(layout, account)
+        processes.rotate_log(layout, account)
+        server = [str(binaries["postgres"]), "-D", str(layout.data), *settings]
+        done = account.run(["/bin/sh", "-c", _START, "sh", layout.log, *server], timeout_s=30, pass_fds=[claim])
+        if done.code:
+            raise EmbeddedServerError(f"the embedded Postgres cannot be started: {done.output}")
+
+    def _binaries(self) -> Binaries:
+        return within_reach(find_binaries(self._bin_dir), self._account)
+
+    def _wait(self, deadline: float) -> databases.Seen:
+        while (seen := databases.look_closer(self._layout)).state is State.SILENT:
+            if processes.is_gone(self._layout):
+                raise EmbeddedServerError(f"the embedded Postgres ended while starting{self._tail()}")
+            self._check_time(deadline, seen)
+            time.sleep(POLL_S)
+        return seen
+
+    def _check_time(self, deadline: float, seen: databases.Seen) -> None:
+        if time.monotonic() >= deadline:
+            raise EmbeddedServerError(
+                f"the embedded Postgres in {self.root} is alive but does not get ready: {seen.error}{self._tail()}"
+            )
+
+    def _is_idle(self) -> bool:
+        end = time.monotonic() + LAST_CLIENT_S
+        while others := databases.other_clients(self._layout):
+            if time.monotonic() >= end:
+                break
+            time.sleep(POLL_S)
+        return others == 0
+
+    def _shut_down(self) -> bool:
+        """Stops the server; False when there is none. Only for the holder of `layout.lock`."""
+        for request, wait_s in ((signal.SIGINT, FAST_STOP_S), (signal.SIGQUIT, HARD_STOP_S)):
+            pid = processes.postmaster(self._layout)
+            if pid is None:
+                break
+            os.kill(pid, request)
+            end = time.monotonic() + wait_s
+            while time.monotonic() < end:
+                if processes.is_gone(self._layout):
+                    remove_socket_dir(self._layout, self._account)
+                    return True
+                time.sleep(POLL_S)
+        if processes.is_gone(self._layout):
+            return False
+        raise EmbeddedServerError(
+            f"the embedded Postgres in {self.root} does not stop, or runs in another container{self._tail()}"
+        )
+
+    def _tail(self) -> str:
+        return processes.log_tail(self._layout)

@@ -1,0 +1,145 @@
+"""The server's processes: whether one is alive, which, what it left behind, what it said last."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..domain.errors import EmbeddedServerError
+from .account import Account
+from .layout import Layout
+from .locks import open_lock, try_exclusive
+
+LOG_MAX_BYTES = 10_000_000
+TAIL_CHARS = 1500
+
+# Errors of single statements can quote what a user wrote; only what the server says of itself goes into our errors.
+_OF_STATEMENTS = re.compile(r"^\t| (ERROR|STATEMENT|DETAIL|CONTEXT|QUERY): ")
+
+
+@dataclass(frozen=True)
+class _Process:
+    """A live process; `directory` is its working directory, which Postgres makes its data's, or empty if unknown."""
+
+    command: str
+    program: str
+    directory: str
+
+    @property
+    def is_postgres(self) -> bool:
+        return os.path.basename(self.program) in ("postgres", "postmaster")
+
+
+def claim(layout: Layout) -> int | None:
+    """A descriptor that holds the server's lock, or None while any process of a server lives.
+
+    Every process of the server inherits it from the first, so no stale, reused or foreign process id can deceive.
+    Only for the holder of `layout.lock`; who claims closes it.
+    """
+    fd = open_lock(layout.server_lock)
+    if try_exclusive(fd):
+        return fd
+    os.close(fd)
+    return None
+
+
+def is_gone(layout: Layout) -> bool:
+    """Whether no process of a server lives. Only for the holder of `layout.lock`."""
+    fd = claim(layout)
+    if fd is None:
+        return False
+    os.close(fd)
+    return postmaster(layout) is None
+
+
+def postmaster(layout: Layout) -> int | None:
+    """The process id of the live server on this data directory, or None.
+
+    None as well when the recorded id is that of a zombie or of another program, or belongs to another container.
+    """
+    pid = _pid_in(layout.data / "postmaster.pid")
+    process = _process(pid) if pid is not None else None
+    if process is None or not process.is_postgres:
+        return None
+    return pid if process.directory == str(layout.data) or str(layout.data) in process.command else None
+
+
+def clear_pid_files(layout: Layout, account: Account) -> None:
+    """Removes the pid files over which a start would stumble, after a server that did not end by itself.
+
+    Postgres checks and replaces a file that names no process, so that case is left to it. It refuses when the file is
+    empty (power cut) or the id is taken: by a zombie that nobody reaps, or by another program after a restart.
+    Only for who holds the `claim` and has found no `postmaster`. Raises: EmbeddedServerError when the process may be
+    a server on this data that someone started by hand.
+    """
+    for path in layout.pid_files:
+        pid = _pid_in(path)
+        process = _process(pid) if pid is not None else None
+        if process is not None and process.is_postgres and not process.directory:
+            raise EmbeddedServerError(f"process {pid} may be a Postgres server on {layout.data}; stop it")
+        if path.exists() and (pid is None or _exists(pid)):
+            account.must_run(["rm", "-f", path])
+
+
+def rotate_log(layout: Layout, account: Account) -> None:
+    """Sets the log aside when it has grown past LOG_MAX_BYTES; one older log is kept."""
+    if layout.log.exists() and layout.log.stat().st_size > LOG_MAX_BYTES:
+        account.must_run(["mv", "-f", layout.log, layout.log.with_name("server.log.1")])
+
+
+def log_tail(layout: Layout) -> str:
+    """The last lines of the log, without those about statements, introduced by its path; empty when there are none."""
+    lines = _read(layout.log, from_end_bytes=4 * TAIL_CHARS).splitlines()
+    tail = "\n".join(line for line in lines if not _OF_STATEMENTS.search(line))[-TAIL_CHARS:].strip()
+    return f"\n--- {layout.log}\n{tail}" if tail else ""
+
+
+def _read(path: Path, *, from_end_bytes: int) -> str:
+    """The end of a file; empty when there is none. The owner may not be us, so no link is followed and no pipe read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(fd, "rb") as stream:
+            stream.seek(max(0, os.fstat(fd).st_size - from_end_bytes))
+            return stream.read(from_end_bytes).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _pid_in(path: Path) -> int | None:
+    first_line = _read(path, from_end_bytes=4096).partition("\n")[0].strip()
+    # A single-user server records its id negated.
+    return abs(int(first_line)) if re.fullmatch(r"-?[0-9]{1,9}", first_line) else None
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _process(pid: int) -> _Process | None:
+    """A process that runs, zombies excepted; None when there is none to be seen."""
+    if sys.platform == "linux":
+        proc = Path("/proc", str(pid))
+        try:
+            state = (proc / "stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+            command = os.fsdecode((proc / "cmdline").read_bytes()).split("\0")
+        except OSError:
+            return None
+        directory = ""
+        # Containers keep even root from seeing this of another account's process.
+        with suppress(OSError):
+            directory = os.readlink(proc / "cwd")
+        return None if state == "Z" else _Process(" ".join(command), command[0], directory)
+    done = subprocess.run(["ps", "-o", "stat=,command=", "-p", str(pid)], capture_output=True, check=False)
+    state, _, line = os.fsdecode(done.stdout).strip().partition(" ")
+    return None if not state or state.startswith("Z") else _Process(line, line.strip().partition(" ")[0], "")

@@ -1,0 +1,104 @@
+"""Connections with a deadline, and psycopg's errors in our own words."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.abc import PQGen
+
+from ..domain.errors import DeadlineExceeded, OperationRejected, SchemaNotApplied, StoreMisconfigured, StoreUnavailable
+from ..domain.settings import mask_dsn
+
+_T = TypeVar("_T")
+_TICK_S = 0.02  # how often a waiting call looks at its deadline
+
+
+class DeadlineConnection(psycopg.Connection[Any]):
+    """A connection whose every wait ends at `deadline` (monotonic seconds), even when the server is deaf.
+
+    Past the deadline the connection is closed: what the server still does with it cannot be known.
+    """
+
+    deadline: float | None = None
+
+    def wait(self, gen: PQGen[_T], *args: Any, **kwargs: Any) -> _T:
+        """Consume `gen`. Raises DeadlineExceeded."""
+        if self.deadline is None:
+            return super().wait(gen, *args, **kwargs)
+        try:
+            return super().wait(_until(gen, self.deadline), interval=_TICK_S)
+        except DeadlineExceeded:
+            self.pgconn.finish()
+            raise
+
+
+def _until(gen: PQGen[_T], deadline: float) -> Generator[Any, Any, _T]:
+    """Pass `gen` through; raise when it is still waiting at `deadline`."""
+    try:
+        want = next(gen)
+        while True:
+            ready = yield want
+            if not ready and time.monotonic() >= deadline:
+                raise DeadlineExceeded("Postgres did not answer in time")
+            want = gen.send(ready)
+    except StopIteration as stop:
+        value: _T = stop.value
+        return value
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn what psycopg raises into our errors; a password never passes."""
+    try:
+        yield
+    except (pg.UndefinedTable, pg.UndefinedFunction, pg.UndefinedColumn, pg.UndefinedObject) as exc:
+        raise SchemaNotApplied(_first_line(exc) + "; " + (SchemaNotApplied.__doc__ or "")) from exc
+    except pg.InsufficientPrivilege as exc:
+        raise StoreMisconfigured(explain(exc)) from exc
+    except (pg.QueryCanceled, pg.LockNotAvailable) as exc:
+        raise DeadlineExceeded(
+            "Postgres cancelled the statement: it, or a lock it waited for, took longer than the deadline allows"
+        ) from exc
+    except (psycopg.OperationalError, psycopg.InterfaceError, pg.ReadOnlySqlTransaction) as exc:
+        refused = any(sign in str(exc).lower() for sign in _REFUSALS)
+        raise (StoreMisconfigured if refused else StoreUnavailable)(explain(exc)) from exc
+    except psycopg.Error as exc:
+        raise OperationRejected(_first_line(exc)) from exc
+
+
+def _first_line(exc: BaseException) -> str:
+    return mask_dsn(str(exc).strip()).split("\n", 1)[0] or type(exc).__name__
+
+
+# What only somebody's hand changes; everything else may pass by itself.
+_REFUSALS = ("authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
+
+_REMEDIES = (
+    ("password authentication failed", "check the user and password in `dsn`"),
+    ("no password supplied", "put the password into `dsn`, a passfile or PGPASSWORD"),
+    ("does not exist", "create it, or correct `dsn`"),
+    ("no pg_hba.conf entry", "let this host and role in, in the server's pg_hba.conf"),
+    ("too many clients", "raise max_connections, lower `pool_max_size`, or put PgBouncer in between"),
+    ("remaining connection slots", "raise max_connections, lower `pool_max_size`, or put PgBouncer in between"),
+    ("could not translate host name", "correct the host in `dsn`"),
+    ("name or service not known", "correct the host in `dsn`"),
+    ("failed to resolve host", "correct the host in `dsn`"),
+    ("connection refused", "start Postgres there, or correct host and port in `dsn`"),
+    ("no such file or directory", "start Postgres there, or correct the socket directory in `dsn`"),
+    ("permission denied", "grant the runtime role its rights: hermes-pgvector migrate --runtime-role ROLE"),
+)
+
+
+def explain(exc: BaseException) -> str:
+    """One line: what Postgres or the network said, and what to do about it."""
+    said = _first_line(exc)
+    low = str(exc).lower()
+    for sign, remedy in _REMEDIES:
+        if sign in low:
+            return f"{said}; {remedy}"
+    return f"{said}; check that Postgres is up and `dsn` is right: hermes-pgvector doctor"

@@ -1,0 +1,101 @@
+"""The one connection pool of a process."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg_pool
+from pgvector.psycopg import register_vector
+from psycopg.rows import namedtuple_row
+
+from ..domain.errors import StoreUnavailable
+from .connection import DeadlineConnection, translated
+from .sql import query
+
+APPLICATION_NAME = "hermes-pgvector"
+_CONNECT_TIMEOUT_S = 5
+_MARGIN_S = 0.1  # the server gives up this much before we do, so that its connection survives
+
+# The pool reports each failed attempt of its own; the writer already says once when Postgres goes and comes back.
+logging.getLogger("psycopg.pool").addFilter(lambda record: APPLICATION_NAME not in record.getMessage())
+
+
+def connect(conninfo: str, *, timeout_s: float = _CONNECT_TIMEOUT_S) -> DeadlineConnection:
+    """A single connection outside the pool, in autocommit. Raises StoreUnavailable."""
+    with translated():
+        return DeadlineConnection.connect(
+            conninfo,
+            autocommit=True,
+            row_factory=namedtuple_row,
+            **_connection_settings(timeout_s),
+        )
+
+
+def _connection_settings(timeout_s: float) -> dict[str, Any]:
+    # libpq's connect_timeout counts whole seconds. Keepalives notice a host that vanished while nothing was asked.
+    return {
+        "connect_timeout": max(1, round(timeout_s)),
+        "application_name": APPLICATION_NAME,
+        "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+    }
+
+
+class Pool:
+    """At most `max_size` connections, opened when first needed and shared by every provider of the process."""
+
+    def __init__(self, conninfo: str, *, max_size: int) -> None:
+        self._pool = psycopg_pool.ConnectionPool(
+            conninfo,
+            connection_class=DeadlineConnection,
+            kwargs={"autocommit": True, "row_factory": namedtuple_row, **_connection_settings(_CONNECT_TIMEOUT_S)},
+            min_size=1,
+            max_size=max_size,
+            open=False,
+            name=APPLICATION_NAME,
+            configure=register_vector,
+            num_workers=1,
+            reconnect_timeout=1.0,  # the writer opens a new pool once Postgres is back
+        )
+
+    def open(self) -> None:
+        """Begin to connect, in the background."""
+        self._pool.open()
+
+    @contextmanager
+    def connection(self, timeout_s: float) -> Iterator[DeadlineConnection]:
+        """A transaction on a pooled connection that ends within `timeout_s`, waiting for the connection included.
+
+        Raises StoreUnavailable or DeadlineExceeded. Committed when the block ends, rolled back when it raises.
+        """
+        deadline = time.monotonic() + timeout_s
+        try:
+            conn = self._pool.getconn(timeout=max(0.01, timeout_s))
+        except psycopg_pool.PoolTimeout as exc:
+            raise StoreUnavailable(
+                f"no connection to Postgres within {timeout_s:.1f} s: it is out of reach, or all connections are busy"
+            ) from exc
+        except psycopg_pool.PoolClosed as exc:
+            raise StoreUnavailable("the connection pool is closed") from exc
+        try:
+            conn.deadline = deadline
+            left_ms = max(1, int((deadline - time.monotonic() - _MARGIN_S) * 1000))
+            with translated(), conn.transaction():
+                conn.execute(query("set_timeouts"), {"statement_ms": str(left_ms), "lock_ms": str(left_ms)})
+                yield conn
+        finally:
+            conn.deadline = None
+            self._pool.putconn(conn)
+
+    def stats(self) -> dict[str, int]:
+        """psycopg_pool's own counters."""
+        return dict(self._pool.get_stats())
+
+    def close(self) -> None:
+        """Close every connection; what is in use is closed when it comes back."""
+        self._pool.close(timeout=0.5)

@@ -1,0 +1,208 @@
+"""Migrations: run by an administrator, only verified by the running agent."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from importlib.resources import files
+
+import psycopg
+from psycopg import errors as pg
+
+from ..domain.errors import ConfigurationError, DimensionMismatch, SchemaNotApplied
+from .connection import DeadlineConnection, translated
+from .pool import connect
+
+MIGRATE_COMMAND = 'hermes-pgvector migrate --admin-dsn "dbname=... user=postgres host=..." --runtime-role hermes'
+_SEAL = re.compile(r"'[0-9a-f]{64}'")
+_FILE = re.compile(r"(\d{3})_(\w+)\.sql")
+
+
+@dataclass(frozen=True)
+class Migration:
+    """One file of migrations/: its number, name, text and checksum (sha256 with the recorded checksum blanked)."""
+
+    version: int
+    name: str
+    sql: str
+    checksum: str
+
+
+@dataclass(frozen=True)
+class MigrationReport:
+    """What `migrate` did: the names applied now, the names found applied, and what the server remarked."""
+
+    applied: tuple[str, ...]
+    already: tuple[str, ...]
+    notices: tuple[str, ...]
+
+
+def migrations() -> list[Migration]:
+    """Every migration this version ships, in order."""
+    folder = files(__package__.rpartition(".")[0]).joinpath("migrations")
+    found = []
+    for entry in folder.iterdir():
+        if match := _FILE.fullmatch(entry.name):
+            sql = entry.read_text(encoding="utf-8")
+            found.append(Migration(int(match[1]), match[2], sql, checksum(sql)))
+    return sorted(found, key=lambda migration: migration.version)
+
+
+def checksum(sql: str) -> str:
+    """The sha256 of a migration, its own 64-digit record in the last statement counted as zeros."""
+    return hashlib.sha256(_SEAL.sub("'" + "0" * 64 + "'", sql).encode()).hexdigest()
+
+
+def migrate(admin_conninfo: str, *, dims: int, runtime_role: str = "", timeout_s: float = 120.0) -> MigrationReport:
+    """Apply what is missing, as the administrator of `admin_conninfo`. Safe in many processes at once.
+
+    Raises StoreUnavailable, ConfigurationError (no such role, wrong server) or DimensionMismatch.
+    """
+    applied: list[str] = []
+    already: list[str] = []
+    notices: list[str] = []
+    with connect(admin_conninfo) as conn:
+        conn.add_notice_handler(lambda diag: notices.append(diag.message_primary or ""))
+        for name, value in (
+            ("hermes_pgvector.dims", str(dims)),
+            ("hermes_pgvector.runtime_role", runtime_role),
+            ("statement_timeout", str(int(timeout_s * 1000))),
+            ("client_min_messages", "warning"),
+        ):
+            conn.execute("SELECT set_config(%s, %s, false)", (name, value))
+        done = _applied_versions(conn)
+        for migration in migrations():
+            label = f"{migration.version:03d}_{migration.name}"
+            # A named role gets its rights even where the tables stand already: the files are idempotent.
+            if migration.version in done and not runtime_role:
+                already.append(label)
+                continue
+            _run(conn, migration)
+            (already if migration.version in done else applied).append(label)
+        _check_dims(conn, dims)
+        if not runtime_role and not _role_exists(conn, "hermes"):
+            notices.append(
+                "no runtime role was named and there is no role `hermes`: nobody but the owner has rights yet"
+            )
+    return MigrationReport(tuple(applied), tuple(already), tuple(notices))
+
+
+def _run(conn: DeadlineConnection, migration: Migration) -> None:
+    try:
+        conn.execute(migration.sql.encode())
+    except pg.RaiseException as exc:
+        hint = exc.diag.message_hint
+        raise ConfigurationError(f"{exc.diag.message_primary}" + (f"; {hint}" if hint else "")) from exc
+    except pg.FeatureNotSupported as exc:  # CREATE EXTENSION of an extension that the server does not have
+        raise ConfigurationError(
+            f"{exc.diag.message_primary}; install pgvector on the database server (Debian: postgresql-NN-pgvector)"
+        ) from exc
+    except psycopg.Error as exc:
+        raise ConfigurationError(
+            f"migration {migration.version:03d} failed: {exc.diag.message_primary or exc}"
+        ) from exc
+    finally:
+        if conn.info.transaction_status != psycopg.pq.TransactionStatus.IDLE and not conn.closed:
+            conn.execute("ROLLBACK")
+
+
+def ensure_schema(conn: DeadlineConnection, *, dims: int) -> None:
+    """Verify, changing nothing, that every migration is applied and vectors have `dims` floats.
+
+    Raises SchemaNotApplied with the command that fixes it, or DimensionMismatch.
+    """
+    missing = [m for m in migrations() if m.version not in _applied_versions(conn)]
+    if missing:
+        names = ", ".join(f"{m.version:03d}_{m.name}" for m in missing)
+        raise SchemaNotApplied(f"the memory schema is not applied (missing: {names}); run: {MIGRATE_COMMAND}")
+    _check_dims(conn, dims)
+
+
+def _applied_versions(conn: DeadlineConnection) -> set[int]:
+    with translated():
+        if conn.execute("SELECT to_regclass('hermes_migrations')").fetchone() == (None,):
+            return set()
+        return {row[0] for row in conn.execute("SELECT version FROM hermes_migrations")}
+
+
+def changed_migrations(conn: DeadlineConnection) -> list[str]:
+    """The names of applied migrations whose text was another when they were applied."""
+    with translated():
+        recorded = dict(conn.execute("SELECT version, checksum FROM hermes_migrations").fetchall())
+    return [f"{m.version:03d}_{m.name}" for m in migrations() if recorded.get(m.version, m.checksum) != m.checksum]
+
+
+def _check_dims(conn: DeadlineConnection, dims: int) -> None:
+    have = embedding_dims(conn)
+    if have != dims:
+        raise DimensionMismatch(
+            f"the database holds vectors of {have} dimensions, the setting `dims` says {dims}; "
+            f"set plugins.pgvector.dims to {have} and use a model of that size, or migrate an empty database"
+        )
+
+
+def embedding_dims(conn: DeadlineConnection) -> int:
+    """How many floats the embedding columns hold."""
+    with translated():
+        row = conn.execute(
+            "SELECT atttypmod FROM pg_attribute WHERE attrelid = 'memory_entries'::regclass AND attname = 'embedding'"
+        ).fetchone()
+    return int(row[0]) if row else 0
+
+
+def invalid_indexes(conn: DeadlineConnection) -> list[str]:
+    """The names of our indexes that Postgres marked invalid, as an interrupted concurrent build leaves them."""
+    with translated():
+        return [
+            row[0]
+            for row in conn.execute(
+                "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid "
+                "WHERE i.indrelid IN (to_regclass('memory_entries'), to_regclass('conversations')) AND NOT i.indisvalid"
+            )
+        ]
+
+
+def excess_rights(conn: DeadlineConnection) -> list[str]:
+    """What the current role may do beyond reading and writing rows; empty is right for the runtime role."""
+    with translated():
+        row = conn.execute(
+            "SELECT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user), "
+            "has_schema_privilege(current_schema(), 'CREATE'), "
+            "EXISTS (SELECT FROM pg_tables WHERE tablename IN ('memory_entries', 'conversations') "
+            "AND pg_has_role(current_user, tableowner, 'USAGE'))"
+        ).fetchone()
+    assert row is not None
+    names = ("is a superuser", "may create objects in the schema", "owns the tables")
+    return [name for name, has in zip(names, row, strict=True) if has]
+
+
+def missing_rights(conn: DeadlineConnection) -> list[str]:
+    """The rights on our tables that the current role lacks."""
+    wanted = [
+        (table, right)
+        for table in ("memory_entries", "conversations", "hermes_operations", "hermes_tombstones", "hermes_mirror")
+        for right in ("SELECT", "INSERT", "UPDATE", "DELETE")
+    ]
+    wanted += [("hermes_migrations", "SELECT"), ("hermes_embedding", "SELECT"), ("hermes_embedding", "UPDATE")]
+    with translated():
+        return [
+            f"{right} on {table}"
+            for table, right in wanted
+            if conn.execute("SELECT has_table_privilege(%s, %s)", (table, right)).fetchone() == (False,)
+        ]
+
+
+def versions(conn: DeadlineConnection) -> tuple[str, str]:
+    """The versions of Postgres and of pgvector."""
+    with translated():
+        row = conn.execute(
+            "SELECT current_setting('server_version'), (SELECT extversion FROM pg_extension WHERE extname = 'vector')"
+        ).fetchone()
+    assert row is not None
+    return str(row[0]), str(row[1] or "")
+
+
+def _role_exists(conn: DeadlineConnection, role: str) -> bool:
+    with translated():
+        return conn.execute("SELECT FROM pg_roles WHERE rolname = %s", (role,)).fetchone() is not None

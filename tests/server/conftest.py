@@ -1,0 +1,61 @@
+"""Directories in which servers may run, and servers and clients that do not outlive their test."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
+from tests.support.embedded import Client, MakeServer, StartClient
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that other accounts can reach, unlike pytest's own."""
+    directory = Path(tempfile.mkdtemp(prefix="hermes-test-", dir="/tmp"))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+def make_server(place: Path) -> Iterator[MakeServer]:
+    """Makes servers, by default in one directory of the test, and stops them at its end."""
+    made: list[EmbeddedServer] = []
+
+    def make(root: Path | None = None, **options: Any) -> EmbeddedServer:
+        # Nothing here survives a power cut, so nothing need wait for the disk.
+        settings = {"fsync": "off", **options.pop("settings", {})}
+        made.append(EmbeddedServer(root or place / "pg", settings=settings, **options))
+        return made[-1]
+
+    yield make
+    for server in made:
+        if server.root.is_dir():
+            server.stop()
+        server.release()
+
+
+@pytest.fixture
+def server(make_server: MakeServer) -> EmbeddedServer:
+    return make_server()
+
+
+@pytest.fixture
+def start_client(place: Path, make_server: MakeServer) -> Iterator[StartClient]:
+    """Starts processes that use the server of the test's directory; those still there at its end are killed."""
+    clients: list[Client] = []
+
+    def start(root: Path | None = None) -> Client:
+        clients.append(Client(root or place / "pg"))
+        return clients[-1]
+
+    make_server()
+    yield start
+    for client in clients:
+        client.close()

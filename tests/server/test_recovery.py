@@ -1,0 +1,175 @@
+"""What crashes, restarts and other programs leave behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hermes_memory_pgvector.domain.errors import EmbeddedServerError
+from hermes_memory_pgvector.server.account import choose_account
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
+from tests.support.embedded import MakeServer, StartClient, ask, postmaster_of, starts_in
+from tests.support.waiting import until
+
+# The kernel makes this process the parent of the server, and it never waits for its children.
+STARTS_AND_NEVER_REAPS = """
+import ctypes, sys
+from pathlib import Path
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
+if sys.platform == "linux":
+    PR_SET_CHILD_SUBREAPER = 36
+    assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+print(EmbeddedServer(Path(sys.argv[1])).ensure(), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_killed_server_that_nobody_reaps_is_replaced(server: EmbeddedServer) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", STARTS_AND_NEVER_REAPS, server.root], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout is not None and parent.stdout.readline().startswith(b"Conninfo")
+        pid = postmaster_of(server)
+        os.kill(pid, signal.SIGKILL)
+        if sys.platform == "linux":
+            until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z", what="a zombie")
+        assert ask(server.ensure().runtime, "SELECT 1") == 1
+        assert postmaster_of(server) != pid
+        assert starts_in(server) == 2
+
+
+def test_a_pid_file_that_names_another_program_is_not_believed(server: EmbeddedServer) -> None:
+    server.ensure()
+    os.kill(postmaster_of(server), signal.SIGKILL)
+    until(lambda: not server.running(), what="the end of the server")
+    account = choose_account()
+    sleeper = subprocess.Popen(
+        ["sleep", "300"],
+        user=account.uid if account.switched else None,
+        group=account.gid if account.switched else None,
+    )
+    try:
+        for path in (server.root / "data" / "postmaster.pid", server.root / "run" / ".s.PGSQL.5432.lock"):
+            lines = path.read_text().split("\n")
+            path.write_text("\n".join([str(sleeper.pid), *lines[1:]]))
+        assert ask(server.ensure().runtime, "SELECT 1") == 1
+        assert server.release()
+        assert sleeper.poll() is None
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
+def test_an_empty_pid_file_is_not_believed(server: EmbeddedServer) -> None:
+    server.ensure()
+    os.kill(postmaster_of(server), signal.SIGKILL)
+    until(lambda: not server.running(), what="the end of the server")
+    os.truncate(server.root / "data" / "postmaster.pid", 0)
+    assert ask(server.ensure().runtime, "SELECT 1") == 1
+
+
+def test_an_interrupted_initdb_leaves_nothing_in_the_way(server: EmbeddedServer, start_client: StartClient) -> None:
+    client = start_client()
+    client.say("ensure")
+    until(lambda: any(server.root.glob("data.init-*/*")), what="initdb at work")
+    client.send(signal.SIGKILL)
+    assert not (server.root / "data").exists()
+    assert ask(server.ensure().runtime, "SELECT 1") == 1
+    assert not any(server.root.glob("data.init-*"))
+
+
+def test_a_server_started_by_hand_is_used_and_not_doubled(server: EmbeddedServer) -> None:
+    server.ensure()
+    pid = postmaster_of(server)
+    server_lock = server.root / "server.lock"
+    # As good as started by hand: nobody holds the lock of this new file.
+    server_lock.unlink()
+    server_lock.touch()
+    (server.root / "run" / ".s.PGSQL.5432").rename(server.root / "run" / "away")
+    with pytest.raises(EmbeddedServerError, match="is alive but does not get ready"):
+        server.ensure(timeout_s=0.3)
+    (server.root / "run" / "away").rename(server.root / "run" / ".s.PGSQL.5432")
+    server.ensure()
+    assert postmaster_of(server) == pid
+    assert server.release()
+
+
+def test_data_of_another_major_version_is_left_alone_and_the_way_out_is_said(server: EmbeddedServer) -> None:
+    server.ensure()
+    current = (server.root / "data" / "PG_VERSION").read_text().strip()
+    server.stop()
+    (server.root / "data" / "PG_VERSION").write_text("12\n")
+    with pytest.raises(EmbeddedServerError) as raised:
+        server.ensure()
+    for words in ("PostgreSQL 12", f"PostgreSQL {current}", "pg_dump", "pg_restore"):
+        assert words in str(raised.value)
+
+
+def test_a_directory_with_other_files_is_not_taken_for_data(server: EmbeddedServer) -> None:
+    server.ensure()
+    server.stop()
+    (server.root / "data" / "PG_VERSION").unlink()
+    with pytest.raises(EmbeddedServerError, match="no Postgres cluster"):
+        server.ensure()
+
+
+def test_a_refused_start_fails_at_once_with_the_servers_own_words(make_server: MakeServer) -> None:
+    server = make_server(settings={"shared_buffers": "plenty"})
+    with pytest.raises(EmbeddedServerError, match=r"ended while starting[\s\S]*server\.log[\s\S]*shared_buffers"):
+        server.ensure(timeout_s=600)
+    assert not server.running()
+
+
+def test_errors_do_not_quote_what_users_wrote(make_server: MakeServer) -> None:
+    server = make_server(settings={"log_min_error_statement": "error", "log_error_verbosity": "default"})
+    ready = server.ensure()
+    with pytest.raises(Exception, match="invalid input syntax"):
+        ask(ready.admin, "SELECT 'my secret\nlasts two lines'::int /* and is here */")
+    server.stop()
+    assert "my secret" in (server.root / "server.log").read_text()
+    with pytest.raises(EmbeddedServerError) as raised:
+        make_server(settings={"shared_buffers": "plenty"}).ensure()
+    assert "database system is shut down" in str(raised.value)
+    for words in ("my secret", "lasts two lines", "and is here"):
+        assert words not in str(raised.value)
+
+
+def test_an_unusable_directory_is_named_with_its_cause(place: Path, make_server: MakeServer) -> None:
+    (place / "file").touch()
+    with pytest.raises(EmbeddedServerError, match=r"file/pg[\s\S]*(Not a directory|File exists)[\s\S]*`dsn`"):
+        make_server(place / "file" / "pg").ensure()
+    with pytest.raises(EmbeddedServerError, match=r"/proc/.*(No such file|not permitted|Permission denied)"):
+        EmbeddedServer(Path("/proc/no/such")).ensure()
+    # Somebody else's, for root as for everyone: it is not empty, and not the unprivileged account's.
+    with pytest.raises(EmbeddedServerError, match="belongs to uid 0"):
+        EmbeddedServer(Path("/usr/lib")).ensure()
+
+
+FULL_DISK = """
+import resource, signal, sys
+from pathlib import Path
+from hermes_memory_pgvector.domain.errors import EmbeddedServerError
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+try:
+    EmbeddedServer(Path(sys.argv[1])).ensure()
+except EmbeddedServerError as error:
+    print(error)
+"""
+
+
+def test_a_disk_that_takes_no_more_is_said(server: EmbeddedServer) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, server.root], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "initdb failed" in done.stdout, done.stderr
+    assert "free space on the disk" in done.stdout
+    assert "`dsn`" in done.stdout
+    # With room again, nothing is in the way.
+    assert ask(server.ensure().runtime, "SELECT 1") == 1

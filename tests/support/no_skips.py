@@ -1,0 +1,48 @@
+"""Runs pytest with one more rule: a test that steps aside has failed.
+
+Started as a script (`python tests/support/no_skips.py [pytest arguments]`), so that no folder of this repository has to
+be on the import path.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+
+import pytest
+
+Report = pytest.TestReport | pytest.CollectReport
+
+
+class NoSkips:
+    """Turns skips and expected failures, of tests and of whole modules, into failures."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Judge the report of one phase of a test."""
+        report = yield
+        refuse(report)
+        return report
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_make_collect_report(self) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Judge the report of a module's collection."""
+        report = yield
+        refuse(report)
+        return report
+
+
+def refuse(report: Report) -> None:
+    """Make a report that is neither a plain pass nor a failure a failure, keeping its reason."""
+    expected = getattr(report, "wasxfail", None)
+    if not report.skipped and expected is None:
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else expected or report.longrepr
+    report.outcome = "failed"
+    report.longrepr = f"no test may be skipped or expected to fail here, but this one was: {reason}"
+    if expected is not None:
+        del report.wasxfail
+
+
+if __name__ == "__main__":
+    sys.exit(pytest.main(sys.argv[1:], plugins=[NoSkips()]))

@@ -1,0 +1,55 @@
+"""What a test asks the database about what the provider has stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+
+from .waiting import until
+
+# A write is on its way to the database when the hook returns; the drain takes milliseconds, a busy machine seconds.
+STORED_TIMEOUT_S = 20.0
+
+
+class Database:
+    """What the tests ask the database, over connections of their own."""
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+
+    def column(self, statement: str, *parameters: object) -> list[Any]:
+        """Returns the first column of every row."""
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            return [row[0] for row in connection.execute(statement, parameters)]
+
+    def themes_of_turn(self, content: str) -> list[str]:
+        """Returns the theme of every stored user turn with exactly this content."""
+        return self.column("SELECT agent_identity FROM conversations WHERE role = 'user' AND content = %s", content)
+
+    def themes_of_memory(self, content: str) -> list[str]:
+        """Returns the theme of every stored memory with exactly this content."""
+        return self.column("SELECT agent_identity FROM memory_entries WHERE content = %s", content)
+
+    def wait_for_turn(self, content: str) -> None:
+        until(lambda: self.themes_of_turn(content), STORED_TIMEOUT_S, f"the turn {content!r}")
+
+    def wait_for_memory(self, content: str) -> None:
+        until(lambda: self.themes_of_memory(content), STORED_TIMEOUT_S, f"the memory {content!r}")
+
+    def client_connections(self) -> int:
+        """Returns how many connections others have open to this database."""
+        (count,) = self.column(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        )
+        return int(count)
+
+    @contextmanager
+    def writes_blocked(self) -> Iterator[None]:
+        """Holds every write to both tables up; reading goes on."""
+        with psycopg.connect(self.dsn) as connection:
+            connection.execute("LOCK TABLE conversations, memory_entries IN EXCLUSIVE MODE")
+            yield

@@ -1,0 +1,53 @@
+"""Making this plugin the memory provider of a hermes home."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hermes_memory_pgvector.domain.errors import ConfigurationError
+from hermes_memory_pgvector.operate.activate import activate, find_hermes, is_active
+
+
+def read(home: Path) -> dict[str, dict[str, object]]:
+    loaded = yaml.safe_load((home / "config.yaml").read_text(encoding="utf-8"))
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+def test_with_hermes_its_own_command_sets_the_provider(tmp_path: Path) -> None:
+    hermes = find_hermes()
+    assert hermes
+
+    assert activate(tmp_path, hermes) == "by hermes config set"
+
+    assert read(tmp_path)["memory"]["provider"] == "pgvector"
+    assert activate(tmp_path, hermes) == "already active"
+
+
+def test_without_hermes_the_file_is_edited_and_the_rest_of_it_kept(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("model: x  # mine\nmemory:\n  memory_enabled: false\n", encoding="utf-8")
+
+    assert activate(tmp_path, None) == "in config.yaml"
+
+    assert "model: x  # mine\n" in (tmp_path / "config.yaml").read_text(encoding="utf-8")
+    assert read(tmp_path)["memory"] == {"memory_enabled": False, "provider": "pgvector"}
+    assert activate(tmp_path, None) == "already active"
+
+
+@pytest.mark.parametrize("hermes", ["/nonexistent/hermes", "/bin/false", "/bin/true"])
+def test_a_hermes_that_does_not_work_is_done_without(tmp_path: Path, hermes: str) -> None:
+    assert activate(tmp_path, hermes) == "in config.yaml"
+
+    assert is_active(tmp_path)
+
+
+def test_a_broken_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("memory: [\n", encoding="utf-8")
+
+    with pytest.raises(ConfigurationError):
+        activate(tmp_path, None)
+
+    assert (tmp_path / "config.yaml").read_text(encoding="utf-8") == "memory: [\n"

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from hermes_memory_pgvector.domain.errors import ConfigurationError
+from hermes_memory_pgvector.embed.factory import make_embedder
+from tests.support.scripted_embedder import ScriptedEmbedder
+
+DIMS = 16
+
+
+def test_no_address_means_no_embedder() -> None:
+    assert make_embedder(url=" ", model="m", api="auto", api_key="", dims=DIMS, timeout_s=5) is None
+
+
+def test_a_wrong_address_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="is not an http:// or https:// URL"):
+        make_embedder(url="localhost:11434", model="m", api="auto", api_key="", dims=DIMS, timeout_s=5)
+
+
+def test_cache_breaker_and_client_work_together() -> None:
+    with ScriptedEmbedder(dims=DIMS) as server:
+        embed_through(server)
+
+
+def embed_through(server: ScriptedEmbedder) -> None:
+    embedder = make_embedder(url=server.url, model="m", api="auto", api_key="", dims=DIMS, timeout_s=5)
+    assert embedder is not None
+    assert server.connections == 0
+    assert (embedder.model, embedder.dims) == ("m", DIMS)
+    embedder.embed_query("hello", timeout_s=10)
+    embedder.embed_query("hello", timeout_s=10)
+    embedder.embed_documents(["hello"], timeout_s=10)
+    stats = embedder.stats()
+    embedder.close()
+
+    del stats["embed_ms"]
+    assert stats == {
+        "embed_requests": 2,
+        "embed_texts": 2,
+        "embed_errors": 0,
+        "embed_breaker_openings": 0,
+        "embed_breaker_refusals": 0,
+        "embed_cache_hits": 1,
+        "embed_cache_misses": 1,
+    }

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from hermes_memory_pgvector.embed.http import HttpEmbedder
+from hermes_memory_pgvector.embed.instructions import Instructions, instructions_for
+from tests.support.scripted_embedder import ScriptedEmbedder
+
+RETRIEVE = "Represent this sentence for searching relevant passages: "
+
+
+@pytest.mark.parametrize(
+    ("model", "document", "query"),
+    [
+        ("nomic-embed-text", "search_document: ", "search_query: "),
+        ("nomic-embed-text:v1.5", "search_document: ", "search_query: "),
+        ("nomic-ai/nomic-embed-text-v2-moe", "search_document: ", "search_query: "),
+        ("intfloat/e5-base-v2", "passage: ", "query: "),
+        ("multilingual-e5-large", "passage: ", "query: "),
+        ("bge-small-en-v1.5", "", RETRIEVE),
+        ("BAAI/bge-large-en-v1.5", "", RETRIEVE),
+        ("mxbai-embed-large", "", RETRIEVE),
+        ("mixedbread-ai/mxbai-embed-large-v1", "", RETRIEVE),
+        ("snowflake-arctic-embed:22m", "", RETRIEVE),
+        ("snowflake-arctic-embed2", "", "query: "),
+        ("Snowflake/snowflake-arctic-embed-l-v2.0", "", "query: "),
+        ("embeddinggemma:300m", "title: none | text: ", "task: search result | query: "),
+        ("bge-m3", "", ""),
+        ("all-minilm", "", ""),
+        ("text-embedding-3-small", "", ""),
+        ("some-code5-model", "", ""),
+    ],
+)
+def test_a_model_gets_what_it_was_trained_with(model: str, document: str, query: str) -> None:
+    assert instructions_for(model) == Instructions(document, query)
+
+
+@pytest.mark.parametrize("model", ["multilingual-e5-large-instruct", "e5-mistral-7b-instruct", "qwen3-embedding:0.6b"])
+def test_instruction_models_get_a_task_with_the_question_only(model: str) -> None:
+    instructions = instructions_for(model)
+
+    assert instructions.document == ""
+    assert instructions.query.startswith("Instruct: ")
+    assert instructions.query.endswith("\nQuery: ")
+
+
+def test_the_endpoint_sees_the_instructions() -> None:
+    with ScriptedEmbedder(dims=8) as server:
+        embedder = HttpEmbedder(url=server.url, model="nomic-embed-text", dims=8)
+        embedder.embed_documents(["the cat", "the dog"], timeout_s=10)
+        embedder.embed_query("which pet?", timeout_s=10)
+        embedder.close()
+
+    assert server.texts == ["search_document: the cat", "search_document: the dog", "search_query: which pet?"]
+
+
+def test_given_instructions_win() -> None:
+    with ScriptedEmbedder(dims=8) as server:
+        embedder = HttpEmbedder(
+            url=server.url, model="nomic-embed-text", dims=8, instructions=Instructions("doc> ", "ask> ")
+        )
+        embedder.embed_documents(["the cat"], timeout_s=10)
+        embedder.embed_query("which pet?", timeout_s=10)
+        embedder.close()
+
+    assert server.texts == ["doc> the cat", "ask> which pet?"]

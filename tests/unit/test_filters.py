@@ -1,0 +1,135 @@
+"""Which sides of a turn are stored, and which messages are searched for."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hermes_memory_pgvector.capture.filters import (
+    SYNTHETIC_PREFIXES,
+    TurnFilter,
+    Verdict,
+    is_synthetic,
+    is_trivial_query,
+    own_words,
+    weighs,
+)
+
+FILTER = TurnFilter(min_chars=40)
+LONG = "The staging database listens on port 5433 and only accepts connections from the build network."
+REPORT = LONG * 3
+
+ACKNOWLEDGEMENTS = [
+    "ok", "OK!!!", "okkkk", "k", "Thanks!", "thaaanks", "thank you very much", "sounds good, thanks!",
+    "got it 👍🏽", "yes please", "no", "continue", "go on", "please continue", "You're welcome!", "You’re welcome",
+    "thanks thanks thanks", "Danke schön!", "alles klar", "passt", "in Ordnung, danke", "mach weiter",
+    "merci beaucoup", "D’accord", "c'est bon", "gracias", "sí, claro", "muchas gracias", "vale", "obrigado!",
+    "muito obrigada", "não", "grazie mille", "va bene", "dank je wel", "bedankt", "dziękuję", "dzieki",
+    "w porządku", "спасибо!", "большое спасибо", "понял", "teşekkürler", "Anladım", "ANLADIM", "sağ ol", "tamam",
+    "好的，谢谢！", "好的谢谢", "收到", "继续", "謝謝", "ありがとうございます！", "はい、お願いします", "了解です",
+    "네 감사합니다", "네감사합니다", "알겠습니다", "ㅇㅋ", "धन्यवाद", "ठीक है 🙏", "شكراً جزيلاً", "شكرا", "حسناً",
+    "תודה רבה", "ขอบคุณครับ", "terima kasih", "cảm ơn", "ευχαριστώ", "hello", "Hi there!", "👍", "🎉🎉", ":-)",
+    "<3", "???", "...",
+]  # fmt: skip
+
+CONTENT = [
+    "What port?", "5432", "2", "no, use port 5433", "ok, but the deploy is broken", "yes I live in Berlin",
+    "我的猫叫米粒", "はい、猫の名前はミケです", "네 제 이름은 민수", "E_CONN_17", "c++", "не работает",
+    "ne marche pas", "danke, aber falsch", "मेरा नाम राम है", "اسمي احمد", "ok3", "main.py", "1️⃣", "why",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ACKNOWLEDGEMENTS)
+def test_acknowledgements_are_neither_stored_nor_searched(text: str) -> None:
+    assert is_trivial_query(text)
+    assert FILTER.judge(text, "You are welcome, tell me if there is anything else I can do for you today.") == Verdict(
+        False, False, "acknowledgement"
+    )
+    assert FILTER.reason_to_skip(text, "Sure.") == "acknowledgement"
+
+
+@pytest.mark.parametrize("text", ACKNOWLEDGEMENTS)
+def test_an_acknowledgement_does_not_lose_the_report_after_it(text: str) -> None:
+    assert FILTER.judge(text, REPORT) == Verdict(False, True, "acknowledgement")
+
+
+@pytest.mark.parametrize("text", CONTENT)
+def test_short_content_stays_with_its_long_answer(text: str) -> None:
+    assert not is_trivial_query(text)
+    assert FILTER.judge(text, LONG) == Verdict(True, True, "")
+    assert FILTER.reason_to_skip(text, "Noted.") == "too_short"
+
+
+@pytest.mark.parametrize("text", ["", " \n\t", "\u200b\ufeff", "\x01"])
+def test_blank_messages(text: str) -> None:
+    assert is_trivial_query(text)
+    assert FILTER.judge(text, LONG) == Verdict(False, True, "empty")
+    assert FILTER.judge(text, "") == Verdict(False, False, "empty")
+    assert FILTER.judge(LONG, text) == Verdict(True, False, "empty")
+
+
+def test_the_floor_is_the_length_of_one_side() -> None:
+    assert FILTER.reason_to_skip("x" * 39, "y" * 39) == "too_short"
+    assert FILTER.judge("x" * 40, "y" * 39) == Verdict(True, True, "")
+    assert FILTER.judge("x" * 39, "y" * 40) == Verdict(True, True, "")
+    assert FILTER.reason_to_skip("  " + "x" * 39 + "  ", "") == "too_short"
+    assert FILTER.judge(LONG, "Got it.") == Verdict(True, False, "acknowledgement")
+    assert TurnFilter(0).judge("port?", "5432") == Verdict(True, True, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "enough"),
+    [
+        ("我们把生产数据库搬到了法兰克福的新机房里", True),
+        ("请记住我住在柏林", False),
+        ("本番のデータベースは東京リージョンにあります", True),
+        ("우리 서비스의 운영 데이터베이스는 서울에 있습니다", True),
+        ("a" + " " * 500 + "b" * 20, False),
+        (" " * 5000 + "b" * 40, True),
+        ("word " * 100_000, True),
+    ],
+)
+def test_characters_that_carry_more_count_more(text: str, enough: bool) -> None:
+    assert weighs(text, 40) is enough
+    assert (FILTER.reason_to_skip(text, "") == "") is enough
+
+
+@pytest.mark.parametrize("prefix", SYNTHETIC_PREFIXES)
+def test_need_12_synthetic_turns_are_not_the_user_s_words(prefix: str) -> None:
+    for text in (f"{prefix} abc finished with exit code 0 and wrote a lot of output]", f"\n {prefix}\n\nmore text"):
+        assert is_synthetic(text)
+        assert own_words(text) == text
+        assert FILTER.judge(text, LONG) == Verdict(False, True, "synthetic")
+        assert FILTER.judge(text, "Fine.") == Verdict(False, False, "synthetic")
+
+
+def test_need_12_words_behind_a_note_of_the_host_are_the_user_s() -> None:
+    switched = "[Note: model was just switched from a to b via c. Adjust your self-identification accordingly.]"
+    session = "[System note: The user's previous session expired due to inactivity.]"
+    assert own_words(f"{switched}\n\nWhat port?") == "What port?"
+    assert own_words(f"{session}\r\n\r\n{switched}\n\nWhat port?\n\nTell me.") == "What port?\n\nTell me."
+    assert own_words("What port?") == "What port?"
+    for unchanged in (switched, f"{switched}\n\n ", f"{switched} on one line", f"[Voice channel now: x]\n\n{session}"):
+        assert own_words(unchanged) == unchanged
+        assert is_synthetic(unchanged)
+
+
+@settings(deadline=None)
+@given(st.text(max_size=80), st.text(max_size=80), st.integers(0, 60))
+def test_verdicts_are_consistent(user: str, assistant: str, min_chars: int) -> None:
+    verdict = TurnFilter(min_chars).judge(user, assistant)
+    assert (verdict.reason == "") == (verdict.store_user and verdict.store_assistant)
+    assert verdict.store_user <= bool(user.strip()) and verdict.store_assistant <= bool(assistant.strip())
+    if verdict.store_user or verdict.store_assistant:
+        assert TurnFilter(0).reason_to_skip(user, assistant) == ""
+
+
+def test_judging_costs_a_hook_little() -> None:
+    user, assistant = "thanks so much " * 26 + "x", "a b " * 250_000
+    FILTER.judge(user, assistant)
+    started = time.thread_time()
+    FILTER.judge(user, assistant)
+    assert time.thread_time() - started < 0.005
