@@ -172,8 +172,16 @@ def is_acknowledgement(text: str) -> bool:
     """Whether `text` is nothing but acknowledgements, greetings, emoji and punctuation; False for blank text."""
     if len(text) > _MAX_CHARS or not text.strip():
         return False
-    words = _words(_EMOTICON.sub(" ", text))
+    plain = _EMOTICON.sub(" ", text)
+    if (first := _words(plain.split(None, 1)[0] if plain.strip() else "")) and not _may_begin(first[0]):
+        return False
+    words = _words(plain)
     return not words or _covers(words)
+
+
+def _may_begin(word: str) -> bool:
+    """Whether a phrase may begin with `word`: most messages are told by their first word, on a hook's time."""
+    return word in _first_words() or _word_covered(word)
 
 
 def _fold(text: str) -> str:
@@ -231,6 +239,11 @@ def _spaced() -> tuple[frozenset[str], int]:
 
 
 @functools.cache
+def _first_words() -> frozenset[str]:
+    return frozenset(phrase.split(" ", 1)[0] for phrase in _spaced()[0])
+
+
+@functools.cache
 def _unspaced() -> tuple[frozenset[str], int]:
     """The phrases, and the number of characters of the longest."""
     phrases = _phrases(_UNSPACED)
@@ -241,3 +254,7 @@ def _unspaced() -> tuple[frozenset[str], int]:
 def _squeezed() -> frozenset[str]:
     """Single words with each run of one letter reduced to one, for "okkkkay" and "yesss"."""
     return frozenset(_RUN.sub(r"\1", phrase) for phrase in _spaced()[0] if " " not in phrase and len(phrase) > 1)
+
+
+# Now rather than in the first hook: it takes milliseconds.
+_first_words(), _unspaced(), _squeezed()

@@ -26,7 +26,7 @@ class MemoryQueue:
         with self._lock:
             if len(self._waiting) >= self._max_items:
                 raise SpoolFull(
-                    f"{self._max_items} writes wait in memory (`write_queue_maxsize`) and the spool directory cannot be "
+                    f"{self._max_items} writes wait in memory (`write_queue_maxsize`) and the spool cannot be "
                     "written; make $HERMES_HOME/pgvector/spool writable"
                 )
             self._waiting[self._next] = replace(op, seq=self._next)

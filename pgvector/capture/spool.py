@@ -131,7 +131,8 @@ class Spool:
         """The operations that were set aside, oldest first."""
         with _as_spool_error(self.path):
             rows = self._back.execute(
-                "SELECT seq, op_id, theme, kind, payload, at, error FROM operations WHERE error IS NOT NULL ORDER BY seq"
+                "SELECT seq, op_id, theme, kind, payload, at, error FROM operations "
+                "WHERE error IS NOT NULL ORDER BY seq"
             ).fetchall()
         return [SetAside(_operation(row[:6]), row[6]) for row in rows]
 
@@ -148,7 +149,8 @@ class Spool:
 
     def _measure(self, condition: str, *values: object) -> tuple[int, int]:
         row = self._back.execute(
-            f"SELECT count(*), coalesce(sum(length(payload) + {_ROW_OVERHEAD_BYTES}), 0) FROM operations WHERE {condition}",
+            f"SELECT count(*), coalesce(sum(length(payload) + {_ROW_OVERHEAD_BYTES}), 0) "
+            f"FROM operations WHERE {condition}",
             values,
         ).fetchone()
         return int(row[0]), int(row[1])

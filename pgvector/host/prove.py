@@ -18,7 +18,8 @@ _PACKAGE_DIR = Path(__file__).resolve().parents[1]
 _LAUNCH = """
 import importlib.util, sys
 where = sys.argv.pop(1)
-spec = importlib.util.spec_from_file_location("hermes_memory_pgvector", where + "/__init__.py", submodule_search_locations=[where])
+name, init = "hermes_memory_pgvector", where + "/__init__.py"
+spec = importlib.util.spec_from_file_location(name, init, submodule_search_locations=[where])
 sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
 from hermes_memory_pgvector.cli import main

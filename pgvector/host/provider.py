@@ -78,7 +78,7 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     @guarded(None)
     def initialize(self, session_id: str, **kwargs: Any) -> None:
-        """Take note of who speaks and start the process-wide runtime in the background. Takes microseconds, no network."""
+        """Take note of who speaks; the process-wide runtime starts in the background. No network on this thread."""
         home = hermes_home(kwargs.get("hermes_home"))
         loaded = load_settings(self._config, home)
         for warning in loaded.warnings:

@@ -6,14 +6,16 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..domain.errors import HermesPgvectorError, InvalidArgument
 from ..domain.models import Scope, Store
 from ..domain.text import clean
 from ..domain.theme import normalise_theme
 from ..recall.render import as_result
-from ..recall.search import Answer
+
+if TYPE_CHECKING:
+    from ..recall.search import Answer
 
 MAX_LIMIT = 50
 _DEFAULT_LIMIT = 5
@@ -57,7 +59,7 @@ SCHEMAS: tuple[dict[str, Any], ...] = (
 )
 _STORES: dict[str, Store] = {"recall_memory": "memories", "recall_conversation": "turns"}
 
-Recall = Callable[[Store, str, Scope, int, Literal["memory", "user"] | None], Answer]
+Recall = Callable[[Store, str, Scope, int, Literal["memory", "user"] | None], "Answer"]
 
 
 @dataclass(frozen=True)

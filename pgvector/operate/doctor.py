@@ -131,7 +131,7 @@ def _schema(conn: DeadlineConnection, settings: Settings, vector: str) -> Iterat
             "rights",
             "note",
             "this role " + ", ".join(excess),
-            "let agents log in as a role that may only read and write rows: hermes-pgvector migrate --runtime-role ROLE",
+            "let agents log in as a role with fewer rights: hermes-pgvector migrate --runtime-role ROLE",
         )
     else:
         yield Check("rights", "ok", "reads and writes rows, nothing more")

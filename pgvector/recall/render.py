@@ -39,7 +39,7 @@ def _label(hit: Hit) -> str:
 
 
 def quoted(text: str) -> str:
-    """`text` on one line, without fences, control or direction-changing characters, shortened in the middle of nothing."""
+    """`text` on one line, without fences, control or direction-changing characters, cut at 600."""
     text = _FENCE.sub(" ", text)
     text = "".join(" " if unicodedata.category(char) in ("Cc", "Cf") else char for char in text[: LINE_MAX_CHARS * 4])
     text = _SPACE.sub(" ", text).strip().replace('"', "'")

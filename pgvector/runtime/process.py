@@ -30,8 +30,24 @@ from .embedded import bring_up_embedded
 
 logger = logging.getLogger(__name__)
 
-_registry: dict[tuple[Settings, Path, str], Runtime] = {}
-_registry_lock = threading.Lock()
+
+class _Registry:
+    """The runtimes of this process."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.runtimes: dict[tuple[Settings, Path, str], Runtime] = {}
+        self._abandoned: list[Runtime] = []
+
+    def forget_after_fork(self) -> None:
+        """A child has neither our threads nor the right to our connections: it starts a runtime of its own."""
+        self.lock = threading.Lock()
+        # Kept alive, so that no destructor talks to the parent's server.
+        self._abandoned.extend(self.runtimes.values())
+        self.runtimes.clear()
+
+
+_registry = _Registry()
 
 
 class Runtime:
@@ -84,7 +100,7 @@ class Runtime:
 
     def leave(self, user: object, timeout_s: float) -> None:
         """Drain for at most `timeout_s`; the last user to leave closes the runtime. A dead user has left by itself."""
-        with _registry_lock:
+        with _registry.lock:
             self.users.discard(user)
             last = not self.users
             if last:
@@ -96,12 +112,12 @@ class Runtime:
 
     def _withdraw(self) -> None:
         """Nobody gets this runtime from `acquire` any more."""
-        for key in [key for key, runtime in _registry.items() if runtime is self]:
-            del _registry[key]
+        for key in [key for key, runtime in _registry.runtimes.items() if runtime is self]:
+            del _registry.runtimes[key]
 
     def close(self, timeout_s: float) -> None:
         """Drain within `timeout_s`, say what stays in the spool, let go of everything. Twice is fine."""
-        with _registry_lock:
+        with _registry.lock:
             if self._closed:
                 return
             self._closed = True
@@ -137,10 +153,10 @@ def acquire(settings: Settings, home: Path, environ: Mapping[str, str], user: ob
     It lives at least as long as `user` does, or until `user` leaves.
     """
     key = (settings, home, environ.get(settings.embed_api_key_env, ""))
-    with _registry_lock:
-        runtime = _registry.get(key)
+    with _registry.lock:
+        runtime = _registry.runtimes.get(key)
         if runtime is None:
-            runtime = _registry[key] = Runtime(settings, home, key[2])
+            runtime = _registry.runtimes[key] = Runtime(settings, home, key[2])
             runtime.writer.start()
         runtime.users.add(user)
         return runtime
@@ -148,13 +164,13 @@ def acquire(settings: Settings, home: Path, environ: Mapping[str, str], user: ob
 
 def running(settings: Settings) -> Runtime | None:
     """A runtime of this process with these settings, None when none was started."""
-    with _registry_lock:
-        return next((runtime for key, runtime in _registry.items() if key[0] == settings), None)
+    with _registry.lock:
+        return next((runtime for key, runtime in _registry.runtimes.items() if key[0] == settings), None)
 
 
 def close_all() -> None:
     """Close every runtime of this process, each within its `shutdown_timeout_s`."""
-    for runtime in list(_registry.values()):
+    for runtime in list(_registry.runtimes.values()):
         runtime.close(runtime.settings.shutdown_timeout_s)
 
 
@@ -163,15 +179,6 @@ def spool_folder(home: Path) -> Path:
     return home / "pgvector" / "spool"
 
 
-def _forget_after_fork() -> None:
-    """A child of fork has neither our threads nor the right to our connections: it starts its own when it needs them."""
-    global _registry_lock
-    _registry_lock = threading.Lock()
-    _abandoned.extend(_registry.values())  # kept alive, so that no destructor talks to the parent's server
-    _registry.clear()
-
-
-_abandoned: list[Runtime] = []
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_after_fork)
+    os.register_at_fork(after_in_child=_registry.forget_after_fork)
 atexit.register(close_all)

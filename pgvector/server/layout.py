@@ -70,10 +70,12 @@ class Layout:
 
     @property
     def data(self) -> Path:
+        """The Postgres data directory."""
         return self.root / "data"
 
     @property
     def log(self) -> Path:
+        """What the server writes while it runs."""
         return self.root / "server.log"
 
     @property
@@ -93,6 +95,7 @@ class Layout:
 
     @property
     def pid_files(self) -> tuple[Path, Path]:
+        """The two files by which Postgres keeps a second server away: from the data, and from the socket."""
         return self.data / "postmaster.pid", self.sockets / f"{SOCKET_NAME}.lock"
 
 

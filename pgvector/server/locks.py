@@ -67,6 +67,7 @@ class Presence:
 
     @property
     def held(self) -> bool:
+        """Whether this very process is present."""
         return self._fd >= 0 and self._pid == os.getpid()
 
     def acquire(self, path: Path, deadline: float) -> bool:

@@ -156,8 +156,8 @@ class Backend:
         if model not in self._warned_models:
             self._warned_models.add(model)
             logger.warning(
-                "hermes-pgvector: the database holds vectors of the model %r, `embed_model` is %r: recall goes on by words "
-                "only; set embed_model back to %r",
+                "hermes-pgvector: the database holds vectors of the model %r, `embed_model` is %r: recall goes on "
+                "by words only; set embed_model back to %r",
                 self._model,
                 model,
                 self._model,

@@ -13,8 +13,6 @@ from tests.support.hermes import HermesHome
 from tests.support.model_server import ModelServer
 from tests.support.stored import Database
 
-DIMS = 384
-
 
 @pytest.fixture
 def database(dsn: str) -> Database:
@@ -23,7 +21,7 @@ def database(dsn: str) -> Database:
 
 @pytest.fixture
 def settings(dsn: str) -> dict[str, Any]:
-    return {"dsn": dsn, "dims": DIMS}
+    return {"dsn": dsn, "dims": 384}
 
 
 @pytest.fixture
@@ -39,7 +37,7 @@ def bare_home(tmp_path: Path) -> HermesHome:
 
 
 @pytest.fixture
-def home(bare_home: HermesHome, model: ModelServer, settings: dict[str, Any]) -> HermesHome:
+def active_home(bare_home: HermesHome, model: ModelServer, settings: dict[str, Any]) -> HermesHome:
     """A home with the plugin copied into it, active, and set up for the test's database."""
     bare_home.copy_plugin()
     bare_home.write_config(model.base_url, settings)
@@ -47,6 +45,6 @@ def home(bare_home: HermesHome, model: ModelServer, settings: dict[str, Any]) ->
 
 
 @pytest.fixture
-def gateway(home: HermesHome) -> Iterator[Gateway]:
-    with Gateway(home) as running:
+def gateway(active_home: HermesHome) -> Iterator[Gateway]:
+    with Gateway(active_home) as running:
         yield running

@@ -26,73 +26,75 @@ def closed_port() -> Iterator[int]:
 
 
 def test_what_one_shot_runs_were_told_a_later_one_recalls(
-    home: HermesHome, model: ModelServer, database: Database
+    active_home: HermesHome, model: ModelServer, database: Database
 ) -> None:
-    told = home.hermes("-z", f"remember: {FACT}")
+    told = active_home.hermes("-z", f"remember: {FACT}")
     assert told.returncode == 0, describe(told)
     database.wait_for_memory(FACT)
 
-    asked = home.hermes("-z", QUESTION)
-    searched = home.hermes("-z", "search: spare key greenhouse")
+    asked = active_home.hermes("-z", QUESTION)
+    searched = active_home.hermes("-z", "search: spare key greenhouse")
 
     assert asked.returncode == 0, describe(asked)
     assert PLAIN_ANSWER in asked.stdout
-    assert "third flower pot" in model.requests_saying(QUESTION)[0].memory_context, home.logs()
+    assert "third flower pot" in model.requests_saying(QUESTION)[0].memory_context, active_home.logs()
     assert searched.returncode == 0, describe(searched)
     assert "third flower pot" in "".join(model.requests_saying("search:")[-1].tool_results)
 
 
-def test_a_one_shot_run_writes_under_the_profiles_theme(home: HermesHome, database: Database) -> None:
-    told = home.hermes("-z", FACT)
+def test_a_one_shot_run_writes_under_the_profiles_theme(active_home: HermesHome, database: Database) -> None:
+    told = active_home.hermes("-z", FACT)
     assert told.returncode == 0, describe(told)
     database.wait_for_turn(FACT)
 
     assert database.themes_of_turn(FACT) == ["default"]
 
 
-def test_memory_status_names_the_provider_and_calls_it_available(home: HermesHome) -> None:
-    status = home.hermes("memory", "status")
+def test_memory_status_names_the_provider_and_calls_it_available(active_home: HermesHome) -> None:
+    status = active_home.hermes("memory", "status")
 
     assert status.returncode == 0, describe(status)
     assert re.search(r"Provider:\s+pgvector\b", status.stdout), describe(status)
     assert re.search(r"Status:\s+available", status.stdout), describe(status)
 
 
-def test_config_set_activates_the_provider(home: HermesHome, model: ModelServer, settings: dict[str, Any]) -> None:
-    home.write_config(model.base_url, settings, memory={"provider": ""})
-    before = home.hermes("-z", "Which tools do you have while nothing is active?")
+def test_config_set_activates_the_provider(
+    active_home: HermesHome, model: ModelServer, settings: dict[str, Any]
+) -> None:
+    active_home.write_config(model.base_url, settings, memory={"provider": ""})
+    before = active_home.hermes("-z", "Which tools do you have while nothing is active?")
     assert before.returncode == 0, describe(before)
 
-    activated = home.hermes("config", "set", "memory.provider", "pgvector")
+    activated = active_home.hermes("config", "set", "memory.provider", "pgvector")
     assert activated.returncode == 0, describe(activated)
-    after = home.hermes("-z", "Which tools do you have now that it is active?")
+    after = active_home.hermes("-z", "Which tools do you have now that it is active?")
     assert after.returncode == 0, describe(after)
 
-    assert home.read_config()["memory"]["provider"] == "pgvector"
-    assert home.read_config()["plugins"]["pgvector"] == settings
+    assert active_home.read_config()["memory"]["provider"] == "pgvector"
+    assert active_home.read_config()["plugins"]["pgvector"] == settings
     assert "recall_memory" not in model.requests_saying("while nothing is active")[0].tool_names
     assert "recall_memory" in model.requests_saying("now that it is active")[0].tool_names
 
 
-def test_doctor_succeeds_on_a_healthy_setup(home: HermesHome) -> None:
-    doctor = home.hermes("pgvector", "doctor")
+def test_doctor_succeeds_on_a_healthy_setup(active_home: HermesHome) -> None:
+    doctor = active_home.hermes("pgvector", "doctor")
 
     assert doctor.returncode == 0, describe(doctor)
     assert doctor.stdout.strip(), describe(doctor)
 
 
 def test_need_02_doctor_fails_and_names_the_cause_while_the_agent_goes_on(
-    home: HermesHome, model: ModelServer, closed_port: int
+    active_home: HermesHome, model: ModelServer, settings: dict[str, Any], closed_port: int
 ) -> None:
     password = "correct-horse-battery"
     dsn = f"host=127.0.0.1 port={closed_port} dbname=nowhere user=nobody password={password}"
-    home.write_config(model.base_url, {"dsn": dsn, "dims": 384})
+    active_home.write_config(model.base_url, settings | {"dsn": dsn})
 
-    doctor = home.hermes("pgvector", "doctor")
-    turn = home.hermes("-z", QUESTION)
+    doctor = active_home.hermes("pgvector", "doctor")
+    turn = active_home.hermes("-z", QUESTION)
 
     assert doctor.returncode != 0, describe(doctor)
     assert str(closed_port) in doctor.stdout + doctor.stderr, describe(doctor)
     assert turn.returncode == 0, describe(turn)
     assert PLAIN_ANSWER in turn.stdout
-    assert password not in describe(doctor) + describe(turn) + home.logs()
+    assert password not in describe(doctor) + describe(turn) + active_home.logs()

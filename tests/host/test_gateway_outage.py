@@ -24,28 +24,31 @@ TURN_LIMIT_S = 4.0
 HEALTH_LIMIT_S = 1.0
 
 
-@pytest.fixture
-def black_hole() -> Iterator[int]:
-    """A loopback port that takes connections and never says a word."""
+@pytest.fixture(scope="module")
+def model() -> Iterator[ModelServer]:
+    with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def stricken_gateway(tmp_path_factory: pytest.TempPathFactory, model: ModelServer) -> Iterator[Gateway]:
+    """A warm gateway whose database and embedding endpoint take connections and never say a word."""
+    home = HermesHome(tmp_path_factory.mktemp("outage") / "user")
+    home.copy_plugin()
     with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
-        yield int(listener.getsockname()[1])
-
-
-@pytest.fixture
-def stricken_gateway(bare_home: HermesHome, model: ModelServer, black_hole: int) -> Iterator[Gateway]:
-    bare_home.copy_plugin()
-    settings = {
-        "dsn": f"host=127.0.0.1 port={black_hole} dbname=nowhere user=nobody",
-        "embed_url": f"http://127.0.0.1:{black_hole}",
-        "dims": 384,
-    }
-    bare_home.write_config(model.base_url, settings)
-    with Gateway(bare_home) as gateway:
-        yield gateway
+        port = listener.getsockname()[1]
+        settings = {
+            "dsn": f"host=127.0.0.1 port={port} dbname=nowhere user=nobody",
+            "embed_url": f"http://127.0.0.1:{port}",
+            "dims": 384,
+        }
+        home.write_config(model.base_url, settings)
+        with Gateway(home) as gateway:
+            assert gateway.post_chat("Warm up the imports of the host, please.").status == 200, gateway.log()
+            yield gateway
 
 
 def test_need_01_turns_go_on_and_are_kept(stricken_gateway: Gateway) -> None:
-    assert stricken_gateway.post_chat("Warm up the imports of the host, please.").status == 200
     for index in range(3):
         question = f"Question {index}: {QUESTION}"
         started = time.monotonic()
@@ -59,8 +62,7 @@ def test_need_01_turns_go_on_and_are_kept(stricken_gateway: Gateway) -> None:
 
 
 def test_need_01_runs_do_not_hold_up_the_hosts_event_loop(stricken_gateway: Gateway, model: ModelServer) -> None:
-    assert stricken_gateway.post_chat("Warm up the imports of the host, please.").status == 200
-    questions = [f"Question {index}: {QUESTION}" for index in range(4)]
+    questions = [f"Run {index}: {QUESTION}" for index in range(4)]
     latencies_s: list[float] = []
     finished = threading.Event()
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import signal
 
-import pytest
-
 from tests.support.gateway import Gateway
 from tests.support.stored import STORED_TIMEOUT_S, Database
 from tests.support.waiting import until
@@ -20,27 +18,31 @@ def accept_a_turn_that_cannot_be_stored(gateway: Gateway) -> None:
     until(lambda: gateway.home.spool_contains(STATEMENT), 10, "the turn in the spool")
 
 
-@pytest.mark.parametrize("stop_signal", [signal.SIGKILL, signal.SIGTERM])
-def test_need_03_what_a_stopped_gateway_had_accepted_is_stored_once_by_the_next(
-    gateway: Gateway, database: Database, stop_signal: signal.Signals
+def the_next_gateway_stores_it_once(gateway: Gateway, database: Database) -> None:
+    assert database.themes_of_turn(STATEMENT) == []
+    gateway.start()
+    assert gateway.post_chat(f"Afterwards: {STATEMENT}", key="marketing").status == 200, gateway.log()
+    database.wait_for_turn(f"Afterwards: {STATEMENT}")
+    until(lambda: database.themes_of_turn(STATEMENT), STORED_TIMEOUT_S, "the turn of the gateway before")
+    assert database.themes_of_turn(STATEMENT) == ["marketing"]
+
+
+def test_need_03_what_a_killed_gateway_had_accepted_is_stored_once_by_the_next(
+    gateway: Gateway, database: Database
 ) -> None:
     with database.writes_blocked():
         accept_a_turn_that_cannot_be_stored(gateway)
-        gateway.stop(stop_signal)
-    assert database.themes_of_turn(STATEMENT) == []
+        gateway.stop(signal.SIGKILL)
 
-    gateway.start()
-    assert gateway.post_chat(f"Afterwards: {STATEMENT}", key="marketing").status == 200, gateway.log()
-
-    database.wait_for_turn(f"Afterwards: {STATEMENT}")
-    until(lambda: database.themes_of_turn(STATEMENT) == ["marketing"], STORED_TIMEOUT_S)
+    the_next_gateway_stores_it_once(gateway, database)
 
 
-def test_need_11_sigterm_ends_the_gateway_in_time_while_the_database_hangs(
+def test_need_11_sigterm_ends_the_gateway_in_time_while_the_database_hangs_and_loses_nothing(
     gateway: Gateway, database: Database
 ) -> None:
     with database.writes_blocked():
         accept_a_turn_that_cannot_be_stored(gateway)
         exit_code = gateway.stop(signal.SIGTERM)
-
     assert exit_code != -signal.SIGKILL, gateway.log()
+
+    the_next_gateway_stores_it_once(gateway, database)

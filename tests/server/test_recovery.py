@@ -31,7 +31,7 @@ sys.stdin.read()
 
 def test_a_killed_server_that_nobody_reaps_is_replaced(server: EmbeddedServer) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", STARTS_AND_NEVER_REAPS, server.root], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-P", "-c", STARTS_AND_NEVER_REAPS, server.root], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as parent:
         assert parent.stdout is not None and parent.stdout.readline().startswith(b"Conninfo")
         pid = postmaster_of(server)
@@ -166,7 +166,7 @@ except EmbeddedServerError as error:
 
 def test_a_disk_that_takes_no_more_is_said(server: EmbeddedServer) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, server.root], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-P", "-c", FULL_DISK, server.root], capture_output=True, text=True, timeout=60, check=False
     )
     assert "initdb failed" in done.stdout, done.stderr
     assert "free space on the disk" in done.stdout

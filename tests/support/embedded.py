@@ -55,7 +55,7 @@ class Client:
 
     def __init__(self, root: Path) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, os.fspath(root)],
+            [sys.executable, "-P", "-c", PROGRAM, os.fspath(root)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
