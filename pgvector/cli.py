@@ -32,6 +32,15 @@ _COMMANDS: dict[str, tuple[str, str]] = {
         "let three agents with themes of their own write and recall, and show what each sees",
         "hermes-pgvector demo",
     ),
+    "status": (
+        "show what waits, what was written, and how every agent process of this home goes",
+        "hermes-pgvector status\nhermes-pgvector status --json",
+    ),
+    "stats": ("print the counters, one a line, for scripts", "hermes-pgvector stats\nhermes-pgvector stats --json"),
+    "spool": (
+        "look at writes that Postgres refused for what they hold, try them again, or drop them",
+        "hermes-pgvector spool list\nhermes-pgvector spool retry --all --yes\nhermes-pgvector spool drop 3f2a9c01 --yes",
+    ),
     "server": (
         "start, stop or look at the embedded Postgres",
         "hermes-pgvector server status\nhermes-pgvector server stop",
@@ -88,12 +97,27 @@ def _server_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("action", choices=("start", "stop", "status"))
 
 
+def _json_argument(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _spool_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("action", choices=("list", "retry", "drop"))
+    command.add_argument("ids", nargs="*", metavar="ID", help="the first digits of a write's id, as `list` shows it")
+    command.add_argument("--all", action="store_true", help="every write that was set aside")
+    command.add_argument("--yes", action="store_true", help="do it; without this only what would be done is shown")
+    command.add_argument("--json", action="store_true", help="print JSON")
+
+
 _ARGUMENTS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     "doctor": _doctor_arguments,
     "migrate": _migrate_arguments,
     "install": _install_arguments,
     "prove": _prove_arguments,
     "server": _server_arguments,
+    "status": _json_argument,
+    "stats": _json_argument,
+    "spool": _spool_arguments,
 }
 
 
@@ -140,7 +164,7 @@ def _explain(exc: Exception) -> int:
     if isinstance(exc, HermesPgvectorError):
         print(f"error: {exc}", file=sys.stderr)
     elif isinstance(exc, ImportError):
-        print(f"error: {exc}; run: pip install 'hermes-memory-pgvector[embedded]'", file=sys.stderr)
+        print(f"error: {exc} in {sys.executable}; run scripts/install.sh again", file=sys.stderr)
     else:
         print(f"error: unexpected {type(exc).__name__}: {mask_dsn(str(exc))}", file=sys.stderr)
     return EXIT_FAILED
@@ -189,6 +213,10 @@ def _migrate(args: argparse.Namespace, home: Path) -> int:
             settings, admin_dsn=admin_dsn, runtime_role=args.runtime_role, dims=dims, locate=locate
         )
     print(render_report(report, as_json=args.json))
+    if not (args.json or admin_dsn or settings.dsn):
+        from .operate.serve import whereabouts
+
+        print(whereabouts(settings))
     return EXIT_OK
 
 
@@ -225,6 +253,51 @@ def _server(args: argparse.Namespace, home: Path) -> int:
     return EXIT_OK if serve(_settings(home), args.action) else EXIT_FAILED
 
 
+def _status(args: argparse.Namespace, home: Path) -> int:
+    from .operate.status import render_status
+
+    status = _collected(home)
+    print(json.dumps(status, indent=2) if args.json else render_status(status))
+    return EXIT_FAILED if "problem" in status["database"] else EXIT_OK
+
+
+def _stats(args: argparse.Namespace, home: Path) -> int:
+    from .operate.status import flat
+
+    numbers = flat(_collected(home))
+    print(json.dumps(numbers) if args.json else "\n".join(f"{key} {numbers[key]}" for key in sorted(numbers)))
+    return EXIT_OK
+
+
+def _collected(home: Path) -> dict[str, Any]:
+    from .operate.status import collect
+    from .runtime.embedded import borrowed_server
+
+    settings = _settings(home)
+    with borrowed_server(settings) as locate:
+        return collect(settings, home, locate)
+
+
+def _spool(args: argparse.Namespace, home: Path) -> int:
+    from .domain.errors import InvalidArgument
+    from .operate.spools import change_aside, render_aside
+
+    if args.action == "list":
+        meant = change_aside(home, "retry", [], everything=True, really=False)
+        print(render_aside(meant, as_json=args.json))
+        return EXIT_OK
+    if not args.ids and not args.all:
+        raise InvalidArgument(f"name the writes to {args.action}, or --all; see: hermes-pgvector spool list")
+    meant = change_aside(home, args.action, args.ids, everything=args.all, really=args.yes)
+    print(render_aside(meant, as_json=args.json))
+    if not args.json:
+        done = {"retry": "put back; the next agent process writes them", "drop": "deleted"}[args.action]
+        print(
+            f"{len(meant)} writes {done}" if args.yes else f"{len(meant)} writes meant; nothing was changed: add --yes"
+        )
+    return EXIT_OK
+
+
 _RUN: dict[str, Callable[[argparse.Namespace, Path], int]] = {
     "doctor": _doctor,
     "migrate": _migrate,
@@ -232,6 +305,9 @@ _RUN: dict[str, Callable[[argparse.Namespace, Path], int]] = {
     "prove": _prove,
     "demo": _demo,
     "server": _server,
+    "status": _status,
+    "stats": _stats,
+    "spool": _spool,
 }
 
 

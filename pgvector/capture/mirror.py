@@ -35,6 +35,7 @@ class Mirror:
     def __init__(self, home: Path) -> None:
         self._home = home
         self._seen: dict[str, _Signature] = {}
+        self._unreadable: dict[str, str] = {}
 
     @cached_property
     def origin(self) -> str:
@@ -70,8 +71,14 @@ class Mirror:
                     continue
                 states.append(_read(target, path, signature))
                 self._seen[target] = signature
+                self._unreadable.pop(target, None)
             except OSError as exc:
-                logger.warning("hermes-pgvector: %s cannot be read and is not mirrored: %s", path, exc.strerror or exc)
+                why = exc.strerror or str(exc)
+                if self._unreadable.get(target) != why:
+                    self._unreadable[target] = why
+                    logger.warning(
+                        "hermes-pgvector: %s cannot be read and is not mirrored: %s; let this user read it", path, why
+                    )
         return states
 
 

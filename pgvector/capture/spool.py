@@ -12,10 +12,12 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..domain.errors import SpoolError, SpoolFull
 from ..domain.models import Operation
@@ -37,6 +39,11 @@ CREATE TABLE IF NOT EXISTS operations (
     payload TEXT NOT NULL,
     at REAL NOT NULL,
     error TEXT
+);
+CREATE TABLE IF NOT EXISTS report (
+    only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
+    at REAL NOT NULL,
+    body TEXT NOT NULL
 );
 """
 _ROW_OVERHEAD_BYTES = 64
@@ -119,6 +126,33 @@ class Spool:
         with contextlib.suppress(sqlite3.Error):
             self._back.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
+    def publish(self, report: Mapping[str, Any]) -> None:
+        """Leave the process's counters in the file, for whoever looks from outside."""
+        body = json.dumps(report)
+        with _as_spool_error(self.path), self._lock:
+            self._back.execute("INSERT OR REPLACE INTO report VALUES (1, ?, ?)", (time.time(), body))
+
+    def report(self) -> tuple[float, dict[str, Any]]:
+        """When (seconds since the epoch) the counters were last published, and the counters."""
+        with _as_spool_error(self.path):
+            row = self._back.execute("SELECT at, body FROM report").fetchone()
+        return (0.0, {}) if row is None else (row[0], json.loads(row[1]))
+
+    def retry(self, op: Operation) -> None:
+        """Put an operation that was set aside back in its place."""
+        with _as_spool_error(self.path), self._lock:
+            self._back.execute("UPDATE operations SET error = NULL WHERE seq = ?", (op.seq,))
+
+    def drop(self, op: Operation) -> None:
+        """Delete an operation that was set aside."""
+        with _as_spool_error(self.path), self._lock:
+            self._back.execute("DELETE FROM operations WHERE seq = ? AND error IS NOT NULL", (op.seq,))
+
+    def recount(self) -> None:
+        """Count again what waits: an operator may have changed the file."""
+        with _as_spool_error(self.path), self._lock:
+            self._depth, self._bytes = self._measure("error IS NULL")
+
     def depth(self) -> int:
         """How many operations wait."""
         return self._depth
@@ -154,6 +188,23 @@ class Spool:
             values,
         ).fetchone()
         return int(row[0]), int(row[1])
+
+
+def is_held(path: Path) -> bool:
+    """Whether a living process holds the spool `path`."""
+    if fcntl is None:
+        return True
+    try:
+        handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+    return False
 
 
 class SpoolDirectory:

@@ -7,19 +7,20 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..domain.errors import (
-    EmbedderError,
     HermesPgvectorError,
     OperationRejected,
     SpoolError,
+    SpoolFull,
 )
+from ..domain.latency import Latencies
 from ..domain.models import Operation
-from ..embed.base import Embedder
 from ..store.backend import Backend
+from .embedding import DocumentEmbedder
 from .memory_queue import MemoryQueue
 from .spool import SetAside, Spool, SpoolDirectory
 
@@ -29,10 +30,11 @@ BATCH_SIZE = 64
 LINGER_S = 0.02  # waits this long for company before a batch that is not full goes out
 _RETRY_FIRST_S, _RETRY_MAX_S = 0.2, 10.0
 _IDLE_S = 5.0  # how often an idle drain looks after what others left: dead spools, pending rows, a lost server
+_ADOPT_S = 60.0  # how often the files of dead processes are looked for
+_REPORT_S = 5.0  # how often the counters are published
 _PENDING_CLAIM = 32
 _LEASE_S = 120.0  # how long a process may take to embed the rows it claimed before another one tries
 _PROBE_LEASE_S = 5.0  # ... while the endpoint fails, and a single row asks whether it is back
-_EMBED_TIMEOUT_S = 30.0
 _OPERATIONS_KEPT_DAYS = 30
 # What no repetition mends: Postgres refuses the content, or the operation has another shape than we know.
 _POISON = (OperationRejected, KeyError, TypeError, ValueError)
@@ -57,6 +59,7 @@ class _Due:
     """When (monotonic seconds) the drain next does what it does from time to time."""
 
     adopt: float = 0.0
+    report: float = 0.0
     pending: float = 0.0
     housekeeping: float = 0.0
 
@@ -69,9 +72,11 @@ class Writer:
         *,
         directory: SpoolDirectory,
         backend: Backend,
-        embedder: Embedder | None,
+        embedder: DocumentEmbedder,
         embed_on_write: bool,
         memory_max_items: int,
+        latencies: Latencies,
+        report: Callable[[], dict[str, Any]],
     ) -> None:
         self._directory = directory
         self._backend = backend
@@ -82,30 +87,49 @@ class Writer:
         self._stopping = threading.Event()
         self._adopted: list[Spool] = []
         self._due = _Due()
-        self._embedding_fails = False
+        self._rated = (time.monotonic(), 0)
         self.counts: Counter[str] = Counter()
         self.last_error = ""
-        self._own: Queue = self._open_queue(memory_max_items)
+        self.latencies = latencies
+        self._report = report
+        self._memory = MemoryQueue(memory_max_items)
+        self._spool: Spool | None = None
+        self._warned_volatile = False
+        self._open_spool()
         backend.on_down = self._wake.set
         self._thread = self._new_thread()
 
     def _new_thread(self) -> threading.Thread:
         return threading.Thread(target=self._run, name="hermes-pgvector-writer", daemon=True)
 
-    def _open_queue(self, memory_max_items: int) -> Queue:
+    def _open_spool(self) -> None:
         try:
-            return self._directory.open_own()
+            self._spool = self._directory.open_own()
         except SpoolError as exc:
+            self._warn_volatile(exc)
+
+    def _warn_volatile(self, exc: SpoolError) -> None:
+        if not self._warned_volatile:
+            self._warned_volatile = True
             logger.warning("hermes-pgvector: writes are kept in memory only and are lost with this process: %s", exc)
-            return MemoryQueue(memory_max_items)
 
     def start(self) -> None:
         """Start the drain thread."""
         self._thread.start()
 
     def submit(self, op: Operation) -> None:
-        """Accept `op`: when this returns it is on disk. Raises SpoolFull or SpoolError when it is refused."""
-        self._own.append(op)
+        """Accept `op`: when this returns it is on disk, or in memory while the disk takes nothing. Raises SpoolFull."""
+        # What went to memory goes to Postgres after the spool, so what follows it has to go there as well.
+        if self._spool is None or self._memory.depth():
+            self._memory.append(op)
+        else:
+            try:
+                self._spool.append(op)
+            except SpoolFull:
+                raise
+            except SpoolError as exc:
+                self._warn_volatile(exc)
+                self._memory.append(op)
         self._wake.set()
         if not self._thread.is_alive() and not self._stopping.is_set():
             self._thread = self._new_thread()
@@ -121,13 +145,13 @@ class Writer:
         """Wait until what this process accepted is in Postgres, as far as that is possible now."""
         self._wake.set()
         with self._drained:
-            self._drained.wait_for(lambda: not self._own.depth() or self._backend.problem is not None, timeout_s)
+            self._drained.wait_for(lambda: not self._own_depth() or self._backend.problem is not None, timeout_s)
 
     def stop(self, timeout_s: float) -> int:
         """Drain for at most `timeout_s`, then stop; returns how many writes stay in the spool. Twice is fine."""
         deadline = time.monotonic() + timeout_s
         self.flush_own(timeout_s)
-        left = self._own.depth()
+        left = self._own_depth()
         self._stopping.set()
         self._wake.set()
         if self._thread.is_alive():
@@ -135,9 +159,12 @@ class Writer:
         return left
 
     def _close_queues(self) -> None:
-        for spool in (*self._adopted, *([self._own] if isinstance(self._own, Spool) else [])):
+        for spool in (*self._adopted, *([self._spool] if self._spool is not None else [])):
             self._directory.discard(spool)
         self._adopted.clear()
+
+    def _own_depth(self) -> int:
+        return self._memory.depth() + (self._spool.depth() if self._spool is not None else 0)
 
     def depth(self) -> int:
         """How many accepted writes are not in Postgres yet."""
@@ -152,12 +179,14 @@ class Writer:
         return [item for queue in self._queues() for item in queue.aside()]
 
     def is_durable(self) -> bool:
-        """False while the spool directory cannot be written."""
-        return isinstance(self._own, Spool)
+        """False while accepted writes are in memory only."""
+        return self._spool is not None and not self._memory.depth()
 
     def _queues(self) -> Iterator[Queue]:
         yield from list(self._adopted)
-        yield self._own
+        if self._spool is not None:
+            yield self._spool
+        yield self._memory
 
     # -- the drain thread ----------------------------------------------------------------------------------------
 
@@ -194,8 +223,14 @@ class Writer:
         """Write one batch, or look after what is due; True when there may be more to do at once."""
         now = time.monotonic()
         if now >= self._due.adopt:
-            self._adopted += self._directory.adopt()
-            self._due.adopt = now + 60.0
+            if self._spool is None:
+                self._open_spool()
+            if self._spool is not None:
+                self._adopted += self._directory.adopt()
+            self._due.adopt = now + _ADOPT_S
+        if now >= self._due.report:
+            self._publish()
+            self._due.report = now + _REPORT_S
         for queue in self._queues():
             if ops := queue.take(BATCH_SIZE):
                 self._write(queue, ops)
@@ -209,13 +244,28 @@ class Writer:
             return filled
         if now >= self._due.housekeeping:
             self._backend.forget_operations(_OPERATIONS_KEPT_DAYS)
-            self._own.checkpoint()
             self._due.housekeeping = now + 3600.0
+        if self._spool is not None:
+            self._spool.recount()
         return False
 
+    def _publish(self) -> None:
+        """Leave the counters where other processes, the operator's among them, can read them."""
+        if self._spool is not None:
+            self._spool.publish(self._report() | {"operations_per_s": self._rate()})
+            self._spool.checkpoint()
+
+    def _rate(self) -> float:
+        """Operations a second since the last call."""
+        now, done = time.monotonic(), self.counts["operations"]
+        then, before = self._rated
+        self._rated = (now, done)
+        return round((done - before) / max(now - then, 1e-3), 1)
+
     def _write(self, queue: Queue, ops: list[Operation]) -> None:
-        started = time.monotonic()
-        embeddings = self._embed([text for op in ops for text in _texts(op)]) if self._embed_on_write else {}
+        texts = [text for op in ops for text in _texts(op)]
+        embeddings = self._embedder.embed(texts) if self._embed_on_write else {}
+        embedded = time.monotonic()
         try:
             self.counts.update(self._backend.apply(ops, embeddings))
         except _POISON:
@@ -226,7 +276,7 @@ class Writer:
         self._tell_waiters()
         self.counts["batches"] += 1
         self.counts["operations"] += len(ops)
-        self.counts["write_ms"] += int((time.monotonic() - started) * 1000)
+        self.latencies.add("write", time.monotonic() - embedded)
         if self.counts["batches"] % 64 == 0:
             queue.checkpoint()
 
@@ -245,32 +295,13 @@ class Writer:
         self.counts["operations"] += 1
         self._tell_waiters()
 
-    # -- embeddings ----------------------------------------------------------------------------------------------
-
-    def _embed(self, texts: list[str]) -> dict[str, list[float]]:
-        """Vectors by text; empty when there are none to be had now. No database connection is held meanwhile."""
-        unique = list(dict.fromkeys(texts))
-        if self._embedder is None or not unique or not self._backend.comparable(self._embedder.model):
-            return {}
-        try:
-            vectors = self._embedder.embed_documents(unique, timeout_s=_EMBED_TIMEOUT_S)
-        except EmbedderError as exc:
-            self.counts["embed_failures"] += 1
-            self.last_error = str(exc)
-            self._embedding_fails = True
-            return {}
-        self._embedding_fails = False
-        if not self._backend.claim_model(self._embedder.model):
-            return {}
-        return dict(zip(unique, vectors, strict=True))
-
     def _fill_pending(self) -> bool:
         """Embed rows that were written without a vector; True when some were."""
-        if self._embedder is None or not self._embed_on_write:
+        if not self._embed_on_write or not self._embedder.is_there():
             return False
-        failing = self._embedding_fails
+        failing = self._embedder.fails
         rows = self._backend.claim_pending(1 if failing else _PENDING_CLAIM, _PROBE_LEASE_S if failing else _LEASE_S)
-        embeddings = self._embed([content for _, _, content in rows])
+        embeddings = self._embedder.embed([content for _, _, content in rows])
         if not rows or not embeddings:
             return False
         self._backend.fill(rows, embeddings)

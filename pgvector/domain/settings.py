@@ -22,7 +22,7 @@ __all__ = ["ENV_PREFIX", "FIELDS", "KNOWN_ENV", "SECTION", "Field", "Loaded", "S
 SECTION = "plugins.pgvector"
 ENV_PREFIX = "HERMES_PGVECTOR_"
 # Names with our prefix that are read somewhere but are not settings.
-KNOWN_ENV = frozenset({"HERMES_PGVECTOR_EMBED_API_KEY"})
+KNOWN_ENV = frozenset({"HERMES_PGVECTOR_EMBED_API_KEY", "HERMES_PGVECTOR_ADMIN_DSN"})
 
 _TRUE = frozenset({"true", "yes", "on", "1", "y", "t"})
 _FALSE = frozenset({"false", "no", "off", "0", "n", "f"})
@@ -63,7 +63,7 @@ class Settings:
         wizard=True,
     )
     embed_url: str = _setting(
-        "", "Base URL of an Ollama or OpenAI-compatible embedding endpoint; empty picks one by itself", wizard=True
+        "", "Base URL of an Ollama or OpenAI-compatible embedding endpoint; empty recalls by words only", wizard=True
     )
     embed_model: str = _setting("nomic-embed-text", "Embedding model the endpoint is asked for", wizard=True)
     embed_api: str = _setting(
@@ -92,7 +92,7 @@ class Settings:
         "current", "Scope of a recall tool call that names none", choices=("current", "session", "all")
     )
     write_queue_maxsize: int = _setting(
-        256, "Writes kept in memory in front of the spool on disk", low=1, high=1_000_000
+        256, "Most writes kept in memory while the spool on disk cannot be written", low=1, high=1_000_000
     )
     bulk_sync_on_init: bool = _setting(True, "Reconcile with MEMORY.md and USER.md when a session starts")
     sync_turns: bool = _setting(True, "Store the turns of conversations", wizard=True)

@@ -31,3 +31,6 @@ class CountedEmbedder(Embedder, Protocol):
 
     def stats(self) -> dict[str, int]:
         """Counters that only grow, named embed_...; milliseconds end in _ms."""
+
+    def state(self) -> str:
+        """`closed` while it is asked, `open` while it is left alone after failures, `half-open` while it is tried."""

@@ -131,6 +131,10 @@ class GuardedEmbedder:
         """The counters of the embedder behind it, how often the breaker opened and how many calls it refused."""
         return self._inner.stats() | self._counters.snapshot()
 
+    def state(self) -> str:
+        """The breaker's."""
+        return self.breaker.state
+
     def close(self) -> None:
         """Close the embedder behind it."""
         self._inner.close()

@@ -58,6 +58,10 @@ class CachedEmbedder:
         """The counters of the embedder behind it, and how many questions did and did not need it."""
         return self._inner.stats() | self._counters.snapshot()
 
+    def state(self) -> str:
+        """That of the embedder behind it."""
+        return self._inner.state()
+
     def close(self) -> None:
         """Close the embedder behind it."""
         self._inner.close()

@@ -91,6 +91,10 @@ class HttpEmbedder:
         """Requests sent, texts embedded, calls failed, and milliseconds spent in calls."""
         return self._counters.snapshot()
 
+    def state(self) -> str:
+        """Always closed: there is no breaker here."""
+        return "closed"
+
     def close(self) -> None:
         """Close the connections; calls in progress and later ones raise EmbedderUnavailable."""
         self._transport.close()

@@ -10,12 +10,13 @@ from typing import Any
 
 from ..domain.errors import ConfigurationError
 from ..domain.settings import Loaded, load
-from ..domain.text import clean
+from ..domain.text import clean, digest
 from ..domain.theme import Theme, profile_theme, resolve_theme
 from ..operate.configfile import read_dotenv, read_section
 
 # Platforms whose runs are nobody's conversation: they count as the agent context of their name.
 _CONTEXT_PLATFORMS = frozenset({"cron", "subagent", "flush", "background"})
+_SESSION_MAX_CHARS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class SessionContext:
             value = kwargs.get(key)
             return value if isinstance(value, str) else ""
 
-        platform = text("platform").strip().lower()
+        platform = clean(text("platform")).strip().lower()
         profile, workspace = text("agent_identity"), text("agent_workspace")
         return cls(
             theme=resolve_theme(
@@ -61,6 +62,15 @@ class SessionContext:
             "platform": self.platform,
         }
         return {key: value for key, value in known.items() if value}
+
+
+def session_name(given: object) -> str:
+    """A session id as it is stored: clean, and with more than 256 characters cut to 239, "-" and a hash of the whole.
+
+    An index on it holds no more than 2.7 KB.
+    """
+    name = clean(given)
+    return name if len(name) <= _SESSION_MAX_CHARS else f"{name[: _SESSION_MAX_CHARS - 17]}-{digest(name).hex()[:16]}"
 
 
 def hermes_home(given: object = None) -> Path:

@@ -90,7 +90,9 @@ def _ask(provider: PgvectorMemoryProvider, theme: str, args: dict[str, str]) -> 
 def _clean_up(fleet: dict[str, PgvectorMemoryProvider]) -> None:
     for theme, (memory, _) in _FLEET.items():
         fleet[theme].on_memory_write("remove", "memory", "", {"old_text": memory})
-    for provider in fleet.values():
+    for theme, provider in fleet.items():
+        if provider.runtime is not None:
+            provider.runtime.backend.forget_session(theme, f"{theme}-monday")
         provider.shutdown()
 
 

@@ -37,7 +37,7 @@ def prove(home: Path) -> bool:
         f"Noted: the installation check uses the code {word}.",
         session_id=word,
     )
-    print(f"  wrote     a memory and a turn with the code {word}, theme {THEME}")
+    print(f"  wrote     a memory and a turn with the code {word}, theme {THEME}", flush=True)
     if not _landed(provider):
         print("  FAILED    they are safe in the spool, but did not reach Postgres; run: hermes-pgvector doctor")
         return False
@@ -72,7 +72,8 @@ def recall_in_this_process(home: Path, word: str) -> bool:
 def _clean_up(home: Path, word: str) -> None:
     provider = _provider(home)
     provider.on_memory_write("remove", "memory", "", {"old_text": word})
-    _landed(provider)
+    if _landed(provider) and provider.runtime is not None:
+        provider.runtime.backend.forget_session(THEME, word)
     provider.shutdown()
 
 

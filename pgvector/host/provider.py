@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..capture.filters import TurnFilter, is_trivial_query, own_words
-from ..domain.errors import HermesPgvectorError
+from ..domain.errors import ConfigurationError, HermesPgvectorError
 from ..domain.models import Operation, Scope, Store
 from ..domain.settings import FIELDS, Settings
 from ..domain.text import clean, clean_json, strip_injected
 from . import availability, setup
-from .context import SessionContext, environment, hermes_home, load_settings
+from .context import SessionContext, environment, hermes_home, load_settings, session_name
 from .guard import guarded
 from .tools import SCHEMAS, Here, answer, error
 
@@ -50,6 +50,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         self._config = config
         self._home = Path()
         self._settings = Settings()
+        self._secrets: dict[str, str] = {}
         self._runtime: Runtime | None = None
         self._context: SessionContext | None = None
         self._session_lock = threading.Lock()
@@ -69,7 +70,7 @@ class PgvectorMemoryProvider(MemoryProvider):
     # -- life ----------------------------------------------------------------------------------------------------
 
     @guarded(False)
-    def is_available(self) -> bool:
+    def is_available(self, **kwargs: Any) -> bool:
         """True unless something is missing that somebody has to put right; that is logged once, with the remedy."""
         problem = availability.problem(self._config, hermes_home())
         if problem:
@@ -80,14 +81,20 @@ class PgvectorMemoryProvider(MemoryProvider):
     def initialize(self, session_id: str, **kwargs: Any) -> None:
         """Take note of who speaks; the process-wide runtime starts in the background. No network on this thread."""
         home = hermes_home(kwargs.get("hermes_home"))
-        loaded = load_settings(self._config, home)
+        try:
+            loaded = load_settings(self._config, home)
+        except ConfigurationError as exc:
+            _warn_once(f"memory is off: {exc}")
+            return
         for warning in loaded.warnings:
             _warn_once(warning)
         self._settings = loaded.settings
         self._home = home
         self._context = SessionContext.from_host(kwargs, loaded.settings.default_theme)
-        self._session_id = clean(session_id)
-        self._parent_session_id = clean(kwargs.get("parent_session_id"))
+        self._session_id = session_name(session_id)
+        self._parent_session_id = session_name(kwargs.get("parent_session_id"))
+        key_name = loaded.settings.embed_api_key_env
+        self._secrets = {key_name: environment(home).get(key_name, "")}
         self._runtime = self._acquire()
         if loaded.settings.bulk_sync_on_init and self._may_write(self._runtime, self._context):
             self._reconcile(self._runtime, self._context)
@@ -95,7 +102,7 @@ class PgvectorMemoryProvider(MemoryProvider):
     def _acquire(self) -> Runtime:
         from ..runtime.process import acquire
 
-        return acquire(self._settings, self._home, environment(self._home), self)
+        return acquire(self._settings, self._home, self._secrets, self)
 
     def _ready(self) -> tuple[Runtime, SessionContext] | None:
         """The runtime and who speaks; None before `initialize` and after `shutdown`."""
@@ -112,6 +119,7 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     def _reconcile(self, runtime: Runtime, context: SessionContext) -> None:
         """Queue what the host's memory files hold. They belong to the profile, not to a session key's theme."""
+        read_at = time.time()  # before the files are read: what is noted later is none of this reading's business
         for state in runtime.mirror.changed():
             payload = {
                 "target": state.target,
@@ -120,10 +128,10 @@ class PgvectorMemoryProvider(MemoryProvider):
                 "origin": runtime.mirror.origin,
                 "metadata": {"source": "file"} | ({"profile": context.profile} if context.profile else {}),
             }
-            self._submit(runtime, Operation("reconcile", context.file_theme.name, payload, time.time()))
+            self._submit(runtime, Operation("reconcile", context.file_theme.name, payload, read_at))
 
     @guarded(None)
-    def shutdown(self) -> None:
+    def shutdown(self, **kwargs: Any) -> None:
         """Bring what was accepted to Postgres within `shutdown_timeout_s`; the rest stays in the spool."""
         runtime, self._runtime = self._runtime, None
         if runtime is not None:
@@ -132,7 +140,7 @@ class PgvectorMemoryProvider(MemoryProvider):
     # -- a turn --------------------------------------------------------------------------------------------------
 
     @guarded("")
-    def system_prompt_block(self) -> str:
+    def system_prompt_block(self, **kwargs: Any) -> str:
         """The same words for every session, so that the prompt cache stays warm."""
         return PROMPT_BLOCK
 
@@ -179,7 +187,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         if not said:
             runtime.counts[f"turns_skipped_{verdict.reason}"] += 1
             return
-        session = clean(session_id) or self._session_id or "unknown"
+        session = session_name(session_id) or self._session_id or "unknown"
         # The host may report a turn again, after a reconnect or a compression: its words and session name it.
         op_id = uuid.uuid5(_TURN_NAMESPACE, "\0".join((context.theme.name, session, user, assistant)))
         self._submit_turn(runtime, context, session, said, op_id, {})
@@ -191,7 +199,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         if ready is None:
             return
         runtime, context = ready
-        asked, found, child = clean(task).strip(), clean(result).strip(), clean(child_session_id)
+        asked, found, child = clean(task).strip(), clean(result).strip(), session_name(child_session_id)
         if not asked and not found:
             return
         said = [{"role": "tool", "content": f"Delegated: {asked}\nResult: {found}"}]
@@ -257,7 +265,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         **kwargs: Any,
     ) -> None:
         """Follow the host to another session; the next turn lands there, with a link to where it came from."""
-        new, parent = clean(new_session_id), clean(parent_session_id)
+        new, parent = session_name(new_session_id), session_name(parent_session_id)
         with self._session_lock:
             if new and new != self._session_id:
                 self._session_id, self._parent_session_id = new, parent or self._session_id
@@ -274,7 +282,7 @@ class PgvectorMemoryProvider(MemoryProvider):
     # -- tools ---------------------------------------------------------------------------------------------------
 
     @guarded(list)
-    def get_tool_schemas(self) -> list[dict[str, Any]]:
+    def get_tool_schemas(self, **kwargs: Any) -> list[dict[str, Any]]:
         """The tools, the same before and after `initialize`."""
         return [dict(schema) for schema in SCHEMAS]
 
@@ -301,27 +309,27 @@ class PgvectorMemoryProvider(MemoryProvider):
     # -- configuration -------------------------------------------------------------------------------------------
 
     @guarded(list)
-    def get_config_schema(self) -> list[dict[str, Any]]:
+    def get_config_schema(self, **kwargs: Any) -> list[dict[str, Any]]:
         """The fields the host's setup form asks for."""
         return setup.config_schema(FIELDS)
 
     @guarded(None)
-    def save_config(self, values: Mapping[str, Any], hermes_home: str) -> None:
+    def save_config(self, values: Mapping[str, Any], hermes_home: str, **kwargs: Any) -> None:
         """Write non-secret settings to the home's config.yaml."""
         setup.save_config(values, Path(hermes_home))
 
     @guarded(None)
-    def post_setup(self, hermes_home: str, config: Any = None) -> None:
+    def post_setup(self, hermes_home: str, config: Any = None, **kwargs: Any) -> None:
         """Finish `hermes memory setup pgvector`: activate, bring the store up, say what is what."""
         setup.post_setup(Path(hermes_home))
 
     @guarded(dict)
-    def get_status_config(self, config: Any = None) -> dict[str, str]:
+    def get_status_config(self, config: Any = None, **kwargs: Any) -> dict[str, str]:
         """What `hermes memory status` shows; no secrets."""
         return setup.status(self._config, hermes_home())
 
     @guarded(list)
-    def backup_paths(self) -> list[str]:
+    def backup_paths(self, **kwargs: Any) -> list[str]:
         """Nothing outside the home can be copied file by file: a running database is backed up by pg_dump."""
         return []
 

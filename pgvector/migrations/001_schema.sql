@@ -198,10 +198,12 @@ CREATE TABLE IF NOT EXISTS hermes_mirror (
     target         text NOT NULL,
     digest         bytea NOT NULL,
     announced      boolean NOT NULL,
+    noted_at       timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (agent_identity, origin, target, digest)
 );
 CREATE INDEX IF NOT EXISTS hermes_mirror_origin_idx ON hermes_mirror (origin, target);
 COMMENT ON COLUMN hermes_mirror.announced IS 'true: the host told us who wrote it; false: found in the file';
+COMMENT ON COLUMN hermes_mirror.noted_at IS 'a reading of the file from before this time says nothing about the entry';
 
 -- The one model whose vectors the tables hold; its name is set by the first embedding.
 CREATE TABLE IF NOT EXISTS hermes_embedding (
@@ -234,7 +236,7 @@ END
 $grants$;
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (1, 'schema', '0000000000000000000000000000000000000000000000000000000000000000')
+VALUES (1, 'schema', '3ea900dc37501bc9e9c05d1d60c9259658e3f1c84587c8abe986179a1c7f4a15')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;

@@ -11,18 +11,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ..capture.spool import SpoolDirectory
 from ..domain.dsn import mask_dsn
-from ..domain.errors import EmbedderError, HermesPgvectorError
+from ..domain.errors import EmbedderError, HermesPgvectorError, SchemaNotApplied
 from ..domain.settings import Settings
 from ..embed.factory import make_embedder
 from ..store import schema
 from ..store.connection import DeadlineConnection
 from ..store.pool import connect
 from .activate import is_active
+from .spools import inspect_spools, short_id, spool_folder
 
 State = Literal["ok", "note", "fail"]
 _MARKS: dict[State, str] = {"ok": "ok  ", "note": "note", "fail": "FAIL"}
+_MANY_WAITING = 1000  # a burst is gone in seconds; more than this says that something holds the drain up
 Locate = Callable[[], str]
 
 
@@ -41,7 +42,7 @@ def examine(settings: Settings, home: Path, *, locate: Locate | None = None, api
     checks = [*_environment(home)]
     checks += _store(settings, locate)
     checks += _embedding(settings, api_key)
-    checks += _spool(home, settings)
+    checks += _spool(home)
     return checks
 
 
@@ -117,7 +118,8 @@ def _schema(conn: DeadlineConnection, settings: Settings, vector: str) -> Iterat
     try:
         schema.ensure_schema(conn, dims=settings.dims)
     except HermesPgvectorError as exc:
-        yield Check("schema", "fail", str(exc), schema.MIGRATE_COMMAND)
+        # Of the others the message itself says what to do, and migrating would not help.
+        yield Check("schema", "fail", str(exc), schema.MIGRATE_COMMAND if isinstance(exc, SchemaNotApplied) else "")
         return
     yield Check("schema", "ok", f"{len(schema.migrations())} migrations applied, {settings.dims} dimensions")
     for name in schema.changed_migrations(conn):
@@ -131,7 +133,7 @@ def _schema(conn: DeadlineConnection, settings: Settings, vector: str) -> Iterat
             "rights",
             "note",
             "this role " + ", ".join(excess),
-            "let agents log in as a role with fewer rights: hermes-pgvector migrate --runtime-role ROLE",
+            "use a role with fewer rights: hermes-pgvector migrate --admin-dsn DSN --runtime-role ROLE",
         )
     else:
         yield Check("rights", "ok", "reads and writes rows, nothing more")
@@ -171,8 +173,8 @@ def _embedding(settings: Settings, api_key: str) -> Iterator[Check]:
         )
 
 
-def _spool(home: Path, settings: Settings) -> Iterator[Check]:
-    folder = home / "pgvector" / "spool"
+def _spool(home: Path) -> Iterator[Check]:
+    folder = spool_folder(home)
     writable = os.access(next(path for path in (folder, *folder.parents) if path.exists()), os.W_OK)
     if not writable:
         yield Check(
@@ -182,17 +184,26 @@ def _spool(home: Path, settings: Settings) -> Iterator[Check]:
             f"make {home} writable for this user",
         )
         return
-    waiting = aside = 0
-    directory = SpoolDirectory(folder, max_bytes=settings.spool_max_mb * 1_000_000)
-    if folder.is_dir():
-        for spool in directory.adopt():
-            waiting += spool.depth()
-            for item in spool.aside():
-                aside += 1
-                yield Check("spool", "fail", f"a write was set aside: {item.error}", f"it is kept in {spool.path}")
-            spool.close()
-            directory.release(spool.path)
-    if waiting:
-        yield Check("spool", "note", f"{waiting} writes of stopped processes wait", "they follow when an agent starts")
-    elif not aside:
-        yield Check("spool", "ok", f"{folder}, nothing left behind by stopped processes")
+    views = inspect_spools(home)
+    for view in views:
+        if view.problem:
+            yield Check("spool", "fail", view.problem, f"its writes are kept in {view.path}")
+        for item in view.aside:
+            yield Check(
+                "spool",
+                "fail",
+                f"Postgres refused write {short_id(item)} ({item.operation.kind}, theme {item.operation.theme}): "
+                f"{item.error}",
+                "hermes-pgvector spool list, then spool retry or spool drop",
+            )
+    orphaned = sum(view.waiting for view in views if not view.living)
+    if orphaned:
+        yield Check("spool", "note", f"{orphaned} writes of stopped processes wait", "they follow when an agent starts")
+    stuck = [view for view in views if view.living and view.waiting > _MANY_WAITING]
+    for view in stuck:
+        said = str(view.report.get("last_error") or "the drain does not keep up")
+        yield Check(
+            "spool", "note", f"{view.waiting} writes wait in process {view.pid}: {said}", "hermes-pgvector status"
+        )
+    if not orphaned and not stuck:
+        yield Check("spool", "ok", f"{folder}, {sum(view.waiting for view in views)} writes on their way")

@@ -23,6 +23,8 @@ def migrate_database(
         raise ConfigurationError(f"--dims must be 1 to 2000, not {dims}")
     if admin_dsn:
         return migrate(admin_dsn, dims=dims, runtime_role=runtime_role)
+    if runtime_role:
+        raise ConfigurationError("--runtime-role needs --admin-dsn: only an admin of the database can grant rights")
     with connect(settings.dsn or locate()) as conn:
         try:
             ensure_schema(conn, dims=dims)
@@ -37,6 +39,6 @@ def render_report(report: MigrationReport, *, as_json: bool) -> str:
     if as_json:
         return json.dumps(asdict(report))
     lines = [f"applied {name}" for name in report.applied]
-    lines += [f"already there: {name}" for name in report.already]
+    lines += [f"in place: {name}" for name in report.already]
     lines += [f"note: {notice}" for notice in report.notices]
     return "\n".join(lines)

@@ -25,9 +25,13 @@ def serve(settings: Settings, action: str) -> bool:
     elif action == "stop":
         server.stop()
     up = server.running()
-    print(f"embedded Postgres in {server.root}: {'up' if up else 'down'}")
+    print(f"{whereabouts(settings)}\nit is {'up' if up else 'down'}")
     if settings.dsn:
         print("note: `dsn` is set, so agents use that server and never this one")
-    if notice := server.notice():
-        print(notice)
     return up or action == "stop"
+
+
+def whereabouts(settings: Settings) -> str:
+    """Where the embedded server keeps its data, and as whom it runs when that is not ourselves."""
+    server = embedded_server(settings)
+    return "\n".join(line for line in (f"embedded Postgres in {server.root}", server.notice()) if line)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..domain.errors import EmbedderError
+from ..domain.latency import Latencies
 from ..domain.models import Hit, Scope, Store
 from ..embed.base import Embedder, Vector
 from ..store.backend import Backend
@@ -32,7 +33,8 @@ class Answer:
 class Searcher:
     """Recall over one store. Safe to call from several threads."""
 
-    def __init__(self, backend: Backend, embedder: Embedder | None) -> None:
+    def __init__(self, backend: Backend, embedder: Embedder | None, latencies: Latencies) -> None:
+        self._latencies = latencies
         self._backend = backend
         self._embedder = embedder
         self._embedding_slots = threading.BoundedSemaphore(_MAX_EMBED_THREADS)
@@ -82,7 +84,7 @@ class Searcher:
                 ]
         hits.sort(key=lambda hit: -hit.score)
         self.counts["searches"] += 1
-        self.counts["search_ms"] += int((time.monotonic() - started) * 1000)
+        self._latencies.add("search", time.monotonic() - started)
         return Answer(tuple(hits[:limit]), "lexical" if vector is None else "hybrid")
 
     def _embed_aside(self, text: str, timeout_s: float) -> queue.SimpleQueue[Vector | None] | None:

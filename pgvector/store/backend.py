@@ -43,8 +43,11 @@ class Backend:
         self.problem: HermesPgvectorError | None = None
         self.on_down: Callable[[], None] = lambda: None
 
-    def bring_up(self) -> None:
-        """Connect, verify the schema and open the pool; does nothing when up. Raises HermesPgvectorError."""
+    def bring_up(self, *, quietly: bool = False) -> None:
+        """Connect, verify the schema and open the pool; does nothing when up. Raises HermesPgvectorError.
+
+        A failure is logged, once an outage, unless `quietly`.
+        """
         with self._lock:
             if self._up.is_set() or self._closed:
                 return
@@ -57,7 +60,7 @@ class Backend:
                 pool = Pool(conninfo, max_size=self._pool_max_size)
                 pool.open()
             except HermesPgvectorError as exc:
-                self._report_down(exc)
+                self._report_down(exc, quietly=quietly)
                 raise
             old, self._pool = self._pool, pool
             if old is not None:
@@ -102,8 +105,8 @@ class Backend:
                 self.on_down()
             raise
 
-    def _report_down(self, exc: HermesPgvectorError) -> None:
-        if self.problem is None:
+    def _report_down(self, exc: HermesPgvectorError, *, quietly: bool = False) -> None:
+        if self.problem is None and not quietly:
             logger.warning("hermes-pgvector: memory is out of reach, writes are kept on disk until it is back: %s", exc)
         self.problem = exc
         self._up.clear()
@@ -126,9 +129,10 @@ class Backend:
             for theme in sorted({op.theme for op in todo if op.kind in MEMORY_KINDS}):
                 lock_theme(conn, theme)
             counts["turn_rows"] = insert_turns(conn, [op for op in todo if op.kind == "turn"], embeddings)
-            for op in todo:
-                if op.kind in MEMORY_KINDS:
-                    apply_memory(conn, op, embeddings, counts)
+            with conn.pipeline():
+                for op in todo:
+                    if op.kind in MEMORY_KINDS:
+                        apply_memory(conn, op, embeddings, counts)
         return counts
 
     def claim_pending(self, limit: int, lease_s: float) -> list[tuple[str, int, str]]:
@@ -176,6 +180,11 @@ class Backend:
         """Drop the ids of operations applied more than `days` ago."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
             conn.execute(query("forget_operations"), {"days": days})
+
+    def forget_session(self, theme: str, session_id: str) -> None:
+        """Delete the turns of one session of a theme."""
+        with self.connection(WRITE_TIMEOUT_S) as conn:
+            conn.execute(query("forget_session"), {"theme": theme, "session_id": session_id})
 
     def counts(self) -> dict[str, int]:
         """How many rows there are in all, and how many still have no embedding."""

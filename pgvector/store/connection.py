@@ -64,6 +64,8 @@ def translated() -> Iterator[None]:
         raise DeadlineExceeded(
             "Postgres cancelled the statement: it, or a lock it waited for, took longer than the deadline allows"
         ) from exc
+    except pg.ProgramLimitExceeded as exc:  # an OperationalError, but of this row: no repetition mends it
+        raise OperationRejected(_first_line(exc)) from exc
     except (psycopg.OperationalError, psycopg.InterfaceError, pg.ReadOnlySqlTransaction) as exc:
         refused = any(sign in str(exc).lower() for sign in _REFUSALS)
         raise (StoreMisconfigured if refused else StoreUnavailable)(explain(exc)) from exc
@@ -90,7 +92,7 @@ _REMEDIES = (
     ("failed to resolve host", "correct the host in `dsn`"),
     ("connection refused", "start Postgres there, or correct host and port in `dsn`"),
     ("no such file or directory", "start Postgres there, or correct the socket directory in `dsn`"),
-    ("permission denied", "grant the runtime role its rights: hermes-pgvector migrate --runtime-role ROLE"),
+    ("permission denied", "give the role its rights: hermes-pgvector migrate --admin-dsn DSN --runtime-role ROLE"),
 )
 
 

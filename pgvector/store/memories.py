@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
@@ -12,6 +13,8 @@ from psycopg.types.json import Jsonb
 from ..domain.models import Operation
 from .connection import DeadlineConnection
 from .sql import query
+
+logger = logging.getLogger(__name__)
 
 Embeddings = dict[str, list[float]]
 
@@ -61,6 +64,8 @@ def _replace(conn: DeadlineConnection, op: Operation, embeddings: Embeddings, co
     if len(found) != 1:
         # The host did replace something, so the new text is a fact; which old text to drop is what we do not know.
         counts["replace_ambiguous" if found else "replace_unmatched"] += 1
+        if found:
+            _warn_ambiguous(op, len(found))
         _add(conn, op, embeddings, counts)
         return
     (old,) = found
@@ -90,10 +95,20 @@ def _remove(conn: DeadlineConnection, op: Operation, _: Embeddings, counts: Coun
         counts["remove_unmatched"] += 1
     elif len({old.content for old in found}) > 1:
         counts["remove_ambiguous"] += 1
+        _warn_ambiguous(op, len(found))
     else:
         for old in found:
             conn.execute(query("delete_memory"), _common(op) | {"theme": old.theme, "id": old.id})
         counts["memories_removed"] += 1
+
+
+def _warn_ambiguous(op: Operation, count: int) -> None:
+    logger.warning(
+        "hermes-pgvector: %s in theme %s: the text it names stands in %d entries, all of them are kept",
+        op.kind,
+        op.theme,
+        count,
+    )
 
 
 class _Found:
@@ -132,13 +147,17 @@ def _reconcile(conn: DeadlineConnection, op: Operation, embeddings: Embeddings, 
         "file_time": datetime.fromtimestamp(op.payload["file_time"], UTC),
     }
     for change in conn.execute(query("mirror_difference"), row).fetchall():
-        if change.kind == "new":
-            entry = _common(op) | {
-                "content": change.content,
-                "embedding": _vector(embeddings, change.content),
-                "metadata": Jsonb(op.payload["metadata"]),
-                "announced": False,
-            }
+        entry = _common(op) | {
+            "content": change.content,
+            "embedding": _vector(embeddings, change.content) if change.content else None,
+            "metadata": Jsonb(op.payload["metadata"]),
+            "announced": False,
+        }
+        if change.kind == "buried":
+            # Noted as seen, or it would count as new when somebody edits another line of this file.
+            conn.execute(query("note_mirrored"), entry)
+            counts["memories_kept_removed"] += 1
+        elif change.kind == "new":
             conn.execute(query("upsert_memory"), entry)
             conn.execute(query("clear_tombstone"), entry)
             conn.execute(query("note_mirrored"), entry)

@@ -25,6 +25,9 @@ DELETE FROM hermes_operations WHERE applied_at < now() - make_interval(days => %
 INSERT INTO conversations (session_id, agent_identity, role, content, ts, embedding, metadata)
 VALUES (%(session_id)s, %(theme)s, %(role)s, %(content)s, %(at)s, %(embedding)s, %(metadata)s);
 
+-- name: forget_session
+DELETE FROM conversations WHERE agent_identity = %(theme)s AND session_id = %(session_id)s;
+
 -- name: upsert_memory
 INSERT INTO memory_entries (agent_identity, target, content, embedding, created_at, updated_at, metadata)
 VALUES (%(theme)s, %(target)s, %(content)s, %(embedding)s, %(at)s, %(at)s, %(metadata)s)
@@ -37,10 +40,11 @@ DELETE FROM hermes_tombstones
  WHERE agent_identity = %(theme)s AND target = %(target)s AND digest = hermes_digest(%(content)s);
 
 -- name: note_mirrored
-INSERT INTO hermes_mirror (agent_identity, origin, target, digest, announced)
-VALUES (%(theme)s, %(origin)s, %(target)s, hermes_digest(%(content)s), %(announced)s)
+INSERT INTO hermes_mirror (agent_identity, origin, target, digest, announced, noted_at)
+VALUES (%(theme)s, %(origin)s, %(target)s, hermes_digest(%(content)s), %(announced)s, %(at)s)
 ON CONFLICT (agent_identity, origin, target, digest) DO UPDATE
-   SET announced = hermes_mirror.announced OR excluded.announced;
+   SET announced = hermes_mirror.announced OR excluded.announced,
+       noted_at = greatest(hermes_mirror.noted_at, excluded.noted_at);
 
 -- name: take_over_mirrored
 -- exempt: moves an entry of this host's own file from the theme it was guessed for to the theme that wrote it.
@@ -105,28 +109,31 @@ SELECT EXISTS (SELECT FROM memory_entries
 
 -- name: mirror_difference
 -- exempt: compares this host's own file with what was read from it before, whichever theme owns an entry.
--- kind 'new': an entry of the file nobody has seen; 'gone': a seen entry that the file no longer holds.
+-- kind 'new': an entry of the file nobody has seen; 'buried': one that was removed elsewhere after the file was written;
+-- 'gone': a seen entry that the file no longer holds. An entry noted after the file was read is left alone.
 WITH now_in_file AS (
     SELECT DISTINCT content, hermes_digest(content) AS digest FROM unnest(%(contents)s::text[]) AS content),
 seen AS (
-    SELECT agent_identity, digest FROM hermes_mirror WHERE origin = %(origin)s AND target = %(target)s)
-SELECT 'new' AS kind, NULL::bigint AS id, %(theme)s AS theme, n.content
+    SELECT agent_identity, digest, noted_at FROM hermes_mirror WHERE origin = %(origin)s AND target = %(target)s)
+SELECT CASE WHEN EXISTS (SELECT FROM hermes_tombstones AS t
+                          WHERE t.agent_identity = %(theme)s AND t.target = %(target)s AND t.digest = n.digest
+                            AND t.removed_at >= %(file_time)s)
+            THEN 'buried' ELSE 'new' END AS kind,
+       NULL::bigint AS id, %(theme)s AS theme, n.content
   FROM now_in_file AS n
  WHERE NOT EXISTS (SELECT FROM seen WHERE seen.digest = n.digest)
-   AND NOT EXISTS (SELECT FROM hermes_tombstones AS t
-                    WHERE t.agent_identity = %(theme)s AND t.target = %(target)s AND t.digest = n.digest
-                      AND t.removed_at >= %(file_time)s)
 UNION ALL
 SELECT 'gone', m.id, seen.agent_identity, NULL
   FROM seen
   LEFT JOIN memory_entries AS m
     ON m.agent_identity = seen.agent_identity AND m.target = %(target)s AND m.digest = seen.digest
- WHERE NOT EXISTS (SELECT FROM now_in_file AS n WHERE n.digest = seen.digest);
+ WHERE seen.noted_at <= %(at)s
+   AND NOT EXISTS (SELECT FROM now_in_file AS n WHERE n.digest = seen.digest);
 
 -- name: forget_mirrored
 -- exempt: this host's own file no longer holds these entries, whichever theme owns them.
 DELETE FROM hermes_mirror
- WHERE origin = %(origin)s AND target = %(target)s
+ WHERE origin = %(origin)s AND target = %(target)s AND noted_at <= %(at)s
    AND NOT digest = ANY (SELECT hermes_digest(content) FROM unnest(%(contents)s::text[]) AS content);
 
 -- name: record_model
@@ -321,10 +328,6 @@ SELECT id, agent_identity AS theme, role AS kind, session_id, content,
        ts AS at, 1 - (embedding <=> %(vector)s::vector) AS similarity
   FROM conversations
  WHERE id = ANY(%(ids)s) AND (agent_identity = %(theme)s OR %(any_theme)s);
-
--- name: count_rows
-SELECT (SELECT count(*) FROM memory_entries WHERE agent_identity = %(theme)s) AS memories,
-       (SELECT count(*) FROM conversations WHERE agent_identity = %(theme)s) AS turns;
 
 -- name: count_all
 -- exempt: totals for the operator, no stored text.

@@ -16,6 +16,7 @@ from .pool import connect
 
 MIGRATE_COMMAND = 'hermes-pgvector migrate --admin-dsn "dbname=... user=postgres host=..." --runtime-role hermes'
 _SEAL = re.compile(r"'[0-9a-f]{64}'")
+_LOCK = 7310579462
 _FILE = re.compile(r"(\d{3})_(\w+)\.sql")
 
 
@@ -71,6 +72,9 @@ def migrate(admin_conninfo: str, *, dims: int, runtime_role: str = "", timeout_s
             ("client_min_messages", "warning"),
         ):
             conn.execute("SELECT set_config(%s, %s, false)", (name, value))
+        # The lock each file takes for itself, over all of them: who waits finds the work done, and reports it so.
+        with translated():
+            conn.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
         done = _applied_versions(conn)
         for migration in migrations():
             label = f"{migration.version:03d}_{migration.name}"

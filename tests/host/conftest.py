@@ -48,3 +48,4 @@ def active_home(bare_home: HermesHome, model: ModelServer, settings: dict[str, A
 def gateway(active_home: HermesHome) -> Iterator[Gateway]:
     with Gateway(active_home) as running:
         yield running
+    print(running.log())  # shown beside the failure of a test, if it failed

@@ -27,8 +27,7 @@ class TcpProxy:
         self._sockets: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
         self._doorman: threading.Thread | None = None
-        self._door = socket.socket()
-        self._door.bind(("127.0.0.1", 0))
+        self._door = _bound(0)
         self.port = int(self._door.getsockname()[1])
         self.start()
 
@@ -69,9 +68,7 @@ class TcpProxy:
         self._doorman = None
         self._door.close()
         # Bound and not listening: connections are refused, and nobody else gets the port.
-        self._door = socket.socket()
-        self._door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._door.bind(("127.0.0.1", self.port))
+        self._door = _bound(self.port)
         self.cut()
         self._speaks.set()
         for thread in self._threads:
@@ -129,6 +126,14 @@ class TcpProxy:
                 sink.sendall(data)
         _shut(source)
         _shut(sink)
+
+
+def _bound(port: int) -> socket.socket:
+    door = socket.socket()
+    # Or connections that are still open or were just closed would keep the port from being bound again.
+    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    door.bind(("127.0.0.1", port))
+    return door
 
 
 def _shut(each: socket.socket) -> None:

@@ -1,0 +1,126 @@
+"""The spools of all processes of a home, as an operator sees them: what waits, what was set aside, how it goes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from ..capture.spool import SetAside, Spool, is_held
+from ..domain.errors import InvalidArgument, SpoolError
+
+_TEXT_SHOWN = 200
+_UNBOUNDED = 1 << 62  # nothing is appended here, so no bound applies
+
+
+@dataclass(frozen=True)
+class SpoolView:
+    """One process's spool. `living`: the process is still there; `report_age_s`: since it last told its counters."""
+
+    path: Path
+    living: bool
+    waiting: int
+    size_bytes: int
+    aside: tuple[SetAside, ...]
+    report: dict[str, Any]
+    report_age_s: float | None
+    problem: str = ""
+
+    @property
+    def pid(self) -> str:
+        """The process id in the file's name."""
+        return self.path.name.split("-")[0]
+
+
+def spool_folder(home: Path) -> Path:
+    """Where the writes that Postgres does not have yet are kept."""
+    return home / "pgvector" / "spool"
+
+
+def inspect_spools(home: Path) -> list[SpoolView]:
+    """Every spool of the home, read without disturbing the process that uses it."""
+    views = []
+    for path in sorted(spool_folder(home).glob("*.db")):
+        living = is_held(path)
+        try:
+            with _opened(path) as spool:
+                at, report = spool.report()
+                age = time.time() - at if at else None
+                views.append(
+                    SpoolView(path, living, spool.depth(), spool.size_bytes(), tuple(spool.aside()), report, age)
+                )
+        except SpoolError as exc:
+            views.append(SpoolView(path, living, 0, path.stat().st_size, (), {}, None, str(exc)))
+    return views
+
+
+def render_aside(items: list[SetAside], *, as_json: bool) -> str:
+    """Set-aside writes for people or machines."""
+    if as_json:
+        return json.dumps([_as_dict(item) for item in items], indent=2)
+    if not items:
+        return "no write was set aside"
+    return "\n".join(
+        f"{short_id(item)}  {entry['at']}  {entry['kind']}  theme {entry['theme']}\n"
+        f"          refused: {entry['error']}\n          text: {entry['text']}"
+        for item in items
+        for entry in [_as_dict(item)]
+    )
+
+
+def _as_dict(item: SetAside) -> dict[str, str]:
+    op = item.operation
+    text = str(op.payload.get("content") or op.payload.get("old_text") or op.payload.get("messages") or "")
+    return {
+        "id": op.op_id.hex,
+        "at": datetime.fromtimestamp(op.at, UTC).isoformat(timespec="seconds"),
+        "kind": op.kind,
+        "theme": op.theme,
+        "error": item.error,
+        "text": text if len(text) <= _TEXT_SHOWN else text[:_TEXT_SHOWN] + "…",
+    }
+
+
+def short_id(item: SetAside) -> str:
+    """What an operator names a set-aside write by."""
+    return item.operation.op_id.hex[:8]
+
+
+def change_aside(
+    home: Path, action: Literal["retry", "drop"], ids: list[str], *, everything: bool, really: bool
+) -> list[SetAside]:
+    """Retry or drop set-aside writes, named by the first digits of their ids; returns those meant, changed if `really`.
+
+    Raises InvalidArgument for an id that names none.
+    """
+    meant: list[SetAside] = []
+    for view in inspect_spools(home):
+        chosen = [
+            item for item in view.aside if everything or any(item.operation.op_id.hex.startswith(each) for each in ids)
+        ]
+        meant += chosen
+        if really and chosen:
+            with _opened(view.path) as spool:
+                change: Callable[[Any], None] = spool.retry if action == "retry" else spool.drop
+                for item in chosen:
+                    change(item.operation)
+    for each in ids:
+        if not any(item.operation.op_id.hex.startswith(each) for item in meant):
+            raise InvalidArgument(
+                f"no set-aside write has an id that begins with {each!r}; see: hermes-pgvector spool list"
+            )
+    return meant
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Spool]:
+    spool = Spool(path, max_bytes=_UNBOUNDED)
+    try:
+        yield spool
+    finally:
+        spool.close()

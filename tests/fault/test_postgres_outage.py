@@ -1,0 +1,130 @@
+"""Hooks, recall and writes while Postgres is out of reach, and after it is back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from tests.conftest import MakeProvider
+from tests.support.stored import Database
+from tests.support.tcp_proxy import TcpProxy
+from tests.support.turns import ANSWER, ask, finds, memories, question, seconds, turn, user_turns
+from tests.support.waiting import until
+
+# A hook that asked the network would take seconds; this is what a busy machine may add to the fraction of a millisecond.
+HOOK_LIMIT_S = 0.05
+
+# For a thread that is given its turn late.
+MARGIN_S = 1.0
+
+DEADLINES: dict[str, Any] = {"prefetch_deadline_s": 0.5, "recall_deadline_s": 0.8}
+
+Records = Callable[[int], list[str]]
+
+
+def hooks(provider: PgvectorMemoryProvider, number: int) -> dict[str, Callable[[], object]]:
+    """Every hook of a turn but `prefetch`, which may wait for its deadline."""
+    said, fact = turn(number), f"Fact {number}: {turn(number)}"
+    return {
+        "system_prompt_block": provider.system_prompt_block,
+        "get_tool_schemas": provider.get_tool_schemas,
+        "on_turn_start": lambda: provider.on_turn_start(number, said),
+        "sync_turn": lambda: provider.sync_turn(said, ANSWER, session_id="session-1"),
+        "queue_prefetch": lambda: provider.queue_prefetch(said, session_id="session-1"),
+        "on_memory_write": lambda: provider.on_memory_write("add", "memory", fact),
+        "on_delegation": lambda: provider.on_delegation(said, ANSWER, child_session_id="child-1"),
+        "on_pre_compress": lambda: provider.on_pre_compress([]),
+        "on_session_end": lambda: provider.on_session_end([]),
+        "on_session_switch": lambda: provider.on_session_switch("session-1"),
+    }
+
+
+def assert_hooks_return_at_once(provider: PgvectorMemoryProvider, number: int) -> None:
+    slow = {name: took for name, hook in hooks(provider, number).items() if (took := seconds(hook)) > HOOK_LIMIT_S}
+    assert not slow
+
+
+def assert_recall_gives_up_in_time(provider: PgvectorMemoryProvider) -> None:
+    for _ in range(3):
+        assert seconds(lambda: provider.prefetch(question(1))) < 0.5 + MARGIN_S
+        assert seconds(lambda: ask(provider, "harbour crane")) < 0.8 + MARGIN_S
+    assert provider.prefetch(question(1)) == ""
+    assert ask(provider, "harbour crane")["error"]
+
+
+def lead_through_outage(provider: PgvectorMemoryProvider, database: Database, begin: Any, end: Any) -> None:
+    """One turn before, two during and one after an outage; all of them are kept and recalled again, unattended."""
+    assert provider.runtime is not None
+    provider.sync_turn(turn(1), ANSWER)
+    assert provider.runtime.writer.flush(20)
+    assert finds(provider, "number0001", turn(1))
+
+    begin()
+    for number in (2, 3):
+        assert_hooks_return_at_once(provider, number)
+        assert_recall_gives_up_in_time(provider)
+    end()
+
+    until(lambda: "number0001" in provider.prefetch(question(1)), 30, "recall")
+    assert provider.runtime.writer.flush(30)
+    provider.sync_turn(turn(4), ANSWER)
+    until(lambda: "number0004" in provider.prefetch(question(4)), 30, "the next turn")
+    assert user_turns(database) == [turn(number) for number in (1, 2, 3, 4)]
+    assert memories(database) == [f"Fact {number}: {turn(number)}" for number in (2, 3)]
+
+
+@pytest.mark.parametrize("fault", ["deaf", "stop"])
+def test_need_01_an_outage_freezes_no_hook_and_ends_unattended(
+    fault: str, make_provider: MakeProvider, proxy: TcpProxy, proxied: str, database: Database, records: Records
+) -> None:
+    provider = make_provider({"dsn": proxied, **DEADLINES})
+
+    lead_through_outage(provider, database, getattr(proxy, fault), proxy.start)
+
+    (down,) = [message for message in records(logging.WARNING) if "out of reach" in message]
+    assert "kept on disk" in down
+    assert len([message for message in records(logging.INFO) if "Postgres is back" in message]) == 1
+    assert records(logging.WARNING) == [down]
+
+
+@pytest.mark.parametrize("fault", ["deaf", "stop"])
+def test_trap_02_memory_recovers_when_postgres_was_away_at_the_start(
+    fault: str, make_provider: MakeProvider, proxy: TcpProxy, proxied: str, database: Database, records: Records
+) -> None:
+    getattr(proxy, fault)()
+    provider = make_provider({"dsn": proxied, **DEADLINES})
+    assert provider.is_available()
+    assert_hooks_return_at_once(provider, 1)
+    assert_recall_gives_up_in_time(provider)
+    assert provider.is_available()
+    proxy.start()
+
+    until(lambda: "number0001" in provider.prefetch(question(1)), 30, "recall")
+    until(lambda: memories(database) == [f"Fact 1: {turn(1)}"], 30, "the memory")
+    assert user_turns(database) == [turn(1)]
+    assert len(records(logging.WARNING)) <= 1
+
+
+def test_need_01_initialize_waits_for_nobody(make_provider: MakeProvider, proxy: TcpProxy, proxied: str) -> None:
+    make_provider({"dsn": proxied})
+    proxy.deaf()
+    for number in range(5):
+        # Other settings: a runtime of its own, which has to be brought up.
+        assert seconds(lambda: make_provider({"dsn": proxied, "prefetch_limit": number + 6})) < HOOK_LIMIT_S * 2
+
+
+def test_need_01_broken_connections_cost_one_recall_at_most(
+    make_provider: MakeProvider, proxy: TcpProxy, proxied: str, database: Database
+) -> None:
+    provider = make_provider({"dsn": proxied})
+    for number in range(3):
+        provider.sync_turn(turn(number), ANSWER)
+        until(lambda: finds(provider, f"number{number:04d}", turn(number)), 30, "recall")
+        proxy.cut()
+
+    until(lambda: finds(provider, "number0000", turn(0)), 30, "recall")
+    assert user_turns(database) == [turn(number) for number in range(3)]

@@ -1,0 +1,103 @@
+"""What the integration tests share beyond the suite's own fixtures."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from hermes_memory_pgvector.server.binaries import find_binaries
+from tests.support.scripted_embedder import ScriptedEmbedder
+
+DIMS = 384
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No setting of the developer, or of the test run, reaches a provider."""
+    for name in [name for name in os.environ if name.startswith("HERMES_PGVECTOR_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def embedder() -> Iterator[ScriptedEmbedder]:
+    """An embedding endpoint for texts of shared words."""
+    with ScriptedEmbedder(dims=DIMS) as server:
+        yield server
+
+
+@pytest.fixture
+def second_dsn(admin_dsn: str, migrated_template: str) -> Iterator[str]:
+    """The runtime role's conninfo of another migrated database."""
+    name = f"{conninfo_to_dict(admin_dsn)['dbname']}_second"
+    postgres = make_conninfo(admin_dsn, dbname="postgres")
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(migrated_template))
+        )
+        yield make_conninfo(admin_dsn, dbname=name, user="hermes")
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def command_environment(home: Path, **more: str) -> dict[str, str]:
+    """The environment of a command that a user runs: ours, with another hermes home."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HERMES_", "PG"))}
+    return {**kept, "HERMES_HOME": str(home), "PYTHONSAFEPATH": "1", **more}
+
+
+@pytest.fixture
+def start_cli(home: Path, tmp_path: Path) -> Callable[..., "subprocess.Popen[str]"]:
+    """Starts `hermes-pgvector ARGUMENTS` in a process of its own."""
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "hermes_memory_pgvector.cli", *arguments],
+            cwd=tmp_path,
+            env=command_environment(home),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return start
+
+
+@pytest.fixture
+def cli(start_cli: Callable[..., "subprocess.Popen[str]"]) -> Run:
+    """Runs `hermes-pgvector ARGUMENTS` to its end."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        with start_cli(*arguments) as process:
+            stdout, stderr = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(arguments, process.returncode, stdout, stderr)
+
+    return run
+
+
+@pytest.fixture
+def program(home: Path, tmp_path: Path) -> Run:
+    """Runs one of Postgres' own programs; `options` is what PGOPTIONS holds meanwhile."""
+    folder = find_binaries().directory
+
+    def run(name: str, *arguments: str, options: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [folder / name, *arguments],
+            cwd=tmp_path,
+            env=command_environment(home, PGOPTIONS=options),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run

@@ -1,0 +1,59 @@
+"""What starting and asking cost."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from tests.conftest import MakeProvider
+from tests.support.memory import called, landed, write_entries
+from tests.support.scripted_embedder import ScriptedEmbedder
+from tests.support.stored import Database
+from tests.support.waiting import until
+
+_TABLE_WRITES = """
+SELECT relname || ':' || n_tup_ins || ':' || n_tup_upd || ':' || n_tup_del || ':' || n_tup_newpage_upd
+  FROM pg_stat_user_tables ORDER BY relname
+"""
+
+
+def test_trap_11_initialize_does_not_wait_for_embeddings(
+    make_provider: MakeProvider, home: Path, dsn: str, embedder: ScriptedEmbedder
+) -> None:
+    embedder.latency_ms = 300
+    write_entries(home, *(f"Fact {number} about the Atlas project" for number in range(100)))
+    started = time.monotonic()
+    provider = make_provider({"embed_url": embedder.url})
+    took_s = time.monotonic() - started
+    assert took_s < 0.1
+    landed(provider)
+    assert Database(dsn).column("SELECT count(*) FROM memory_entries WHERE embedding IS NOT NULL") == [100]
+    assert embedder.requests <= 10, "entries are embedded in batches"
+
+
+def test_trap_11_recalls_write_no_rows(make_provider: MakeProvider, dsn: str, embedder: ScriptedEmbedder) -> None:
+    database = Database(dsn)
+    config = {"embed_url": embedder.url}
+    provider = make_provider(config)
+    for number in range(10):
+        provider.on_memory_write("add", "memory", f"Fact {number} about the Atlas project")
+        provider.sync_turn(
+            f"What is fact {number} of the Atlas project about, again?", f"It is about part {number} of it."
+        )
+    landed(provider)
+    assert database.column("SELECT count(*) FROM conversations WHERE embedding IS NULL") == [0]
+    before = _writes_once_quiet(database, provider)
+    provider = make_provider(config)
+    for number in range(30):
+        assert provider.prefetch(f"What do we know about fact {number} of the Atlas project?")
+        assert called(provider, "recall_memory", {"query": f"atlas fact {number}"})["count"]
+        assert called(provider, "recall_conversation", {"query": "atlas project", "scope": "all"})["count"]
+    assert _writes_once_quiet(database, provider) == before
+
+
+def _writes_once_quiet(database: Database, provider: PgvectorMemoryProvider) -> list[str]:
+    """Rows written by table; connections hand their counts in when they end."""
+    provider.shutdown()
+    until(lambda: database.client_connections() == 0, what="the end of every connection")
+    return [str(line) for line in database.column(_TABLE_WRITES)]

@@ -1,0 +1,195 @@
+"""The mirror of the built-in memory, as its files stand when a session starts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+
+from hermes_memory_pgvector.store.sql import query
+from tests.conftest import MakeProvider
+from tests.support.memory import landed, recalled, runtime_of, write_entries
+from tests.support.stored import Database
+
+def test_need_15_the_files_are_imported_into_the_theme_of_the_profile(make_provider: MakeProvider, home: Path) -> None:
+    write_entries(home, "Atlas is blue", "Atlas has\ntwo lines § and a sign", "")
+    write_entries(home, "Prefers short answers", file="USER.md")
+    provider = make_provider(agent_identity="Coder")
+    landed(provider)
+    assert recalled(provider, "is atlas blue", scope="coder") == ["Atlas is blue", "Atlas has\ntwo lines § and a sign"]
+    assert recalled(provider, "short answers", scope="coder", target="user") == ["Prefers short answers"]
+    assert recalled(provider, "atlas") == [], "the files belong to the profile, not to the session key's theme"
+
+
+def test_need_15_repeating_the_import_is_a_no_op(make_provider: MakeProvider, home: Path, dsn: str) -> None:
+    database = Database(dsn)
+    write_entries(home, "Atlas is blue", "Borealis is green", age_s=60)
+    landed(make_provider())
+    before = database.column("SELECT to_jsonb(m) FROM memory_entries AS m ORDER BY id")
+    assert len(before) == 2
+    for _ in range(3):
+        provider = make_provider()
+        landed(provider)
+        provider.shutdown()  # what a new process starts with
+    write_entries(home, "Atlas is blue", "Borealis is green", age_s=30)
+    landed(make_provider())
+    assert database.column("SELECT to_jsonb(m) FROM memory_entries AS m ORDER BY id") == before
+
+
+def test_need_15_a_hand_edited_line_replaces_the_old_one(make_provider: MakeProvider, home: Path) -> None:
+    write_entries(home, "Atlas is blue", "Borealis is green", age_s=60)
+    provider = make_provider()
+    landed(provider)
+    write_entries(home, "Atlas is red", "Borealis is green", age_s=30)
+    provider = make_provider()
+    landed(provider)
+    assert set(recalled(provider, "atlas borealis", scope="default")) == {"Atlas is red", "Borealis is green"}
+
+
+def test_need_15_a_removed_line_disappears_from_recall(make_provider: MakeProvider, home: Path) -> None:
+    write_entries(home, "Atlas is blue", "Borealis is green", age_s=60)
+    landed(make_provider())
+    write_entries(home, "Borealis is green", age_s=30)
+    provider = make_provider()
+    landed(provider)
+    assert recalled(provider, "atlas borealis", scope="default") == ["Borealis is green"]
+    write_entries(home, age_s=10)
+    provider = make_provider()
+    landed(provider)
+    assert recalled(provider, "atlas borealis", scope="default") == []
+
+
+def test_need_15_a_reset_of_the_memory_removes_it_here_too(make_provider: MakeProvider, home: Path) -> None:
+    path = write_entries(home, "Atlas is blue")
+    landed(make_provider())
+    path.unlink()
+    provider = make_provider()
+    landed(provider)
+    assert recalled(provider, "atlas", scope="default") == []
+
+
+def test_need_15_a_line_taken_out_and_put_back_is_recalled_again(make_provider: MakeProvider, home: Path) -> None:
+    for age_s, entries in ((60, ["Atlas is blue"]), (30, []), (-1, ["Atlas is blue"])):
+        write_entries(home, *entries, age_s=age_s)
+        provider = make_provider()
+        landed(provider)
+        assert recalled(provider, "atlas", scope="default") == entries
+
+
+def test_need_15_an_announced_memory_is_not_imported_again(make_provider: MakeProvider, home: Path, dsn: str) -> None:
+    database = Database(dsn)
+    provider = make_provider()
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    landed(provider)
+    write_entries(home, "Atlas is blue")
+    landed(make_provider())
+    assert database.themes_of_memory("Atlas is blue") == ["marketing"]
+    write_entries(home)
+    provider = make_provider()
+    landed(provider)
+    assert recalled(provider, "atlas", scope="all") == [], "who deletes the line by hand means the memory"
+
+
+def test_need_15_an_import_before_the_announcement_moves_to_the_writers_theme(
+    make_provider: MakeProvider, home: Path, dsn: str
+) -> None:
+    """Another session may start between the host's write to the file and the hook that announces it."""
+    database = Database(dsn)
+    provider = make_provider()
+    write_entries(home, "Atlas is blue")
+    landed(make_provider())
+    assert database.themes_of_memory("Atlas is blue") == ["default"]
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    landed(provider)
+    assert database.themes_of_memory("Atlas is blue") == ["marketing"]
+
+
+def test_need_15_a_file_that_was_read_early_and_applied_late_removes_nothing_new(
+    make_provider: MakeProvider, home: Path, dsn: str
+) -> None:
+    """Two processes on one home: the reading of the first waits in its spool while the second announces a memory."""
+    write_entries(home, "Atlas is blue", age_s=60)
+    landed(make_provider())
+    with psycopg.connect(dsn) as held:
+        held.execute(query("lock_theme"), {"theme": "default"})
+        write_entries(home, "Atlas is red", age_s=30)
+        late = make_provider()
+        other = make_provider({"bulk_sync_on_init": False})
+        other.on_memory_write("add", "memory", "Borealis is green")
+        write_entries(home, "Atlas is red", "Borealis is green", age_s=20)
+        landed(other)
+        assert runtime_of(late).stats()["queue_depth"] == 1
+    landed(late)
+    assert set(recalled(other, "atlas borealis", scope="all")) == {"Atlas is red", "Borealis is green"}
+    provider = make_provider()
+    landed(provider)
+    assert Database(dsn).themes_of_memory("Borealis is green") == ["marketing"]
+    write_entries(home, "Atlas is red", age_s=10)
+    provider = make_provider()
+    landed(provider)
+    assert recalled(provider, "atlas borealis", scope="all") == ["Atlas is red"]
+
+
+def test_need_15_a_fresh_home_removes_nothing(make_provider: MakeProvider, home: Path, tmp_path: Path) -> None:
+    """A container that lost its home starts with an empty one, under the same path."""
+    write_entries(home, "Atlas is blue")
+    provider = make_provider()
+    landed(provider)
+    provider.shutdown()
+    home.rename(tmp_path / "lost-home")
+    (home / "memories").mkdir(parents=True)
+    provider = make_provider()
+    landed(provider)
+    assert recalled(provider, "atlas", scope="default") == ["Atlas is blue"]
+    write_entries(home, "Borealis is green")
+    provider = make_provider()
+    landed(provider)
+    assert set(recalled(provider, "atlas borealis", scope="default")) == {"Atlas is blue", "Borealis is green"}
+
+
+def test_need_15_a_missing_directory_means_nothing(make_provider: MakeProvider, home: Path) -> None:
+    write_entries(home, "Atlas is blue")
+    provider = make_provider()
+    landed(provider)
+    (home / "memories").rename(home / "memories-elsewhere")
+    provider = make_provider()
+    provider.on_memory_write("add", "memory", "Borealis is green")
+    landed(provider)
+    assert recalled(provider, "atlas", scope="default") == ["Atlas is blue"]
+    assert recalled(provider, "borealis") == ["Borealis is green"]
+
+
+def test_need_15_an_unreadable_file_is_named_once_and_removes_nothing(
+    make_provider: MakeProvider, home: Path, records: Callable[[int], list[str]]
+) -> None:
+    path = write_entries(home, "Atlas is blue", age_s=60)
+    write_entries(home, "Prefers short answers", file="USER.md", age_s=60)
+    landed(make_provider())
+    path.unlink()
+    path.mkdir()  # no permission would keep root from reading a file
+    write_entries(home, "Prefers long answers", file="USER.md", age_s=30)
+    for _ in range(3):
+        provider = make_provider()
+    landed(provider)
+    assert recalled(provider, "atlas", scope="default") == ["Atlas is blue"]
+    assert recalled(provider, "answers", scope="default") == ["Prefers long answers"]
+    (said,) = records(logging.WARNING)
+    assert str(path) in said
+
+
+def test_need_15_odd_bytes_in_a_file_are_cleaned(make_provider: MakeProvider, home: Path) -> None:
+    path = write_entries(home, "Atlas is blue")
+    path.write_bytes(b"Atlas \xff is \x00blue\r\nand round\n\xc2\xa7\n\n\xc2\xa7\nBorealis is green\n\xc2\xa7\nBorealis is green")
+    provider = make_provider()
+    landed(provider)
+    found = recalled(provider, "atlas borealis", scope="default")
+    assert sorted(found) == ["Atlas \ufffd is blue\nand round", "Borealis is green"]
+
+
+def test_need_15_the_import_can_be_switched_off(make_provider: MakeProvider, home: Path) -> None:
+    write_entries(home, "Atlas is blue")
+    provider = make_provider({"bulk_sync_on_init": False})
+    landed(provider)
+    assert recalled(provider, "atlas", scope="default") == []

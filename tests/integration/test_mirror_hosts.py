@@ -1,0 +1,112 @@
+"""Several hosts that share a theme, each with memory files of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from tests.conftest import MakeProvider
+from tests.support.memory import landed, recalled, write_entries
+
+
+class Host:
+    """One machine: a home, and the sessions that start there with the profile `team`."""
+
+    def __init__(self, home: Path, make_provider: MakeProvider) -> None:
+        self.home = home
+        self._make = make_provider
+
+    def session(self) -> PgvectorMemoryProvider:
+        """A session of a new process, once its start has reached Postgres."""
+        provider = self._make(hermes_home=str(self.home), gateway_session_key="", agent_identity="team")
+        landed(provider)
+        return provider
+
+    def write(self, *entries: str, age_s: float) -> None:
+        write_entries(self.home, *entries, age_s=age_s)
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, make_provider: MakeProvider) -> tuple[Host, Host]:
+    """Two machines that share the theme `team`."""
+    return Host(tmp_path / "one", make_provider), Host(tmp_path / "two", make_provider)
+
+
+def test_trap_05_a_memory_removed_on_one_host_does_not_come_back_from_another(hosts: tuple[Host, Host]) -> None:
+    one, two = hosts
+    for host in hosts:
+        host.write("Atlas is blue", "Borealis is green", age_s=60)
+        host.session().shutdown()
+    session = one.session()
+    session.on_memory_write("remove", "memory", "", {"old_text": "Atlas"})
+    one.write("Borealis is green", age_s=0)
+    landed(session)
+    assert recalled(two.session(), "atlas borealis") == ["Borealis is green"]
+    two.write("Atlas is blue", "Borealis is green", "Cygnus is red", age_s=-1)
+    assert set(recalled(two.session(), "atlas borealis cygnus")) == {"Borealis is green", "Cygnus is red"}
+
+
+def test_trap_05_nor_from_a_host_that_was_never_here_before(hosts: tuple[Host, Host]) -> None:
+    one, two = hosts
+    one.write("Atlas is blue", "Borealis is green", age_s=60)
+    two.write("Atlas is blue", "Borealis is green", age_s=60)
+    session = one.session()
+    session.on_memory_write("remove", "memory", "", {"old_text": "Atlas"})
+    landed(session)
+    assert recalled(two.session(), "atlas borealis") == ["Borealis is green"]
+    two.write("Atlas is blue", "Borealis is green", "Cygnus is red", age_s=-1)
+    assert set(recalled(two.session(), "atlas borealis cygnus")) == {"Borealis is green", "Cygnus is red"}
+
+
+def test_trap_05_a_hand_edited_line_leaves_no_old_version(hosts: tuple[Host, Host]) -> None:
+    one, two = hosts
+    for host in hosts:
+        host.write("Atlas is blue", age_s=60)
+        host.session().shutdown()
+    one.write("Atlas is red", age_s=30)
+    assert recalled(one.session(), "atlas") == ["Atlas is red"]
+    assert recalled(two.session(), "atlas") == ["Atlas is red"]
+    two.write("Atlas is blue", "Borealis is green", age_s=-1)
+    assert set(recalled(two.session(), "atlas borealis")) == {"Atlas is red", "Borealis is green"}
+
+
+def test_trap_05_what_somebody_adds_again_on_purpose_comes_back(hosts: tuple[Host, Host]) -> None:
+    one, two = hosts
+    for host in hosts:
+        host.write("Atlas is blue", age_s=60)
+        host.session().shutdown()
+    session = one.session()
+    session.on_memory_write("remove", "memory", "", {"old_text": "Atlas"})
+    landed(session)
+    other = two.session()
+    other.on_memory_write("add", "memory", "Atlas is blue")
+    landed(other)
+    assert recalled(one.session(), "atlas") == ["Atlas is blue"]
+
+
+def test_trap_05_many_replacements_on_two_hosts_leave_one_version_each(hosts: tuple[Host, Host]) -> None:
+    one, two = hosts
+    for host in hosts:
+        host.write(*(f"Setting {n:02d} is old" for n in range(30)), age_s=60)
+        host.session().shutdown()
+    sessions = [host.session() for host in hosts]
+    for number in range(30):
+        for session in sessions:
+            session.on_memory_write(
+                "replace", "memory", f"Setting {number:02d} is new", {"old_text": f"Setting {number:02d} is old"}
+            )
+    for session in sessions:
+        landed(session)
+    assert sorted(recalled(sessions[0], "setting")) == [f"Setting {n:02d} is new" for n in range(30)]
+
+
+def test_trap_04_the_entry_of_this_hosts_own_file_is_meant_before_another_hosts(hosts: tuple[Host, Host]) -> None:
+    one, two = hosts
+    one.write("Atlas is on port 5432", age_s=60)
+    two.write("Atlas of the second team is on port 5432, too", age_s=60)
+    first, second = one.session(), two.session()
+    second.on_memory_write("remove", "memory", "", {"old_text": "on port 5432"})
+    landed(second)
+    assert recalled(first, "atlas port") == ["Atlas is on port 5432"]

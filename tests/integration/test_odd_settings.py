@@ -1,0 +1,125 @@
+"""Configurations that are not what we asked for: said once, with what is used instead."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from tests.conftest import DIMS, MakeProvider
+from tests.support.memory import called, landed, recalled, runtime_of
+from tests.support.stored import Database
+
+Records = Callable[[int], list[str]]
+
+
+def _start(home: Path, config: str) -> PgvectorMemoryProvider:
+    """A provider of a home whose config.yaml holds `config`, initialised."""
+    (home / "config.yaml").write_text(config, encoding="utf-8")
+    provider = PgvectorMemoryProvider()
+    provider.initialize("session-1", hermes_home=str(home), platform="cli")
+    return provider
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "plugins:\n  pgvector:\n    dsn: 'never closed\n",
+        "plugins: [a, b]\n",
+        "just words",
+        "plugins:\n\tpgvector: {}\n",
+        "plugins: {pgvector: {dsn: [1, 2]}}\n",
+        "plugins: {pgvector: {dsn: {host: db}}}\n",
+    ],
+)
+def test_trap_12_a_broken_file_never_means_another_database(
+    home: Path, records: Records, monkeypatch: pytest.MonkeyPatch, config: str
+) -> None:
+    monkeypatch.setenv("HERMES_HOME", str(home))
+    provider = _start(home, config)
+    assert not provider.is_available()
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    assert provider.prefetch("Is Atlas blue?") == ""
+    assert provider.runtime is None, "no store is better than another store"
+    assert "doctor" in called(provider, "recall_memory", {"query": "atlas"})["error"]
+    (said,) = records(logging.WARNING)
+    assert "config.yaml" in said or "plugins.pgvector.dsn" in said
+
+
+@pytest.mark.parametrize("config", ["", "memory: {provider: pgvector}\n", "plugins:\n", "plugins: {pgvector: }\n"])
+def test_trap_12_no_section_means_the_environment_or_the_embedded_server(
+    home: Path, dsn: str, records: Records, monkeypatch: pytest.MonkeyPatch, config: str
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", dsn)
+    monkeypatch.setenv("HERMES_PGVECTOR_DIMS", str(DIMS))
+    provider = _start(home, config)
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    landed(provider)
+    assert Database(dsn).themes_of_memory("Atlas is blue") == ["default"]
+    assert records(logging.WARNING) == []
+    provider.shutdown()
+    monkeypatch.delenv("HERMES_PGVECTOR_DSN")
+    (home / "config.yaml").unlink()
+    bare = PgvectorMemoryProvider()
+    assert bare.get_status_config()["database"].startswith("embedded"), "which store is in use is said"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("write_queue_maxsize", ".inf"),
+        ("write_queue_maxsize", "many"),
+        ("prefetch_limit", "-1"),
+        ("prefetch_limit", "1.5"),
+        ("prefetch_deadline_s", ".nan"),
+        ("min_similarity", "[0.3]"),
+        ("min_similarity", "3"),
+        ("sync_turns", "maybe"),
+        ("scope_default", "everywhere"),
+        ("write_contexts", "{primary: true}"),
+        ("turn_min_chars", "99999999999999999999"),
+        ("pool_max_size", "0"),
+        ("default_theme", "[a]"),
+        ("spool_max_mb", "null bytes"),
+    ],
+)
+def test_trap_12_a_wrong_value_costs_one_warning_and_nothing_else(
+    home: Path, dsn: str, records: Records, key: str, value: str
+) -> None:
+    provider = _start(home, f"plugins:\n  pgvector:\n    dsn: '{dsn}'\n    dims: {DIMS}\n    {key}: {value}\n")
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    landed(provider)
+    assert recalled(provider, "atlas") == ["Atlas is blue"]
+    (said,) = records(logging.WARNING)
+    assert f"plugins.pgvector.{key}: expected" in said and "using the default" in said
+
+
+@pytest.mark.parametrize("value", ["[1, 2]", "primary", "[primary, primary, cron]"])
+def test_trap_12_lists_of_other_things_than_words_are_read_as_words(home: Path, dsn: str, value: str) -> None:
+    provider = _start(home, f"plugins:\n  pgvector: {{dsn: '{dsn}', dims: {DIMS}, write_contexts: {value}}}\n")
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    landed(provider)
+    assert recalled(provider, "atlas") == (["Atlas is blue"] if "primary" in value else [])
+    assert bool(runtime_of(provider).stats().get("skipped_context_primary")) is ("primary" not in value)
+
+
+def test_trap_12_unknown_settings_are_named_with_the_nearest_one(make_provider: MakeProvider, records: Records) -> None:
+    for _ in range(3):
+        provider = make_provider({"prefetch_limt": 3, "allowed_themes": [1, 2], 7: True})  # type: ignore[dict-item]
+    landed(provider)
+    said = records(logging.WARNING)
+    assert len(said) == 3, "once each, however many sessions start"
+    assert any("'prefetch_limt'" in line and "did you mean prefetch_limit?" in line for line in said)
+
+
+def test_trap_12_the_password_stands_in_no_warning(home: Path, records: Records) -> None:
+    secret = "s3cr3t-pässword"
+    provider = _start(home, f"plugins: {{pgvector: {{dsn: 'postgresql://u:{secret}@127.0.0.1:1/db', dims: many}}}}\n")
+    runtime_of(provider)
+    answer = provider.handle_tool_call("recall_memory", {"query": "atlas"})
+    assert "correct host and port" in answer
+    assert provider.is_available(), "a server that is down comes back"
+    assert secret not in "\n".join([*records(logging.DEBUG), answer, repr(runtime_of(provider).settings)])

@@ -1,0 +1,111 @@
+"""A process of its own with one provider, whose hooks a test calls, and which it may kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+# Reads [hook, arguments] a line and prints what the hook returned. At "fork", the rest of the line is what a child does
+# before it leaves: "exit" as the main program does, "_exit" as a worker of multiprocessing does.
+PROGRAM = """
+import json, logging, os, sys
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+
+logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
+config, arguments = json.loads(sys.argv[1])
+provider = PgvectorMemoryProvider(config)
+provider.initialize("session-1", **arguments)
+print("ready", flush=True)
+
+def in_child(calls, leave):
+    for name, values in calls:
+        getattr(provider, name)(*values)
+    if leave == "_exit":
+        os._exit(0)
+    raise SystemExit(0)
+
+for line in sys.stdin:
+    name, values = json.loads(line)
+    if name == "fork":
+        pid = os.fork()
+        if pid == 0:
+            in_child(*values)
+        answer = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    else:
+        answer = getattr(provider, name)(*values)
+    print(json.dumps(answer), flush=True)
+"""
+
+EXIT_TIMEOUT_S = 30.0
+
+
+class AgentProcess:
+    """Leaving the `with` block kills the process; `log` is what it wrote to standard error."""
+
+    def __init__(self, config: Mapping[str, Any], home: Path, **arguments: Any) -> None:
+        given = {"hermes_home": str(home), "platform": "api_server", "gateway_session_key": "marketing"} | arguments
+        self._log_path = home.parent / f"agent-{len(list(home.parent.glob('agent-*.log')))}.log"
+        with self._log_path.open("wb") as log:
+            self._process = subprocess.Popen(
+                # A fork beside other threads is what is tested here; newer Pythons warn of it.
+                [sys.executable, "-P", "-W", "ignore:This process:DeprecationWarning", "-c", PROGRAM]
+                + [json.dumps([dict(config), given])],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+                env={**os.environ, "HERMES_HOME": str(home)},
+            )
+        assert self._answer() == "ready", self.log
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            error.add_note(self.log)
+        self.kill()
+
+    @property
+    def log(self) -> str:
+        return self._log_path.read_text()
+
+    def call(self, hook: str, *arguments: Any) -> Any:
+        """What the hook returned there."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps([hook, arguments]) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._answer())
+
+    def fork(self, *calls: tuple[str, list[Any]], leave: str) -> int:
+        """Has a forked child call hooks; returns its exit code."""
+        return int(self.call("fork", calls, leave))
+
+    def exit(self) -> int:
+        """Let the program end by itself; returns its exit code."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        return self._process.wait(EXIT_TIMEOUT_S)
+
+    def kill(self) -> None:
+        """SIGKILL; fine when it is gone already."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(EXIT_TIMEOUT_S)
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            stream.close()
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
