@@ -6,7 +6,12 @@ first requests at once never see a module half loaded.
 
 
 def register(ctx):  # type: ignore[no-untyped-def]
-    """Give the host a provider; it calls this for each agent it makes."""
+    """Give the host a provider: its memory loader asks for each agent, its plugin manager once, at start-up."""
+    if not hasattr(ctx, "register_memory_provider"):
+        from plugins.memory import load_memory_provider
+
+        load_memory_provider("pgvector")
+        return
     from .host.provider import PgvectorMemoryProvider
 
     ctx.register_memory_provider(PgvectorMemoryProvider())

@@ -39,7 +39,8 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "stats": ("print the counters, one a line, for scripts", "hermes-pgvector stats\nhermes-pgvector stats --json"),
     "spool": (
         "look at writes that Postgres refused for what they hold, try them again, or drop them",
-        "hermes-pgvector spool list\nhermes-pgvector spool retry --all --yes\nhermes-pgvector spool drop 3f2a9c01 --yes",
+        "hermes-pgvector spool list\n"
+        "hermes-pgvector spool retry --all --yes\nhermes-pgvector spool drop 3f2a9c01 --yes",
     ),
     "server": (
         "start, stop or look at the embedded Postgres",
@@ -221,7 +222,7 @@ def _migrate(args: argparse.Namespace, home: Path) -> int:
 
 
 def _install(args: argparse.Namespace, home: Path) -> int:
-    from .operate.activate import activate, find_hermes
+    from .operate.activate import activate, enable, find_hermes
     from .operate.install import install_plugin
 
     report = install_plugin(home, mode="copy" if args.copy else "shim", force=args.force)
@@ -229,7 +230,10 @@ def _install(args: argparse.Namespace, home: Path) -> int:
     if report.note:
         print(report.note)
     if not args.no_activate:
-        print(f"memory.provider is pgvector: {activate(home, find_hermes())}")
+        hermes = find_hermes()
+        print(f"memory.provider is pgvector: {activate(home, hermes)}")
+        if not enable(home, hermes):
+            print("to load it before the first requests, run: hermes plugins enable pgvector")
     return EXIT_OK
 
 

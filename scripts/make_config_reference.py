@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes the table of settings into docs/configuration.md from the settings themselves.
 
-Run it in an environment that has the package after a setting was added or changed. What stands outside of the two markers
-stays as it is. `--check` changes nothing, and exits with 1 when the table is out of date.
+Run it after a setting was added or changed, in an environment that has the package. What stands outside of the two
+markers stays as it is. `--check` changes nothing, and exits with 1 when the table is out of date.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from pathlib import Path
 from hermes_memory_pgvector.domain.settings import FIELDS, Field
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
-BEGIN = "<!-- The table is made by scripts/make_config_reference.py: change pgvector/domain/settings.py, then run it. -->"
+BEGIN = (
+    "<!-- The table is made by scripts/make_config_reference.py: change pgvector/domain/settings.py, then run it. -->"
+)
 END = "<!-- End of the table. -->"
 
 

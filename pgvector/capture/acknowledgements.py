@@ -172,15 +172,16 @@ def is_acknowledgement(text: str) -> bool:
     """Whether `text` is nothing but acknowledgements, greetings, emoji and punctuation; False for blank text."""
     if len(text) > _MAX_CHARS or not text.strip():
         return False
-    plain = _EMOTICON.sub(" ", text)
-    if (first := _words(plain.split(None, 1)[0] if plain.strip() else "")) and not _may_begin(first[0]):
+    first = text.split(None, 1)[0]
+    # Most messages are told by their first word, and this is a hook's time.
+    if first.isascii() and first.isalpha() and not _may_begin(first.lower()):
         return False
-    words = _words(plain)
+    words = _words(_EMOTICON.sub(" ", text))
     return not words or _covers(words)
 
 
 def _may_begin(word: str) -> bool:
-    """Whether a phrase may begin with `word`: most messages are told by their first word, on a hook's time."""
+    """Whether a phrase may begin with `word`."""
     return word in _first_words() or _word_covered(word)
 
 

@@ -29,10 +29,11 @@ except ImportError:  # Windows: files of dead processes are adopted by hand ther
 
 logger = logging.getLogger(__name__)
 
+_UNREADABLE = uuid.UUID("0d7f7f0e-58a4-4b53-9d0b-6b6d2a6a1c55")
 FORMAT = 1  # PRAGMA user_version of the files this version writes and reads
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS operations (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    seq INTEGER PRIMARY KEY,
     op_id BLOB NOT NULL,
     theme TEXT NOT NULL,
     kind TEXT NOT NULL,
@@ -47,6 +48,10 @@ CREATE TABLE IF NOT EXISTS report (
 );
 """
 _ROW_OVERHEAD_BYTES = 64
+# Each append writes whole pages to the write-ahead log, so small ones keep it small.
+_PAGE_BYTES = 1024
+# The drain empties the log long before; this bounds it while the drain is held up, at some milliseconds for one hook.
+_LOG_PAGES = 16_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,61 +70,81 @@ class Spool:
         self.path = path
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        with _as_spool_error(path):
-            self._front = _connect(
-                path, sync
-            )  # the hooks' connection: never checkpoints, so it never waits for the disk
-            self._back = _connect(path, "normal")
+        self._done: set[int] = set()  # committed in Postgres, but not deleted here: the disk took nothing
+        with contextlib.ExitStack() as opened, _as_spool_error(path):
+            self._front = opened.enter_context(contextlib.closing(_connect(path)))  # the hooks' connection
+            self._back = opened.enter_context(contextlib.closing(_connect(path)))
             version = self._front.execute("PRAGMA user_version").fetchone()[0]
             if version > FORMAT:
                 raise SpoolError(f"{path} was written by a newer version of hermes-memory-pgvector; upgrade to read it")
-            self._front.execute("PRAGMA wal_autocheckpoint=0")
-            self._front.executescript(_SCHEMA + f"PRAGMA user_version={FORMAT};")
+            for conn, level in ((self._front, sync), (self._back, "normal")):
+                conn.execute("PRAGMA journal_mode=WAL")
+                conn.execute(f"PRAGMA synchronous={'FULL' if level == 'full' else 'NORMAL'}")
+            self._front.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
+            if version < FORMAT:
+                self._front.executescript(_SCHEMA + f"PRAGMA user_version={FORMAT};")
             self._depth, self._bytes = self._measure("error IS NULL")
+            opened.pop_all()
 
     def append(self, op: Operation) -> None:
         """Keep `op`; when this returns, it survives the process. Raises SpoolFull or SpoolError."""
         payload = json.dumps(op.payload, ensure_ascii=False, separators=(",", ":"))
-        size = len(payload) + _ROW_OVERHEAD_BYTES
+        size = len(payload if payload.isascii() else payload.encode()) + _ROW_OVERHEAD_BYTES
         with self._lock:
             if self._bytes + size > self._max_bytes:
                 raise SpoolFull(
                     f"the spool holds {self._depth} writes and reached its bound of {self._max_bytes // 1_000_000} MB; "
                     "bring Postgres back (hermes-pgvector doctor) or raise `spool_max_mb`"
                 )
-            with _as_spool_error(self.path):
+            try:
                 self._front.execute(
                     "INSERT INTO operations (op_id, theme, kind, payload, at) VALUES (?, ?, ?, ?, ?)",
                     (op.op_id.bytes, op.theme, op.kind, payload, op.at),
                 )
+            except sqlite3.Error as exc:
+                raise _cannot_use(self.path, exc) from exc
             self._depth += 1
             self._bytes += size
 
     def take(self, limit: int) -> list[Operation]:
-        """The oldest operations, at most `limit`; they stay in the file until `ack`."""
-        with _as_spool_error(self.path):
-            rows = self._back.execute(
+        """The oldest operations, at most `limit`; they stay in the file until `ack`.
+
+        Of a damaged file, those before the damage. Raises SpoolError when there are none.
+        """
+        ops: list[Operation] = []
+        with self._lock:
+            done = set(self._done)
+        with _as_spool_error(self.path), contextlib.closing(self._back.cursor()) as cursor:
+            cursor.execute(
                 "SELECT seq, op_id, theme, kind, payload, at FROM operations WHERE error IS NULL ORDER BY seq LIMIT ?",
-                (limit,),
-            ).fetchall()
-        return [_operation(row) for row in rows]
+                (limit + len(done),),
+            )
+            try:
+                ops.extend(_operation(row) for row in cursor if row[0] not in done)
+            except sqlite3.Error:
+                if not ops:
+                    raise
+        return ops
 
     def ack(self, ops: Sequence[Operation]) -> None:
-        """Forget operations that Postgres has committed."""
-        with _as_spool_error(self.path), self._lock:
-            self._back.execute("BEGIN IMMEDIATE")
-            seqs = json.dumps([op.seq for op in ops])
-            gone = self._measure("seq IN (SELECT value FROM json_each(?))", seqs)
-            self._back.execute("DELETE FROM operations WHERE seq IN (SELECT value FROM json_each(?))", (seqs,))
-            self._back.execute("COMMIT")
-            self._depth, self._bytes = self._depth - gone[0], self._bytes - gone[1]
+        """Forget operations that Postgres has committed, in memory only while the disk takes nothing."""
+        with self._lock:
+            fresh = {op.seq for op in ops} - self._done
+            self._done |= fresh
+            self._take_off("error IS NULL AND seq IN (SELECT value FROM json_each(?))", json.dumps(sorted(fresh)))
+            done = json.dumps(sorted(self._done))
+            try:
+                self._back.execute("DELETE FROM operations WHERE seq IN (SELECT value FROM json_each(?))", (done,))
+            except sqlite3.Error as exc:
+                logger.debug("hermes-pgvector: %s", _cannot_use(self.path, exc))
+                return
+            self._done.clear()
 
     def set_aside(self, op: Operation, error: str) -> None:
         """Keep `op` out of the way of the rest, with its error, until an operator looks at it."""
         with _as_spool_error(self.path), self._lock:
-            gone = self._measure("error IS NULL AND seq = ?", op.seq)
+            self._take_off("error IS NULL AND seq = ?", op.seq)
             self._back.execute("UPDATE operations SET error = ? WHERE seq = ?", (error or "unknown error", op.seq))
-            self._depth, self._bytes = self._depth - gone[0], self._bytes - gone[1]
 
     def checkpoint(self) -> None:
         """Move the write-ahead log into the file, on the drain's time."""
@@ -136,7 +161,10 @@ class Spool:
         """When (seconds since the epoch) the counters were last published, and the counters."""
         with _as_spool_error(self.path):
             row = self._back.execute("SELECT at, body FROM report").fetchone()
-        return (0.0, {}) if row is None else (row[0], json.loads(row[1]))
+        try:
+            return (0.0, {}) if row is None else (float(row[0]), dict(json.loads(row[1])))
+        except (ValueError, TypeError):
+            return 0.0, {}
 
     def retry(self, op: Operation) -> None:
         """Put an operation that was set aside back in its place."""
@@ -151,7 +179,10 @@ class Spool:
     def recount(self) -> None:
         """Count again what waits: an operator may have changed the file."""
         with _as_spool_error(self.path), self._lock:
-            self._depth, self._bytes = self._measure("error IS NULL")
+            done = json.dumps(sorted(self._done))
+            self._depth, self._bytes = self._measure(
+                "error IS NULL AND seq NOT IN (SELECT value FROM json_each(?))", done
+            )
 
     def depth(self) -> int:
         """How many operations wait."""
@@ -181,12 +212,22 @@ class Spool:
             self._front.close()
             self._back.close()
 
+    def _take_off(self, condition: str, *values: object) -> None:
+        gone = self._measure(condition, *values)
+        self._depth, self._bytes = max(0, self._depth - gone[0]), max(0, self._bytes - gone[1])
+
     def _measure(self, condition: str, *values: object) -> tuple[int, int]:
-        row = self._back.execute(
-            f"SELECT count(*), coalesce(sum(length(payload) + {_ROW_OVERHEAD_BYTES}), 0) "
-            f"FROM operations WHERE {condition}",
-            values,
-        ).fetchone()
+        """Operations and bytes; none in a damaged file, where `take` finds what can be read."""
+        try:
+            row = self._back.execute(
+                f"SELECT count(*), coalesce(sum(length(CAST(payload AS BLOB)) + {_ROW_OVERHEAD_BYTES}), 0) "
+                f"FROM operations WHERE {condition}",
+                values,
+            ).fetchone()
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:
+            return 0, 0
         return int(row[0]), int(row[1])
 
 
@@ -229,21 +270,30 @@ class SpoolDirectory:
     def adopt(self) -> Iterator[Spool]:
         """The files of processes that are gone, each locked to us now; what cannot be read is kept and reported."""
         with _as_spool_error(self._folder):
-            paths = sorted(self._folder.glob("*.db"), key=lambda path: path.stat().st_mtime)
+            paths = sorted(self._folder.glob("*.db"), key=_written_at)
         for path in paths:
             if path in self._locks or path in self._unreadable or not self._acquire(path):
                 continue
-            if not path.exists():
+            if not path.exists():  # its holder finished and deleted it while we looked
+                Path(f"{path}.lock").unlink(missing_ok=True)
                 self.release(path)
                 continue
             try:
                 spool = Spool(path, max_bytes=self._max_bytes, sync=self._sync)
             except SpoolError as exc:
-                self._unreadable.add(path)
-                self.release(path)
-                logger.error("hermes-pgvector: writes of an earlier process were kept but cannot be read: %s", exc)
+                self._leave_alone(path, exc)
                 continue
             yield spool
+
+    def give_up(self, spool: Spool, exc: SpoolError) -> None:
+        """Leave a file that cannot be read any further as it is."""
+        spool.close()
+        self._leave_alone(spool.path, exc)
+
+    def _leave_alone(self, path: Path, exc: SpoolError) -> None:
+        self._unreadable.add(path)
+        self.release(path)
+        logger.error("hermes-pgvector: writes of an earlier process were kept but cannot be read: %s", exc)
 
     def discard(self, spool: Spool) -> None:
         """Close an empty spool and delete its files; one that is not empty is only closed and let go."""
@@ -262,6 +312,11 @@ class SpoolDirectory:
         if handle is not None:
             os.close(handle)
 
+    def forget_after_fork(self) -> None:
+        """Close a child's copies of the locks: they stay the parent's, and end with it."""
+        for path in list(self._locks):
+            self.release(path)
+
     def _acquire(self, path: Path) -> bool:
         handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if fcntl is not None:
@@ -279,16 +334,34 @@ class SpoolDirectory:
         return False
 
 
-def _connect(path: Path, sync: str) -> sqlite3.Connection:
+def _written_at(path: Path) -> float:
+    """When the file or its log was last written; 0 when it is gone."""
+    times = [0.0]
+    for each in (path, Path(f"{path}-wal")):
+        with contextlib.suppress(FileNotFoundError):
+            times.append(each.stat().st_mtime)
+    return max(times)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
     conn = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
-    conn.execute("PRAGMA journal_mode=WAL")
-    conn.execute(f"PRAGMA synchronous={'FULL' if sync == 'full' else 'NORMAL'}")
+    conn.execute(f"PRAGMA page_size={_PAGE_BYTES}")
+    # Damaged text is for an operator to look at, not a reason to read nothing.
+    conn.text_factory = lambda raw: raw.decode("utf-8", "replace")
     return conn
 
 
-def _operation(row: tuple[int, bytes, str, str, str, float]) -> Operation:
+def _operation(row: tuple[Any, ...]) -> Operation:
+    """The operation of a row; one that cannot be read comes as a kind that nobody applies, to be set aside."""
     seq, op_id, theme, kind, payload, at = row
-    return Operation(kind, theme, json.loads(payload), at, uuid.UUID(bytes=op_id), seq)
+    try:
+        body = json.loads(payload)
+        if isinstance(body, dict):
+            return Operation(str(kind), str(theme), body, float(at), uuid.UUID(bytes=op_id), seq)
+    except (ValueError, TypeError):
+        pass
+    unreadable = {"content": str(payload)}
+    return Operation(f"unreadable {kind}", str(theme), unreadable, 0.0, uuid.uuid5(_UNREADABLE, repr(row)), seq)
 
 
 @contextlib.contextmanager
@@ -296,6 +369,10 @@ def _as_spool_error(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError) as exc:
-        raise SpoolError(
-            f"the spool {path} cannot be used ({exc}); check that the directory is writable and the disk has room"
-        ) from exc
+        raise _cannot_use(path, exc) from exc
+
+
+def _cannot_use(path: Path, exc: Exception) -> SpoolError:
+    return SpoolError(
+        f"the spool {path} cannot be used ({exc}); check that the directory is writable and the disk has room"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import threading
@@ -30,14 +31,14 @@ BATCH_SIZE = 64
 LINGER_S = 0.02  # waits this long for company before a batch that is not full goes out
 _RETRY_FIRST_S, _RETRY_MAX_S = 0.2, 10.0
 _IDLE_S = 5.0  # how often an idle drain looks after what others left: dead spools, pending rows, a lost server
-_ADOPT_S = 60.0  # how often the files of dead processes are looked for
+_ADOPT_S = 5.0  # how often the files of dead processes are looked for
 _REPORT_S = 5.0  # how often the counters are published
 _PENDING_CLAIM = 32
 _LEASE_S = 120.0  # how long a process may take to embed the rows it claimed before another one tries
 _PROBE_LEASE_S = 5.0  # ... while the endpoint fails, and a single row asks whether it is back
 _OPERATIONS_KEPT_DAYS = 30
 # What no repetition mends: Postgres refuses the content, or the operation has another shape than we know.
-_POISON = (OperationRejected, KeyError, TypeError, ValueError)
+_POISON = (OperationRejected, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 
 class Queue(Protocol):
@@ -113,6 +114,10 @@ class Writer:
             self._warned_volatile = True
             logger.warning("hermes-pgvector: writes are kept in memory only and are lost with this process: %s", exc)
 
+    def forget_after_fork(self) -> None:
+        """Let go, in a child, of what only the parent may hold."""
+        self._directory.forget_after_fork()
+
     def start(self) -> None:
         """Start the drain thread."""
         self._thread.start()
@@ -141,17 +146,17 @@ class Writer:
         with self._drained:
             return self._drained.wait_for(lambda: not self.depth(), timeout_s)
 
-    def flush_own(self, timeout_s: float) -> None:
-        """Wait until what this process accepted is in Postgres, as far as that is possible now."""
+    def flush_own(self, timeout_s: float) -> int:
+        """Wait until what this process accepted is in Postgres, as far as that is possible now; returns what is not."""
         self._wake.set()
         with self._drained:
             self._drained.wait_for(lambda: not self._own_depth() or self._backend.problem is not None, timeout_s)
+        return self._own_depth()
 
     def stop(self, timeout_s: float) -> int:
         """Drain for at most `timeout_s`, then stop; returns how many writes stay in the spool. Twice is fine."""
         deadline = time.monotonic() + timeout_s
-        self.flush_own(timeout_s)
-        left = self._own_depth()
+        left = self.flush_own(timeout_s)
         self._stopping.set()
         self._wake.set()
         if self._thread.is_alive():
@@ -191,6 +196,18 @@ class Writer:
     # -- the drain thread ----------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        try:
+            self._drain()
+        except BaseException as exc:
+            logger.error(
+                "hermes-pgvector: the writer stopped on an unexpected %s, accepted writes wait in the spool; the next "
+                "write starts it again: %s",
+                type(exc).__name__,
+                exc,
+            )
+            raise
+
+    def _drain(self) -> None:
         retry_s = _RETRY_FIRST_S
         while not self._stopping.is_set():
             self._wake.clear()
@@ -200,6 +217,8 @@ class Writer:
                 retry_s = _RETRY_FIRST_S
             except HermesPgvectorError as exc:
                 self._note(exc)
+                if self._spool is not None:
+                    self._spool.checkpoint()
                 self._stopping.wait(retry_s * random.uniform(0.7, 1.3))
                 retry_s = min(retry_s * 2, _RETRY_MAX_S)
                 continue
@@ -232,8 +251,8 @@ class Writer:
             self._publish()
             self._due.report = now + _REPORT_S
         for queue in self._queues():
-            if ops := queue.take(BATCH_SIZE):
-                self._write(queue, ops)
+            if ops := self._take(queue):
+                self._write(queue, ops[:BATCH_SIZE], ops[BATCH_SIZE:])
                 return True
         for spool in [spool for spool in self._adopted if spool.empty()]:
             self._adopted.remove(spool)
@@ -245,14 +264,27 @@ class Writer:
         if now >= self._due.housekeeping:
             self._backend.forget_operations(_OPERATIONS_KEPT_DAYS)
             self._due.housekeeping = now + 3600.0
-        if self._spool is not None:
-            self._spool.recount()
+        for spool in (*self._adopted, *([self._spool] if self._spool is not None else [])):
+            spool.recount()
+        self._tell_waiters()
         return False
+
+    def _take(self, queue: Queue) -> list[Operation]:
+        try:
+            return queue.take(2 * BATCH_SIZE)  # a batch, and the one after it
+        except SpoolError as exc:
+            if queue not in self._adopted:
+                raise
+            # One damaged file must not hold up the others.
+            self._adopted = [spool for spool in self._adopted if spool is not queue]
+            self._directory.give_up(queue, exc)
+            return []
 
     def _publish(self) -> None:
         """Leave the counters where other processes, the operator's among them, can read them."""
         if self._spool is not None:
-            self._spool.publish(self._report() | {"operations_per_s": self._rate()})
+            with contextlib.suppress(SpoolError):  # a full disk holds no write up
+                self._spool.publish(self._report() | {"operations_per_s": self._rate()})
             self._spool.checkpoint()
 
     def _rate(self) -> float:
@@ -262,11 +294,15 @@ class Writer:
         self._rated = (now, done)
         return round((done - before) / max(now - then, 1e-3), 1)
 
-    def _write(self, queue: Queue, ops: list[Operation]) -> None:
-        texts = [text for op in ops for text in _texts(op)]
-        embeddings = self._embedder.embed(texts) if self._embed_on_write else {}
-        embedded = time.monotonic()
+    def _write(self, queue: Queue, ops: list[Operation], upcoming: list[Operation]) -> None:
+        embeddings: dict[str, list[float]] = {}
         try:
+            if self._embed_on_write:
+                embeddings = self._embedder.embed([text for op in ops for text in _texts(op)])
+                # A batch that is not full yet will hold other texts when its turn comes.
+                if len(upcoming) == BATCH_SIZE:
+                    self._embedder.prepare([text for op in upcoming for text in _texts(op)])
+            embedded = time.monotonic()
             self.counts.update(self._backend.apply(ops, embeddings))
         except _POISON:
             for op in ops:
@@ -277,7 +313,7 @@ class Writer:
         self.counts["batches"] += 1
         self.counts["operations"] += len(ops)
         self.latencies.add("write", time.monotonic() - embedded)
-        if self.counts["batches"] % 64 == 0:
+        if self.counts["batches"] % 16 == 0:
             queue.checkpoint()
 
     def _write_alone(self, queue: Queue, op: Operation, embeddings: dict[str, list[float]]) -> None:

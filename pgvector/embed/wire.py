@@ -14,6 +14,8 @@ from typing import Any, Literal
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from ..domain.errors import ConfigurationError, EmbedderError, EmbedderUnavailable, InputTooLong
+from ..domain.pace import paced
+from . import paced_json
 from .base import Vector
 
 Api = Literal["ollama", "openai"]
@@ -21,6 +23,7 @@ Api = Literal["ollama", "openai"]
 # A day-long Retry-After is a wrong clock more often than a wish; past this we ask again.
 MAX_RETRY_AFTER_S = 900.0
 _EXCERPT_CHARS = 200
+_PACE = 8  # vectors brought to unit length between two breaths: half a millisecond
 # Gateways answer with these while the model behind them is busy, loading or gone.
 _BUSY_STATUSES = frozenset({408, 424, 425, 429})
 _KNOWN_SUFFIX = re.compile(r"(/api/embed(dings)?|/api|/v\d+/embeddings|/v\d+)$")
@@ -131,13 +134,13 @@ def vectors_in(endpoint: Endpoint, body: bytes, *, count: int, dims: int) -> lis
         rows = _rows_by_index(endpoint, rows)
     if len(rows) != count:
         raise EmbedderError(f"{endpoint.label} answered {count} texts with {len(rows)} vectors; expected {count}")
-    return [_unit_vector(endpoint, row, dims=dims, number=number) for number, row in enumerate(rows, 1)]
+    return [_unit_vector(endpoint, row, dims=dims, number=number) for number, row in paced(enumerate(rows, 1), _PACE)]
 
 
 def _json_object(endpoint: Endpoint, body: bytes) -> dict[str, Any]:
     start = body[:1024].decode("utf-8", "replace").strip()
     try:
-        reply = json.loads(body)
+        reply = paced_json.loads(body)
     except (ValueError, RecursionError) as exc:
         if start.startswith(("{", "[")):
             raise EmbedderError(f"{endpoint.label} sent broken or cut-off JSON ({len(body)} bytes): {exc}") from None

@@ -69,7 +69,7 @@ def session_name(given: object) -> str:
 
     An index on it holds no more than 2.7 KB.
     """
-    name = clean(given)
+    name = clean(given).strip()
     return name if len(name) <= _SESSION_MAX_CHARS else f"{name[: _SESSION_MAX_CHARS - 17]}-{digest(name).hex()[:16]}"
 
 

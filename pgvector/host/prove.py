@@ -54,7 +54,8 @@ def prove(home: Path) -> bool:
 
 def recall_in_this_process(home: Path, word: str) -> bool:
     """The second process: both tools find `word`."""
-    provider = _provider(home)
+    # It must not write: a session that does compares with MEMORY.md, which never held this memory, and drops it.
+    provider = _provider(home, agent_context="recall-only")
     found = []
     for tool in ("recall_memory", "recall_conversation"):
         answer = json.loads(provider.handle_tool_call(tool, {"query": f"the code {word} of the installation check"}))
@@ -77,9 +78,15 @@ def _clean_up(home: Path, word: str) -> None:
     provider.shutdown()
 
 
-def _provider(home: Path) -> PgvectorMemoryProvider:
+def _provider(home: Path, agent_context: str = "primary") -> PgvectorMemoryProvider:
     provider = PgvectorMemoryProvider()
-    provider.initialize("installation-check", hermes_home=str(home), platform="api_server", gateway_session_key=THEME)
+    provider.initialize(
+        "installation-check",
+        hermes_home=str(home),
+        platform="api_server",
+        gateway_session_key=THEME,
+        agent_context=agent_context,
+    )
     return provider
 
 

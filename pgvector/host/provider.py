@@ -347,7 +347,14 @@ class PgvectorMemoryProvider(MemoryProvider):
             runtime.writer.submit(op)
         except HermesPgvectorError as exc:
             runtime.counts["refused"] += 1
-            logger.error("hermes-pgvector: a write was refused and is lost (%s, theme %s): %s", op.kind, op.theme, exc)
+            if count := runtime.refusals.add():
+                logger.error(
+                    "hermes-pgvector: a write was refused and is lost (%s, theme %s; %d so far): %s",
+                    op.kind,
+                    op.theme,
+                    count,
+                    exc,
+                )
 
 
 def forget_warnings() -> None:

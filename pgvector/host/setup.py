@@ -47,11 +47,12 @@ def save_config(values: Mapping[str, Any], home: Path) -> None:
 
 def post_setup(home: Path) -> None:
     """Activate the plugin, bring the store up and say how it stands."""
-    from ..operate.activate import activate
+    from ..operate.activate import activate, enable
     from ..operate.doctor import examine, render_text
     from ..runtime.embedded import borrowed_server
 
     how = activate(home, None)
+    enable(home, None)
     print(f"\n  Memory provider: pgvector ({how})\n")
     settings = load_settings(None, home).settings
     with borrowed_server(settings) as locate:

@@ -11,6 +11,7 @@ from typing import Literal
 
 import yaml
 
+from ..domain.errors import ConfigurationError
 from .configfile import CONFIG_NAME, set_values
 
 Activation = Literal["already active", "by hermes config set", "in config.yaml"]
@@ -33,25 +34,57 @@ def activate(hermes_home: Path, hermes: str | None) -> Activation:
     """
     if is_active(hermes_home):
         return "already active"
-    if hermes and _set_with_hermes(hermes_home, hermes) and is_active(hermes_home):
+    if hermes and _run(hermes_home, hermes, "config", "set", "memory.provider", _PROVIDER) and is_active(hermes_home):
         return "by hermes config set"
     set_values(hermes_home, {("memory", "provider"): _PROVIDER})
     return "in config.yaml"
 
 
+def enable(hermes_home: Path, hermes: str | None) -> bool:
+    """Have the host's plugin manager load us at start-up, before two first requests can do it at once.
+
+    False when neither config.yaml nor the `hermes` command lets us: `hermes plugins enable pgvector` by hand does it.
+    """
+    if is_enabled(hermes_home):
+        return True
+    enabled = _at(_config(hermes_home), "plugins", "enabled")
+    try:
+        set_values(hermes_home, {("plugins", "enabled"): [*(enabled if isinstance(enabled, list) else []), _PROVIDER]})
+    except ConfigurationError:
+        return (
+            bool(hermes) and _run(hermes_home, str(hermes), "plugins", "enable", _PROVIDER) and is_enabled(hermes_home)
+        )
+    return True
+
+
 def is_active(hermes_home: Path) -> bool:
     """Whether the home's configuration names this plugin; False when it cannot be read."""
+    return _at(_config(hermes_home), "memory", "provider") == _PROVIDER
+
+
+def is_enabled(hermes_home: Path) -> bool:
+    """Whether the host's plugin manager loads this plugin at start-up; False when the configuration cannot be read."""
+    enabled = _at(_config(hermes_home), "plugins", "enabled")
+    return isinstance(enabled, list) and _PROVIDER in enabled
+
+
+def _config(hermes_home: Path) -> object:
     try:
-        config = yaml.safe_load((hermes_home / CONFIG_NAME).read_text(encoding="utf-8-sig"))
-        return bool(config["memory"]["provider"] == _PROVIDER)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError, KeyError):
-        return False
+        return yaml.safe_load((hermes_home / CONFIG_NAME).read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return None
 
 
-def _set_with_hermes(hermes_home: Path, hermes: str) -> bool:
+def _at(config: object, *path: str) -> object:
+    for key in path:
+        config = config.get(key) if isinstance(config, dict) else None
+    return config
+
+
+def _run(hermes_home: Path, hermes: str, *command: str) -> bool:
     try:
         done = subprocess.run(
-            [hermes, "config", "set", "memory.provider", _PROVIDER],
+            [hermes, *command],
             env={**os.environ, "HERMES_HOME": str(hermes_home)},
             stdin=subprocess.DEVNULL,
             capture_output=True,

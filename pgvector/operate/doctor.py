@@ -18,7 +18,7 @@ from ..embed.factory import make_embedder
 from ..store import schema
 from ..store.connection import DeadlineConnection
 from ..store.pool import connect
-from .activate import is_active
+from .activate import is_active, is_enabled
 from .spools import inspect_spools, short_id, spool_folder
 
 State = Literal["ok", "note", "fail"]
@@ -84,6 +84,13 @@ def _environment(home: Path) -> Iterator[Check]:
         yield Check("plugin", "fail", f"{plugin} is missing", f"hermes-pgvector install --hermes-home {home}")
     if is_active(home):
         yield Check("active", "ok", "memory.provider is pgvector")
+        if not is_enabled(home):
+            yield Check(
+                "enabled",
+                "note",
+                "not loaded at start-up: of several first requests at once, some may run without memory",
+                "hermes plugins enable pgvector",
+            )
     else:
         yield Check("active", "fail", "memory.provider is not pgvector", "hermes config set memory.provider pgvector")
 

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import threading
+import time
 import weakref
 from collections import Counter
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from typing import Any
 
 from ..capture.embedding import DocumentEmbedder
 from ..capture.mirror import Mirror
+from ..capture.refusals import Refusals
 from ..capture.spool import SpoolDirectory
 from ..capture.writer import Writer
 from ..domain.errors import ConfigurationError, HermesPgvectorError
@@ -49,6 +51,8 @@ class _Registry:
         # Kept alive, so that no destructor talks to the parent's server.
         self._abandoned.extend(self.runtimes.values())
         self.runtimes.clear()
+        for runtime in self._abandoned:
+            runtime.writer.forget_after_fork()
 
 
 _registry = _Registry()
@@ -61,6 +65,7 @@ class Runtime:
         self.settings = settings
         self.home = home
         self.counts: Counter[str] = Counter()
+        self.refusals = Refusals()
         self.server: EmbeddedServer | None = None
         self.embedder = self._make_embedder(api_key)
         self.backend = Backend(self._locate, dims=settings.dims, pool_max_size=settings.pool_max_size)
@@ -82,6 +87,7 @@ class Runtime:
         self.pid = os.getpid()
         self.users: weakref.WeakSet[object] = weakref.WeakSet()
         self._closed = False
+        self._left_said = 0
 
     def _make_embedder(self, api_key: str) -> CountedEmbedder | None:
         settings = self.settings
@@ -109,16 +115,22 @@ class Runtime:
         return bring_up_embedded(self.server, dims=self.settings.dims)
 
     def leave(self, user: object, timeout_s: float) -> None:
-        """Drain for at most `timeout_s`; the last user to leave closes the runtime. A dead user has left by itself."""
+        """Drain for at most `timeout_s`; the last user to leave closes the runtime. A dead user has left by itself.
+
+        What is unfinished goes on in the background: writes of a next session must not overtake it.
+        """
+        deadline = time.monotonic() + timeout_s
         with _registry.lock:
             self.users.discard(user)
+        left = self.writer.flush_own(timeout_s)
+        with _registry.lock:
             last = not self.users
-            if last:
+            if last and not left:
                 self._withdraw()
-        if last:
-            self.close(timeout_s)
-        else:
-            self.writer.flush_own(timeout_s)
+        if left and last:
+            self._say_left(left)
+        elif last:
+            self.close(max(0.0, deadline - time.monotonic()))
 
     def _withdraw(self) -> None:
         """Nobody gets this runtime from `acquire` any more."""
@@ -134,14 +146,19 @@ class Runtime:
             self._withdraw()
         left = self.writer.stop(timeout_s)
         if left:
-            where = "stay in the spool and follow at the next start" if self.writer.is_durable() else "are lost"
-            logger.warning("hermes-pgvector: %d writes did not reach Postgres before shutdown; they %s", left, where)
+            self._say_left(left)
         self.backend.close()
         if self.embedder is not None:
             self.embedder.close()
         if self.server is not None:
             with contextlib.suppress(HermesPgvectorError):
                 self.server.release()
+
+    def _say_left(self, left: int) -> None:
+        if left != self._left_said:
+            self._left_said = left
+            where = "stay in the spool and follow at the next start" if self.writer.is_durable() else "are lost"
+            logger.warning("hermes-pgvector: %d writes did not reach Postgres before shutdown; they %s", left, where)
 
     def stats(self) -> dict[str, Any]:
         """Flat counters, units in the names; what is text is a state or the last error."""

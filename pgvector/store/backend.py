@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from pgvector import Vector
 
-from ..domain.errors import DimensionMismatch, HermesPgvectorError, StoreUnavailable
+from ..domain.errors import DimensionMismatch, HermesPgvectorError, OperationRejected, StoreUnavailable
 from ..domain.models import Operation
 from .connection import DeadlineConnection
 from .conversations import insert_turns
@@ -95,12 +95,11 @@ class Backend:
         pool = self._pool
         if not self._up.is_set() or pool is None:
             raise StoreUnavailable(str(self.problem or "Postgres is still starting; try again in a moment"))
-        conn: DeadlineConnection | None = None
         try:
             with pool.connection(max(0.01, timeout_s - (time.monotonic() - started))) as conn:
                 yield conn
         except HermesPgvectorError as exc:
-            if conn is not None and conn.closed and pool is self._pool:
+            if pool.lost and pool is self._pool:
                 self._report_down(exc)
                 self.on_down()
             raise
@@ -120,6 +119,8 @@ class Backend:
         Raises StoreUnavailable or DeadlineExceeded (worth another try) or OperationRejected (never will be).
         """
         counts: Counter[str] = Counter()
+        if unknown := {op.kind for op in ops} - MEMORY_KINDS - {"turn"}:
+            raise OperationRejected(f"nobody knows how to apply {', '.join(sorted(unknown))}")
         with self.connection(WRITE_TIMEOUT_S) as conn:
             ids = {"themes": [op.theme for op in ops], "op_ids": [op.op_id for op in ops]}
             fresh = {row.op_id for row in conn.execute(query("claim_operations"), ids)}

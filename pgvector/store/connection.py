@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import errors as pg
 from psycopg.abc import PQGen
+from psycopg.conninfo import conninfo_to_dict
 
 from ..domain.errors import DeadlineExceeded, OperationRejected, SchemaNotApplied, StoreMisconfigured, StoreUnavailable
 from ..domain.settings import mask_dsn
@@ -73,18 +74,29 @@ def translated() -> Iterator[None]:
         raise OperationRejected(_first_line(exc)) from exc
 
 
+def check_conninfo(conninfo: str) -> None:
+    """Raises StoreMisconfigured when libpq cannot read `conninfo`; what it quotes of a password is masked."""
+    try:
+        conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError as exc:
+        said = mask_dsn(str(exc).strip(), conninfo)
+        raise StoreMisconfigured(
+            f"`dsn` cannot be read ({said}); write postgresql://USER:PASSWORD@HOST/DATABASE or host=... dbname=..."
+        ) from None
+
+
 def _first_line(exc: BaseException) -> str:
     return mask_dsn(str(exc).strip()).split("\n", 1)[0] or type(exc).__name__
 
 
 # What only somebody's hand changes; everything else may pass by itself.
-_REFUSALS = ("authentication failed", "no password supplied", "does not exist", "no pg_hba.conf entry")
+_REFUSALS = ("authentication failed", "no password supplied", "does not exist", "pg_hba.conf")
 
 _REMEDIES = (
     ("password authentication failed", "check the user and password in `dsn`"),
     ("no password supplied", "put the password into `dsn`, a passfile or PGPASSWORD"),
     ("does not exist", "create it, or correct `dsn`"),
-    ("no pg_hba.conf entry", "let this host and role in, in the server's pg_hba.conf"),
+    ("pg_hba.conf", "let this host and role in, in the server's pg_hba.conf"),
     ("too many clients", "raise max_connections, lower `pool_max_size`, or put PgBouncer in between"),
     ("remaining connection slots", "raise max_connections, lower `pool_max_size`, or put PgBouncer in between"),
     ("could not translate host name", "correct the host in `dsn`"),

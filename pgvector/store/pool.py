@@ -13,19 +13,32 @@ from pgvector.psycopg import register_vector
 from psycopg.rows import namedtuple_row
 
 from ..domain.errors import StoreUnavailable
-from .connection import DeadlineConnection, translated
+from .connection import DeadlineConnection, check_conninfo, translated
 from .sql import query
 
 APPLICATION_NAME = "hermes-pgvector"
 _CONNECT_TIMEOUT_S = 5
 _MARGIN_S = 0.1  # the server gives up this much before we do, so that its connection survives
 
-# The pool reports each failed attempt of its own; the writer already says once when Postgres goes and comes back.
-logging.getLogger("psycopg.pool").addFilter(lambda record: APPLICATION_NAME not in record.getMessage())
+# A pool without a connection for so long, though none is in use, cannot connect any more.
+_CONNECT_PATIENCE_S = 1.0
+
+
+def _is_of_others(record: logging.LogRecord) -> bool:
+    """Whether a record of psycopg is not about our connections: that Postgres goes and comes back, we say once."""
+    args = record.args if isinstance(record.args, tuple) else ()
+    # A pipeline is named by itself, not by its connection.
+    ours = any(isinstance(getattr(arg, "_conn", arg), DeadlineConnection) for arg in args)
+    return not (ours or APPLICATION_NAME in record.getMessage())
+
+
+for _name in ("psycopg", "psycopg.pool"):
+    logging.getLogger(_name).addFilter(_is_of_others)
 
 
 def connect(conninfo: str, *, timeout_s: float = _CONNECT_TIMEOUT_S) -> DeadlineConnection:
     """A single connection outside the pool, in autocommit. Raises StoreUnavailable."""
+    check_conninfo(conninfo)
     with translated():
         return DeadlineConnection.connect(
             conninfo,
@@ -47,9 +60,14 @@ def _connection_settings(timeout_s: float) -> dict[str, Any]:
 
 
 class Pool:
-    """At most `max_size` connections, opened when first needed and shared by every provider of the process."""
+    """At most `max_size` connections, opened when first needed and shared by every provider of the process.
+
+    `lost` tells that a connection broke, or that none could be made: whoever owns the pool opens a new one.
+    """
 
     def __init__(self, conninfo: str, *, max_size: int) -> None:
+        self.lost = False
+        self._in_use: set[DeadlineConnection] = set()
         self._pool = psycopg_pool.ConnectionPool(
             conninfo,
             connection_class=DeadlineConnection,
@@ -77,11 +95,13 @@ class Pool:
         try:
             conn = self._pool.getconn(timeout=max(0.01, timeout_s))
         except psycopg_pool.PoolTimeout as exc:
+            self.lost |= timeout_s >= _CONNECT_PATIENCE_S and not self._in_use
             raise StoreUnavailable(
                 f"no connection to Postgres within {timeout_s:.1f} s: it is out of reach, or all connections are busy"
             ) from exc
         except psycopg_pool.PoolClosed as exc:
             raise StoreUnavailable("the connection pool is closed") from exc
+        self._in_use.add(conn)
         try:
             conn.deadline = deadline
             left_ms = max(1, int((deadline - time.monotonic() - _MARGIN_S) * 1000))
@@ -90,6 +110,8 @@ class Pool:
                 yield conn
         finally:
             conn.deadline = None
+            self.lost |= conn.closed
+            self._in_use.discard(conn)
             self._pool.putconn(conn)
 
     def stats(self) -> dict[str, int]:

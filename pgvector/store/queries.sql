@@ -21,9 +21,9 @@ RETURNING op_id;
 -- exempt: housekeeping of operation ids, no stored text.
 DELETE FROM hermes_operations WHERE applied_at < now() - make_interval(days => %(days)s);
 
--- name: insert_turn
-INSERT INTO conversations (session_id, agent_identity, role, content, ts, embedding, metadata)
-VALUES (%(session_id)s, %(theme)s, %(role)s, %(content)s, %(at)s, %(embedding)s, %(metadata)s);
+-- name: copy_turns
+-- exempt: every row that follows names its theme.
+COPY conversations (session_id, agent_identity, role, content, ts, embedding, metadata) FROM STDIN (FORMAT binary);
 
 -- name: forget_session
 DELETE FROM conversations WHERE agent_identity = %(theme)s AND session_id = %(session_id)s;

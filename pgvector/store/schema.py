@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 
 import psycopg
 from psycopg import errors as pg
@@ -41,7 +41,8 @@ class MigrationReport:
 
 def migrations() -> list[Migration]:
     """Every migration this version ships, in order."""
-    folder = files(__package__.rpartition(".")[0]).joinpath("migrations")
+    # By path: the host registers our root as an empty package for its commands, which importlib.resources cannot read.
+    folder = Path(__file__).resolve().parents[1] / "migrations"
     found = []
     for entry in folder.iterdir():
         if match := _FILE.fullmatch(entry.name):

@@ -49,8 +49,8 @@ def stricken_gateway(tmp_path_factory: pytest.TempPathFactory, model: ModelServe
 
 
 def test_need_01_turns_go_on_and_are_kept(stricken_gateway: Gateway) -> None:
-    for index in range(3):
-        question = f"Question {index}: {QUESTION}"
+    questions = [f"Question {index}: {QUESTION}" for index in range(3)]
+    for question in questions:
         started = time.monotonic()
         answer = stricken_gateway.post_chat(question, key="marketing")
         elapsed_s = time.monotonic() - started
@@ -58,7 +58,8 @@ def test_need_01_turns_go_on_and_are_kept(stricken_gateway: Gateway) -> None:
         assert answer.status == 200, stricken_gateway.log()
         assert answer.text == PLAIN_ANSWER
         assert elapsed_s < TURN_LIMIT_S, stricken_gateway.log()
-        until(lambda question=question: stricken_gateway.home.spool_contains(question), 10, "the turn in the spool")
+    spooled = stricken_gateway.home.spool_contains
+    until(lambda: all(spooled(question) for question in questions), 10, "the turns in the spool")
 
 
 def test_need_01_runs_do_not_hold_up_the_hosts_event_loop(stricken_gateway: Gateway, model: ModelServer) -> None:

@@ -55,7 +55,7 @@ def test_trap_15_hooks_called_with_unknown_arguments_do_their_work(make_provider
     provider.on_memory_write("add", "memory", "Atlas is blue", {}, **more)
     provider.on_delegation("Look it up", "It is blue", child_session_id="c", **more)
     landed(provider)
-    assert "Atlas is blue" in provider.prefetch("Is Atlas blue or red?", session_id="s", **more)
+    assert "Atlas is blue" in provider.prefetch("Is Atlas blue?", session_id="s", **more)
     provider.queue_prefetch("Which colour is Atlas?", session_id="s", **more)
     answer = json.loads(provider.handle_tool_call("recall_memory", {"query": "atlas"}, **more))
     assert answer["count"] == 1

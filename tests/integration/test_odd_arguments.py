@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -24,59 +25,54 @@ def provider(make_provider: MakeProvider) -> PgvectorMemoryProvider:
     return made
 
 
-@pytest.mark.parametrize("tool", TOOLS)
-@pytest.mark.parametrize(
-    "args", [None, [], ["query"], "atlas", 7, {}, {"query": ""}, {"query": None}, {"query": "\0 \n"}, {"q": "atlas"}]
-)
-def test_trap_12_arguments_without_a_query_say_what_is_missing(
-    provider: PgvectorMemoryProvider, tool: str, args: Any
-) -> None:
-    answer = called(provider, tool, args)
-    assert set(answer) == {"error"}
-    assert "`query`" in answer["error"]
+def test_trap_12_arguments_without_a_query_say_what_is_missing(provider: PgvectorMemoryProvider) -> None:
+    nothing: list[Any] = [
+        None, [], ["query"], "atlas", 7, {}, {"query": ""}, {"query": None}, {"query": "\0 \n"}, {"q": "atlas"}
+    ]  # fmt: skip
+    for tool, args in itertools.product(TOOLS, nothing):
+        answer = called(provider, tool, args)
+        assert set(answer) == {"error"} and "`query`" in answer["error"], (tool, args)
 
 
-@pytest.mark.parametrize("tool", TOOLS)
-@pytest.mark.parametrize("query", [123, ["Atlas", "123"], {"type": "text", "text": "Atlas"}, b"Atlas", "Atlas\0\ud800"])
-def test_trap_12_a_query_that_is_no_string_is_read_as_text(
-    provider: PgvectorMemoryProvider, tool: str, query: Any
-) -> None:
-    assert called(provider, tool, {"query": query})["count"] >= 1
+def test_trap_12_a_query_that_is_no_string_is_read_as_text(provider: PgvectorMemoryProvider) -> None:
+    readable: list[Any] = [123, ["Atlas", "123"], {"type": "text", "text": "Atlas"}, b"Atlas", "Atlas\0\ud800"]
+    for tool, query in itertools.product(TOOLS, readable):
+        assert called(provider, tool, {"query": query})["count"] >= 1, (tool, query)
 
 
-@pytest.mark.parametrize("tool", TOOLS)
-@pytest.mark.parametrize("limit", [-1, 0, "abc", float("nan"), float("-inf"), [5], {"n": 5}, True, "-3", object()])
-def test_trap_12_a_limit_that_means_nothing_is_refused_in_words(
-    provider: PgvectorMemoryProvider, tool: str, limit: Any
-) -> None:
-    assert "`limit` must be a whole number from 1 to 50" in called(provider, tool, {"query": "x", "limit": limit})["error"]
+def test_trap_12_a_limit_that_means_nothing_is_refused_in_words(provider: PgvectorMemoryProvider) -> None:
+    limits: list[Any] = [-1, 0, "abc", float("nan"), float("-inf"), [5], {"n": 5}, True, "-3", object()]
+    for tool, limit in itertools.product(TOOLS, limits):
+        answer = called(provider, tool, {"query": "Atlas", "limit": limit})
+        assert answer == {"error": "`limit` must be a whole number from 1 to 50"}, (tool, limit)
 
 
-@pytest.mark.parametrize("tool", TOOLS)
-@pytest.mark.parametrize("limit", [10**9, float("inf"), 10**400, "1e9", 51])
-def test_trap_12_a_limit_too_high_is_lowered_and_said(provider: PgvectorMemoryProvider, tool: str, limit: Any) -> None:
-    answer = called(provider, tool, {"query": "Atlas number", "limit": limit})
-    assert answer["count"] >= 1
-    assert "lowered to 50" in answer["note"]
+def test_trap_12_a_limit_too_high_is_lowered_and_said(provider: PgvectorMemoryProvider) -> None:
+    limits: list[Any] = [10**9, float("inf"), 10**400, "1e9", 51]
+    for tool, limit in itertools.product(TOOLS, limits):
+        answer = called(provider, tool, {"query": "Atlas number", "limit": limit})
+        assert answer["count"] >= 1 and "lowered to 50" in answer["note"], (tool, limit)
 
 
-@pytest.mark.parametrize("limit", ["2", 2.0, 2.9, " 2 "])
-def test_trap_12_a_limit_in_other_words_is_understood(provider: PgvectorMemoryProvider, limit: Any) -> None:
-    assert called(provider, "recall_conversation", {"query": "Atlas number", "limit": limit})["count"] == 2
+def test_trap_12_a_limit_in_other_words_is_understood(provider: PgvectorMemoryProvider) -> None:
+    limits: list[Any] = ["1", 1.0, 1.9, " 1 "]
+    for limit in limits:
+        answer = called(provider, "recall_conversation", {"query": "Atlas number", "limit": limit})
+        assert answer["count"] == 1 and "note" not in answer, limit
 
 
-@pytest.mark.parametrize("tool", TOOLS)
-@pytest.mark.parametrize("scope", [7, ["all"], {"theme": "sales"}, True, "   ", "theme:", "\0"])
-def test_trap_12_a_scope_that_means_nothing_is_refused_in_words(
-    provider: PgvectorMemoryProvider, tool: str, scope: Any
-) -> None:
-    answer = called(provider, tool, {"query": "Atlas", "scope": scope})
-    assert "`scope`" in answer.get("error", "") or answer["count"] == 0
+def test_trap_12_a_scope_that_means_nothing_is_refused_in_words(provider: PgvectorMemoryProvider) -> None:
+    scopes: list[Any] = [7, ["all"], {"theme": "sales"}, True, "   ", "theme:"]
+    for tool, scope in itertools.product(TOOLS, scopes):
+        answer = called(provider, tool, {"query": "Atlas", "scope": scope})
+        assert set(answer) == {"error"} and "`scope`" in answer["error"], (tool, scope)
+    assert called(provider, "recall_memory", {"query": "Atlas", "scope": "\0\ud800"})["count"] == 0
 
 
-@pytest.mark.parametrize("target", ["users", 7, ["memory"], {"a": 1}, True])
-def test_trap_12_a_target_that_means_nothing_is_refused_in_words(provider: PgvectorMemoryProvider, target: Any) -> None:
-    assert "`target` must be" in called(provider, "recall_memory", {"query": "Atlas", "target": target})["error"]
+def test_trap_12_a_target_that_means_nothing_is_refused_in_words(provider: PgvectorMemoryProvider) -> None:
+    targets: list[Any] = ["users", 7, ["memory"], {"a": 1}, True]
+    for target in targets:
+        assert "`target` must be" in called(provider, "recall_memory", {"query": "Atlas", "target": target})["error"]
 
 
 def test_trap_12_a_tool_of_somebody_else_is_named(provider: PgvectorMemoryProvider) -> None:

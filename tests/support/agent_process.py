@@ -7,13 +7,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 # Reads [hook, arguments] a line and prints what the hook returned. At "fork", the rest of the line is what a child does
-# before it leaves: "exit" as the main program does, "_exit" as a worker of multiprocessing does.
+# before it leaves, "must_recall" among it: "exit" as the main program does, "_exit" as a worker of multiprocessing does. At "orphan" the child
+# stays until its standard input, the test's, is closed.
 PROGRAM = """
 import json, logging, os, sys
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
@@ -26,14 +28,23 @@ print("ready", flush=True)
 
 def in_child(calls, leave):
     for name, values in calls:
-        getattr(provider, name)(*values)
+        if name == "must_recall":
+            assert values[0] in provider.prefetch(*values)
+        else:
+            getattr(provider, name)(*values)
     if leave == "_exit":
         os._exit(0)
     raise SystemExit(0)
 
 for line in sys.stdin:
     name, values = json.loads(line)
-    if name == "fork":
+    if name == "orphan":
+        pid = os.fork()
+        if pid == 0:
+            os.read(0, 1)
+            os._exit(0)
+        answer = pid
+    elif name == "fork":
         pid = os.fork()
         if pid == 0:
             in_child(*values)
@@ -90,6 +101,17 @@ class AgentProcess:
     def fork(self, *calls: tuple[str, list[Any]], leave: str) -> int:
         """Has a forked child call hooks; returns its exit code."""
         return int(self.call("fork", calls, leave))
+
+    @contextmanager
+    def surviving_child(self) -> Iterator[None]:
+        """A forked child that does nothing, and from here on lives alone: its parent is killed."""
+        self.call("orphan")
+        self._process.kill()
+        self._process.wait(EXIT_TIMEOUT_S)
+        try:
+            yield
+        finally:
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def exit(self) -> int:
         """Let the program end by itself; returns its exit code."""

@@ -5,6 +5,11 @@ from typing import Any
 
 def register(ctx: Any) -> None:
     """Register the installed package's provider, or a stand-in that says why there is none."""
+    if not hasattr(ctx, "register_memory_provider"):  # the plugin manager, at start-up: load before any request does
+        from plugins.memory import load_memory_provider
+
+        load_memory_provider("pgvector")
+        return
     try:
         from hermes_memory_pgvector import register as register_installed
 

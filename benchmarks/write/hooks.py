@@ -1,0 +1,93 @@
+"""What a hook costs the agent, beside a bare insert into a SQLite file of the same settings."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import common
+
+DIMS = 384
+
+
+def timed(calls: int, call: Callable[[int], object], first: int = 0) -> dict[str, float]:
+    """The duration of each of `calls` calls, in microseconds."""
+    durations = []
+    for number in range(first, first + calls):
+        started = time.perf_counter_ns()
+        call(number)
+        durations.append((time.perf_counter_ns() - started) / 1000)
+    return common.spread(durations)
+
+
+def bare_insert(calls: int) -> dict[str, float]:
+    """The floor: one row of the same size into a WAL file, synchronous=NORMAL, never checkpointed."""
+    with tempfile.TemporaryDirectory() as folder:
+        conn = sqlite3.connect(Path(folder) / "floor.db", isolation_level=None)
+        conn.execute("PRAGMA journal_mode=WAL")
+        conn.execute("PRAGMA synchronous=NORMAL")
+        conn.execute("PRAGMA wal_autocheckpoint=0")
+        conn.execute("CREATE TABLE operations (seq INTEGER PRIMARY KEY AUTOINCREMENT, payload TEXT NOT NULL)")
+        payload = "".join(common.turn(1)) + "x" * 300
+        measured = timed(calls, lambda _: conn.execute("INSERT INTO operations (payload) VALUES (?)", (payload,)))
+        conn.close()
+    return measured
+
+
+def main() -> None:
+    """Measure and print."""
+    options = common.parser(__doc__)
+    options.add_argument("--calls", type=int, default=3000, metavar="N")
+    args = options.parse_args()
+    rows: list[dict[str, Any]] = []
+
+    def add(state: str, hook: str, figures: dict[str, float]) -> None:
+        rows.append({"state": state, "hook": hook} | {f"{key}_us": value for key, value in figures.items()})
+
+    floor = bare_insert(args.calls)
+    add("floor", "bare SQLite insert", floor)
+    with common.postgres() as server:
+        dsn = server.database(DIMS)
+        with common.endpoint(DIMS, 0) as url:
+            config = {"dsn": dsn, "dims": DIMS, "embed_url": url, "spool_max_mb": 2000}
+            with common.provider(config) as made:
+                assert made.runtime is not None
+                made.sync_turn(*common.turn(-1))
+                made.runtime.writer.flush(60)
+
+                def idle(number: int) -> None:
+                    made.sync_turn(*common.turn(number))
+
+                calm: list[float] = []
+                for number in range(200):
+                    started = time.perf_counter_ns()
+                    idle(number)
+                    calm.append((time.perf_counter_ns() - started) / 1000)
+                    made.runtime.writer.flush(60)
+                add("idle, one at a time", "sync_turn", common.spread(calm))
+                add("drain at work", "sync_turn", timed(args.calls, idle, first=1000))
+                add("drain at work", "on_memory_write", timed(
+                    args.calls, lambda n: made.on_memory_write("add", "memory", f"Fact {n}: " + common.turn(n)[1])))
+                add("queue full of 10,000", "sync_turn", _with_backlog(made, args.calls))
+                made.runtime.writer.flush(600)
+                add("warm", "initialize", timed(300, lambda n: type(made)(config).initialize(
+                    f"s{n}", hermes_home=str(made.runtime.home), platform="api_server", gateway_session_key="bench")))
+    with common.provider({"dsn": "host=/nonexistent dbname=none", "dims": DIMS}) as made:
+        add("Postgres down", "sync_turn", timed(args.calls, lambda n: made.sync_turn(*common.turn(n))))
+    for row in rows:
+        row["p50_to_floor"] = round(row["p50_us"] / floor["p50"], 1)
+    common.report("write/hooks", {"calls": args.calls, "dims": DIMS}, rows, args.json)
+
+
+def _with_backlog(made: Any, calls: int) -> dict[str, float]:
+    for number in range(100_000, 110_000):
+        made.sync_turn(*common.turn(number))
+    return timed(calls, lambda n: made.sync_turn(*common.turn(n)), first=200_000)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Postgres is up and has nothing to give: no connection slot, no lock, no free connection of ours."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from tests.conftest import DIMS, MakeProvider
+from tests.support.memory import landed, runtime_of
+from tests.support.own_postgres import OwnPostgres, own_postgres
+from tests.support.scripted_embedder import ScriptedEmbedder
+from tests.support.stored import Database
+from tests.support.traffic import Log, Traffic, assert_all_landed, report
+from tests.support.turns import ask as recall
+from tests.support.turns import finds, question, seconds, turn
+from tests.support.waiting import until
+
+MAX_CONNECTIONS = 12
+
+# For a thread that is given its turn late.
+MARGIN_S = 1.5
+
+DEADLINES: dict[str, Any] = {"prefetch_deadline_s": 0.5, "recall_deadline_s": 2.0}
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Log:
+    return Log(caplog)
+
+
+@contextmanager
+def tables_locked(admin_dsn: str) -> Iterator[None]:
+    """What ALTER TABLE or VACUUM FULL does to everybody else."""
+    with psycopg.connect(admin_dsn) as connection:
+        connection.execute("LOCK TABLE conversations, memory_entries IN ACCESS EXCLUSIVE MODE")
+        yield
+
+
+def assert_recall_is_bounded(provider: PgvectorMemoryProvider) -> None:
+    assert seconds(lambda: provider.prefetch(question(1))) < DEADLINES["prefetch_deadline_s"] + MARGIN_S
+    assert seconds(lambda: recall(provider, question(1))) < DEADLINES["recall_deadline_s"] + MARGIN_S
+
+
+def test_trap_09_locked_tables_hold_up_neither_hooks_nor_recall(
+    dsn: str,
+    admin_dsn: str,
+    database: Database,
+    endpoint: ScriptedEmbedder,
+    make_provider: MakeProvider,
+    log: Log,
+) -> None:
+    provider = make_provider({"dsn": dsn, "embed_url": endpoint.url, **DEADLINES})
+    report(provider, 1)
+    landed(provider)
+    with Traffic(provider, first=2) as traffic:
+        with tables_locked(admin_dsn):
+            traffic.wait_for(20)
+            assert_recall_is_bounded(provider)
+            assert provider.prefetch(question(1)) == ""
+            assert recall(provider, question(1))["error"]
+        traffic.wait_for(20)
+
+    assert_all_landed(provider, database, [1, *traffic.numbers])
+    until(lambda: finds(provider, "number0002", turn(2)), 30, "recall")
+    traffic.assert_never_waited()
+    assert log.warnings() == []
+
+
+def test_need_01_an_exhausted_pool_holds_up_neither_hooks_nor_recall(
+    dsn: str,
+    admin_dsn: str,
+    database: Database,
+    endpoint: ScriptedEmbedder,
+    make_provider: MakeProvider,
+    log: Log,
+) -> None:
+    provider = make_provider({"dsn": dsn, "embed_url": endpoint.url, "pool_max_size": 2, **DEADLINES})
+    report(provider, 1)
+    landed(provider)
+    answers: list[dict[str, Any]] = []
+    askers = [threading.Thread(target=lambda: answers.append(recall(provider, question(1)))) for _ in range(6)]
+    with Traffic(provider, first=2) as traffic:
+        with tables_locked(admin_dsn):
+            for asker in askers:
+                asker.start()
+            until(lambda: runtime_of(provider).backend.pool_stats().get("requests_waiting"), 20, "a full pool")
+            assert_recall_is_bounded(provider)
+        for asker in askers:
+            asker.join()
+        traffic.wait_for(20)
+
+    assert len(answers) == len(askers)
+    assert_all_landed(provider, database, [1, *traffic.numbers])
+    until(lambda: finds(provider, "number0002", turn(2)), 30, "recall")
+    assert runtime_of(provider).backend.pool_stats()["pool_max"] == 2
+    traffic.assert_never_waited()
+    assert log.warnings() == []
+
+
+@pytest.fixture(scope="module")
+def small_server() -> Iterator[OwnPostgres]:
+    with own_postgres(DIMS, max_connections=str(MAX_CONNECTIONS)) as server:
+        yield server
+
+
+def test_need_01_a_server_without_a_free_slot_loses_nothing(
+    small_server: OwnPostgres, endpoint: ScriptedEmbedder, make_provider: MakeProvider, log: Log
+) -> None:
+    database = small_server.database()
+    provider = make_provider({"dsn": database.dsn, "embed_url": endpoint.url, **DEADLINES})
+    report(provider, 1)
+    landed(provider)
+    with Traffic(provider, first=2) as traffic, ExitStack() as others:
+        take_every_slot(small_server.admin_of(database), others)
+        until(lambda: [line for line in log.warnings() if "too many clients" in line or "slots" in line], 30, "the line")
+        traffic.wait_for(20)
+        assert_recall_is_bounded(provider)
+        others.close()
+        traffic.wait_for(20)
+
+    assert_all_landed(provider, database, [1, *traffic.numbers])
+    until(lambda: finds(provider, "number0002", turn(2)), 30, "recall")
+    traffic.assert_never_waited()
+    log.assert_outages(1)
+
+
+def take_every_slot(admin_dsn: str, others: ExitStack) -> None:
+    """Throw the provider's connections out, and take their places until Postgres has none left."""
+    while True:
+        try:
+            connection = psycopg.connect(admin_dsn, autocommit=True)
+        except psycopg.OperationalError:
+            return
+        others.enter_context(connection)
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE usename = 'hermes' AND datname = current_database()"
+        )

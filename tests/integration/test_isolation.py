@@ -1,0 +1,169 @@
+"""Themes never mix: neither in tools, nor in what is put before a turn, nor in any statement."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+
+import pytest
+
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.store.sql import queries
+from tests.conftest import MakeProvider
+from tests.support.memory import called, landed, recalled
+from tests.support.scripted_embedder import ScriptedEmbedder
+from tests.support.stored import Database
+
+THEMES = ("marketing", "sales", "support")
+CHAT = "agent:main:telegram:dm:4915112345678"
+
+
+def _fill(make_provider: MakeProvider, config: dict[str, object]) -> dict[str, PgvectorMemoryProvider]:
+    """A provider a theme; each has stored the same sentences with its own colour in them."""
+    fleet = {theme: make_provider(config, gateway_session_key=theme, session_id=f"{theme}-1") for theme in THEMES}
+    for theme, provider in fleet.items():
+        provider.on_memory_write("add", "memory", f"The Atlas budget is owned by {theme}")
+        provider.on_memory_write("add", "user", f"The Atlas user works in {theme}")
+        provider.sync_turn(
+            f"Who owns the Atlas budget in {theme}, remind me?", f"The Atlas budget is owned by {theme}, as I said."
+        )
+    for provider in fleet.values():
+        landed(provider)
+    return fleet
+
+
+@pytest.mark.parametrize("embedded", [False, True], ids=["by words", "by meaning"])
+def test_need_04_themes_never_mix(make_provider: MakeProvider, embedder: ScriptedEmbedder, embedded: bool) -> None:
+    fleet = _fill(make_provider, {"embed_url": embedder.url} if embedded else {})
+    question = "Who owns the Atlas budget?"
+    for theme, provider in fleet.items():
+        for tool, count in (("recall_memory", 2), ("recall_conversation", 2)):
+            for scope in (None, "current", theme, theme.upper(), f"theme:{theme}"):
+                found = recalled(provider, question, tool=tool, scope=scope)
+                assert len(found) == count and all(theme in text for text in found), (tool, scope, found)
+        block = provider.prefetch(question)
+        assert f"owned by {theme}" in block
+        assert not any(other in block for other in THEMES if other != theme)
+        assert len(recalled(provider, question, target="user")) == 1
+    assert recalled(fleet["sales"], question, tool="recall_conversation", scope="session") == recalled(
+        fleet["sales"], question, tool="recall_conversation"
+    )
+    assert make_provider(gateway_session_key="newcomer").prefetch(question) == ""
+
+
+@pytest.mark.parametrize("embedded", [False, True], ids=["by words", "by meaning"])
+def test_need_04_another_theme_is_read_only_by_an_explicit_argument(
+    make_provider: MakeProvider, embedder: ScriptedEmbedder, embedded: bool
+) -> None:
+    fleet = _fill(make_provider, {"embed_url": embedder.url} if embedded else {})
+    for tool, each in (("recall_memory", 2), ("recall_conversation", 2)):
+        found = recalled(fleet["marketing"], "Who owns the Atlas budget?", tool=tool, scope="sales")
+        assert len(found) == each and all("sales" in text for text in found)
+        answer = called(fleet["marketing"], tool, {"query": "Who owns the Atlas budget?", "scope": "all", "limit": 50})
+        assert answer["scope"] == "all"
+        assert sorted(hit["theme"] for hit in answer["results"]) == sorted(THEMES * each)
+        assert recalled(fleet["marketing"], "Who owns the Atlas budget?", tool=tool, scope="nobody") == []
+
+
+def test_need_04_a_theme_called_all_is_a_theme_of_its_own(make_provider: MakeProvider) -> None:
+    named_all, sales = make_provider(gateway_session_key="all"), make_provider(gateway_session_key="sales")
+    named_all.on_memory_write("add", "memory", "Atlas of everybody")
+    sales.on_memory_write("add", "memory", "Atlas of sales")
+    landed(named_all)
+    landed(sales)
+    assert recalled(named_all, "atlas") == ["Atlas of everybody"]
+    assert recalled(sales, "atlas", scope="theme:all") == ["Atlas of everybody"]
+
+
+def test_need_04_a_client_cannot_claim_a_chat_by_sending_its_key(make_provider: MakeProvider, dsn: str) -> None:
+    speakers = {
+        "chat": {"platform": "telegram"},
+        "header": {"platform": "api_server"},
+        "other platform": {"platform": "signal"},
+        "other profile": {"platform": "telegram", "agent_identity": "writer"},
+    }
+    for name, kwargs in speakers.items():
+        provider = make_provider(gateway_session_key=CHAT, **kwargs)
+        provider.on_memory_write("add", "memory", f"Atlas, said by the {name}")
+        provider.sync_turn(f"Do you know the Atlas, asks the {name} politely?", f"Yes, {name}, I do know it.")
+        landed(provider)
+    for name, kwargs in speakers.items():
+        provider = make_provider(gateway_session_key=CHAT, **kwargs)
+        assert recalled(provider, "atlas") == [f"Atlas, said by the {name}"]
+        assert len(recalled(provider, "atlas", tool="recall_conversation")) == 1
+    themes = Database(dsn).column("SELECT DISTINCT agent_identity FROM conversations")
+    assert len(themes) == len(speakers)
+    chat = next(theme for theme in themes if theme.startswith("@telegram/default/"))
+    assert recalled(make_provider(gateway_session_key=chat), "atlas") == [], "a leading @ is reserved"
+
+
+def test_need_04_no_phone_number_of_a_chat_is_stored(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider(gateway_session_key=CHAT, platform="telegram", user_id="4915112345678", chat_id="4915112345678")
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    provider.sync_turn("Which colour did we choose for the Atlas project?", "It is blue, as ever since last May.")
+    landed(provider)
+    rows = Database(dsn).column(
+        "SELECT to_jsonb(m)::text FROM memory_entries AS m UNION ALL SELECT to_jsonb(c)::text FROM conversations AS c"
+    )
+    assert len(rows) == 3 and not any("4915112345678" in row for row in rows)
+
+
+def test_need_04_keys_that_differ_in_case_and_blanks_are_one_theme(make_provider: MakeProvider) -> None:
+    writer = make_provider(gateway_session_key="  Team\tBlue ")
+    writer.on_memory_write("add", "memory", "Atlas is blue")
+    landed(writer)
+    assert recalled(make_provider(gateway_session_key="team blue"), "atlas") == ["Atlas is blue"]
+    assert recalled(make_provider(gateway_session_key="team-blue"), "atlas") == []
+
+
+_TABLES = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|USING)\s+(memory_entries|conversations|hermes_\w+)\b")
+_FILTER = re.compile(r"agent_identity\s*=\s*%\(theme\)s|VALUES\s*\([^;]*%\(themes?\)s|unnest\(%\(themes\)s")
+
+
+@pytest.mark.parametrize("name", sorted(queries()))
+def test_need_04_every_statement_is_filtered_by_theme_or_says_why_not(name: str) -> None:
+    statement = queries()[name]
+    if (reason := re.search(r"^-- exempt: (.+)", statement, re.MULTILINE)) is not None:
+        assert len(reason[1]) > 10
+        return
+    assert _TABLES.search(statement), "a statement without tables is exempt and says so"
+    assert "agent_identity" in statement
+    assert _FILTER.search(statement), f"{name} is not filtered by theme"
+
+
+def test_need_04_only_what_must_be_is_exempt() -> None:
+    """A new exemption is a decision: this list is where it is taken."""
+    assert {name for name, statement in queries().items() if "-- exempt:" in statement} <= {
+        "set_timeouts", "lock_theme", "query_terms",  # touch no table
+        "forget_operations", "record_model", "read_model", "count_all",  # no stored text
+        "claim_pending_memories", "claim_pending_turns", "fill_memory", "fill_turn",  # a row and its own vector
+        "take_over_mirrored", "mirror_difference", "forget_mirrored",  # this host's own file
+        "vector_search_memories_all", "vector_search_turns_all",  # the explicit scope 'all'
+        "lexical_search_memories_all", "lexical_search_turns_all",
+    }  # fmt: skip
+
+
+def test_need_04_every_statement_is_used_and_no_other_sql_reads_stored_text() -> None:
+    trees = [
+        ast.parse(entry.read_text(encoding="utf-8"))
+        for entry in files("hermes_memory_pgvector").joinpath("store").iterdir()
+        if entry.name.endswith(".py")
+    ]
+    texts = [text for tree in trees for text in _texts(tree)]
+    unused = [name for name in queries() if not any(re.fullmatch(text, name) for text in texts)]
+    assert unused == []
+    reads = [text for text in texts if re.search(r"(?:FROM|INTO|UPDATE|JOIN)\\? (?:memory_entries|conversations)", text)]
+    assert reads == [], "SQL on stored text stands in queries.sql"
+
+
+def _texts(tree: ast.AST) -> Iterator[str]:
+    """Every string of a module as a pattern; what an f-string puts in matches anything."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts = [re.escape(str(p.value)) if isinstance(p, ast.Constant) else r"\w*" for p in node.values]
+            if any(part not in (r"\w*", "_") for part in parts):
+                yield "".join(parts)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield re.escape(node.value)

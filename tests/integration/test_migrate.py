@@ -1,0 +1,201 @@
+"""Migrations: by the command and by plain psql, by many at once, and what the agent does without them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.resources import as_file, files
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from hermes_memory_pgvector.domain.errors import DimensionMismatch, SchemaNotApplied
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.store.pool import connect
+from hermes_memory_pgvector.store.schema import checksum, ensure_schema, migrations
+from tests.conftest import DIMS, MakeProvider
+from tests.support.memory import called, landed, recalled, runtime_of
+from tests.support.stored import Database
+
+from .conftest import Run
+
+Start = Callable[..., "subprocess.Popen[str]"]
+REPOSITORY = Path(__file__).resolve().parents[2]
+LABELS = [f"{migration.version:03d}_{migration.name}" for migration in migrations()]
+_RECORDED = "SELECT version || ' ' || name || ' ' || checksum FROM hermes_migrations ORDER BY version"
+_SHAPE = """
+SELECT concat_ws(' ', table_name, column_name, udt_name, is_nullable, column_default, generation_expression)
+  FROM information_schema.columns WHERE table_schema = 'public'
+UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'
+UNION ALL SELECT concat_ws(' ', table_name, grantee, string_agg(privilege_type, ',' ORDER BY privilege_type))
+  FROM information_schema.role_table_grants WHERE table_schema = 'public' GROUP BY table_name, grantee
+ORDER BY 1
+"""
+
+
+@pytest.fixture
+def psql_files(program: Run) -> Callable[..., None]:
+    """Runs every migration with plain `psql -f`, as an admin without our package would."""
+
+    def run(dsn: str, options: str) -> None:
+        with as_file(files("hermes_memory_pgvector").joinpath("migrations")) as folder:
+            for path in sorted(folder.glob("[0-9]*.sql")):
+                done = program("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", dsn, "-f", str(path), options=options)
+                assert done.returncode == 0, done.stderr
+
+    return run
+
+
+def test_need_28_ten_simultaneous_migrations_apply_once(start_cli: Start, empty_admin_dsn: str) -> None:
+    command = ("migrate", "--admin-dsn", empty_admin_dsn, "--dims", str(DIMS), "--runtime-role", "hermes", "--json")
+    reports = []
+    processes = [start_cli(*command) for _ in range(10)]
+    for process in processes:
+        with process:
+            stdout, stderr = process.communicate(timeout=100)
+        assert process.returncode == 0, stderr
+        reports.append(json.loads(stdout))
+    assert sorted(len(report["applied"]) for report in reports) == [0] * 9 + [len(LABELS)]
+    assert all(sorted(report["applied"] + report["already"]) == LABELS for report in reports)
+    assert len(Database(empty_admin_dsn).column(_RECORDED)) == len(LABELS)
+    with connect(make_conninfo(empty_admin_dsn, user="hermes")) as conn:
+        ensure_schema(conn, dims=DIMS)
+
+
+def test_trap_13_three_plain_psql_migrations_at_once_all_succeed(home: Path, empty_admin_dsn: str, program: Run) -> None:
+    """Two of three failed elsewhere: each saw that the tables were missing, and then they were not."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with as_file(files("hermes_memory_pgvector").joinpath("migrations")) as folder, ThreadPoolExecutor(3) as pool:
+        arguments = [part for path in sorted(folder.glob("[0-9]*.sql")) for part in ("-f", str(path))]
+        runs = [
+            pool.submit(program, "psql", "-X", "-v", "ON_ERROR_STOP=1", "-d", empty_admin_dsn, *arguments)
+            for _ in range(3)
+        ]
+        results = [run.result(60) for run in runs]
+    assert [done.returncode for done in results] == [0, 0, 0], results
+
+
+def test_need_28_plain_psql_and_the_command_make_the_same_schema(
+    admin_dsn: str, empty_admin_dsn: str, psql_files: Callable[..., None]
+) -> None:
+    psql_files(empty_admin_dsn, f"-c hermes_pgvector.dims={DIMS} -c hermes_pgvector.runtime_role=hermes")
+    by_psql, by_command = Database(empty_admin_dsn), Database(admin_dsn)
+    assert by_psql.column(_RECORDED) == by_command.column(_RECORDED)
+    assert by_psql.column(_SHAPE) == by_command.column(_SHAPE)
+
+
+def test_need_28_repeating_a_migration_changes_nothing(
+    make_provider: MakeProvider, cli: Run, admin_dsn: str, psql_files: Callable[..., None]
+) -> None:
+    provider, database = make_provider(), Database(admin_dsn)
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    landed(provider)
+    recorded = "SELECT to_jsonb(m) FROM hermes_migrations AS m"
+    before = database.column(_SHAPE), database.column(recorded)
+    psql_files(admin_dsn, f"-c hermes_pgvector.dims={DIMS}")
+    done = cli("migrate", "--admin-dsn", admin_dsn, "--dims", str(DIMS), "--runtime-role", "hermes", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["applied"], report["already"]) == ([], LABELS)
+    assert (database.column(_SHAPE), database.column(recorded)) == before
+    assert recalled(provider, "atlas") == ["Atlas is blue"]
+
+
+@pytest.mark.parametrize("dims", [8, 1536])
+def test_need_28_the_dimension_is_chosen_at_migration(empty_admin_dsn: str, cli: Run, dims: int) -> None:
+    done = cli("migrate", "--admin-dsn", empty_admin_dsn, "--dims", str(dims))
+    assert done.returncode == 0, done.stderr
+    with connect(empty_admin_dsn) as conn:
+        ensure_schema(conn, dims=dims)
+        with pytest.raises(DimensionMismatch, match=f"set plugins.pgvector.dims to {dims}"):
+            ensure_schema(conn, dims=dims + 1)
+    again = cli("migrate", "--admin-dsn", empty_admin_dsn, "--dims", str(dims + 1))
+    assert again.returncode == 1 and f"vectors of {dims} dimensions" in again.stderr
+
+
+def test_need_28_without_a_setting_vectors_have_768_dimensions(
+    empty_admin_dsn: str, psql_files: Callable[..., None]
+) -> None:
+    psql_files(empty_admin_dsn, "")
+    with connect(empty_admin_dsn) as conn:
+        ensure_schema(conn, dims=768)
+
+
+def test_need_28_the_runtime_only_verifies_and_names_the_command(
+    make_provider: MakeProvider, empty_admin_dsn: str, cli: Run
+) -> None:
+    with connect(empty_admin_dsn) as conn, pytest.raises(SchemaNotApplied) as caught:
+        ensure_schema(conn, dims=DIMS)
+    assert "hermes-pgvector migrate --admin-dsn" in str(caught.value)
+    assert LABELS[0] in str(caught.value)
+    config = {"dsn": empty_admin_dsn, "dims": DIMS}
+    assert not PgvectorMemoryProvider(config).is_available()
+    provider = make_provider(config)
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    assert "hermes-pgvector migrate" in called(provider, "recall_memory", {"query": "atlas"})["error"]
+    assert Database(empty_admin_dsn).column("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == [0]
+    done = cli("migrate", "--admin-dsn", empty_admin_dsn, "--dims", str(DIMS))
+    assert done.returncode == 0, done.stderr
+    assert runtime_of(provider).writer.flush(30), "what was written meanwhile follows by itself"
+    assert recalled(provider, "atlas") == ["Atlas is blue"]
+
+
+def test_need_28_an_invalid_index_is_reported(cli: Run, home: Path, admin_dsn: str) -> None:
+    Database(admin_dsn).column(
+        "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'conversations_embedding_idx'::regclass RETURNING 1"
+    )
+    (home / "config.yaml").write_text(f"plugins: {{pgvector: {{dsn: '{admin_dsn}', dims: {DIMS}}}}}\n")
+    done = cli("doctor", "--json")
+    assert done.returncode == 1
+    (check,) = [check for check in json.loads(done.stdout)["checks"] if check["name"] == "index"]
+    assert check["state"] == "fail" and "conversations_embedding_idx is invalid" in check["said"]
+    assert check["fix"] == "REINDEX INDEX CONCURRENTLY conversations_embedding_idx"
+    with psycopg.connect(admin_dsn, autocommit=True) as admin:
+        admin.execute("REINDEX INDEX CONCURRENTLY conversations_embedding_idx")
+    assert "index" not in [check["name"] for check in json.loads(cli("doctor", "--json").stdout)["checks"]]
+
+
+def test_need_28_every_migration_is_sealed_with_its_own_checksum(admin_dsn: str) -> None:
+    for migration in migrations():
+        (digits,) = re.findall(r"'([0-9a-f]{64})'", migration.sql)
+        blank = migration.sql.replace(digits, "0" * 64)
+        assert digits == migration.checksum == checksum(migration.sql) == hashlib.sha256(blank.encode()).hexdigest(), (
+            f"{migration.name} is not sealed; run scripts/seal_migrations.py"
+        )
+        assert f"{migration.version} {migration.name} {digits}" in Database(admin_dsn).column(_RECORDED)
+    script = REPOSITORY / "scripts" / "seal_migrations.py"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "scripts/seal_migrations.py" in (REPOSITORY / "CONTRIBUTING.md").read_text()
+
+
+def test_need_28_dump_and_restore_keep_every_row_findable(
+    make_provider: MakeProvider, admin_dsn: str, empty_admin_dsn: str, program: Run, tmp_path: Path
+) -> None:
+    provider = make_provider()
+    provider.on_memory_write("add", "memory", "Atlas is blue, code ERR_CONN_42, 东京的天气很好")
+    provider.sync_turn("Which colour did we choose for the Atlas project?", "It is blue, as ever since last May.")
+    landed(provider)
+    with psycopg.connect(admin_dsn, autocommit=True) as admin:
+        admin.execute("UPDATE memory_entries SET embedding = array_fill(0.5, ARRAY[%s])::vector", (DIMS,))
+    kept = """SELECT to_jsonb(m) FROM memory_entries AS m UNION ALL SELECT to_jsonb(c) FROM conversations AS c
+        UNION ALL SELECT to_jsonb(o) FROM hermes_operations AS o UNION ALL SELECT to_jsonb(f) FROM hermes_mirror AS f"""
+    dump = tmp_path / "dump.sql"
+    done = program("pg_dump", "-d", admin_dsn, "-f", str(dump))
+    assert done.returncode == 0, done.stderr
+    done = program("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", empty_admin_dsn, "-f", str(dump))
+    assert done.returncode == 0, done.stderr
+    assert Database(empty_admin_dsn).column(kept) == Database(admin_dsn).column(kept)
+    restored = make_provider({"dsn": make_conninfo(empty_admin_dsn, user="hermes")})
+    for words in ("atlas blue", "err_conn_42", "天气"):
+        assert len(recalled(restored, words)) == 1, words
+    restored.on_memory_write("add", "memory", "Borealis is green")
+    landed(restored)
+    assert recalled(restored, "borealis") == ["Borealis is green"]

