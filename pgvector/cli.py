@@ -165,7 +165,9 @@ def _explain(exc: Exception) -> int:
     if isinstance(exc, HermesPgvectorError):
         print(f"error: {exc}", file=sys.stderr)
     elif isinstance(exc, ImportError):
-        print(f"error: {exc} in {sys.executable}; run scripts/install.sh again", file=sys.stderr)
+        from .host.availability import lacking
+
+        print(f"error: {lacking() or exc} ({sys.executable}); or run scripts/install.sh again", file=sys.stderr)
     else:
         print(f"error: unexpected {type(exc).__name__}: {mask_dsn(str(exc))}", file=sys.stderr)
     return EXIT_FAILED

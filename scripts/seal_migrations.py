@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes into each migration the checksum that it records in the database.
 
-The checksum is the sha256 of the file with its own 64 hexadecimal digits counted as zeros, so that plain `psql -f` records
-the same one as `hermes-pgvector migrate`. Run it after every change of a migration; `--check` only says what is not sealed,
-and exits with 1 then.
+The checksum is the sha256 of the file with its own 64 hexadecimal digits counted as zeros, so that plain `psql -f`
+records the same one as `hermes-pgvector migrate`. Run it after every change of a migration; `--check` only says what is
+not sealed, and exits with 1 then.
 """
 
 from __future__ import annotations

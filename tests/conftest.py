@@ -104,7 +104,7 @@ def fresh_process_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iter
 
 
 @pytest.fixture
-def make_provider(dsn: str, home: Path) -> MakeProvider:
+def make_provider(dsn: str, home: Path) -> Iterator[MakeProvider]:
     """Makes initialised providers on the test's database, as the API server does for each request.
 
     Keyword arguments of `initialize` by name; `config` adds to or replaces settings.
@@ -116,7 +116,8 @@ def make_provider(dsn: str, home: Path) -> MakeProvider:
         made.initialize(arguments.pop("session_id", "session-1"), **arguments)
         return made
 
-    return make
+    yield make
+    close_all()  # before the database goes
 
 
 @pytest.fixture

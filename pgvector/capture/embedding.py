@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ..domain.errors import EmbedderError, HermesPgvectorError
 from ..domain.latency import Latencies
-from ..embed.base import Embedder
+from ..embed.base import CountedEmbedder
 from ..store.backend import Backend
 
 _TIMEOUT_S = 30.0  # of one batch; the endpoint's own timeout and its breaker are shorter
@@ -21,7 +21,7 @@ _Outcome = Vectors | HermesPgvectorError
 class DocumentEmbedder:
     """Embeds texts for the store; what cannot be embedded now is left for later. Used by the drain thread only."""
 
-    def __init__(self, embedder: Embedder | None, backend: Backend, latencies: Latencies) -> None:
+    def __init__(self, embedder: CountedEmbedder | None, backend: Backend, latencies: Latencies) -> None:
         self._embedder = embedder
         self._backend = backend
         self._latencies = latencies
@@ -34,6 +34,10 @@ class DocumentEmbedder:
     def is_there(self) -> bool:
         """False when there is nothing to embed with, or its vectors do not belong into this database."""
         return self._embedder is not None and self._backend.comparable(self._embedder.model)
+
+    def requests(self) -> int:
+        """How many requests were sent so far, those of questions among them."""
+        return 0 if self._embedder is None else self._embedder.stats().get("embed_requests", 0)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Vectors by text; empty when there are none to be had now. No database connection is held meanwhile.

@@ -232,7 +232,7 @@ class Spool:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a living process holds the spool `path`."""
+    """Whether the living process that made the spool `path` holds it, not one that has adopted it."""
     if fcntl is None:
         return True
     try:
@@ -242,7 +242,7 @@ def is_held(path: Path) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
-        return True
+        return os.pread(handle, 20, 0).decode(errors="replace") in ("", path.name.split("-")[0])
     finally:
         os.close(handle)
     return False
@@ -328,6 +328,9 @@ class SpoolDirectory:
             # The holder deletes the lock file when it goes: what we locked may no longer be the file of that name.
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(handle), os.stat(f"{path}.lock")):
+                    with contextlib.suppress(OSError):  # a full disk
+                        os.ftruncate(handle, 0)
+                        os.pwrite(handle, str(os.getpid()).encode(), 0)
                     self._locks[path] = handle
                     return True
         os.close(handle)

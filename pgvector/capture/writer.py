@@ -23,6 +23,7 @@ from ..domain.models import Operation
 from ..store.backend import Backend
 from .embedding import DocumentEmbedder
 from .memory_queue import MemoryQueue
+from .pending import PendingRows
 from .spool import SetAside, Spool, SpoolDirectory
 
 logger = logging.getLogger(__name__)
@@ -33,9 +34,6 @@ _RETRY_FIRST_S, _RETRY_MAX_S = 0.2, 10.0
 _IDLE_S = 5.0  # how often an idle drain looks after what others left: dead spools, pending rows, a lost server
 _ADOPT_S = 5.0  # how often the files of dead processes are looked for
 _REPORT_S = 5.0  # how often the counters are published
-_PENDING_CLAIM = 32
-_LEASE_S = 120.0  # how long a process may take to embed the rows it claimed before another one tries
-_PROBE_LEASE_S = 5.0  # ... while the endpoint fails, and a single row asks whether it is back
 _OPERATIONS_KEPT_DAYS = 30
 # What no repetition mends: Postgres refuses the content, or the operation has another shape than we know.
 _POISON = (OperationRejected, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
@@ -83,6 +81,7 @@ class Writer:
         self._backend = backend
         self._embedder = embedder
         self._embed_on_write = embed_on_write
+        self._pending = PendingRows(backend, embedder)
         self._wake = threading.Event()
         self._drained = threading.Condition()
         self._stopping = threading.Event()
@@ -96,6 +95,7 @@ class Writer:
         self._memory = MemoryQueue(memory_max_items)
         self._spool: Spool | None = None
         self._warned_volatile = False
+        self._told_waiting = False
         self._open_spool()
         backend.on_down = self._wake.set
         self._thread = self._new_thread()
@@ -234,9 +234,18 @@ class Writer:
     def _note(self, exc: HermesPgvectorError) -> None:
         self._tell_waiters()
         self.counts["retries"] += 1
-        if str(exc) != self.last_error and self._backend.is_up():
-            logger.warning("hermes-pgvector: writes wait in the spool and are tried again: %s", exc)
         self.last_error = str(exc)
+        # A lost connection was told by the store; the words of other errors may change with each attempt.
+        if self._backend.is_up() and not self._told_waiting:
+            self._told_waiting = True
+            logger.warning("hermes-pgvector: writes wait in the spool and are tried again: %s", exc)
+
+    def _note_written(self, count: int) -> None:
+        self._tell_waiters()
+        self.counts["operations"] += count
+        if self._told_waiting:
+            self._told_waiting = False
+            logger.info("hermes-pgvector: writes go on; what waited follows now")
 
     def _step(self) -> bool:
         """Write one batch, or look after what is due; True when there may be more to do at once."""
@@ -258,9 +267,9 @@ class Writer:
             self._adopted.remove(spool)
             self._directory.discard(spool)
         if now >= self._due.pending:
-            filled = self._fill_pending()
-            self._due.pending = 0.0 if filled else now + _IDLE_S
-            return filled
+            more = self._fill_pending()
+            self._due.pending = 0.0 if more else now + _IDLE_S
+            return more
         if now >= self._due.housekeeping:
             self._backend.forget_operations(_OPERATIONS_KEPT_DAYS)
             self._due.housekeeping = now + 3600.0
@@ -309,9 +318,8 @@ class Writer:
                 self._write_alone(queue, op, embeddings)
             return
         queue.ack(ops)
-        self._tell_waiters()
+        self._note_written(len(ops))
         self.counts["batches"] += 1
-        self.counts["operations"] += len(ops)
         self.latencies.add("write", time.monotonic() - embedded)
         if self.counts["batches"] % 16 == 0:
             queue.checkpoint()
@@ -328,21 +336,15 @@ class Writer:
             )
             return
         queue.ack([op])
-        self.counts["operations"] += 1
-        self._tell_waiters()
+        self._note_written(1)
 
     def _fill_pending(self) -> bool:
-        """Embed rows that were written without a vector; True when some were."""
-        if not self._embed_on_write or not self._embedder.is_there():
+        """Embed rows that were written without a vector; True when there may be more to do at once."""
+        if not self._embed_on_write:
             return False
-        failing = self._embedder.fails
-        rows = self._backend.claim_pending(1 if failing else _PENDING_CLAIM, _PROBE_LEASE_S if failing else _LEASE_S)
-        embeddings = self._embedder.embed([content for _, _, content in rows])
-        if not rows or not embeddings:
-            return False
-        self._backend.fill(rows, embeddings)
-        self.counts["embedded_later"] += len(rows)
-        return True
+        filled, more = self._pending.fill()
+        self.counts["embedded_later"] += filled
+        return more
 
 
 def _texts(op: Operation) -> list[str]:

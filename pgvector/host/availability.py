@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..domain.errors import HermesPgvectorError, StoreMisconfigured
+from ..domain.errors import DimensionMismatch, HermesPgvectorError, StoreMisconfigured
 from .context import load_settings
 
 _MODULES = {
@@ -25,13 +25,22 @@ def missing_packages() -> list[str]:
     return [package for module, package in _MODULES.items() if find_spec(module) is None]
 
 
+def lacking() -> str:
+    """What this environment lacks and how to get it, as a sentence; "" when it lacks nothing."""
+    missing = missing_packages()
+    if not missing:
+        return ""
+    return f"this Python lacks {', '.join(missing)}; run: pip install {' '.join(repr(name) for name in missing)}"
+
+
 def problem(config: Mapping[str, Any] | None, home: Path) -> str:
     """What somebody has to put right before memory works, with the remedy; "" when there is nothing.
 
-    A server that is merely down is no such problem: writes wait in the spool and recall comes back by itself.
+    A server that is merely down is no such problem: writes wait in the spool and recall comes back by itself. Neither
+    are vectors of another size: the store says so when it is opened, and recall goes on by words.
     """
-    if missing := missing_packages():
-        return f"this Python lacks {', '.join(missing)}; run: pip install {' '.join(repr(name) for name in missing)}"
+    if sentence := lacking():
+        return sentence
     from ..runtime.probe import known_problem
     from ..server.binaries import find_binaries
 
@@ -42,4 +51,5 @@ def problem(config: Mapping[str, Any] | None, home: Path) -> str:
         found = known_problem(settings, wait_s=_LOOK_S)
     except HermesPgvectorError as exc:
         return str(exc)
-    return str(found) if isinstance(found, StoreMisconfigured) else ""
+    off = isinstance(found, StoreMisconfigured) and not isinstance(found, DimensionMismatch)
+    return str(found) if off else ""

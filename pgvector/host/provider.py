@@ -80,6 +80,9 @@ class PgvectorMemoryProvider(MemoryProvider):
     @guarded(None)
     def initialize(self, session_id: str, **kwargs: Any) -> None:
         """Take note of who speaks; the process-wide runtime starts in the background. No network on this thread."""
+        if sentence := availability.lacking():
+            _warn_once(f"memory is off: {sentence}")
+            return
         home = hermes_home(kwargs.get("hermes_home"))
         try:
             loaded = load_settings(self._config, home)

@@ -163,7 +163,7 @@ CREATE INDEX IF NOT EXISTS memory_entries_embedding_idx ON memory_entries
 
 CREATE INDEX IF NOT EXISTS conversations_theme_sig_idx ON conversations (agent_identity) INCLUDE (sig, id);
 CREATE INDEX IF NOT EXISTS conversations_theme_time_idx ON conversations (agent_identity, ts DESC);
-CREATE INDEX IF NOT EXISTS conversations_session_time_idx ON conversations (session_id, ts);
+CREATE INDEX IF NOT EXISTS conversations_session_time_idx ON conversations (session_id, ts, id);
 CREATE INDEX IF NOT EXISTS conversations_tsv_idx ON conversations USING gin (tsv);
 CREATE INDEX IF NOT EXISTS conversations_pending_idx ON conversations (id) WHERE embedding IS NULL;
 CREATE INDEX IF NOT EXISTS conversations_embedding_idx ON conversations
@@ -236,7 +236,7 @@ END
 $grants$;
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (1, 'schema', '3ea900dc37501bc9e9c05d1d60c9259658e3f1c84587c8abe986179a1c7f4a15')
+VALUES (1, 'schema', '5470fbe2bf6c6c46fbae9387af0e2de93c7c1f217d0db7d655327c2e5f4df302')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;

@@ -78,12 +78,19 @@ def _as_dict(item: SetAside) -> dict[str, str]:
     text = str(op.payload.get("content") or op.payload.get("old_text") or op.payload.get("messages") or "")
     return {
         "id": op.op_id.hex,
-        "at": datetime.fromtimestamp(op.at, UTC).isoformat(timespec="seconds"),
+        "at": _date(op.at),
         "kind": op.kind,
         "theme": op.theme,
         "error": item.error,
         "text": text if len(text) <= _TEXT_SHOWN else text[:_TEXT_SHOWN] + "…",
     }
+
+
+def _date(at: float) -> str:
+    try:
+        return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):  # what was set aside may be wrong in every part
+        return "unknown time"
 
 
 def short_id(item: SetAside) -> str:

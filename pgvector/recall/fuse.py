@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..domain.models import Candidate
 
 VECTOR_WEIGHT = 0.5  # convex combination; equal weights measured best, and reciprocal ranks worse than words alone
+
+LENT_SHARE = 0.35  # of a turn's score, to each turn beside it
 
 
 def fuse(vector: Sequence[Candidate], lexical: Sequence[Candidate]) -> dict[int, float]:
@@ -21,6 +23,19 @@ def fuse(vector: Sequence[Candidate], lexical: Sequence[Candidate]) -> dict[int,
         row: VECTOR_WEIGHT * dense.get(row, 0.0) + (1 - VECTOR_WEIGHT) * words.get(row, 0.0)
         for row in dense.keys() | words.keys()
     }
+
+
+def smooth(scores: Mapping[int, float], beside: Mapping[int, Sequence[int]]) -> dict[int, float]:
+    """Let each turn lend a part of its score to the turns beside it: what answers often stands next to what matches.
+
+    The best score stays what it was, so that turns and memories can still be compared.
+    """
+    lent = dict(scores)
+    for turn, score in scores.items():
+        for neighbour in beside.get(turn, ()):
+            lent[neighbour] = lent.get(neighbour, 0.0) + LENT_SHARE * score
+    shrink = max(scores.values(), default=1.0) / max(lent.values(), default=1.0)
+    return {turn: score * shrink for turn, score in lent.items()}
 
 
 def _stretched(leg: Sequence[Candidate]) -> dict[int, float]:

@@ -14,8 +14,8 @@ from ..domain.latency import Latencies
 from ..domain.models import Hit, Scope, Store
 from ..embed.base import Embedder, Vector
 from ..store.backend import Backend
-from ..store.search import fetch, lexical_candidates, vector_candidates
-from .fuse import fuse
+from ..store.search import fetch, lexical_candidates, neighbours, vector_candidates
+from .fuse import fuse, smooth
 
 CANDIDATES = 40  # rows each leg proposes
 QUERY_MAX_CHARS = 2000  # a longer question is cut: its first words say what it is about
@@ -74,6 +74,8 @@ class Searcher:
                     else []
                 )
                 scores = fuse(nearest, lexical[store])
+                if store == "turns" and scores:
+                    scores = smooth(scores, neighbours(conn, scope, list(scores)))
                 best = sorted(scores, key=lambda row: (-scores[row], -row))[:limit]
                 coverage = {c.id: c.score for c in lexical[store]}
                 rows = fetch(conn, store, scope, best, vector) if best else {}

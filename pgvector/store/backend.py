@@ -145,6 +145,14 @@ class Backend:
                 claimed += [(fill, row.id, row.content) for row in rows]
         return claimed
 
+    def postpone(self, rows: Sequence[tuple[str, int, str]], pause_s: float) -> None:
+        """Leave rows that `claim_pending` gave, and that were not embedded, alone for `pause_s`."""
+        with self.connection(WRITE_TIMEOUT_S) as conn:
+            for fill, postpone in (("fill_memory", "postpone_memories"), ("fill_turn", "postpone_turns")):
+                ids = [row_id for statement, row_id, _ in rows if statement == fill]
+                if ids:
+                    conn.execute(query(postpone), {"ids": ids, "pause_s": pause_s})
+
     def fill(self, rows: Sequence[tuple[str, int, str]], embeddings: Embeddings) -> None:
         """Store the embeddings of rows that `claim_pending` gave."""
         with self.connection(WRITE_TIMEOUT_S) as conn, conn.pipeline():

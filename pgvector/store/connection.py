@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,15 @@ from ..domain.errors import DeadlineExceeded, OperationRejected, SchemaNotApplie
 from ..domain.settings import mask_dsn
 
 _T = TypeVar("_T")
+# Not the fault of what was asked. The last one is a server that gave up on us while we were stopped or swapped out.
+_PASSING = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    pg.ReadOnlySqlTransaction,
+    pg.IdleInTransactionSessionTimeout,
+)
+# For a disk quota, a limit on file sizes and the like Postgres has no code but "internal error", and names the file.
+_NAMES_A_FILE = re.compile(r'"(?:base|global|pg_[a-z]+)/[^"]*"')
 _TICK_S = 0.02  # how often a waiting call looks at its deadline
 
 
@@ -67,10 +77,12 @@ def translated() -> Iterator[None]:
         ) from exc
     except pg.ProgramLimitExceeded as exc:  # an OperationalError, but of this row: no repetition mends it
         raise OperationRejected(_first_line(exc)) from exc
-    except (psycopg.OperationalError, psycopg.InterfaceError, pg.ReadOnlySqlTransaction) as exc:
+    except _PASSING as exc:
         refused = any(sign in str(exc).lower() for sign in _REFUSALS)
         raise (StoreMisconfigured if refused else StoreUnavailable)(explain(exc)) from exc
     except psycopg.Error as exc:
+        if isinstance(exc, psycopg.InternalError) and _NAMES_A_FILE.search(str(exc)):
+            raise StoreUnavailable(explain(exc)) from exc
         raise OperationRejected(_first_line(exc)) from exc
 
 
@@ -104,6 +116,9 @@ _REMEDIES = (
     ("failed to resolve host", "correct the host in `dsn`"),
     ("connection refused", "start Postgres there, or correct host and port in `dsn`"),
     ("no such file or directory", "start Postgres there, or correct the socket directory in `dsn`"),
+    ("no space left", "make room on the disk of Postgres"),
+    ("file too large", "make room on the disk of Postgres"),
+    ("quota exceeded", "make room on the disk of Postgres"),
     ("permission denied", "give the role its rights: hermes-pgvector migrate --admin-dsn DSN --runtime-role ROLE"),
 )
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg_pool
 from pgvector.psycopg import register_vector
+from psycopg.pq import TransactionStatus
 from psycopg.rows import namedtuple_row
 
 from ..domain.errors import StoreUnavailable
@@ -20,6 +21,10 @@ APPLICATION_NAME = "hermes-pgvector"
 _CONNECT_TIMEOUT_S = 5
 _MARGIN_S = 0.1  # the server gives up this much before we do, so that its connection survives
 
+# Should this process or its network vanish in a transaction, the server ends that and lets its locks go, or the same
+# writes would wait for them on another connection. Shorter would punish a process that was stopped for a moment.
+_IDLE_MIN_MS = 5000
+
 # A pool without a connection for so long, though none is in use, cannot connect any more.
 _CONNECT_PATIENCE_S = 1.0
 
@@ -27,12 +32,13 @@ _CONNECT_PATIENCE_S = 1.0
 def _is_of_others(record: logging.LogRecord) -> bool:
     """Whether a record of psycopg is not about our connections: that Postgres goes and comes back, we say once."""
     args = record.args if isinstance(record.args, tuple) else ()
-    # A pipeline is named by itself, not by its connection.
-    ours = any(isinstance(getattr(arg, "_conn", arg), DeadlineConnection) for arg in args)
+    # A pipeline, a transaction and a COPY are named by themselves, not by their connection.
+    subjects = [getattr(arg, name, None) for arg in args for name in ("_conn", "connection")]
+    ours = any(isinstance(subject, DeadlineConnection) for subject in [*args, *subjects])
     return not (ours or APPLICATION_NAME in record.getMessage())
 
 
-for _name in ("psycopg", "psycopg.pool"):
+for _name in ("psycopg", "psycopg.pool", "psycopg.transaction"):
     logging.getLogger(_name).addFilter(_is_of_others)
 
 
@@ -106,10 +112,19 @@ class Pool:
             conn.deadline = deadline
             left_ms = max(1, int((deadline - time.monotonic() - _MARGIN_S) * 1000))
             with translated(), conn.transaction():
-                conn.execute(query("set_timeouts"), {"statement_ms": str(left_ms), "lock_ms": str(left_ms)})
+                conn.execute(
+                    query("set_timeouts"),
+                    {
+                        "statement_ms": str(left_ms),
+                        "lock_ms": str(left_ms),
+                        "idle_ms": str(max(left_ms, _IDLE_MIN_MS)),
+                    },
+                )
                 yield conn
         finally:
             conn.deadline = None
+            if conn.pgconn.transaction_status != TransactionStatus.IDLE:
+                conn.pgconn.finish()  # it could not even be rolled back
             self.lost |= conn.closed
             self._in_use.discard(conn)
             self._pool.putconn(conn)

@@ -4,7 +4,8 @@
 -- name: set_timeouts
 -- exempt: touches no table.
 SELECT set_config('statement_timeout', %(statement_ms)s, true) AS statement,
-       set_config('lock_timeout', %(lock_ms)s, true) AS lock;
+       set_config('lock_timeout', %(lock_ms)s, true) AS lock,
+       set_config('idle_in_transaction_session_timeout', %(idle_ms)s, true) AS idle;
 
 -- name: lock_theme
 -- exempt: touches no table. Memory writes of one theme take turns, whichever process they come from.
@@ -160,6 +161,16 @@ UPDATE conversations AS c SET embed_after = now() + make_interval(secs => %(leas
                  ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 RETURNING c.id, c.content;
 
+-- name: postpone_memories
+-- exempt: as claim_pending_memories.
+UPDATE memory_entries SET embed_after = now() + make_interval(secs => %(pause_s)s)
+ WHERE id = ANY(%(ids)s) AND embedding IS NULL;
+
+-- name: postpone_turns
+-- exempt: as claim_pending_memories.
+UPDATE conversations SET embed_after = now() + make_interval(secs => %(pause_s)s)
+ WHERE id = ANY(%(ids)s) AND embedding IS NULL;
+
 -- name: fill_memory
 -- exempt: as claim_pending_memories. The digest makes sure that the text did not change meanwhile.
 UPDATE memory_entries SET embedding = %(embedding)s, embed_after = NULL
@@ -231,6 +242,18 @@ SELECT t.id, 1 - (t.embedding <=> %(vector)s) AS similarity
   FROM candidates JOIN conversations AS t USING (id)
  ORDER BY (t.embedding <=> %(vector)s) + 0 LIMIT %(limit)s;
 
+-- name: neighbours
+-- The turns right before and after each of some turns, in the same session of the same theme.
+SELECT c.id,
+       (SELECT p.id FROM conversations AS p
+         WHERE p.session_id = c.session_id AND p.agent_identity = c.agent_identity AND (p.ts, p.id) < (c.ts, c.id)
+         ORDER BY p.ts DESC, p.id DESC LIMIT 1) AS before,
+       (SELECT n.id FROM conversations AS n
+         WHERE n.session_id = c.session_id AND n.agent_identity = c.agent_identity AND (n.ts, n.id) > (c.ts, c.id)
+         ORDER BY n.ts, n.id LIMIT 1) AS after
+  FROM conversations AS c
+ WHERE c.id = ANY(%(ids)s) AND (c.agent_identity = %(theme)s OR %(any_theme)s);
+
 -- name: query_terms
 -- exempt: reads no table. The words of a question as the index knows them.
 SELECT term FROM unnest(tsvector_to_array(hermes_lexemes(%(text)s))) AS term
@@ -248,7 +271,7 @@ hits AS MATERIALIZED (
 found AS MATERIALIZED (
     SELECT hits.id, terms.matcher FROM hits JOIN terms ON hits.tsv @@ terms.matcher::tsquery),
 weights AS (
-    SELECT terms.matcher, ln(1 + (size.n - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
+    SELECT terms.matcher, ln(1 + (greatest(size.n, 50) - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
       FROM terms LEFT JOIN found USING (matcher), (SELECT count(*) AS n FROM memory_entries WHERE agent_identity = %(theme)s) AS size
      GROUP BY terms.matcher, size.n)
 SELECT found.id, (sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights))::float8 AS coverage
@@ -264,7 +287,7 @@ hits AS MATERIALIZED (
 found AS MATERIALIZED (
     SELECT hits.id, terms.matcher FROM hits JOIN terms ON hits.tsv @@ terms.matcher::tsquery),
 weights AS (
-    SELECT terms.matcher, ln(1 + (size.n - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
+    SELECT terms.matcher, ln(1 + (greatest(size.n, 50) - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
       FROM terms LEFT JOIN found USING (matcher), (SELECT count(*) AS n FROM memory_entries WHERE true) AS size
      GROUP BY terms.matcher, size.n)
 SELECT found.id, (sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights))::float8 AS coverage
@@ -279,7 +302,7 @@ hits AS MATERIALIZED (
 found AS MATERIALIZED (
     SELECT hits.id, terms.matcher FROM hits JOIN terms ON hits.tsv @@ terms.matcher::tsquery),
 weights AS (
-    SELECT terms.matcher, ln(1 + (size.n - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
+    SELECT terms.matcher, ln(1 + (greatest(size.n, 50) - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
       FROM terms LEFT JOIN found USING (matcher), (SELECT count(*) AS n FROM conversations WHERE agent_identity = %(theme)s) AS size
      GROUP BY terms.matcher, size.n)
 SELECT found.id, (sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights))::float8 AS coverage
@@ -294,7 +317,7 @@ hits AS MATERIALIZED (
 found AS MATERIALIZED (
     SELECT hits.id, terms.matcher FROM hits JOIN terms ON hits.tsv @@ terms.matcher::tsquery),
 weights AS (
-    SELECT terms.matcher, ln(1 + (size.n - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
+    SELECT terms.matcher, ln(1 + (greatest(size.n, 50) - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
       FROM terms LEFT JOIN found USING (matcher), (SELECT count(*) AS n FROM conversations WHERE agent_identity = %(theme)s) AS size
      GROUP BY terms.matcher, size.n)
 SELECT found.id, (sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights))::float8 AS coverage
@@ -310,7 +333,7 @@ hits AS MATERIALIZED (
 found AS MATERIALIZED (
     SELECT hits.id, terms.matcher FROM hits JOIN terms ON hits.tsv @@ terms.matcher::tsquery),
 weights AS (
-    SELECT terms.matcher, ln(1 + (size.n - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
+    SELECT terms.matcher, ln(1 + (greatest(size.n, 50) - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
       FROM terms LEFT JOIN found USING (matcher), (SELECT count(*) AS n FROM conversations WHERE true) AS size
      GROUP BY terms.matcher, size.n)
 SELECT found.id, (sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights))::float8 AS coverage

@@ -42,6 +42,15 @@ def lexical_candidates(
     return [Candidate(found.id, found.coverage) for found in conn.execute(query(name), row)]
 
 
+def neighbours(conn: DeadlineConnection, scope: Scope, ids: Sequence[int]) -> dict[int, tuple[int, ...]]:
+    """The turns right before and after each of the turns `ids`, where there are such."""
+    row = {"ids": list(ids), "theme": scope.theme, "any_theme": scope.kind == "all"}
+    return {
+        found.id: tuple(beside for beside in (found.before, found.after) if beside is not None)
+        for found in conn.execute(query("neighbours"), row)
+    }
+
+
 def fetch(
     conn: DeadlineConnection, store: Store, scope: Scope, ids: Sequence[int], vector: Sequence[float] | None
 ) -> dict[int, Hit]:

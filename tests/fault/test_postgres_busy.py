@@ -109,16 +109,23 @@ def small_server() -> Iterator[OwnPostgres]:
         yield server
 
 
-def test_need_01_a_server_without_a_free_slot_loses_nothing(
+def test_need_03_a_server_without_a_free_slot_loses_nothing(
     small_server: OwnPostgres, endpoint: ScriptedEmbedder, make_provider: MakeProvider, log: Log
 ) -> None:
     database = small_server.database()
+    admin_dsn = small_server.admin_of(database)
     provider = make_provider({"dsn": database.dsn, "embed_url": endpoint.url, **DEADLINES})
     report(provider, 1)
     landed(provider)
+    runtime = runtime_of(provider)
     with Traffic(provider, first=2) as traffic, ExitStack() as others:
-        take_every_slot(small_server.admin_of(database), others)
-        until(lambda: [line for line in log.warnings() if "too many clients" in line or "slots" in line], 30, "the line")
+        take_every_slot(admin_dsn, others)
+        done = runtime.writer.counts["operations"]
+        until(lambda: runtime.writer.counts["operations"] > done + 20, 30, "writes over the connections there are")
+        assert log.warnings() == []
+
+        take_ours_as_well(admin_dsn, others)
+        until(lambda: "max_connections" in runtime.stats()["last_error"], 30, "the cause and the remedy")
         traffic.wait_for(20)
         assert_recall_is_bounded(provider)
         others.close()
@@ -131,14 +138,23 @@ def test_need_01_a_server_without_a_free_slot_loses_nothing(
 
 
 def take_every_slot(admin_dsn: str, others: ExitStack) -> None:
-    """Throw the provider's connections out, and take their places until Postgres has none left."""
+    """Open connections until Postgres has no slot left."""
     while True:
         try:
-            connection = psycopg.connect(admin_dsn, autocommit=True)
+            others.enter_context(psycopg.connect(admin_dsn, autocommit=True))
         except psycopg.OperationalError:
             return
-        others.enter_context(connection)
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE usename = 'hermes' AND datname = current_database()"
-        )
+
+
+def take_ours_as_well(admin_dsn: str, others: ExitStack) -> None:
+    """Throw the provider's connections out and take their slots, until it has none."""
+    ours = "FROM pg_stat_activity WHERE usename = 'hermes' AND datname = current_database()"
+    others.close()
+    guard = others.enter_context(psycopg.connect(admin_dsn, autocommit=True))
+
+    def has_none() -> bool:
+        (thrown_out,) = guard.execute(f"SELECT count(pg_terminate_backend(pid)) {ours}".encode()).fetchone() or (1,)
+        take_every_slot(admin_dsn, others)
+        return not thrown_out
+
+    until(has_none, 30, "the provider without a connection")

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import DIMS, MakeProvider
+from hermes_memory_pgvector.domain.errors import StoreUnavailable
+from hermes_memory_pgvector.store.memories import lock_theme
+from tests.conftest import MakeProvider
 from tests.support.commit_proxy import CommitProxy, Moment
 from tests.support.memory import landed, runtime_of
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
-from tests.support.traffic import Log, Traffic, assert_all_landed, report
+from tests.support.traffic import Log, Traffic, assert_all_landed, fact, report
 from tests.support.turns import finds, turn
 from tests.support.waiting import until
 
@@ -94,3 +96,19 @@ def test_need_03_writes_survive_a_port_that_is_open_but_deaf(
     until(lambda: finds(provider, "number0001", turn(1)), 30, "recall")
     traffic.assert_never_waited()
     log.assert_some_outages(2)
+
+
+def test_need_03_a_client_that_vanishes_in_a_transaction_does_not_hold_its_locks_for_ever(
+    dsn: str, database: Database, endpoint: ScriptedEmbedder, make_provider: MakeProvider
+) -> None:
+    """Without a packet that says so, a server does not notice for hours that a client is gone; the same writes, sent
+    again, would wait for what the first attempt locked."""
+    provider = make_provider(settings(dsn, endpoint))
+    report(provider, 1)
+    landed(provider)
+
+    with pytest.raises(StoreUnavailable), runtime_of(provider).backend.connection(1.0) as connection:
+        lock_theme(connection, "marketing")
+        # From here on nothing is heard of this client. The drain needs the same lock on another connection.
+        provider.on_memory_write("add", "memory", fact(2))
+        database.wait_for_memory(fact(2))

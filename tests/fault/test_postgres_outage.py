@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from tests.support.tcp_proxy import TcpProxy
 from tests.support.turns import ANSWER, ask, finds, memories, question, seconds, turn, user_turns
 from tests.support.waiting import until
 
-# A hook that asked the network would take seconds; this is what a busy machine may add to the fraction of a millisecond.
+# A hook that asked the network would take seconds; this is what a busy machine may add to a fraction of a millisecond.
 HOOK_LIMIT_S = 0.05
 
 # For a thread that is given its turn late.
@@ -112,9 +113,9 @@ def test_trap_02_memory_recovers_when_postgres_was_away_at_the_start(
 def test_need_01_initialize_waits_for_nobody(make_provider: MakeProvider, proxy: TcpProxy, proxied: str) -> None:
     make_provider({"dsn": proxied})
     proxy.deaf()
-    for number in range(5):
+    for limit in range(6, 11):
         # Other settings: a runtime of its own, which has to be brought up.
-        assert seconds(lambda: make_provider({"dsn": proxied, "prefetch_limit": number + 6})) < HOOK_LIMIT_S * 2
+        assert seconds(partial(make_provider, {"dsn": proxied, "prefetch_limit": limit})) < HOOK_LIMIT_S * 2
 
 
 def test_need_01_broken_connections_cost_one_recall_at_most(
@@ -123,7 +124,7 @@ def test_need_01_broken_connections_cost_one_recall_at_most(
     provider = make_provider({"dsn": proxied})
     for number in range(3):
         provider.sync_turn(turn(number), ANSWER)
-        until(lambda: finds(provider, f"number{number:04d}", turn(number)), 30, "recall")
+        until(partial(finds, provider, f"number{number:04d}", turn(number)), 30, "recall")
         proxy.cut()
 
     until(lambda: finds(provider, "number0000", turn(0)), 30, "recall")

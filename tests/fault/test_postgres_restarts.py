@@ -1,4 +1,4 @@
-"""Postgres stopped in every way, away for a while, restarted again and again: nothing is lost, doubled or out of order."""
+"""Postgres stopped in every way, away for a while, restarted again and again: nothing lost, doubled or out of order."""
 
 from __future__ import annotations
 
@@ -51,7 +51,12 @@ def settings(database: Database, endpoint: ScriptedEmbedder) -> dict[str, Any]:
 
 @pytest.mark.parametrize("how", ["fast", "immediate", "kill"])
 def test_need_03_writes_survive_an_outage(
-    how: Stop, server: OwnPostgres, database: Database, endpoint: ScriptedEmbedder, make_provider: MakeProvider, log: Log
+    how: Stop,
+    server: OwnPostgres,
+    database: Database,
+    endpoint: ScriptedEmbedder,
+    make_provider: MakeProvider,
+    log: Log,
 ) -> None:
     provider = make_provider(settings(database, endpoint))
     with Traffic(provider) as traffic:
@@ -74,14 +79,18 @@ def test_need_03_writes_survive_restarts_under_load(
     provider = make_provider(settings(database, endpoint))
     with Traffic(provider) as traffic:
         for how in stops:
-            stored = len(database.column("SELECT id FROM conversations"))
-            until(lambda stored=stored: len(database.column("SELECT id FROM conversations")) > stored, 60, "a write")
+            wait_for_another_write(database)
             server.stop(how)
             server.start()
 
     assert_all_landed(provider, database, traffic.numbers)
     traffic.assert_never_waited()
     log.assert_outages(len(stops))
+
+
+def wait_for_another_write(database: Database) -> None:
+    (stored,) = database.column("SELECT count(*) FROM conversations")
+    until(lambda: database.column("SELECT count(*) FROM conversations") > [stored], 60, "a write")
 
 
 def test_need_03_writes_survive_the_crash_of_a_backend(

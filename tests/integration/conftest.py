@@ -54,7 +54,7 @@ def command_environment(home: Path, **more: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def start_cli(home: Path, tmp_path: Path) -> Callable[..., "subprocess.Popen[str]"]:
+def start_cli(home: Path, tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
     """Starts `hermes-pgvector ARGUMENTS` in a process of its own."""
 
     def start(*arguments: str) -> subprocess.Popen[str]:
@@ -72,7 +72,7 @@ def start_cli(home: Path, tmp_path: Path) -> Callable[..., "subprocess.Popen[str
 
 
 @pytest.fixture
-def cli(start_cli: Callable[..., "subprocess.Popen[str]"]) -> Run:
+def cli(start_cli: Callable[..., subprocess.Popen[str]]) -> Run:
     """Runs `hermes-pgvector ARGUMENTS` to its end."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -108,9 +108,7 @@ def test_need_05_a_gateway_may_be_made_to_recall_only(
 
 
 @pytest.mark.parametrize("platform", ["cli", "telegram", "api_server", ""])
-def test_need_05_conversations_on_every_platform_write(
-    platform: str, make_provider: MakeProvider, dsn: str
-) -> None:
+def test_need_05_conversations_on_every_platform_write(platform: str, make_provider: MakeProvider, dsn: str) -> None:
     provider = make_provider(platform=platform)
     provider.sync_turn(turn(1), ANSWER)
     landed(provider)

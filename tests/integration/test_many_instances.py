@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from tests.conftest import MakeProvider
+from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import landed, runtime_of
-from tests.support.scripted_embedder import ScriptedEmbedder
+from tests.support.scripted_embedder import ScriptedEmbedder, hash_vector
 from tests.support.stored import Database
 from tests.support.turns import ANSWER, question, turn, user_turns
 from tests.support.waiting import until
@@ -65,6 +65,8 @@ def test_need_10_a_thousand_instances_share_one_writer_and_one_pool(
 ) -> None:
     database = Database(dsn)
     process = psutil.Process()
+    for number in range(INSTANCES):
+        hash_vector(turn(number), DIMS)  # what the endpoint, in this process too, remembers of each word
     references = requests(range(WARM_UP))
     until(lambda: len(user_turns(database)) == WARM_UP, 60, "the first turns")
     gc.collect()

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -68,10 +69,8 @@ def test_need_28_ten_simultaneous_migrations_apply_once(start_cli: Start, empty_
         ensure_schema(conn, dims=DIMS)
 
 
-def test_trap_13_three_plain_psql_migrations_at_once_all_succeed(home: Path, empty_admin_dsn: str, program: Run) -> None:
+def test_trap_13_three_plain_psql_migrations_at_once_all_succeed(empty_admin_dsn: str, program: Run) -> None:
     """Two of three failed elsewhere: each saw that the tables were missing, and then they were not."""
-    from concurrent.futures import ThreadPoolExecutor
-
     with as_file(files("hermes_memory_pgvector").joinpath("migrations")) as folder, ThreadPoolExecutor(3) as pool:
         arguments = [part for path in sorted(folder.glob("[0-9]*.sql")) for part in ("-f", str(path))]
         runs = [

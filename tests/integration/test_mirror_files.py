@@ -13,6 +13,7 @@ from tests.conftest import MakeProvider
 from tests.support.memory import landed, recalled, runtime_of, write_entries
 from tests.support.stored import Database
 
+
 def test_need_15_the_files_are_imported_into_the_theme_of_the_profile(make_provider: MakeProvider, home: Path) -> None:
     write_entries(home, "Atlas is blue", "Atlas has\ntwo lines § and a sign", "")
     write_entries(home, "Prefers short answers", file="USER.md")
@@ -181,7 +182,9 @@ def test_need_15_an_unreadable_file_is_named_once_and_removes_nothing(
 
 def test_need_15_odd_bytes_in_a_file_are_cleaned(make_provider: MakeProvider, home: Path) -> None:
     path = write_entries(home, "Atlas is blue")
-    path.write_bytes(b"Atlas \xff is \x00blue\r\nand round\n\xc2\xa7\n\n\xc2\xa7\nBorealis is green\n\xc2\xa7\nBorealis is green")
+    path.write_bytes(
+        b"Atlas \xff is \x00blue\r\nand round\n\xc2\xa7\n\n\xc2\xa7\nBorealis is green\n\xc2\xa7\nBorealis is green"
+    )
     provider = make_provider()
     landed(provider)
     found = recalled(provider, "atlas borealis", scope="default")

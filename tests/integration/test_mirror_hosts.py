@@ -87,7 +87,6 @@ def test_trap_05_what_somebody_adds_again_on_purpose_comes_back(hosts: tuple[Hos
 
 
 def test_trap_05_many_replacements_on_two_hosts_leave_one_version_each(hosts: tuple[Host, Host]) -> None:
-    one, two = hosts
     for host in hosts:
         host.write(*(f"Setting {n:02d} is old" for n in range(30)), age_s=60)
         host.session().shutdown()

@@ -108,7 +108,7 @@ def test_trap_12_lists_of_other_things_than_words_are_read_as_words(home: Path, 
 
 def test_trap_12_unknown_settings_are_named_with_the_nearest_one(make_provider: MakeProvider, records: Records) -> None:
     for _ in range(3):
-        provider = make_provider({"prefetch_limt": 3, "allowed_themes": [1, 2], 7: True})  # type: ignore[dict-item]
+        provider = make_provider({"prefetch_limt": 3, "allowed_themes": [1, 2], 7: True})
     landed(provider)
     said = records(logging.WARNING)
     assert len(said) == 3, "once each, however many sessions start"

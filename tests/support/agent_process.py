@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Any, Self
 
 # Reads [hook, arguments] a line and prints what the hook returned. At "fork", the rest of the line is what a child does
-# before it leaves, "must_recall" among it: "exit" as the main program does, "_exit" as a worker of multiprocessing does. At "orphan" the child
-# stays until its standard input, the test's, is closed.
+# ("must_recall" among it) and how it leaves: "exit" as the main program does, "_exit" as a worker of multiprocessing.
+# At "orphan" the child stays until it is killed or its standard input is closed.
 PROGRAM = """
 import json, logging, os, sys
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
@@ -62,12 +62,12 @@ class AgentProcess:
 
     def __init__(self, config: Mapping[str, Any], home: Path, **arguments: Any) -> None:
         given = {"hermes_home": str(home), "platform": "api_server", "gateway_session_key": "marketing"} | arguments
+        # A fork beside other threads is what is tested here; newer Pythons warn of it.
+        command = [sys.executable, "-P", "-W", "ignore:This process:DeprecationWarning"]
         self._log_path = home.parent / f"agent-{len(list(home.parent.glob('agent-*.log')))}.log"
         with self._log_path.open("wb") as log:
             self._process = subprocess.Popen(
-                # A fork beside other threads is what is tested here; newer Pythons warn of it.
-                [sys.executable, "-P", "-W", "ignore:This process:DeprecationWarning", "-c", PROGRAM]
-                + [json.dumps([dict(config), given])],
+                [*command, "-c", PROGRAM, json.dumps([dict(config), given])],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -14,7 +14,7 @@ from .tcp_proxy import TcpProxy
 # transaction unsent; or Postgres has committed, and the client is never told.
 Moment = Literal["mid_transaction", "commit_unacknowledged"]
 
-_INSERT = b"INSERT INTO conversations"
+_INSERT = b"COPY conversations"
 _COMMIT = b"COMMIT"
 
 
@@ -35,10 +35,9 @@ class CommitProxy(TcpProxy):
         super().__init__(target)
 
     def arm(self, moment: Moment, count: int) -> None:
-        """Break the next `count` transactions. Connections of now are broken too: they know statements by number."""
+        """Break the next `count` transactions."""
         with self._arms:
             self._moment, self._armed = moment, count
-        self.cut()
 
     def _serve(self, client: socket.socket, server: socket.socket) -> None:
         with self._arms:

@@ -33,9 +33,7 @@ def called(provider: PgvectorMemoryProvider, tool: str, args: Any) -> dict[str, 
     return answer
 
 
-def recalled(
-    provider: PgvectorMemoryProvider, query: str, *, tool: str = "recall_memory", **args: object
-) -> list[str]:
+def recalled(provider: PgvectorMemoryProvider, query: str, *, tool: str = "recall_memory", **args: object) -> list[str]:
     """The texts a tool call returns, best first."""
     answer = called(provider, tool, {"query": query, "limit": 50} | args)
     assert "error" not in answer, answer["error"]

@@ -85,6 +85,7 @@ class ScriptedEmbedder:
         self.apis = frozenset(apis)
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.refused_word = ""  # a text with it gets a batch refused, as a model refuses some that it cannot embed
         self.misses = 0
         self.connections = 0
         self.arrived = threading.Event()
@@ -206,6 +207,8 @@ class _Scene:
         elif len(self.texts) > self.script.max_texts:
             said = f"batch size {len(self.texts)} > maximum allowed batch size {self.script.max_texts}"
             self.handler.send_json(422, {"error": said, "error_type": "Validation"})
+        elif self.script.refused_word and self.script.refused_word in " ".join(self.texts):
+            self.handler.send_json(500, {"error": "failed to encode response: json: unsupported value: NaN"})
         else:
             self.handler.send_bytes(200, self._reply(mode))
 

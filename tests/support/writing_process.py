@@ -49,7 +49,7 @@ if how == "exception at exit":
 if how == "fork":
     write(range(50))
     child = os.fork()
-    write(range(50, 100), "parent" if child else "child")
+    write(range(50, 100)) if child else write(range(100, 150), "child")
 else:
     write(range(plan["turns"]))
 if how == "_exit":

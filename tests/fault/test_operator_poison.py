@@ -1,0 +1,232 @@
+"""Writes that Postgres will never take: set aside, told once, in nobody's way, and in an operator's hands."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from hermes_memory_pgvector.capture.spool import Spool
+from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.domain.models import Operation
+from tests.conftest import DIMS, MakeProvider
+from tests.support.memory import landed, runtime_of
+from tests.support.scripted_embedder import ScriptedEmbedder
+from tests.support.stored import Database
+from tests.support.turns import memories, turn, user_turns
+from tests.support.waiting import until
+
+Records = Callable[[int], list[str]]
+RETRIED_TIMEOUT_S = 40.0
+
+
+def said(number: int, **changes: Any) -> Operation:
+    """A turn as the hooks accept it, with parts of its payload as no hook makes them."""
+    payload = {"session_id": "s", "messages": [{"role": "user", "content": turn(number)}], "metadata": {}} | changes
+    return Operation("turn", "marketing", {key: value for key, value in payload.items() if value is not None}, time.time())
+
+
+def poison() -> dict[str, Operation]:
+    """Operations of a shape that nothing mends, by what is wrong with them."""
+    entry = {"target": "memory", "content": "An entry", "origin": "here", "metadata": {}}
+    return {
+        "a role that does not exist": said(1, messages=[{"role": "nonsense", "content": turn(1)}]),
+        "no messages": said(2, messages=None),
+        "messages that are none": said(3, messages="Hello"),
+        "a number for a text": said(4, messages=[{"role": "user", "content": 4}]),
+        "a target that does not exist": Operation("add", "marketing", entry | {"target": "nonsense"}, time.time()),
+        "no target": Operation("add", "marketing", {"content": "An entry"}, time.time()),
+        "a kind that does not exist": Operation("forget everything", "marketing", entry, time.time()),
+        "a time that does not exist": Operation("add", "marketing", entry, 1e30),
+        "a NUL byte": said(5, messages=[{"role": "user", "content": "a\0b"}]),
+    }
+
+
+def leave_spool(home: Path, operations: list[Operation]) -> None:
+    """The file of a process that is gone."""
+    folder = home / "pgvector" / "spool"
+    folder.mkdir(parents=True, exist_ok=True)
+    spool = Spool(folder / f"4000000-{uuid.uuid4().hex[:8]}.db", max_bytes=1 << 30)
+    for operation in operations:
+        spool.append(operation)
+    spool.close()
+
+
+@pytest.fixture
+def configured(home: Path, dsn: str) -> None:
+    """The home's config.yaml names the test's database."""
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}))
+
+
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def run(home: Path, configured: None, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command of ours; returns its exit code and what it printed."""
+
+    def command(*arguments: str) -> tuple[int, str]:
+        code = main([*arguments, "--hermes-home", str(home)])
+        return code, capsys.readouterr().out
+
+    return command
+
+
+def test_need_03_what_postgres_never_takes_is_set_aside_and_told_once_and_the_rest_arrives(
+    home: Path, make_provider: MakeProvider, database: Database, records: Records, run: Run
+) -> None:
+    bad = poison()
+    operations = [said(100)]
+    for number, operation in enumerate(bad.values(), 101):
+        operations += [operation, said(number)]
+    leave_spool(home, operations)
+
+    provider = make_provider()
+    until(lambda: len(user_turns(database)) > len(bad), 30, "the rest")
+    landed(provider)
+    assert user_turns(database) == [turn(number) for number in range(100, 101 + len(bad))]
+    assert memories(database) == []
+    told = records(logging.ERROR)
+    assert len(told) == len(bad), told
+    assert all("it is set aside" in line for line in told)
+    assert runtime_of(provider).stats()["set_aside"] == len(bad)
+
+    # A restart finds them where they are, and has nothing new to say.
+    provider.shutdown()
+    successor = make_provider()
+    successor.sync_turn(turn(200), "")
+    landed(successor)
+    assert user_turns(database)[-1] == turn(200)
+    assert len(records(logging.ERROR)) == len(bad)
+    _, listed = run("spool", "list", "--json")
+    assert {item["id"] for item in json.loads(listed)} == {operation.op_id.hex for operation in bad.values()}
+    assert all(item["error"] and item["text"] is not None for item in json.loads(listed))
+
+
+def test_need_24_doctor_names_a_write_that_is_stuck_and_the_commands_for_it(
+    home: Path, make_provider: MakeProvider, records: Records, run: Run
+) -> None:
+    operation = poison()["a role that does not exist"]
+    leave_spool(home, [operation])
+    make_provider()
+    until(lambda: records(logging.ERROR), 30, "the poison")
+
+    code, printed = run("doctor", "--json")
+    assert code == 1
+    (check,) = [check for check in json.loads(printed)["checks"] if check["name"] == "spool" and check["state"] == "fail"]
+    assert operation.op_id.hex[:8] in check["said"] and "marketing" in check["said"]
+    assert "hermes-pgvector spool list" in check["fix"]
+    assert "spool retry" in check["fix"] and "spool drop" in check["fix"]
+    _, printed = run("doctor")
+    assert "FAIL" in printed and operation.op_id.hex[:8] in printed
+    _, printed = run("status")
+    assert "hermes-pgvector spool list" in printed
+
+
+def test_need_16_a_set_aside_write_is_listed_retried_and_dropped_and_nothing_changes_without_a_yes(
+    home: Path, make_provider: MakeProvider, database: Database, admin_dsn: str, records: Records, run: Run
+) -> None:
+    bad = [said(number, messages=[{"role": "nonsense", "content": turn(number)}]) for number in (1, 2, 3)]
+    leave_spool(home, bad)
+    make_provider()
+    until(lambda: len(records(logging.ERROR)) == 3, 30, "the poison")
+    ids = [operation.op_id.hex[:8] for operation in bad]
+
+    code, printed = run("spool", "list")
+    assert code == 0
+    assert [line.split()[0] for line in printed.splitlines() if line[:8] in ids] == ids
+    assert turn(2) in printed and "refused:" in printed
+    for action in ("retry", "drop"):
+        code, printed = run("spool", action, ids[0])
+        assert code == 0
+        assert "nothing was changed: add --yes" in printed
+        assert run("spool", action)[0] == 1, "it wants to be told which"
+        assert run("spool", action, "ffffffff", "--yes")[0] == 1
+    assert len(json.loads(run("spool", "list", "--json")[1])) == 3
+
+    code, printed = run("spool", "drop", ids[0], "--yes")
+    assert code == 0 and "1 writes deleted" in printed
+    assert [item["id"][:8] for item in json.loads(run("spool", "list", "--json")[1])] == ids[1:]
+
+    # Refused again while nothing has changed; taken when somebody has changed what was in the way.
+    run("spool", "retry", ids[1], "--yes")
+    until(lambda: len(records(logging.ERROR)) == 4, RETRIED_TIMEOUT_S, "the second refusal")
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        connection.execute("ALTER TABLE conversations DROP CONSTRAINT conversations_role_check")
+    assert run("spool", "retry", "--all", "--yes")[0] == 0
+    said_at_last = "SELECT content FROM conversations WHERE role = 'nonsense' ORDER BY id"
+    until(lambda: len(database.column(said_at_last)) == 2, RETRIED_TIMEOUT_S, "the retried writes")
+    assert database.column(said_at_last) == [turn(2), turn(3)]
+    until(lambda: run("spool", "list")[1] == "no write was set aside\n", 30, "the end of the list")
+    until(lambda: not list((home / "pgvector" / "spool").glob("4000000-*")), 30, "the end of the dead process's file")
+
+
+def test_need_24_status_and_stats_show_how_the_write_path_goes(
+    home: Path, make_provider: MakeProvider, endpoint: ScriptedEmbedder, run: Run, records: Records
+) -> None:
+    leave_spool(home, [poison()["a role that does not exist"]])
+    provider = make_provider({"embed_url": endpoint.url})
+    for number in range(30):
+        provider.sync_turn(turn(number), "")
+    landed(provider)
+    provider.handle_tool_call("recall_conversation", {"query": "harbour crane"})
+    until(lambda: records(logging.ERROR), 30, "the poison")
+
+    def report() -> dict[str, Any]:
+        """What the process has published since; it does so every five seconds."""
+        processes = json.loads(run("status", "--json")[1])["processes"]
+        found: list[dict[str, Any]] = [each["report"] for each in processes if each["living"]]
+        return next((each for each in found if each.get("operations", 0) >= 30 and each.get("set_aside")), {})
+
+    told = until(report, 30, "the counters")
+    expected = {"postgres", "endpoint", "queue_depth", "spool_bytes", "set_aside", "operations", "operations_per_s"}
+    expected |= {f"{kind}_{percentile}_ms" for kind in ("embed", "write", "search") for percentile in ("p50", "p95")}
+    assert expected <= told.keys()
+    assert (told["postgres"], told["endpoint"], told["set_aside"], told["queue_depth"]) == ("up", "closed", 1, 0)
+    assert told["write_p95_ms"] >= told["write_p50_ms"] > 0
+
+    code, printed = run("status")
+    assert code == 0
+    for part in ("30 turns", "0 still without an embedding", "endpoint closed", "p50/p95", "set aside  1 writes", "/s"):
+        assert part in printed, printed
+    code, printed = run("stats", "--json")
+    assert code == 0
+    numbers = json.loads(printed)
+    assert (numbers["turns"], numbers["pending_turns"], numbers["set_aside"], numbers["processes"]) == (30, 0, 1, 1)
+    assert {"waiting", "spool_bytes", "operations", "write_p50_ms"} <= numbers.keys()
+    assert all(isinstance(value, (int, float)) for value in numbers.values())
+
+
+def test_need_24_status_shows_what_waits_while_postgres_and_the_endpoint_are_away(
+    make_provider: MakeProvider, endpoint: ScriptedEmbedder, run: Run, database: Database
+) -> None:
+    endpoint.mode = "http_500"
+    provider = make_provider({"embed_url": endpoint.url})
+    for number in range(5):
+        provider.sync_turn(turn(number), "")
+        landed(provider)
+    with database.writes_blocked():
+        for number in range(5, 15):
+            provider.sync_turn(turn(number), "")
+        code, printed = run("status", "--json")
+        status = json.loads(printed)
+        assert code == 0
+        assert status["waiting"] == 10
+        assert status["spool_bytes"] > 1_000
+        assert status["database"]["pending_turns"] == 5
+        assert run("stats", "--json")[0] == 0
+    landed(provider)
+
+    def endpoint_state() -> str:
+        (process,) = json.loads(run("status", "--json")[1])["processes"]
+        return str(process["report"].get("endpoint"))
+
+    until(lambda: endpoint_state() == "open", 30, "the breaker's state")
+    assert "retries" in run("status")[1]

@@ -1,0 +1,144 @@
+"""A disk, or a bound, that takes no more: what can be kept is kept, and what cannot be is counted and told."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import DIMS, MakeProvider
+from tests.support.memory import landed, runtime_of
+from tests.support.stored import Database
+from tests.support.tcp_proxy import TcpProxy
+from tests.support.turns import memories, turn, user_turns
+from tests.support.waiting import until
+from tests.support.writing_process import WritingProcess
+
+Records = Callable[[int], list[str]]
+
+
+def mount_small_disk(folder: Path) -> bool:
+    """Whether this user could mount a file system of 1 MB at `folder`."""
+    if os.geteuid() != 0 or not shutil.which("mount"):
+        return False
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+@pytest.fixture(params=["file-system", "limit"])
+def file_limit_bytes(request: pytest.FixtureRequest, home: Path) -> Iterator[int]:
+    """Leaves the home little room: on a file system of 1 MB, or by a limit of a file's size, which anyone may set."""
+    if request.param == "file-system" and mount_small_disk(home):
+        yield 0
+        subprocess.run(["umount", "--lazy", str(home)], check=True)
+    else:
+        yield 600_000
+
+
+def test_need_03_with_a_full_disk_writes_are_kept_in_memory_and_those_beyond_are_counted_and_told(
+    file_limit_bytes: int,
+    make_provider: MakeProvider,
+    proxy: TcpProxy,
+    proxied: str,
+    database: Database,
+    home: Path,
+    tmp_path: Path,
+) -> None:
+    proxy.stop()
+    process = WritingProcess(
+        {"dsn": proxied, "dims": DIMS, "write_queue_maxsize": 100},
+        home,
+        tmp_path / "full.log",
+        "orders",
+        turns=5_000,
+        file_limit_bytes=file_limit_bytes,
+    )
+    try:
+        process.order("write 5000 5001", "written")
+        accepted = list(process.accepted["parent"])
+        assert 200 < len(accepted) < 5_001
+        assert accepted == list(range(len(accepted))), "from the first refusal on, all are refused while nothing drains"
+        assert len([line for line in process.logged("WARNING") if "in memory only" in line]) == 1
+        refused = 5_001 - len(accepted)
+        told = [line for line in process.logged("ERROR") if "refused and is lost" in line]
+        assert len(told) == len(str(refused)), "the 1st, 10th, 100th ..."
+        assert told == process.logged("ERROR")
+
+        proxy.start()
+        assert process.order("flush", "flushed") == "flushed True"
+        assert user_turns(database) == [turn(number) for number in accepted]
+
+        # The disk is as full as before: what is done cannot even be crossed off there, and nothing is held up by that.
+        process.order("write 6000 6050", "written")
+        assert process.order("flush", "flushed") == "flushed True"
+        assert process.accepted["parent"][len(accepted) :] == list(range(6000, 6050))
+        process.die()
+    finally:
+        process.close()
+
+    # What was not crossed off is written by nobody a second time.
+    landed(make_provider({"dsn": proxied}))
+    make_provider({"dsn": proxied}).sync_turn(turn(7000), "")
+    until(lambda: turn(7000) in user_turns(database), 30, "the next process's turn")
+    assert user_turns(database) == [turn(number) for number in (*accepted, *range(6000, 6050), 7000)]
+
+
+def test_need_03_past_its_bound_the_spool_refuses_counts_and_tells(
+    make_provider: MakeProvider, proxy: TcpProxy, proxied: str, database: Database, records: Records
+) -> None:
+    proxy.stop()
+    provider = make_provider({"dsn": proxied, "spool_max_mb": 1})
+    runtime = runtime_of(provider)
+    # Bytes count, not characters: each of these texts takes three times as many.
+    texts = [f"Entry {number}: " + "記憶" * 1_500 for number in range(250)]
+    accepted = []
+    for text in texts:
+        before = runtime.counts["refused"]
+        provider.on_memory_write("add", "memory", text)
+        if runtime.counts["refused"] == before:
+            accepted.append(text)
+    assert 100 <= len(accepted) < 125
+    assert accepted == texts[: len(accepted)]
+    stats = runtime.stats()
+    assert stats["refused"] == 250 - len(accepted)
+    assert stats["spool_bytes"] <= 1_000_000
+    told = records(logging.ERROR)
+    assert len(told) == 3, "the 1st, 10th and 100th"
+    assert all("refused and is lost" in line and "`spool_max_mb`" in line for line in told)
+
+    proxy.start()
+    landed(provider)
+    assert memories(database) == accepted
+    provider.on_memory_write("add", "memory", "There is room again")
+    landed(provider)
+    assert memories(database)[-1] == "There is room again"
+    assert len(records(logging.ERROR)) == 3
+
+
+def test_need_03_the_log_of_the_spool_stays_small_however_long_the_outage(
+    make_provider: MakeProvider, proxy: TcpProxy, proxied: str, home: Path
+) -> None:
+    proxy.stop()
+    provider = make_provider({"dsn": proxied})
+    for number in range(20_000):
+        provider.on_memory_write("add", "memory", f"Entry {number}")
+    kept = runtime_of(provider).stats()["spool_bytes"]
+    on_disk = sum(path.stat().st_size for path in (home / "pgvector" / "spool").iterdir())
+    assert on_disk < 2 * kept + 20_000_000
+
+
+def test_need_03_power_loss_durability_is_a_setting_that_changes_nothing_else(
+    make_provider: MakeProvider, proxy: TcpProxy, proxied: str, database: Database
+) -> None:
+    proxy.stop()
+    provider = make_provider({"dsn": proxied, "spool_sync": "full"})
+    for number in range(20):
+        provider.sync_turn(turn(number), "")
+    proxy.start()
+    landed(provider)
+    assert user_turns(database) == [turn(number) for number in range(20)]

@@ -1,0 +1,181 @@
+"""Files of dead processes that are damaged, of a newer version, or in order: kept, told once, and in nobody's way."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hermes_memory_pgvector.cli import main
+from tests.conftest import DIMS, MakeProvider
+from tests.support.memory import landed
+from tests.support.stored import Database
+from tests.support.tcp_proxy import TcpProxy
+from tests.support.turns import turn, user_turns
+from tests.support.waiting import until
+from tests.support.writing_process import WritingProcess
+
+Records = Callable[[int], list[str]]
+LeaveSpool = Callable[..., Path]
+
+
+@pytest.fixture
+def leave_spool(proxied: str, proxy: TcpProxy, home: Path, tmp_path: Path) -> LeaveSpool:
+    """Leaves the file of a process that died with turns `first` to `first + 199` in it; Postgres is away until then."""
+
+    def leave(first: int = 0) -> Path:
+        proxy.stop()
+        folder = home / "pgvector" / "spool"
+        before = set(folder.glob("*.db"))
+        process = WritingProcess({"dsn": proxied, "dims": DIMS}, home, tmp_path / f"dead-{first}.log", "orders", turns=0)
+        try:
+            process.order(f"write {first} {first + 200}", "written")
+        finally:
+            process.close()
+        (path,) = set(folder.glob("*.db")) - before
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return path
+
+    return leave
+
+
+def damage(path: Path, how: str) -> None:
+    noise = random.Random(7)
+    body = bytearray(path.read_bytes())
+    if how == "noise":
+        body = bytearray(noise.randbytes(len(body)))
+    elif how == "truncated":
+        del body[len(body) // 2 :]
+    elif how == "holes":
+        for start in range(8_192, len(body), 16_384):
+            body[start : start + 512] = noise.randbytes(512)
+    times = path.stat()
+    path.write_bytes(body)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # a file that was written last would be read last
+
+
+@pytest.mark.parametrize("how", ["noise", "truncated", "holes"])
+def test_need_03_a_damaged_file_is_kept_and_told_once_and_the_rest_arrives(
+    how: str,
+    leave_spool: LeaveSpool,
+    proxy: TcpProxy,
+    proxied: str,
+    make_provider: MakeProvider,
+    database: Database,
+    records: Records,
+    capsys: pytest.CaptureFixture[str],
+    home: Path,
+) -> None:
+    damaged, whole = leave_spool(0), leave_spool(500)
+    damage(damaged, how)
+    proxy.start()
+
+    provider = make_provider({"dsn": proxied})
+    provider.sync_turn(turn(900), "")
+    until(lambda: turn(900) in user_turns(database), 30, "the new turn")
+    landed(provider)
+    said = user_turns(database)
+    rest = [turn(number) for number in range(500, 700)] + [turn(900)]
+    assert said[-201:] == rest
+    # What stands before the damage may be saved, in order; nothing of it twice.
+    saved = said[:-201]
+    assert saved == [text for text in map(turn, range(200)) if text in set(saved)]
+
+    (told,) = records(logging.ERROR)
+    assert str(damaged) in told
+    assert damaged.exists()
+    until(lambda: not whole.exists(), 30, "the end of the file that was in order")
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": proxied, "dims": DIMS}}}))
+    assert main(["doctor", "--json", "--hermes-home", str(home)]) == 1
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    assert [check["state"] for check in checks if check["name"] == "spool" and str(damaged) in check["said"]] == ["fail"]
+    main(["status", "--hermes-home", str(home)])
+    assert str(damaged) in capsys.readouterr().out
+    # The next start finds it again, says so again, and saves nothing twice.
+    provider.shutdown()
+    make_provider({"dsn": proxied}).sync_turn(turn(901), "")
+    until(lambda: turn(901) in user_turns(database), 30, "the turn after a restart")
+    assert user_turns(database) == [*said, turn(901)]
+    assert len(records(logging.ERROR)) == 2
+
+
+def test_need_03_a_file_of_a_newer_version_is_left_as_it_is_and_told_once(
+    leave_spool: LeaveSpool,
+    proxy: TcpProxy,
+    proxied: str,
+    make_provider: MakeProvider,
+    database: Database,
+    records: Records,
+    capsys: pytest.CaptureFixture[str],
+    home: Path,
+) -> None:
+    newer = leave_spool(0)
+    with closing(sqlite3.connect(newer)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    before = newer.read_bytes()
+    proxy.start()
+
+    provider = make_provider({"dsn": proxied})
+    provider.sync_turn(turn(900), "")
+    landed(provider)
+    until(lambda: user_turns(database) == [turn(900)], 30, "the new turn")
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": proxied, "dims": DIMS}}}))
+    assert main(["doctor", "--json", "--hermes-home", str(home)]) == 1
+    assert "newer version" in capsys.readouterr().out
+    provider.shutdown()
+
+    (told,) = records(logging.ERROR)
+    assert "newer version" in told and str(newer) in told
+    assert newer.read_bytes() == before
+
+
+def test_need_03_an_unreadable_row_is_set_aside_and_the_rest_of_its_file_arrives(
+    leave_spool: LeaveSpool,
+    proxy: TcpProxy,
+    proxied: str,
+    make_provider: MakeProvider,
+    database: Database,
+    records: Records,
+) -> None:
+    path = leave_spool(0)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE operations SET payload = substr(payload, 1, 20) WHERE seq = 5")
+        connection.execute("UPDATE operations SET payload = CAST(x'ff00fe' AS TEXT) WHERE seq = 7")
+        connection.execute("UPDATE operations SET op_id = x'00' WHERE seq = 9")
+    proxy.start()
+
+    provider = make_provider({"dsn": proxied})
+    until(lambda: len(user_turns(database)) >= 197, 30, "the rest")
+    landed(provider)
+    assert user_turns(database) == [turn(number) for number in range(200) if number not in (4, 6, 8)]
+    assert len(records(logging.ERROR)) == 3
+    assert path.exists()
+
+
+def test_need_03_files_are_gone_when_their_writes_have_arrived(
+    leave_spool: LeaveSpool,
+    proxy: TcpProxy,
+    proxied: str,
+    make_provider: MakeProvider,
+    database: Database,
+    records: Records,
+    home: Path,
+) -> None:
+    leave_spool(0)
+    leave_spool(500)
+    proxy.start()
+    provider = make_provider({"dsn": proxied})
+    until(lambda: len(user_turns(database)) >= 400, 30, "both")
+    landed(provider)
+    assert user_turns(database) == [turn(number) for number in (*range(200), *range(500, 700))]
+    provider.shutdown()
+    until(lambda: not list((home / "pgvector" / "spool").iterdir()), 30, "an empty folder")
+    assert records(logging.WARNING) == []

@@ -1,0 +1,242 @@
+"""What somebody has to put right: said once, with the command that does it, while the agent goes on."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import yaml
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
+from tests.conftest import DIMS, MakeProvider
+from tests.integration.conftest import Run
+from tests.support.blocked_packages import PoorEnvironment
+from tests.support.memory import called, landed, recalled
+from tests.support.turns import ANSWER, turn
+from tests.support.waiting import until
+
+Records = Callable[[int], list[str]]
+
+SECRET = "correct-horse-battery"
+
+USE_EVERYTHING = """
+import json, logging, sys
+logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s")
+import hermes_memory_pgvector
+
+class Host:
+    def register_memory_provider(self, provider):
+        self.provider = provider
+
+host = Host()
+hermes_memory_pgvector.register(host)
+provider = host.provider
+said = [provider.is_available(), provider.is_available()]
+provider.get_tool_schemas()
+provider.initialize("session-1", hermes_home=sys.argv[1], platform="cli")
+provider.sync_turn("What colour did we choose for Atlas in the end?", "Blue, as decided on Monday.")
+provider.on_memory_write("add", "memory", "Atlas is blue")
+said += [provider.prefetch("Which colour is Atlas?"), provider.handle_tool_call("recall_memory", {"query": "atlas"})]
+provider.shutdown()
+print(json.dumps(said))
+"""
+DOCTOR = "import sys; from hermes_memory_pgvector.cli import main; sys.exit(main(['doctor']))"
+
+
+def configure(home: Path, **settings: Any) -> None:
+    config = {"memory": {"provider": "pgvector"}, "plugins": {"pgvector": {"dims": DIMS} | settings}}
+    (home / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+
+
+def provider_of(home: Path) -> PgvectorMemoryProvider:
+    """A provider as the host makes one, asked twice whether it is available."""
+    provider = PgvectorMemoryProvider()
+    assert len(provider.get_tool_schemas()) >= 2
+    assert not provider.is_available()
+    assert not provider.is_available()
+    return provider
+
+
+@contextmanager
+def password_required(postgres: EmbeddedServer, dbname: str) -> Iterator[None]:
+    """Makes the server ask for a password in one database."""
+    rules = postgres.root / "data" / "pg_hba.conf"
+    before = rules.read_text()
+    try:
+        rules.write_text(f"local {dbname} hermes scram-sha-256\n{before}")
+        reload(postgres)
+        yield
+    finally:
+        rules.write_text(before)
+        reload(postgres)
+
+
+def reload(postgres: EmbeddedServer) -> None:
+    """Returns when the server has read its rules again."""
+    with psycopg.connect(postgres.ensure().admin, autocommit=True) as connection:
+        (before,) = connection.execute("SELECT pg_conf_load_time()").fetchone() or (None,)
+        connection.execute("SELECT pg_reload_conf()")
+    # A connection sees the time of the server it was made by.
+    until(lambda: loaded_at(postgres) != before, 20, "the server's rules")
+
+
+def loaded_at(postgres: EmbeddedServer) -> object:
+    with psycopg.connect(postgres.ensure().admin, autocommit=True) as connection:
+        (at,) = connection.execute("SELECT pg_conf_load_time()").fetchone() or (None,)
+    return at
+
+
+@pytest.mark.parametrize(("lost", "named"), [("psycopg", "psycopg[binary]"), ("httpx", "httpx"), ("yaml", "PyYAML")])
+def test_need_02_a_missing_package_is_named_and_the_agent_goes_on(
+    lost: str, named: str, tmp_path: Path, home: Path
+) -> None:
+    configure(home, dsn="host=/nowhere dbname=x user=y")
+    poor = PoorEnvironment(tmp_path / "packages", [lost, "_yaml" if lost == "yaml" else lost])
+
+    agent = poor.run(USE_EVERYTHING, str(home), home=home)
+    assert agent.returncode == 0, agent.stderr
+    available, again, block, answer = json.loads(agent.stdout)
+    assert (available, again, block) == (False, False, "")
+    assert "doctor" in json.loads(answer)["error"]
+    (warning,) = agent.stderr.strip().splitlines()
+    assert warning.startswith("WARNING")
+    assert named in warning
+
+    doctor = poor.run(DOCTOR, home=home)
+    assert doctor.returncode == 1
+    assert named in doctor.stdout + doctor.stderr
+    assert "Traceback" not in doctor.stderr
+
+
+def test_need_02_a_healthy_setup_is_available_and_says_nothing(
+    home: Path, dsn: str, cli: Run, records: Records
+) -> None:
+    configure(home, dsn=dsn)
+    assert cli("install").returncode == 0
+    doctor = cli("doctor")
+    assert doctor.returncode == 0, doctor.stdout + doctor.stderr
+    assert PgvectorMemoryProvider().is_available()
+    assert records(logging.WARNING) == []
+
+
+def test_need_02_a_wrong_password_is_named_and_never_shown(
+    home: Path, dsn: str, admin_dsn: str, postgres: EmbeddedServer, cli: Run, records: Records
+) -> None:
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        connection.execute("ALTER ROLE hermes PASSWORD 'another one'")
+    configure(home, dsn=make_conninfo(dsn, password=SECRET))
+    with password_required(postgres, str(conninfo_to_dict(dsn)["dbname"])):
+        provider_of(home)
+        doctor = cli("doctor")
+    (warning,) = records(logging.WARNING)
+    for said in (warning, doctor.stdout):
+        assert "password authentication failed" in said
+        assert "check the user and password in `dsn`" in said
+    assert doctor.returncode == 1
+    assert SECRET not in warning + doctor.stdout + doctor.stderr
+
+
+def test_need_02_a_missing_role_or_database_is_named(home: Path, dsn: str, cli: Run, records: Records) -> None:
+    configure(home, dsn=make_conninfo(dsn, dbname="nowhere_to_be_found"))
+    provider_of(home)
+    doctor = cli("doctor")
+    (warning,) = records(logging.WARNING)
+    for said in (warning, doctor.stdout):
+        assert "nowhere_to_be_found" in said
+        assert "create it, or correct `dsn`" in said
+    assert doctor.returncode == 1
+
+
+def test_need_02_a_missing_migration_is_named_with_the_command(
+    home: Path, empty_admin_dsn: str, cli: Run, records: Records
+) -> None:
+    configure(home, dsn=empty_admin_dsn)
+    provider_of(home)
+    doctor = cli("doctor")
+    (warning,) = records(logging.WARNING)
+    for said in (warning, doctor.stdout):
+        assert "hermes-pgvector migrate --admin-dsn" in said
+    assert doctor.returncode == 1
+
+    assert cli("migrate", "--admin-dsn", empty_admin_dsn, "--dims", str(DIMS)).returncode == 0
+    assert "FAIL  postgres" not in (healed := cli("doctor").stdout)
+    assert "FAIL  schema" not in healed
+
+
+def test_need_02_rights_that_lack_are_named(home: Path, dsn: str, admin_dsn: str, cli: Run) -> None:
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        connection.execute("REVOKE INSERT ON conversations FROM hermes")
+    configure(home, dsn=dsn)
+    doctor = cli("doctor")
+    assert doctor.returncode == 1
+    assert "INSERT on conversations" in doctor.stdout
+    assert "hermes-pgvector migrate" in doctor.stdout
+
+
+def test_need_02_other_dimensions_leave_recall_by_words_and_are_named_once(
+    make_provider: MakeProvider, dsn: str, home: Path, cli: Run, records: Records
+) -> None:
+    # need 18: a mismatch is reported and lexical recall goes on, so there is a memory to be had.
+    config = {"dims": 768, "embed_url": "http://127.0.0.1:9"}
+    for _ in range(2):
+        provider = make_provider(config)
+        assert provider.is_available()
+        provider.sync_turn(turn(1), ANSWER)
+        landed(provider)
+        assert turn(1) in recalled(provider, "number0001", tool="recall_conversation")
+        provider.shutdown()
+    assert PgvectorMemoryProvider({"dsn": dsn} | config).is_available()
+    warnings = set(records(logging.WARNING))
+    assert len(warnings) == 1
+    assert f"set plugins.pgvector.dims to {DIMS}" in warnings.pop()
+
+    configure(home, dsn=dsn, dims=768)
+    doctor = cli("doctor")
+    assert doctor.returncode == 1
+    assert f"set plugins.pgvector.dims to {DIMS}" in doctor.stdout
+    assert "hermes-pgvector migrate" not in doctor.stdout
+
+
+def test_need_02_a_server_that_is_only_down_needs_nobody(home: Path, cli: Run, records: Records) -> None:
+    configure(home, dsn=f"host=127.0.0.1 port=1 dbname=x user=y password={SECRET}")
+    provider = PgvectorMemoryProvider()
+    assert provider.is_available()
+    assert records(logging.WARNING) == []
+    doctor = cli("doctor")
+    assert doctor.returncode == 1
+    assert "start Postgres there" in doctor.stdout
+    assert SECRET not in doctor.stdout + doctor.stderr
+
+
+@pytest.mark.parametrize(
+    "config", ["plugins:\n  pgvector:\n    dsn: 'never closed\n", "plugins: {pgvector: {dsn: [1]}}\n"]
+)
+def test_need_02_a_broken_configuration_is_named_by_the_doctor(config: str, home: Path, cli: Run) -> None:
+    (home / "config.yaml").write_text(config, encoding="utf-8")
+    doctor = cli("doctor")
+    assert doctor.returncode == 1
+    assert "config.yaml" in doctor.stderr or "plugins.pgvector.dsn" in doctor.stderr
+    assert "Traceback" not in doctor.stderr
+
+
+def test_need_02_what_came_right_is_available_again(
+    home: Path, empty_admin_dsn: str, cli: Run, make_provider: MakeProvider
+) -> None:
+    config = {"dsn": empty_admin_dsn}
+    provider = make_provider(config)
+    provider.sync_turn(turn(1), ANSWER)
+    until(lambda: not provider.is_available(), 20, "the cause")
+    assert "migrate" in called(provider, "recall_conversation", {"query": "number0001"})["error"]
+
+    assert cli("migrate", "--admin-dsn", empty_admin_dsn, "--dims", str(DIMS)).returncode == 0
+    until(provider.is_available, 30, "availability")
+    landed(provider)
+    assert turn(1) in recalled(provider, "number0001", tool="recall_conversation")
