@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
 # Runs every check and test in an environment of its own, against the installed package. Arguments go to pytest.
 #
-#   PYTHON                        the Python to use, 3.11 to 3.13 (default: the first that fits)
-#   HERMES_PGVECTOR_TEST_VENV     the environment (default: .venv-test in the repository)
-#   HERMES_PGVECTOR_TEST_MODEL    the embedding model's folder (default: .cache/model in the repository)
+#   PYTHON                 the Python to use, 3.11 to 3.13 (default: the first that fits)
+#   PGVECTOR_TEST_VENV     the environment (default: .venv-test in the repository)
+#   PGVECTOR_TEST_MODEL    the embedding model's folder (default: .cache/model in the repository)
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
 
-venv=${HERMES_PGVECTOR_TEST_VENV:-$root/.venv-test}
+venv=${PGVECTOR_TEST_VENV:-$root/.venv-test}
 case $venv in /*) ;; *) venv=$PWD/$venv ;; esac
 cd -- "$root"
 
 # A developer's own hermes and settings decide no test; the folder ./pgvector must not stand in for the PyPI package.
 unset PYTHONPATH PYTHONHOME VIRTUAL_ENV
 for name in $(compgen -e); do
-  case $name in HERMES_PGVECTOR_TEST_*) ;; HERMES_*) unset "$name" ;; esac
+  case $name in HERMES_*) unset "$name" ;; esac
 done
 export PYTHONSAFEPATH=1
 
@@ -35,7 +35,7 @@ wheel=$(echo "$scratch"/*.whl)
 pip install "${wheel}[test]" || fail "the test environment could not be installed"
 # The version is the same as the last time, the contents may not be.
 pip install --force-reinstall --no-deps "$wheel" || fail "the package could not be installed"
-"$python" tests/support/model_files.py "${HERMES_PGVECTOR_TEST_MODEL:-.cache/model}" || fail "the embedding model for the tests could not be fetched"
+"$python" tests/support/model_files.py "${PGVECTOR_TEST_MODEL:-.cache/model}" || fail "the embedding model for the tests could not be fetched"
 
 step "Checking the code"
 quietly "$python" -m ruff check --cache-dir .cache/ruff . || fail "ruff check found something"

@@ -19,7 +19,7 @@ from ..domain.text import clean, clean_json, strip_injected
 from . import availability, setup
 from .context import SessionContext, environment, hermes_home, load_settings, session_name
 from .guard import guarded
-from .tools import SCHEMAS, Here, answer, error
+from .tools import QUESTION_MAX_CHARS, SCHEMAS, Here, answer, error
 
 if TYPE_CHECKING:
     from ..recall.search import Answer
@@ -158,7 +158,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         if ready is None or settings.prefetch_limit == 0:
             return ""
         runtime, context = ready
-        text = own_words(strip_injected(clean(query)))
+        text = own_words(strip_injected(clean(query, max_chars=QUESTION_MAX_CHARS)))
         if is_trivial_query(text):
             return ""
         from ..recall.prefetch import prefetch_block

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..recall.search import Answer
 
 MAX_LIMIT = 50
+QUESTION_MAX_CHARS = 8000  # looked at in a pasted file of megabytes; the search itself takes less still
 _DEFAULT_LIMIT = 5
 _SCOPES = "current (this theme, the default), session (this conversation), all (every theme), or the name of a theme"
 
@@ -88,7 +89,7 @@ def _answer(tool: str, args: Mapping[str, Any], here: Here, recall: Recall) -> d
     store = _STORES.get(tool)
     if store is None:
         raise InvalidArgument(f"there is no tool {tool!r} here; the tools are {', '.join(_STORES)}")
-    text = clean(args.get("query")).strip()
+    text = clean(args.get("query"), max_chars=QUESTION_MAX_CHARS).strip()
     if not text:
         raise InvalidArgument("`query` is empty; say in plain words what to look for")
     limit, note = _limit(args.get("limit"))

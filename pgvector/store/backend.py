@@ -13,7 +13,7 @@ from pgvector import Vector
 
 from ..domain.errors import DimensionMismatch, HermesPgvectorError, OperationRejected, StoreUnavailable
 from ..domain.models import Operation
-from .connection import DeadlineConnection
+from .connection import DeadlineConnection, translated
 from .conversations import insert_turns
 from .memories import MEMORY_KINDS, Embeddings, apply_memory, lock_theme
 from .pool import Pool, connect
@@ -53,7 +53,7 @@ class Backend:
                 return
             try:
                 conninfo = self._locate()
-                with connect(conninfo) as conn:
+                with translated(), connect(conninfo) as conn:
                     conn.deadline = time.monotonic() + WRITE_TIMEOUT_S
                     self._verify(conn)
                     self._model = _recorded_model(conn)

@@ -62,7 +62,9 @@ def cases(postgres: EmbeddedServer, migrated_template: str, make_provider: MakeP
     with psycopg.connect(admin, autocommit=True) as connection, ExitStack() as stack:
         for fault in FAULTS:
             name = sql.Identifier(f"endpoint_{fault}")
-            connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(name, sql.Identifier(migrated_template)))
+            connection.execute(
+                sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(name, sql.Identifier(migrated_template))
+            )
             stack.callback(connection.execute, sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
             endpoint = stack.enter_context(ScriptedEmbedder(dims=DIMS, mode=fault, retry_after="1"))
             dsn = make_conninfo(admin, dbname=f"endpoint_{fault}", user="hermes")

@@ -30,7 +30,9 @@ RETRIED_TIMEOUT_S = 40.0
 def said(number: int, **changes: Any) -> Operation:
     """A turn as the hooks accept it, with parts of its payload as no hook makes them."""
     payload = {"session_id": "s", "messages": [{"role": "user", "content": turn(number)}], "metadata": {}} | changes
-    return Operation("turn", "marketing", {key: value for key, value in payload.items() if value is not None}, time.time())
+    return Operation(
+        "turn", "marketing", {key: value for key, value in payload.items() if value is not None}, time.time()
+    )
 
 
 def poison() -> dict[str, Operation]:
@@ -120,7 +122,9 @@ def test_need_24_doctor_names_a_write_that_is_stuck_and_the_commands_for_it(
 
     code, printed = run("doctor", "--json")
     assert code == 1
-    (check,) = [check for check in json.loads(printed)["checks"] if check["name"] == "spool" and check["state"] == "fail"]
+    (check,) = [
+        check for check in json.loads(printed)["checks"] if check["name"] == "spool" and check["state"] == "fail"
+    ]
     assert operation.op_id.hex[:8] in check["said"] and "marketing" in check["said"]
     assert "hermes-pgvector spool list" in check["fix"]
     assert "spool retry" in check["fix"] and "spool drop" in check["fix"]

@@ -256,9 +256,7 @@ def test_need_03_whenever_the_process_is_killed_what_is_stored_is_what_was_writt
         number = next(numbers)
         home = tmp_path / f"home-{number}"
         home.mkdir()
-        agent = Processes(
-            lambda theme: AgentProcess({"dsn": proxied, "dims": DIMS}, home, gateway_session_key=theme)
-        )
+        agent = Processes(lambda theme: AgentProcess({"dsn": proxied, "dims": DIMS}, home, gateway_session_key=theme))
         try:
             Play(agent, proxy, database, f"example-{number}-").run(steps)
         finally:

@@ -34,7 +34,9 @@ def leave_spool(proxied: str, proxy: TcpProxy, home: Path, tmp_path: Path) -> Le
         proxy.stop()
         folder = home / "pgvector" / "spool"
         before = set(folder.glob("*.db"))
-        process = WritingProcess({"dsn": proxied, "dims": DIMS}, home, tmp_path / f"dead-{first}.log", "orders", turns=0)
+        process = WritingProcess(
+            {"dsn": proxied, "dims": DIMS}, home, tmp_path / f"dead-{first}.log", "orders", turns=0
+        )
         try:
             process.order(f"write {first} {first + 200}", "written")
         finally:
@@ -96,7 +98,9 @@ def test_need_03_a_damaged_file_is_kept_and_told_once_and_the_rest_arrives(
     (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": proxied, "dims": DIMS}}}))
     assert main(["doctor", "--json", "--hermes-home", str(home)]) == 1
     checks = json.loads(capsys.readouterr().out)["checks"]
-    assert [check["state"] for check in checks if check["name"] == "spool" and str(damaged) in check["said"]] == ["fail"]
+    assert [check["state"] for check in checks if check["name"] == "spool" and str(damaged) in check["said"]] == [
+        "fail"
+    ]
     main(["status", "--hermes-home", str(home)])
     assert str(damaged) in capsys.readouterr().out
     # The next start finds it again, says so again, and saves nothing twice.

@@ -26,12 +26,12 @@ _SHA256 = {
 
 
 def model_dir() -> Path:
-    """The folder with the model's files: HERMES_PGVECTOR_TEST_MODEL, or .cache/model of the repository.
+    """The folder with the model's files: PGVECTOR_TEST_MODEL, or .cache/model of the repository.
 
     Fetches what is missing there. Raises RuntimeError when the files cannot be had.
     """
     default = Path(__file__).resolve().parents[2] / ".cache" / "model"
-    folder = Path(os.environ.get("HERMES_PGVECTOR_TEST_MODEL") or default)
+    folder = Path(os.environ.get("PGVECTOR_TEST_MODEL") or default)
     ensure_model(folder)
     return folder
 

@@ -117,10 +117,12 @@ def test_every_dependency_has_an_upper_bound(metadata: Message) -> None:
 def test_the_manifest_is_what_the_host_expects(metadata: Message) -> None:
     manifest = yaml.safe_load((PACKAGE / "plugin.yaml").read_text(encoding="utf-8"))
 
-    assert set(manifest) == {"name", "version", "description", "author", "pip_dependencies", "requires_env"}
+    assert set(manifest) == {"name", "version", "description", "author", "kind", "pip_dependencies", "requires_env"}
     assert manifest["name"] == "pgvector"
     assert manifest["version"] == metadata["Version"]
     assert manifest["requires_env"] == []
+    # Of this kind the plugin manager loads us at start-up, where `plugins.enabled` names us.
+    assert manifest["kind"] == "standalone"
     needed = {text.partition(";")[0].strip().lower() for text in metadata.get_all("Requires-Dist", [])}
     for dependency in manifest["pip_dependencies"]:
         # The host takes this for the name to import, and installs again at each setup what it cannot import.
