@@ -84,7 +84,7 @@ class Pool:
             name=APPLICATION_NAME,
             configure=register_vector,
             num_workers=1,
-            reconnect_timeout=1.0,  # the writer opens a new pool once Postgres is back
+            reconnect_timeout=15.0,  # after that the writer has opened a new pool
         )
 
     def open(self) -> None:

@@ -1,4 +1,4 @@
-"""An embedding endpoint that fails in every way one can: rows arrive without it, and get their vectors when it works."""
+"""An embedding endpoint that fails in every way: rows arrive without it, and get their vectors when it works."""
 
 from __future__ import annotations
 

@@ -122,9 +122,8 @@ def test_need_24_doctor_names_a_write_that_is_stuck_and_the_commands_for_it(
 
     code, printed = run("doctor", "--json")
     assert code == 1
-    (check,) = [
-        check for check in json.loads(printed)["checks"] if check["name"] == "spool" and check["state"] == "fail"
-    ]
+    checks = json.loads(printed)["checks"]
+    (check,) = [check for check in checks if (check["name"], check["state"]) == ("spool", "fail")]
     assert operation.op_id.hex[:8] in check["said"] and "marketing" in check["said"]
     assert "hermes-pgvector spool list" in check["fix"]
     assert "spool retry" in check["fix"] and "spool drop" in check["fix"]

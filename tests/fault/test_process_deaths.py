@@ -1,4 +1,4 @@
-"""Processes that die while they write, in every way a process can: each turn whose hook returned arrives once, in order."""
+"""Processes that die while they write, in every way: each turn whose hook returned arrives once, in order."""
 
 from __future__ import annotations
 

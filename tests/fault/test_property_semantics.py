@@ -107,7 +107,7 @@ def test_trap_05_two_processes_at_one_entry_end_where_some_order_would(
         home.mkdir()
     with AgentProcess({"dsn": dsn, "dims": DIMS}, homes[0]) as replacing:
         with AgentProcess({"dsn": dsn, "dims": DIMS}, homes[1]) as removing:
-            others = threading.Thread(target=lambda: [remove(removing, number) for number in range(count)])
+            others = threading.Thread(target=remove_all, args=(removing, count))
             others.start()
             for number in range(count):
                 old, new = f"Entry {number} as it was", f"Entry {number} as it is"
@@ -120,5 +120,6 @@ def test_trap_05_two_processes_at_one_entry_end_where_some_order_would(
     assert sorted(memories(database)) == sorted(f"Entry {number} as it is" for number in range(count))
 
 
-def remove(agent: AgentProcess, number: int) -> None:
-    agent.call("on_memory_write", "remove", "memory", "", {"old_text": f"Entry {number} as it was"})
+def remove_all(agent: AgentProcess, count: int) -> None:
+    for number in range(count):
+        agent.call("on_memory_write", "remove", "memory", "", {"old_text": f"Entry {number} as it was"})

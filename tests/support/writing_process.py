@@ -92,8 +92,11 @@ class WritingProcess:
         with self.log_path.open("wb") as log:
             self._process = subprocess.Popen(
                 # A fork beside other threads is what is tested; newer Pythons warn of it.
-                [sys.executable, "-P", "-W", "ignore:This process:DeprecationWarning", "-c", PROGRAM]
-                + [json.dumps([dict(self.config), str(self.home), plan])],
+                [
+                    sys.executable,
+                    *("-P", "-W", "ignore:This process:DeprecationWarning", "-c", PROGRAM),
+                    json.dumps([dict(self.config), str(self.home), plan]),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -123,7 +126,7 @@ class WritingProcess:
         return ""
 
     def read_some(self) -> None:
-        """Note accepted writes until there are enough for it to be in the middle of writing, of a fork's both halves."""
+        """Note accepted writes until it is in the middle of writing, after a fork both of it."""
         wanted = {"parent", "child"} if self.death == "fork" else {"parent"}
         assert self._process.stdout is not None
         for line in self._process.stdout:
