@@ -94,7 +94,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def fresh_process_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Every test starts without runtimes, warnings already given, or a home of the developer's; none are left behind."""
+    """Every test starts without runtimes, warnings already given, or a home of the developer's."""
     monkeypatch.setenv("HERMES_HOME", str(tmp_path / "hermes-home"))
     guard.failures.clear()
     provider.forget_warnings()

@@ -21,8 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "write"))
-sys.path.append(str(Path(__file__).resolve().parents[2]))
+sys.path += [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[2])]
 import common
 
 from hermes_memory_pgvector.domain.models import Operation
@@ -80,7 +79,9 @@ def evaluate(provider: PgvectorMemoryProvider, theme: str, sample: dict[str, Any
     rows = []
     for question, category, gold in questions_of(sample, known):
         started = time.perf_counter()
-        answer = json.loads(provider.handle_tool_call("recall_conversation", {"query": question, "limit": 10, "scope": theme}))
+        answer = json.loads(
+            provider.handle_tool_call("recall_conversation", {"query": question, "limit": 10, "scope": theme})
+        )
         took_ms = (time.perf_counter() - started) * 1000
         found = [by_text.get(hit["content"], set()) for hit in answer["results"]]
         row: dict[str, Any] = {"theme": theme, "category": category, "mode": answer["mode"], "ms": took_ms}

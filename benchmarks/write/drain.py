@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import statistics
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 import common
 import httpx
 import psycopg
@@ -48,7 +51,9 @@ def row_at_a_time(server: common.Postgres, url: str, turns: int) -> float:
 
 def bare_copy(server: common.Postgres, url: str, turns: int) -> float:
     """The floor: vectors at hand, one binary COPY and one commit for each batch of 64 turns."""
-    texts = [(role, text) for n in range(turns) for role, text in zip(("user", "assistant"), common.turn(n), strict=True)]
+    texts = [
+        (role, text) for n in range(turns) for role, text in zip(("user", "assistant"), common.turn(n), strict=True)
+    ]
     vectors = httpx.post(url, json={"model": MODEL, "input": [text for _, text in texts[:64]]}).json()["embeddings"]
     with psycopg.connect(server.database(DIMS), autocommit=True) as conn:
         register_vector(conn)
@@ -83,15 +88,17 @@ def main() -> None:
             floor = statistics.median(measured["bare COPY"])
             for way, speeds in measured.items():
                 median = statistics.median(speeds)
-                rows.append({
-                    "endpoint_ms": latency_ms,
-                    "way": way,
-                    "rows_per_s": round(median),
-                    "min": round(min(speeds)),
-                    "max": round(max(speeds)),
-                    "times_row_at_a_time": round(median / naive, 1),
-                    "cost_to_copy": round(floor / median, 2),
-                })
+                rows.append(
+                    {
+                        "endpoint_ms": latency_ms,
+                        "way": way,
+                        "rows_per_s": round(median),
+                        "min": round(min(speeds)),
+                        "max": round(max(speeds)),
+                        "times_row_at_a_time": round(median / naive, 1),
+                        "cost_to_copy": round(floor / median, 2),
+                    }
+                )
     parameters = {"turns": args.turns, "naive_turns": args.naive_turns, "rounds": args.rounds, "dims": DIMS}
     common.report("write/drain", parameters, rows, args.json)
 

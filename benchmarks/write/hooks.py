@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 import common
 
 DIMS = 384
@@ -70,12 +72,28 @@ def main() -> None:
                     made.runtime.writer.flush(60)
                 add("idle, one at a time", "sync_turn", common.spread(calm))
                 add("drain at work", "sync_turn", timed(args.calls, idle, first=1000))
-                add("drain at work", "on_memory_write", timed(
-                    args.calls, lambda n: made.on_memory_write("add", "memory", f"Fact {n}: " + common.turn(n)[1])))
+                add(
+                    "drain at work",
+                    "on_memory_write",
+                    timed(
+                        args.calls, lambda n: made.on_memory_write("add", "memory", f"Fact {n}: " + common.turn(n)[1])
+                    ),
+                )
                 add("queue full of 10,000", "sync_turn", _with_backlog(made, args.calls))
                 made.runtime.writer.flush(600)
-                add("warm", "initialize", timed(300, lambda n: type(made)(config).initialize(
-                    f"s{n}", hermes_home=str(made.runtime.home), platform="api_server", gateway_session_key="bench")))
+                add(
+                    "warm",
+                    "initialize",
+                    timed(
+                        300,
+                        lambda n: type(made)(config).initialize(
+                            f"s{n}",
+                            hermes_home=str(made.runtime.home),
+                            platform="api_server",
+                            gateway_session_key="bench",
+                        ),
+                    ),
+                )
     with common.provider({"dsn": "host=/nonexistent dbname=none", "dims": DIMS}) as made:
         add("Postgres down", "sync_turn", timed(args.calls, lambda n: made.sync_turn(*common.turn(n))))
     for row in rows:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 import common
 
 DIMS = 384
@@ -33,11 +35,13 @@ def main() -> None:
                     made.sync_turn(*common.turn(part * args.operations + number))
                 backlog = made.runtime.writer.depth()
                 assert made.runtime.writer.flush(3600)
-                rows.append({
-                    "operations": (part + 1) * (args.operations // args.parts),
-                    "rss_mb": round(rss_mb(), 1),
-                    "backlog_before": backlog,
-                })
+                rows.append(
+                    {
+                        "operations": (part + 1) * (args.operations // args.parts),
+                        "rss_mb": round(rss_mb(), 1),
+                        "backlog_before": backlog,
+                    }
+                )
                 print(rows[-1], flush=True)
     first, last = rows[0]["rss_mb"], rows[-1]["rss_mb"]
     rows.append({"operations": "last to first", "rss_mb": round(last / first, 2)})

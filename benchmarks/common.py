@@ -1,4 +1,4 @@
-"""What the write benchmarks share: a private Postgres, an embedding endpoint in a process of its own, figures."""
+"""What the benchmarks share: a private Postgres, an embedding endpoint in a process of its own, figures."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def postgres() -> Iterator[Postgres]:
 
 @contextmanager
 def endpoint(dims: int, latency_ms: float) -> Iterator[str]:
-    """The URL of an Ollama-like endpoint in a process of its own that answers after `latency_ms`, whatever the batch."""
+    """The URL of an Ollama-like endpoint in a process of its own, which answers any batch after `latency_ms`."""
     command = [sys.executable, "-P", str(Path(__file__).with_name("endpoint.py")), str(dims), str(latency_ms)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:

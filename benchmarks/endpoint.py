@@ -1,6 +1,6 @@
-"""An endpoint with the protocol of Ollama's /api/embed that costs no model: vectors made beforehand, after a set latency.
+"""An endpoint with the protocol of Ollama's /api/embed that costs no model: ready-made vectors after a set latency.
 
-    python endpoint.py DIMS LATENCY_MS      prints its URL and serves until it is terminated
+python endpoint.py DIMS LATENCY_MS      prints its URL and serves until it is terminated
 """
 
 from __future__ import annotations
