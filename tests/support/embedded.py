@@ -14,11 +14,13 @@ import psycopg
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 
 PROGRAM = """
-import os, sys
+import os, signal, sys
 from pathlib import Path
 from hermes_memory_pgvector.domain.errors import EmbeddedServerError
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 
+# A shell that runs the tests in the background has told its children to ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 server = EmbeddedServer(Path(sys.argv[1]))
 print("up", flush=True)
 for line in sys.stdin:

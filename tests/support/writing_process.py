@@ -17,9 +17,11 @@ from .turns import turn
 # Prints "<who> <number>" when the hook has returned and nothing was refused. Where a signal is to end it, it waits for
 # that after its last turn.
 PROGRAM = """
-import atexit, json, logging, os, resource, sys, time
+import atexit, json, logging, os, resource, signal, sys, time
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 
+# A shell that runs the tests in the background has told its children to ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 config, home, plan = json.loads(sys.argv[1])
 logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(message)s")
 if plan["clock_steps_back_s"]:
