@@ -41,6 +41,20 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
+class Filters:
+    """What a row must be besides matching. `target` is for memories, `role` for turns; `until` is exclusive."""
+
+    target: str | None = None
+    role: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def restrict(self) -> bool:
+        """Whether some rows do not pass."""
+        return any(value is not None for value in (self.target, self.role, self.since, self.until))
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A row that one leg of the search proposes; `score` is similarity (vector leg) or coverage (lexical leg)."""
 
@@ -50,7 +64,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A remembered text. `similarity` is the cosine with the question, None where either has no embedding."""
+    """A remembered text. `similarity` is the cosine with the question, None where either has no embedding.
+
+    `vector_rank` and `word_rank` count from 1 and are None where that leg did not propose the row; a turn that neither
+    proposed stands beside one that matches. `around` holds the turns right before and after, when they were asked for.
+    """
 
     store: Store
     id: int
@@ -60,5 +78,29 @@ class Hit:
     content: str
     at: datetime
     similarity: float | None
-    coverage: float
-    score: float
+    coverage: float = 0.0
+    score: float = 0.0
+    vector_rank: int | None = None
+    word_rank: int | None = None
+    around: tuple[Hit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What to look for, where, and how much of it. `around`: the turns before and after each hit as well."""
+
+    text: str
+    scope: Scope
+    limit: int
+    deadline_s: float
+    filters: Filters = field(default_factory=Filters)
+    offset: int = 0
+    around: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was found, and whether the vector leg took part (`hybrid`) or only words did (`lexical`)."""
+
+    hits: tuple[Hit, ...]
+    mode: str

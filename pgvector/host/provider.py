@@ -9,11 +9,11 @@ import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ..capture.filters import TurnFilter, is_trivial_query, own_words
 from ..domain.errors import ConfigurationError, HermesPgvectorError
-from ..domain.models import Operation, Scope, Store
+from ..domain.models import Answer, Operation, Question, Store
 from ..domain.settings import FIELDS, Settings
 from ..domain.text import clean, clean_json, strip_injected
 from . import availability, setup
@@ -22,7 +22,6 @@ from .guard import guarded
 from .tools import QUESTION_MAX_CHARS, SCHEMAS, Here, answer, error
 
 if TYPE_CHECKING:
-    from ..recall.search import Answer
     from ..runtime.process import Runtime
 
 try:
@@ -164,7 +163,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         from ..recall.prefetch import prefetch_block
 
         try:
-            return prefetch_block(runtime.searcher, text, Scope("theme", context.theme.name), settings)
+            return prefetch_block(runtime.searcher, runtime.shown, text, context.theme.name, self._session_id, settings)
         except HermesPgvectorError:
             runtime.counts["prefetch_failures"] += 1  # the store has said once why
             return ""
@@ -191,6 +190,7 @@ class PgvectorMemoryProvider(MemoryProvider):
             runtime.counts[f"turns_skipped_{verdict.reason}"] += 1
             return
         session = session_name(session_id) or self._session_id or "unknown"
+        runtime.shown.add((context.theme.name, session), (user, assistant))
         # The host may report a turn again, after a reconnect or a compression: its words and session name it.
         op_id = uuid.uuid5(_TURN_NAMESPACE, "\0".join((context.theme.name, session, user, assistant)))
         self._submit_turn(runtime, context, session, said, op_id, {})
@@ -272,6 +272,9 @@ class PgvectorMemoryProvider(MemoryProvider):
         with self._session_lock:
             if new and new != self._session_id:
                 self._session_id, self._parent_session_id = new, parent or self._session_id
+        ready = self._ready()
+        if ready is not None and (rewound or kwargs.get("reason") == "compression"):
+            ready[0].shown.forget((ready[1].theme.name, new))
 
     @guarded(None)
     def on_session_end(self, messages: Any = None, **kwargs: Any) -> None:
@@ -300,14 +303,11 @@ class PgvectorMemoryProvider(MemoryProvider):
             return error("memory is not ready in this session; run hermes-pgvector doctor")
         runtime, context = ready
 
-        def recall(
-            store: Store, text: str, scope: Scope, limit: int, target: Literal["memory", "user"] | None
-        ) -> Answer:
-            return runtime.searcher.recall(
-                [store], text, scope, limit=limit, target=target, deadline_s=settings.recall_deadline_s
-            )
+        def recall(store: Store, asked: Question) -> Answer:
+            return runtime.searcher.recall([store], asked)
 
-        return answer(tool_name, args, Here(context.theme.name, self._session_id, settings.scope_default), recall)
+        here = Here(context.theme.name, self._session_id, settings.scope_default, settings.recall_deadline_s)
+        return answer(tool_name, args, here, recall)
 
     # -- configuration -------------------------------------------------------------------------------------------
 

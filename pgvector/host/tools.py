@@ -6,21 +6,34 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
+from ..domain.dates import WAYS, parse_when
 from ..domain.errors import HermesPgvectorError, InvalidArgument
-from ..domain.models import Scope, Store
+from ..domain.models import Answer, Filters, Question, Scope, Store
 from ..domain.text import clean
 from ..domain.theme import normalise_theme
 from ..recall.render import as_result
 
-if TYPE_CHECKING:
-    from ..recall.search import Answer
-
 MAX_LIMIT = 50
+MAX_OFFSET = 500  # further down, another question finds it better
+_ROLES = ("user", "assistant", "tool")
 QUESTION_MAX_CHARS = 8000  # looked at in a pasted file of megabytes; the search itself takes less still
 _DEFAULT_LIMIT = 5
 _SCOPES = "current (this theme, the default), session (this conversation), all (every theme), or the name of a theme"
+
+_COMMON: dict[str, Any] = {
+    "query": {"type": "string", "description": "What to look for, in plain words."},
+    "scope": {"type": "string", "description": f"Where to look: {_SCOPES}."},
+    "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "description": "How many results."},
+    "offset": {"type": "integer", "minimum": 0, "maximum": MAX_OFFSET, "description": "How many to leave out first."},
+    "since": {"type": "string", "description": f"Only what is from then on: {WAYS}."},
+    "until": {
+        "type": "string",
+        "description": "Only what is from before then, or from that day; written like `since`.",
+    },
+    "explain": {"type": "boolean", "description": "Also say how each result was found."},
+}
 
 SCHEMAS: tuple[dict[str, Any], ...] = (
     {
@@ -31,28 +44,32 @@ SCHEMAS: tuple[dict[str, Any], ...] = (
         ),
         "parameters": {
             "type": "object",
-            "properties": {
-                "query": {"type": "string", "description": "What to look for, in plain words."},
-                "scope": {"type": "string", "description": f"Where to look: {_SCOPES}."},
+            "properties": _COMMON
+            | {
                 "target": {
                     "type": "string",
                     "enum": ["memory", "user"],
                     "description": "Only notes (memory) or only facts about the user (user); leave out for both.",
                 },
-                "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "description": "How many results."},
             },
             "required": ["query"],
         },
     },
     {
         "name": "recall_conversation",
-        "description": "Search what was said in earlier conversation turns, by meaning and by words.",
+        "description": (
+            "Search what was said in earlier conversation turns, by meaning and by words. "
+            "Each result comes with the turns right before and after it."
+        ),
         "parameters": {
             "type": "object",
-            "properties": {
-                "query": {"type": "string", "description": "What to look for, in plain words."},
-                "scope": {"type": "string", "description": f"Where to look: {_SCOPES}."},
-                "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "description": "How many results."},
+            "properties": _COMMON
+            | {
+                "role": {
+                    "type": "string",
+                    "enum": list(_ROLES),
+                    "description": "Only what the user, the assistant or a delegated task (tool) said.",
+                },
             },
             "required": ["query"],
         },
@@ -60,7 +77,7 @@ SCHEMAS: tuple[dict[str, Any], ...] = (
 )
 _STORES: dict[str, Store] = {"recall_memory": "memories", "recall_conversation": "turns"}
 
-Recall = Callable[[Store, str, Scope, int, Literal["memory", "user"] | None], "Answer"]
+Recall = Callable[[Store, Question], Answer]
 
 
 @dataclass(frozen=True)
@@ -70,6 +87,7 @@ class Here:
     theme: str
     session_id: str
     scope_default: str
+    deadline_s: float
 
 
 def answer(tool: str, args: object, here: Here, recall: Recall) -> str:
@@ -94,10 +112,19 @@ def _answer(tool: str, args: Mapping[str, Any], here: Here, recall: Recall) -> d
         raise InvalidArgument("`query` is empty; say in plain words what to look for")
     limit, note = _limit(args.get("limit"))
     scope = parse_scope(args.get("scope"), here)
-    target = _target(args.get("target")) if store == "memories" else None
-    found = recall(store, text, scope, limit, target)
+    asked = Question(
+        text,
+        scope,
+        limit,
+        here.deadline_s,
+        _filters(store, args),
+        offset=_offset(args.get("offset")),
+        around=store == "turns",
+    )
+    found = recall(store, asked)
+    explain = args.get("explain") in (True, "true", "True", 1)
     result: dict[str, Any] = {
-        "results": [as_result(hit) for hit in found.hits],
+        "results": [as_result(hit, text, explain=explain) for hit in found.hits],
         "count": len(found.hits),
         "scope": "all" if scope.kind == "all" else "session" if scope.kind == "session" else scope.theme,
         "mode": found.mode,
@@ -105,6 +132,15 @@ def _answer(tool: str, args: Mapping[str, Any], here: Here, recall: Recall) -> d
     if note:
         result["note"] = note
     return result
+
+
+def _filters(store: Store, args: Mapping[str, Any]) -> Filters:
+    since, until = parse_when(args.get("since"), "since"), parse_when(args.get("until"), "until", end=True)
+    if since is not None and until is not None and since >= until:
+        raise InvalidArgument("`since` is not before `until`: nothing can lie between them")
+    if store == "memories":
+        return Filters(target=_one_of(args.get("target"), "target", ("memory", "user")), since=since, until=until)
+    return Filters(role=_one_of(args.get("role"), "role", _ROLES), since=since, until=until)
 
 
 def parse_scope(given: object, here: Here) -> Scope:
@@ -130,26 +166,39 @@ def parse_scope(given: object, here: Here) -> Scope:
 def _limit(given: object) -> tuple[int, str]:
     if given is None or given == "":
         return _DEFAULT_LIMIT, ""
-    try:
-        value = float(given) if isinstance(given, (int, float, str)) and not isinstance(given, bool) else math.nan
-    except (ValueError, OverflowError):
-        value = math.inf if isinstance(given, int) else math.nan
+    value = _number(given)
     if math.isnan(value) or value < 1:
         raise InvalidArgument(f"`limit` must be a whole number from 1 to {MAX_LIMIT}")
     if value > MAX_LIMIT:
-        return MAX_LIMIT, f"`limit` was lowered to {MAX_LIMIT}, the most one call returns"
+        return MAX_LIMIT, f"`limit` was lowered to {MAX_LIMIT}, the most one call returns; use `offset` for more"
     return int(value), ""
 
 
-def _target(given: object) -> Literal["memory", "user"] | None:
-    match given:
-        case None | "":
-            return None
-        case "memory":
-            return "memory"
-        case "user":
-            return "user"
-    raise InvalidArgument('`target` must be "memory" or "user", or left out')
+def _offset(given: object) -> int:
+    if given is None or given == "":
+        return 0
+    value = _number(given)
+    if math.isnan(value) or not 0 <= value <= MAX_OFFSET:
+        raise InvalidArgument(f"`offset` must be a whole number from 0 to {MAX_OFFSET}")
+    return int(value)
+
+
+def _number(given: object) -> float:
+    """The number an argument means, NaN when it means none."""
+    try:
+        return float(given) if isinstance(given, (int, float, str)) and not isinstance(given, bool) else math.nan
+    except OverflowError:
+        return math.inf
+    except ValueError:
+        return math.nan
+
+
+def _one_of(given: object, name: str, choices: tuple[str, ...]) -> str | None:
+    if given is None or given == "":
+        return None
+    if isinstance(given, str) and given in choices:
+        return given
+    raise InvalidArgument(f"`{name}` must be one of {', '.join(choices)}, or left out")
 
 
 def _json(value: dict[str, Any]) -> str:

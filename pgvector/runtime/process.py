@@ -29,6 +29,7 @@ from ..embed.base import CountedEmbedder
 from ..embed.factory import make_embedder
 from ..operate.serve import embedded_server
 from ..operate.spools import spool_folder
+from ..recall.prefetch import Shown
 from ..recall.search import Searcher
 from ..server.cluster import EmbeddedServer
 from ..store.backend import Backend
@@ -83,6 +84,7 @@ class Runtime:
             report=self.stats,
         )
         self.searcher = Searcher(self.backend, self.embedder, self.latencies)
+        self.shown = Shown()
         self.mirror = Mirror(home)
         self.pid = os.getpid()
         self.users: weakref.WeakSet[object] = weakref.WeakSet()

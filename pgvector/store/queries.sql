@@ -199,6 +199,7 @@ WITH candidates AS MATERIALIZED (
      WHERE agent_identity = %(theme)s AND sig IS NOT NULL
        AND (%(target)s::text IS NULL OR target = %(target)s)
        AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
+       AND updated_at >= %(since)s::timestamptz AND updated_at < %(until)s::timestamptz
      ORDER BY (sig <~> binary_quantize(%(vector)s)) + 0 LIMIT %(depth)s)
 SELECT t.id, 1 - (t.embedding <=> %(vector)s) AS similarity
   FROM candidates JOIN memory_entries AS t USING (id)
@@ -208,7 +209,10 @@ SELECT t.id, 1 - (t.embedding <=> %(vector)s) AS similarity
 -- exempt: the explicit scope 'all'.
 WITH candidates AS MATERIALIZED (
     SELECT id FROM memory_entries
-     WHERE sig IS NOT NULL AND (%(target)s::text IS NULL OR target = %(target)s)
+     WHERE sig IS NOT NULL
+       AND (%(target)s::text IS NULL OR target = %(target)s)
+       AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
+       AND updated_at >= %(since)s::timestamptz AND updated_at < %(until)s::timestamptz
      ORDER BY (sig <~> binary_quantize(%(vector)s)) + 0 LIMIT %(depth)s)
 SELECT t.id, 1 - (t.embedding <=> %(vector)s) AS similarity
   FROM candidates JOIN memory_entries AS t USING (id)
@@ -223,10 +227,23 @@ SELECT t.id, 1 - (t.embedding <=> %(vector)s) AS similarity
   FROM candidates JOIN conversations AS t USING (id)
  ORDER BY (t.embedding <=> %(vector)s) + 0 LIMIT %(limit)s;
 
+-- name: vector_search_turns_filtered
+WITH candidates AS MATERIALIZED (
+    SELECT id FROM conversations
+     WHERE agent_identity = %(theme)s AND sig IS NOT NULL
+       AND (%(role)s::text IS NULL OR role = %(role)s)
+       AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
+     ORDER BY (sig <~> binary_quantize(%(vector)s)) + 0 LIMIT %(depth)s)
+SELECT t.id, 1 - (t.embedding <=> %(vector)s) AS similarity
+  FROM candidates JOIN conversations AS t USING (id)
+ ORDER BY (t.embedding <=> %(vector)s) + 0 LIMIT %(limit)s;
+
 -- name: vector_search_turns_session
 WITH candidates AS MATERIALIZED (
     SELECT id FROM conversations
      WHERE agent_identity = %(theme)s AND session_id = %(session_id)s AND sig IS NOT NULL
+       AND (%(role)s::text IS NULL OR role = %(role)s)
+       AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
      ORDER BY (sig <~> binary_quantize(%(vector)s)) + 0 LIMIT %(depth)s)
 SELECT t.id, 1 - (t.embedding <=> %(vector)s) AS similarity
   FROM candidates JOIN conversations AS t USING (id)
@@ -237,6 +254,8 @@ SELECT t.id, 1 - (t.embedding <=> %(vector)s) AS similarity
 WITH candidates AS MATERIALIZED (
     SELECT id FROM conversations
      WHERE sig IS NOT NULL
+       AND (%(role)s::text IS NULL OR role = %(role)s)
+       AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
      ORDER BY (sig <~> binary_quantize(%(vector)s)) + 0 LIMIT %(depth)s)
 SELECT t.id, 1 - (t.embedding <=> %(vector)s) AS similarity
   FROM candidates JOIN conversations AS t USING (id)
@@ -265,14 +284,20 @@ SELECT term FROM unnest(tsvector_to_array(hermes_lexemes(%(text)s))) AS term
 WITH terms AS (
     SELECT * FROM unnest(%(terms)s::text[]) AS matcher),
 hits AS MATERIALIZED (
-    SELECT id, tsv FROM memory_entries WHERE agent_identity = %(theme)s
+    SELECT id, tsv FROM memory_entries
+     WHERE agent_identity = %(theme)s
        AND (%(target)s::text IS NULL OR target = %(target)s)
-       AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s) AND tsv @@ (('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery && %(match)s::tsquery)),
+       AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
+       AND updated_at >= %(since)s::timestamptz AND updated_at < %(until)s::timestamptz
+       AND tsv @@ (('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery && %(match)s::tsquery)),
 found AS MATERIALIZED (
     SELECT hits.id, terms.matcher FROM hits JOIN terms ON hits.tsv @@ terms.matcher::tsquery),
+size AS (
+    -- At least 50: in a nearly empty theme, words that no row holds would outweigh all that match.
+    SELECT greatest(count(*), 50) AS n FROM memory_entries WHERE agent_identity = %(theme)s),
 weights AS (
-    SELECT terms.matcher, ln(1 + (greatest(size.n, 50) - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
-      FROM terms LEFT JOIN found USING (matcher), (SELECT count(*) AS n FROM memory_entries WHERE agent_identity = %(theme)s) AS size
+    SELECT terms.matcher, ln(1 + (size.n - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
+      FROM terms CROSS JOIN size LEFT JOIN found USING (matcher)
      GROUP BY terms.matcher, size.n)
 SELECT found.id, (sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights))::float8 AS coverage
   FROM found JOIN weights USING (matcher)
@@ -283,12 +308,19 @@ SELECT found.id, (sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights))::float8 
 WITH terms AS (
     SELECT * FROM unnest(%(terms)s::text[]) AS matcher),
 hits AS MATERIALIZED (
-    SELECT id, tsv FROM memory_entries WHERE (%(target)s::text IS NULL OR target = %(target)s) AND tsv @@ %(match)s::tsquery),
+    SELECT id, tsv FROM memory_entries
+     WHERE (%(target)s::text IS NULL OR target = %(target)s)
+       AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
+       AND updated_at >= %(since)s::timestamptz AND updated_at < %(until)s::timestamptz
+       AND tsv @@ %(match)s::tsquery),
 found AS MATERIALIZED (
     SELECT hits.id, terms.matcher FROM hits JOIN terms ON hits.tsv @@ terms.matcher::tsquery),
+size AS (
+    -- At least 50: in a nearly empty theme, words that no row holds would outweigh all that match.
+    SELECT greatest(count(*), 50) AS n FROM memory_entries),
 weights AS (
-    SELECT terms.matcher, ln(1 + (greatest(size.n, 50) - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
-      FROM terms LEFT JOIN found USING (matcher), (SELECT count(*) AS n FROM memory_entries WHERE true) AS size
+    SELECT terms.matcher, ln(1 + (size.n - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
+      FROM terms CROSS JOIN size LEFT JOIN found USING (matcher)
      GROUP BY terms.matcher, size.n)
 SELECT found.id, (sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights))::float8 AS coverage
   FROM found JOIN weights USING (matcher)
@@ -298,12 +330,19 @@ SELECT found.id, (sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights))::float8 
 WITH terms AS (
     SELECT * FROM unnest(%(terms)s::text[]) AS matcher),
 hits AS MATERIALIZED (
-    SELECT id, tsv FROM conversations WHERE agent_identity = %(theme)s AND tsv @@ (('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery && %(match)s::tsquery)),
+    SELECT id, tsv FROM conversations
+     WHERE agent_identity = %(theme)s
+       AND (%(role)s::text IS NULL OR role = %(role)s)
+       AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
+       AND tsv @@ (('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery && %(match)s::tsquery)),
 found AS MATERIALIZED (
     SELECT hits.id, terms.matcher FROM hits JOIN terms ON hits.tsv @@ terms.matcher::tsquery),
+size AS (
+    -- At least 50: in a nearly empty theme, words that no row holds would outweigh all that match.
+    SELECT greatest(count(*), 50) AS n FROM conversations WHERE agent_identity = %(theme)s),
 weights AS (
-    SELECT terms.matcher, ln(1 + (greatest(size.n, 50) - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
-      FROM terms LEFT JOIN found USING (matcher), (SELECT count(*) AS n FROM conversations WHERE agent_identity = %(theme)s) AS size
+    SELECT terms.matcher, ln(1 + (size.n - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
+      FROM terms CROSS JOIN size LEFT JOIN found USING (matcher)
      GROUP BY terms.matcher, size.n)
 SELECT found.id, (sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights))::float8 AS coverage
   FROM found JOIN weights USING (matcher)
@@ -313,12 +352,19 @@ SELECT found.id, (sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights))::float8 
 WITH terms AS (
     SELECT * FROM unnest(%(terms)s::text[]) AS matcher),
 hits AS MATERIALIZED (
-    SELECT id, tsv FROM conversations WHERE agent_identity = %(theme)s AND session_id = %(session_id)s AND tsv @@ (('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery && %(match)s::tsquery)),
+    SELECT id, tsv FROM conversations
+     WHERE agent_identity = %(theme)s AND session_id = %(session_id)s
+       AND (%(role)s::text IS NULL OR role = %(role)s)
+       AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
+       AND tsv @@ (('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery && %(match)s::tsquery)),
 found AS MATERIALIZED (
     SELECT hits.id, terms.matcher FROM hits JOIN terms ON hits.tsv @@ terms.matcher::tsquery),
+size AS (
+    -- At least 50: in a nearly empty theme, words that no row holds would outweigh all that match.
+    SELECT greatest(count(*), 50) AS n FROM conversations WHERE agent_identity = %(theme)s),
 weights AS (
-    SELECT terms.matcher, ln(1 + (greatest(size.n, 50) - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
-      FROM terms LEFT JOIN found USING (matcher), (SELECT count(*) AS n FROM conversations WHERE agent_identity = %(theme)s) AS size
+    SELECT terms.matcher, ln(1 + (size.n - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
+      FROM terms CROSS JOIN size LEFT JOIN found USING (matcher)
      GROUP BY terms.matcher, size.n)
 SELECT found.id, (sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights))::float8 AS coverage
   FROM found JOIN weights USING (matcher)
@@ -329,12 +375,18 @@ SELECT found.id, (sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights))::float8 
 WITH terms AS (
     SELECT * FROM unnest(%(terms)s::text[]) AS matcher),
 hits AS MATERIALIZED (
-    SELECT id, tsv FROM conversations WHERE true AND tsv @@ %(match)s::tsquery),
+    SELECT id, tsv FROM conversations
+     WHERE (%(role)s::text IS NULL OR role = %(role)s)
+       AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
+       AND tsv @@ %(match)s::tsquery),
 found AS MATERIALIZED (
     SELECT hits.id, terms.matcher FROM hits JOIN terms ON hits.tsv @@ terms.matcher::tsquery),
+size AS (
+    -- At least 50: in a nearly empty theme, words that no row holds would outweigh all that match.
+    SELECT greatest(count(*), 50) AS n FROM conversations),
 weights AS (
-    SELECT terms.matcher, ln(1 + (greatest(size.n, 50) - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
-      FROM terms LEFT JOIN found USING (matcher), (SELECT count(*) AS n FROM conversations WHERE true) AS size
+    SELECT terms.matcher, ln(1 + (size.n - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
+      FROM terms CROSS JOIN size LEFT JOIN found USING (matcher)
      GROUP BY terms.matcher, size.n)
 SELECT found.id, (sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights))::float8 AS coverage
   FROM found JOIN weights USING (matcher)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pgvector import Vector
 
-from ..domain.models import Candidate, Hit, Scope, Store
+from ..domain.models import Candidate, Filters, Hit, Scope, Store
 from .connection import DeadlineConnection
 from .sql import query
 
@@ -16,29 +16,32 @@ MAX_TERMS = 32  # words of a question that are looked up; the longest ones when 
 
 
 def vector_candidates(
-    conn: DeadlineConnection, store: Store, scope: Scope, vector: Sequence[float], *, target: str | None, limit: int
+    conn: DeadlineConnection, store: Store, scope: Scope, filters: Filters, vector: Sequence[float], *, limit: int
 ) -> list[Candidate]:
     """The nearest rows by cosine similarity, nearest first."""
-    filtered = store == "memories" and (target is not None or scope.kind == "session") and scope.kind != "all"
-    name = f"vector_search_{store}{'_filtered' if filtered else _variant(store, scope)}"
-    row = _where(scope, target) | {
+    variant = _variant(store, scope)
+    if not variant and (filters.restrict() or scope.kind == "session"):
+        variant = "_filtered"
+    row = _where(scope, filters) | {
         "vector": Vector(list(vector)),
         "depth": max(RERANK_DEPTH, limit),
         "limit": limit,
     }
-    return [Candidate(found.id, found.similarity) for found in conn.execute(query(name), row)]
+    return [
+        Candidate(found.id, found.similarity) for found in conn.execute(query(f"vector_search_{store}{variant}"), row)
+    ]
 
 
 def lexical_candidates(
-    conn: DeadlineConnection, store: Store, scope: Scope, text: str, *, target: str | None, limit: int
+    conn: DeadlineConnection, store: Store, scope: Scope, filters: Filters, text: str, *, limit: int
 ) -> list[Candidate]:
     """The rows that hold the question's words, best coverage first."""
     terms = [row.term for row in conn.execute(query("query_terms"), {"text": text, "limit": MAX_TERMS})]
     if not terms:
         return []
     matchers = [_quoted(term) for term in terms]
+    row = _where(scope, filters) | {"terms": matchers, "match": " | ".join(matchers), "limit": limit}
     name = f"lexical_search_{store}{_variant(store, scope)}"
-    row = _where(scope, target) | {"terms": matchers, "match": " | ".join(matchers), "limit": limit}
     return [Candidate(found.id, found.coverage) for found in conn.execute(query(name), row)]
 
 
@@ -61,21 +64,7 @@ def fetch(
         "any_theme": scope.kind == "all",
         "vector": None if vector is None else Vector(list(vector)),
     }
-    return {
-        found.id: Hit(
-            store=store,
-            id=found.id,
-            theme=found.theme,
-            kind=found.kind,
-            session_id=found.session_id,
-            content=found.content,
-            at=found.at,
-            similarity=found.similarity,
-            coverage=0.0,
-            score=0.0,
-        )
-        for found in conn.execute(query(f"fetch_{store}"), row)
-    }
+    return {found.id: Hit(store, *found) for found in conn.execute(query(f"fetch_{store}"), row)}
 
 
 def _variant(store: Store, scope: Scope) -> str:
@@ -84,11 +73,14 @@ def _variant(store: Store, scope: Scope) -> str:
     return "_session" if store == "turns" and scope.kind == "session" else ""
 
 
-def _where(scope: Scope, target: str | None) -> dict[str, Any]:
+def _where(scope: Scope, filters: Filters) -> dict[str, Any]:
     return {
         "theme": scope.theme,
         "session_id": scope.session_id if scope.kind == "session" else None,
-        "target": target,
+        "target": filters.target,
+        "role": filters.role,
+        "since": filters.since.isoformat() if filters.since else "-infinity",
+        "until": filters.until.isoformat() if filters.until else "infinity",
     }
 
 

@@ -1,0 +1,70 @@
+"""The last word on the order: a little for what is recent, and of statements that say the same, the newest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from ..domain.models import Hit
+
+RECENCY_WEIGHT = 0.05  # of its score, that a hit of this moment gains over one of long ago
+HALF_LIFE_DAYS = 30.0  # after which half of that is left
+_SAME_SHARE = 0.8  # of all words of two texts, from which they say nearly the same
+_WORD = re.compile(r"\w+")
+
+
+def settle(hits: Sequence[Hit], *, now: datetime | None = None) -> list[Hit]:
+    """The hits by score, best first, with the recency weight; of the same text in one theme the newest only."""
+    now = now or datetime.now(UTC)
+    weighed = sorted((_weighed(hit, now) for hit in hits), key=lambda hit: -hit.score)
+    return _newest_of_each(weighed)
+
+
+def newest_of_near_equals(hits: Sequence[Hit]) -> list[Hit]:
+    """The hits in their order; of those that say nearly the same in one theme, the newest in the first one's place.
+
+    Nearly: at least four fifths of all their words are shared, and every number is. "Ticket 12 is open" and "ticket 13
+    is open" are two facts.
+    """
+    kept: list[Hit] = []
+    for hit in hits:
+        twin = next((index for index, other in enumerate(kept) if _nearly_equal(hit, other)), None)
+        if twin is None:
+            kept.append(hit)
+        elif hit.at > kept[twin].at:
+            kept[twin] = hit
+    return kept
+
+
+def _newest_of_each(hits: Sequence[Hit]) -> list[Hit]:
+    kept: dict[tuple[str, str, str, str], Hit] = {}
+    for hit in hits:
+        same = (hit.store, hit.theme, hit.kind, _folded(hit.content))
+        other = kept.get(same)
+        if other is None or hit.at > other.at:
+            kept[same] = hit if other is None else replace(hit, score=other.score)
+    return list(kept.values())
+
+
+def _weighed(hit: Hit, now: datetime) -> Hit:
+    age_days = max(0.0, (now - hit.at).total_seconds() / 86_400)
+    return replace(hit, score=hit.score * (1 + RECENCY_WEIGHT * 0.5 ** (age_days / HALF_LIFE_DAYS)))
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _nearly_equal(one: Hit, other: Hit) -> bool:
+    if one.theme != other.theme:
+        return False
+    left, right = _words(one.content), _words(other.content)
+    if {word for word in left ^ right if any(char.isdigit() for char in word)}:
+        return False
+    return len(left & right) >= _SAME_SHARE * len(left | right)
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(text.casefold()))
