@@ -15,7 +15,7 @@ from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import landed, runtime_of
 from tests.support.own_postgres import OwnPostgres, own_postgres
 from tests.support.scripted_embedder import ScriptedEmbedder
-from tests.support.stored import Database
+from tests.support.stored import Database, lock_both_tables
 from tests.support.traffic import Log, Traffic, assert_all_landed, report
 from tests.support.turns import ask as recall
 from tests.support.turns import finds, question, seconds, turn
@@ -38,7 +38,7 @@ def log(caplog: pytest.LogCaptureFixture) -> Log:
 def tables_locked(admin_dsn: str) -> Iterator[None]:
     """What ALTER TABLE or VACUUM FULL does to everybody else."""
     with psycopg.connect(admin_dsn) as connection:
-        connection.execute("LOCK TABLE conversations, memory_entries IN ACCESS EXCLUSIVE MODE")
+        lock_both_tables(connection, "ACCESS EXCLUSIVE")
         yield
 
 

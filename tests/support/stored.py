@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 
@@ -51,5 +51,22 @@ class Database:
     def writes_blocked(self) -> Iterator[None]:
         """Holds every write to both tables up; reading goes on."""
         with psycopg.connect(self.dsn) as connection:
-            connection.execute("LOCK TABLE conversations, memory_entries IN EXCLUSIVE MODE")
+            lock_both_tables(connection, "EXCLUSIVE")
             yield
+
+
+def lock_both_tables(connection: psycopg.Connection[Any], mode: LiteralString) -> None:
+    """Lock the tables until the transaction ends.
+
+    Two tables cannot be locked at once: a writer between them may make Postgres choose us as the victim.
+    """
+
+    def locked() -> bool:
+        try:
+            connection.execute(f"LOCK TABLE conversations, memory_entries IN {mode} MODE")
+        except psycopg.errors.DeadlockDetected:
+            connection.rollback()
+            return False
+        return True
+
+    until(locked, STORED_TIMEOUT_S, "a lock on both tables")
