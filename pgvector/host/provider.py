@@ -190,7 +190,6 @@ class PgvectorMemoryProvider(MemoryProvider):
             runtime.counts[f"turns_skipped_{verdict.reason}"] += 1
             return
         session = session_name(session_id) or self._session_id or "unknown"
-        runtime.shown.add((context.theme.name, session), (user, assistant))
         # The host may report a turn again, after a reconnect or a compression: its words and session name it.
         op_id = uuid.uuid5(_TURN_NAMESPACE, "\0".join((context.theme.name, session, user, assistant)))
         self._submit_turn(runtime, context, session, said, op_id, {})
@@ -270,11 +269,17 @@ class PgvectorMemoryProvider(MemoryProvider):
         """Follow the host to another session; the next turn lands there, with a link to where it came from."""
         new, parent = session_name(new_session_id), session_name(parent_session_id)
         with self._session_lock:
+            old = parent or self._session_id
             if new and new != self._session_id:
-                self._session_id, self._parent_session_id = new, parent or self._session_id
+                self._session_id, self._parent_session_id = new, old
         ready = self._ready()
-        if ready is not None and (rewound or kwargs.get("reason") == "compression"):
-            ready[0].shown.forget((ready[1].theme.name, new))
+        if ready is None or not new:
+            return
+        shown, theme = ready[0].shown, ready[1].theme.name
+        if rewound or kwargs.get("reason") == "compression":
+            shown.forget((theme, new))
+        elif kwargs.get("reason") == "branch":
+            shown.branch((theme, old), (theme, new))
 
     @guarded(None)
     def on_session_end(self, messages: Any = None, **kwargs: Any) -> None:

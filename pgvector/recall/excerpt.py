@@ -3,48 +3,65 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+import unicodedata
+from collections import Counter
 
-_WORD = re.compile(r"\w{3,}|[^\x00-\x7f]")
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
+_WORD = re.compile(rf"[{_CJK}]|\d+|[^\W\d_{_CJK}]{{2,}}")
+_STEM_CHARS = 6  # enough to tell words apart, few enough that "deploy" finds "deployed"
 _CUT = "…"
 
 
 def excerpt(text: str, question: str, max_chars: int) -> str:
-    """At most `max_chars` of `text`: the stretch that holds most different words of `question`, cut at blanks.
+    """At most `max_chars` of `text`: the stretch that holds most of the words of `question`, cut at blanks.
 
-    The beginning where no word of it occurs; the whole text where it fits.
+    A word weighs less the more often it stands in `text`. The beginning where no word of the question occurs; the
+    whole text where it fits.
     """
     if len(text) <= max_chars:
         return text
-    start = _best_start(text, question, max_chars)
+    margin = max_chars // 6  # what leads up to the first word
+    start = _best_start(text, question, max_chars, margin)
     if start > 0:
-        blank = text.find(" ", start, start + 40)
+        blank = text.find(" ", start, start + min(40, margin))
         start = blank + 1 if blank >= 0 else start
-    piece = text[start : start + max_chars - 2]
-    if start + len(piece) < len(text):
-        piece = piece.rsplit(" ", 1)[0] if " " in piece[-40:] else piece
+    room = max_chars - (start > 0)
+    piece = text[start : start + room]
+    if start + room < len(text):
+        piece = piece[:-1].rsplit(" ", 1)[0] if " " in piece[-40:-1] else piece[:-1]
         piece += _CUT
     return (_CUT if start > 0 else "") + piece
 
 
-def _best_start(text: str, question: str, max_chars: int) -> int:
-    wanted = {word.casefold() for word in _WORD.findall(question)}
-    if not wanted:
-        return 0
+def _best_start(text: str, question: str, max_chars: int, margin: int) -> int:
+    wanted = {_stem(match.group()) for match in _WORD.finditer(question)}
     found = [
-        (match.start(), match.group().casefold())
-        for match in re.finditer("|".join(sorted(map(re.escape, wanted), key=len, reverse=True)), text, re.IGNORECASE)
+        (match.start(), stem) for match in _WORD.finditer(text) if wanted and (stem := _stem(match.group())) in wanted
     ]
     if not found:
         return 0
-    places = [place for place, _ in found]
-    margin = max_chars // 6  # what leads up to the first word
+    occurrences = Counter(stem for _, stem in found)
+    inside: Counter[str] = Counter()
+    worth = best = 0.0
+    chosen = end = 0
+    improving = False
+    for place, stem in found:
+        while end < len(found) and found[end][0] < place - margin + max_chars:
+            entering = found[end][1]
+            worth += 0 if inside[entering] else 1 / occurrences[entering]
+            inside[entering] += 1
+            end += 1
+        # Of a row of equally good starts the last one: most of what follows the words then fits in.
+        improving = worth > best + 1e-9 or (improving and worth > best - 1e-9)
+        if improving:
+            best, chosen = worth, place
+        inside[stem] -= 1
+        worth -= 0 if inside[stem] else 1 / occurrences[stem]
+    return max(0, min(chosen - margin, len(text) - max_chars + 1))
 
-    def worth(index: int) -> tuple[int, int]:
-        last = bisect_left(places, places[index] - margin + max_chars)
-        return len({word for _, word in found[index:last]}), last - index
 
-    # Every start is tried in short texts, evenly spread ones in long texts.
-    step = max(1, len(found) // 400)
-    best = max(range(0, len(found), step), key=worth)
-    return max(0, min(places[best] - margin, len(text) - max_chars))
+def _stem(word: str) -> str:
+    """What a word is compared by: its beginning, without case and accents; numbers whole."""
+    if not word.isascii():
+        word = "".join(char for char in unicodedata.normalize("NFKD", word) if not unicodedata.combining(char))
+    return word if word[:1].isdigit() else word.casefold()[:_STEM_CHARS]

@@ -15,29 +15,35 @@ from .settle import newest_of_near_equals
 
 MIN_COVERAGE = 0.35  # share of the question's weight in words that makes a hit good enough without a vector
 _SESSIONS = 4096  # remembered at once; a few hundred bytes each
-_SPARE = 3  # hits looked at for each one shown: some are too far off, some stand in the session already
+_SPARE = 3  # hits looked at for each one shown: some are too far off, some were shown before
 
 
 class Shown:
-    """What stands in the transcripts of this process's sessions, said or put there: it need not stand twice."""
+    """What each session of this process was shown: the host keeps it in the transcript, once is enough."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._sessions: OrderedDict[tuple[str, str], set[bytes]] = OrderedDict()
 
     def unseen(self, session: tuple[str, str], hits: list[Hit]) -> list[Hit]:
-        """Those of `hits` that do not stand in the transcript of (theme, session id) yet."""
+        """Those of `hits` that (theme, session id) was not shown yet."""
         with self._lock:
             seen = self._sessions.get(session, set())
             return [hit for hit in hits if digest(hit.content) not in seen]
 
     def add(self, session: tuple[str, str], texts: Iterable[str]) -> None:
-        """Note that `texts` stand in the session's transcript."""
+        """Note that the session is shown `texts`."""
         with self._lock:
             self._sessions.setdefault(session, set()).update(map(digest, texts))
             self._sessions.move_to_end(session)
             while len(self._sessions) > _SESSIONS:
                 self._sessions.popitem(last=False)
+
+    def branch(self, session: tuple[str, str], new: tuple[str, str]) -> None:
+        """Note that the new session begins with a copy of the session's transcript."""
+        with self._lock:
+            if session in self._sessions:
+                self._sessions[new] = set(self._sessions[session])
 
     def forget(self, session: tuple[str, str]) -> None:
         """The transcript was cut: what stood there may be shown again."""

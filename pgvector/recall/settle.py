@@ -28,14 +28,31 @@ def newest_of_near_equals(hits: Sequence[Hit]) -> list[Hit]:
     Nearly: at least four fifths of all their words are shared, and every number is. "Ticket 12 is open" and "ticket 13
     is open" are two facts.
     """
-    kept: list[Hit] = []
-    for hit in hits:
-        twin = next((index for index, other in enumerate(kept) if _nearly_equal(hit, other)), None)
-        if twin is None:
-            kept.append(hit)
-        elif hit.at > kept[twin].at:
-            kept[twin] = hit
-    return kept
+    kept: list[_Statement] = []
+    for place, hit in sorted(enumerate(hits), key=lambda each: each[1].at, reverse=True):
+        statement = _Statement(place, hit)
+        newer = next((other for other in kept if other.says_nearly(statement)), None)
+        if newer is None:
+            kept.append(statement)
+        else:
+            newer.place = min(newer.place, place)
+    return [statement.hit for statement in sorted(kept, key=lambda each: each.place)]
+
+
+class _Statement:
+    """A hit, its place in the order, and its words, taken apart once: texts are long and pairs are many."""
+
+    def __init__(self, place: int, hit: Hit) -> None:
+        self.place = place
+        self.hit = hit
+        self._words = frozenset(_WORD.findall(hit.content.casefold()))
+        self._numbers = frozenset(word for word in self._words if any(char.isdigit() for char in word))
+
+    def says_nearly(self, other: _Statement) -> bool:
+        if self.hit.theme != other.hit.theme or self._numbers != other._numbers:
+            return False
+        shared = len(self._words & other._words)
+        return shared > 0 and shared >= _SAME_SHARE * (len(self._words) + len(other._words) - shared)
 
 
 def _newest_of_each(hits: Sequence[Hit]) -> list[Hit]:
@@ -55,16 +72,3 @@ def _weighed(hit: Hit, now: datetime) -> Hit:
 
 def _folded(text: str) -> str:
     return " ".join(text.casefold().split())
-
-
-def _nearly_equal(one: Hit, other: Hit) -> bool:
-    if one.theme != other.theme:
-        return False
-    left, right = _words(one.content), _words(other.content)
-    if {word for word in left ^ right if any(char.isdigit() for char in word)}:
-        return False
-    return len(left & right) >= _SAME_SHARE * len(left | right)
-
-
-def _words(text: str) -> set[str]:
-    return set(_WORD.findall(text.casefold()))

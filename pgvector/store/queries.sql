@@ -2,10 +2,11 @@
 -- theme (agent_identity), or says after "exempt:" why it is not.
 
 -- name: set_timeouts
--- exempt: touches no table.
+-- exempt: touches no table. To compile a plan takes longer than any statement here takes to run.
 SELECT set_config('statement_timeout', %(statement_ms)s, true) AS statement,
        set_config('lock_timeout', %(lock_ms)s, true) AS lock,
-       set_config('idle_in_transaction_session_timeout', %(idle_ms)s, true) AS idle;
+       set_config('idle_in_transaction_session_timeout', %(idle_ms)s, true) AS idle,
+       set_config('jit', 'off', true) AS jit;
 
 -- name: lock_theme
 -- exempt: touches no table. Memory writes of one theme take turns, whichever process they come from.
@@ -262,135 +263,303 @@ SELECT t.id, 1 - (t.embedding <=> %(vector)s) AS similarity
  ORDER BY (t.embedding <=> %(vector)s) + 0 LIMIT %(limit)s;
 
 -- name: neighbours
--- The turns right before and after each of some turns, in the same session of the same theme.
+-- The turns right before and after each of some turns, in the same session of the same theme. `|| ''` keeps the indexes
+-- of the theme out: one of them, read whole for every turn, is what the planner likes to add to the session's.
 SELECT c.id,
        (SELECT p.id FROM conversations AS p
-         WHERE p.session_id = c.session_id AND p.agent_identity = c.agent_identity AND (p.ts, p.id) < (c.ts, c.id)
+         WHERE p.session_id = c.session_id AND p.agent_identity || '' = c.agent_identity AND (p.ts, p.id) < (c.ts, c.id)
          ORDER BY p.ts DESC, p.id DESC LIMIT 1) AS before,
        (SELECT n.id FROM conversations AS n
-         WHERE n.session_id = c.session_id AND n.agent_identity = c.agent_identity AND (n.ts, n.id) > (c.ts, c.id)
+         WHERE n.session_id = c.session_id AND n.agent_identity || '' = c.agent_identity AND (n.ts, n.id) > (c.ts, c.id)
          ORDER BY n.ts, n.id LIMIT 1) AS after
   FROM conversations AS c
  WHERE c.id = ANY(%(ids)s) AND (c.agent_identity = %(theme)s OR %(any_theme)s);
 
--- name: query_terms
--- exempt: reads no table. The words of a question as the index knows them.
-SELECT term FROM unnest(tsvector_to_array(hermes_lexemes(%(text)s))) AS term
- WHERE length(term) < 200 ORDER BY length(term) DESC, term LIMIT %(limit)s;
+-- name: walk_indexes
+-- exempt: touches no table. "The newest 1,000 rows" must walk an index in order: where the planner takes a theme for small
+-- (a generic plan, no ANALYZE yet), it would else collect the whole theme and sort it.
+SELECT set_config('enable_sort', 'off', true) AS sort;
+
+-- name: query_terms_memories
+-- The words of a question as the index knows them, and in how many rows of a sample each stands. `rows` ends at 5,001:
+-- up to 5,000 rows are searched exactly and need no sample.
+WITH words AS MATERIALIZED (
+    SELECT matcher, matcher::tsquery AS query
+      FROM (SELECT term, '''' || replace(replace(term, E'\\', E'\\\\'), '''', '''''') || '''' AS matcher
+              FROM unnest(tsvector_to_array(hermes_lexemes(%(text)s))) AS term
+             WHERE length(term) < 200 ORDER BY length(term) DESC, term LIMIT %(limit)s) AS longest),
+size AS MATERIALIZED (
+    SELECT count(*) AS n FROM (
+        SELECT FROM memory_entries WHERE agent_identity = %(theme)s ORDER BY created_at DESC LIMIT 5001) AS counted),
+sample AS MATERIALIZED (
+    SELECT tsv FROM memory_entries WHERE agent_identity = %(theme)s AND (SELECT n > 5000 FROM size)
+     ORDER BY created_at DESC LIMIT 1000)
+SELECT matcher, size.n AS rows, (SELECT count(*) FROM sample) AS sampled,
+       (SELECT count(*) FROM sample WHERE tsv @@ query) AS holding
+  FROM words CROSS JOIN size;
+
+-- name: query_terms_memories_all
+-- exempt: the explicit scope 'all'.
+WITH words AS MATERIALIZED (
+    SELECT matcher, matcher::tsquery AS query
+      FROM (SELECT term, '''' || replace(replace(term, E'\\', E'\\\\'), '''', '''''') || '''' AS matcher
+              FROM unnest(tsvector_to_array(hermes_lexemes(%(text)s))) AS term
+             WHERE length(term) < 200 ORDER BY length(term) DESC, term LIMIT %(limit)s) AS longest),
+size AS MATERIALIZED (
+    SELECT count(*) AS n FROM (SELECT FROM memory_entries LIMIT 5001) AS counted),
+sample AS MATERIALIZED (
+    SELECT tsv FROM memory_entries WHERE (SELECT n > 5000 FROM size)
+     ORDER BY id DESC LIMIT 1000)
+SELECT matcher, size.n AS rows, (SELECT count(*) FROM sample) AS sampled,
+       (SELECT count(*) FROM sample WHERE tsv @@ query) AS holding
+  FROM words CROSS JOIN size;
+
+-- name: query_terms_turns
+-- As query_terms_memories; a part of the sample is spread over the theme's whole time, for what is talked about changes.
+WITH words AS MATERIALIZED (
+    SELECT matcher, matcher::tsquery AS query
+      FROM (SELECT term, '''' || replace(replace(term, E'\\', E'\\\\'), '''', '''''') || '''' AS matcher
+              FROM unnest(tsvector_to_array(hermes_lexemes(%(text)s))) AS term
+             WHERE length(term) < 200 ORDER BY length(term) DESC, term LIMIT %(limit)s) AS longest),
+size AS MATERIALIZED (
+    SELECT count(*) AS n FROM (
+        SELECT FROM conversations WHERE agent_identity = %(theme)s ORDER BY ts DESC LIMIT 5001) AS counted),
+span AS (
+    SELECT min(ts) AS first, max(ts) - min(ts) AS width FROM conversations WHERE agent_identity = %(theme)s),
+sample AS MATERIALIZED (
+    SELECT DISTINCT ON (id) id, tsv FROM (
+        (SELECT id, tsv FROM conversations WHERE agent_identity = %(theme)s AND (SELECT n > 5000 FROM size)
+          ORDER BY ts DESC LIMIT 700)
+        UNION ALL
+        (SELECT one.id, one.tsv
+           FROM span CROSS JOIN generate_series(1, CASE WHEN (SELECT n > 5000 FROM size) THEN 300 ELSE 0 END) AS k
+          CROSS JOIN LATERAL (SELECT id, tsv FROM conversations
+                               WHERE agent_identity = %(theme)s AND ts >= span.first + span.width * (k / 301.0::float8)
+                               ORDER BY ts LIMIT 1) AS one)) AS rows)
+SELECT matcher, size.n AS rows, (SELECT count(*) FROM sample) AS sampled,
+       (SELECT count(*) FROM sample WHERE tsv @@ query) AS holding
+  FROM words CROSS JOIN size;
+
+-- name: query_terms_turns_all
+-- exempt: the explicit scope 'all'.
+WITH words AS MATERIALIZED (
+    SELECT matcher, matcher::tsquery AS query
+      FROM (SELECT term, '''' || replace(replace(term, E'\\', E'\\\\'), '''', '''''') || '''' AS matcher
+              FROM unnest(tsvector_to_array(hermes_lexemes(%(text)s))) AS term
+             WHERE length(term) < 200 ORDER BY length(term) DESC, term LIMIT %(limit)s) AS longest),
+size AS MATERIALIZED (
+    SELECT count(*) AS n FROM (SELECT FROM conversations LIMIT 5001) AS counted),
+span AS (
+    SELECT min(id) AS first, max(id) - min(id) AS width FROM conversations),
+sample AS MATERIALIZED (
+    SELECT DISTINCT ON (id) id, tsv FROM (
+        (SELECT id, tsv FROM conversations WHERE (SELECT n > 5000 FROM size)
+          ORDER BY id DESC LIMIT 700)
+        UNION ALL
+        (SELECT one.id, one.tsv
+           FROM span CROSS JOIN generate_series(1, CASE WHEN (SELECT n > 5000 FROM size) THEN 300 ELSE 0 END) AS k
+          CROSS JOIN LATERAL (SELECT id, tsv FROM conversations
+                               WHERE id >= span.first + span.width * k / 301
+                               ORDER BY id LIMIT 1) AS one)) AS rows)
+SELECT matcher, size.n AS rows, (SELECT count(*) FROM sample) AS sampled,
+       (SELECT count(*) FROM sample WHERE tsv @@ query) AS holding
+  FROM words CROSS JOIN size;
+
+-- name: estimate_rows_memories
+-- The planner's own estimate: to count a large theme takes longer than to search it.
+EXPLAIN (FORMAT JSON) SELECT FROM memory_entries WHERE agent_identity = %(theme)s OR %(any_theme)s;
+
+-- name: estimate_rows_turns
+EXPLAIN (FORMAT JSON) SELECT FROM conversations WHERE agent_identity = %(theme)s OR %(any_theme)s;
 
 -- name: lexical_search_memories
--- `match` ORs the words behind the theme's lexeme. Each word weighs by how rare it is in the theme (BM25's idf);
--- coverage is the share of the question's weight that a row holds, 0 to 1.
-WITH terms AS (
-    SELECT * FROM unnest(%(terms)s::text[]) AS matcher),
+-- Rows come from the index for `match`, the rarer words of the question behind the theme's lexeme, and where that leaves
+-- words out (`recent`), from the newest rows of the theme. Each word weighs by how rare it is in the theme (BM25's idf),
+-- by the estimate in `holding` or else by the rows found; coverage is the share of the question's weight that a row
+-- holds, 0 to 1. Nothing but `@@` stands in `matching`, so that no other index can be preferred, and no LIMIT, which
+-- would make the planner prefer to read the table; it is read only as far as the LIMIT of `hits` asks.
+WITH words AS MATERIALIZED (
+    SELECT matcher::tsquery AS query, holding, word
+      FROM unnest(%(matchers)s::text[], %(holding)s::float8[]) WITH ORDINALITY AS given(matcher, holding, word)),
+matching AS MATERIALIZED (
+    SELECT id, agent_identity, tsv, target, metadata, updated_at FROM memory_entries
+     WHERE tsv @@ (('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery && %(match)s::tsquery)),
+recent AS MATERIALIZED (
+    SELECT id, tsv
+      FROM (SELECT id, agent_identity, tsv, target, metadata, updated_at FROM memory_entries
+             WHERE agent_identity = %(theme)s
+               AND %(recent)s::boolean
+             ORDER BY created_at DESC LIMIT 1000) AS newest
+     WHERE (%(target)s::text IS NULL OR target = %(target)s)
+       AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
+       AND updated_at >= %(since)s::timestamptz
+       AND updated_at < %(until)s::timestamptz
+       AND (tsv @@ %(match)s::tsquery) IS NOT TRUE),
 hits AS MATERIALIZED (
-    SELECT id, tsv FROM memory_entries
+    (SELECT id, tsv FROM matching
      WHERE agent_identity = %(theme)s
        AND (%(target)s::text IS NULL OR target = %(target)s)
        AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
-       AND updated_at >= %(since)s::timestamptz AND updated_at < %(until)s::timestamptz
-       AND tsv @@ (('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery && %(match)s::tsquery)),
+       AND updated_at >= %(since)s::timestamptz
+       AND updated_at < %(until)s::timestamptz
+     LIMIT 10000)
+    UNION ALL SELECT id, tsv FROM recent),
 found AS MATERIALIZED (
-    SELECT hits.id, terms.matcher FROM hits JOIN terms ON hits.tsv @@ terms.matcher::tsquery),
-size AS (
-    -- At least 50: in a nearly empty theme, words that no row holds would outweigh all that match.
-    SELECT greatest(count(*), 50) AS n FROM memory_entries WHERE agent_identity = %(theme)s),
+    SELECT id, word FROM hits JOIN words ON hits.tsv @@ words.query),
 weights AS (
-    SELECT terms.matcher, ln(1 + (size.n - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
-      FROM terms CROSS JOIN size LEFT JOIN found USING (matcher)
-     GROUP BY terms.matcher, size.n)
-SELECT found.id, (sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights))::float8 AS coverage
-  FROM found JOIN weights USING (matcher)
- GROUP BY found.id ORDER BY coverage DESC, found.id DESC LIMIT %(limit)s;
+    -- In millionths and whole, so that rows with the same words have the same sum whatever the order of adding.
+    SELECT word, (1e6 * ln(1 + (greatest(%(rows)s::float8 - held, 0) + 0.5) / (held + 0.5)))::integer AS idf
+      FROM (SELECT word, coalesce(holding, count(found.id)) AS held
+              FROM words LEFT JOIN found USING (word) GROUP BY word, holding) AS counted)
+SELECT id, sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights)::float8 AS coverage
+  FROM found JOIN weights USING (word)
+ GROUP BY id ORDER BY coverage DESC, id DESC LIMIT %(limit)s;
 
 -- name: lexical_search_memories_all
 -- exempt: the explicit scope 'all'.
-WITH terms AS (
-    SELECT * FROM unnest(%(terms)s::text[]) AS matcher),
-hits AS MATERIALIZED (
-    SELECT id, tsv FROM memory_entries
+WITH words AS MATERIALIZED (
+    SELECT matcher::tsquery AS query, holding, word
+      FROM unnest(%(matchers)s::text[], %(holding)s::float8[]) WITH ORDINALITY AS given(matcher, holding, word)),
+matching AS MATERIALIZED (
+    SELECT id, agent_identity, tsv, target, metadata, updated_at FROM memory_entries
+     WHERE tsv @@ %(match)s::tsquery),
+recent AS MATERIALIZED (
+    SELECT id, tsv
+      FROM (SELECT id, agent_identity, tsv, target, metadata, updated_at FROM memory_entries
+             WHERE %(recent)s::boolean
+             ORDER BY id DESC LIMIT 1000) AS newest
      WHERE (%(target)s::text IS NULL OR target = %(target)s)
        AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
-       AND updated_at >= %(since)s::timestamptz AND updated_at < %(until)s::timestamptz
-       AND tsv @@ %(match)s::tsquery),
+       AND updated_at >= %(since)s::timestamptz
+       AND updated_at < %(until)s::timestamptz
+       AND (tsv @@ %(match)s::tsquery) IS NOT TRUE),
+hits AS MATERIALIZED (
+    (SELECT id, tsv FROM matching
+     WHERE (%(target)s::text IS NULL OR target = %(target)s)
+       AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
+       AND updated_at >= %(since)s::timestamptz
+       AND updated_at < %(until)s::timestamptz
+     LIMIT 10000)
+    UNION ALL SELECT id, tsv FROM recent),
 found AS MATERIALIZED (
-    SELECT hits.id, terms.matcher FROM hits JOIN terms ON hits.tsv @@ terms.matcher::tsquery),
-size AS (
-    -- At least 50: in a nearly empty theme, words that no row holds would outweigh all that match.
-    SELECT greatest(count(*), 50) AS n FROM memory_entries),
+    SELECT id, word FROM hits JOIN words ON hits.tsv @@ words.query),
 weights AS (
-    SELECT terms.matcher, ln(1 + (size.n - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
-      FROM terms CROSS JOIN size LEFT JOIN found USING (matcher)
-     GROUP BY terms.matcher, size.n)
-SELECT found.id, (sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights))::float8 AS coverage
-  FROM found JOIN weights USING (matcher)
- GROUP BY found.id ORDER BY coverage DESC, found.id DESC LIMIT %(limit)s;
+    -- In millionths and whole, so that rows with the same words have the same sum whatever the order of adding.
+    SELECT word, (1e6 * ln(1 + (greatest(%(rows)s::float8 - held, 0) + 0.5) / (held + 0.5)))::integer AS idf
+      FROM (SELECT word, coalesce(holding, count(found.id)) AS held
+              FROM words LEFT JOIN found USING (word) GROUP BY word, holding) AS counted)
+SELECT id, sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights)::float8 AS coverage
+  FROM found JOIN weights USING (word)
+ GROUP BY id ORDER BY coverage DESC, id DESC LIMIT %(limit)s;
 
 -- name: lexical_search_turns
-WITH terms AS (
-    SELECT * FROM unnest(%(terms)s::text[]) AS matcher),
+WITH words AS MATERIALIZED (
+    SELECT matcher::tsquery AS query, holding, word
+      FROM unnest(%(matchers)s::text[], %(holding)s::float8[]) WITH ORDINALITY AS given(matcher, holding, word)),
+matching AS MATERIALIZED (
+    SELECT id, agent_identity, tsv, role, ts FROM conversations
+     WHERE tsv @@ (('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery && %(match)s::tsquery)),
+recent AS MATERIALIZED (
+    SELECT id, tsv
+      FROM (SELECT id, agent_identity, tsv, role, ts FROM conversations
+             WHERE agent_identity = %(theme)s
+               AND ts >= %(since)s::timestamptz
+               AND ts < %(until)s::timestamptz
+               AND %(recent)s::boolean
+             ORDER BY ts DESC LIMIT 1000) AS newest
+     WHERE (%(role)s::text IS NULL OR role = %(role)s)
+       AND (tsv @@ %(match)s::tsquery) IS NOT TRUE),
 hits AS MATERIALIZED (
-    SELECT id, tsv FROM conversations
+    (SELECT id, tsv FROM matching
      WHERE agent_identity = %(theme)s
        AND (%(role)s::text IS NULL OR role = %(role)s)
-       AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
-       AND tsv @@ (('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery && %(match)s::tsquery)),
+       AND ts >= %(since)s::timestamptz
+       AND ts < %(until)s::timestamptz
+     LIMIT 10000)
+    UNION ALL SELECT id, tsv FROM recent),
 found AS MATERIALIZED (
-    SELECT hits.id, terms.matcher FROM hits JOIN terms ON hits.tsv @@ terms.matcher::tsquery),
-size AS (
-    -- At least 50: in a nearly empty theme, words that no row holds would outweigh all that match.
-    SELECT greatest(count(*), 50) AS n FROM conversations WHERE agent_identity = %(theme)s),
+    SELECT id, word FROM hits JOIN words ON hits.tsv @@ words.query),
 weights AS (
-    SELECT terms.matcher, ln(1 + (size.n - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
-      FROM terms CROSS JOIN size LEFT JOIN found USING (matcher)
-     GROUP BY terms.matcher, size.n)
-SELECT found.id, (sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights))::float8 AS coverage
-  FROM found JOIN weights USING (matcher)
- GROUP BY found.id ORDER BY coverage DESC, found.id DESC LIMIT %(limit)s;
+    -- In millionths and whole, so that rows with the same words have the same sum whatever the order of adding.
+    SELECT word, (1e6 * ln(1 + (greatest(%(rows)s::float8 - held, 0) + 0.5) / (held + 0.5)))::integer AS idf
+      FROM (SELECT word, coalesce(holding, count(found.id)) AS held
+              FROM words LEFT JOIN found USING (word) GROUP BY word, holding) AS counted)
+SELECT id, sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights)::float8 AS coverage
+  FROM found JOIN weights USING (word)
+ GROUP BY id ORDER BY coverage DESC, id DESC LIMIT %(limit)s;
 
 -- name: lexical_search_turns_session
-WITH terms AS (
-    SELECT * FROM unnest(%(terms)s::text[]) AS matcher),
+WITH words AS MATERIALIZED (
+    SELECT matcher::tsquery AS query, holding, word
+      FROM unnest(%(matchers)s::text[], %(holding)s::float8[]) WITH ORDINALITY AS given(matcher, holding, word)),
+matching AS MATERIALIZED (
+    SELECT id, agent_identity, tsv, session_id, role, ts FROM conversations
+     WHERE tsv @@ (('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery && %(match)s::tsquery)),
+recent AS MATERIALIZED (
+    SELECT id, tsv
+      FROM (SELECT id, agent_identity, tsv, session_id, role, ts FROM conversations
+             WHERE session_id = %(session_id)s
+               AND agent_identity || '' = %(theme)s
+               AND ts >= %(since)s::timestamptz
+               AND ts < %(until)s::timestamptz
+               AND %(recent)s::boolean
+             ORDER BY ts DESC LIMIT 5000) AS newest
+     WHERE (%(role)s::text IS NULL OR role = %(role)s)
+       AND (tsv @@ %(match)s::tsquery) IS NOT TRUE),
 hits AS MATERIALIZED (
-    SELECT id, tsv FROM conversations
-     WHERE agent_identity = %(theme)s AND session_id = %(session_id)s
+    (SELECT id, tsv FROM matching
+     WHERE agent_identity = %(theme)s
+       AND session_id = %(session_id)s
        AND (%(role)s::text IS NULL OR role = %(role)s)
-       AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
-       AND tsv @@ (('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery && %(match)s::tsquery)),
+       AND ts >= %(since)s::timestamptz
+       AND ts < %(until)s::timestamptz
+     LIMIT 10000)
+    UNION ALL SELECT id, tsv FROM recent),
 found AS MATERIALIZED (
-    SELECT hits.id, terms.matcher FROM hits JOIN terms ON hits.tsv @@ terms.matcher::tsquery),
-size AS (
-    -- At least 50: in a nearly empty theme, words that no row holds would outweigh all that match.
-    SELECT greatest(count(*), 50) AS n FROM conversations WHERE agent_identity = %(theme)s),
+    SELECT id, word FROM hits JOIN words ON hits.tsv @@ words.query),
 weights AS (
-    SELECT terms.matcher, ln(1 + (size.n - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
-      FROM terms CROSS JOIN size LEFT JOIN found USING (matcher)
-     GROUP BY terms.matcher, size.n)
-SELECT found.id, (sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights))::float8 AS coverage
-  FROM found JOIN weights USING (matcher)
- GROUP BY found.id ORDER BY coverage DESC, found.id DESC LIMIT %(limit)s;
+    -- In millionths and whole, so that rows with the same words have the same sum whatever the order of adding.
+    SELECT word, (1e6 * ln(1 + (greatest(%(rows)s::float8 - held, 0) + 0.5) / (held + 0.5)))::integer AS idf
+      FROM (SELECT word, coalesce(holding, count(found.id)) AS held
+              FROM words LEFT JOIN found USING (word) GROUP BY word, holding) AS counted)
+SELECT id, sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights)::float8 AS coverage
+  FROM found JOIN weights USING (word)
+ GROUP BY id ORDER BY coverage DESC, id DESC LIMIT %(limit)s;
 
 -- name: lexical_search_turns_all
 -- exempt: the explicit scope 'all'.
-WITH terms AS (
-    SELECT * FROM unnest(%(terms)s::text[]) AS matcher),
-hits AS MATERIALIZED (
-    SELECT id, tsv FROM conversations
+WITH words AS MATERIALIZED (
+    SELECT matcher::tsquery AS query, holding, word
+      FROM unnest(%(matchers)s::text[], %(holding)s::float8[]) WITH ORDINALITY AS given(matcher, holding, word)),
+matching AS MATERIALIZED (
+    SELECT id, agent_identity, tsv, role, ts FROM conversations
+     WHERE tsv @@ %(match)s::tsquery),
+recent AS MATERIALIZED (
+    SELECT id, tsv
+      FROM (SELECT id, agent_identity, tsv, role, ts FROM conversations
+             WHERE %(recent)s::boolean
+             ORDER BY id DESC LIMIT 1000) AS newest
      WHERE (%(role)s::text IS NULL OR role = %(role)s)
-       AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
-       AND tsv @@ %(match)s::tsquery),
+       AND ts >= %(since)s::timestamptz
+       AND ts < %(until)s::timestamptz
+       AND (tsv @@ %(match)s::tsquery) IS NOT TRUE),
+hits AS MATERIALIZED (
+    (SELECT id, tsv FROM matching
+     WHERE (%(role)s::text IS NULL OR role = %(role)s)
+       AND ts >= %(since)s::timestamptz
+       AND ts < %(until)s::timestamptz
+     LIMIT 10000)
+    UNION ALL SELECT id, tsv FROM recent),
 found AS MATERIALIZED (
-    SELECT hits.id, terms.matcher FROM hits JOIN terms ON hits.tsv @@ terms.matcher::tsquery),
-size AS (
-    -- At least 50: in a nearly empty theme, words that no row holds would outweigh all that match.
-    SELECT greatest(count(*), 50) AS n FROM conversations),
+    SELECT id, word FROM hits JOIN words ON hits.tsv @@ words.query),
 weights AS (
-    SELECT terms.matcher, ln(1 + (size.n - count(found.id) + 0.5) / (count(found.id) + 0.5)) AS idf
-      FROM terms CROSS JOIN size LEFT JOIN found USING (matcher)
-     GROUP BY terms.matcher, size.n)
-SELECT found.id, (sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights))::float8 AS coverage
-  FROM found JOIN weights USING (matcher)
- GROUP BY found.id ORDER BY coverage DESC, found.id DESC LIMIT %(limit)s;
+    -- In millionths and whole, so that rows with the same words have the same sum whatever the order of adding.
+    SELECT word, (1e6 * ln(1 + (greatest(%(rows)s::float8 - held, 0) + 0.5) / (held + 0.5)))::integer AS idf
+      FROM (SELECT word, coalesce(holding, count(found.id)) AS held
+              FROM words LEFT JOIN found USING (word) GROUP BY word, holding) AS counted)
+SELECT id, sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights)::float8 AS coverage
+  FROM found JOIN weights USING (word)
+ GROUP BY id ORDER BY coverage DESC, id DESC LIMIT %(limit)s;
 
 -- name: fetch_memories
 SELECT id, agent_identity AS theme, target AS kind, metadata ->> 'session_id' AS session_id, content,

@@ -10,9 +10,12 @@ from pgvector import Vector
 from ..domain.models import Candidate, Filters, Hit, Scope, Store
 from .connection import DeadlineConnection
 from .sql import query
+from .words import Choice, Word, choose, exactly, widened
 
 RERANK_DEPTH = 400  # signatures taken into the exact rerank; finds .994 to .999 of the true top 10
 MAX_TERMS = 32  # words of a question that are looked up; the longest ones when there are more
+EXACT_ROWS = 5000  # of a theme; the statements query_terms_* count no further than the next one
+MIN_ROWS = 50  # in a nearly empty theme, words that no row holds would outweigh all that match
 
 
 def vector_candidates(
@@ -35,14 +38,51 @@ def vector_candidates(
 def lexical_candidates(
     conn: DeadlineConnection, store: Store, scope: Scope, filters: Filters, text: str, *, limit: int
 ) -> list[Candidate]:
-    """The rows that hold the question's words, best coverage first."""
-    terms = [row.term for row in conn.execute(query("query_terms"), {"text": text, "limit": MAX_TERMS})]
+    """The rows that hold the question's words, best coverage first.
+
+    Up to EXACT_ROWS rows of a theme every row with any of the words is scored. Above, the rarer words and combinations
+    propose rows, and so do the newest rows; when that is too little, as a narrow filter makes it, all words do.
+    """
+    conn.execute(query("walk_indexes"))
+    where = _where(scope, filters)
+    row = where | {"text": text, "limit": MAX_TERMS}
+    terms = list(conn.execute(query(f"query_terms_{store}{'_all' if scope.kind == 'all' else ''}"), row))
     if not terms:
         return []
-    matchers = [_quoted(term) for term in terms]
-    row = _where(scope, filters) | {"terms": matchers, "match": " | ".join(matchers), "limit": limit}
+    rows = float(terms[0].rows)
+    if rows <= EXACT_ROWS:
+        choice = exactly([term.matcher for term in terms])
+    else:
+        rows = max(rows, _estimated_rows(conn, store, scope))
+        # Half a row more: what no row of the sample holds, others may.
+        words = [Word(term.matcher, (term.holding + 0.5) / (term.sampled + 1) * rows) for term in terms]
+        choice = choose(words, rows)
     name = f"lexical_search_{store}{_variant(store, scope)}"
-    return [Candidate(found.id, found.coverage) for found in conn.execute(query(name), row)]
+    found = _coverage(conn, name, where, choice, rows, limit)
+    if choice.partial and len(found) < limit and (wider := widened(choice)) is not None:
+        found = _coverage(conn, name, where, wider, rows, limit) | found
+    best = sorted(found.items(), key=lambda item: (-item[1], -item[0]))[:limit]
+    return [Candidate(row_id, coverage) for row_id, coverage in best]
+
+
+def _coverage(
+    conn: DeadlineConnection, name: str, where: dict[str, Any], choice: Choice, rows: float, limit: int
+) -> dict[int, float]:
+    row = where | {
+        "matchers": [word.matcher for word in choice.words],
+        "holding": [word.holding for word in choice.words],
+        "match": choice.match,
+        "recent": choice.partial,
+        "rows": max(rows, MIN_ROWS),
+        "limit": limit,
+    }
+    return {found.id: found.coverage for found in conn.execute(query(name), row)}
+
+
+def _estimated_rows(conn: DeadlineConnection, store: Store, scope: Scope) -> float:
+    row = {"theme": scope.theme, "any_theme": scope.kind == "all"}
+    plan = next(iter(conn.execute(query(f"estimate_rows_{store}"), row)))[0]
+    return float(plan[0]["Plan"]["Plan Rows"])
 
 
 def neighbours(conn: DeadlineConnection, scope: Scope, ids: Sequence[int]) -> dict[int, tuple[int, ...]]:
@@ -82,7 +122,3 @@ def _where(scope: Scope, filters: Filters) -> dict[str, Any]:
         "since": filters.since.isoformat() if filters.since else "-infinity",
         "until": filters.until.isoformat() if filters.until else "infinity",
     }
-
-
-def _quoted(term: str) -> str:
-    return "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"

@@ -38,6 +38,7 @@ def test_need_01_a_hanging_endpoint_freezes_no_hook_and_recall_goes_on_by_words(
     assert seconds(lambda: provider.on_memory_write("add", "memory", turn(3))) < HOOK_LIMIT_S
     assert seconds(lambda: provider.queue_prefetch(question(4))) < HOOK_LIMIT_S
     for attempt in range(2):
+        provider.on_session_switch(f"session-of-attempt-{attempt}")  # a session is shown a thing once
         started = time.monotonic()
         assert turn(1) in provider.prefetch(f"{question(1)} {attempt}")
         assert time.monotonic() - started < 1.5 + MARGIN_S

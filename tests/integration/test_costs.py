@@ -46,6 +46,7 @@ def test_trap_11_recalls_write_no_rows(make_provider: MakeProvider, dsn: str, em
     before = _writes_once_quiet(database, provider)
     provider = make_provider(config)
     for number in range(30):
+        provider.on_session_switch(f"session-{number + 2}", reset=True)
         assert provider.prefetch(f"What do we know about fact {number} of the Atlas project?")
         assert called(provider, "recall_memory", {"query": f"atlas fact {number}"})["count"]
         assert called(provider, "recall_conversation", {"query": "atlas project", "scope": "all"})["count"]

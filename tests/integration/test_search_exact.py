@@ -10,7 +10,7 @@ import pytest
 from pgvector import Vector
 from pgvector.psycopg import register_vector
 
-from hermes_memory_pgvector.domain.models import Scope
+from hermes_memory_pgvector.domain.models import Filters, Scope
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.store.search import vector_candidates
 from tests.conftest import MakeProvider
@@ -75,7 +75,7 @@ def test_need_13_a_theme_of_any_share_gives_what_an_exact_scan_gives(
                 vector = hash_vector(_sentence(dice), DIMS)
                 exact = [row[0] for row in plain.execute(_EXACT, {"theme": theme, "vector": Vector(vector)})]
                 with backend.connection(60) as conn:
-                    near = vector_candidates(conn, "turns", Scope("theme", theme), vector, target=None, limit=10)
+                    near = vector_candidates(conn, "turns", Scope("theme", theme), Filters(), vector, limit=10)
                 assert len(near) == 10
                 assert [hit.score for hit in near] == sorted((hit.score for hit in near), reverse=True)
                 if theme == "rare":

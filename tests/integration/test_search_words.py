@@ -94,5 +94,6 @@ def test_need_19_every_part_of_a_long_text_is_found_by_words(make_provider: Make
     text = filler * 250 + "The vault code is QUARTZ-7719. " + filler * 250 + "前回の合言葉は紫陽花でした。"
     provider.on_memory_write("add", "memory", text)
     landed(provider)
-    for question in ("QUARTZ-7719", "vault code", "紫陽花"):
-        assert recalled(provider, question) == [text], question
+    for question, part in (("QUARTZ-7719", "QUARTZ-7719"), ("vault code", "QUARTZ-7719"), ("紫陽花", "合言葉は紫陽花")):
+        (found,) = recalled(provider, question)
+        assert part in found, question

@@ -19,8 +19,10 @@ TABLES = {"turns": "conversations", "memories": "memory_entries"}
 THEMES = {"large": 3000, "small": 20}
 _TYPES = {
     "theme": "text", "session_id": "text", "target": "text", "vector": "vector", "depth": "bigint", "limit": "bigint",
-    "terms": "text[]", "match": "text",
+    "matchers": "text[]", "holding": "float8[]", "match": "text", "recent": "boolean", "rows": "float8", "role": "text",
+    "text": "text", "ids": "bigint[]", "any_theme": "boolean", "since": "text", "until": "text",
 }  # fmt: skip
+MODES = ("force_custom_plan", "force_generic_plan")
 
 
 @pytest.fixture
@@ -63,7 +65,7 @@ def _plan(connection: psycopg.Connection[Any], name: str, row: dict[str, Any]) -
     used = [parameter for parameter in _TYPES if f"%({parameter})s" in statement]
     for number, parameter in enumerate(used, 1):
         statement = statement.replace(f"%({parameter})s", f"${number}")
-    row = {"vector": Vector([0.1] * DIMS), "depth": 400, "limit": 40} | row
+    row = {"vector": Vector([0.1] * DIMS), "depth": 400, "limit": 40, "since": "-infinity", "until": "infinity"} | row
     with psycopg.ClientCursor(connection) as cursor:
         types = ", ".join(_TYPES[parameter] for parameter in used)
         cursor.execute("DEALLOCATE ALL")
@@ -77,7 +79,7 @@ def _plan(connection: psycopg.Connection[Any], name: str, row: dict[str, Any]) -
 
 
 def test_need_13_signatures_come_from_the_covering_index_alone(filled: psycopg.Connection[Any]) -> None:
-    for store, theme, mode in itertools.product(TABLES, THEMES, ("force_custom_plan", "force_generic_plan")):
+    for store, theme, mode in itertools.product(TABLES, THEMES, MODES):
         filled.execute(f"SET plan_cache_mode = {mode}".encode())
         nodes = _plan(filled, f"vector_search_{store}", {"theme": theme})
         case = (store, theme, mode)
@@ -90,7 +92,45 @@ def test_need_13_signatures_come_from_the_covering_index_alone(filled: psycopg.C
 
 
 def test_need_20_words_come_from_the_text_index(filled: psycopg.Connection[Any]) -> None:
-    for store, mode in itertools.product(TABLES, ("force_custom_plan", "force_generic_plan")):
+    row = {"matchers": ["'17'"], "match": "'17'", "rows": 3000, "recent": False, "limit": 40}
+    for store, mode in itertools.product(TABLES, MODES):
         filled.execute(f"SET plan_cache_mode = {mode}".encode())
-        nodes = _plan(filled, f"lexical_search_{store}", {"theme": "large", "terms": ["'17'"], "match": "'17'"})
+        nodes = _plan(filled, f"lexical_search_{store}", row | {"theme": "large", "holding": [None]})
         assert f"{TABLES[store]}_tsv_idx" in {node.get("Index Name") for node in nodes}, (store, mode)
+
+
+@pytest.mark.parametrize("analysed", [True, False], ids=["analysed", "not analysed"])
+def test_need_20_no_statement_by_words_reads_the_whole_table(admin_dsn: str, analysed: bool) -> None:
+    """In a theme of 1 % of the rows, for a word that stands in all of them."""
+    with psycopg.connect(admin_dsn, autocommit=True) as admin:
+        admin.execute("""
+            INSERT INTO conversations (session_id, agent_identity, role, content)
+            SELECT 's' || n % 70, CASE WHEN n % 100 = 0 THEN 'small' ELSE 'other ' || n % 7 END, 'user',
+                   'Row ' || n || ' about topic ' || n % 50
+              FROM generate_series(1, 20000) AS n""")
+        # The list of rows not yet in the index proper is short in a table in use, and here would be most of the index.
+        admin.execute("SELECT gin_clean_pending_list('conversations_tsv_idx')")
+        if analysed:
+            admin.execute("VACUUM ANALYZE conversations")
+        admin.execute("SET ROLE hermes")
+        words: dict[str, Any] = {"matchers": ["'topic'", "'17'"], "holding": [150.0, None], "rows": 200.0}
+        search = words | {"recent": True, "limit": 40, "role": "user", "session_id": "s1"}
+        for mode, match in itertools.product(MODES, ("'topic' | '17'", "'17'", None)):
+            admin.execute(f"SET plan_cache_mode = {mode}".encode())
+            for name, row in (
+                ("query_terms_turns", {"text": "topic 17", "limit": 32}),
+                ("lexical_search_turns", search | {"match": match}),
+                ("lexical_search_turns_session", search | {"match": match}),
+            ):
+                nodes = _plan(admin, name, row | {"theme": "small"})
+                read = [n for n in nodes if n["Node Type"] == "Seq Scan" and n.get("Actual Loops")]
+                assert not read, (name, mode, match, read)
+
+
+def test_need_20_neighbours_come_from_the_session(filled: psycopg.Connection[Any]) -> None:
+    ids = [row[0] for row in filled.execute("SELECT id FROM conversations ORDER BY id LIMIT 40")]
+    for mode in MODES:
+        filled.execute(f"SET plan_cache_mode = {mode}".encode())
+        nodes = _plan(filled, "neighbours", {"ids": ids, "theme": "large", "any_theme": False})
+        used = {node["Index Name"] for node in nodes if "Index Name" in node and node.get("Actual Loops", 0) > 1}
+        assert used == {"conversations_session_time_idx"}, mode

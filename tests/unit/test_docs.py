@@ -9,7 +9,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from hermes_memory_pgvector.cli import register_cli
 from hermes_memory_pgvector.domain.models import Hit
 from hermes_memory_pgvector.domain.settings import FIELDS, Field
 from hermes_memory_pgvector.host.tools import SCHEMAS
-from hermes_memory_pgvector.recall.render import as_result
+from hermes_memory_pgvector.recall.render import HEADING, RESULT_MAX_CHARS, as_result
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = REPOSITORY / "pgvector"
@@ -183,13 +183,19 @@ def test_every_field_of_a_tools_answer_is_documented() -> None:
         "store": "memories", "id": 1, "theme": "t", "kind": "memory", "session_id": "s", "content": "c",
         "at": datetime(2026, 1, 1, tzinfo=UTC), "similarity": 1.0, "coverage": 1.0, "score": 1.0,
     }  # fmt: skip
-    assert set(known) == {field.name for field in fields(Hit)}
-    keys = {key for store in ("memories", "turns") for key in as_result(Hit(**(known | {"store": store})))}  # type: ignore[arg-type]
+    hit = Hit(**known)  # type: ignore[arg-type]
+    long = replace(hit, content="c " * RESULT_MAX_CHARS, around=(hit,))
+    assert set(known) | {"vector_rank", "word_rank", "around"} == {field.name for field in fields(Hit)}
+    keys: set[str] = set()
+    for each in (hit, long, replace(hit, store="turns")):
+        result = as_result(each, "c", explain=True)
+        keys |= set(result) | set(result["explain"])
 
     for key in keys | {"results", "count", "scope", "mode", "note", "error"}:
         assert re.search(rf"^\|[^|]*`{key}`", page, re.MULTILINE), key
-    (example,) = (json.loads(block) for block in _FENCE.findall(page))
+    (example,) = (json.loads(block) for block in _FENCE.findall(page) if block.startswith("{"))
     assert set(example["results"][0]) <= keys
+    assert HEADING in page
 
 
 def test_every_option_of_the_installer_is_documented() -> None:

@@ -1,0 +1,141 @@
+"""What a recall by words costs in a theme of 200,000 turns: a rare word, a common one, both, a whole question.
+
+The rows hold generated sentences over a Zipf vocabulary; besides, one word stands in half of them, and others in
+20,000, 1,000 and 10. They are asked for through the provider, without an embedder, and with the bare statements.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+import common
+import psycopg
+
+from hermes_memory_pgvector.domain.models import Filters, Scope
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.store.search import lexical_candidates
+
+DIMS = 384
+THEME = "bench"
+OTHERS = 50  # themes beside it
+COMMON = "harbour"  # in every second row
+PLANTED = {"lighthouse": 20_000, "sextant": 1_000, "barnacle": 10}  # word: rows of the theme that hold it
+START = datetime(2024, 1, 1, tzinfo=UTC)
+_SYLLABLES = ("ba", "co", "di", "fu", "ga", "ho", "ki", "lu", "me", "no", "pa", "ru", "si", "to", "va", "we", "zo")
+VOCABULARY = ["".join(parts) for parts in itertools.islice(itertools.product(_SYLLABLES, repeat=4), 7, None, 5)]
+_WEIGHTS = list(itertools.accumulate(1 / rank for rank in range(1, len(VOCABULARY) + 1)))
+
+# The words of the vocabulary stand in the order of how common they are.
+QUESTIONS = {
+    "rare word": "barnacle",
+    "word in 1,000 rows": "sextant",
+    "word in 20,000 rows": "lighthouse",
+    "word in half of all": COMMON,
+    "rare and common": f"{COMMON} barnacle",
+    "only common words": f"{COMMON} {VOCABULARY[0]} {VOCABULARY[1]} {VOCABULARY[2]}",
+    "question of 8 words": " ".join(
+        [COMMON, "lighthouse", "sextant", *(VOCABULARY[rank] for rank in (3, 40, 300, 2_000, 9_000))]
+    ),
+}
+
+
+def texts(count: int, dice: random.Random) -> Iterator[str]:
+    """`count` sentences of 8 to 24 words."""
+    planted: dict[int, list[str]] = {}
+    for word, rows in PLANTED.items():
+        for row in dice.sample(range(count), min(rows, count // 10)):
+            planted.setdefault(row, []).append(word)
+    for row in range(count):
+        words = dice.choices(VOCABULARY, cum_weights=_WEIGHTS, k=dice.randint(8, 24)) + planted.get(row, [])
+        if row % 2:
+            words.append(COMMON)
+        dice.shuffle(words)
+        yield " ".join(words)
+
+
+def load(dsn: str, rows: int, others: int) -> None:
+    """Fill the table: the theme's rows, and between them, in order of time, those of other themes."""
+    dice = random.Random(common.SEED)
+    elsewhere = texts(others, dice)
+    step = max(1, rows // max(1, others))
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("SET work_mem = '64MB'")
+        statement = "COPY conversations (session_id, agent_identity, role, content, ts) FROM STDIN (FORMAT binary)"
+        with conn.cursor().copy(statement) as copy:
+            copy.set_types(["text", "text", "text", "text", "timestamptz"])
+            for row, text in enumerate(texts(rows, dice)):
+                at = START + timedelta(minutes=row)
+                role = "assistant" if row % 2 else "user"
+                copy.write_row((f"s{row // 200}", THEME, role, text, at))
+                if row % step == 0 and (other := next(elsewhere, None)) is not None:
+                    copy.write_row((f"o{row // 200}", f"other-{row // step % OTHERS}", role, other, at))
+
+
+def p50_ms(ask: Callable[[], object], times: int) -> float:
+    """Milliseconds of one call, the median of `times`, after two that warm up."""
+    ask(), ask()
+    taken = []
+    for _ in range(times):
+        started = time.perf_counter()
+        ask()
+        taken.append((time.perf_counter() - started) * 1000)
+    return statistics.median(taken)
+
+
+def measure(provider: PgvectorMemoryProvider, times: int) -> list[dict[str, Any]]:
+    """One row a question: through the tool, and the store's statements alone."""
+    assert provider.runtime is not None
+    backend = provider.runtime.backend
+    table = []
+    for name, text in QUESTIONS.items():
+
+        def statements(text: str = text) -> int:
+            with backend.connection(60) as conn:
+                return len(lexical_candidates(conn, "turns", Scope("theme", THEME), Filters(), text, limit=40))
+
+        def tool(text: str = text) -> object:
+            return provider.handle_tool_call("recall_conversation", {"query": text})
+
+        bare, whole = p50_ms(statements, times), p50_ms(tool, times)
+        table.append(
+            {"question": name, "found": statements(), "tool_p50_ms": round(whole, 1), "words_p50_ms": round(bare, 1)}
+        )
+    for column in ("tool", "words"):
+        rare = table[0][f"{column}_p50_ms"]
+        for row in table:
+            row[f"{column}_x_rare"] = round(row[f"{column}_p50_ms"] / rare, 2)
+    return table
+
+
+def main() -> None:
+    """Load, ask, print."""
+    options = common.parser(__doc__)
+    options.add_argument("--rows", type=int, default=200_000, metavar="N", help="in the theme that is searched")
+    options.add_argument("--others", type=int, default=50_000, metavar="N", help="in other themes")
+    options.add_argument("--times", type=int, default=25, metavar="N", help="each question is asked")
+    options.add_argument("--dsn", metavar="DSN", help="a migrated database (dims 384) to use again, loaded when empty")
+    args = options.parse_args()
+    with contextlib.ExitStack() as stack:
+        dsn = args.dsn or stack.enter_context(common.postgres()).database(DIMS)
+        config = {"dsn": dsn, "dims": DIMS, "recall_deadline_s": 60}
+        provider = stack.enter_context(common.provider(config, THEME))
+        assert provider.runtime is not None
+        provider.runtime.backend.bring_up()
+        if not provider.runtime.backend.counts()["turns"]:
+            load(dsn, args.rows, args.others)
+        table = measure(provider, args.times)
+    common.report("scale/lexical", {"rows": args.rows, "others": args.others}, table, args.json)
+
+
+if __name__ == "__main__":
+    main()

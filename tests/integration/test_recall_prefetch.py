@@ -1,0 +1,205 @@
+"""What is put before a turn: for this message, in this session, once, in its size, and only when it is good."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.recall.render import estimate_tokens
+from tests.conftest import MakeProvider
+from tests.support.aged import age
+from tests.support.hostile import plain_lines
+from tests.support.memory import called, landed, runtime_of
+from tests.support.scripted_embedder import ScriptedEmbedder
+from tests.support.waiting import until
+
+CRANE = "The harbour crane is greased on Mondays by Ingrid"
+INVOICE = "Violet invoices go to the cellar archive in Bremen"
+ASK_CRANE = "When is the harbour crane greased?"
+ASK_INVOICE = "Where do violet invoices go?"
+WEATHER = "Any rain expected near Lisbon?"
+ANSWER = "Understood, that is how it has been handled since the spring of last year."
+
+
+def remember(provider: PgvectorMemoryProvider, *texts: str) -> None:
+    for text in texts:
+        provider.on_memory_write("add", "memory", text)
+    landed(provider)
+
+
+@pytest.fixture(params=["words", "meaning"])
+def config(request: pytest.FixtureRequest, embedder: ScriptedEmbedder) -> dict[str, Any]:
+    """Settings with and without an embedding endpoint."""
+    return {"embed_url": embedder.url} if request.param == "meaning" else {}
+
+
+@pytest.fixture
+def provider(config: dict[str, Any], make_provider: MakeProvider) -> PgvectorMemoryProvider:
+    """A provider that knows two unrelated things."""
+    made = make_provider(config)
+    remember(made, CRANE, INVOICE)
+    return made
+
+
+# -- need 6 ----------------------------------------------------------------------------------------------------------
+
+
+def test_need_06_what_is_shown_answers_the_current_message(provider: PgvectorMemoryProvider) -> None:
+    for message, expected, other in ((ASK_CRANE, CRANE, INVOICE), (ASK_INVOICE, INVOICE, CRANE)):
+        provider.on_turn_start(1, message)
+        block = provider.prefetch(message)
+        assert expected in block and other not in block
+        provider.sync_turn(message, ANSWER)
+        provider.queue_prefetch(message)
+
+
+def test_need_06_a_queued_question_reaches_no_other_turn_or_session(
+    provider: PgvectorMemoryProvider, config: dict[str, Any], make_provider: MakeProvider
+) -> None:
+    provider.queue_prefetch(ASK_CRANE, session_id="session-1")
+    assert provider.prefetch(WEATHER) == ""
+    assert CRANE not in provider.prefetch(ASK_INVOICE)
+    other = make_provider(config, session_id="session-2")
+    assert other.prefetch(WEATHER) == ""
+    assert CRANE not in other.prefetch(ASK_INVOICE)
+
+
+@pytest.mark.parametrize("fault", ["hanging", "slow"])
+def test_need_06_a_late_embedding_is_dropped_and_words_answer_in_time(
+    fault: str, make_provider: MakeProvider, embedder: ScriptedEmbedder
+) -> None:
+    config = {"embed_url": embedder.url, "prefetch_deadline_s": 0.6}
+    provider = make_provider(config)
+    remember(provider, CRANE, INVOICE)
+    if fault == "hanging":
+        embedder.mode = "hanging"
+    else:
+        embedder.latency_ms = 1500
+    started = time.monotonic()
+    block = provider.prefetch(ASK_CRANE)
+    assert time.monotonic() - started < 0.6 + 0.6
+    assert CRANE in block
+
+    embedder.latency_ms = 0
+    embedder.mode = "ok"  # what hung is ended, what was slow answers now
+    until(
+        lambda: not [each for each in threading.enumerate() if each.name == "hermes-pgvector-embed"], 20, "the late one"
+    )
+    assert provider.prefetch(WEATHER) == ""
+    block = make_provider(config, session_id="session-2").prefetch(ASK_INVOICE)
+    assert INVOICE in block and CRANE not in block
+    assert runtime_of(provider).searcher.counts["query_embed_late"] == 1
+
+
+# -- need 8 ----------------------------------------------------------------------------------------------------------
+
+
+def test_need_08_a_statement_stands_once_in_a_block(provider: PgvectorMemoryProvider) -> None:
+    for number in range(3):
+        provider.sync_turn(CRANE, ANSWER, session_id=f"earlier-{number}")
+    provider.sync_turn(f"{CRANE}!", ANSWER, session_id="earlier-3")
+    landed(provider)
+    assert provider.prefetch(ASK_CRANE).count(CRANE) == 1
+
+
+def test_need_08_what_was_shown_is_not_shown_again_in_the_session(
+    provider: PgvectorMemoryProvider, config: dict[str, Any], make_provider: MakeProvider
+) -> None:
+    assert CRANE in provider.prefetch(ASK_CRANE)
+    assert provider.prefetch(f"{ASK_CRANE} Tell me.") == ""
+    assert make_provider(config, session_id="session-1").prefetch(ASK_CRANE) == "", "the API server makes one a request"
+    assert CRANE in make_provider(config, session_id="session-2").prefetch(ASK_CRANE)
+    assert make_provider(config, session_id="session-2", gateway_session_key="sales").prefetch(ASK_CRANE) == ""
+
+
+def test_need_08_after_compression_and_undo_it_may_be_shown_again(provider: PgvectorMemoryProvider) -> None:
+    for arguments in ({"reason": "compression", "parent_session_id": "session-1"}, {"rewound": True}):
+        assert CRANE in provider.prefetch(ASK_CRANE)
+        assert provider.prefetch(ASK_CRANE) == ""
+        provider.on_session_switch("session-1", **arguments)
+    assert CRANE in provider.prefetch(ASK_CRANE)
+
+
+def test_need_08_another_session_gets_it_and_a_branch_has_it_already(provider: PgvectorMemoryProvider) -> None:
+    assert CRANE in provider.prefetch(ASK_CRANE)
+    provider.on_session_switch("session-1b", parent_session_id="session-1", reason="branch")
+    assert provider.prefetch(ASK_CRANE) == "", "the branch begins with a copy of the transcript"
+    provider.on_session_switch("session-2", parent_session_id="session-1b", reset=True, reason="new_session")
+    assert CRANE in provider.prefetch(ASK_CRANE)
+    provider.on_session_switch("session-1", parent_session_id="session-2", reason="resume")
+    assert provider.prefetch(ASK_CRANE) == "", "the resumed session still holds it"
+
+
+@pytest.mark.parametrize(("budget", "lines"), [(20, 0), (100, 1), (400, 2), (3000, 8)])
+def test_need_08_the_token_budget_is_hard(budget: int, lines: int, make_provider: MakeProvider) -> None:
+    provider = make_provider({"prefetch_max_tokens": budget, "prefetch_limit": 50})
+    names = ["anchor", "buoy", "capstan", "davit", "ensign", "fender", "galley", "hawser", "jib", "keel"]
+    remember(provider, *(f"The harbour {name} was painted" + f", {name}" * 9 * i for i, name in enumerate(names)))
+    block = provider.prefetch("harbour painted")
+    assert estimate_tokens(block) <= budget
+    assert len(plain_lines(block)) >= lines if lines else block == ""
+
+
+def test_need_08_of_two_near_equal_statements_the_newer_is_shown(provider: PgvectorMemoryProvider, dsn: str) -> None:
+    older = "The staging database of the Atlas project lives on the host called elbe"
+    newer = "The staging database of the Atlas project lives on the host called weser"
+    for first, second in ((older, newer), (newer, older)):
+        provider.on_session_switch(f"session-{first}")
+        remember(provider, first, second)
+        age(dsn, first, days=200)
+        age(dsn, second, days=2)
+        block = provider.prefetch("Where does the staging database of the Atlas project live?")
+        assert second in block and first not in block
+
+
+# -- need 9 ----------------------------------------------------------------------------------------------------------
+
+
+def test_need_09_politeness_searches_nothing(make_provider: MakeProvider, embedder: ScriptedEmbedder) -> None:
+    provider = make_provider({"embed_url": embedder.url})
+    messages = ["ok", "OK!!", "thanks", "Danke schön!", "👍", "🎉🎉", "", "   ", "...", "好的，谢谢！"]
+    remember(provider, CRANE, *(f"{message} is what Ingrid says when the crane is greased" for message in messages))
+    asked = embedder.requests
+    for message in messages:
+        assert provider.prefetch(message) == ""
+    assert runtime_of(provider).searcher.counts["searches"] == 0
+    assert embedder.requests == asked
+
+
+def test_need_09_nothing_good_enough_is_nothing_at_all(provider: PgvectorMemoryProvider) -> None:
+    for message in (WEATHER, "Who won on Mondays in nineteen ninety-nine?", "Schreibe ein Gedicht über Schnee", "42"):
+        assert provider.prefetch(message) == "", message
+
+
+def test_need_09_asking_has_a_lower_bar_than_showing(make_provider: MakeProvider, embedder: ScriptedEmbedder) -> None:
+    provider = make_provider({"embed_url": embedder.url})
+    remember(provider, CRANE, INVOICE)
+    weak = "Which paint did Ingrid choose for the old lighthouse tower yesterday?"
+    assert provider.prefetch(weak) == ""
+    assert CRANE in [hit["content"] for hit in called(provider, "recall_memory", {"query": weak})["results"]]
+
+
+def test_need_09_the_bar_is_a_setting(make_provider: MakeProvider, embedder: ScriptedEmbedder) -> None:
+    weak = "Ingrid chose paint for that old lighthouse tower"
+    remember(make_provider({"embed_url": embedder.url}), CRANE)
+    for bar, shown in ((0.0, True), (0.9, False)):
+        provider = make_provider({"embed_url": embedder.url, "min_similarity": bar}, session_id=f"session-{bar}")
+        assert (CRANE in provider.prefetch(weak)) is shown
+
+
+def test_need_09_a_limit_of_zero_turns_it_off_and_leaves_the_tools(make_provider: MakeProvider) -> None:
+    provider = make_provider({"prefetch_limit": 0})
+    remember(provider, CRANE)
+    assert provider.prefetch(ASK_CRANE) == ""
+    assert runtime_of(provider).searcher.counts["searches"] == 0
+    assert called(provider, "recall_memory", {"query": ASK_CRANE})["count"] == 1
+
+
+def test_need_09_no_more_lines_than_the_limit(make_provider: MakeProvider) -> None:
+    provider = make_provider({"prefetch_limit": 2})
+    remember(provider, *(f"The harbour {name} is greased" for name in ("crane", "winch", "gate", "lift")))
+    assert len(plain_lines(provider.prefetch("What is greased in the harbour?"))) == 2

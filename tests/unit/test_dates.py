@@ -1,0 +1,108 @@
+"""Points in time as people and models write them."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_memory_pgvector.domain.dates import parse_when
+from hermes_memory_pgvector.domain.errors import InvalidArgument
+
+NOW = datetime(2026, 5, 20, 15, 30, tzinfo=UTC)
+
+
+def when(text: object, *, end: bool = False) -> datetime | None:
+    return parse_when(text, "since", end=end, now=NOW)
+
+
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_nothing_means_no_limit(nothing: object) -> None:
+    assert when(nothing) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("2026-05-03", datetime(2026, 5, 3, tzinfo=UTC), datetime(2026, 5, 4, tzinfo=UTC)),
+        (" 2026-05-03 ", datetime(2026, 5, 3, tzinfo=UTC), datetime(2026, 5, 4, tzinfo=UTC)),
+        ("2024-02-29", datetime(2024, 2, 29, tzinfo=UTC), datetime(2024, 3, 1, tzinfo=UTC)),
+        ("2026-12-31", datetime(2026, 12, 31, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)),
+        ("today", datetime(2026, 5, 20, tzinfo=UTC), datetime(2026, 5, 21, tzinfo=UTC)),
+        ("Yesterday", datetime(2026, 5, 19, tzinfo=UTC), datetime(2026, 5, 20, tzinfo=UTC)),
+    ],
+)
+def test_a_day_is_its_first_moment_and_as_an_end_the_moment_after_it(text: str, start: datetime, end: datetime) -> None:
+    assert when(text) == start
+    assert when(text, end=True) == end
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-05-03T14:00", datetime(2026, 5, 3, 14, tzinfo=UTC)),
+        ("2026-05-03 14:00:30", datetime(2026, 5, 3, 14, 0, 30, tzinfo=UTC)),
+        ("2026-05-03T14:00Z", datetime(2026, 5, 3, 14, tzinfo=UTC)),
+        ("2026-05-03T14:00+02:00", datetime(2026, 5, 3, 12, tzinfo=UTC)),
+        ("36h", NOW - timedelta(hours=36)),
+        ("1 hour ago", NOW - timedelta(hours=1)),
+        ("7d", NOW - timedelta(days=7)),
+        ("7 Days", NOW - timedelta(days=7)),
+        ("2 weeks ago", NOW - timedelta(weeks=2)),
+        ("0d", NOW),
+    ],
+)
+def test_a_moment_is_the_same_as_a_start_and_as_an_end(text: str, moment: datetime) -> None:
+    assert when(text) == when(text, end=True) == moment
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "soon", "last spring", "2026-13-01", "2026-02-30", "03.05.2026", "7 moons ago", "-7d", "d", "  ", "9999-99-99",
+        "999999w", "0000-01-01", "2026-05-03T25:00", "1e5d", "now'; DROP TABLE conversations; --", "\0",
+        "7" * 5000 + "d",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_refused_with_ways_to_write_it(text: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"`since` is not a date .*2 weeks ago"):
+        when(text)
+
+
+@pytest.mark.parametrize("value", [7, 7.5, True, ["2026-05-03"], {"day": 3}, object(), date(2026, 5, 3)])
+def test_what_is_no_text_is_refused(value: object) -> None:
+    with pytest.raises(InvalidArgument, match="`since` must be text"):
+        when(value)
+
+
+def test_the_last_day_of_the_calendar_has_no_moment_after_it() -> None:
+    with pytest.raises(InvalidArgument):
+        when("9999-12-31", end=True)
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_moment_with_a_zone_or_refused(text: str) -> None:
+    try:
+        found = when(text)
+    except InvalidArgument as exc:
+        assert str(exc)
+    else:
+        assert found is None or found.tzinfo is not None
+
+
+@given(
+    st.datetimes(
+        datetime(1970, 1, 1), datetime(2100, 1, 1), timezones=st.sampled_from([UTC, timezone(timedelta(hours=-7))])
+    )
+)
+def test_what_our_results_show_as_a_date_can_be_given_back(moment: datetime) -> None:
+    assert when(moment.isoformat(timespec="seconds")) == moment.replace(microsecond=0)
+
+
+@given(st.dates(date(1970, 1, 1), date(2100, 1, 1)))
+def test_a_day_lasts_a_day(day: date) -> None:
+    start, end = when(day.isoformat()), when(day.isoformat(), end=True)
+    assert start is not None and end is not None
+    assert end - start == timedelta(days=1)

@@ -1,0 +1,91 @@
+"""The part of a long text that answers."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_memory_pgvector.recall.excerpt import excerpt
+
+FILLER = "Nothing of note happened in this part of the meeting, and then what was said was said again. "
+
+
+def hidden(sentence: str, place: float, chars: int = 41_000) -> str:
+    """A long text with the sentence at a share of its length."""
+    count = chars // len(FILLER)
+    before = round(count * place)
+    return FILLER * before + sentence + " " + FILLER * (count - before)
+
+
+@pytest.mark.parametrize("place", [0.0, 0.1, 0.37, 0.5, 0.99, 1.0])
+@pytest.mark.parametrize(
+    ("sentence", "question"),
+    [
+        ("The vault code is QUARTZ-7719.", "what was the vault code?"),
+        ("The vault code is QUARTZ-7719.", "QUARTZ-7719"),
+        ("Deploying needs the variable AWS_REGION.", "which variable do deployments need?"),
+        ("Das Café am Bahnhof öffnet um sieben.", "wann oeffnet das cafe am bahnhof"),
+        ("上海办公室的会议室每周五维护。", "会议室什么时候维护？"),
+        ("山田さんが週次レポートを提出します。", "週次レポート"),
+        ("서울 사무실은 매주 금요일에 점검합니다.", "서울 사무실 점검"),
+        ("Пароль от сейфа лежит у Анны.", "пароль от сейфа"),
+        ("كلمة السر محفوظة عند ليلى.", "كلمة السر"),
+    ],
+)
+def test_need_19_the_sentence_that_answers_is_shown_whole(sentence: str, question: str, place: float) -> None:
+    text = hidden(sentence, place)
+    for max_chars in (300, 600, 6000):
+        assert sentence in excerpt(text, question, max_chars), max_chars
+
+
+def test_need_19_a_rare_word_counts_more_than_common_ones() -> None:
+    text = hidden("Elbe.", 0.6)
+    assert "Elbe." in excerpt(text, "what happened in the meeting, and what was said of Elbe?", 300)
+
+
+def test_need_19_the_sentence_is_found_among_many_thousand_words_of_the_question() -> None:
+    text = hidden("The vault code is QUARTZ-7719.", 0.71, chars=1_000_000)
+    assert "QUARTZ-7719" in excerpt(text, "what was said of the vault code in this part of the meeting", 600)
+
+
+def test_need_19_a_long_question_about_a_long_text_takes_a_moment() -> None:
+    dice = random.Random(7)
+    words = ["".join(dice.choices("abcdefghijklmnop", k=8)) for _ in range(900)]
+    text = " ".join(dice.choices(words, k=110_000))
+    started = time.monotonic()
+    assert len(excerpt(text, " ".join(words), 6000)) <= 6000
+    assert time.monotonic() - started < 10
+
+
+def test_a_short_text_is_given_as_it_is() -> None:
+    assert excerpt("  two\nlines ", "anything", 600) == "  two\nlines "
+
+
+@pytest.mark.parametrize("question", ["", "?", "🎉", "zebra"])
+def test_without_a_word_of_the_question_it_is_the_beginning(question: str) -> None:
+    text = hidden("The vault code is QUARTZ-7719.", 0.5)
+    found = excerpt(text, question, 600)
+    assert found.endswith("…") and text.startswith(found[:-1])
+
+
+def test_what_is_left_out_is_marked_on_either_side() -> None:
+    text = hidden("The vault code is QUARTZ-7719.", 0.5)
+    found = excerpt(text, "vault code", 600)
+    assert found.startswith("…") and found.endswith("…")
+    assert excerpt(hidden("The vault code is QUARTZ-7719.", 1.0), "vault code", 600).startswith("…")
+
+
+@given(
+    st.text(st.sampled_from("ab1 \n_äß会議\U0001f389\u0301\u200b"), max_size=900),
+    st.text(st.sampled_from("ab1 \n_äß会議\U0001f389\u0301\u200b"), max_size=40),
+    st.integers(10, 700),
+)
+def test_an_excerpt_is_a_piece_of_the_text_and_never_too_long(text: str, question: str, max_chars: int) -> None:
+    found = excerpt(text, question, max_chars)
+    assert len(found) <= max_chars
+    assert found.removeprefix("…").removesuffix("…") in text
+    assert (found == text) == (len(text) <= max_chars)

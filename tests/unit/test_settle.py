@@ -1,0 +1,108 @@
+"""A little for what is recent, and of statements that say the same, the newest."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_memory_pgvector.domain.models import Hit
+from hermes_memory_pgvector.recall.settle import RECENCY_WEIGHT, newest_of_near_equals, settle
+
+NOW = datetime(2026, 5, 20, tzinfo=UTC)
+
+
+def hit(content: str, *, age_days: float = 0.0, score: float = 0.5, theme: str = "marketing", number: int = 1) -> Hit:
+    at = NOW - timedelta(days=age_days)
+    return Hit("turns", number, theme, "user", "session-1", content, at, None, score=score)
+
+
+hits = st.lists(
+    st.builds(
+        hit,
+        st.sampled_from(["", "🎉", "the port is 5432", "The port  is 5432", "The port is 5433", "Tea at four", "茶"]),
+        age_days=st.floats(-10, 4000),
+        score=st.floats(0, 1),
+        theme=st.sampled_from(["marketing", "sales"]),
+        number=st.integers(1, 99),
+    ),
+    max_size=12,
+)
+
+
+@given(hits)
+def test_need_17_the_recency_weight_is_small(given_hits: list[Hit]) -> None:
+    before = {id(each): each.score for each in given_hits}
+    for each in settle(given_hits, now=NOW):
+        assert any(
+            score <= each.score <= score * (1 + RECENCY_WEIGHT) * (1 + 1e-9) + 1e-12 for score in before.values()
+        )
+    ordered = settle(given_hits, now=NOW)
+    assert {(each.theme, " ".join(each.content.casefold().split())) for each in ordered} == {
+        (each.theme, " ".join(each.content.casefold().split())) for each in given_hits
+    }
+
+
+def test_need_17_of_two_equally_good_ones_the_newer_comes_first() -> None:
+    old, new = hit("The gate code is in the safe", age_days=90), hit("The gate is painted green", age_days=1)
+    assert [each.content for each in settle([old, new], now=NOW)] == [new.content, old.content]
+
+
+def test_need_17_an_old_better_answer_stays_before_a_new_worse_one() -> None:
+    old, new = hit("The gate code is 4711", age_days=3000, score=0.9), hit("Tea at four", score=0.8)
+    assert [each.content for each in settle([new, old], now=NOW)] == [old.content, new.content]
+
+
+def test_need_17_a_date_in_the_future_gains_no_more_than_now() -> None:
+    ahead, today = settle([hit("later", age_days=-500), hit("now")], now=NOW)
+    assert ahead.score == today.score == pytest.approx(0.5 * (1 + RECENCY_WEIGHT))
+
+
+def test_need_17_of_the_same_words_the_newest_stands_in_the_place_of_the_best() -> None:
+    old = hit("The port is 5432", age_days=300, score=0.9, number=1)
+    other = hit("Tea at four", age_days=10, score=0.6, number=2)
+    new = hit("the port  is 5432", age_days=2, score=0.4, number=3)
+    assert [each.id for each in settle([old, other, new], now=NOW)] == [3, 2]
+
+
+def test_need_08_near_equals_collapse_to_the_newest() -> None:
+    old = hit("The staging database lives on the host elbe now", age_days=300)
+    new = hit("the staging database lives on the host elbe, now!", age_days=3)
+    assert newest_of_near_equals([old, new]) == newest_of_near_equals([new, old]) == [new]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Ticket 12 is open", "Ticket 13 is open"),
+        ("ERR_CONN_42 broke the second node of the cluster", "ERR_CONN_43 broke the second node of the cluster"),
+        ("Ada likes green tea", "Bob repairs old clocks"),
+        ("🎉", "👍"),
+    ],
+)
+def test_need_08_two_facts_stay_two(one: str, other: str) -> None:
+    assert newest_of_near_equals([hit(one), hit(other)]) == [hit(one), hit(other)]
+
+
+def test_need_04_themes_do_not_replace_each_other() -> None:
+    both = [hit("Tea at four", theme="marketing"), hit("Tea at four", theme="sales")]
+    assert newest_of_near_equals(both) == both
+    assert len(settle(both, now=NOW)) == 2
+
+
+@given(hits)
+def test_collapsing_twice_changes_nothing_and_keeps_the_order(given_hits: list[Hit]) -> None:
+    once = newest_of_near_equals(given_hits)
+    assert newest_of_near_equals(once) == once
+    assert all(each in given_hits for each in once)
+
+
+def test_need_19_long_texts_are_compared_in_a_moment() -> None:
+    text = " ".join(f"word{number}" for number in range(8000))
+    many = [hit(f"{text} {number}", number=number) for number in range(60)]
+    started = time.monotonic()
+    assert len(newest_of_near_equals(many)) == 60
+    assert time.monotonic() - started < 10
