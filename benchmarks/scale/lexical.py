@@ -20,6 +20,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 import common
 import psycopg
+from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.domain.models import Filters, Scope
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
@@ -63,13 +64,15 @@ def texts(count: int, dice: random.Random) -> Iterator[str]:
         yield " ".join(words)
 
 
-def load(dsn: str, rows: int, others: int) -> None:
-    """Fill the table: the theme's rows, and between them, in order of time, those of other themes."""
+def load(dsn: str, rows: int, others: int, *, settled: bool) -> None:
+    """Fill the table: the theme's rows, and between them, in order of time, those of other themes.
+
+    `settled` does at once what autovacuum does some minutes later.
+    """
     dice = random.Random(common.SEED)
     elsewhere = texts(others, dice)
     step = max(1, rows // max(1, others))
     with psycopg.connect(dsn, autocommit=True) as conn:
-        conn.execute("SET work_mem = '64MB'")
         statement = "COPY conversations (session_id, agent_identity, role, content, ts) FROM STDIN (FORMAT binary)"
         with conn.cursor().copy(statement) as copy:
             copy.set_types(["text", "text", "text", "text", "timestamptz"])
@@ -79,6 +82,7 @@ def load(dsn: str, rows: int, others: int) -> None:
                 copy.write_row((f"s{row // 200}", THEME, role, text, at))
                 if row % step == 0 and (other := next(elsewhere, None)) is not None:
                     copy.write_row((f"o{row // 200}", f"other-{row // step % OTHERS}", role, other, at))
+        conn.execute("VACUUM ANALYZE conversations" if settled else "SELECT")
 
 
 def p50_ms(ask: Callable[[], object], times: int) -> float:
@@ -123,18 +127,20 @@ def main() -> None:
     options.add_argument("--rows", type=int, default=200_000, metavar="N", help="in the theme that is searched")
     options.add_argument("--others", type=int, default=50_000, metavar="N", help="in other themes")
     options.add_argument("--times", type=int, default=25, metavar="N", help="each question is asked")
+    options.add_argument("--fresh", action="store_true", help="before the first vacuum and ANALYZE of the table")
     options.add_argument("--dsn", metavar="DSN", help="a migrated database (dims 384) to use again, loaded when empty")
     args = options.parse_args()
     with contextlib.ExitStack() as stack:
         dsn = args.dsn or stack.enter_context(common.postgres()).database(DIMS)
+        admin = dsn if args.dsn else make_conninfo(dsn, user="postgres")
         config = {"dsn": dsn, "dims": DIMS, "recall_deadline_s": 60}
         provider = stack.enter_context(common.provider(config, THEME))
         assert provider.runtime is not None
         provider.runtime.backend.bring_up()
         if not provider.runtime.backend.counts()["turns"]:
-            load(dsn, args.rows, args.others)
+            load(admin, args.rows, args.others, settled=not args.fresh)
         table = measure(provider, args.times)
-    common.report("scale/lexical", {"rows": args.rows, "others": args.others}, table, args.json)
+    common.report("scale/lexical", {"rows": args.rows, "others": args.others, "fresh": args.fresh}, table, args.json)
 
 
 if __name__ == "__main__":

@@ -113,6 +113,7 @@ def test_need_20_no_statement_by_words_reads_the_whole_table(admin_dsn: str, ana
         if analysed:
             admin.execute("VACUUM ANALYZE conversations")
         admin.execute("SET ROLE hermes")
+        admin.execute("SET enable_sort = off")  # as walk_indexes does for the length of a transaction
         words: dict[str, Any] = {"matchers": ["'topic'", "'17'"], "holding": [150.0, None], "rows": 200.0}
         search = words | {"recent": True, "limit": 40, "role": "user", "session_id": "s1"}
         for mode, match in itertools.product(MODES, ("'topic' | '17'", "'17'", None)):
@@ -125,6 +126,33 @@ def test_need_20_no_statement_by_words_reads_the_whole_table(admin_dsn: str, ana
                 nodes = _plan(admin, name, row | {"theme": "small"})
                 read = [n for n in nodes if n["Node Type"] == "Seq Scan" and n.get("Actual Loops")]
                 assert not read, (name, mode, match, read)
+
+
+@pytest.mark.parametrize("analysed", [True, False], ids=["analysed", "not analysed"])
+def test_need_20_the_newest_rows_of_a_large_theme_are_read_alone(admin_dsn: str, analysed: bool) -> None:
+    """However small the planner takes the theme to be."""
+    with psycopg.connect(admin_dsn, autocommit=True) as admin:
+        admin.execute("ALTER TABLE conversations SET (autovacuum_enabled = off)")
+        admin.execute("""
+            INSERT INTO conversations (session_id, agent_identity, role, content, ts)
+            SELECT 's1', 'large', 'user', 'Row ' || n || ' about topic ' || n % 50, now() - make_interval(mins => n)
+              FROM generate_series(1, 12000) AS n""")
+        if analysed:
+            admin.execute("VACUUM ANALYZE conversations")
+        admin.execute("SET ROLE hermes")
+        row = {"matchers": ["'topic'"], "holding": [12000.0], "rows": 12000.0, "recent": True, "match": None}
+        for mode in MODES:
+            admin.execute(f"SET plan_cache_mode = {mode}".encode())
+            for name, most in (
+                ("query_terms_turns", 5001),
+                ("lexical_search_turns", 1000),
+                ("lexical_search_turns_session", 5000),
+            ):
+                with admin.transaction():
+                    admin.execute(queries()["walk_indexes"].encode())
+                    nodes = _plan(admin, name, row | {"theme": "large", "session_id": "s1", "text": "topic"})
+                reads = [n["Actual Rows"] for n in nodes if n.get("Relation Name") or n.get("Index Name")]
+                assert max(reads) <= most, (name, mode, reads)
 
 
 def test_need_20_neighbours_come_from_the_session(filled: psycopg.Connection[Any]) -> None:
