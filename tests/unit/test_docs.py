@@ -39,7 +39,7 @@ _HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 _ENV_NAME = re.compile(r"\bHERMES_PGVECTOR_[A-Z_]+[A-Z]\b")
 _READ_ENV = re.compile(r"environ(?:\.get\(|\[)\s*\"([A-Z_]+)\"")
 _PLACEHOLDER = re.compile(r"%[-#0-9.]*[sdrf]")
-_MACHINE_PATHS = re.compile(r"/work/|/tmp/dev|/root\b|/home/[a-z]|/Users/")
+_MACHINE_PATHS = re.compile(r"/root\b|/home/[a-z]|/Users/")
 
 
 def text_of(path: Path) -> str:
