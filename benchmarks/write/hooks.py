@@ -14,19 +14,21 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 import common
 
 DIMS = 384
+PAUSE_S = 0.2  # until the drain sleeps again; what runs then finds cold caches, the floor as well
 
 
-def timed(calls: int, call: Callable[[int], object], first: int = 0) -> dict[str, float]:
-    """The duration of each of `calls` calls, in microseconds."""
+def timed(calls: int, call: Callable[[int], object], first: int = 0, pause_s: float = 0.0) -> dict[str, float]:
+    """The duration of each of `calls` calls, in microseconds, after a pause each."""
     durations = []
     for number in range(first, first + calls):
+        time.sleep(pause_s)
         started = time.perf_counter_ns()
         call(number)
         durations.append((time.perf_counter_ns() - started) / 1000)
     return common.spread(durations)
 
 
-def bare_insert(calls: int) -> dict[str, float]:
+def bare_insert(calls: int, pause_s: float = 0.0) -> dict[str, float]:
     """The floor: one row of the same size into a WAL file, synchronous=NORMAL, never checkpointed."""
     with tempfile.TemporaryDirectory() as folder:
         conn = sqlite3.connect(Path(folder) / "floor.db", isolation_level=None)
@@ -35,7 +37,9 @@ def bare_insert(calls: int) -> dict[str, float]:
         conn.execute("PRAGMA wal_autocheckpoint=0")
         conn.execute("CREATE TABLE operations (seq INTEGER PRIMARY KEY AUTOINCREMENT, payload TEXT NOT NULL)")
         payload = "".join(common.turn(1)) + "x" * 300
-        measured = timed(calls, lambda _: conn.execute("INSERT INTO operations (payload) VALUES (?)", (payload,)))
+        measured = timed(
+            calls, lambda _: conn.execute("INSERT INTO operations (payload) VALUES (?)", (payload,)), 0, pause_s
+        )
         conn.close()
     return measured
 
@@ -51,7 +55,9 @@ def main() -> None:
         rows.append({"state": state, "hook": hook} | {f"{key}_us": value for key, value in figures.items()})
 
     floor = bare_insert(args.calls)
+    cold = bare_insert(200, PAUSE_S)
     add("floor", "bare SQLite insert", floor)
+    add("floor, after a pause", "bare SQLite insert", cold)
     with common.postgres() as server:
         dsn = server.database(DIMS)
         with common.endpoint(DIMS, 0) as url:
@@ -64,13 +70,7 @@ def main() -> None:
                 def idle(number: int) -> None:
                     made.sync_turn(*common.turn(number))
 
-                calm: list[float] = []
-                for number in range(200):
-                    started = time.perf_counter_ns()
-                    idle(number)
-                    calm.append((time.perf_counter_ns() - started) / 1000)
-                    made.runtime.writer.flush(60)
-                add("idle, one at a time", "sync_turn", common.spread(calm))
+                add("drain asleep, after a pause", "sync_turn", timed(200, idle, pause_s=PAUSE_S))
                 add("drain at work", "sync_turn", timed(args.calls, idle, first=1000))
                 add(
                     "drain at work",
@@ -97,7 +97,7 @@ def main() -> None:
     with common.provider({"dsn": "host=/nonexistent dbname=none", "dims": DIMS}) as made:
         add("Postgres down", "sync_turn", timed(args.calls, lambda n: made.sync_turn(*common.turn(n))))
     for row in rows:
-        row["p50_to_floor"] = round(row["p50_us"] / floor["p50"], 1)
+        row["p50_to_floor"] = round(row["p50_us"] / (cold if "pause" in row["state"] else floor)["p50"], 1)
     common.report("write/hooks", {"calls": args.calls, "dims": DIMS}, rows, args.json)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from ..domain.errors import SpoolError, SpoolFull
 from ..domain.models import Operation
+from ..domain.pace import paced
 
 try:
     import fcntl
@@ -48,6 +49,7 @@ CREATE TABLE IF NOT EXISTS report (
 );
 """
 _ROW_OVERHEAD_BYTES = 64
+_PACE = 16  # operations read between two breaths
 # Each append writes whole pages to the write-ahead log, so small ones keep it small.
 _PAGE_BYTES = 1024
 # The drain empties the log long before; this bounds it while the drain is held up, at some milliseconds for one hook.
@@ -120,7 +122,7 @@ class Spool:
                 (limit + len(done),),
             )
             try:
-                ops.extend(_operation(row) for row in cursor if row[0] not in done)
+                ops.extend(_operation(row) for row in paced(cursor, _PACE) if row[0] not in done)
             except sqlite3.Error:
                 if not ops:
                     raise
