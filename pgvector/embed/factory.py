@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..domain.settings import Settings
 from .base import CountedEmbedder
 from .breaker import CircuitBreaker, GuardedEmbedder
 from .cache import CachedEmbedder
@@ -20,3 +21,15 @@ def make_embedder(
         return None
     http = HttpEmbedder(url=url, model=model, dims=dims, api=api, api_key=api_key, timeout_s=timeout_s)
     return CachedEmbedder(GuardedEmbedder(http, CircuitBreaker(), name=http.endpoint))
+
+
+def embedder_for(settings: Settings, api_key: str) -> CountedEmbedder | None:
+    """The embedder that the settings name; as `make_embedder`."""
+    return make_embedder(
+        url=settings.embed_url,
+        model=settings.embed_model,
+        api=settings.embed_api,
+        api_key=api_key,
+        dims=settings.dims,
+        timeout_s=settings.embed_timeout_s,
+    )

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from ..domain.dsn import mask_dsn
 from ..domain.errors import EmbedderError, HermesPgvectorError, SchemaNotApplied
 from ..domain.settings import Settings
-from ..embed.factory import make_embedder
+from ..embed.factory import embedder_for
 from ..store import schema
 from ..store.connection import DeadlineConnection
 from ..store.pool import connect
@@ -156,14 +156,7 @@ def _embedding(settings: Settings, api_key: str) -> Iterator[Check]:
         )
         return
     try:
-        embedder = make_embedder(
-            url=settings.embed_url,
-            model=settings.embed_model,
-            api=settings.embed_api,
-            api_key=api_key,
-            dims=settings.dims,
-            timeout_s=settings.embed_timeout_s,
-        )
+        embedder = embedder_for(settings, api_key)
         assert embedder is not None
         started = time.monotonic()
         try:

@@ -26,7 +26,7 @@ from ..domain.errors import ConfigurationError, HermesPgvectorError
 from ..domain.latency import Latencies
 from ..domain.settings import Settings
 from ..embed.base import CountedEmbedder
-from ..embed.factory import make_embedder
+from ..embed.factory import embedder_for
 from ..operate.serve import embedded_server
 from ..operate.spools import spool_folder
 from ..recall.prefetch import Shown
@@ -92,16 +92,8 @@ class Runtime:
         self._left_said = 0
 
     def _make_embedder(self, api_key: str) -> CountedEmbedder | None:
-        settings = self.settings
         try:
-            return make_embedder(
-                url=settings.embed_url,
-                model=settings.embed_model,
-                api=settings.embed_api,
-                api_key=api_key,
-                dims=settings.dims,
-                timeout_s=settings.embed_timeout_s,
-            )
+            return embedder_for(self.settings, api_key)
         except ConfigurationError as exc:
             logger.warning("hermes-pgvector: recall goes on by words only: %s", exc)
             return None
