@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..domain.errors import ConfigurationError
-from ..domain.settings import Loaded, load
+from ..domain.loading import Loaded, load
 from ..domain.text import clean, digest
 from ..domain.theme import Theme, profile_theme, resolve_theme
 from ..operate.configfile import read_dotenv, read_section

@@ -13,8 +13,8 @@ from psycopg import errors as pg
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 
+from ..domain.dsn import mask_dsn
 from ..domain.errors import DeadlineExceeded, OperationRejected, SchemaNotApplied, StoreMisconfigured, StoreUnavailable
-from ..domain.settings import mask_dsn
 
 _T = TypeVar("_T")
 # Not the fault of what was asked. The last one is a server that gave up on us while we were stopped or swapped out.

@@ -21,6 +21,7 @@ LAYERS = (
     {"operate"},
     {"runtime"},
     {"host"},
+    {"commands"},
     {"cli"},
 )
 # A driver or a client library, and the only places that may import it.
