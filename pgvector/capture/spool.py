@@ -21,7 +21,7 @@ from typing import Any
 
 from ..domain.errors import SpoolError, SpoolFull
 from ..domain.models import Operation
-from ..domain.pace import paced
+from ..domain.pace import breathe, paced
 
 try:
     import fcntl
@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS report (
 );
 """
 _ROW_OVERHEAD_BYTES = 64
-_PACE = 16  # operations read between two breaths
+_ACK_SLICE = 16  # operations deleted while a hook may have to wait
 # Each append writes whole pages to the write-ahead log, so small ones keep it small.
 _PAGE_BYTES = 1024
 # The drain empties the log long before; this bounds it while the drain is held up, at some milliseconds for one hook.
@@ -122,7 +122,7 @@ class Spool:
                 (limit + len(done),),
             )
             try:
-                ops.extend(_operation(row) for row in paced(cursor, _PACE) if row[0] not in done)
+                ops.extend(_operation(row) for row in paced(cursor) if row[0] not in done)
             except sqlite3.Error:
                 if not ops:
                     raise
@@ -130,22 +130,29 @@ class Spool:
 
     def ack(self, ops: Sequence[Operation]) -> None:
         """Forget operations that Postgres has committed, in memory only while the disk takes nothing."""
+        for first in range(0, len(ops), _ACK_SLICE):
+            if first:
+                breathe()
+            self._forget({op.seq for op in ops[first : first + _ACK_SLICE]})
+
+    def _forget(self, seqs: set[int]) -> None:
         with self._lock:
-            fresh = {op.seq for op in ops} - self._done
+            fresh = seqs - self._done
             self._done |= fresh
-            self._take_off("error IS NULL AND seq IN (SELECT value FROM json_each(?))", json.dumps(sorted(fresh)))
             done = json.dumps(sorted(self._done))
-            try:
+        try:
+            gone = self._measure("error IS NULL AND seq IN (SELECT value FROM json_each(?))", json.dumps(sorted(fresh)))
+            with self._lock:  # a hook may wait for this
+                self._take_off(gone)
                 self._back.execute("DELETE FROM operations WHERE seq IN (SELECT value FROM json_each(?))", (done,))
-            except sqlite3.Error as exc:
-                logger.debug("hermes-pgvector: %s", _cannot_use(self.path, exc))
-                return
-            self._done.clear()
+                self._done.clear()
+        except sqlite3.Error as exc:
+            logger.debug("hermes-pgvector: %s", _cannot_use(self.path, exc))
 
     def set_aside(self, op: Operation, error: str) -> None:
         """Keep `op` out of the way of the rest, with its error, until an operator looks at it."""
         with _as_spool_error(self.path), self._lock:
-            self._take_off("error IS NULL AND seq = ?", op.seq)
+            self._take_off(self._measure("error IS NULL AND seq = ?", op.seq))
             self._back.execute("UPDATE operations SET error = ? WHERE seq = ?", (error or "unknown error", op.seq))
 
     def checkpoint(self) -> None:
@@ -214,8 +221,7 @@ class Spool:
             self._front.close()
             self._back.close()
 
-    def _take_off(self, condition: str, *values: object) -> None:
-        gone = self._measure(condition, *values)
+    def _take_off(self, gone: tuple[int, int]) -> None:
         self._depth, self._bytes = max(0, self._depth - gone[0]), max(0, self._bytes - gone[1])
 
     def _measure(self, condition: str, *values: object) -> tuple[int, int]:

@@ -1,0 +1,40 @@
+"""Background work gives way to the agent."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from hermes_memory_pgvector.domain.pace import note_hook, paced
+
+
+def _spin(seconds: float) -> None:
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
+def test_a_thread_that_wants_the_interpreter_gets_it_between_two_items() -> None:
+    turns: list[str] = []
+    working, stop = threading.Event(), threading.Event()
+
+    def hook() -> None:
+        working.wait(20)
+        turns.append("hook")
+        stop.set()
+
+    thread = threading.Thread(target=hook)
+    thread.start()
+    working.set()
+    for number in paced(range(100_000)):
+        turns.append(f"item {number}")
+        if stop.is_set():
+            break
+        _spin(100e-6)
+    thread.join(20)
+    assert "hook" in turns[:-1]
+
+
+def test_items_come_whole_and_in_order_beside_hooks_as_well() -> None:
+    note_hook()
+    assert list(paced(range(1000))) == list(range(1000))
