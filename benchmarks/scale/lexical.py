@@ -1,7 +1,8 @@
-"""What a recall by words costs in a theme of 200,000 turns: a rare word, a common one, both, a whole question.
+"""What a recall by words costs in a theme of 200,000 turns: rare and common words, phrases, slips, a whole question.
 
 The rows hold generated sentences over a Zipf vocabulary; besides, one word stands in half of them, and others in
-20,000, 1,000 and 10. They are asked for through the provider, without an embedder, and with the bare statements.
+20,000, 1,000 and 10. They are asked for through the provider, without an embedder, and with the bare statements; words
+that no row holds with pg_trgm in the database (`--trigrams`), if it is to be had.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.domain.models import Filters, Scope
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from hermes_memory_pgvector.store.search import lexical_candidates
+from hermes_memory_pgvector.store.lexical import lexical_candidates
 
 DIMS = 384
 THEME = "bench"
@@ -47,6 +48,10 @@ QUESTIONS = {
     "question of 8 words": " ".join(
         [COMMON, "lighthouse", "sextant", *(VOCABULARY[rank] for rank in (3, 40, 300, 2_000, 9_000))]
     ),
+    "phrase, rare words": '"barnacle barnacle" sextant',
+    "phrase, common words": f'"{VOCABULARY[0]} {COMMON}"',
+    "a slip in a rare word": "lighthose",
+    "two words of no row": "periwinckle marmelade",
 }
 
 
@@ -128,6 +133,7 @@ def main() -> None:
     options.add_argument("--others", type=int, default=50_000, metavar="N", help="in other themes")
     options.add_argument("--times", type=int, default=25, metavar="N", help="each question is asked")
     options.add_argument("--fresh", action="store_true", help="before the first vacuum and ANALYZE of the table")
+    options.add_argument("--trigrams", action="store_true", help="with pg_trgm: words with a slip stand for others")
     options.add_argument("--dsn", metavar="DSN", help="a migrated database (dims 384) to use again, loaded when empty")
     args = options.parse_args()
     with contextlib.ExitStack() as stack:
@@ -139,8 +145,16 @@ def main() -> None:
         provider.runtime.backend.bring_up()
         if not provider.runtime.backend.counts()["turns"]:
             load(admin, args.rows, args.others, settled=not args.fresh)
+        if args.trigrams:
+            with psycopg.connect(admin, autocommit=True) as conn:
+                conn.execute("CREATE EXTENSION IF NOT EXISTS pg_trgm")
         table = measure(provider, args.times)
-    common.report("scale/lexical", {"rows": args.rows, "others": args.others, "fresh": args.fresh}, table, args.json)
+    common.report(
+        "scale/lexical",
+        {"rows": args.rows, "others": args.others, "fresh": args.fresh, "trigrams": args.trigrams},
+        table,
+        args.json,
+    )
 
 
 if __name__ == "__main__":

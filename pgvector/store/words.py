@@ -1,23 +1,51 @@
-"""Which words of a question the text index is asked for, and which only weigh what it finds."""
+"""The words and phrases of a question: what the text index is asked for, and what only weighs what it finds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations
 
 HIT_BUDGET = 2000  # rows that the index may return by estimate: each is tested for every word of the question
 WIDE_BUDGET = 100_000  # the same for the second try of a question that has found too little
+MAX_TERMS = 32  # words of a question that are looked up
+PLAIN_TERMS = 20
+MAX_PHRASES = 4  # more quoted strings than that are pasted text, not things to look for
+ENDS_CHARS = 200  # at either end of a question: their words come before others when there are too many
 _MAX_TOGETHER = 8  # combinations of common words that are asked for
+_MAX_TERM_CHARS = 199
+# Of its weight, for what no row holds and says little by that: half of all pairs of characters cross two words, and the
+# numbers of a pasted log stand nowhere else.
+_ABSENT_SHARE = 0.25
+
+# As in hermes_lexemes: scripts that are written without spaces.
+_SPACELESS = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
+    "\U00020000-\U0002ffff"
+)
+_PAIR = re.compile(f"[{_SPACELESS}]{{1,2}}")
+# A straight quote opens before a word and closes behind one, which a sign for inches does not.
+_PHRASE = re.compile(
+    r'(?<![A-Za-z0-9])"(?! )([^"\n]{1,200})(?<! )"(?![A-Za-z0-9])'
+    r"|“([^“”\n]{1,200})”|„([^„“”\n]{1,200})[“”]|«([^«»\n]{1,200})»|「([^「」\n]{1,200})」|『([^『』\n]{1,200})』"
+)
+_SURFACE = re.compile(r"[^\W\d_]{4,40}")
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word of a question: `matcher` is its tsquery, `holding` the estimated rows that hold it (None: count them)."""
+    """A word of a question.
+
+    `matcher` is its tsquery, `holding` the estimated rows that hold it (None: count them), `absent` the share of its
+    weight that it keeps when there is none.
+    """
 
     matcher: str
     holding: float | None = None
+    absent: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +61,56 @@ class Choice:
     partial: bool
 
 
-def exactly(matchers: Sequence[str]) -> Choice:
+def phrases(text: str) -> list[str]:
+    """The quoted strings of a question; none when there are so many that it must be pasted text."""
+    found = ["".join(match.groups("")).strip() for match in _PHRASE.finditer(text)]
+    found = [phrase for phrase in dict.fromkeys(found) if any(map(str.isalnum, phrase))]
+    return found if len(found) <= MAX_PHRASES else []
+
+
+def ends(text: str) -> str:
+    """The beginning and the end of a question, where it says what it asks."""
+    return text if len(text) <= 2 * ENDS_CHARS else f"{text[:ENDS_CHARS]}\n{text[-ENDS_CHARS:]}"
+
+
+def select(terms: Collection[str], first: Collection[str]) -> list[str]:
+    """At most MAX_TERMS of a question's terms: those in `first` before the others, and long ones before short ones.
+
+    Before all stand PLAIN_TERMS of `first` without a digit: a line of a log at either end would else push the question
+    out. A single character of a script without spaces stands for itself only where no pair goes on with it.
+    """
+    usable = [term for term in terms if len(term) <= _MAX_TERM_CHARS and not _is_left_over(term, terms)]
+    ordered = sorted(usable, key=lambda term: (term not in first, -len(term), term))
+    plain = [term for term in ordered if term in first and not any(map(str.isdigit, term))][:PLAIN_TERMS]
+    return list(dict.fromkeys([*plain, *ordered]))[:MAX_TERMS]
+
+
+def _is_left_over(term: str, terms: Collection[str]) -> bool:
+    return len(term) == 1 and is_pair(term) and any(len(other) > 1 and term in other for other in terms)
+
+
+def is_pair(term: str) -> bool:
+    """Whether a term is one or two characters of a script without spaces."""
+    return _PAIR.fullmatch(term) is not None
+
+
+def word(term: str) -> Word:
+    """The word for a term of the text index; a single character of a script without spaces also begins pairs."""
+    quoted = "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
+    if is_pair(term):
+        return Word(quoted if len(term) > 1 else f"{quoted}:*", absent=_ABSENT_SHARE)
+    return Word(quoted, absent=_ABSENT_SHARE if any(map(str.isdigit, term)) else 1.0)
+
+
+def every(terms: Collection[str]) -> str:
+    """The tsquery of all of some terms."""
+    return " & ".join(word(term).matcher for term in sorted(terms))
+
+
+def exactly(words: Sequence[Word]) -> Choice:
     """Every row with any of the words; each weighs by the rows found."""
-    return Choice(tuple(map(Word, matchers)), " | ".join(matchers), partial=False)
+    counted = tuple(replace(word, holding=None) for word in words)
+    return Choice(counted, " | ".join(word.matcher for word in words), partial=False)
 
 
 def choose(words: Sequence[Word], rows: float) -> Choice:
@@ -78,5 +153,58 @@ def widened(choice: Choice) -> Choice | None:
     return replace(choice, match=" | ".join(word.matcher for word in choice.words), partial=False)
 
 
+def replaced(choice: Choice, spellings: Mapping[str, str]) -> Choice:
+    """The choice with other matchers for some, by the old one; no row holds the old ones, so few hold the new ones."""
+    words = tuple(replace(word, matcher=spellings.get(word.matcher, word.matcher)) for word in choice.words)
+    match = " | ".join([*([choice.match] if choice.match else []), *spellings.values()])
+    return replace(choice, words=words, match=match)
+
+
 def _estimate(word: Word) -> float:
     return word.holding or 0.0
+
+
+def misspellable(terms: Collection[str], text: str) -> dict[str, tuple[str, ...]]:
+    """Those of `terms` that may be words with a slip in them, each with its forms: the stem, and the words behind it.
+
+    Names with digits are not: ERR_43 is no misspelling of ERR_42. Neither are short words, which always resemble some.
+    """
+    plain = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
+    surfaces = {match.group().casefold() for match in _SURFACE.finditer(unicodedata.normalize("NFKC", plain))}
+    found = {}
+    for term in terms:
+        whole = {surface for surface in surfaces if surface.startswith(term[:-1]) and len(surface) <= len(term) + 6}
+        if _SURFACE.fullmatch(term) and not is_pair(term[:2]) and max(map(len, whole), default=0) >= 5:
+            found[term] = (term, *sorted(whole - {term}))
+    return found
+
+
+def is_slip(written: str, meant: str) -> bool:
+    """Whether `written` is `meant` with one slip, or two in a word of nine letters or more.
+
+    The words begin with the same letter, or with the same two the other way round. Words of five letters have too many
+    others beside them: two that have changed places are the only slip in them.
+    """
+    most = 2 if len(written) >= 9 else 1
+    if len(written) < 5 or abs(len(written) - len(meant)) > most:
+        return False
+    if written[0] != meant[0] and written[:2] != meant[1::-1]:
+        return False
+    if len(written) == 5:
+        swapped = (written[:i] + written[i + 1] + written[i] + written[i + 2 :] for i in range(4))
+        return any(word.startswith(meant) for word in swapped)  # `meant` is a stem
+    return _slips(written, meant) <= most
+
+
+def _slips(left: str, right: str) -> int:
+    """Letters to leave out, put in, change, or swap with the next one."""
+    before: list[int] = []
+    row = list(range(len(right) + 1))
+    for i, char in enumerate(left, 1):
+        older, before, row = before, row, [i]
+        for j, other in enumerate(right, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (char != other))
+            if i > 1 and j > 1 and char == right[j - 2] and left[i - 2] == other:
+                cost = min(cost, older[j - 2] + 1)
+            row.append(cost)
+    return row[-1]

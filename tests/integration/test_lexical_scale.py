@@ -53,10 +53,15 @@ def test_need_20_words_in_a_large_theme(provider: PgvectorMemoryProvider) -> Non
         assert found(query)[0] == _text(RARE_ROW), "the rare word decides"
     assert found("note777 harbour budget")[0] == _text(777)
 
-    answer = found("harbour budget")
+    answer = called(provider, "recall_conversation", {"query": "harbour budget", "limit": 50, "explain": True})[
+        "results"
+    ]
     assert len(answer) == 50
-    assert all("harbour" in text and "budget" in text for text in answer[:10]), "both common words beat one"
-    assert answer[0] == _text(ROWS - 3), "the newest of equals"
+    # By words alone: a turn that holds one of them may still come first for the turns beside it.
+    ranked = {hit["explain"]["words_rank"]: hit["content"] for hit in answer}
+    best = [text for rank, text in ranked.items() if rank is not None and rank <= 10]
+    assert len(best) >= 5 and all("harbour" in text and "budget" in text for text in best), "both common words beat one"
+    assert ranked[1] == _text(ROWS - 3), "the newest of equals"
 
     assert found("granite walnut")[0] == _text(OLD_PAIR), "rarely together: found however old"
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import LiteralString
+
+import psycopg
 import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import MakeProvider
 from tests.support.memory import called, landed, recalled
 from tests.support.stored import Database
@@ -23,6 +27,13 @@ ROWS = {
     "korean": "서울 사무실의 회의실 예약은 매주 금요일에 점검합니다",
     "mixed": "部署脚本 deploy_prod.sh 需要先设置 AWS_REGION",
     "accents": "Das Café am Bahnhof öffnet für Gäste um sieben",
+    "flag": "Run the importer with --dry-run first, then with --max-rows=500",
+    "emoji": "The pipeline that posts a 🦜 into the channel is broken",
+    "hebrew": "פגישת הצוות נדחתה ליום שלישי",
+    "arabic": "اجتماع الفريق يوم الثلاثاء في الساعة العاشرة",
+    "thai": "การประชุมทีมเลื่อนไปวันอังคาร",
+    "russian": "Встреча команды перенесена на вторник",
+    "single": "黒い猫は三階に住んでいます",
 }
 QUESTIONS = [
     ("ERR_CONN_42", "code"),
@@ -49,7 +60,23 @@ QUESTIONS = [
     ("AWS_REGION 设置", "mixed"),
     ("cafe am bahnhof", "accents"),
     ("ＯＰＳ－１１８７", "ticket"),
+    ("--dry-run", "flag"),
+    ("what was dry run for?", "flag"),
+    ("--max-rows", "flag"),
+    ("budget policy class", "camel"),
+    ("RETRYBUDGETPOLICY", "camel"),
+    ("🦜", "emoji"),
+    ("הצוות", "hebrew"),
+    ("اجتماع الفريق", "arabic"),
+    ("ประชุม", "thai"),
+    ("встреча", "russian"),
+    ("猫", "single"),
 ]
+
+
+def _as_admin(admin_dsn: str, statement: LiteralString) -> None:
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        connection.execute(statement)
 
 
 @pytest.fixture
@@ -97,3 +124,188 @@ def test_need_19_every_part_of_a_long_text_is_found_by_words(make_provider: Make
     for question, part in (("QUARTZ-7719", "QUARTZ-7719"), ("vault code", "QUARTZ-7719"), ("紫陽花", "合言葉は紫陽花")):
         (found,) = recalled(provider, question)
         assert part in found, question
+
+
+LONG_END = "the last line says PERIWINKLE-4410"
+
+
+def test_need_19_what_stands_far_into_a_text_is_found(make_provider: MakeProvider) -> None:
+    """Past 60,000 characters as well, and whatever the text is made of."""
+    provider = make_provider()
+    filler = " ".join(f"entry{number} of the ledger was read" for number in range(12_000))  # 400,000 characters
+    provider.on_memory_write(
+        "add", "memory", f"{filler} then the marmalade was sold, {filler} 合言葉は紫陽花です。{LONG_END}"
+    )
+    landed(provider)
+    for question, part in (("PERIWINKLE-4410", LONG_END), ("marmalade", "marmalade"), ("紫陽花", "紫陽花")):
+        (found,) = recalled(provider, question)
+        assert part in found, question
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " ".join(f"{number:08x}-{number * 7919 % 2**32:08x}" for number in range(60_000)),  # more than a tsvector holds
+        "a." * 100_000,
+        "x" * 200_000,
+        "\ufdfa" * 20_000,
+        "".join(chr(0x4E00 + number * 7919 % 0x5000) for number in range(200_000)),
+        "'\\:*&|!()." * 20_000,
+    ],
+    ids=["identifiers", "dots", "one word", "ligatures", "cjk", "signs"],
+)
+def test_need_19_any_long_text_is_stored(text: str, admin_dsn: str, make_provider: MakeProvider) -> None:
+    provider = make_provider()
+    provider.on_memory_write("add", "memory", text)
+    landed(provider)
+    assert Database(admin_dsn).column("SELECT content = %s FROM memory_entries", text) == [True]
+
+
+# -- phrases ---------------------------------------------------------------------------------------------------------
+
+SCATTERED = [f"The green harbour has a light, number {n}, and a green light is in the harbour" for n in range(60)]
+
+
+@pytest.mark.parametrize("marks", ['"{}"', "“{}”", "„{}“", "«{}»", "「{}」"])
+def test_need_20_a_quoted_phrase_comes_first(make_provider: MakeProvider, marks: str) -> None:
+    provider = make_provider()
+    rows = ["Nothing but a light harbour green here, as it was", "Signs: 会议室 and ERR_CONN_42 near /etc/atlas/x.yaml"]
+    for row in [*rows, *SCATTERED]:
+        provider.on_memory_write("add", "memory", row)
+    landed(provider)
+    for phrase, row in (
+        ("Light  Harbour", rows[0]),
+        ("light harbour GREEN", rows[0]),
+        ("会议室", rows[1]),
+        ("ERR_CONN_42", rows[1]),
+        ("/etc/atlas/x.yaml", rows[1]),
+    ):
+        question = f"is the green light in the green harbour {marks.format(phrase)}, number 7 or 8?"
+        answer = recalled(provider, question)
+        assert answer[0] == row, question
+        assert len(answer) > 10, "the other words still find what they find"
+    assert rows[0] in provider.prefetch(f"where was it that I read {marks.format('light harbour green')} last week?")
+
+
+@pytest.mark.parametrize(
+    "question", ['green "harbour', 'a 5" and a 6" light', '"', '""', '" "', "“green", '"*:&|"', "'harbour"]
+)
+def test_need_20_unbalanced_quotes_are_harmless(make_provider: MakeProvider, question: str) -> None:
+    provider = make_provider()
+    provider.on_memory_write("add", "memory", SCATTERED[0])
+    landed(provider)
+    found = recalled(provider, question)
+    assert found == ([SCATTERED[0]] if any(word in question for word in ("green", "harbour", "light")) else [])
+
+
+def test_need_20_a_phrase_of_another_theme_stays_there(make_provider: MakeProvider) -> None:
+    other = make_provider(gateway_session_key="sales")
+    other.on_memory_write("add", "memory", "The orange lighthouse keeper")
+    landed(other)
+    provider = make_provider()
+    provider.on_memory_write("add", "memory", "An orange was given to the keeper of a lighthouse")
+    landed(provider)
+    assert recalled(provider, '"orange lighthouse keeper"') == ["An orange was given to the keeper of a lighthouse"]
+    assert recalled(provider, '"orange lighthouse keeper"', scope="all")[0] == "The orange lighthouse keeper"
+
+
+# -- slips -----------------------------------------------------------------------------------------------------------
+
+SLIPS = {
+    "the zepelin over the lake": "A zeppelin was seen over the meadow",
+    "when is the calender cleaned": "The calendar on the wall is from 1987",
+    "accomodation": "Accommodation was booked in Bergen",
+    "lgihthouse": "The lighthouse keeper retires in May",
+    "Kühlschrnak": "Der Kühlschrank im zweiten Stock ist leer",
+}
+
+
+def test_need_20_a_misspelt_word_finds_its_row_with_pg_trgm(make_provider: MakeProvider, admin_dsn: str) -> None:
+    provider = make_provider()
+    for row in SLIPS.values():
+        provider.on_memory_write("add", "memory", row)
+        provider.sync_turn(row, f"Noted, I will keep that in mind for later, number {len(row)}.")
+    landed(provider)
+    before = {question: recalled(provider, question)[:1] for question in SLIPS}
+    assert not any(before[question] == [row] for question, row in SLIPS.items())
+    _as_admin(admin_dsn, "CREATE EXTENSION pg_trgm")
+    for question, row in SLIPS.items():
+        for tool in ("recall_memory", "recall_conversation"):
+            assert recalled(provider, question, tool=tool)[:1] == [row], question
+    assert recalled(provider, "zepelin", scope="all")[:1] == [SLIPS["the zepelin over the lake"]]
+
+
+def test_need_20_the_embedded_postgres_knows_slips(postgres: EmbeddedServer) -> None:
+    assert Database(postgres.ensure().admin).column("SELECT 1 FROM pg_extension WHERE extname = 'pg_trgm'") == [1]
+
+
+def test_need_20_names_and_words_that_exist_are_no_slips(make_provider: MakeProvider, admin_dsn: str) -> None:
+    _as_admin(admin_dsn, "CREATE EXTENSION pg_trgm")
+    provider = make_provider()
+    for row in ("The deploy failed with ERR_CONN_42", "Biking takes an hour", "A table stands in the hall"):
+        provider.on_memory_write("add", "memory", row)
+    landed(provider)
+    assert recalled(provider, "ERRCONN43") == []
+    assert recalled(provider, "hiking") == [], "another word, not a slip"
+    assert recalled(provider, "cable") == []
+    other = make_provider(gateway_session_key="sales")
+    assert recalled(other, "tabel") == [], "words of other themes are not looked at"
+    assert recalled(provider, "tabel") == ["A table stands in the hall"]
+
+
+# -- languages -------------------------------------------------------------------------------------------------------
+
+
+def test_need_20_a_theme_has_its_language(make_provider: MakeProvider, admin_dsn: str) -> None:
+    config = {"text_languages": ["berlin*=german", "raw=simple"]}
+    row = "Die Häuser am Ufer wurden über Nacht geöffnet; the running kept them busy all day long"
+    for theme in ("berlin-support", "raw", "london"):
+        provider = make_provider(config, gateway_session_key=theme)
+        provider.on_memory_write("add", "memory", row)
+        provider.sync_turn(row, "Noted, I will keep that in mind for the time being.")
+        landed(provider)
+        for tool in ("recall_memory", "recall_conversation"):
+            assert recalled(provider, "Haus", tool=tool)[:1] == ([row] if theme == "berlin-support" else []), theme
+            assert recalled(provider, "runs", tool=tool)[:1] == ([row] if theme == "london" else []), theme
+            assert recalled(provider, "Häuser", tool=tool)[:1] == [row], theme
+            assert recalled(provider, "hauser", tool=tool)[:1] == [row], theme
+        assert recalled(provider, "über") == ([] if theme == "berlin-support" else [row]), (
+            "a word without weight in German"
+        )
+        assert len(recalled(provider, "Haus", scope="all")) >= 1, "across themes in every language that is set"
+    languages = Database(admin_dsn).column(
+        "SELECT DISTINCT agent_identity || ' ' || text_language FROM conversations ORDER BY 1"
+    )
+    assert languages == ["berlin-support german", "london english", "raw simple"]
+
+
+def test_need_20_a_theme_changes_its_language_by_one_statement(make_provider: MakeProvider, admin_dsn: str) -> None:
+    row = "Die Häuser am Ufer sind gelb"
+    provider = make_provider()
+    provider.on_memory_write("add", "memory", row)
+    landed(provider)
+    german = make_provider({"text_language": "german"})
+    assert recalled(german, "Haus") == []
+    _as_admin(admin_dsn, "UPDATE memory_entries SET text_language = 'german' WHERE agent_identity = 'marketing'")
+    assert recalled(german, "Haus") == [row]
+
+
+# -- words that no row holds -------------------------------------------------------------------------------------------
+
+
+def test_need_20_pairs_that_cross_words_do_not_hide_what_matches(provider: PgvectorMemoryProvider) -> None:
+    """Every second pair of a question in Chinese or Japanese is half of one word and half of the next."""
+    assert ROWS["chinese"] in provider.prefetch("请问我们上海的会议室到底是什么时候维护的？")
+    assert ROWS["japanese"] in provider.prefetch("山田さんは週次レポートをいつも何曜日に提出しますか")
+    assert provider.prefetch("请问北京今天的天气怎么样，需要带雨伞吗？") == ""
+
+
+def test_need_19_the_question_after_a_pasted_log_counts(provider: PgvectorMemoryProvider) -> None:
+    log = "\n".join(
+        f"2024-05-01T12:00:{n % 60:02d} worker-{n:06d} INFO request-{n * 7919:08x} done" for n in range(2_000)
+    )
+    asked = "Why is the queue drained by hand since OPS-1187?"
+    for pasted in (f"{log}\n{asked}", f"{asked}\n{log}"):
+        assert len(pasted) > 100_000
+        assert recalled(provider, pasted)[0] == ROWS["ticket"]
+    assert ROWS["ticket"] in provider.prefetch(pasted)

@@ -9,8 +9,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from pgvector import Vector
-from pgvector.psycopg import register_vector
 
 from hermes_memory_pgvector.store.sql import queries
 from tests.conftest import DIMS
@@ -18,9 +16,10 @@ from tests.conftest import DIMS
 TABLES = {"turns": "conversations", "memories": "memory_entries"}
 THEMES = {"large": 3000, "small": 20}
 _TYPES = {
-    "theme": "text", "session_id": "text", "target": "text", "vector": "vector", "depth": "bigint", "limit": "bigint",
-    "matchers": "text[]", "holding": "float8[]", "match": "text", "recent": "boolean", "rows": "float8", "role": "text",
-    "text": "text", "ids": "bigint[]", "any_theme": "boolean", "since": "text", "until": "text",
+    "theme": "text", "session_id": "text", "target": "text", "limit": "bigint",
+    "matchers": "text[]", "holding": "float8[]", "absent": "float8[]", "match": "text", "recent": "boolean",
+    "rows": "float8", "role": "text", "phrase": "text", "words": "text[]", "initials": "text[]",
+    "ids": "bigint[]", "any_theme": "boolean", "since": "text", "until": "text",
 }  # fmt: skip
 MODES = ("force_custom_plan", "force_generic_plan")
 
@@ -49,7 +48,6 @@ def filled(admin_dsn: str) -> Iterator[psycopg.Connection[Any]]:
             )
             admin.execute(f"VACUUM ANALYZE {table}".encode())
         admin.execute("SET ROLE hermes")
-        register_vector(admin)
         yield admin
 
 
@@ -65,7 +63,7 @@ def _plan(connection: psycopg.Connection[Any], name: str, row: dict[str, Any]) -
     used = [parameter for parameter in _TYPES if f"%({parameter})s" in statement]
     for number, parameter in enumerate(used, 1):
         statement = statement.replace(f"%({parameter})s", f"${number}")
-    row = {"vector": Vector([0.1] * DIMS), "depth": 400, "limit": 40, "since": "-infinity", "until": "infinity"} | row
+    row = {"limit": 40, "since": "-infinity", "until": "infinity"} | row
     with psycopg.ClientCursor(connection) as cursor:
         types = ", ".join(_TYPES[parameter] for parameter in used)
         cursor.execute("DEALLOCATE ALL")
@@ -78,24 +76,11 @@ def _plan(connection: psycopg.Connection[Any], name: str, row: dict[str, Any]) -
     return list(_nodes(plan[0]["Plan"]))
 
 
-def test_need_13_signatures_come_from_the_covering_index_alone(filled: psycopg.Connection[Any]) -> None:
-    for store, theme, mode in itertools.product(TABLES, THEMES, MODES):
-        filled.execute(f"SET plan_cache_mode = {mode}".encode())
-        nodes = _plan(filled, f"vector_search_{store}", {"theme": theme})
-        case = (store, theme, mode)
-        (scan,) = [node for node in nodes if node["Node Type"] == "Index Only Scan"]
-        assert scan["Index Name"] == f"{TABLES[store]}_theme_sig_idx", case
-        assert scan["Heap Fetches"] == 0, case
-        assert scan["Actual Rows"] == THEMES[theme], case
-        others = {node["Index Name"] for node in nodes if "Index Name" in node}
-        assert f"{TABLES[store]}_embedding_idx" not in others, "an approximate index would cut the theme short"
-
-
 def test_need_20_words_come_from_the_text_index(filled: psycopg.Connection[Any]) -> None:
     row = {"matchers": ["'17'"], "match": "'17'", "rows": 3000, "recent": False, "limit": 40}
     for store, mode in itertools.product(TABLES, MODES):
         filled.execute(f"SET plan_cache_mode = {mode}".encode())
-        nodes = _plan(filled, f"lexical_search_{store}", row | {"theme": "large", "holding": [None]})
+        nodes = _plan(filled, f"lexical_search_{store}", row | {"theme": "large", "holding": [None], "absent": [1.0]})
         assert f"{TABLES[store]}_tsv_idx" in {node.get("Index Name") for node in nodes}, (store, mode)
 
 
@@ -113,19 +98,35 @@ def test_need_20_no_statement_by_words_reads_the_whole_table(admin_dsn: str, ana
         if analysed:
             admin.execute("VACUUM ANALYZE conversations")
         admin.execute("SET ROLE hermes")
-        admin.execute("SET enable_sort = off")  # as walk_indexes does for the length of a transaction
-        words: dict[str, Any] = {"matchers": ["'topic'", "'17'"], "holding": [150.0, None], "rows": 200.0}
-        search = words | {"recent": True, "limit": 40, "role": "user", "session_id": "s1"}
+        admin.execute("SET enable_sort = off")  # as read_question does for the length of a transaction
+        words: dict[str, Any] = {"matchers": ["'topic'", "'17'"], "holding": [150.0, None], "absent": [1, 1]}
+        search = words | {"rows": 200.0} | {"recent": True, "limit": 40, "role": "user", "session_id": "s1"}
         for mode, match in itertools.product(MODES, ("'topic' | '17'", "'17'", None)):
             admin.execute(f"SET plan_cache_mode = {mode}".encode())
             for name, row in (
-                ("query_terms_turns", {"text": "topic 17", "limit": 32}),
+                ("query_terms_turns", words),
                 ("lexical_search_turns", search | {"match": match}),
                 ("lexical_search_turns_session", search | {"match": match}),
             ):
                 nodes = _plan(admin, name, row | {"theme": "small"})
                 read = [n for n in nodes if n["Node Type"] == "Seq Scan" and n.get("Actual Loops")]
                 assert not read, (name, mode, match, read)
+
+
+def test_need_20_phrases_and_slips_come_from_the_text_index(filled: psycopg.Connection[Any]) -> None:
+    filled.execute("RESET ROLE")
+    filled.execute("CREATE EXTENSION pg_trgm")
+    filled.execute("SET ROLE hermes")
+    phrase = {"match": "'topic' & '17'", "phrase": "topic 17"}
+    slip = {"words": ["topci"], "initials": ["o", "t"]}
+    for store, mode, scope in itertools.product(TABLES, MODES, ({"any_theme": False}, {"any_theme": True})):
+        filled.execute(f"SET plan_cache_mode = {mode}".encode())
+        for name, row in (
+            (f"phrase_search_{store}", phrase),
+            (f"near_words_{store}", slip | {"match": "'tob':*"}),
+        ):
+            nodes = _plan(filled, name, row | scope | {"theme": "large"})
+            assert f"{TABLES[store]}_tsv_idx" in {node.get("Index Name") for node in nodes}, (name, mode, scope)
 
 
 @pytest.mark.parametrize("analysed", [True, False], ids=["analysed", "not analysed"])
@@ -140,7 +141,8 @@ def test_need_20_the_newest_rows_of_a_large_theme_are_read_alone(admin_dsn: str,
         if analysed:
             admin.execute("VACUUM ANALYZE conversations")
         admin.execute("SET ROLE hermes")
-        row = {"matchers": ["'topic'"], "holding": [12000.0], "rows": 12000.0, "recent": True, "match": None}
+        row = {"matchers": ["'topic'"], "holding": [12000.0], "absent": [1.0], "rows": 12000.0}
+        row |= {"recent": True, "match": None}
         for mode in MODES:
             admin.execute(f"SET plan_cache_mode = {mode}".encode())
             for name, most in (
@@ -149,16 +151,7 @@ def test_need_20_the_newest_rows_of_a_large_theme_are_read_alone(admin_dsn: str,
                 ("lexical_search_turns_session", 5000),
             ):
                 with admin.transaction():
-                    admin.execute(queries()["walk_indexes"].encode())
-                    nodes = _plan(admin, name, row | {"theme": "large", "session_id": "s1", "text": "topic"})
+                    admin.execute(queries()["read_question"].encode(), {"texts": ["topic"], "languages": ["english"]})
+                    nodes = _plan(admin, name, row | {"theme": "large", "session_id": "s1"})
                 reads = [n["Actual Rows"] for n in nodes if n.get("Relation Name") or n.get("Index Name")]
                 assert max(reads) <= most, (name, mode, reads)
-
-
-def test_need_20_neighbours_come_from_the_session(filled: psycopg.Connection[Any]) -> None:
-    ids = [row[0] for row in filled.execute("SELECT id FROM conversations ORDER BY id LIMIT 40")]
-    for mode in MODES:
-        filled.execute(f"SET plan_cache_mode = {mode}".encode())
-        nodes = _plan(filled, "neighbours", {"ids": ids, "theme": "large", "any_theme": False})
-        used = {node["Index Name"] for node in nodes if "Index Name" in node and node.get("Actual Loops", 0) > 1}
-        assert used == {"conversations_session_time_idx"}, mode

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from hermes_memory_pgvector.store.words import HIT_BUDGET, WIDE_BUDGET, Word, choose, exactly, widened
+import pytest
+
+from hermes_memory_pgvector.store.words import (
+    HIT_BUDGET,
+    MAX_PHRASES,
+    MAX_TERMS,
+    WIDE_BUDGET,
+    Word,
+    choose,
+    ends,
+    exactly,
+    is_slip,
+    misspellable,
+    phrases,
+    replaced,
+    select,
+    widened,
+    word,
+)
 
 ROWS = 200_000.0
 
 
 def test_a_small_theme_is_searched_for_every_word() -> None:
-    choice = exactly(["'a'", "'b'"])
+    choice = exactly([Word("'a'"), Word("'b'")])
     assert choice.match == "'a' | 'b'"
     assert not choice.partial
     assert all(word.holding is None for word in choice.words)
@@ -46,3 +64,81 @@ def test_the_second_try_takes_all_words_unless_they_are_in_too_many_rows() -> No
     assert wide.match == "'b' | 'a'"
     assert not wide.partial
     assert widened(choose([Word("'a'", WIDE_BUDGET + 1)], ROWS)) is None
+
+
+def test_quoted_strings_are_phrases() -> None:
+    assert phrases('find "light harbour" and “dry run”, „zwei“') == ["light harbour", "dry run", "zwei"]
+    assert phrases("«trois» 「会议室」『四』") == ["trois", "会议室", "四"]
+    assert phrases('"a b" "a b"') == ["a b"]
+    assert phrases('他说"会议室"了') == ["会议室"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", '"', '""', '" a', 'a 5" and a 6" pipe', '"!?"', "don't say 'this'", '"two\nlines"']
+)
+def test_what_is_not_quoted_is_no_phrase(text: str) -> None:
+    assert phrases(text) == []
+
+
+def test_pasted_text_with_many_quotes_has_no_phrases() -> None:
+    assert len(phrases(" ".join(f'"w{n}"' for n in range(MAX_PHRASES)))) == MAX_PHRASES
+    assert phrases(" ".join(f'"w{n}"' for n in range(MAX_PHRASES + 1))) == []
+
+
+def test_the_ends_of_a_long_question_give_their_words_first() -> None:
+    text = "why " + "a" * 5_000 + " how"
+    assert ends(text).startswith("why ") and ends(text).endswith(" how")
+    chosen = select([f"identifier{number}" for number in range(100)] + ["why", "how"], {"why", "how"})
+    assert len(chosen) == MAX_TERMS and chosen[:2] == ["how", "why"]
+
+
+def test_a_single_character_stands_for_itself_only_alone() -> None:
+    assert select(["会议", "议室", "室"], ()) == ["会议", "议室"]
+    assert select(["猫"], ()) == ["猫"]
+    assert word("猫").matcher == "'猫':*"
+    assert word("会议").absent < word("room").absent == 1.0
+
+
+def test_signs_of_the_query_language_are_quoted() -> None:
+    assert word("o'neil\\").matcher == "'o''neil\\\\'"
+
+
+def test_another_spelling_takes_the_place_of_a_word() -> None:
+    choice = replaced(exactly([Word("'zepelin'"), Word("'lake'")]), {"'zepelin'": "('zeppelin')"})
+    assert [each.matcher for each in choice.words] == ["('zeppelin')", "'lake'"]
+    assert choice.match is not None and choice.match.endswith("| ('zeppelin')")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("zepelin", "zeppelin"),
+        ("calender", "calendar"),
+        ("lgihthouse", "lighthouse"),
+        ("tabel", "table"),
+        ("aepplication", "application"),
+    ],
+)
+def test_slips(written: str, meant: str) -> None:
+    assert is_slip(written, meant)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("cable", "table"),
+        ("hike", "bike"),
+        ("harbor", "labour"),
+        ("stair", "stars"),
+        ("state", "stage"),
+        ("event", "even"),
+        ("port", "part"),
+    ],
+)
+def test_other_words_are_no_slips(written: str, meant: str) -> None:
+    assert not is_slip(written, meant)
+
+
+def test_only_words_may_be_misspelt() -> None:
+    found = misspellable(["calend", "err_conn_42", "v2", "the", "会议", "abcd"], "The calender of ERR_CONN_42 abcd")
+    assert found == {"calend": ("calend", "calender")}

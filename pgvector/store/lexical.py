@@ -1,0 +1,172 @@
+"""The lexical leg of a search: rows that hold the words of a question, the phrases in it first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..domain.models import Candidate, Filters, Scope, Store
+from .connection import DeadlineConnection
+from .search import estimated_rows, variant, where
+from .sql import query
+from .words import (
+    Choice,
+    Word,
+    choose,
+    ends,
+    every,
+    exactly,
+    is_slip,
+    misspellable,
+    phrases,
+    replaced,
+    select,
+    widened,
+    word,
+)
+
+EXACT_ROWS = 5000  # of a theme; the statements query_terms_* count no further than the next one
+MIN_ROWS = 50  # in a nearly empty theme, words that no row holds would outweigh all that match
+_MAX_CORRECTED = 4  # words of a question for which other spellings are looked up, longest first
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What the text index is asked: the terms by their words, the terms of each phrase, whether pg_trgm is there."""
+
+    text: str
+    terms: dict[Word, str]
+    phrases: dict[str, frozenset[str]]
+    has_trigrams: bool
+
+
+def lexical_candidates(
+    conn: DeadlineConnection,
+    store: Store,
+    scope: Scope,
+    filters: Filters,
+    text: str,
+    *,
+    limit: int,
+    languages: Sequence[str] = ("english",),
+) -> list[Candidate]:
+    """The rows that hold the question's words, best coverage first; those that hold a quoted phrase before all others.
+
+    Up to EXACT_ROWS rows of a theme every row with any of the words is scored. Above, the rarer words and combinations
+    propose rows, and so do the newest rows; when that is too little, as a narrow filter makes it, all words do. Where
+    the database has pg_trgm, a word that no row holds stands for the words of the theme that it may have been.
+    """
+    asked = _read(conn, text, languages)
+    if not asked.terms:
+        return []
+    row = where(scope, filters) | {"any_theme": scope.kind == "all"}
+    words = list(asked.terms)
+    name = f"query_terms_{store}{'_all' if scope.kind == 'all' else ''}"
+    counted = {term.matcher: term for term in conn.execute(query(name), row | {"matchers": [w.matcher for w in words]})}
+    rows = float(counted[words[0].matcher].rows)
+    if rows <= EXACT_ROWS:
+        choice = exactly(words)
+    else:
+        rows = max(rows, estimated_rows(conn, store, scope))
+        choice = choose([_estimated(each, counted[each.matcher], rows) for each in words], rows)
+    found, absent = _coverage(conn, store, scope, row, choice, rows, limit)
+    if asked.has_trigrams and absent:
+        missing = {asked.terms[w]: w for w in words if w.matcher in absent and not counted[w.matcher].holding}
+        near = _near(conn, store, row, missing, text, narrow=rows > EXACT_ROWS or scope.kind == "all")
+        if near:
+            choice = replaced(choice, near)
+            found, absent = _coverage(conn, store, scope, row, choice, rows, limit)
+    if choice.partial and len(found) < limit and (wider := widened(choice)) is not None:
+        found = _coverage(conn, store, scope, row, wider, rows, limit)[0] | found
+    quoting = _quoting(conn, store, row, asked, limit)
+    best = sorted(
+        ((row_id, found.get(row_id, 0.0), quoting.get(row_id, 0)) for row_id in found.keys() | quoting.keys()),
+        key=lambda each: (-each[2], -each[1], -each[0]),
+    )
+    # A row that holds a phrase answers at least half of what was asked.
+    return [
+        Candidate(row_id, (1 + coverage) / 2 if quoted else coverage, quoted)
+        for row_id, coverage, quoted in best[:limit]
+    ]
+
+
+def _read(conn: DeadlineConnection, text: str, languages: Sequence[str]) -> _Question:
+    """The words and phrases of a question, as the index knows them in any of `languages`."""
+    quoted = phrases(text)
+    # Of a question that is not long its ends are the whole.
+    given = {"texts": [text, *quoted, *([ends(text)] if ends(text) != text else [])], "languages": list(languages)}
+    terms: list[set[str]] = [set() for _ in given["texts"]]
+    has_trigrams = False
+    for row in conn.execute(query("read_question"), given):
+        terms[row.number - 1].update(row.terms)
+        has_trigrams = row.has_trigrams
+    chosen = {word(term): term for term in select(terms[0], terms[-1] if ends(text) != text else terms[0])}
+    return _Question(text, chosen, dict(zip(quoted, map(frozenset, terms[1:]), strict=False)), has_trigrams)
+
+
+def _estimated(each: Word, sample: Any, rows: float) -> Word:
+    # Half a row more: what no row of the sample holds, others may.
+    return Word(each.matcher, (sample.holding + 0.5) / (sample.sampled + 1) * rows, each.absent)
+
+
+def _coverage(
+    conn: DeadlineConnection, store: Store, scope: Scope, row: dict[str, Any], choice: Choice, rows: float, limit: int
+) -> tuple[dict[int, float], frozenset[str]]:
+    """The best rows with their coverage, and the matchers of the words that no row holds."""
+    given = row | {
+        "matchers": [each.matcher for each in choice.words],
+        "holding": [each.holding for each in choice.words],
+        "absent": [each.absent for each in choice.words],
+        "match": choice.match,
+        "recent": choice.partial,
+        "rows": max(rows, MIN_ROWS),
+        "limit": limit,
+    }
+    name = f"lexical_search_{store}{variant(store, scope)}"
+    found = conn.execute(query(name, own_themes=conn.own_themes), given).fetchall()
+    numbers = found[0].absent if found else range(1, len(choice.words) + 1)
+    return {each.id: each.coverage for each in found}, frozenset(choice.words[n - 1].matcher for n in numbers)
+
+
+def _near(
+    conn: DeadlineConnection, store: Store, row: dict[str, Any], missing: dict[str, Word], text: str, *, narrow: bool
+) -> dict[str, str]:
+    """By the matcher of each of the `missing` words that may be misspelt, the tsquery of what may have been meant."""
+    forms = misspellable(missing, text)
+    terms = sorted(forms, key=len, reverse=True)[:_MAX_CORRECTED]
+    near: dict[str, str] = {}
+    # The words of a small theme are read once for all, those of a large one by how each word begins.
+    for together in [[term] for term in terms] if narrow else [terms] if terms else []:
+        begin = together[0][: max(2, len(together[0]) // 2)]
+        given = {
+            "words": sorted({form for term in together for form in forms[term]}),
+            "initials": sorted({letter for term in together for letter in term[:2]}),
+            "match": f"{word(begin).matcher}:*" if narrow else None,
+        }
+        found = conn.execute(query(f"near_words_{store}", own_themes=conn.own_themes), row | given).fetchall()
+        lexemes = {each.lexeme for each in found}
+        for term in together:
+            meant = {each.lexeme for each in found if each.word in forms[term] and is_slip(each.word, each.lexeme)}
+            # Under a filter no row may hold a word that others of the theme do: it is no slip then.
+            if meant and term not in lexemes:
+                near[missing[term].matcher] = _any_of(meant)
+    return near
+
+
+def _any_of(terms: Collection[str]) -> str:
+    return f"({' | '.join(word(term).matcher for term in sorted(terms))})"
+
+
+def _quoting(
+    conn: DeadlineConnection, store: Store, row: dict[str, Any], asked: _Question, limit: int
+) -> dict[int, int]:
+    """How many of the question's phrases each row holds that holds any."""
+    held: dict[int, int] = {}
+    for phrase, terms in asked.phrases.items():
+        if not terms:
+            continue
+        given = row | {"phrase": phrase, "match": every(terms), "limit": limit}
+        for found in conn.execute(query(f"phrase_search_{store}", own_themes=conn.own_themes), given):
+            held[found.id] = held.get(found.id, 0) + 1
+    return held
