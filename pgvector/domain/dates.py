@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import calendar
 import re
 from datetime import UTC, date, datetime, timedelta
 
 from .errors import InvalidArgument
 
-_AGO = re.compile(r"(\d{1,6})\s*(h|hours?|d|days?|w|weeks?)(?:\s+ago)?")
+_AGO = re.compile(r"(\d{1,6})\s*(h|hours?|d|days?|w|weeks?)(?:\s+ago)?", re.ASCII)
 _HOURS = {"h": 1, "d": 24, "w": 168}
-WAYS = '"2026-05-03", "2026-05-03T14:00+02:00", "today", "yesterday", "36h", "7d" or "2 weeks ago"'
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}|\d{4}-?w\d{2}-?\d", re.ASCII)
+_WEEK = re.compile(r"\d{4}-?w\d{2}", re.ASCII)
+_MONTH = re.compile(r"(\d{4})-(\d{2})", re.ASCII)
+_YEAR = re.compile(r"\d{4}", re.ASCII)
+WAYS = (
+    '"2026-05-03", "2026-05", "2026", "2026-W18", "2026-05-03T14:00+02:00", "today", "yesterday", "36h", "7d" '
+    'or "2 weeks ago"'
+)
 
 
 def parse_when(text: object, name: str, *, end: bool = False, now: datetime | None = None) -> datetime | None:
     """The moment that an argument `name` means, None when it is not given; without a zone it is UTC.
 
-    A day means its first moment, or with `end` the first one after it. Raises InvalidArgument.
+    A day, week, month or year means its first moment, or with `end` the first one after it. Raises InvalidArgument.
     """
     if text is None or text == "":
         return None
@@ -23,15 +31,32 @@ def parse_when(text: object, name: str, *, end: bool = False, now: datetime | No
     if not isinstance(text, str):
         raise InvalidArgument(f"`{name}` must be text: {WAYS}")
     word = text.strip().lower()
-    day = {"today": now.date(), "yesterday": now.date() - timedelta(days=1)}.get(word)
     try:
         if ago := _AGO.fullmatch(word):
             return now - timedelta(hours=int(ago[1]) * _HOURS[ago[2][0]])
-        if day is None and re.fullmatch(r"\d{4}-\d{2}-\d{2}", word):
-            day = date.fromisoformat(word)
-        if day is not None:
-            return datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1 if end else 0)
+        if days := _period(word, now.date()):
+            day = days[1] + timedelta(days=1) if end else days[0]
+            return datetime(day.year, day.month, day.day, tzinfo=UTC)
         moment = datetime.fromisoformat(text.strip())
     except (ValueError, OverflowError):
         raise InvalidArgument(f"`{name}` is not a date that can be read; write it like {WAYS}") from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _period(word: str, today: date) -> tuple[date, date] | None:
+    """The first and the last day of what `word` names, None when it names no day, week, month or year."""
+    if word in ("today", "yesterday"):
+        day = today - timedelta(days=word == "yesterday")
+        return day, day
+    if _DAY.fullmatch(word):
+        day = date.fromisoformat(word.upper())
+        return day, day
+    if _WEEK.fullmatch(word):
+        monday = date.fromisoformat(word.upper())
+        return monday, monday + timedelta(days=6)
+    if month := _MONTH.fullmatch(word):
+        first = date(int(month[1]), int(month[2]), 1)
+        return first, first.replace(day=calendar.monthrange(first.year, first.month)[1])
+    if _YEAR.fullmatch(word):
+        return date(int(word), 1, 1), date(int(word), 12, 31)
+    return None

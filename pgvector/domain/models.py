@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+PAGES_END = 550  # rows: no page of results reaches further down; another question finds that better
 Store = Literal["memories", "turns"]
 ScopeKind = Literal["theme", "session", "all"]
 
@@ -17,6 +18,7 @@ class Operation:
 
     kind      payload
     add       target, content, metadata, origin
+    remember  target, content, metadata, given (what of metadata the caller said)
     replace   target, content, old_text, metadata, origin
     remove    target, old_text, origin
     reconcile target, contents (list of str), file_time, origin, metadata
@@ -56,10 +58,14 @@ class Filters:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A row that one leg of the search proposes; `score` is similarity (vector leg) or coverage (lexical leg)."""
+    """A row that one leg of the search proposes; `score` is similarity (vector leg) or coverage (lexical leg).
+
+    `quoted`: how many quoted phrases of the question the row holds.
+    """
 
     id: int
     score: float
+    quoted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +73,9 @@ class Hit:
     """A remembered text. `similarity` is the cosine with the question, None where either has no embedding.
 
     `vector_rank` and `word_rank` count from 1 and are None where that leg did not propose the row; a turn that neither
-    proposed stands beside one that matches. `around` holds the turns right before and after, when they were asked for.
+    proposed stands beside one that matches. `rerank_rank` and `rerank_score` are a cross-encoder's, where one was
+    asked. `nearest_char` is where the part of a long text begins that is nearest to the question. `around` holds the
+    turns right before and after, when they were asked for.
     """
 
     store: Store
@@ -78,16 +86,40 @@ class Hit:
     content: str
     at: datetime
     similarity: float | None
+    nearest_char: int = 0
     coverage: float = 0.0
     score: float = 0.0
     vector_rank: int | None = None
     word_rank: int | None = None
+    rerank_rank: int | None = None
+    rerank_score: float | None = None
     around: tuple[Hit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
+class EmbeddingSpace:
+    """What vectors must share to be compared: the model, their length, and what is put before a stored text.
+
+    `query_prefix` is what the model wants before a question; it changes no stored vector.
+    """
+
+    model: str
+    dims: int
+    document_prefix: str = ""
+    query_prefix: str = ""
+
+    def comparable(self, other: EmbeddingSpace) -> bool:
+        """Whether vectors of the two mean something to each other."""
+        return (self.model, self.dims, self.document_prefix) == (other.model, other.dims, other.document_prefix)
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
-    """What to look for, where, and how much of it. `around`: the turns before and after each hit as well."""
+    """What to look for, where, and how much of it.
+
+    `around`: the turns before and after each hit as well. `rerank`: in the order of a cross-encoder, where there is
+    one.
+    """
 
     text: str
     scope: Scope
@@ -96,11 +128,16 @@ class Question:
     filters: Filters = field(default_factory=Filters)
     offset: int = 0
     around: bool = False
+    rerank: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was found, and whether the vector leg took part (`hybrid`) or only words did (`lexical`)."""
+    """What was found; whether the vector leg took part (`hybrid`) or only words did (`lexical`); who had the last word.
+
+    `reranked`: the order is a cross-encoder's.
+    """
 
     hits: tuple[Hit, ...]
     mode: str
+    reranked: bool = False

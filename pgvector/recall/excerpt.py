@@ -12,16 +12,19 @@ _STEM_CHARS = 6  # enough to tell words apart, few enough that "deploy" finds "d
 _CUT = "…"
 
 
-def excerpt(text: str, question: str, max_chars: int) -> str:
+def excerpt(text: str, question: str, max_chars: int, *, near: int = 0) -> str:
     """At most `max_chars` of `text`: the stretch that holds most of the words of `question`, cut at blanks.
 
     A word weighs less the more often it stands in `text`. The beginning where no word of the question occurs; the
-    whole text where it fits.
+    whole text where it fits. With `near` the stretch from that character on, whatever words it holds.
     """
     if len(text) <= max_chars:
         return text
     margin = max_chars // 6  # what leads up to the first word
-    start = _best_start(text, question, max_chars, margin)
+    if near:
+        start = max(0, min(near, len(text) - max_chars + 1))
+    else:
+        start = _best_start(text, question, max_chars, margin)
     if start > 0:
         blank = text.find(" ", start, start + min(40, margin))
         start = blank + 1 if blank >= 0 else start

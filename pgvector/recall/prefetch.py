@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
 
+from ..domain.errors import HermesPgvectorError
 from ..domain.models import Hit, Question, Scope
 from ..domain.settings import Settings
 from ..domain.text import digest
@@ -15,7 +19,23 @@ from .settle import newest_of_near_equals
 
 MIN_COVERAGE = 0.35  # share of the question's weight in words that makes a hit good enough without a vector
 _SESSIONS = 4096  # remembered at once; a few hundred bytes each
+_SHARE_BEFORE = 0.2  # of the deadline, for the turns of the session before
 _SPARE = 3  # hits looked at for each one shown: some are too far off, some were shown before
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The session that a message stands in. `starts`: it began empty, not as a copy or a summary of another one."""
+
+    theme: str
+    session_id: str
+    parent_session_id: str = ""
+    starts: bool = True
+
+    @property
+    def session(self) -> tuple[str, str]:
+        """What the session is known by: ids are unique in a theme only."""
+        return self.theme, self.session_id
 
 
 class Shown:
@@ -39,6 +59,11 @@ class Shown:
             while len(self._sessions) > _SESSIONS:
                 self._sessions.popitem(last=False)
 
+    def knows(self, session: tuple[str, str]) -> bool:
+        """Whether anything was noted of the session."""
+        with self._lock:
+            return session in self._sessions
+
     def branch(self, session: tuple[str, str], new: tuple[str, str]) -> None:
         """Note that the new session begins with a copy of the session's transcript."""
         with self._lock:
@@ -51,23 +76,59 @@ class Shown:
             self._sessions.pop(session, None)
 
 
-def prefetch_block(searcher: Searcher, shown: Shown, text: str, theme: str, session_id: str, settings: Settings) -> str:
+def prefetch_block(searcher: Searcher, shown: Shown, text: str, where: Place, settings: Settings) -> str:
     """A block of what is remembered for `text`, best first; empty when nothing is good enough or new to the session.
 
     Raises StoreUnavailable or DeadlineExceeded within `prefetch_deadline_s`.
     """
-    found = searcher.recall(
-        ["memories", "turns"],
-        Question(text, Scope("theme", theme), settings.prefetch_limit * _SPARE, settings.prefetch_deadline_s),
+    started = time.monotonic()
+    several = settings.prefetch_passes == "several"
+    before = _end_of_the_session_before(searcher, shown, where, settings) if several else []
+    asked = Question(
+        text,
+        Scope("theme", where.theme),
+        settings.prefetch_limit * _SPARE,
+        max(0.01, settings.prefetch_deadline_s - (time.monotonic() - started)),
+        rerank=settings.rerank_prefetch,
     )
-    worth = [hit for hit in newest_of_near_equals(found.hits) if is_worth_showing(hit, settings.min_similarity)]
-    session = (theme, session_id)
-    fresh = shown.unseen(session, worth)[: settings.prefetch_limit]
+    found = searcher.recall(["memories", "turns"], asked)
+    worth = [hit for hit in found.hits if is_worth_showing(hit, settings.min_similarity)]
+    if several:
+        worth = _by_turns(worth)
+    # Both together: what was said last may say the same as what was found.
+    fresh = shown.unseen(where.session, newest_of_near_equals([*before, *worth]))
+    recent = {hit.id for hit in before}
+    found_only = [hit for hit in fresh if hit.store != "turns" or hit.id not in recent][settings.prefetch_limit :]
+    fresh = [hit for hit in fresh if hit not in found_only]
     block, told = render_block(fresh, text, max_tokens=settings.prefetch_max_tokens)
-    shown.add(session, [hit.content for hit in told])
+    shown.add(where.session, [hit.content for hit in told])
     return block
 
 
 def is_worth_showing(hit: Hit, min_similarity: float) -> bool:
     """Whether a hit is close enough in meaning, or holds enough of the question's rare words."""
     return (hit.similarity is not None and hit.similarity >= min_similarity) or hit.coverage >= MIN_COVERAGE
+
+
+def _end_of_the_session_before(searcher: Searcher, shown: Shown, where: Place, settings: Settings) -> list[Hit]:
+    """The last turns of the session before, for the first message of a session only; none when they are late."""
+    limit = settings.prefetch_recent_turns
+    if not limit or not where.starts or shown.knows(where.session):
+        return []
+    deadline_s = settings.prefetch_deadline_s * _SHARE_BEFORE
+    try:
+        before = searcher.before_session(
+            where.theme, where.session_id, where.parent_session_id, limit=limit, deadline_s=deadline_s
+        )
+    except HermesPgvectorError:
+        return []  # the search that follows has an answer of its own, or says what is wrong
+    shown.add(where.session, [])
+    return before
+
+
+def _by_turns(hits: Sequence[Hit]) -> list[Hit]:
+    """The nearest by meaning and the best by words, one of each in turn; what neither leg proposed comes last."""
+    nearest = sorted((hit for hit in hits if hit.vector_rank is not None), key=lambda hit: hit.vector_rank or 0)
+    worded = sorted((hit for hit in hits if hit.word_rank is not None), key=lambda hit: hit.word_rank or 0)
+    in_turn = [hit for pair in zip_longest(nearest, worded) for hit in pair if hit is not None]
+    return list({(hit.store, hit.id): hit for hit in [*in_turn, *hits]}.values())

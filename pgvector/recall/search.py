@@ -1,146 +1,166 @@
-"""Answers a question from the store: both legs side by side, one deadline."""
+"""Answers a question from the store: both legs, a cross-encoder's order where one is wanted, one deadline."""
 
 from __future__ import annotations
 
-import queue
-import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from ..domain.errors import EmbedderError
+from ..domain.errors import EmbedderError, HermesPgvectorError
 from ..domain.latency import Latencies
-from ..domain.models import Answer, Candidate, Hit, Question, Scope, Store
-from ..embed.base import Embedder, Vector
+from ..domain.models import Answer, Hit, Question, Store
+from ..domain.text import both_ends
+from ..embed.base import Embedder, Vector, space_of
 from ..store.backend import Backend
 from ..store.connection import DeadlineConnection
-from ..store.search import fetch, lexical_candidates, neighbours, vector_candidates
-from .fuse import fuse, smooth
-from .settle import settle
+from ..store.search import begin_vectors, turns_before
+from .aside import Aside, Late, Pending
+from .lookup import Lookup, with_surroundings
+from .reorder import Reorderer
 
-CANDIDATES = 40  # rows each leg proposes
-QUERY_MAX_CHARS = 2000  # a longer question is cut: its first words say what it is about
-_MAX_EMBED_THREADS = 8  # questions being embedded at once; more would only wait for a stuck endpoint
-_SPARE = 2  # rows fetched for each one wanted: some say the same as others
+QUERY_MAX_CHARS = 2000  # of a longer question the beginning and the end, half each: what is asked stands in one of them
+_RESERVED = 0.3  # share of a deadline that the embedding, and a vector leg that can still be done without, leave over
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """Which rows are wanted. `rows` counts from the best one; a cross-encoder wants more of them than are shown."""
+
+    rows: int
+    around: bool
 
 
 class Searcher:
     """Recall over one store. Safe to call from several threads."""
 
-    def __init__(self, backend: Backend, embedder: Embedder | None, latencies: Latencies) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        embedder: Embedder | None,
+        latencies: Latencies,
+        reorderer: Reorderer | None = None,
+    ) -> None:
         self._latencies = latencies
         self._backend = backend
         self._embedder = embedder
-        self._embedding_slots = threading.BoundedSemaphore(_MAX_EMBED_THREADS)
+        self._reorderer = reorderer
+        self._embedding = Aside("hermes-pgvector-embed")
         self.counts: Counter[str] = Counter()
 
     def recall(self, stores: Sequence[Store], asked: Question) -> Answer:
         """The best rows of `stores` for a question, best first.
 
-        Raises StoreUnavailable or DeadlineExceeded within `deadline_s`; an embedding that is late or fails only
-        means that words decide.
+        Raises StoreUnavailable or DeadlineExceeded within `deadline_s`, when not even the words could be looked up.
+        An embedding or a vector leg that is late or fails only means that words decide, a cross-encoder that fails
+        that it does not.
         """
         started = time.monotonic()
         end = started + asked.deadline_s
-        text = asked.text[:QUERY_MAX_CHARS]
-        wanted = max(CANDIDATES, asked.offset + asked.limit)
-        vector_box = self._embed_aside(text, asked.deadline_s)
-        with self._backend.connection(asked.deadline_s) as conn:
-            words = {
-                store: lexical_candidates(conn, store, asked.scope, asked.filters, text, limit=wanted)
-                for store in stores
-            }
-        # No connection is held while the endpoint thinks; a third of the time is left for what follows.
-        vector = self._await(vector_box, end - 0.3 * asked.deadline_s)
-        hits: list[Hit] = []
-        with self._backend.connection(max(0.01, end - time.monotonic())) as conn:
-            for store in stores:
-                nearest: list[Candidate] = []
-                if vector is not None:
-                    nearest = vector_candidates(conn, store, asked.scope, asked.filters, vector, limit=wanted)
-                hits += _best_of(conn, store, asked, nearest, words[store], vector)
-            chosen = settle(hits)[asked.offset : asked.offset + asked.limit]
-            if asked.around:
-                chosen = _with_surroundings(conn, asked.scope, chosen)
+        text = both_ends(asked.text, QUERY_MAX_CHARS)
+        reorderer = self._reorderer if asked.rerank else None
+        if reorderer is not None and asked.offset >= reorderer.candidates:
+            reorderer = None  # it has no say in this page
+        page = _Page(max(asked.offset + asked.limit, reorderer.candidates if reorderer else 0), asked.around)
+        hits, mode = self._find(stores, asked, text, page, end)
+        reranked = False
+        if reorderer is not None:
+            hits, reranked = reorderer.reorder(text, hits, end)
         self.counts["searches"] += 1
         self._latencies.add("search", time.monotonic() - started)
-        return Answer(tuple(chosen), "lexical" if vector is None else "hybrid")
+        return Answer(tuple(hits[asked.offset : asked.offset + asked.limit]), mode, reranked)
 
-    def _embed_aside(self, text: str, timeout_s: float) -> queue.SimpleQueue[Vector | None] | None:
-        """Start to embed the question on a thread of its own; None when there is nothing to embed with."""
-        if self._embedder is None or not self._backend.comparable(self._embedder.model):
-            return None
-        if not self._embedding_slots.acquire(blocking=False):
-            return None
-        box: queue.SimpleQueue[Vector | None] = queue.SimpleQueue()
-        threading.Thread(
-            target=self._embed_query,
-            args=(self._embedder, text, timeout_s, box),
-            name="hermes-pgvector-embed",
-            daemon=True,
-        ).start()
-        return box
+    def before_session(
+        self, theme: str, session_id: str, parent_session_id: str, *, limit: int, deadline_s: float
+    ) -> list[Hit]:
+        """The last turns of the session before this one, oldest first; none once this one has turns of its own.
 
-    def _embed_query(
-        self, embedder: Embedder, text: str, timeout_s: float, box: queue.SimpleQueue[Vector | None]
-    ) -> None:
+        That is the parent where there is one, else the session of the theme that spoke last. Raises StoreUnavailable
+        or DeadlineExceeded within `deadline_s`.
+        """
+        with self._backend.connection(deadline_s) as conn:
+            return turns_before(conn, theme, session_id, parent_session_id, limit=limit)
+
+    def _find(
+        self, stores: Sequence[Store], asked: Question, text: str, page: _Page, end: float
+    ) -> tuple[list[Hit], str]:
+        languages = self._backend.languages
+        spoken = languages.all if asked.scope.kind == "all" else (languages.of(asked.scope.theme),)
+        look = Lookup(stores, asked, text, spoken)
+        pending = self._embed_aside(text, asked.deadline_s)
+        vector: Vector | None = None
         try:
-            box.put(embedder.embed_query(text, timeout_s=timeout_s))
+            with self._backend.connection(asked.deadline_s) as conn:
+                look.by_words(conn)
+                vector, pending = self._look(pending)
+                if vector is not None:
+                    begin_vectors(conn, timeout_s=_left_s(end - _RESERVED * asked.deadline_s))
+                    return self._checked_rows(conn, look, asked, vector, page), "hybrid"
+                known = _rows(conn, look, asked, None, page)  # while the endpoint thinks
+        except HermesPgvectorError:
+            if vector is None:
+                raise
+            self.counts["vector_leg_failures"] += 1
+            with self._backend.connection(_left_s(end)) as conn:
+                return _rows(conn, look, asked, None, page), "lexical"
+        # No connection is held while the endpoint thinks.
+        vector = self._await(pending, end - _RESERVED * asked.deadline_s)
+        if vector is None:
+            return known, "lexical"
+        try:
+            with self._backend.connection(_left_s(end)) as conn:
+                return self._checked_rows(conn, look, asked, vector, page), "hybrid"
+        except HermesPgvectorError:
+            self.counts["vector_leg_failures"] += 1
+            return known, "lexical"
+
+    def _checked_rows(
+        self, conn: DeadlineConnection, look: Lookup, asked: Question, vector: Vector, page: _Page
+    ) -> list[Hit]:
+        """As `_rows`. Raises SpaceChanged where the vectors were those of another model."""
+        hits = _rows(conn, look, asked, vector, page)
+        if self._embedder is not None:
+            self._backend.check_space(conn, space_of(self._embedder))
+        return hits
+
+    def _embed_aside(self, text: str, timeout_s: float) -> Pending[Vector] | None:
+        """Start to embed the question on a thread of its own; None when there is nothing to embed with."""
+        embedder = self._embedder
+        if embedder is None or not self._backend.comparable(space_of(embedder)):
+            return None
+        return self._embedding.start(lambda: embedder.embed_query(text, timeout_s=timeout_s))
+
+    def _look(self, pending: Pending[Vector] | None) -> tuple[Vector | None, Pending[Vector] | None]:
+        """The vector if it is there already; else what may still give it."""
+        if pending is None:
+            return None, None
+        try:
+            return pending.take(0.0), None
+        except Late:
+            return None, pending
         except EmbedderError:
             self.counts["query_embed_failures"] += 1
-            box.put(None)
-        finally:
-            self._embedding_slots.release()
+            return None, None
 
-    def _await(self, box: queue.SimpleQueue[Vector | None] | None, until: float) -> Vector | None:
-        if box is None:
+    def _await(self, pending: Pending[Vector] | None, until: float) -> Vector | None:
+        if pending is None:
             return None
         try:
-            return box.get(timeout=max(0.001, until - time.monotonic()))
-        except queue.Empty:
+            return pending.take(until)
+        except Late:
             self.counts["query_embed_late"] += 1
-            return None
+        except EmbedderError:
+            self.counts["query_embed_failures"] += 1
+        return None
 
 
-def _best_of(
-    conn: DeadlineConnection,
-    store: Store,
-    asked: Question,
-    nearest: Sequence[Candidate],
-    worded: Sequence[Candidate],
-    vector: Vector | None,
-) -> list[Hit]:
-    """The best rows of one store, with their scores and ranks."""
-    scores = fuse(nearest, worded)
-    if not scores:
-        return []
-    # A turn beside a match need not pass a filter, so it lends nothing where there is one.
-    if store == "turns" and not asked.filters.restrict():
-        scores = smooth(scores, neighbours(conn, asked.scope, list(scores)))
-    best = sorted(scores, key=lambda row: (-scores[row], -row))[: (asked.offset + asked.limit) * _SPARE]
-    rows = fetch(conn, store, asked.scope, best, vector)
-    coverage = {candidate.id: candidate.score for candidate in worded}
-    by_vector, by_words = _ranks(nearest), _ranks(worded)
-    return [
-        replace(
-            rows[row],
-            score=scores[row],
-            coverage=coverage.get(row, 0.0),
-            vector_rank=by_vector.get(row),
-            word_rank=by_words.get(row),
-        )
-        for row in best
-        if row in rows
-    ]
+def _rows(conn: DeadlineConnection, look: Lookup, asked: Question, vector: Vector | None, page: _Page) -> list[Hit]:
+    hits = look.hits(conn, vector, page.rows)
+    if not page.around:
+        return hits
+    shown_from = 0 if page.rows > asked.offset + asked.limit else asked.offset
+    return hits[:shown_from] + with_surroundings(conn, asked.scope, hits[shown_from:])
 
 
-def _ranks(leg: Sequence[Candidate]) -> dict[int, int]:
-    return {candidate.id: rank for rank, candidate in enumerate(leg, 1)}
-
-
-def _with_surroundings(conn: DeadlineConnection, scope: Scope, hits: Sequence[Hit]) -> list[Hit]:
-    """Each hit with the turns right before and after it."""
-    beside: Mapping[int, Sequence[int]] = neighbours(conn, scope, [hit.id for hit in hits])
-    rows = fetch(conn, "turns", scope, sorted({turn for turns in beside.values() for turn in turns}), None)
-    return [replace(hit, around=tuple(rows[turn] for turn in beside.get(hit.id, ()) if turn in rows)) for hit in hits]
+def _left_s(end: float) -> float:
+    return max(0.01, end - time.monotonic())

@@ -39,6 +39,11 @@ def newest_of_near_equals(hits: Sequence[Hit]) -> list[Hit]:
     return [statement.hit for statement in sorted(kept, key=lambda each: each.place)]
 
 
+def statement_of(hit: Hit) -> tuple[str, str, str, str]:
+    """What two rows have in common that say the same: store, theme, who said it, and the words."""
+    return (hit.store, hit.theme, hit.kind, " ".join(hit.content.casefold().split()))
+
+
 class _Statement:
     """A hit, its place in the order, and its words, taken apart once: texts are long and pairs are many."""
 
@@ -58,7 +63,7 @@ class _Statement:
 def _newest_of_each(hits: Sequence[Hit]) -> list[Hit]:
     kept: dict[tuple[str, str, str, str], Hit] = {}
     for hit in hits:
-        same = (hit.store, hit.theme, hit.kind, _folded(hit.content))
+        same = statement_of(hit)
         other = kept.get(same)
         if other is None or hit.at > other.at:
             kept[same] = hit if other is None else replace(hit, score=other.score)
@@ -68,7 +73,3 @@ def _newest_of_each(hits: Sequence[Hit]) -> list[Hit]:
 def _weighed(hit: Hit, now: datetime) -> Hit:
     age_days = max(0.0, (now - hit.at).total_seconds() / 86_400)
     return replace(hit, score=hit.score * (1 + RECENCY_WEIGHT * 0.5 ** (age_days / HALF_LIFE_DAYS)))
-
-
-def _folded(text: str) -> str:
-    return " ".join(text.casefold().split())

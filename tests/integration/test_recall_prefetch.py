@@ -134,14 +134,14 @@ def test_need_08_another_session_gets_it_and_a_branch_has_it_already(provider: P
     assert provider.prefetch(ASK_CRANE) == "", "the resumed session still holds it"
 
 
-@pytest.mark.parametrize(("budget", "lines"), [(20, 0), (100, 1), (400, 2), (3000, 8)])
+@pytest.mark.parametrize(("budget", "lines"), [(64, 1), (100, 1), (400, 3), (3000, 8)])
 def test_need_08_the_token_budget_is_hard(budget: int, lines: int, make_provider: MakeProvider) -> None:
     provider = make_provider({"prefetch_max_tokens": budget, "prefetch_limit": 50})
     names = ["anchor", "buoy", "capstan", "davit", "ensign", "fender", "galley", "hawser", "jib", "keel"]
     remember(provider, *(f"The harbour {name} was painted" + f", {name}" * 9 * i for i, name in enumerate(names)))
     block = provider.prefetch("harbour painted")
     assert estimate_tokens(block) <= budget
-    assert len(plain_lines(block)) >= lines if lines else block == ""
+    assert len(plain_lines(block)) >= lines
 
 
 def test_need_08_of_two_near_equal_statements_the_newer_is_shown(provider: PgvectorMemoryProvider, dsn: str) -> None:

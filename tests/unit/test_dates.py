@@ -30,11 +30,30 @@ def test_nothing_means_no_limit(nothing: object) -> None:
         (" 2026-05-03 ", datetime(2026, 5, 3, tzinfo=UTC), datetime(2026, 5, 4, tzinfo=UTC)),
         ("2024-02-29", datetime(2024, 2, 29, tzinfo=UTC), datetime(2024, 3, 1, tzinfo=UTC)),
         ("2026-12-31", datetime(2026, 12, 31, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)),
+        ("20260503", datetime(2026, 5, 3, tzinfo=UTC), datetime(2026, 5, 4, tzinfo=UTC)),
+        ("2026-W18-7", datetime(2026, 5, 3, tzinfo=UTC), datetime(2026, 5, 4, tzinfo=UTC)),
         ("today", datetime(2026, 5, 20, tzinfo=UTC), datetime(2026, 5, 21, tzinfo=UTC)),
         ("Yesterday", datetime(2026, 5, 19, tzinfo=UTC), datetime(2026, 5, 20, tzinfo=UTC)),
     ],
 )
 def test_a_day_is_its_first_moment_and_as_an_end_the_moment_after_it(text: str, start: datetime, end: datetime) -> None:
+    assert when(text) == start
+    assert when(text, end=True) == end
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("2026-W18", datetime(2026, 4, 27, tzinfo=UTC), datetime(2026, 5, 4, tzinfo=UTC)),
+        ("2026w18", datetime(2026, 4, 27, tzinfo=UTC), datetime(2026, 5, 4, tzinfo=UTC)),
+        ("2020-W53", datetime(2020, 12, 28, tzinfo=UTC), datetime(2021, 1, 4, tzinfo=UTC)),
+        ("2026-05", datetime(2026, 5, 1, tzinfo=UTC), datetime(2026, 6, 1, tzinfo=UTC)),
+        ("2024-02", datetime(2024, 2, 1, tzinfo=UTC), datetime(2024, 3, 1, tzinfo=UTC)),
+        ("2026-12", datetime(2026, 12, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)),
+        (" 2026 ", datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)),
+    ],
+)
+def test_a_week_month_or_year_ends_with_its_last_day(text: str, start: datetime, end: datetime) -> None:
     assert when(text) == start
     assert when(text, end=True) == end
 
@@ -63,7 +82,8 @@ def test_a_moment_is_the_same_as_a_start_and_as_an_end(text: str, moment: dateti
     [
         "soon", "last spring", "2026-13-01", "2026-02-30", "03.05.2026", "7 moons ago", "-7d", "d", "  ", "9999-99-99",
         "999999w", "0000-01-01", "2026-05-03T25:00", "1e5d", "now'; DROP TABLE conversations; --", "\0",
-        "7" * 5000 + "d",
+        "7" * 5000 + "d", "202605", "2026-5", "2026-W54", "2026-W00", "26", "0000", "0000-05", "2026-13", "2026-Q2",
+        "2026-05-", "20261301", "٢٠٢٦", "2026-05-03 to 2026-05-04",
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused_with_ways_to_write_it(text: str) -> None:
@@ -78,8 +98,10 @@ def test_what_is_no_text_is_refused(value: object) -> None:
 
 
 def test_the_last_day_of_the_calendar_has_no_moment_after_it() -> None:
-    with pytest.raises(InvalidArgument):
-        when("9999-12-31", end=True)
+    for text in ("9999-12-31", "9999-12", "9999"):
+        assert when(text) is not None
+        with pytest.raises(InvalidArgument):
+            when(text, end=True)
 
 
 @given(st.text(max_size=40))

@@ -9,17 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.domain.models import Candidate
-from hermes_memory_pgvector.recall.fuse import LENT_SHARE, fuse, smooth
+from hermes_memory_pgvector.recall.fuse import DATED_SHARE, LENT_SHARES, SHARPNESS, favour, fuse, smooth
 
 _scores = st.floats(-1, 1).map(lambda score: round(score, 4))
 legs = st.lists(st.builds(Candidate, st.integers(1, 30), _scores), max_size=20, unique_by=lambda each: each.id)
 
 
 @st.composite
-def neighbourhoods(draw: st.DrawFn) -> dict[int, tuple[int, ...]]:
+def neighbourhoods(draw: st.DrawFn) -> dict[int, tuple[list[int], list[int]]]:
     """Some turns of one session, each with the ids before and after it."""
     turns = draw(st.sets(st.integers(1, 30)))
-    return {turn: tuple(beside for beside in (turn - 1, turn + 1) if 1 <= beside <= 30) for turn in turns}
+    return {
+        turn: (list(range(turn - 1, max(0, turn - 3), -1)), list(range(turn + 1, min(31, turn + 3)))) for turn in turns
+    }
 
 
 def best(scores: Mapping[int, float]) -> int:
@@ -33,7 +35,7 @@ def test_nothing_is_nothing() -> None:
 
 def test_one_leg_decides_alone() -> None:
     leg = [Candidate(1, 0.9), Candidate(2, 0.7), Candidate(3, 0.5)]
-    assert fuse(leg, []) == fuse([], leg) == {1: 1.0, 2: pytest.approx(0.5), 3: 0.0}
+    assert fuse(leg, []) == fuse([], leg) == {1: 1.0, 2: pytest.approx(0.5**SHARPNESS), 3: 0.0}
 
 
 def test_what_both_legs_find_comes_before_what_one_finds() -> None:
@@ -65,18 +67,51 @@ def test_a_legs_scale_does_not_matter(
 
 
 def test_a_turn_lends_to_those_beside_it_and_keeps_its_place() -> None:
-    scores = smooth({10: 1.0, 50: 0.2}, {10: (9, 11), 50: ()})
-    assert scores == {10: 1.0, 9: pytest.approx(LENT_SHARE), 11: pytest.approx(LENT_SHARE), 50: pytest.approx(0.2)}
+    scores = smooth({10: 1.0, 50: 0.2}, {10: ([9, 8], [11]), 50: ([], [])})
+    near, far = LENT_SHARES
+    assert scores == {
+        place: pytest.approx(score) for place, score in {10: 1, 9: near, 8: far, 11: near, 50: 0.2}.items()
+    }
+
+
+def test_no_turn_alone_lifts_another_above_itself() -> None:
+    assert all(0 < share < 1 for share in LENT_SHARES)
 
 
 def test_a_turn_between_two_matches_may_pass_a_lonely_one() -> None:
-    scores = smooth({10: 1.0, 12: 0.9, 50: 0.6}, {10: (9, 11), 12: (11, 13), 50: ()})
+    scores = smooth({10: 1.0, 12: 0.9, 50: 0.6}, {10: ([9, 8], [11, 12]), 12: ([11, 10], [13, 14]), 50: ([], [])})
     assert scores[11] > scores[50]
+
+
+def test_many_half_matches_around_a_turn_do_not_make_it_pass_a_whole_one() -> None:
+    half = {number: 0.5 for number in (8, 9, 11, 12)}
+    beside = {8: ([], [9, 10]), 9: ([8], [10, 11]), 11: ([10, 9], [12]), 12: ([11, 10], [])}
+    scores = smooth(half | {50: 1.0}, beside)
+    assert best(scores) == 50
+    assert scores[10] > 0.5
+
+
+def test_rows_of_the_named_time_rise_and_none_is_lost() -> None:
+    scores = favour({1: 1.0, 2: 0.6, 3: 0.3}, {2})
+    assert sorted(scores, key=lambda row: -scores[row]) == [2, 1, 3]
+    assert scores[1] - scores[3] == pytest.approx(0.7 / (1 + DATED_SHARE))
+
+
+@given(legs.filter(bool), legs, st.sets(st.integers(1, 30)))
+def test_a_named_time_keeps_scores_from_0_to_1_and_the_order_within(
+    vector: list[Candidate], lexical: list[Candidate], dated: set[int]
+) -> None:
+    before = fuse(vector, lexical)
+    after = favour(before, dated)
+    assert after.keys() == before.keys()
+    assert all(0 <= score <= 1 + 1e-9 for score in after.values())
+    for group in (before.keys() & dated, before.keys() - dated):
+        assert sorted(group, key=lambda row: (after[row], row)) == sorted(group, key=lambda row: (before[row], row))
 
 
 @given(legs.filter(bool), legs, neighbourhoods())
 def test_smoothing_loses_nobody_and_keeps_the_best_score(
-    vector: list[Candidate], lexical: list[Candidate], beside: dict[int, tuple[int, ...]]
+    vector: list[Candidate], lexical: list[Candidate], beside: dict[int, tuple[list[int], list[int]]]
 ) -> None:
     scores = fuse(vector, lexical)
     smoothed = smooth(scores, beside)

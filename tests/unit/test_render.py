@@ -106,10 +106,19 @@ def test_need_17_every_line_carries_its_date_and_who_said_it() -> None:
 
 def test_need_08_what_does_not_fit_makes_room_for_what_does() -> None:
     long, short = hit("tea " * 140), hit("Tea at four", id=8)
-    block, told = render_block([long, short], "tea", max_tokens=60)
+    block, told = render_block([long, short], "tea", max_tokens=55)
     assert told == [short] and len(plain_lines(block)) == 1
     assert render_block([long, short], "tea", max_tokens=20) == ("", [])
     assert render_block([], "tea", max_tokens=800) == ("", [])
+
+
+def test_need_08_of_what_does_not_fit_the_part_that_answers_is_quoted() -> None:
+    talk = "Nothing of note was said about it. " * 12
+    for budget in (64, 100, 150):
+        block, told = render_block([hit(f"{talk}The vault code is QUARTZ-7719. {talk}")], "vault code", max_tokens=budget)
+        (line,) = plain_lines(block)
+        assert len(told) == 1 and estimate_tokens(block) <= budget
+        assert "vault code is QUARTZ-7719" in line and line.endswith('…"')
 
 
 @given(st.text(max_size=300))

@@ -1,0 +1,173 @@
+"""One question looked up in the store: both legs, their common order, and the rows of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import islice
+
+from ..domain.models import PAGES_END, Candidate, Hit, Question, Scope, Store
+from ..domain.periods import named_periods
+from ..embed.base import Vector
+from ..store.connection import DeadlineConnection
+from ..store.lexical import lexical_candidates
+from ..store.search import dated, fetch, neighbours, vector_candidates
+from .fuse import LENDERS, LENT_SHARES, favour, fuse, smooth
+from .settle import settle, statement_of
+
+CANDIDATES = 100  # rows each leg proposes; PAGES_END of them once these are used up
+# Rows that are put in their last order together. A page must not depend on how far the one after it reaches.
+_BLOCK = 20
+
+Legs = dict[Store, list[Candidate]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A row in the common order of both legs, before it is fetched."""
+
+    store: Store
+    id: int
+    score: float
+    coverage: float
+    vector_rank: int | None
+    word_rank: int | None
+
+
+class Lookup:
+    """What is found for one question. Each method names the connection it works on: between two there may be none."""
+
+    def __init__(self, stores: Sequence[Store], asked: Question, text: str, languages: Sequence[str]) -> None:
+        self._stores = stores
+        self._asked = asked
+        self._text = text
+        self._languages = languages
+        self._worded: Legs = {}
+        self._periods = named_periods(text, datetime.now(UTC))
+
+    def by_words(self, conn: DeadlineConnection) -> None:
+        """Run the leg that needs no vector; to be called first."""
+        self._worded = self._words(conn, CANDIDATES)
+
+    def hits(self, conn: DeadlineConnection, vector: Vector | None, wanted: int) -> list[Hit]:
+        """The best `wanted` rows, best first; by words alone where `vector` is None.
+
+        The first rows are the same however many are wanted, as long as nothing is written.
+        """
+        first = self._legs(conn, vector, CANDIDATES, self._worded)
+        order = self._in_order(conn, *first)
+        hits = self._fetched(conn, order, vector, [], wanted)
+        if len(hits) < wanted and any(len(leg) >= CANDIDATES for legs in first for leg in legs.values()):
+            deeper = self._legs(conn, vector, PAGES_END, self._words(conn, PAGES_END))
+            seen = {(place.store, place.id) for place in order}
+            rest = [place for place in self._in_order(conn, *deeper) if (place.store, place.id) not in seen]
+            hits = self._fetched(conn, rest, vector, hits, wanted)
+        return hits[:wanted]
+
+    def _words(self, conn: DeadlineConnection, depth: int) -> Legs:
+        asked = self._asked
+        return {
+            store: lexical_candidates(
+                conn, store, asked.scope, asked.filters, self._text, limit=depth, languages=self._languages
+            )
+            for store in self._stores
+        }
+
+    def _legs(self, conn: DeadlineConnection, vector: Vector | None, depth: int, worded: Legs) -> tuple[Legs, Legs]:
+        asked = self._asked
+        if vector is None:
+            return {}, worded
+        nearest = {
+            store: vector_candidates(conn, store, asked.scope, asked.filters, vector, limit=depth)
+            for store in self._stores
+        }
+        return nearest, worded
+
+    def _in_order(self, conn: DeadlineConnection, nearest: Legs, worded: Legs) -> list[_Place]:
+        """Every row that the legs propose, and turns beside them, best first."""
+        places: list[_Place] = []
+        for store in self._stores:
+            by_vector, by_words = nearest.get(store, []), worded.get(store, [])
+            scores = dict(fuse(by_vector, by_words))
+            # A turn beside a match need not pass a filter, so it lends nothing where there is one.
+            if scores and store == "turns" and not self._asked.filters.restrict():
+                lenders = sorted(scores, key=lambda row: (-scores[row], -row))[:LENDERS]
+                beside = neighbours(conn, self._asked.scope, lenders, reach=len(LENT_SHARES))
+                scores = smooth(scores, beside)
+            if scores and self._periods:
+                scores = favour(scores, dated(conn, store, self._asked.scope, list(scores), self._periods))
+            # A leg's score is at most 1: whoever quotes a phrase wants the rows that hold it, whatever else is close.
+            scores |= {each.id: scores[each.id] + each.quoted for each in by_words if each.quoted}
+            coverage = {candidate.id: candidate.score for candidate in by_words}
+            vector_rank, word_rank = _ranks(by_vector), _ranks(by_words)
+            places += [
+                _Place(store, row, score, coverage.get(row, 0.0), vector_rank.get(row), word_rank.get(row))
+                for row, score in scores.items()
+            ]
+        return sorted(places, key=lambda place: (-place.score, place.store, -place.id))
+
+    def _fetched(
+        self,
+        conn: DeadlineConnection,
+        places: Sequence[_Place],
+        vector: Vector | None,
+        hits: list[Hit],
+        wanted: int,
+    ) -> list[Hit]:
+        """`hits`, and after them the rows at `places`, block by block until there are `wanted`."""
+        hits = list(hits)
+        said = {statement_of(hit) for hit in hits}
+        coming = iter(places)
+        while len(hits) < wanted:
+            blocks = list(_blocks(coming, -(-(wanted - len(hits)) // _BLOCK)))
+            if not blocks:
+                break
+            rows = self._rows(conn, [place for block in blocks for place in block], vector)
+            for block in blocks:
+                found = settle([rows[place] for place in block if place in rows])
+                fresh = [hit for hit in found if statement_of(hit) not in said]
+                hits += fresh
+                said.update(map(statement_of, fresh))
+        return hits
+
+    def _rows(self, conn: DeadlineConnection, places: Sequence[_Place], vector: Vector | None) -> dict[_Place, Hit]:
+        rows: dict[_Place, Hit] = {}
+        for store in self._stores:
+            there = {place.id: place for place in places if place.store == store}
+            if not there:
+                continue
+            for row, hit in fetch(conn, store, self._asked.scope, list(there), vector).items():
+                place = there[row]
+                rows[place] = replace(
+                    hit,
+                    score=place.score,
+                    coverage=place.coverage,
+                    vector_rank=place.vector_rank,
+                    word_rank=place.word_rank,
+                )
+        return rows
+
+
+def with_surroundings(conn: DeadlineConnection, scope: Scope, hits: Sequence[Hit]) -> list[Hit]:
+    """Each turn of `hits` with the turns right before and after it."""
+    if not hits:
+        return []
+    beside: Mapping[int, Sequence[int]] = {
+        turn: [*reversed(before), *after]
+        for turn, (before, after) in neighbours(conn, scope, [hit.id for hit in hits], reach=1).items()
+    }
+    rows = fetch(conn, "turns", scope, sorted({turn for turns in beside.values() for turn in turns}), None)
+    return [replace(hit, around=tuple(rows[turn] for turn in beside.get(hit.id, ()) if turn in rows)) for hit in hits]
+
+
+def _ranks(leg: Sequence[Candidate]) -> dict[int, int]:
+    return {candidate.id: rank for rank, candidate in enumerate(leg, 1)}
+
+
+def _blocks(places: Iterator[_Place], most: int) -> Iterator[list[_Place]]:
+    for _ in range(most):
+        block = list(islice(places, _BLOCK))
+        if not block:
+            return
+        yield block

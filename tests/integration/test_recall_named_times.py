@@ -1,0 +1,56 @@
+"""A question that names a time is answered with what was said then."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from tests.conftest import MakeProvider
+from tests.support.aged import age
+from tests.support.memory import landed, recalled
+from tests.support.scripted_embedder import ScriptedEmbedder
+
+AGES = (10, 75, 140, 205)
+TODAY = datetime.now(UTC)
+
+
+def report(days: int) -> str:
+    return f"The harbour crane was inspected by inspector number {days} with the usual result."
+
+
+@pytest.fixture(params=["words", "meaning"])
+def history(
+    request: pytest.FixtureRequest, make_provider: MakeProvider, embedder: ScriptedEmbedder, dsn: str
+) -> PgvectorMemoryProvider:
+    """Inspections of several ages, as turns and as memories, with and without an embedding endpoint."""
+    provider = make_provider({"embed_url": embedder.url} if request.param == "meaning" else {})
+    for days in AGES:
+        provider.sync_turn(report(days), None, session_id=f"session-of-{days}")
+        provider.on_memory_write("add", "memory", report(days))
+    landed(provider)
+    for days in AGES:
+        age(dsn, report(days), days=days)
+    return provider
+
+
+@pytest.mark.parametrize("tool", ["recall_conversation", "recall_memory"])
+@pytest.mark.parametrize("days", AGES)
+def test_need_17_the_named_day_comes_first(history: PgvectorMemoryProvider, tool: str, days: int) -> None:
+    day = TODAY - timedelta(days=days)
+    for written in (f"on {day:%Y-%m-%d}", f"on {day:%B} {day.day}, {day.year}", f"{days} days ago"):
+        found = recalled(history, f"Who inspected the harbour crane {written}?", tool=tool)
+        assert found[0] == report(days), written
+        assert set(found) == {report(each) for each in AGES}
+
+
+def test_need_17_the_named_month_comes_first(history: PgvectorMemoryProvider) -> None:
+    month = TODAY - timedelta(days=140)
+    question = f"What do we know of the harbour crane in {month:%B %Y}?"
+    assert recalled(history, question, tool="recall_conversation")[0] == report(140)
+
+
+def test_need_17_a_named_time_is_no_filter(history: PgvectorMemoryProvider) -> None:
+    found = recalled(history, "Who inspected the harbour crane on 1 May 1999?", tool="recall_conversation")
+    assert set(found) == {report(each) for each in AGES}
