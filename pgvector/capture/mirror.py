@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -80,6 +81,15 @@ class Mirror:
                         "hermes-pgvector: %s cannot be read and is not mirrored: %s; let this user read it", path, why
                     )
         return states
+
+    def entries(self) -> set[tuple[str, str]]:
+        """Target and text of every entry that stands in the files now; of a file that cannot be read none."""
+        found: set[tuple[str, str]] = set()
+        for target, name in _FILES.items():
+            path = self._home / "memories" / name
+            with contextlib.suppress(OSError):
+                found |= {(target, content) for content in _read(target, path, _signature(path)).contents}
+        return found
 
 
 def _signature(path: Path) -> _Signature:

@@ -27,6 +27,10 @@ class PendingRows:
         self._size = _MOST
         self._refusals: Counter[tuple[str, int]] = Counter()
 
+    def possible(self) -> bool:
+        """False when there is nothing to embed with."""
+        return self._embedder.is_there()
+
     def fill(self) -> tuple[int, bool]:
         """Embed some rows; returns how many, and whether to go on at once. Raises HermesPgvectorError."""
         if not self._embedder.is_there():
@@ -35,18 +39,21 @@ class PendingRows:
         if not rows:
             return 0, False
         asked_before = self._embedder.requests()
-        vectors = self._embedder.embed([content for _, _, content in rows])
-        if vectors:
-            self._backend.fill(rows, vectors)
+        chunks = self._embedder.embed_chunks([(row.theme, row.text) for row in rows])
+        filled = [row for row in rows if row.text in chunks]
+        if filled:
+            self._backend.fill(filled, chunks)
+        rest = [row for row in rows if row.text not in chunks]
+        if not rest:
             self._size = min(2 * self._size, _MOST)
-            return len(rows), True
+            return len(filled), True
         asked = self._embedder.fails and self._embedder.requests() > asked_before
         pause_s = 0.0
-        if asked and len(rows) == 1:
-            pause_s = self._pause_s(rows[0][:2])
-        self._backend.postpone(rows, pause_s)
+        if asked and len(rest) == 1:
+            pause_s = self._pause_s((rest[0].store, rest[0].id))
+        self._backend.postpone(rest, pause_s)
         self._size = 1
-        return 0, asked
+        return len(filled), asked
 
     def _pause_s(self, row: tuple[str, int]) -> float:
         if len(self._refusals) >= _REMEMBERED:

@@ -7,10 +7,11 @@ import logging
 import random
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from ..domain.errors import (
     HermesPgvectorError,
@@ -20,6 +21,7 @@ from ..domain.errors import (
 )
 from ..domain.latency import Latencies
 from ..domain.models import Operation
+from ..domain.pace import note_hook
 from ..store.backend import Backend
 from .embedding import DocumentEmbedder
 from .memory_queue import MemoryQueue
@@ -35,6 +37,7 @@ _IDLE_S = 5.0  # how often an idle drain looks after what others left: dead spoo
 _ADOPT_S = 5.0  # how often the files of dead processes are looked for
 _REPORT_S = 5.0  # how often the counters are published
 _OPERATIONS_KEPT_DAYS = 30
+Delivery = Literal["stored", "waiting", "refused"]
 # What no repetition mends: Postgres refuses the content, or the operation has another shape than we know.
 _POISON = (OperationRejected, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
@@ -88,6 +91,7 @@ class Writer:
         self._adopted: list[Spool] = []
         self._due = _Due()
         self._rated = (time.monotonic(), 0)
+        self._awaited: dict[uuid.UUID, Delivery] = {}
         self.counts: Counter[str] = Counter()
         self.last_error = ""
         self.latencies = latencies
@@ -124,6 +128,7 @@ class Writer:
 
     def submit(self, op: Operation) -> None:
         """Accept `op`: when this returns it is on disk, or in memory while the disk takes nothing. Raises SpoolFull."""
+        note_hook()
         # What went to memory goes to Postgres after the spool, so what follows it has to go there as well.
         if self._spool is None or self._memory.depth():
             self._memory.append(op)
@@ -139,6 +144,20 @@ class Writer:
         if not self._thread.is_alive() and not self._stopping.is_set():
             self._thread = self._new_thread()
             self._thread.start()
+
+    def deliver(self, op: Operation, timeout_s: float) -> Delivery:
+        """As `submit`, and wait until Postgres has `op`, has refused it, is known to be away, or time runs out."""
+        self._awaited[op.op_id] = "waiting"
+        try:
+            self.submit(op)
+            with self._drained:
+                self._drained.wait_for(
+                    lambda: self._awaited[op.op_id] != "waiting" or self._backend.problem is not None, timeout_s
+                )
+        finally:
+            with self._drained:
+                end = self._awaited.pop(op.op_id)
+        return end
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until everything accepted is in Postgres; False when time runs out first."""
@@ -240,9 +259,14 @@ class Writer:
             self._told_waiting = True
             logger.warning("hermes-pgvector: writes wait in the spool and are tried again: %s", exc)
 
-    def _note_written(self, count: int) -> None:
+    def _note_end(self, ops: Sequence[Operation], end: Delivery) -> None:
+        with self._drained:
+            self._awaited.update((op.op_id, end) for op in ops if op.op_id in self._awaited)
+
+    def _note_written(self, ops: Sequence[Operation]) -> None:
+        self._note_end(ops, "stored")
         self._tell_waiters()
-        self.counts["operations"] += count
+        self.counts["operations"] += len(ops)
         if self._told_waiting:
             self._told_waiting = False
             logger.info("hermes-pgvector: writes go on; what waited follows now")
@@ -258,6 +282,7 @@ class Writer:
             self._due.adopt = now + _ADOPT_S
         if now >= self._due.report:
             self._publish()
+            self._backend.refresh_space()
             self._due.report = now + _REPORT_S
         for queue in self._queues():
             if ops := self._take(queue):
@@ -280,7 +305,9 @@ class Writer:
 
     def _take(self, queue: Queue) -> list[Operation]:
         try:
-            return queue.take(2 * BATCH_SIZE)  # a batch, and the one after it
+            # A batch; and the one after it where its vectors take long to come.
+            ahead = self._embed_on_write and self._embedder.is_slow()
+            return queue.take(2 * BATCH_SIZE if ahead else BATCH_SIZE)
         except SpoolError as exc:
             if queue not in self._adopted:
                 raise
@@ -307,10 +334,13 @@ class Writer:
         embeddings: dict[str, list[float]] = {}
         try:
             if self._embed_on_write:
-                embeddings = self._embedder.embed([text for op in ops for text in _texts(op)])
+                texts = [(op.theme, text) for op in ops for text in _texts(op)]
+                embeddings = self._embedder.embed(texts)
+                if self._embedder.has_long(texts):
+                    self._due.pending = 0.0
                 # A batch that is not full yet will hold other texts when its turn comes.
                 if len(upcoming) == BATCH_SIZE:
-                    self._embedder.prepare([text for op in upcoming for text in _texts(op)])
+                    self._embedder.prepare([(op.theme, text) for op in upcoming for text in _texts(op)])
             embedded = time.monotonic()
             self.counts.update(self._backend.apply(ops, embeddings))
         except _POISON:
@@ -318,7 +348,7 @@ class Writer:
                 self._write_alone(queue, op, embeddings)
             return
         queue.ack(ops)
-        self._note_written(len(ops))
+        self._note_written(ops)
         self.counts["batches"] += 1
         self.latencies.add("write", time.monotonic() - embedded)
         if self.counts["batches"] % 16 == 0:
@@ -330,13 +360,14 @@ class Writer:
         except _POISON as exc:
             queue.set_aside(op, f"{type(exc).__name__}: {exc}")
             self.counts["set_aside"] += 1
+            self._note_end([op], "refused")
             self._tell_waiters()
             logger.error(
                 "hermes-pgvector: Postgres refuses a write (%s, theme %s), it is set aside: %s", op.kind, op.theme, exc
             )
             return
         queue.ack([op])
-        self._note_written(1)
+        self._note_written([op])
 
     def _fill_pending(self) -> bool:
         """Embed rows that were written without a vector; True when there may be more to do at once."""
@@ -351,7 +382,7 @@ def _texts(op: Operation) -> list[str]:
     match op.kind:
         case "turn":
             return [message["content"] for message in op.payload["messages"]]
-        case "add" | "replace":
+        case "add" | "remember" | "replace":
             return [op.payload["content"]]
         case "reconcile":
             return list(op.payload["contents"])

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
+from ..domain.models import EmbeddingSpace
+from .instructions import Instructions
+
 Vector = list[float]
 
 
@@ -14,6 +17,10 @@ class Embedder(Protocol):
 
     model: str
     dims: int
+
+    @property
+    def instructions(self) -> Instructions:
+        """What is put before a text."""
 
     def embed_documents(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
         """One vector a text, in order. Raises EmbedderError; never returns fewer, NaN or other sizes."""
@@ -34,3 +41,9 @@ class CountedEmbedder(Embedder, Protocol):
 
     def state(self) -> str:
         """`closed` while it is asked, `open` while it is left alone after failures, `half-open` while it is tried."""
+
+
+def space_of(embedder: Embedder) -> EmbeddingSpace:
+    """What the vectors of `embedder` are comparable with."""
+    instructions = embedder.instructions
+    return EmbeddingSpace(embedder.model, embedder.dims, instructions.document, instructions.query)

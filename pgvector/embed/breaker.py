@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 from ..domain.errors import EmbedderError, EmbedderUnavailable, InputTooLong
 from .base import CountedEmbedder, Vector
 from .counters import Counters
+from .instructions import Instructions
 
 logger = logging.getLogger(__name__)
 
@@ -103,45 +104,26 @@ class CircuitBreaker:
         return full_s * random.uniform(_JITTER_FLOOR, 1.0)
 
 
-class GuardedEmbedder:
-    """An embedder behind a breaker: while that is open, calls raise EmbedderUnavailable at once.
+class Guard:
+    """Makes calls to one endpoint through a breaker: while that is open, they raise EmbedderUnavailable at once.
 
-    `name` stands for the endpoint in messages and logs and must hold no secret. Unusable answers count as failures
-    like missing ones; a text that is too long does not, since the endpoint works.
+    `name` stands for the endpoint in messages and logs and must hold no secret; `meanwhile` says what goes on without
+    it; `prefix` begins the names of the counters. Unusable answers count as failures like missing ones; a text that is
+    too long does not, since the endpoint works.
     """
 
-    def __init__(self, inner: CountedEmbedder, breaker: CircuitBreaker, *, name: str = "") -> None:
-        self.model = inner.model
-        self.dims = inner.dims
+    def __init__(self, breaker: CircuitBreaker, *, name: str, meanwhile: str, prefix: str) -> None:
         self.breaker = breaker
-        self._inner = inner
-        self._name = name or f"the endpoint of {inner.model}"
+        self._name = name
+        self._meanwhile = meanwhile
+        self._openings, self._refusals = f"{prefix}_breaker_openings", f"{prefix}_breaker_refusals"
+        self._counters = Counters(self._openings, self._refusals)
         self._last_error = ""
-        self._counters = Counters("embed_breaker_openings", "embed_breaker_refusals")
 
-    def embed_documents(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
-        """As the embedder behind it. Raises EmbedderUnavailable at once while the breaker is open."""
-        return self._guarded(lambda: self._inner.embed_documents(texts, timeout_s=timeout_s))
-
-    def embed_query(self, text: str, *, timeout_s: float) -> Vector:
-        """As the embedder behind it. Raises EmbedderUnavailable at once while the breaker is open."""
-        return self._guarded(lambda: self._inner.embed_query(text, timeout_s=timeout_s))
-
-    def stats(self) -> dict[str, int]:
-        """The counters of the embedder behind it, how often the breaker opened and how many calls it refused."""
-        return self._inner.stats() | self._counters.snapshot()
-
-    def state(self) -> str:
-        """The breaker's."""
-        return self.breaker.state
-
-    def close(self) -> None:
-        """Close the embedder behind it."""
-        self._inner.close()
-
-    def _guarded(self, call: Callable[[], _Answer]) -> _Answer:
+    def run(self, call: Callable[[], _Answer]) -> _Answer:
+        """What `call` returns. Raises what it raises, and EmbedderUnavailable while the breaker is open."""
         if not self.breaker.allow():
-            self._counters.add(embed_breaker_refusals=1)
+            self._counters.add(**{self._refusals: 1})
             wait_s = self.breaker.remaining_s()
             until = f"is left alone for {wait_s:.1f} s more" if wait_s else "is being tried by another call"
             raise EmbedderUnavailable(
@@ -158,6 +140,10 @@ class GuardedEmbedder:
         self._worked()
         return answer
 
+    def stats(self) -> dict[str, int]:
+        """How often the breaker opened, and how many calls it refused."""
+        return self._counters.snapshot()
+
     def _worked(self) -> None:
         if self.breaker.success():
             logger.info("%s answers again", self._name)
@@ -165,11 +151,52 @@ class GuardedEmbedder:
     def _failed(self, exc: EmbedderError) -> None:
         self._last_error = str(exc)
         if self.breaker.failure(exc.retry_after_s if isinstance(exc, EmbedderUnavailable) else None):
-            self._counters.add(embed_breaker_openings=1)
+            self._counters.add(**{self._openings: 1})
             logger.warning(
-                "%s is left alone for %.0f s and then tried again; until then recall is lexical and new rows wait "
-                "for their embedding: %s",
+                "%s is left alone for %.0f s and then tried again; until then %s: %s",
                 self._name,
                 self.breaker.remaining_s(),
+                self._meanwhile,
                 self._last_error,
             )
+
+
+class GuardedEmbedder:
+    """An embedder behind a breaker. `name` stands for the endpoint in messages and logs and must hold no secret."""
+
+    def __init__(self, inner: CountedEmbedder, breaker: CircuitBreaker, *, name: str = "") -> None:
+        self.model = inner.model
+        self.dims = inner.dims
+        self.breaker = breaker
+        self._inner = inner
+        self._guard = Guard(
+            breaker,
+            name=name or f"the endpoint of {inner.model}",
+            meanwhile="recall is lexical and new rows wait for their embedding",
+            prefix="embed",
+        )
+
+    @property
+    def instructions(self) -> Instructions:
+        """What is put before a text."""
+        return self._inner.instructions
+
+    def embed_documents(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
+        """As the embedder behind it. Raises EmbedderUnavailable at once while the breaker is open."""
+        return self._guard.run(lambda: self._inner.embed_documents(texts, timeout_s=timeout_s))
+
+    def embed_query(self, text: str, *, timeout_s: float) -> Vector:
+        """As the embedder behind it. Raises EmbedderUnavailable at once while the breaker is open."""
+        return self._guard.run(lambda: self._inner.embed_query(text, timeout_s=timeout_s))
+
+    def stats(self) -> dict[str, int]:
+        """The counters of the embedder behind it, how often the breaker opened and how many calls it refused."""
+        return self._inner.stats() | self._guard.stats()
+
+    def state(self) -> str:
+        """The breaker's."""
+        return self.breaker.state
+
+    def close(self) -> None:
+        """Close the embedder behind it."""
+        self._inner.close()

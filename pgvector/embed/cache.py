@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import hashlib
 import threading
+import time
 from array import array
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..domain.errors import EmbedderError, EmbedderUnavailable
 from .base import CountedEmbedder, Vector
 from .counters import Counters
+from .instructions import Instructions
 
 # 512 vectors of 768 doubles are 3 MB.
 MAX_QUERIES = 512
@@ -19,6 +21,8 @@ MAX_QUERIES = 512
 
 class CachedEmbedder:
     """Keeps the vectors of the `max_queries` questions asked last; documents pass through.
+
+    `on_query` is told how many seconds each question took that was not known.
 
     Threads that ask the same new question at the same time share one call and its outcome.
     """
@@ -32,6 +36,12 @@ class CachedEmbedder:
         self._vectors: OrderedDict[bytes, array[float]] = OrderedDict()
         self._calls: dict[bytes, _Call] = {}
         self._counters = Counters("embed_cache_hits", "embed_cache_misses")
+        self.on_query: Callable[[float], None] = lambda seconds: None
+
+    @property
+    def instructions(self) -> Instructions:
+        """What is put before a text."""
+        return self._inner.instructions
 
     def embed_documents(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
         """As the embedder behind it."""
@@ -67,8 +77,10 @@ class CachedEmbedder:
         self._inner.close()
 
     def _lead(self, key: bytes, call: _Call, text: str, timeout_s: float) -> Vector:
+        started = time.monotonic()
         try:
             vector = self._inner.embed_query(text, timeout_s=timeout_s)
+            self.on_query(time.monotonic() - started)
             call.vector = array("d", vector)
             return vector
         except EmbedderError as exc:

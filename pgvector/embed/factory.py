@@ -2,29 +2,59 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ..domain.settings import Settings
 from .base import CountedEmbedder
 from .breaker import CircuitBreaker, GuardedEmbedder
 from .cache import CachedEmbedder
-from .http import HttpEmbedder
+from .http import MAX_BATCH_TEXTS, MAX_BATCH_TOKENS, HttpEmbedder
+from .instructions import Instructions, instructions_for
+from .modeldir import is_local, local_folder
+from .onnx import OnnxEmbedder
 
 
 def make_embedder(
-    *, url: str, model: str, api: str, api_key: str, dims: int, timeout_s: float
+    *,
+    url: str,
+    model: str,
+    api: str,
+    api_key: str,
+    dims: int,
+    timeout_s: float,
+    instructions: Instructions | None = None,
+    max_batch_texts: int = MAX_BATCH_TEXTS,
+    max_batch_tokens: int = MAX_BATCH_TOKENS,
+    dimensions: str = "auto",
+    ca_file: str = "",
 ) -> CountedEmbedder | None:
     """The embedder of an HTTP endpoint, with a breaker and a cache of questions; None when `url` is empty.
 
-    Does no I/O. `api` is auto, ollama or openai; `timeout_s` bounds one request, within the timeout of a call.
-    Raises ConfigurationError for a URL, an `api` or an API key that cannot be used.
+    Does no I/O. The arguments are those of HttpEmbedder. Raises ConfigurationError for a URL, an `api` or an API key
+    that cannot be used.
     """
     if not url.strip():
         return None
-    http = HttpEmbedder(url=url, model=model, dims=dims, api=api, api_key=api_key, timeout_s=timeout_s)
+    http = HttpEmbedder(
+        url=url,
+        model=model,
+        dims=dims,
+        api=api,
+        api_key=api_key,
+        timeout_s=timeout_s,
+        instructions=instructions,
+        max_batch_texts=max_batch_texts,
+        max_batch_tokens=max_batch_tokens,
+        dimensions=dimensions,
+        ca_file=ca_file,
+    )
     return CachedEmbedder(GuardedEmbedder(http, CircuitBreaker(), name=http.endpoint))
 
 
-def embedder_for(settings: Settings, api_key: str) -> CountedEmbedder | None:
-    """The embedder that the settings name; as `make_embedder`."""
+def embedder_for(settings: Settings, api_key: str, *, home: Path) -> CountedEmbedder | None:
+    """The embedder that the settings name, as `make_embedder`; local models lie in the hermes home."""
+    if is_local(settings.embed_url):
+        return _local_embedder(settings, home)
     return make_embedder(
         url=settings.embed_url,
         model=settings.embed_model,
@@ -32,4 +62,23 @@ def embedder_for(settings: Settings, api_key: str) -> CountedEmbedder | None:
         api_key=api_key,
         dims=settings.dims,
         timeout_s=settings.embed_timeout_s,
+        instructions=instructions_for(
+            settings.embed_model, document=settings.embed_document_prefix, query=settings.embed_query_prefix
+        ),
+        max_batch_texts=settings.embed_batch_size,
+        max_batch_tokens=settings.embed_batch_tokens,
+        dimensions=settings.embed_dimensions,
+        ca_file=settings.embed_ca_file,
     )
+
+
+def _local_embedder(settings: Settings, home: Path) -> CountedEmbedder:
+    """An installed model; it is read with the first text, and what is wrong with it is said then."""
+    model = OnnxEmbedder(
+        folder=local_folder(settings.embed_url, home),
+        dims=settings.dims,
+        threads=settings.embed_threads,
+        document_prefix=settings.embed_document_prefix,
+        query_prefix=settings.embed_query_prefix,
+    )
+    return CachedEmbedder(GuardedEmbedder(model, CircuitBreaker(), name=f"the local model {model.model}"))

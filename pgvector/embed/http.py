@@ -5,24 +5,31 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from urllib.parse import unquote
 
 from ..domain.errors import ConfigurationError, EmbedderError, EmbedderUnavailable, InputTooLong
+from .addresses import Endpoint, endpoints_for, is_azure, parse_url
 from .base import Vector
 from .counters import Counters
-from .instructions import Instructions, instructions_for
-from .transport import Deadline, HttpTransport
-from .wire import Endpoint, NoSuchEndpoint, endpoints_for, limits_batches, parse_url, refusal, request_body, vectors_in
+from .instructions import Instructions, instructions_for, is_matryoshka
+from .refusals import BodyRefused, NoSuchEndpoint, TooManyTexts, refusal
+from .transport import Deadline, HttpTransport, Reply
+from .wire import Form, TooManyDimensions, request_body, vectors_in
 
 MAX_BATCH_TEXTS = 64
-# A batch of long texts must be through before the timeout on a CPU; about 24,000 tokens of English.
-MAX_BATCH_CHARS = 96_000
+# A batch must be through before its timeout on a CPU.
+MAX_BATCH_TOKENS = 8_192
 # A question's meaning is in its first page, and a pasted log must not cost more than a question.
 MAX_QUERY_CHARS = 8_000
 # About 6,000 tokens of English; the store keeps the whole text.
 MAX_DOCUMENT_CHARS = 24_000
+# English has 4 bytes a token and more, code 3, Chinese 3 to a character of about one token.
+_BYTES_PER_TOKEN = 3
 # 24,000 characters are down to 94 then, which the smallest models take.
 _SHRINK_ROUNDS = 8
+# A text of this length is tried again by so much of its head where the endpoint refuses it and we do not see why.
+_SUSPICIOUS_CHARS, _SAFE_CHARS = 1_500, 1_000
 # Shorter secrets are no secrets, and blotting them out would make messages unreadable.
 _MIN_SECRET_CHARS = 4
 
@@ -30,8 +37,10 @@ _MIN_SECRET_CHARS = 4
 class HttpEmbedder:
     """Embeds over HTTP; connects and detects the protocol at the first call. Safe to call from several threads.
 
-    `timeout_s` bounds one request; the `timeout_s` of a call bounds the whole call. Raises ConfigurationError for
-    a URL, protocol name or API key that cannot be used.
+    `timeout_s` bounds one request; the `timeout_s` of a call bounds the whole call. `dimensions` is `auto` (models
+    known to allow it are asked for shorter vectors where theirs are longer), `always` or `never`; `ca_file` holds the
+    certificates to trust instead of the usual ones. Raises ConfigurationError for a URL, protocol name or API key
+    that cannot be used.
     """
 
     def __init__(
@@ -44,6 +53,10 @@ class HttpEmbedder:
         api_key: str = "",
         timeout_s: float = 30.0,
         instructions: Instructions | None = None,
+        max_batch_texts: int = MAX_BATCH_TEXTS,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        dimensions: str = "auto",
+        ca_file: str = "",
     ) -> None:
         self.model = model
         self.dims = dims
@@ -51,14 +64,19 @@ class HttpEmbedder:
         self._timeout_s = timeout_s
         self._candidates = endpoints_for(url, api)
         self._chosen = self._candidates[0] if len(self._candidates) == 1 else None
-        self._max_batch_texts = MAX_BATCH_TEXTS
-        self._counters = Counters("embed_requests", "embed_texts", "embed_errors", "embed_ms")
+        self._max_batch_texts = max_batch_texts
+        self._max_batch_tokens = max_batch_tokens
+        self._may_cut = dimensions == "auto" and is_matryoshka(model)
+        self._form = Form(base64=True, dimensions=dimensions == "always")
+        self._form_works = False
+        self._counters = Counters("embed_requests", "embed_texts", "embed_errors", "embed_ms", "embed_wait_ms")
         parts = parse_url(url)
         user, password, key = unquote(parts.username or ""), unquote(parts.password or ""), _usable_key(api_key)
         self._secrets = [secret for secret in (key, password) if len(secret) >= _MIN_SECRET_CHARS]
         self._transport = HttpTransport(
-            headers=_key_header(key, azure="api-version=" in parts.query),
+            headers=_key_header(key, azure=is_azure(parts)),
             auth=(user, password) if user and not key else None,
+            ca_file=ca_file,
         )
 
     @property
@@ -88,7 +106,7 @@ class HttpEmbedder:
             return self._embed([cleaned], self.instructions.query, Deadline.after(timeout_s))[0]
 
     def stats(self) -> dict[str, int]:
-        """Requests sent, texts embedded, calls failed, and milliseconds spent in calls."""
+        """Requests sent, texts embedded, calls failed, milliseconds spent in calls and on the way to the answers."""
         return self._counters.snapshot()
 
     def state(self) -> str:
@@ -118,10 +136,10 @@ class HttpEmbedder:
         return message
 
     def _next_batch(self, texts: Sequence[str], start: int) -> Sequence[str]:
-        end, chars = start, 0
+        end, tokens = start, 0
         while end < len(texts) and end - start < self._max_batch_texts:
-            chars += len(texts[end])
-            if end > start and chars > MAX_BATCH_CHARS:
+            tokens += estimated_tokens(texts[end])
+            if end > start and tokens > self._max_batch_tokens:
                 break
             end += 1
         return texts[start:end]
@@ -134,8 +152,12 @@ class HttpEmbedder:
             if len(texts) == 1:
                 return [self._embed_head(texts[0], prefix, deadline)]
             middle = len(texts) // 2
-            if limits_batches(exc):
+            if isinstance(exc, TooManyTexts):
                 self._max_batch_texts = max(1, middle)
+        except BodyRefused:
+            if len(texts) > 1 or len(texts[0]) < _SUSPICIOUS_CHARS:
+                raise
+            return self._request([prefix + texts[0][:_SAFE_CHARS]], deadline)
         return self._embed(texts[:middle], prefix, deadline) + self._embed(texts[middle:], prefix, deadline)
 
     def _embed_head(self, text: str, prefix: str, deadline: Deadline) -> Vector:
@@ -165,17 +187,51 @@ class HttpEmbedder:
         raise EmbedderError(f"embed_url leads to no embedding endpoint: {'; '.join(refused)}")
 
     def _exchange(self, endpoint: Endpoint, texts: Sequence[str], deadline: Deadline) -> list[Vector]:
+        """Ask and read, in the fullest form that the endpoint understands: it is found at the first request."""
+        while True:
+            form = self._form
+            reply = self._post(endpoint, request_body(endpoint, self.model, texts, dims=self.dims, form=form), deadline)
+            try:
+                if not 200 <= reply.status < 300:
+                    raise refusal(endpoint, reply.status, reply.headers, reply.body)
+                vectors = vectors_in(endpoint, reply.body, count=len(texts), dims=self.dims, cut=form.cut)
+            except (BodyRefused, TooManyDimensions) as exc:
+                simpler = self._other_form(endpoint, form, exc)
+                if simpler is None:
+                    raise
+                self._form = simpler
+            else:
+                self._form_works = True
+                self._counters.add(embed_texts=len(texts))
+                return vectors
+
+    def _other_form(self, endpoint: Endpoint, form: Form, exc: EmbedderError) -> Form | None:
+        """What to try after `exc`; None when there is nothing left. Each form leads to another one only once."""
+        if isinstance(exc, TooManyDimensions):
+            if not self._may_cut or form.cut:
+                return None
+            # Asked for fewer in vain: this server does not know `dimensions`.
+            return replace(form, cut=True) if form.dimensions else replace(form, dimensions=True)
+        if form.dimensions and self._may_cut and isinstance(exc, BodyRefused) and exc.names_dimensions():
+            return replace(form, dimensions=False, cut=True)
+        if form.base64 and endpoint.api == "openai" and not self._form_works:
+            return replace(form, base64=False)
+        return None
+
+    def _post(self, endpoint: Endpoint, body: bytes, deadline: Deadline) -> Reply:
         request_deadline = min(deadline, Deadline.after(self._timeout_s), key=lambda each: each.at)
         if request_deadline.left_s() <= 0:
             raise EmbedderUnavailable(f"{endpoint.label}: no complete answer within {request_deadline.total_s:.3g} s")
         self._counters.add(embed_requests=1)
-        body = request_body(self.model, texts)
+        began = time.monotonic()
         reply = self._transport.post(endpoint.url, body, label=endpoint.label, deadline=request_deadline)
-        if not 200 <= reply.status < 300:
-            raise refusal(endpoint, reply.status, reply.headers, reply.body)
-        vectors = vectors_in(endpoint, reply.body, count=len(texts), dims=self.dims)
-        self._counters.add(embed_texts=len(texts))
-        return vectors
+        self._counters.add(embed_wait_ms=round((time.monotonic() - began) * 1000))
+        return reply
+
+
+def estimated_tokens(text: str) -> int:
+    """About how many tokens a text is, rather too many than too few."""
+    return len(text.encode()) // _BYTES_PER_TOKEN + 1
 
 
 def _sendable(text: str, max_chars: int) -> str:

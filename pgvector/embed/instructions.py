@@ -1,4 +1,4 @@
-"""The words that embedding models want before a document or a question.
+"""What is known of embedding models by their names: the words they want before a text, and whether vectors may be cut.
 
 Models trained with such instructions lose recall without them; models trained without lose recall with them.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 _RETRIEVE = "Represent this sentence for searching relevant passages: "
 _TASK = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: "
+KNOWN = "auto"  # the setting that stands for what the model is known to want
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,22 +24,55 @@ class Instructions:
 # The first match wins, so a special member of a family stands before the family.
 _FAMILIES: tuple[tuple[str, Instructions], ...] = (
     (r"nomic-embed-text", Instructions("search_document: ", "search_query: ")),
-    (r"e5-\w+-instruct|e5-mistral", Instructions("", _TASK)),
+    (r"e5-\w+-instruct|e5-mistral|gte-qwen|stella[-_]en|sfr-embedding|linq-embed", Instructions("", _TASK)),
     (r"(?<![a-z0-9])e5-", Instructions("passage: ", "query: ")),
     (r"bge-(small|base|large)-zh", Instructions("", "为这个句子生成表示以用于检索相关文章：")),
     (r"bge-(small|base|large)", Instructions("", _RETRIEVE)),
+    (r"mxbai-embed-de", Instructions("passage: ", "query: ")),
     (r"mxbai-embed", Instructions("", _RETRIEVE)),
-    (r"arctic-embed-?(l-|m-)?(v)?2", Instructions("", "query: ")),
+    (r"arctic-embed-?(l-|m-)?(v)?2(?!\d)", Instructions("", "query: ")),
     (r"arctic-embed", Instructions("", _RETRIEVE)),
-    (r"qwen3-embedding", Instructions("", _TASK)),
+    (r"qwen3-embedding", Instructions("", _TASK.rstrip(" "))),
     (r"embedding-?gemma", Instructions("title: none | text: ", "task: search result | query: ")),
+    (r"jina-embeddings-v4", Instructions("Passage: ", "Query: ")),
+    (
+        r"jina-embeddings-v3",
+        Instructions(
+            "Represent the document for retrieval: ", "Represent the query for retrieving evidence documents: "
+        ),
+    ),
+)
+# Trained so that the head of a vector is a smaller vector of the same text.
+_MATRYOSHKA = re.compile(
+    r"text-embedding-3-|nomic-embed-text(?![:-]v1(?!\.5))|mxbai-embed-(large|2d|xsmall)|qwen3-embedding"
+    r"|embedding-?gemma|jina-embeddings-v[345]|arctic-embed-?(l-|m-)?(v)?(2(?!\d)|1\.5)"
 )
 
 
-def instructions_for(model: str) -> Instructions:
-    """What the family of `model` was trained with; empty prefixes for a model that is not known."""
+def instructions_for(model: str, *, document: str = KNOWN, query: str = KNOWN) -> Instructions:
+    """The prefixes given, and for `auto` what the family of `model` was trained with: nothing when it is not known.
+
+    A given prefix may hold \\n for a new line. One that ends in a colon gets a space, which settings cannot end in.
+    """
+    known = _known(model)
+    return Instructions(
+        known.document if document == KNOWN else _given(document), known.query if query == KNOWN else _given(query)
+    )
+
+
+def is_matryoshka(model: str) -> bool:
+    """Whether vectors of `model` may be cut to fewer dimensions."""
+    return _MATRYOSHKA.search(model.lower()) is not None
+
+
+def _known(model: str) -> Instructions:
     name = model.lower()
     for pattern, instructions in _FAMILIES:
         if re.search(pattern, name):
             return instructions
     return Instructions()
+
+
+def _given(prefix: str) -> str:
+    text = prefix.replace("\\n", "\n")
+    return f"{text} " if text.endswith(":") else text

@@ -57,9 +57,10 @@ class Reply:
 class HttpTransport:
     """A small pool of kept-alive connections, opened at the first post. Safe to call from several threads."""
 
-    def __init__(self, *, headers: Mapping[str, str], auth: tuple[str, str] | None) -> None:
+    def __init__(self, *, headers: Mapping[str, str], auth: tuple[str, str] | None, ca_file: str = "") -> None:
         self._headers = dict(headers)
         self._auth = auth
+        self._ca_file = ca_file
         self._lock = threading.Lock()
         self._client: httpx.Client | None = None
         self._closed = False
@@ -111,17 +112,28 @@ class HttpTransport:
             if self._closed:
                 raise RuntimeError("closed")
             if self._client is None:
-                self._client = httpx.Client(
-                    headers={"Content-Type": "application/json", **self._headers},
-                    auth=self._auth,
-                    limits=httpx.Limits(
-                        max_connections=_MAX_CONNECTIONS,
-                        max_keepalive_connections=_MAX_CONNECTIONS,
-                        keepalive_expiry=_KEEPALIVE_S,
-                    ),
-                )
+                self._client = self._new_client()
                 _enforce_deadlines(self._client)
             return self._client
+
+    def _new_client(self) -> httpx.Client:
+        """A client that trusts and goes through what the environment names, as httpx reads it."""
+        try:
+            return httpx.Client(
+                headers={"Content-Type": "application/json", **self._headers},
+                auth=self._auth,
+                verify=ssl.create_default_context(cafile=self._ca_file) if self._ca_file else True,
+                limits=httpx.Limits(
+                    max_connections=_MAX_CONNECTIONS,
+                    max_keepalive_connections=_MAX_CONNECTIONS,
+                    keepalive_expiry=_KEEPALIVE_S,
+                ),
+            )
+        except OSError as exc:
+            source = f"embed_ca_file {self._ca_file}" if self._ca_file else "SSL_CERT_FILE or SSL_CERT_DIR"
+            raise EmbedderError(f"the certificates of {source} cannot be read: {exc.strerror or exc}") from None
+        except (ValueError, ImportError, httpx.InvalidURL) as exc:
+            raise EmbedderError(f"the proxy that the environment names cannot be used: {exc}") from None
 
     def close(self) -> None:
         """Close all connections, also those in use: their posts end at once with EmbedderUnavailable."""

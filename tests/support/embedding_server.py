@@ -7,18 +7,28 @@ The file stands alone so that it runs as a script; numpy and onnxruntime are imp
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import signal
 import socket
+import ssl
+import struct
 import threading
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self
 
 Api = Literal["ollama", "openai"]
 PATHS: dict[str, Api] = {"/api/embed": "ollama", "/v1/embeddings": "openai"}
+
+
+class Model(Protocol):
+    """What can be served."""
+
+    def embed(self, text: str) -> list[float]:
+        """The unit vector of one text."""
 
 
 class OnnxModel:
@@ -59,10 +69,13 @@ class LoopbackServer(ThreadingHTTPServer):
 
     daemon_threads = False
 
-    def __init__(self, handler: type[BaseHTTPRequestHandler], port: int = 0) -> None:
+    def __init__(self, handler: type[BaseHTTPRequestHandler], port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self._connections: set[socket.socket] = set()
         self._connections_lock = threading.Lock()
         super().__init__(("127.0.0.1", port), handler)
+        if tls is not None:
+            # Each connection shakes hands on its own thread, not in accept().
+            self.socket = tls.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.port: int = self.server_address[1]
         self._thread = threading.Thread(target=self.serve_forever, args=(0.02,), name=f"loopback-{self.port}")
         self._thread.start()
@@ -124,10 +137,12 @@ class EmbedHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def embed_reply(api: Api, model: str, vectors: Sequence[object]) -> dict[str, Any]:
+def embed_reply(api: Api, model: str, vectors: Sequence[Any], *, encoding: str = "float") -> dict[str, Any]:
     """A successful reply in the shape of the protocol; OpenAI's comes in reverse, as its `index` allows."""
     if api == "ollama":
         return {"model": model, "embeddings": list(vectors)}
+    if encoding == "base64":
+        vectors = [base64.b64encode(struct.pack(f"<{len(each)}f", *each)).decode() for each in vectors]
     data = [{"object": "embedding", "index": index, "embedding": each} for index, each in enumerate(vectors)]
     return {"object": "list", "model": model, "data": data[::-1], "usage": {"prompt_tokens": 0, "total_tokens": 0}}
 
@@ -135,7 +150,7 @@ def embed_reply(api: Api, model: str, vectors: Sequence[object]) -> dict[str, An
 class EmbeddingServer:
     """Serves a model on a port of its own until close(); `url` has no path, so that clients must detect."""
 
-    def __init__(self, model: OnnxModel, *, port: int = 0) -> None:
+    def __init__(self, model: Model, *, port: int = 0) -> None:
         class Handler(EmbedHandler):
             def do_POST(self) -> None:
                 body = self.read_body()
@@ -143,7 +158,9 @@ class EmbeddingServer:
                 if api is None:
                     self.send_json(404, {"error": "not found"})
                 else:
-                    self.send_json(200, embed_reply(api, body["model"], [model.embed(each) for each in body["input"]]))
+                    vectors = [model.embed(each) for each in body["input"]]
+                    encoding = body.get("encoding_format", "float")
+                    self.send_json(200, embed_reply(api, body["model"], vectors, encoding=encoding))
 
         self._server = LoopbackServer(Handler, port)
         self.url = f"http://127.0.0.1:{self._server.port}"

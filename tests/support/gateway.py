@@ -123,8 +123,9 @@ class Gateway:
         key: str | bytes | None = None,
         session: str | None = None,
         token: str = API_KEY,
+        profile: str | None = None,
     ) -> HttpAnswer:
-        """Sends one user message and waits for the agent's answer.
+        """Sends one user message, to a profile by its prefix, and waits for the agent's answer.
 
         `key` is the value of X-Hermes-Session-Key (bytes go onto the wire as they are); `session` that of
         X-Hermes-Session-Id, without which the host derives the session from the first message.
@@ -133,7 +134,8 @@ class Gateway:
         if session is not None:
             headers["X-Hermes-Session-Id"] = session
         body = {"model": "hermes-agent", "messages": [{"role": "user", "content": message}]}
-        return self._request("POST", "/v1/chat/completions", body, headers)
+        prefix = f"/p/{profile}" if profile is not None else ""
+        return self._request("POST", f"{prefix}/v1/chat/completions", body, headers)
 
     def start_run(self, message: str, *, key: str | None = None) -> HttpAnswer:
         """Starts a run in the background (`/v1/runs`) and returns the host's acknowledgement."""
@@ -161,9 +163,19 @@ class Gateway:
         try:
             connection.request(method, path, None if body is None else json.dumps(body).encode(), headers)
             response = connection.getresponse()
-            return HttpAnswer(response.status, json.loads(response.read() or b"{}"), dict(response.getheaders()))
+            return HttpAnswer(response.status, _decoded(response.read()), dict(response.getheaders()))
         finally:
             connection.close()
+
+
+def _decoded(body: bytes) -> dict[str, Any]:
+    """The JSON object; of what the host's HTTP library answers by itself the text, as `text`."""
+    try:
+        decoded = json.loads(body or b"{}")
+    except ValueError:
+        return {"text": body.decode("utf-8", "replace")}
+    assert isinstance(decoded, dict)
+    return decoded
 
 
 def _headers(token: str, key: str | bytes | None) -> dict[str, str | bytes]:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import re
+import ssl
 import threading
 from collections.abc import Iterable
 from operator import add
@@ -40,6 +41,8 @@ Mode = Literal[
     "unauthorized",  # echoes the Authorization header
     "too_long",  # refuses any text of more than `max_chars` characters
 ]
+# What the server does with a parameter that not every server has.
+Manners = Literal["obeys", "ignores", "refuses"]
 _INSTRUCTION = re.compile(r"^(search_document|search_query|passage|query): ")
 _TRICKLE_S = 0.02
 
@@ -55,7 +58,10 @@ def hash_vector(text: str, dims: int) -> list[float]:
     total: Iterable[float] = [0.0] * dims
     for word in words:
         total = map(add, total, _word_numbers(word, dims))
-    values = list(total)
+    return _unit(list(total))
+
+
+def _unit(values: list[float]) -> list[float]:
     norm = math.hypot(*values)
     return [value / norm for value in values]
 
@@ -76,6 +82,7 @@ class ScriptedEmbedder:
         max_chars: int = 1000,
         max_texts: int = 2048,
         apis: Iterable[Api] = ("ollama", "openai"),
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.dims = dims
         self.latency_ms = latency_ms
@@ -85,6 +92,10 @@ class ScriptedEmbedder:
         self.apis = frozenset(apis)
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.base64: Manners = "obeys"
+        self.dimensions: Manners = "obeys"
+        self.native_dims = dims  # without `dimensions`, or where they are ignored
+        self.too_long_reply: tuple[int, str] | None = None  # another server's status and words in the mode too_long
         self.refused_word = ""  # a text with it gets a batch refused, as a model refuses some that it cannot embed
         self.misses = 0
         self.connections = 0
@@ -92,9 +103,10 @@ class ScriptedEmbedder:
         self._lock = threading.Lock()
         self._mode: Mode = mode
         self._released = threading.Event()
-        self._server: LoopbackServer | None = LoopbackServer(self._handler())
+        self._tls = tls
+        self._server: LoopbackServer | None = LoopbackServer(self._handler(), tls=tls)
         self.port = self._server.port
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{self.port}"
         if mode == "down":
             self._stop()
 
@@ -122,7 +134,7 @@ class ScriptedEmbedder:
         if mode == "down":
             self._stop()
         elif self._server is None:
-            self._server = LoopbackServer(self._handler(), self.port)
+            self._server = LoopbackServer(self._handler(), self.port, self._tls)
 
     def close(self) -> None:
         """Stop; requests that hang are ended."""
@@ -177,6 +189,7 @@ class _Scene:
         self.script = script
         self.handler = handler
         self.api = api
+        self.body = body
         self.texts: list[str] = body["input"]
         self.model: str = body["model"]
         self.released = released
@@ -202,6 +215,12 @@ class _Scene:
             self.handler.close_connection = True
         elif mode in ("hanging_body", "cut_body", "trickle", "trickle_headers", "reset"):
             self._send_badly(mode)
+        elif self.script.base64 == "refuses" and "encoding_format" in self.body:
+            said = "encoding_format 'base64' is not supported, use 'float'"
+            self.handler.send_json(400, {"error": {"message": said}})
+        elif self.script.dimensions == "refuses" and "dimensions" in self.body:
+            said = "Model does not support matryoshka representation, changing output dimensions leads to poor results."
+            self.handler.send_json(400, {"error": {"message": said}})
         elif mode == "too_long" and max(map(len, self.texts)) > self.script.max_chars:
             self._refuse_length()
         elif len(self.texts) > self.script.max_texts:
@@ -213,8 +232,10 @@ class _Scene:
             self.handler.send_bytes(200, self._reply(mode))
 
     def _reply(self, mode: Mode = "ok") -> bytes:
-        dims = self.script.dims + (mode == "wrong_dims")
+        dims = self.script.native_dims + (mode == "wrong_dims")
         vectors: list[list[Any]] = [list(hash_vector(text, dims)) for text in self.texts]
+        if self.script.dimensions == "obeys" and "dimensions" in self.body:
+            vectors = [_unit(vector[: self.body["dimensions"]]) for vector in vectors]
         spoilt = {"nan": math.nan, "infinity": math.inf, "null_numbers": None}
         if mode in spoilt:
             vectors[-1][dims // 2] = spoilt[mode]
@@ -222,9 +243,16 @@ class _Scene:
             vectors[-1] = [0.0] * dims
         if mode == "wrong_count":
             vectors.pop()
-        return json.dumps(embed_reply(self.api, self.model, vectors)).encode()
+        encoding = self.body.get("encoding_format", "float") if self.script.base64 == "obeys" else "float"
+        if mode == "null_numbers":  # bytes cannot say null
+            encoding = "float"
+        return json.dumps(embed_reply(self.api, self.model, vectors, encoding=encoding)).encode()
 
     def _refuse_length(self) -> None:
+        if self.script.too_long_reply is not None:
+            status, said = self.script.too_long_reply
+            self.handler.send_bytes(status, said.encode())
+            return
         if self.api == "ollama":
             self.handler.send_json(400, {"error": "the input length exceeds the context length"})
             return

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from hermes_memory_pgvector.domain.errors import ConfigurationError
-from hermes_memory_pgvector.embed.factory import make_embedder
+from hermes_memory_pgvector.domain.settings import Settings
+from hermes_memory_pgvector.embed.factory import embedder_for, make_embedder
 from tests.support.scripted_embedder import ScriptedEmbedder
 
 DIMS = 16
@@ -34,7 +37,7 @@ def embed_through(server: ScriptedEmbedder) -> None:
     stats = embedder.stats()
     embedder.close()
 
-    del stats["embed_ms"]
+    del stats["embed_ms"], stats["embed_wait_ms"]
     assert stats == {
         "embed_requests": 2,
         "embed_texts": 2,
@@ -44,3 +47,25 @@ def embed_through(server: ScriptedEmbedder) -> None:
         "embed_cache_hits": 1,
         "embed_cache_misses": 1,
     }
+
+
+def test_the_settings_reach_the_endpoint(tmp_path: Path) -> None:
+    with ScriptedEmbedder(dims=DIMS) as server:
+        settings = Settings(
+            embed_url=f"{server.url}/v1",
+            embed_model="nomic-embed-text",
+            dims=DIMS,
+            embed_query_prefix="Find:",
+            embed_document_prefix="",
+            embed_batch_size=2,
+            embed_dimensions="always",
+        )
+        embedder = embedder_for(settings, "key-of-the-environment", home=tmp_path)
+        assert embedder is not None
+        embedder.embed_documents(["one", "two", "three"], timeout_s=10)
+        embedder.embed_query("four", timeout_s=10)
+        embedder.close()
+
+        assert [body["input"] for body in server.bodies] == [["one", "two"], ["three"], ["Find: four"]]
+        assert {body["dimensions"] for body in server.bodies} == {DIMS}
+        assert server.headers[-1]["Authorization"] == "Bearer key-of-the-environment"

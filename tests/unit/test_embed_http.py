@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -15,10 +16,11 @@ from hermes_memory_pgvector.domain.errors import (
     InputTooLong,
 )
 from hermes_memory_pgvector.embed import http
-from hermes_memory_pgvector.embed.base import CountedEmbedder, Embedder
+from hermes_memory_pgvector.embed.base import CountedEmbedder, Embedder, Vector
 from hermes_memory_pgvector.embed.http import HttpEmbedder
+from tests.support.certificate import make_certificate
 from tests.support.embedding_server import Api
-from tests.support.scripted_embedder import Mode, ScriptedEmbedder, hash_vector
+from tests.support.scripted_embedder import Manners, Mode, ScriptedEmbedder, hash_vector
 
 DIMS = 16
 # What a loaded machine may add to a deadline.
@@ -76,8 +78,16 @@ def test_batches_are_bounded_by_count_and_by_size(server: ScriptedEmbedder, make
     assert [len(body["input"]) for body in server.bodies] == [64, 64, 2]
 
     server.bodies.clear()
-    embedder.embed_documents(["word " * 4_000] * 10, timeout_s=30)
+    embedder.embed_documents(["word " * 1_200] * 10, timeout_s=30)
     assert [len(body["input"]) for body in server.bodies] == [4, 4, 2]
+
+    server.bodies.clear()
+    embedder.embed_documents(["猫" * 2_000] * 10, timeout_s=30)
+    assert [len(body["input"]) for body in server.bodies] == [4, 4, 2]
+
+    server.bodies.clear()
+    make(max_batch_texts=3, max_batch_tokens=100).embed_documents(["w"] * 4 + ["word " * 99, "w"], timeout_s=30)
+    assert [len(body["input"]) for body in server.bodies] == [3, 1, 1, 1]
 
 
 def test_the_length_of_texts_is_bounded(server: ScriptedEmbedder, make: Make) -> None:
@@ -177,7 +187,9 @@ def test_a_fault_is_named_and_the_next_call_works(
         embedder.embed_documents(["one cat", "two dogs"], timeout_s=30)
 
     assert time.monotonic() - began < 0.3 + GRACE_S
-    assert type(caught.value) is kind
+    assert isinstance(caught.value, kind) and isinstance(caught.value, EmbedderUnavailable) is (
+        kind is EmbedderUnavailable
+    )
     assert message in str(caught.value)
     assert embedder.endpoint in str(caught.value)
     assert embedder.stats()["embed_errors"] == 1
@@ -374,3 +386,144 @@ def test_a_reply_without_end_is_cut_off(server: ScriptedEmbedder, make: Make, mo
 
     with pytest.raises(EmbedderError, match="expected less than 1000 bytes, got more"):
         make().embed_documents(["text"] * 20, timeout_s=10)
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (400, '{"error": "the input length exceeds the context length"}'),
+        (500, '{"error": {"message": "input (992 tokens) is too large to process. increase the physical batch size"}}'),
+        (413, '{"error": "Input validation error: `inputs` must have less than 512 tokens. Given: 900"}'),
+        (400, '{"error": {"message": "Invalid \'input[0]\': maximum input length is 8192 tokens."}}'),
+    ],
+)
+def test_every_servers_words_for_too_long_are_understood(
+    server: ScriptedEmbedder, make: Make, status: int, said: str
+) -> None:
+    server.mode, server.max_chars, server.too_long_reply = "too_long", 300, (status, said)
+
+    vectors = make("/v1").embed_documents(["one cat", "filler " * 1_000, "two dogs"], timeout_s=30)
+
+    assert [vectors[0], vectors[2]] == [pytest.approx(hash_vector(text, DIMS)) for text in ("one cat", "two dogs")]
+    assert len(vectors[1]) == DIMS
+
+
+def test_a_long_text_that_is_refused_in_unknown_words_is_embedded_by_its_head(
+    server: ScriptedEmbedder, make: Make
+) -> None:
+    server.mode, server.max_chars, server.too_long_reply = "too_long", 1_000, (400, '{"error": "Nein."}')
+    embedder = make("/v1")
+
+    assert len(embedder.embed_documents(["filler " * 1_000], timeout_s=30)[0]) == DIMS
+    with pytest.raises(EmbedderError, match=r"HTTP 400: Nein\."):
+        embedder.embed_documents(["filler " * 200], timeout_s=30)
+
+
+@pytest.mark.parametrize(("manners", "requests"), [("obeys", 2), ("ignores", 2), ("refuses", 3)])
+def test_base64_is_asked_for_where_it_is_offered(
+    server: ScriptedEmbedder, make: Make, manners: Manners, requests: int
+) -> None:
+    server.base64 = manners
+    embedder = make("/v1")
+
+    for text in ("one cat", "two dogs"):
+        assert embedder.embed_query(text, timeout_s=10) == pytest.approx(hash_vector(text, DIMS), abs=1e-6)
+
+    assert server.requests == requests
+    assert ("encoding_format" in server.bodies[-1]) is (manners != "refuses")
+
+
+@pytest.mark.parametrize("path", ["/api/embed", "/v1"])
+@pytest.mark.parametrize(
+    ("manners", "requests", "asked"), [("obeys", 3, True), ("ignores", 3, True), ("refuses", 3, False)]
+)
+def test_a_matryoshka_model_gives_vectors_of_the_databases_size(
+    server: ScriptedEmbedder, make: Make, path: str, manners: Manners, requests: int, asked: bool
+) -> None:
+    server.native_dims, server.dimensions = 64, manners
+    embedder = make(path, model="text-embedding-3-small")
+
+    for text in ("one cat", "two dogs"):
+        assert embedder.embed_query(text, timeout_s=10) == pytest.approx(hash_vector(text, DIMS), abs=1e-6)
+
+    assert ("dimensions" in server.bodies[-1]) is asked
+    assert server.requests <= requests + 1
+
+
+def test_other_models_vectors_are_not_cut_unless_the_setting_says_so(server: ScriptedEmbedder, make: Make) -> None:
+    server.native_dims = 64
+    with pytest.raises(EmbedderError, match="expected 16 dimensions, got 64"):
+        make(model="all-minilm").embed_query("hello", timeout_s=10)
+    with pytest.raises(EmbedderError, match="expected 16 dimensions, got 64"):
+        make(model="text-embedding-3-small", dimensions="never").embed_query("hello", timeout_s=10)
+    assert not any("dimensions" in body for body in server.bodies)
+
+    assert len(make(model="all-minilm", dimensions="always").embed_query("hello", timeout_s=10)) == DIMS
+
+
+def test_a_request_goes_through_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ScriptedEmbedder(dims=DIMS) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        embedder = HttpEmbedder(url="http://embeddings.invalid:11434", model="all-minilm", dims=DIMS)
+        # The scripted server knows no absolute addresses, which only a proxy is sent.
+        with pytest.raises(EmbedderError, match="no embedding endpoint"):
+            embedder.embed_query("hello", timeout_s=10)
+        embedder.close()
+
+        assert proxy.misses == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("HTTP_PROXY", "gopher://127.0.0.1:1", "the proxy that the environment names cannot be used"),
+        ("SSL_CERT_FILE", "/nonexistent/ca.pem", "the certificates of SSL_CERT_FILE or SSL_CERT_DIR cannot be read"),
+    ],
+)
+def test_an_environment_that_cannot_be_used_is_told(
+    make: Make, monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
+) -> None:
+    monkeypatch.setenv(name, value)
+
+    with pytest.raises(EmbedderError, match=message):
+        make().embed_query("hello", timeout_s=10)
+
+
+def test_a_certificate_file_that_is_not_there_is_told(make: Make) -> None:
+    with pytest.raises(EmbedderError, match=r"certificates of embed_ca_file /nonexistent/ca\.pem cannot be read"):
+        make(ca_file="/nonexistent/ca.pem").embed_query("hello", timeout_s=10)
+
+
+def test_a_private_certificate_is_trusted_by_setting_or_by_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trusted, tls = make_certificate(tmp_path)
+
+    def ask(ca_file: str) -> Vector:
+        embedder = HttpEmbedder(url=server.url, model="all-minilm", dims=DIMS, ca_file=ca_file)
+        try:
+            return embedder.embed_query("one cat", timeout_s=10)
+        finally:
+            embedder.close()
+
+    with ScriptedEmbedder(dims=DIMS, tls=tls) as server:
+        monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+        with pytest.raises(EmbedderUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+            ask("")
+        assert ask(str(trusted)) == pytest.approx(hash_vector("one cat", DIMS))
+        monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+        assert ask("") == pytest.approx(hash_vector("one cat", DIMS))
+
+
+def test_a_deadline_holds_over_tls_too(tmp_path: Path) -> None:
+    trusted, tls = make_certificate(tmp_path)
+    with ScriptedEmbedder(dims=DIMS, tls=tls, mode="trickle_headers") as server:
+        embedder = HttpEmbedder(url=server.url, model="all-minilm", dims=DIMS, ca_file=str(trusted))
+        began = time.monotonic()
+        with pytest.raises(EmbedderUnavailable, match=r"no complete answer within 0\.4 s"):
+            embedder.embed_query("hello", timeout_s=0.4)
+        embedder.close()
+
+    assert time.monotonic() - began < 0.4 + GRACE_S

@@ -1,6 +1,13 @@
 from __future__ import annotations
 
+import base64
+import json
+import math
+import struct
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hermes_memory_pgvector.domain.errors import (
     ConfigurationError,
@@ -8,16 +15,16 @@ from hermes_memory_pgvector.domain.errors import (
     EmbedderUnavailable,
     InputTooLong,
 )
-from hermes_memory_pgvector.embed.wire import (
+from hermes_memory_pgvector.embed.addresses import Endpoint, endpoints_for, redacted
+from hermes_memory_pgvector.embed.refusals import (
     MAX_RETRY_AFTER_S,
-    Endpoint,
+    BodyRefused,
     NoSuchEndpoint,
-    endpoints_for,
-    redacted,
+    TooManyTexts,
     refusal,
     retry_after_s,
-    vectors_in,
 )
+from hermes_memory_pgvector.embed.wire import Form, TooManyDimensions, request_body, vectors_in
 
 HOST = "http://gpu:11434"
 OLLAMA = Endpoint("ollama", f"{HOST}/api/embed")
@@ -39,11 +46,21 @@ OPENAI = Endpoint("openai", f"{HOST}/v1/embeddings")
         (f"{HOST}/v1/", "auto", [OPENAI]),
         (f"{HOST}/openai/v3", "auto", [("openai", "/openai/v3/embeddings")]),
         (
+            f"{HOST}/openai/deployments/x?api-version=1",
+            "auto",
+            [("openai", "/openai/deployments/x/embeddings?api-version=1")],
+        ),
+        (
             f"{HOST}/openai/deployments/x/embeddings?api-version=1",
             "auto",
             [("openai", "/openai/deployments/x/embeddings?api-version=1")],
         ),
         (HOST, "ollama", [OLLAMA]),
+        (
+            "https://x.openai.azure.com/",
+            "auto",
+            [Endpoint("openai", "https://x.openai.azure.com/openai/v1/embeddings")],
+        ),
         (f"{HOST}/v1", "ollama", [OLLAMA]),
         (HOST, "openai", [OPENAI]),
         (f"{HOST}/api/embed", "openai", [OPENAI]),
@@ -120,6 +137,53 @@ def test_retry_after(value: str, expected: float | None) -> None:
         (413, "", InputTooLong),
         (422, '{"error": "`inputs` must have less than 512 tokens. Given: 900"}', InputTooLong),
         (500, '{"error": {"message": "input is too large to process. increase the batch"}}', InputTooLong),
+        # As servers and providers say it.
+        (400, '{"error": "the input length exceeds the context length"}', InputTooLong),
+        (
+            500,
+            '{"error":{"code":500,"message":"input (992 tokens) is too large to process. increase the physical batch'
+            ' size (current batch size: 512)","type":"server_error"}}',
+            InputTooLong,
+        ),
+        (500, '{"error":{"message":"input is larger than the max context size. skipping"}}', InputTooLong),
+        (
+            400,
+            '{"error":{"code":400,"message":"request (900 tokens) exceeds the available context size (512 tokens), try'
+            ' increasing it","type":"exceed_context_size_error"}}',
+            InputTooLong,
+        ),
+        (500, "input prompt is too big compared to KV size, please increase KV size", InputTooLong),
+        (
+            400,
+            '{"object":"error","message":"This model\'s maximum context length is 512 tokens. However, you requested'
+            ' 1451 tokens in the input for embedding generation. Please reduce the length of the input."}',
+            InputTooLong,
+        ),
+        (400, '{"error":{"message":"Invalid \'input[0]\': maximum input length is 8192 tokens."}}', InputTooLong),
+        (400, '{"error":{"message":"Requested 300123 tokens, max 300000 tokens per request"}}', InputTooLong),
+        (413, '{"error":"Input validation error: `inputs` must have less than 512 tokens. Given: 900"}', InputTooLong),
+        (400, '{"detail":"Single text cannot exceed 8194 tokens. 8199 tokens given."}', InputTooLong),
+        (400, '{"error":"Input length 900 exceeds maximum allowed token size 512"}', InputTooLong),
+        (422, '{"error":"batch size 64 > maximum allowed batch size 32","error_type":"Validation"}', TooManyTexts),
+        (413, '{"code":20042,"message":"input batch size 136 > maximum allowed batch size 64"}', TooManyTexts),
+        (
+            400,
+            '{"error":{"message":"batch size is invalid, it should not be larger than 10.: input.contents"}}',
+            TooManyTexts,
+        ),
+        (400, '{"error":{"message":"Too many inputs. The max number of inputs is 16."}}', TooManyTexts),
+        (
+            400,
+            '{"error":{"message":"BatchEmbedContentsRequest.requests: at most 100 requests can be in one batch"}}',
+            TooManyTexts,
+        ),
+        (
+            400,
+            '{"error":{"message":"Invalid \'input\': array too long. Expected an array with maximum length 2048"}}',
+            TooManyTexts,
+        ),
+        (400, '[{"error": {"message": "unknown field"}}]', BodyRefused),
+        (501, '{"error": {"message": "base64 is not supported"}}', BodyRefused),
         (504, "the upstream request took too long", EmbedderUnavailable),
         (500, '{"error": "out of memory"}', EmbedderUnavailable),
         (503, "", EmbedderUnavailable),
@@ -129,7 +193,7 @@ def test_retry_after(value: str, expected: float | None) -> None:
         (405, '{"detail": "Method Not Allowed"}', NoSuchEndpoint),
         (404, '{"error": "model \\"x\\" not found, try pulling it first"}', EmbedderError),
         (404, '{"message": "The model `x` does not exist."}', EmbedderError),
-        (400, '{"error": "bad encoding"}', EmbedderError),
+        (400, '{"error": "bad encoding"}', BodyRefused),
         (401, "", EmbedderError),
         (302, "", EmbedderError),
     ],
@@ -158,7 +222,11 @@ def test_a_refusal_quotes_the_endpoint_within_bounds() -> None:
         ('{"data": [{"embedding": [1, 0]}]}', "expected 'index' and 'embedding' in each item of 'data'"),
         ('{"data": [7]}', "expected 'index' and 'embedding' in each item of 'data'"),
         ('{"data": [{"index": 1, "embedding": [1, 0]}]}', "expected each index from 0 to 0 once in 'data'"),
-        ('{"data": [{"index": 0, "embedding": "AAAA"}]}', "vector 1: expected a list of 2 numbers, got str"),
+        ('{"data": [{"index": 0, "embedding": "AAAA"}]}', "expected 2 numbers or their bytes in base64, got 'AAAA'"),
+        ('{"data": [{"index": 0, "embedding": "é"}]}', "expected 2 numbers or their bytes in base64, got 'é'"),
+        ('{"data": [{"index": 0, "embedding": "AACAPw=="}]}', "vector 1: expected 2 dimensions, got 1"),
+        ('{"data": [{"index": 0, "embedding": {"a": 1}}]}', "vector 1: expected a list of 2 numbers, got dict"),
+        ('{"data": [{"index": 1e400, "embedding": [1, 0]}]}', "expected 'index' and 'embedding' in each item of"),
         ('{"data": [{"index": 0, "embedding": [1, "a"]}]}', "vector 1: expected 2 numbers, got something that is not"),
         ('{"data": [{"index": 0, "embedding": [1, 1%s]}]}' % ("0" * 400), "expected 2 numbers, got something that is"),
         ("[" * 100_000, "sent broken or cut-off JSON (100000 bytes)"),
@@ -186,3 +254,81 @@ def test_vectors_come_back_in_order_and_of_unit_length() -> None:
 def test_an_unknown_path_answered_with_200_counts_as_unknown() -> None:
     with pytest.raises(NoSuchEndpoint, match="Unexpected endpoint or method"):
         vectors_in(OLLAMA, b'{"error": "Unexpected endpoint or method. (POST /api/embed)"}', count=1, dims=2)
+
+
+def test_base64_and_numbers_are_the_same_vector() -> None:
+    numbers = b'{"data": [{"index": 0, "embedding": [0.6, 0.8]}]}'
+    bytes_ = json.dumps({"data": [{"index": 0, "embedding": base64.b64encode(struct.pack("<2f", 0.6, 0.8)).decode()}]})
+
+    (one,) = vectors_in(OPENAI, numbers, count=1, dims=2)
+    (other,) = vectors_in(OPENAI, bytes_.encode(), count=1, dims=2)
+
+    assert one == [0.6, 0.8]
+    assert other == pytest.approx(one, rel=1e-6)
+
+
+def test_longer_vectors_are_cut_only_where_that_is_allowed() -> None:
+    body = json.dumps({"embeddings": [[3.0, 4.0, 12.0] + 61 * [1]]}).encode()
+    with pytest.raises(TooManyDimensions, match="expected 2 dimensions, got 64"):
+        vectors_in(OLLAMA, body, count=1, dims=2)
+
+    assert vectors_in(OLLAMA, body, count=1, dims=2, cut=True) == [pytest.approx([0.6, 0.8])]
+
+    with pytest.raises(EmbedderError, match="expected 2 dimensions, got 3"):
+        vectors_in(OLLAMA, b'{"embeddings": [[3.0, 4.0, 12.0]]}', count=1, dims=2, cut=True)
+
+
+def test_the_body_holds_what_the_protocol_knows() -> None:
+    form = Form(base64=True, dimensions=True)
+
+    assert json.loads(request_body(OLLAMA, "m", ["a"], dims=2, form=form)) == {
+        "model": "m",
+        "input": ["a"],
+        "dimensions": 2,
+    }
+    assert json.loads(request_body(OPENAI, "m", ["ä"], dims=2, form=form)) == {
+        "model": "m",
+        "input": ["ä"],
+        "dimensions": 2,
+        "encoding_format": "base64",
+    }
+    assert json.loads(request_body(OPENAI, "m", ["a"], dims=2, form=Form())) == {"model": "m", "input": ["a"]}
+
+
+# Near enough to a reply that the deeper checks are reached as well.
+_SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12)
+_NUMBERS = st.lists(_SCALARS | st.floats(-1, 1), max_size=4) | st.lists(st.floats(-1, 1), min_size=2, max_size=2)
+_VECTORS = _NUMBERS | st.binary(max_size=12).map(lambda raw: base64.b64encode(raw).decode()) | _SCALARS
+_ROWS = st.lists(
+    _VECTORS | st.fixed_dictionaries({}, optional={"index": _SCALARS | st.integers(0, 2), "embedding": _VECTORS}),
+    max_size=3,
+)
+_REPLIES = st.dictionaries(st.sampled_from(["data", "embeddings", "error", "x"]), _ROWS | _SCALARS | _VECTORS)
+_BODIES = st.binary(max_size=200) | _REPLIES.map(lambda reply: json.dumps(reply).encode())
+
+
+@given(endpoint=st.sampled_from([OLLAMA, OPENAI]), body=_BODIES, count=st.integers(0, 3), cut=st.booleans())
+@settings(max_examples=400, deadline=None)
+def test_any_reply_is_unit_vectors_or_an_embedder_error(endpoint: Endpoint, body: bytes, count: int, cut: bool) -> None:
+    try:
+        vectors = vectors_in(endpoint, body, count=count, dims=2, cut=cut)
+    except EmbedderError as exc:
+        assert str(exc).startswith(endpoint.url)
+    else:
+        assert len(vectors) == count
+        assert all(len(vector) == 2 and math.hypot(*vector) == pytest.approx(1.0) for vector in vectors)
+
+
+@given(
+    status=st.integers(100, 999),
+    headers=st.dictionaries(st.sampled_from(["retry-after", "location"]), st.text(max_size=30)),
+    body=_BODIES,
+)
+@settings(max_examples=300, deadline=None)
+def test_any_refusal_is_an_embedder_error(status: int, headers: dict[str, str], body: bytes) -> None:
+    error = refusal(OPENAI, status, headers, body)
+
+    assert isinstance(error, EmbedderError)
+    assert len(str(error)) < 400
+    if isinstance(error, EmbedderUnavailable) and error.retry_after_s is not None:
+        assert 0 <= error.retry_after_s <= MAX_RETRY_AFTER_S

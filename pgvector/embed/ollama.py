@@ -1,0 +1,76 @@
+"""Looking for an Ollama on this machine that can embed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+
+DEFAULT_URL = "http://127.0.0.1:11434"
+_LOOK_S = 2.0
+# Loading a model from a slow disk takes this long.
+_FIRST_EMBEDDING_S = 60.0
+_FAMILIES = frozenset({"bert", "nomic-bert", "xlm-roberta"})
+_EMBEDS = re.compile(r"embed|bge-|gte-|(?<![a-z0-9])e5-")
+# Small sentence models find less together with words than words find alone.
+_TOO_WEAK = re.compile(r"minilm|granite-embedding:30m|arctic-embed:(22m|33m|xs|s)\b|potion|static")
+# Of several the first; others follow by name.
+_PREFERRED = ("nomic-embed-text", "mxbai-embed-large", "bge-m3", "snowflake-arctic-embed", "qwen3-embedding")
+_MAX_DIMS = 2000
+
+
+def loopback_url(ollama_host: str) -> str:
+    """Where a local Ollama listens by $OLLAMA_HOST, or by default; empty when that is another machine."""
+    given = ollama_host.strip().rstrip("/")
+    if not given:
+        return DEFAULT_URL
+    match = re.fullmatch(r"(?:http://)?(127\.0\.0\.1|localhost|0\.0\.0\.0|\[::1?\])?(?::(\d{1,5}))?", given)
+    if match is None:
+        return ""
+    host = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(match[1] or "", match[1] or "127.0.0.1")
+    return f"http://{host}:{match[2] or 11434}"
+
+
+def embedding_models(url: str) -> list[str]:
+    """The embedding models that the Ollama at `url` has, the best choice first; empty when none answers there."""
+    listed = _answer("GET", f"{url}/api/tags", _LOOK_S).get("models")
+    entries = listed if isinstance(listed, list) else []
+    able = [each for each in entries if isinstance(each, Mapping) and each.get("name") and _can_embed(each)]
+    return sorted({str(each["name"]) for each in able}, key=_rank)
+
+
+def dims_at(url: str, model: str) -> int:
+    """How many floats this model of the Ollama at `url` gives; 0 when it does not embed, or gives more than 2,000."""
+    reply = _answer("POST", f"{url}/api/embed", _FIRST_EMBEDDING_S, {"model": model, "input": ["-"]})
+    vectors = reply.get("embeddings")
+    if not isinstance(vectors, list) or not vectors or not isinstance(vectors[0], list):
+        return 0
+    return len(vectors[0]) if len(vectors[0]) <= _MAX_DIMS else 0
+
+
+def _answer(method: str, url: str, timeout_s: float, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The JSON object that answers; empty when nobody does, or with something else."""
+    try:
+        # No proxy: this machine is meant, whatever the environment says of the others.
+        with httpx.Client(trust_env=False, timeout=timeout_s) as client:
+            reply = client.request(method, url, json=body)
+            found = reply.json() if reply.status_code == 200 else {}
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _can_embed(entry: Mapping[str, Any]) -> bool:
+    name = str(entry.get("name", "")).lower()
+    if _TOO_WEAK.search(name):
+        return False
+    details = entry.get("details")
+    family = details.get("family") if isinstance(details, Mapping) else ""
+    return family in _FAMILIES or _EMBEDS.search(name) is not None
+
+
+def _rank(name: str) -> tuple[int, str]:
+    preferred = (place for place, each in enumerate(_PREFERRED) if each in name.lower())
+    return next(preferred, len(_PREFERRED)), name

@@ -1,0 +1,351 @@
+"""Embeddings from a model on disk, run by onnxruntime on the CPU of this process.
+
+The packages of the extra `model` are imported with the first text; the rest of the program does without them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from weakref import WeakValueDictionary
+
+from ..domain.errors import EmbedderError, EmbedderUnavailable, HermesPgvectorError
+from .base import Vector
+from .counters import Counters
+from .instructions import KNOWN, Instructions, instructions_for
+from .modeldir import ModelFolder, read_model_folder
+
+PACKAGES = ("onnxruntime", "tokenizers", "numpy")
+# Tokens are seldom longer, so nothing that the model would see is cut off.
+_CHARS_PER_TOKEN = 32
+# Vectors of calls that ran out of time: 2,048 of 1,024 doubles are 16 MB, and there are seldom any.
+_MAX_KEPT = 2_048
+
+
+class OnnxEmbedder:
+    """Embeds with the model in `folder`, loaded with the first text. Safe to call from several threads.
+
+    All embedders of a folder in a process share one session. Besides one document there is one question at work at a
+    time, which bounds the memory, and no question waits for a batch of documents. `threads` work on one text.
+    A prefix that is `auto` is what the folder says, else what is known of the model's family.
+    """
+
+    def __init__(
+        self,
+        *,
+        folder: Path,
+        dims: int,
+        threads: int = 1,
+        document_prefix: str = KNOWN,
+        query_prefix: str = KNOWN,
+    ) -> None:
+        self.model = folder.name
+        self.dims = dims
+        self._prefixes = document_prefix, query_prefix
+        self._folder = folder
+        self._said: Instructions | None = None
+        self._slot: _Slot | None = _slot_of(folder, threads)
+        self._kept: dict[bytes, array[float]] = {}
+        self._counters = Counters("embed_requests", "embed_texts", "embed_errors", "embed_ms")
+
+    def embed_documents(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
+        """One unit vector a text, in order; of a text over the model's length its head counts.
+
+        Raises EmbedderUnavailable when there is no time left, EmbedderError when the model cannot be used. What was
+        embedded before the time ran out is not embedded again when the same texts come once more.
+        """
+        with self._accounted():
+            deadline = time.monotonic() + timeout_s
+            slot, model = self._ready(deadline)
+            prefix = self._instructions(model.folder).document
+            done: dict[bytes, array[float]] = {}
+            try:
+                vectors = [self._document(slot.documents, model, prefix + text, deadline, done) for text in texts]
+            except EmbedderUnavailable:
+                self._kept.update(list(done.items())[: max(0, _MAX_KEPT - len(self._kept))])
+                raise
+            self._kept.clear()
+            return vectors
+
+    def embed_query(self, text: str, *, timeout_s: float) -> Vector:
+        """The unit vector of a question. Raises as embed_documents."""
+        with self._accounted():
+            deadline = time.monotonic() + timeout_s
+            slot, model = self._ready(deadline)
+            return self._run(slot.queries, model, self._instructions(model.folder).query + text, deadline)
+
+    def stats(self) -> dict[str, int]:
+        """Calls made, texts embedded, calls failed, and milliseconds spent in calls."""
+        return self._counters.snapshot()
+
+    def state(self) -> str:
+        """Always closed: there is no breaker here."""
+        return "closed"
+
+    def close(self) -> None:
+        """Let go of the model; the last embedder to do so frees its memory. Later calls raise EmbedderUnavailable."""
+        self._slot = None
+
+    @contextmanager
+    def _accounted(self) -> Iterator[None]:
+        began = time.monotonic()
+        self._counters.add(embed_requests=1)
+        try:
+            yield
+        except EmbedderError:
+            self._counters.add(embed_errors=1)
+            raise
+        finally:
+            self._counters.add(embed_ms=round((time.monotonic() - began) * 1000))
+
+    def _ready(self, deadline: float) -> tuple[_Slot, _Model]:
+        slot = self._slot
+        if slot is None:
+            raise EmbedderUnavailable(f"the local model {self.model} was closed")
+        model = slot.loaded(deadline)
+        if model.dims not in (0, self.dims):
+            raise EmbedderError(_other_dims(self.model, model.dims, self.dims))
+        return slot, model
+
+    @property
+    def instructions(self) -> Instructions:
+        """What is put before a text; by the model's name alone while the folder cannot be read."""
+        if self._said is None:
+            try:
+                self._said = self._instructions(read_model_folder(self._folder))
+            except EmbedderError:
+                return self._instructions(None)
+        return self._said
+
+    def _instructions(self, folder: ModelFolder | None) -> Instructions:
+        document, query = self._prefixes
+        made = instructions_for(self.model, document=document, query=query)
+        prompts = None if folder is None else folder.prompts
+        if prompts is None:
+            return made
+        return Instructions(
+            prompts.document if document == KNOWN else made.document, prompts.query if query == KNOWN else made.query
+        )
+
+    def _document(
+        self, lane: threading.Lock, model: _Model, text: str, deadline: float, done: dict[bytes, array[float]]
+    ) -> Vector:
+        key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        vector = self._kept.get(key)
+        if vector is None:
+            vector = array("d", self._run(lane, model, text, deadline))
+            done[key] = vector
+        return vector.tolist()
+
+    def _run(self, lane: threading.Lock, model: _Model, text: str, deadline: float) -> Vector:
+        with _in_turn(lane, deadline, self.model), _Translated(f"the local model {self.model} failed"):
+            vector = model.vector(text)
+        if len(vector) != self.dims:
+            raise EmbedderError(_other_dims(self.model, len(vector), self.dims))
+        self._counters.add(embed_texts=1)
+        return vector
+
+
+def missing_packages() -> list[str]:
+    """The packages of the extra `model` that this Python lacks."""
+    return [name for name in PACKAGES if find_spec(name) is None]
+
+
+def dims_of(folder: Path) -> int:
+    """How many floats the model in `folder` gives, found by running it. Raises EmbedderError."""
+    with _Translated(f"the local model {folder.name} failed"):
+        return len(_load(folder, threads=1).vector("-"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """A loaded model. `dims` is 0 where only a run can tell."""
+
+    folder: ModelFolder
+    dims: int
+    _tokenizer: Any
+    _session: Any
+    _inputs: tuple[tuple[str, str], ...]
+    _output: str
+    _is_pooled: bool
+
+    def vector(self, text: str) -> Vector:
+        """The unit vector of one text: one, since an int8 model's numbers depend on what else is in a batch."""
+        import numpy
+
+        encoding = self._tokenizer.encode(_readable(text, self.folder.max_tokens * _CHARS_PER_TOKEN))
+        length = len(encoding.ids)
+        values = {
+            "input_ids": encoding.ids,
+            "attention_mask": encoding.attention_mask,
+            "token_type_ids": encoding.type_ids,
+            "position_ids": range(length),
+        }
+        feed = {name: numpy.array([values[name]], dtype=dtype) for name, dtype in self._inputs}
+        found = self._session.run([self._output], feed)[0][0].astype(numpy.float32)
+        if not self._is_pooled:
+            found = {"cls": lambda: found[0], "last": lambda: found[-1], "mean": lambda: found.mean(axis=0)}[
+                self.folder.pooling
+            ]()
+        norm = float(numpy.linalg.norm(found))
+        if not 0.0 < norm < float("inf"):
+            raise EmbedderError(f"the local model {self.folder.name} gave a vector without a direction")
+        unit: Vector = (found / norm).astype(float).tolist()
+        return unit
+
+
+class _Slot:
+    """The place of one model in a process: loaded once, by the first thread that needs it."""
+
+    def __init__(self, folder: Path, threads: int) -> None:
+        self.documents = threading.Lock()
+        self.queries = threading.Lock()
+        self._folder = folder
+        self._threads = threads
+        self._loading = threading.Lock()
+        self._model: _Model | None = None
+
+    def loaded(self, deadline: float) -> _Model:
+        """The model; raises EmbedderUnavailable when another thread still loads it, EmbedderError when it cannot be."""
+        if self._model is None:
+            with _in_turn(self._loading, deadline, self._folder.name):
+                if self._model is None:
+                    self._model = _load(self._folder, self._threads)
+        return self._model
+
+
+_slots: WeakValueDictionary[tuple[Path, int], _Slot] = WeakValueDictionary()
+_slots_lock = threading.Lock()
+
+
+def _slot_of(folder: Path, threads: int) -> _Slot:
+    key = (Path(os.path.realpath(folder)), threads)
+    with _slots_lock:
+        slot = _slots.get(key)
+        if slot is None:
+            slot = _slots[key] = _Slot(folder, threads)
+        return slot
+
+
+def _forget_after_fork() -> None:
+    """A lock may have been held by a thread that the child does not have."""
+    global _slots, _slots_lock
+    _slots, _slots_lock = WeakValueDictionary(), threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_after_fork)
+
+
+def _load(path: Path, threads: int) -> _Model:
+    folder = read_model_folder(path)
+    with _Translated(f"the local model {folder.name} cannot be loaded"):
+        try:
+            import numpy  # noqa: F401
+            import onnxruntime
+            import tokenizers
+        except ImportError as exc:
+            lacking = ", ".join(missing_packages()) or f"a working {exc.name} ({exc})"
+            raise EmbedderError(
+                f"the local model {folder.name} needs {lacking} in this Python; run: pip install {' '.join(PACKAGES)}, "
+                "or scripts/install.sh again"
+            ) from exc
+        onnxruntime.set_default_logger_severity(3)
+        session = onnxruntime.InferenceSession(
+            str(folder.onnx), _options(onnxruntime, threads), providers=["CPUExecutionProvider"]
+        )
+        tokenizer = _tokenizer(tokenizers, folder)
+        output, is_pooled, dims = _output(session)
+        return _Model(folder, dims, tokenizer, session, _inputs(session), output, is_pooled)
+
+
+def _options(onnxruntime: Any, threads: int) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    # A plan of memory is kept for every length that occurs, and texts have all lengths.
+    options.enable_mem_pattern = False
+    return options
+
+
+def _tokenizer(tokenizers: Any, folder: ModelFolder) -> Any:
+    if folder.tokenizer.suffix == ".json":
+        tokenizer = tokenizers.Tokenizer.from_file(str(folder.tokenizer))
+    else:
+        tokenizer = tokenizers.BertWordPieceTokenizer(str(folder.tokenizer), lowercase=folder.lowercase)
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_length=folder.max_tokens)
+    return tokenizer
+
+
+def _inputs(session: Any) -> tuple[tuple[str, str], ...]:
+    known = {"input_ids", "attention_mask", "token_type_ids", "position_ids"}
+    inputs = tuple((each.name, "int32" if "int32" in each.type else "int64") for each in session.get_inputs())
+    if strange := [name for name, _ in inputs if name not in known]:
+        raise EmbedderError(f"the model wants inputs that are not known: {', '.join(strange)}; it does not embed texts")
+    return inputs
+
+
+def _output(session: Any) -> tuple[str, bool, int]:
+    """The output to read, whether it is one vector a text already, and its length if the model tells."""
+    outputs = session.get_outputs()
+    chosen = next((each for each in outputs if each.name == "sentence_embedding"), None)
+    chosen = chosen or next((each for each in outputs if len(each.shape) == 3), None)
+    chosen = chosen or next((each for each in outputs if len(each.shape) == 2), None)
+    if chosen is None:
+        raise EmbedderError("the model has no output that could be an embedding")
+    last = chosen.shape[-1]
+    return chosen.name, len(chosen.shape) == 2, last if isinstance(last, int) else 0
+
+
+class _Translated:
+    """Whatever a native library raises in the block becomes an EmbedderError; ours stay as they are."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception) and not isinstance(error, HermesPgvectorError):
+            said = " ".join(str(error).split())[:300] or type(error).__name__
+            raise EmbedderError(f"{self._what}: {said}") from error
+
+
+@contextmanager
+def _in_turn(lock: threading.Lock, deadline: float, name: str) -> Iterator[None]:
+    """Hold the lock; raises EmbedderUnavailable when there is no time left."""
+    left_s = deadline - time.monotonic()
+    if left_s <= 0 or not lock.acquire(timeout=min(left_s, threading.TIMEOUT_MAX)):
+        raise EmbedderUnavailable(f"the local model {name} had no time left for a text")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _other_dims(name: str, gives: int, dims: int) -> str:
+    return (
+        f"the local model {name} gives vectors of {gives} dimensions, the setting `dims` says {dims}; "
+        f"set plugins.pgvector.dims to {gives}, which the database has to have, too"
+    )
+
+
+def _readable(text: str, max_chars: int) -> str:
+    """The head of a text as valid Unicode, without NUL and not blank."""
+    head = text[:max_chars].replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
+    return head if head.strip() else "-"

@@ -1,0 +1,114 @@
+"""Recall by meaning with a model in the agent's process and no endpoint, and without it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.host.prove import prove
+from tests.conftest import DIMS, MakeProvider
+from tests.support.blocked_packages import PoorEnvironment
+from tests.support.local_models import link_model
+from tests.support.model_files import MODEL_NAME
+
+LOCAL = {"embed_url": f"local:{MODEL_NAME}", "recall_deadline_s": 30.0, "prefetch_deadline_s": 8.0}
+FACTS = [
+    "Our kitten sleeps on the radiator all afternoon.",
+    "The quarterly revenue grew by twelve percent in Europe.",
+    "Restart the database after changing shared_buffers.",
+]
+
+
+def test_a_question_without_a_shared_word_finds_its_answer(home: Path, make_provider: MakeProvider) -> None:
+    link_model(home)
+    provider = make_provider(LOCAL)
+    for fact in FACTS:
+        provider.on_memory_write("add", "memory", fact)
+    assert provider.runtime is not None and provider.runtime.writer.flush(60)
+
+    answer = json.loads(provider.handle_tool_call("recall_memory", {"query": "Where does a cat like to rest?"}))
+
+    assert answer["mode"] == "hybrid"
+    assert answer["results"][0]["content"] == FACTS[0]
+    assert FACTS[0] in provider.prefetch("Where does a cat like to rest?")
+
+
+def test_the_proof_shows_recall_by_meaning(
+    dsn: str, home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    link_model(home)
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", dsn)
+    monkeypatch.setenv("HERMES_PGVECTOR_DIMS", str(DIMS))
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBED_URL", f"local:{MODEL_NAME}")
+
+    assert prove(home), capfd.readouterr().out
+
+    (line,) = [line for line in capfd.readouterr().out.splitlines() if "by meaning alone" in line]
+    assert line.strip().startswith("recalled") and "radiator" in line
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_doctor_says_which_model_is_active_and_what_to_run(
+    dsn: str, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], installed: bool
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", dsn)
+    monkeypatch.setenv("HERMES_PGVECTOR_DIMS", str(DIMS))
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBED_URL", f"local:{MODEL_NAME}")
+    if installed:
+        link_model(home)
+
+    main(["doctor", "--json", "--hermes-home", str(home)])
+
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    (check,) = [each for each in checks if each["name"] == "embedding"]
+    if installed:
+        assert check["state"] == "ok"
+        assert f"local model {MODEL_NAME} in this process, {DIMS} dimensions" in check["said"]
+    else:
+        assert check["state"] == "fail"
+        assert "hermes-pgvector model list" in check["said"]
+
+
+def test_a_model_that_is_not_there_leaves_words_and_comes_back_by_itself(
+    home: Path, make_provider: MakeProvider, records: Callable[[int], list[str]]
+) -> None:
+    provider = make_provider(LOCAL)
+    provider.on_memory_write("add", "memory", FACTS[0])
+    assert provider.runtime is not None and provider.runtime.writer.flush(60)
+    for _ in range(4):
+        answer = json.loads(provider.handle_tool_call("recall_memory", {"query": "kitten radiator"}))
+        assert [hit["content"] for hit in answer["results"]] == [FACTS[0]]
+        assert answer["mode"] != "hybrid"
+
+    assert len([said for said in records(logging.WARNING) if MODEL_NAME in said]) == 1
+
+
+_LEXICAL = """
+import json, sys
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+provider = PgvectorMemoryProvider({"dsn": sys.argv[2], "dims": 384, "embed_url": "local:" + sys.argv[3]})
+assert provider.is_available()
+provider.initialize("s", hermes_home=sys.argv[1], platform="api_server", gateway_session_key="marketing")
+provider.on_memory_write("add", "memory", "Our kitten sleeps on the radiator.")
+assert provider.runtime.writer.flush(30)
+answer = json.loads(provider.handle_tool_call("recall_memory", {"query": "kitten"}))
+print(json.dumps([answer["mode"], len(answer["results"])]))
+provider.shutdown()
+"""
+
+
+def test_without_onnxruntime_words_go_on(tmp_path: Path, dsn: str, home: Path) -> None:
+    link_model(home)
+    poor = PoorEnvironment(tmp_path / "site", ["onnxruntime"])
+
+    done = poor.run(_LEXICAL, str(home), dsn, MODEL_NAME, home=home)
+
+    assert done.returncode == 0, done.stderr
+    mode, found = json.loads(done.stdout.splitlines()[-1])
+    assert mode != "hybrid"
+    assert found == 1

@@ -1,0 +1,52 @@
+"""Row-level security as the tests turn it on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
+from hermes_memory_pgvector.store import tenants
+from hermes_memory_pgvector.store.pool import connect
+
+ROLES = ("tenant_marketing", "tenant_sales", "tenant_nobody", "tenant_group", "tenant_owner")
+# Of the modules that run a second time with the runtime role held to a list of themes (scripts/test.sh).
+THEMES = (
+    "default", "hermes", "marketing", "sales", "support", "trading", "research", "coder", "writer", "other", "another",
+    "all", "current", "session", "atlas", "team blue", "newcomer", "theme", "a", "b", "one", "two", "bench", "nobody",
+)  # fmt: skip
+
+
+def confine_runtime_role(admin_dsn: str, mode: str) -> None:
+    """Turn row-level security on in a migrated database. The runtime role has every theme ("all"), or THEMES ("some")."""
+    with connect(admin_dsn) as conn:
+        tenants.enable(conn)
+        if mode == "some":
+            tenants.revoke(conn, "hermes", [])
+            tenants.grant(conn, "hermes", THEMES)
+
+
+def let_tenants_in(postgres: EmbeddedServer) -> None:
+    """Create ROLES once, and let them log in over the socket of the tests' server."""
+    with psycopg.connect(postgres.ensure().admin, autocommit=True) as conn:
+        for role in ROLES:
+            if not conn.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone():
+                conn.execute(f"CREATE ROLE {role} LOGIN".encode())
+        found = conn.execute("SHOW hba_file").fetchone()
+        assert found is not None
+        file, line = Path(found[0]), "local all /^tenant_ trust\n"
+        if line not in file.read_text():
+            file.write_text(line + file.read_text())
+            conn.execute("SELECT pg_reload_conf()")
+
+
+@contextmanager
+def session(admin_dsn: str, role: str) -> Iterator[psycopg.Connection[Any]]:
+    """A login of a role, in autocommit."""
+    with psycopg.connect(make_conninfo(admin_dsn, user=role), autocommit=True) as conn:
+        yield conn

