@@ -56,57 +56,107 @@ CREATE OR REPLACE FUNCTION hermes_theme_lexeme(theme text) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN '@' || left(encode(sha256(convert_to(theme, 'UTF8')), 'hex'), 16);
 
--- Words (English stems, accents folded), identifiers whole and in parts, and CJK text in pairs of characters.
--- A tsvector holds at most 1 MB: beyond 60,000 characters the text is stored but not indexed by word.
-CREATE OR REPLACE FUNCTION hermes_lexemes(body text) RETURNS tsvector
+-- Words (stems of the text's language, accents folded), identifiers whole and in parts, emoji, and pairs of characters
+-- where a script has no spaces. `language` is the name of a text search configuration of Postgres; an unknown one means
+-- `simple`, which stems nothing. Nothing raises: of a text the first two million characters are indexed, and what does not
+-- fit into the 1 MB of a tsvector is left out, piece by piece.
+CREATE OR REPLACE FUNCTION hermes_lexemes(body text, language text DEFAULT 'english') RETURNS tsvector
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
 AS $lexemes$
 DECLARE
-    raw    text := left(body, 60000);
-    folded text;
-    found  tsvector;
-    names  text;
-    pairs  text[];
+    -- Thai, Lao, Burmese, Khmer, Japanese, Chinese, Korean.
+    spaceless constant text := '\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0002ffff';
+    accents   constant text := '[\u0300-\u036f]';
+    -- Pieces overlap, so that what one cut goes through is whole in the other.
+    size      constant integer := 20000;
+    overlap   constant integer := 200;
+    last      constant integer := least(100, greatest(0, (length(body) - overlap - 1) / (size - overlap)));
+    config    regconfig := 'pg_catalog.english';
+    stems     boolean := false;
+    block     text;
+    raw       text;
+    folded    text;
+    found     tsvector;
+    names     text;
+    tokens    text[];
+    total     tsvector := '';
 BEGIN
-    IF raw ~ '[^\x01-\x7f]' THEN
-        folded := normalize(regexp_replace(normalize(raw, NFKD), '[\u0300-\u036f]', '', 'g'), NFKC);
-    ELSE
-        folded := raw;
+    IF language <> 'english' THEN
+        config := coalesce((SELECT oid FROM pg_catalog.pg_ts_config
+                             WHERE cfgname = language AND cfgnamespace = 'pg_catalog'::regnamespace), 'pg_catalog.simple'::regconfig);
+        stems := config <> 'pg_catalog.simple'::regconfig;
     END IF;
-    found := to_tsvector('pg_catalog.english', folded);
-    SELECT string_agg(
-               lower(m[1]) || ' ' ||
-               regexp_replace(regexp_replace(m[1], '([a-z0-9])([A-Z])', '\1 \2', 'g'), '[^[:alnum:]]+', ' ', 'g'),
-               ' ')
-      INTO names
-      FROM regexp_matches(
-               folded, '([[:alnum:]]+(?:[-_./:#@][[:alnum:]]+)+|[a-z0-9]+[A-Z][[:alnum:]]*|[[:alpha:]]+[0-9][[:alnum:]]*)', 'g') AS m;
-    IF names IS NOT NULL THEN
-        found := found || to_tsvector('pg_catalog.simple', names)
-                       || array_to_tsvector(ARRAY(
-                              SELECT DISTINCT left(lower(word), 200)
-                                FROM regexp_split_to_table(names, '\s+') AS word WHERE word <> ''));
-    END IF;
-    IF folded ~ '[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]' THEN
-        -- Pairs at even places of each run, then at odd ones: linear, where a walk with substr would be quadratic.
-        SELECT array_agg(DISTINCT m[1]) INTO pairs FROM (
-            SELECT regexp_matches(folded, '([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]{1,2})', 'g')
-            UNION ALL
-            SELECT regexp_matches(
-                regexp_replace(folded, '(^|[^\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af])[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]', '\1 ', 'g'),
-                '([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]{2})', 'g')
-        ) AS runs(m);
-        IF pairs IS NOT NULL THEN
-            found := found || array_to_tsvector(pairs);
+    FOR part IN 0..last LOOP
+        IF part % 40 = 0 THEN
+            -- To cut one piece takes time by the length of what it is cut from.
+            block := substr(body, 1 + part * (size - overlap), 40 * (size - overlap) + overlap);
         END IF;
-    END IF;
-    RETURN found;
+        raw := substr(block, 1 + part % 40 * (size - overlap), size);
+        tokens := NULL;
+        IF raw ~ '[^\x01-\x7f]' THEN
+            raw := left(normalize(raw, NFKC), 2 * size);
+            folded := normalize(regexp_replace(normalize(raw, NFKD), accents, '', 'g'), NFKC);
+            -- A stemmer and its stop words need the accents: the stems are folded, not the words.
+            IF stems THEN
+                found := normalize(regexp_replace(normalize(to_tsvector(config, raw)::text, NFKD), accents, '', 'g'), NFKC)::tsvector;
+            ELSE
+                found := to_tsvector(config, folded);
+            END IF;
+            IF folded ~ ('[' || spaceless || ']') THEN
+                -- Pairs at even places of each run, then at odd ones: linear, where a walk with substr would be quadratic.
+                SELECT array_agg(DISTINCT m[1]) INTO tokens FROM (
+                    SELECT regexp_matches(folded, '([' || spaceless || ']{1,2})', 'g')
+                    UNION ALL
+                    SELECT regexp_matches(
+                        regexp_replace(folded, '(^|[^' || spaceless || '])[' || spaceless || ']', '\1 ', 'g'),
+                        '([' || spaceless || ']{1,2})', 'g')
+                ) AS runs(m);
+                found := found || array_to_tsvector(tokens);
+            END IF;
+            SELECT array_agg(DISTINCT m[1]) INTO tokens
+              FROM regexp_matches(folded, '([\u2600-\u27bf\U0001f300-\U0001faff])', 'g') AS m;
+            IF tokens IS NOT NULL THEN
+                found := found || array_to_tsvector(tokens);
+            END IF;
+        ELSE
+            folded := raw;
+            found := to_tsvector(config, folded);
+        END IF;
+        SELECT string_agg(m[1], ' ') INTO names
+          FROM regexp_matches(
+                   folded, '([[:alnum:]]+(?:[-_./:#@][[:alnum:]]+)+|[a-z0-9]+[A-Z][[:alnum:]]*|[[:alpha:]]+[0-9][[:alnum:]]*)', 'g') AS m;
+        IF names IS NOT NULL THEN
+            names := lower(names || ' ' || regexp_replace(
+                         regexp_replace(names, '([a-z0-9])([A-Z])', '\1 \2', 'g'), '[^[:alnum:]]+', ' ', 'g'));
+            found := found || to_tsvector('pg_catalog.simple', names)
+                           || array_to_tsvector(ARRAY(
+                                  SELECT DISTINCT left(word, 200) FROM string_to_table(names, ' ') AS word WHERE word <> ''));
+        END IF;
+        IF last = 0 THEN
+            RETURN found;
+        END IF;
+        found := strip(found);
+        IF pg_column_size(total) + pg_column_size(found) < 1048000 THEN
+            total := total || found;
+        END IF;
+    END LOOP;
+    RETURN total;
 END
 $lexemes$;
 
-CREATE OR REPLACE FUNCTION hermes_search_vector(theme text, body text) RETURNS tsvector
+CREATE OR REPLACE FUNCTION hermes_search_vector(theme text, body text, language text DEFAULT 'english') RETURNS tsvector
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-    RETURN array_to_tsvector(ARRAY[hermes_theme_lexeme(theme)]) || hermes_lexemes(body);
+    RETURN array_to_tsvector(ARRAY[hermes_theme_lexeme(theme)]) || hermes_lexemes(body, language);
+
+-- What texts are compared by where a phrase is looked for: case, accents, kinds of quotes and of blanks do not matter.
+CREATE OR REPLACE FUNCTION hermes_folded(body text) RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    -- The last three make one of up to eight blanks; translate or a regular expression would take four times as long.
+    RETURN replace(replace(replace(replace(replace(replace(lower(
+        CASE WHEN octet_length(body) = length(body) THEN body
+             ELSE normalize(regexp_replace(normalize(translate(body, U&'\2018\2019\201c\201d', '''''""'), NFKD),
+                                           '[\u0300-\u036f]', '', 'g'), NFKC) END),
+        E'\n', ' '), E'\r', ' '), E'\t', ' '), '  ', ' '), '  ', ' '), '  ', ' ');
 
 DO $tables$
 DECLARE
@@ -126,9 +176,10 @@ BEGIN
             updated_at     timestamptz NOT NULL DEFAULT now(),
             metadata       jsonb NOT NULL DEFAULT '{}'::jsonb,
             embed_after    timestamptz,
+            text_language  text NOT NULL DEFAULT 'english',
             digest         bytea GENERATED ALWAYS AS (hermes_digest(content)) STORED,
-            sig            bit(%1$s) GENERATED ALWAYS AS (binary_quantize(embedding)::bit(%1$s)) STORED,
-            tsv            tsvector GENERATED ALWAYS AS (hermes_search_vector(agent_identity, content)) STORED
+            sig            bit(%1$s),
+            tsv            tsvector GENERATED ALWAYS AS (hermes_search_vector(agent_identity, content, text_language)) STORED
         )$ddl$, dims);
     EXECUTE format($ddl$
         CREATE TABLE IF NOT EXISTS conversations (
@@ -141,16 +192,84 @@ BEGIN
             embedding      vector(%1$s),
             metadata       jsonb NOT NULL DEFAULT '{}'::jsonb,
             embed_after    timestamptz,
-            sig            bit(%1$s) GENERATED ALWAYS AS (binary_quantize(embedding)::bit(%1$s)) STORED,
-            tsv            tsvector GENERATED ALWAYS AS (hermes_search_vector(agent_identity, content)) STORED
+            text_language  text NOT NULL DEFAULT 'english',
+            sig            bit(%1$s),
+            tsv            tsvector GENERATED ALWAYS AS (hermes_search_vector(agent_identity, content, text_language)) STORED
+        )$ddl$, dims);
+    EXECUTE format($ddl$
+        CREATE TABLE IF NOT EXISTS memory_chunks (
+            row_id         bigint NOT NULL REFERENCES memory_entries ON DELETE CASCADE,
+            part           integer NOT NULL CHECK (part > 0),
+            agent_identity text NOT NULL,
+            first_char     integer NOT NULL,
+            embedding      vector(%1$s) NOT NULL,
+            sig            bit(%1$s) NOT NULL,
+            PRIMARY KEY (row_id, part, agent_identity)
+        )$ddl$, dims);
+    EXECUTE format($ddl$
+        CREATE TABLE IF NOT EXISTS conversation_chunks (
+            row_id         bigint NOT NULL REFERENCES conversations ON DELETE CASCADE,
+            part           integer NOT NULL CHECK (part > 0),
+            agent_identity text NOT NULL,
+            first_char     integer NOT NULL,
+            embedding      vector(%1$s) NOT NULL,
+            sig            bit(%1$s) NOT NULL,
+            PRIMARY KEY (row_id, part, agent_identity)
         )$ddl$, dims);
 END
 $tables$;
 
+COMMENT ON TABLE memory_chunks IS 'the second and following parts of long memories; the first one is the row''s own embedding';
+COMMENT ON TABLE conversation_chunks IS 'the second and following parts of long turns; the first one is the row''s own embedding';
+
+-- The signature follows the embedding, and a text that was changed without its embedding waits for a new one. A trigger
+-- and no generated column: to add such a column rewrites the table, and a change of the model adds one.
+CREATE OR REPLACE FUNCTION hermes_keep_vectors() RETURNS trigger
+    LANGUAGE plpgsql
+AS $keep$
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        IF NEW.content IS DISTINCT FROM OLD.content AND NEW.embedding IS NOT DISTINCT FROM OLD.embedding THEN
+            NEW.embedding := NULL;
+            NEW.embed_after := NULL;
+        END IF;
+    END IF;
+    NEW.sig := binary_quantize(NEW.embedding);
+    RETURN NEW;
+END
+$keep$;
+
+CREATE OR REPLACE FUNCTION hermes_keep_chunks() RETURNS trigger
+    LANGUAGE plpgsql
+AS $keep$
+BEGIN
+    IF NEW.content IS DISTINCT FROM OLD.content THEN
+        EXECUTE format('DELETE FROM %I.%I WHERE row_id = $1', TG_TABLE_SCHEMA, TG_ARGV[0]) USING OLD.id;
+    ELSE
+        EXECUTE format('UPDATE %I.%I SET agent_identity = $2 WHERE row_id = $1', TG_TABLE_SCHEMA, TG_ARGV[0])
+            USING OLD.id, NEW.agent_identity;
+    END IF;
+    RETURN NULL;
+END
+$keep$;
+
+CREATE OR REPLACE TRIGGER hermes_keep_vectors BEFORE INSERT OR UPDATE ON memory_entries
+    FOR EACH ROW EXECUTE FUNCTION hermes_keep_vectors();
+CREATE OR REPLACE TRIGGER hermes_keep_vectors BEFORE INSERT OR UPDATE ON conversations
+    FOR EACH ROW EXECUTE FUNCTION hermes_keep_vectors();
+CREATE OR REPLACE TRIGGER hermes_keep_chunks AFTER UPDATE OF content, agent_identity ON memory_entries
+    FOR EACH ROW WHEN (NEW.content IS DISTINCT FROM OLD.content OR NEW.agent_identity IS DISTINCT FROM OLD.agent_identity)
+    EXECUTE FUNCTION hermes_keep_chunks('memory_chunks');
+CREATE OR REPLACE TRIGGER hermes_keep_chunks AFTER UPDATE OF content, agent_identity ON conversations
+    FOR EACH ROW WHEN (NEW.content IS DISTINCT FROM OLD.content OR NEW.agent_identity IS DISTINCT FROM OLD.agent_identity)
+    EXECUTE FUNCTION hermes_keep_chunks('conversation_chunks');
+
 COMMENT ON COLUMN memory_entries.agent_identity IS 'the theme this memory belongs to';
 COMMENT ON COLUMN memory_entries.embed_after IS 'while embedding is null: not to be embedded before this time (lease and back-off)';
+COMMENT ON COLUMN memory_entries.text_language IS 'the text search configuration whose stems tsv holds';
 COMMENT ON COLUMN conversations.agent_identity IS 'the theme this turn belongs to';
 COMMENT ON COLUMN conversations.embed_after IS 'while embedding is null: not to be embedded before this time (lease and back-off)';
+COMMENT ON COLUMN conversations.text_language IS 'the text search configuration whose stems tsv holds';
 
 -- The text itself cannot be a btree key: it may be longer than the 2.7 KB such a key holds.
 CREATE UNIQUE INDEX IF NOT EXISTS memory_entries_theme_digest_key ON memory_entries (agent_identity, target, digest);
@@ -165,13 +284,20 @@ CREATE INDEX IF NOT EXISTS conversations_theme_sig_idx ON conversations (agent_i
 CREATE INDEX IF NOT EXISTS conversations_theme_time_idx ON conversations (agent_identity, ts DESC);
 CREATE INDEX IF NOT EXISTS conversations_session_time_idx ON conversations (session_id, ts, id);
 CREATE INDEX IF NOT EXISTS conversations_tsv_idx ON conversations USING gin (tsv);
+-- Eight bytes of the digest find a text that was embedded before; the row tells whether it is the same.
+CREATE INDEX IF NOT EXISTS conversations_digest_idx ON conversations (substr(hermes_digest(content), 1, 8));
 CREATE INDEX IF NOT EXISTS conversations_pending_idx ON conversations (id) WHERE embedding IS NULL;
 CREATE INDEX IF NOT EXISTS conversations_embedding_idx ON conversations
     USING hnsw (embedding vector_cosine_ops) WITH (m = 16, ef_construction = 64);
 
+CREATE INDEX IF NOT EXISTS memory_chunks_theme_sig_idx ON memory_chunks (agent_identity) INCLUDE (sig, row_id, part);
+CREATE INDEX IF NOT EXISTS conversation_chunks_theme_sig_idx ON conversation_chunks (agent_identity) INCLUDE (sig, row_id, part);
+
 -- Index-only scans of fresh rows need the visibility map: vacuum after inserts, not only after updates.
 ALTER TABLE memory_entries SET (autovacuum_vacuum_insert_threshold = 1000, autovacuum_vacuum_insert_scale_factor = 0.02);
 ALTER TABLE conversations SET (autovacuum_vacuum_insert_threshold = 1000, autovacuum_vacuum_insert_scale_factor = 0.02);
+ALTER TABLE memory_chunks SET (autovacuum_vacuum_insert_threshold = 1000, autovacuum_vacuum_insert_scale_factor = 0.02);
+ALTER TABLE conversation_chunks SET (autovacuum_vacuum_insert_threshold = 1000, autovacuum_vacuum_insert_scale_factor = 0.02);
 
 -- One row an operation that was applied: a replay after a crash finds its id and changes nothing.
 CREATE TABLE IF NOT EXISTS hermes_operations (
@@ -205,12 +331,29 @@ CREATE INDEX IF NOT EXISTS hermes_mirror_origin_idx ON hermes_mirror (origin, ta
 COMMENT ON COLUMN hermes_mirror.announced IS 'true: the host told us who wrote it; false: found in the file';
 COMMENT ON COLUMN hermes_mirror.noted_at IS 'a reading of the file from before this time says nothing about the entry';
 
--- The one model whose vectors the tables hold; its name is set by the first embedding.
-CREATE TABLE IF NOT EXISTS hermes_embedding (
-    only_row    boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-    model       text,
-    recorded_at timestamptz NOT NULL DEFAULT now()
+-- What operators did to whole themes. The agents' role may add to it and read it, and change nothing of it.
+CREATE TABLE IF NOT EXISTS hermes_maintenance (
+    id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    done_at   timestamptz NOT NULL DEFAULT now(),
+    db_role   text NOT NULL DEFAULT session_user,
+    os_user   text NOT NULL,
+    host      text NOT NULL,
+    verb      text NOT NULL,
+    arguments jsonb NOT NULL,
+    counts    jsonb NOT NULL
 );
+
+-- The one model whose vectors the tables hold; it is set by the first embedding and changed by `reembed`.
+CREATE TABLE IF NOT EXISTS hermes_embedding (
+    only_row        boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    model           text,
+    document_prefix text NOT NULL DEFAULT '',
+    query_prefix    text NOT NULL DEFAULT '',
+    normalized      boolean NOT NULL DEFAULT true,
+    recorded_at     timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON COLUMN hermes_embedding.document_prefix IS 'what is put before a stored text when it is embedded';
+COMMENT ON COLUMN hermes_embedding.query_prefix IS 'what is put before a question when it is embedded';
 INSERT INTO hermes_embedding DEFAULT VALUES ON CONFLICT DO NOTHING;
 
 DO $grants$
@@ -229,14 +372,17 @@ BEGIN
     EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', current_schema(), runtime);
     EXECUTE format('GRANT SELECT ON hermes_migrations TO %I', runtime);
     EXECUTE format('GRANT SELECT, UPDATE ON hermes_embedding TO %I', runtime);
-    EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON memory_entries, conversations, hermes_operations, '
+    EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON memory_entries, conversations, memory_chunks, '
+                   'conversation_chunks, hermes_operations, '
                    'hermes_tombstones, hermes_mirror TO %I', runtime);
+    -- Not the columns that say when and by which role.
+    EXECUTE format('GRANT SELECT, INSERT (os_user, host, verb, arguments, counts) ON hermes_maintenance TO %I', runtime);
     EXECUTE format('GRANT USAGE ON SEQUENCE memory_entries_id_seq, conversations_id_seq TO %I', runtime);
 END
 $grants$;
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (1, 'schema', '5470fbe2bf6c6c46fbae9387af0e2de93c7c1f217d0db7d655327c2e5f4df302')
+VALUES (1, 'schema', '70f3bb1e5b84f9b3313bc80671734d9c9742cca1de9118880e6b6e53d2ae5b24')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;

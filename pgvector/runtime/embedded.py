@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 
-from ..domain.errors import HermesPgvectorError, SchemaNotApplied
+from ..domain.errors import ConfigurationError, HermesPgvectorError, SchemaNotApplied
 from ..domain.settings import Settings
 from ..operate.serve import embedded_server
 from ..server.cluster import EmbeddedServer
@@ -45,3 +45,24 @@ def borrowed_server(settings: Settings) -> Iterator[Callable[[], str]]:
     finally:
         for server in started:
             server.release()
+
+
+@contextlib.contextmanager
+def admin_conninfo(settings: Settings, admin_dsn: str) -> Iterator[str]:
+    """For one command: how an admin logs in, `admin_dsn` or the embedded server's own.
+
+    Raises ConfigurationError when `dsn` is set and no `admin_dsn` given.
+    """
+    if admin_dsn:
+        yield admin_dsn
+        return
+    if settings.dsn:
+        raise ConfigurationError(
+            "this needs an admin of the database: add --admin-dsn DSN, or set HERMES_PGVECTOR_ADMIN_DSN"
+        )
+    server = embedded_server(settings)
+    try:
+        bring_up_embedded(server, dims=settings.dims)
+        yield server.ensure(timeout_s=_STARTUP_S).admin
+    finally:
+        server.release()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import logging
 import os
 import threading
@@ -23,13 +24,17 @@ from ..capture.refusals import Refusals
 from ..capture.spool import SpoolDirectory
 from ..capture.writer import Writer
 from ..domain.errors import ConfigurationError, HermesPgvectorError
+from ..domain.languages import Languages
 from ..domain.latency import Latencies
 from ..domain.settings import Settings
 from ..embed.base import CountedEmbedder
+from ..embed.cache import CachedEmbedder
 from ..embed.factory import embedder_for
+from ..embed.rerank import Reranker
 from ..operate.serve import embedded_server
 from ..operate.spools import spool_folder
 from ..recall.prefetch import Shown
+from ..recall.reorder import Reorderer
 from ..recall.search import Searcher
 from ..server.cluster import EmbeddedServer
 from ..store.backend import Backend
@@ -43,7 +48,7 @@ class _Registry:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.runtimes: dict[tuple[Settings, Path, str], Runtime] = {}
+        self.runtimes: dict[tuple[Settings, Path, str, str], Runtime] = {}
         self._abandoned: list[Runtime] = []
 
     def forget_after_fork(self) -> None:
@@ -62,16 +67,23 @@ _registry = _Registry()
 class Runtime:
     """Store, embedder, writer and search of one process. Made by `acquire`."""
 
-    def __init__(self, settings: Settings, home: Path, api_key: str) -> None:
+    def __init__(self, settings: Settings, home: Path, embed_key: str, rerank_key: str) -> None:
         self.settings = settings
         self.home = home
         self.counts: Counter[str] = Counter()
         self.refusals = Refusals()
         self.server: EmbeddedServer | None = None
-        self.embedder = self._make_embedder(api_key)
-        self.backend = Backend(self._locate, dims=settings.dims, pool_max_size=settings.pool_max_size)
+        self.embedder = self._make_embedder(embed_key)
+        self.backend = Backend(
+            self._locate,
+            dims=settings.dims,
+            pool_max_size=settings.pool_max_size,
+            languages=Languages(settings.text_language, settings.text_languages),
+        )
         self.latencies = Latencies()
-        self._documents = DocumentEmbedder(self.embedder, self.backend, self.latencies)
+        self._documents = DocumentEmbedder(
+            self.embedder, self.backend, self.latencies, chunk_tokens=settings.chunk_tokens
+        )
         self.writer = Writer(
             directory=SpoolDirectory(
                 spool_folder(home), max_bytes=settings.spool_max_mb * 1_000_000, sync=settings.spool_sync
@@ -83,7 +95,10 @@ class Runtime:
             latencies=self.latencies,
             report=self.stats,
         )
-        self.searcher = Searcher(self.backend, self.embedder, self.latencies)
+        if isinstance(self.embedder, CachedEmbedder):
+            self.embedder.on_query = functools.partial(self.latencies.add, "embed_query")
+        self.reorderer = self._make_reorderer(rerank_key)
+        self.searcher = Searcher(self.backend, self.embedder, self.latencies, self.reorderer)
         self.shown = Shown()
         self.mirror = Mirror(home)
         self.pid = os.getpid()
@@ -93,10 +108,25 @@ class Runtime:
 
     def _make_embedder(self, api_key: str) -> CountedEmbedder | None:
         try:
-            return embedder_for(self.settings, api_key)
+            return embedder_for(self.settings, api_key, home=self.home)
         except ConfigurationError as exc:
             logger.warning("hermes-pgvector: recall goes on by words only: %s", exc)
             return None
+
+    def _make_reorderer(self, api_key: str) -> Reorderer | None:
+        settings = self.settings
+        if not settings.rerank_url:
+            return None
+        try:
+            reranker = Reranker(
+                url=settings.rerank_url, model=settings.rerank_model, api=settings.rerank_api, api_key=api_key
+            )
+        except ConfigurationError as exc:
+            logger.warning("hermes-pgvector: results are not reranked: %s", exc)
+            return None
+        return Reorderer(
+            reranker, self.latencies, candidates=settings.rerank_candidates, deadline_s=settings.rerank_deadline_s
+        )
 
     def _locate(self) -> str:
         """The conninfo of the runtime role, with the embedded server up and migrated where no `dsn` is set."""
@@ -144,6 +174,8 @@ class Runtime:
         self.backend.close()
         if self.embedder is not None:
             self.embedder.close()
+        if self.reorderer is not None:
+            self.reorderer.close()
         if self.server is not None:
             with contextlib.suppress(HermesPgvectorError):
                 self.server.release()
@@ -159,6 +191,7 @@ class Runtime:
         return {
             "postgres": "up" if self.backend.is_up() else "down" if self.backend.problem else "starting",
             "endpoint": self.embedder.state() if self.embedder is not None else "none",
+            "reranker": self.reorderer.state() if self.reorderer is not None else "none",
             "last_error": str(self.backend.problem or self._documents.last_error or self.writer.last_error),
             "queue_depth": self.writer.depth(),
             "spool_bytes": self.writer.size_bytes(),
@@ -167,8 +200,10 @@ class Runtime:
             **self.writer.counts,
             **self.searcher.counts,
             "embed_failures": self._documents.failures,
+            "embed_reused": self._documents.reused,
             **self.latencies.snapshot(),
             **(self.embedder.stats() if self.embedder is not None else {}),
+            **(self.reorderer.stats() if self.reorderer is not None else {}),
             **{f"pool_{name}": value for name, value in self.backend.pool_stats().items()},
         }
 
@@ -178,11 +213,11 @@ def acquire(settings: Settings, home: Path, environ: Mapping[str, str], user: ob
 
     It lives at least as long as `user` does, or until `user` leaves.
     """
-    key = (settings, home, environ.get(settings.embed_api_key_env, ""))
+    key = (settings, home, environ.get(settings.embed_api_key_env, ""), environ.get(settings.rerank_api_key_env, ""))
     with _registry.lock:
         runtime = _registry.runtimes.get(key)
         if runtime is None:
-            runtime = _registry.runtimes[key] = Runtime(settings, home, key[2])
+            runtime = _registry.runtimes[key] = Runtime(*key)
             runtime.writer.start()
         runtime.users.add(user)
         return runtime

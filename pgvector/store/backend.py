@@ -6,19 +6,29 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from pgvector import Vector
-
-from ..domain.errors import DimensionMismatch, HermesPgvectorError, OperationRejected, StoreUnavailable
-from ..domain.models import Operation
+from ..domain.errors import DimensionMismatch, HermesPgvectorError, OperationRejected, SpaceChanged, StoreUnavailable
+from ..domain.languages import Languages
+from ..domain.models import EmbeddingSpace, Operation
 from .connection import DeadlineConnection, translated
 from .conversations import insert_turns
 from .memories import MEMORY_KINDS, Embeddings, apply_memory, lock_theme
 from .pool import Pool, connect
+from .reuse import ThemedText, known_vectors
 from .schema import ensure_schema
 from .sql import query
+from .vectors import (
+    Chunk,
+    PendingRow,
+    claim_pending,
+    fill,
+    hold_space,
+    postpone,
+    record_space,
+    recorded_space,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -28,17 +38,21 @@ WRITE_TIMEOUT_S = 30.0
 class Backend:
     """The store of one process. `locate` gives the conninfo, starting the embedded server where there is none."""
 
-    def __init__(self, locate: Callable[[], str], *, dims: int, pool_max_size: int) -> None:
+    def __init__(
+        self, locate: Callable[[], str], *, dims: int, pool_max_size: int, languages: Languages | None = None
+    ) -> None:
         self._locate = locate
         self._dims = dims
         self._pool_max_size = pool_max_size
+        self.languages = languages or Languages()
         self._pool: Pool | None = None
         self._up = threading.Event()
         self._settled = threading.Event()  # up, or down for a known reason
         self._lock = threading.Lock()
         self._closed = False
         self._dims_fit = True
-        self._model: str | None = None
+        self._space: EmbeddingSpace | None = None  # of the database, as last seen
+        self._own: EmbeddingSpace | None = None  # of the vectors made here
         self._warned_models: set[str] = set()
         self.problem: HermesPgvectorError | None = None
         self.on_down: Callable[[], None] = lambda: None
@@ -56,7 +70,7 @@ class Backend:
                 with translated(), connect(conninfo) as conn:
                     conn.deadline = time.monotonic() + WRITE_TIMEOUT_S
                     self._verify(conn)
-                    self._model = _recorded_model(conn)
+                    self._space = recorded_space(conn)
                 pool = Pool(conninfo, max_size=self._pool_max_size)
                 pool.open()
             except HermesPgvectorError as exc:
@@ -124,66 +138,91 @@ class Backend:
         with self.connection(WRITE_TIMEOUT_S) as conn:
             ids = {"themes": [op.theme for op in ops], "op_ids": [op.op_id for op in ops]}
             fresh = {row.op_id for row in conn.execute(query("claim_operations"), ids)}
+            if embeddings and not self._is_own(hold_space(conn)):
+                embeddings = {}
             counts["replayed"] = len({op.op_id for op in ops}) - len(fresh)
             todo = list({op.op_id: op for op in ops if op.op_id in fresh}.values())
             # In one order everywhere, so that two writers never wait for each other in a ring.
             for theme in sorted({op.theme for op in todo if op.kind in MEMORY_KINDS}):
                 lock_theme(conn, theme)
-            counts["turn_rows"] = insert_turns(conn, [op for op in todo if op.kind == "turn"], embeddings)
+            turns = [op for op in todo if op.kind == "turn"]
+            counts["turn_rows"] = insert_turns(conn, turns, embeddings, self.languages)
             with conn.pipeline():
                 for op in todo:
                     if op.kind in MEMORY_KINDS:
-                        apply_memory(conn, op, embeddings, counts)
+                        apply_memory(conn, op, embeddings, counts, self.languages.of(op.theme))
         return counts
 
-    def claim_pending(self, limit: int, lease_s: float) -> list[tuple[str, int, str]]:
-        """Rows without an embedding: (fill statement, id, text) each. No other process gets them for `lease_s`."""
-        claimed: list[tuple[str, int, str]] = []
+    def known_vectors(self, space: EmbeddingSpace, texts: Sequence[ThemedText]) -> Embeddings:
+        """The vectors in `space` of those texts that a memory or a turn of the same theme holds already, by text."""
+        if not texts or self._space is None or not space.comparable(self._space):
+            return {}
         with self.connection(WRITE_TIMEOUT_S) as conn:
-            for claim, fill in (("claim_pending_memories", "fill_memory"), ("claim_pending_turns", "fill_turn")):
-                rows = conn.execute(query(claim), {"limit": limit - len(claimed), "lease_s": lease_s})
-                claimed += [(fill, row.id, row.content) for row in rows]
-        return claimed
+            return known_vectors(conn, texts)
 
-    def postpone(self, rows: Sequence[tuple[str, int, str]], pause_s: float) -> None:
+    def claim_pending(self, limit: int, lease_s: float) -> list[PendingRow]:
+        """Rows without an embedding. No other process gets them for `lease_s`."""
+        with self.connection(WRITE_TIMEOUT_S) as conn:
+            return claim_pending(conn, limit, lease_s)
+
+    def postpone(self, rows: Sequence[PendingRow], pause_s: float) -> None:
         """Leave rows that `claim_pending` gave, and that were not embedded, alone for `pause_s`."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
-            for fill, postpone in (("fill_memory", "postpone_memories"), ("fill_turn", "postpone_turns")):
-                ids = [row_id for statement, row_id, _ in rows if statement == fill]
-                if ids:
-                    conn.execute(query(postpone), {"ids": ids, "pause_s": pause_s})
+            postpone(conn, rows, pause_s)
 
-    def fill(self, rows: Sequence[tuple[str, int, str]], embeddings: Embeddings) -> None:
-        """Store the embeddings of rows that `claim_pending` gave."""
-        with self.connection(WRITE_TIMEOUT_S) as conn, conn.pipeline():
-            for statement, row_id, content in rows:
-                row = {"id": row_id, "content": content, "embedding": Vector(embeddings[content])}
-                conn.execute(query(statement), row)
+    def fill(self, rows: Sequence[PendingRow], chunks: Mapping[str, Sequence[Chunk]]) -> None:
+        """Store the embeddings of rows that `claim_pending` gave, by their content."""
+        with self.connection(WRITE_TIMEOUT_S) as conn:
+            if self._is_own(hold_space(conn)):
+                fill(conn, rows, chunks)
 
-    def comparable(self, model: str) -> bool:
-        """False when the database holds vectors of another model than `model`: the two would mean nothing together."""
-        if not self._dims_fit:
-            return False
-        if self._model in (None, model):
-            return True
-        if model not in self._warned_models:
-            self._warned_models.add(model)
+    # -- whose vectors these are ---------------------------------------------------------------------------------
+
+    def comparable(self, space: EmbeddingSpace) -> bool:
+        """False when the database holds vectors of another model: the two would mean nothing together. Told once.
+
+        `space` is that of the vectors made here.
+        """
+        recorded, self._own = self._space, space
+        if recorded is None or not recorded.model or recorded.comparable(space):
+            return self._dims_fit
+        if space.model not in self._warned_models:
+            self._warned_models.add(space.model)
             logger.warning(
                 "hermes-pgvector: the database holds vectors of the model %r, `embed_model` is %r: recall goes on "
-                "by words only; set embed_model back to %r",
-                self._model,
-                model,
-                self._model,
+                "by words only; set embed_model back, or change the vectors: hermes-pgvector reembed --model %s",
+                recorded.model,
+                space.model,
+                space.model,
             )
         return False
 
-    def claim_model(self, model: str) -> bool:
-        """Make `model` the one of this database unless another one is; False when another one is."""
-        if self._model is None:
+    def claim_space(self, space: EmbeddingSpace) -> bool:
+        """Make `space` the one of this database unless another one is; False when another one is."""
+        if self._space is None or not self._space.model:
             with self.connection(WRITE_TIMEOUT_S) as conn:
-                conn.execute(query("record_model"), {"model": model})
-                self._model = _recorded_model(conn)
-        return self.comparable(model)
+                self._note_space(record_space(conn, space))
+        return self.comparable(space)
+
+    def check_space(self, conn: DeadlineConnection, space: EmbeddingSpace) -> None:
+        """After a search: that the vectors it has looked at were in `space`. Raises SpaceChanged."""
+        self._note_space(recorded_space(conn))
+        if not self.comparable(space):
+            raise SpaceChanged(SpaceChanged.__doc__ or "")
+
+    def refresh_space(self) -> None:
+        """Look whether somebody changed the model of the database."""
+        with self.connection(WRITE_TIMEOUT_S) as conn:
+            self._note_space(recorded_space(conn))
+
+    def _note_space(self, space: EmbeddingSpace) -> None:
+        self._space = space
+        self._dims_fit = space.dims == self._dims
+
+    def _is_own(self, space: EmbeddingSpace) -> bool:
+        """Whether vectors made here belong into the database as it is now."""
+        self._note_space(space)
+        return self._own is not None and space.comparable(self._own)
 
     def forget_operations(self, days: int) -> None:
         """Drop the ids of operations applied more than `days` ago."""
@@ -212,8 +251,3 @@ class Backend:
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
-
-
-def _recorded_model(conn: DeadlineConnection) -> str | None:
-    row = conn.execute(query("read_model")).fetchone()
-    return None if row is None else row.model

@@ -1,0 +1,331 @@
+-- hermes-memory-pgvector, optional: themes enforced by Postgres itself, with row-level security.
+--
+-- Run it as an administrator of the database, the owner of the tables or a superuser, in either way:
+--     hermes-pgvector tenants enable --admin-dsn "dbname=hermes_memory user=postgres"
+--     psql -d hermes_memory -f row_security.sql
+-- Then every role has the themes that it was granted, and no other:
+--     SELECT hermes_grant_themes('tenant_marketing', ARRAY['marketing']);      -- ARRAY['*']: every theme
+--     SELECT hermes_revoke_themes('tenant_marketing', ARRAY['marketing']);     -- or NULL: all it has
+--     SELECT role, theme FROM hermes_tenants;
+--     SELECT hermes_disable_row_security();
+-- The first time, roles that may write already are granted every theme: nothing changes for them. Running it again
+-- brings tables, functions and policies of a newer version under the same rules.
+
+BEGIN;
+SELECT pg_advisory_xact_lock(7310579462);
+SET LOCAL client_min_messages = warning;
+
+DO $check$
+BEGIN
+    IF to_regclass('memory_entries') IS NULL THEN
+        RAISE EXCEPTION 'the memory tables are missing' USING HINT = 'run hermes-pgvector migrate first';
+    END IF;
+END
+$check$;
+
+-- By number, not by name: a role that is dropped and made again begins with nothing. Nobody but the owner has rights.
+CREATE TABLE IF NOT EXISTS hermes_tenants (
+    role  regrole NOT NULL,
+    theme text NOT NULL,
+    PRIMARY KEY (role, theme)
+);
+COMMENT ON TABLE hermes_tenants IS 'row-level security: the themes of each role; * is every theme';
+REVOKE ALL ON hermes_tenants FROM PUBLIC;
+
+-- The themes of a role and of those whose rights it inherits; {*}: every theme. Who asks must be that role, or be free
+-- to become it: a function of another's, run with its owner's rights, gets nothing of the session's.
+CREATE OR REPLACE FUNCTION hermes_themes_of(caller name) RETURNS text[]
+    LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SECURITY DEFINER
+AS $themes$
+DECLARE
+    found text[];
+BEGIN
+    IF caller <> session_user AND NOT pg_has_role(session_user, caller,
+            CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END) THEN
+        RETURN '{}';
+    END IF;
+    SELECT coalesce(array_agg(DISTINCT t.theme), '{}') INTO found
+      FROM hermes_tenants AS t JOIN pg_roles AS r ON r.oid = t.role
+     WHERE pg_has_role(caller, r.oid, 'USAGE');
+    RETURN CASE WHEN '*' = ANY (found) THEN ARRAY['*'] ELSE found END;
+END
+$themes$;
+
+-- Under a policy Postgres uses no index for conditions that may tell of rows they turn down; words and digests of texts
+-- are such. These functions ask the index on behalf of a role, and give the ids of its own rows only.
+CREATE OR REPLACE FUNCTION hermes_rows_with(relation text, words tsquery, caller name) RETURNS SETOF bigint
+    LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SECURITY DEFINER ROWS 100
+AS $rows$
+DECLARE
+    themes text[] := hermes_themes_of(caller);
+    scope  tsquery;
+BEGIN
+    IF themes = '{}' THEN
+        RETURN;
+    END IF;
+    IF themes <> '{*}' THEN
+        -- The themes' lexemes go to the index as well, so that it takes no time by what other themes hold.
+        SELECT string_agg('''' || hermes_theme_lexeme(theme) || '''', ' | ')::tsquery INTO scope FROM unnest(themes) AS theme;
+        words := scope && words;
+    END IF;
+    IF relation = 'memory_entries' THEN
+        RETURN QUERY WITH hit AS MATERIALIZED (SELECT id, agent_identity FROM memory_entries WHERE tsv @@ words)
+            SELECT id FROM hit WHERE agent_identity = ANY (themes) OR themes = '{*}';
+    ELSIF relation = 'conversations' THEN
+        RETURN QUERY WITH hit AS MATERIALIZED (SELECT id, agent_identity FROM conversations WHERE tsv @@ words)
+            SELECT id FROM hit WHERE agent_identity = ANY (themes) OR themes = '{*}';
+    END IF;
+END
+$rows$;
+
+CREATE OR REPLACE FUNCTION hermes_turns_like(wanted bytea, caller name) RETURNS SETOF bigint
+    LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SECURITY DEFINER ROWS 3
+AS $rows$
+DECLARE
+    themes text[] := hermes_themes_of(caller);
+BEGIN
+    RETURN QUERY SELECT id FROM conversations
+        WHERE substr(hermes_digest(content), 1, 8) = substr(wanted, 1, 8)
+          AND (agent_identity || '' = ANY (themes) OR themes = '{*}');
+END
+$rows$;
+
+-- The planner's estimate of a role's rows, of one theme or of all: what it cannot know of a policy while it plans.
+CREATE OR REPLACE FUNCTION hermes_expected_rows(relation text, wanted text, caller name) RETURNS json
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+AS $plan$
+DECLARE
+    themes text[] := hermes_themes_of(caller);
+    plan   json;
+BEGIN
+    IF relation NOT IN ('memory_entries', 'conversations') THEN
+        RAISE EXCEPTION 'hermes_expected_rows knows no table %', relation;
+    END IF;
+    IF wanted IS NOT NULL THEN
+        themes := ARRAY(SELECT wanted WHERE wanted = ANY (themes) OR themes = '{*}');
+    END IF;
+    EXECUTE format(CASE WHEN themes = '{*}' THEN 'EXPLAIN (FORMAT JSON) SELECT FROM %I'
+                        ELSE 'EXPLAIN (FORMAT JSON) SELECT FROM %I WHERE agent_identity = ANY (%L::text[])' END,
+                   relation, themes) INTO plan;
+    RETURN plan;
+END
+$plan$;
+
+-- Every table of ours that has themes, and the rights that a role needs there to run an agent.
+CREATE OR REPLACE FUNCTION hermes_theme_tables(OUT relation regclass, OUT rights text) RETURNS SETOF record
+    LANGUAGE sql STABLE
+AS $tables$
+    SELECT c.oid::regclass,
+           CASE WHEN c.relname IN ('memory_entries', 'conversations', 'memory_chunks', 'conversation_chunks',
+                                   'hermes_operations', 'hermes_tombstones', 'hermes_mirror')
+                THEN 'SELECT, INSERT, UPDATE, DELETE' ELSE 'SELECT, INSERT' END
+      FROM pg_class AS c
+      JOIN pg_class AS ours ON ours.oid = 'memory_entries'::regclass
+      JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = 'agent_identity' AND NOT a.attisdropped
+     WHERE c.relkind IN ('r', 'p') AND c.relnamespace = ours.relnamespace AND c.relowner = ours.relowner
+$tables$;
+
+-- Makes tables, policies and rights what hermes_tenants says.
+CREATE OR REPLACE FUNCTION hermes_apply_row_security() RETURNS void
+    LANGUAGE plpgsql
+AS $apply$
+DECLARE
+    -- Without the COLLATE, which current_user makes necessary, no index would serve. That one does keeps a query for
+    -- another theme from reading, and so from counting, anything: two different themes for one index are none.
+    own    constant text := 'agent_identity = ANY ((SELECT hermes_themes_of(current_user) COLLATE "default")::text[])';
+    free   text := (SELECT string_agg(format('%I', r.rolname), ', ') FROM hermes_tenants AS t
+                      JOIN pg_roles AS r ON r.oid = t.role WHERE t.theme = '*');
+    each   record;
+    tenant record;
+BEGIN
+    DELETE FROM hermes_tenants WHERE role::oid NOT IN (SELECT oid FROM pg_roles);
+    FOR each IN SELECT relation, rights, true AS themed FROM hermes_theme_tables()
+                UNION ALL SELECT 'hermes_embedding'::regclass, 'SELECT, UPDATE', false LOOP
+        EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY', each.relation);
+        EXECUTE format('DROP POLICY IF EXISTS hermes_all_themes ON %s', each.relation);
+        EXECUTE format('DROP POLICY IF EXISTS hermes_own_themes ON %s', each.relation);
+        EXECUTE format('DROP POLICY IF EXISTS hermes_first_model ON %s', each.relation);
+        IF free IS NOT NULL THEN
+            -- A policy that is always true leaves a statement's plan as it is.
+            EXECUTE format('CREATE POLICY hermes_all_themes ON %s TO %s USING (true) WITH CHECK (true)', each.relation, free);
+        END IF;
+        IF each.themed THEN
+            EXECUTE format('CREATE POLICY hermes_own_themes ON %1$s USING (%2$s) WITH CHECK (%2$s)', each.relation, own);
+        ELSE
+            -- The name of the model is everybody's to read, and to write only while there is none.
+            EXECUTE format('CREATE POLICY hermes_own_themes ON %s FOR SELECT USING (true)', each.relation);
+            EXECUTE format('CREATE POLICY hermes_first_model ON %s FOR UPDATE USING (model IS NULL) WITH CHECK (model IS NOT NULL)',
+                           each.relation);
+        END IF;
+        FOR tenant IN SELECT DISTINCT r.rolname FROM hermes_tenants AS t JOIN pg_roles AS r ON r.oid = t.role
+                       WHERE t.theme <> '*' LOOP
+            EXECUTE format('GRANT %s ON %s TO %I', each.rights, each.relation, tenant.rolname);
+        END LOOP;
+    END LOOP;
+    FOR tenant IN SELECT DISTINCT r.rolname FROM hermes_tenants AS t JOIN pg_roles AS r ON r.oid = t.role
+                   WHERE t.theme <> '*' LOOP
+        EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', current_schema(), tenant.rolname);
+        EXECUTE format('GRANT SELECT ON hermes_migrations TO %I', tenant.rolname);
+        EXECUTE format('GRANT USAGE ON SEQUENCE memory_entries_id_seq, conversations_id_seq TO %I', tenant.rolname);
+    END LOOP;
+    -- From statistics of what is written, whoever may explain a query could read values of other themes. No statement of
+    -- ours needs them.
+    FOR each IN SELECT t.relation, a.attname, a.attnum FROM hermes_theme_tables() AS t
+                  JOIN pg_attribute AS a ON a.attrelid = t.relation AND NOT a.attisdropped AND a.attname = ANY (
+                       '{content,metadata,tsv,digest,session_id,origin,op_id}'::text[])
+                 UNION ALL
+                SELECT i.indexrelid::regclass, a.attname, a.attnum FROM hermes_theme_tables() AS t
+                  JOIN pg_index AS i ON i.indrelid = t.relation AND i.indexprs IS NOT NULL
+                  JOIN pg_attribute AS a ON a.attrelid = i.indexrelid AND i.indkey[a.attnum - 1] = 0 LOOP
+        EXECUTE CASE (SELECT relkind FROM pg_class WHERE oid = each.relation)
+                WHEN 'i' THEN format('ALTER INDEX %s ALTER COLUMN %s SET STATISTICS 0', each.relation, each.attnum)
+                ELSE format('ALTER TABLE %s ALTER COLUMN %I SET STATISTICS 0', each.relation, each.attname) END;
+        IF to_regprocedure('pg_clear_attribute_stats(text,text,text,boolean)') IS NOT NULL THEN
+            EXECUTE 'SELECT pg_clear_attribute_stats(n.nspname, c.relname, $1, false) '
+                    'FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = $2'
+              USING each.attname::text, each.relation;
+        ELSIF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
+            DELETE FROM pg_statistic AS s USING pg_attribute AS a
+             WHERE a.attrelid = each.relation AND a.attname = each.attname
+               AND s.starelid = a.attrelid AND s.staattnum = a.attnum;
+        ELSE
+            RAISE WARNING 'statistics of %.% stay: before Postgres 18 only a superuser can remove them', each.relation, each.attname;
+        END IF;
+    END LOOP;
+END
+$apply$;
+
+CREATE OR REPLACE FUNCTION hermes_grant_themes(grantee text, themes text[]) RETURNS void
+    LANGUAGE plpgsql
+AS $grant$
+DECLARE
+    found  pg_roles := (SELECT r FROM pg_roles AS r WHERE r.rolname = grantee);
+    owner  oid := (SELECT relowner FROM pg_class WHERE oid = 'memory_entries'::regclass);
+    holder text;
+BEGIN
+    IF found.rolname IS NULL THEN
+        RAISE EXCEPTION 'the role "%" does not exist', grantee
+            USING HINT = format('create it first: CREATE ROLE %I LOGIN PASSWORD ''...''', grantee);
+    END IF;
+    IF coalesce(cardinality(themes), 0) = 0 OR EXISTS (SELECT FROM unnest(themes) AS t WHERE t IS NULL OR t = '') THEN
+        RAISE EXCEPTION 'name at least one theme for the role "%"', grantee;
+    END IF;
+    IF '*' <> ALL (themes) THEN
+        IF found.rolsuper OR found.rolbypassrls THEN
+            RAISE EXCEPTION 'the role "%" passes every policy', grantee
+                USING HINT = format('take that from it first: ALTER ROLE %I NOSUPERUSER NOBYPASSRLS', grantee);
+        END IF;
+        SELECT r.rolname INTO holder FROM pg_roles AS r
+         WHERE pg_has_role(grantee, r.oid, 'MEMBER')
+           AND (r.oid = owner OR r.rolsuper OR r.rolbypassrls
+                OR EXISTS (SELECT FROM hermes_tenants AS t WHERE t.role = r.oid AND t.theme = '*'))
+         LIMIT 1;
+        IF holder = grantee THEN
+            RAISE EXCEPTION 'the role "%" has every theme', grantee
+                USING HINT = CASE WHEN found.oid = owner THEN 'it owns the tables: use another role'
+                                  ELSE format('take that from it first: hermes_revoke_themes(%L, NULL)', grantee) END;
+        ELSIF holder IS NOT NULL THEN
+            RAISE EXCEPTION 'the role "%" is a member of "%", which no policy holds back', grantee, holder
+                USING HINT = format('take it out first: REVOKE %I FROM %I', holder, grantee);
+        END IF;
+    END IF;
+    INSERT INTO hermes_tenants SELECT found.oid::regrole, t FROM unnest(themes) AS t ON CONFLICT DO NOTHING;
+    PERFORM hermes_apply_row_security();
+END
+$grant$;
+
+-- Takes themes (NULL: all) from a role; with the last one go its rights on the tables.
+CREATE OR REPLACE FUNCTION hermes_revoke_themes(grantee text, themes text[]) RETURNS integer
+    LANGUAGE plpgsql
+AS $revoke$
+DECLARE
+    who  oid := (SELECT r.oid FROM pg_roles AS r WHERE r.rolname = grantee);
+    gone integer;
+BEGIN
+    IF who IS NULL THEN
+        RAISE EXCEPTION 'the role "%" does not exist', grantee;
+    END IF;
+    IF who = (SELECT relowner FROM pg_class WHERE oid = 'memory_entries'::regclass) THEN
+        RAISE EXCEPTION 'the role "%" owns the tables: without every theme it could not maintain them', grantee;
+    END IF;
+    DELETE FROM hermes_tenants WHERE role = who AND (themes IS NULL OR theme = ANY (themes));
+    GET DIAGNOSTICS gone = ROW_COUNT;
+    IF NOT EXISTS (SELECT FROM hermes_tenants WHERE role = who) THEN
+        PERFORM hermes_withdraw_rights(grantee);
+    END IF;
+    PERFORM hermes_apply_row_security();
+    RETURN gone;
+END
+$revoke$;
+
+CREATE OR REPLACE FUNCTION hermes_withdraw_rights(grantee text) RETURNS void
+    LANGUAGE plpgsql
+AS $withdraw$
+DECLARE
+    each regclass;
+BEGIN
+    FOR each IN SELECT relation FROM hermes_theme_tables()
+                UNION ALL SELECT unnest('{hermes_embedding,hermes_migrations}'::regclass[]) LOOP
+        EXECUTE format('REVOKE ALL ON %s FROM %I', each, grantee);
+    END LOOP;
+    EXECUTE format('REVOKE ALL ON SEQUENCE memory_entries_id_seq, conversations_id_seq FROM %I', grantee);
+END
+$withdraw$;
+
+-- Policies go, and with them the rights of every role that had some themes only; who has which is kept for the next time.
+CREATE OR REPLACE FUNCTION hermes_disable_row_security() RETURNS void
+    LANGUAGE plpgsql
+AS $disable$
+DECLARE
+    each record;
+BEGIN
+    FOR each IN SELECT DISTINCT r.rolname FROM hermes_tenants AS t JOIN pg_roles AS r ON r.oid = t.role
+                 WHERE NOT EXISTS (SELECT FROM hermes_tenants AS f WHERE f.role = t.role AND f.theme = '*') LOOP
+        PERFORM hermes_withdraw_rights(each.rolname);
+    END LOOP;
+    FOR each IN SELECT relation FROM hermes_theme_tables() UNION ALL SELECT 'hermes_embedding'::regclass LOOP
+        EXECUTE format('DROP POLICY IF EXISTS hermes_all_themes ON %s', each.relation);
+        EXECUTE format('DROP POLICY IF EXISTS hermes_own_themes ON %s', each.relation);
+        EXECUTE format('DROP POLICY IF EXISTS hermes_first_model ON %s', each.relation);
+        EXECUTE format('ALTER TABLE %s DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY', each.relation);
+    END LOOP;
+    FOR each IN SELECT t.relation, a.attname FROM hermes_theme_tables() AS t
+                  JOIN pg_attribute AS a ON a.attrelid = t.relation AND a.attstattarget = 0 AND NOT a.attisdropped LOOP
+        EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET STATISTICS -1', each.relation, each.attname);
+    END LOOP;
+END
+$disable$;
+
+DO $enable$
+DECLARE
+    home constant text := (SELECT n.nspname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+                            WHERE c.oid = 'memory_entries'::regclass);
+    each record;
+BEGIN
+    -- Whatever the session of the caller holds, these find our tables and no others.
+    FOR each IN SELECT p.oid::regprocedure AS name, p.prosecdef FROM pg_proc AS p
+                 WHERE p.pronamespace = home::regnamespace AND p.proname = ANY (
+                     '{hermes_themes_of,hermes_rows_with,hermes_turns_like,hermes_expected_rows,hermes_theme_tables,
+                       hermes_apply_row_security,hermes_grant_themes,hermes_revoke_themes,hermes_withdraw_rights,
+                       hermes_disable_row_security}'::text[]) LOOP
+        EXECUTE format('ALTER FUNCTION %s SET search_path = pg_catalog, %I, pg_temp', each.name, home);
+        IF NOT each.prosecdef THEN
+            EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', each.name);
+        END IF;
+    END LOOP;
+    INSERT INTO hermes_tenants
+    SELECT relowner::regrole, '*' FROM pg_class WHERE oid = 'memory_entries'::regclass
+    ON CONFLICT DO NOTHING;
+    IF NOT (SELECT relrowsecurity FROM pg_class WHERE oid = 'conversations'::regclass) THEN
+        INSERT INTO hermes_tenants
+        SELECT DISTINCT r.oid::regrole, '*'
+          FROM pg_class AS c CROSS JOIN LATERAL aclexplode(c.relacl) AS a JOIN pg_roles AS r ON r.oid = a.grantee
+         WHERE c.oid = 'memory_entries'::regclass AND a.privilege_type = 'INSERT'
+           AND NOT EXISTS (SELECT FROM hermes_tenants AS t WHERE t.role = r.oid)
+        ON CONFLICT DO NOTHING;
+    END IF;
+    PERFORM hermes_apply_row_security();
+END
+$enable$;
+
+COMMIT;

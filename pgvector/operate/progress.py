@@ -1,0 +1,81 @@
+"""How far a long work is: one line that is rewritten on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TextIO
+
+_ON_TERMINAL_S, _ELSEWHERE_S = 0.2, 10.0
+
+
+class ProgressLine:
+    """Tells on stderr how many of `total` are done, how fast, and how long the rest will take."""
+
+    def __init__(self, what: str, total: int, *, done: int = 0, stream: TextIO | None = None) -> None:
+        self._what = what
+        self._stream = sys.stderr if stream is None else stream
+        self._terminal = self._stream.isatty()
+        self.total = total
+        self.done = done
+        self._began = time.monotonic()
+        self._done_at_first = done
+        self._told_at = self._began
+        self._open = False
+
+    def advance(self, count: int) -> None:
+        """Note that `count` more are done, and say so when it is time."""
+        self.done += count
+        now = time.monotonic()
+        if now - self._told_at >= (_ON_TERMINAL_S if self._terminal else _ELSEWHERE_S):
+            self._told_at = now
+            self._tell()
+
+    def say(self, line: str) -> None:
+        """A line of its own."""
+        self._stream.write(("\r\033[K" if self._open else "") + line + "\n")
+        self._stream.flush()
+        self._open = False
+
+    def finish(self) -> None:
+        """Say the last figure."""
+        self._tell()
+        if self._open:
+            self._stream.write("\n")
+            self._open = False
+
+    def _tell(self) -> None:
+        line = f"{self._what}: {describe(self.done, self.total, self._rate())}"
+        if self._terminal:
+            self._stream.write("\r\033[K" + line)
+            self._open = True
+        else:
+            self._stream.write(line + "\n")
+        self._stream.flush()
+
+    def _rate(self) -> float:
+        return (self.done - self._done_at_first) / max(time.monotonic() - self._began, 1e-3)
+
+
+def describe(done: int, total: int, per_s: float) -> str:
+    """`12,300 of 1,000,000 (1.2 %), 210/s, about 1 h 18 min left`."""
+    share = 100.0 * done / total if total else 100.0
+    text = f"{done:,} of {total:,} ({share:.1f} %)"
+    if per_s > 0:
+        text += f", {per_s:,.0f}/s" if per_s >= 10 else f", {per_s:.1f}/s"
+        if done < total:
+            text += f", about {duration((total - done) / per_s)} left"
+    return text
+
+
+def duration(seconds: float) -> str:
+    """A duration for people, to two places."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min"
+    return f"{hours // 24} d {hours % 24} h"

@@ -1,0 +1,348 @@
+"""The new vectors of a change of the embedding model, beside the old ones until all are there.
+
+Everything here is done by an administrator of the database: columns are added, indexes built, and in one short
+transaction the new columns take the names of the old ones.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import psycopg
+from pgvector import Vector
+from pgvector.psycopg import register_vector
+from psycopg import errors as pg
+from psycopg import sql
+
+from ..domain.errors import ConfigurationError, DeadlineExceeded, SchemaNotApplied
+from ..domain.models import EmbeddingSpace, Store
+from .connection import DeadlineConnection, translated
+from .pool import connect
+from .sql import query
+from .vectors import STORES, Chunk, PendingRow, recorded_space
+
+_BLOCK = 512  # ids that one worker takes at a time
+_LOCK_WORK = 731057948  # one worker a block: (this, store and block)
+_LOCK_STEER = 731057949  # one process begins, builds indexes or switches
+_LOCK_SPACE = 731057947  # as the statement hold_space: writers of vectors share it
+_STEER_POLL_S = 0.2
+_SWITCH_WAIT_MS = 2000  # how long readers are held up at most by a switch that has to wait itself
+_ROWS: dict[Store, str] = {"memories": "memory_entries", "turns": "conversations"}
+_never = threading.Event()
+_CHUNKS: dict[Store, str] = {"memories": "memory_chunks", "turns": "conversation_chunks"}
+
+
+class Progress(NamedTuple):
+    """How many rows there are, and how many have their new vector."""
+
+    done: int
+    total: int
+
+
+@contextmanager
+def admin_connection(conninfo: str) -> Iterator[DeadlineConnection]:
+    """A connection for this work, in autocommit. Raises StoreUnavailable."""
+    with translated(), connect(conninfo) as conn:
+        register_vector(conn)
+        yield conn
+
+
+def running(conn: DeadlineConnection) -> EmbeddingSpace | None:
+    """The space that a change has begun to move to; None while there is no change."""
+    if conn.execute("SELECT to_regclass('hermes_reembed')").fetchone() == (None,):
+        return None
+    row = conn.execute("SELECT model, dims, document_prefix, query_prefix FROM hermes_reembed").fetchone()
+    return None if row is None else EmbeddingSpace(*row)
+
+
+def begin(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
+    """Make room for the new vectors, or find it made. Raises ConfigurationError when another change is under way."""
+    with _steering(conn), conn.transaction():
+        if conn.execute("SELECT to_regclass('hermes_embedding')").fetchone() == (None,):
+            raise SchemaNotApplied(SchemaNotApplied.__doc__ or "")
+        under_way = running(conn)
+        if under_way is not None:
+            if under_way != space:
+                raise ConfigurationError(
+                    f"a change to {under_way.model} ({under_way.dims} dimensions) is under way; finish it, or give it "
+                    "up: hermes-pgvector reembed --abort"
+                )
+            return
+        conn.execute(
+            "CREATE TABLE hermes_reembed (model text NOT NULL, dims integer NOT NULL, document_prefix text NOT NULL, "
+            "query_prefix text NOT NULL, started_at timestamptz NOT NULL DEFAULT now())"
+        )
+        conn.execute(
+            "INSERT INTO hermes_reembed (model, dims, document_prefix, query_prefix) VALUES (%s, %s, %s, %s)",
+            (space.model, space.dims, space.document_prefix, space.query_prefix),
+        )
+        for store in STORES:
+            for statement in _BEGIN:
+                conn.execute(_for(statement, store, dims=space.dims))
+
+
+def missing(conn: DeadlineConnection, store: Store, after_id: int) -> int | None:
+    """The first row after `after_id` without its new vector."""
+    row = conn.execute(
+        _for("SELECT id FROM {rows} WHERE id > %s AND embedding_next IS NULL ORDER BY id LIMIT 1", store), (after_id,)
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def count(conn: DeadlineConnection) -> int:
+    """How many rows there are in all."""
+    row = conn.execute(query("count_all")).fetchone()
+    return row.memories + row.turns if row else 0
+
+
+def sample(conn: DeadlineConnection, limit: int) -> list[str]:
+    """The texts of at most `limit` of the newest turns and memories."""
+    return [row.content for row in conn.execute(query("sample_texts"), {"limit": limit})]
+
+
+def progress(conn: DeadlineConnection) -> Progress:
+    """Count. Reads both tables whole."""
+    done = total = 0
+    for store in STORES:
+        counted = _for("SELECT count(embedding_next) AS done, count(*) AS total FROM {rows}", store)
+        row = conn.execute(counted).fetchone()
+        assert row is not None
+        done, total = done + row.done, total + row.total
+    return Progress(done, total)
+
+
+@contextmanager
+def block_of(conn: DeadlineConnection, store: Store, row_id: int) -> Iterator[list[PendingRow] | None]:
+    """The rows around `row_id` that have no new vector; None when another worker has them.
+
+    The lock is the session's: it goes when the worker dies.
+    """
+    block = row_id // _BLOCK
+    key = (_LOCK_WORK, (STORES.index(store) << 30) | (block & 0x3FFFFFFF))
+    if conn.execute("SELECT pg_try_advisory_lock(%s, %s)", key).fetchone() != (True,):
+        yield None
+        return
+    try:
+        rows = conn.execute(
+            _for(
+                "SELECT id, agent_identity AS theme, content FROM {rows} "
+                "WHERE id >= %s AND id < %s AND embedding_next IS NULL ORDER BY id",
+                store,
+            ),
+            (block * _BLOCK, (block + 1) * _BLOCK),
+        )
+        yield [PendingRow(store, row.id, row.theme, row.content) for row in rows]
+    finally:
+        if not conn.closed:
+            conn.execute("SELECT pg_advisory_unlock(%s, %s)", key)
+
+
+def end_of_block(row_id: int) -> int:
+    """The last id of the block that `row_id` is in."""
+    return (row_id // _BLOCK + 1) * _BLOCK - 1
+
+
+def fill_next(conn: DeadlineConnection, rows: Sequence[PendingRow], chunks: Mapping[str, Sequence[Chunk]]) -> None:
+    """Store new vectors; a row whose text changed meanwhile is left for the next look."""
+    with conn.transaction(), conn.pipeline():
+        for row in rows:
+            first, *others = chunks[row.text]
+            values = {
+                "id": row.id,
+                "content": row.text,
+                "embedding": Vector(first.vector),
+                "first_chars": [chunk.first_char for chunk in others],
+                "embeddings": [Vector(chunk.vector) for chunk in others],
+            }
+            conn.execute(_for("DELETE FROM {chunks_next} WHERE row_id = %(id)s", row.store), values)
+            conn.execute(_for(_FILL_NEXT, row.store), values)
+
+
+def build_indexes(conn: DeadlineConnection, space: EmbeddingSpace, say: Callable[[str], None]) -> None:
+    """Build the indexes of the new vectors while everybody reads and writes on; what is there already stays.
+
+    Does nothing when another worker has brought the change to its end; `switch` neither.
+    """
+    with _steering(conn):
+        if running(conn) != space:
+            return
+        for store in STORES:
+            for name, statement in _INDEXES:
+                index = name.format(rows=_ROWS[store], chunks=_CHUNKS[store])
+                state = conn.execute(
+                    "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", (f'"{index}"',)
+                ).fetchone()
+                if state == (True,):
+                    continue
+                if state is not None:
+                    conn.execute(sql.SQL("DROP INDEX CONCURRENTLY {}").format(sql.Identifier(index)))
+                say(f"building {index}")
+                conn.execute(_for(statement, store, index=index))
+
+
+def switch(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
+    """Put the new vectors in the place of the old ones, in one transaction.
+
+    Raises DeadlineExceeded when readers did not let go in time: try again. Raises ConfigurationError when something
+    of the operator's hangs on the old columns.
+    """
+    with _steering(conn):
+        if running(conn) != space:
+            return
+        try:
+            with conn.transaction():
+                conn.execute("SELECT set_config('lock_timeout', %s, true)", (str(_SWITCH_WAIT_MS),))
+                conn.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK_SPACE,))
+                conn.execute(
+                    "LOCK TABLE memory_entries, conversations, memory_chunks, conversation_chunks "
+                    "IN ACCESS EXCLUSIVE MODE"
+                )
+                for store in STORES:
+                    for statement in _SWITCH:
+                        conn.execute(_for(statement, store, dims=space.dims))
+                conn.execute(
+                    "UPDATE hermes_embedding SET model = %s, document_prefix = %s, query_prefix = %s, "
+                    "recorded_at = now()",
+                    (space.model, space.document_prefix, space.query_prefix),
+                )
+                conn.execute("DROP TABLE hermes_reembed")
+        except pg.DependentObjectsStillExist as exc:
+            raise ConfigurationError(
+                f"the old vectors cannot be dropped: {exc.diag.message_detail or exc}; drop that, and run this again"
+            ) from exc
+        except (pg.LockNotAvailable, pg.DeadlockDetected) as exc:
+            raise DeadlineExceeded("the tables were in use; try again") from exc
+
+
+def vacuum(conn: DeadlineConnection) -> None:
+    """After every row was written anew: without it the covering indexes cannot answer alone."""
+    conn.execute("VACUUM (ANALYZE) memory_entries, conversations, memory_chunks, conversation_chunks")
+
+
+def abort(conn: DeadlineConnection) -> bool:
+    """Drop the new vectors and keep the old ones; False when no change was under way."""
+    with _steering(conn):
+        if running(conn) is None:
+            return False
+        with conn.transaction():
+            for store in STORES:
+                for statement in _ABORT:
+                    conn.execute(_for(statement, store))
+            conn.execute("DROP TABLE hermes_reembed")
+        restore_index(conn)
+        return True
+
+
+def restore_index(conn: DeadlineConnection) -> None:
+    """Build the HNSW indexes that a change has dropped."""
+    for store in STORES:
+        conn.execute(_for(_HNSW.replace("embedding_next", "embedding"), store, index=f"{_ROWS[store]}_embedding_idx"))
+
+
+def current(conn: DeadlineConnection) -> EmbeddingSpace:
+    """What the database holds vectors of."""
+    return recorded_space(conn)
+
+
+@contextmanager
+def _steering(conn: DeadlineConnection) -> Iterator[None]:
+    """One process at a time; the others wait."""
+    # By asking again: a concurrent build of an index waits for every statement that runs, a waiting one among them.
+    while conn.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK_STEER,)).fetchone() != (True,):
+        _never.wait(_STEER_POLL_S)
+    try:
+        yield
+    finally:
+        if not conn.closed and conn.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+            conn.execute("SELECT pg_advisory_unlock(%s)", (_LOCK_STEER,))
+
+
+def _for(statement: str, store: Store, *, dims: int = 0, index: str = "") -> sql.Composed:
+    rows, chunks = _ROWS[store], _CHUNKS[store]
+    return sql.SQL(statement).format(
+        rows=sql.Identifier(rows),
+        chunks=sql.Identifier(chunks),
+        chunks_next=sql.Identifier(f"{chunks}_next"),
+        chunks_name=sql.Literal(f"{chunks}_next"),
+        chunks_next_key=sql.Identifier(f"{chunks}_next_pkey"),
+        chunks_next_reference=sql.Identifier(f"{chunks}_next_row_id_fkey"),
+        dims=sql.Literal(dims),
+        index=sql.Identifier(index or "none"),
+        embedding_index=sql.Identifier(f"{rows}_embedding_idx"),
+        embedding_next_index=sql.Identifier(f"{rows}_embedding_next_idx"),
+        sig_index=sql.Identifier(f"{rows}_theme_sig_idx"),
+        sig_next_index=sql.Identifier(f"{rows}_theme_sig_next_idx"),
+        pending_index=sql.Identifier(f"{rows}_pending_idx"),
+        pending_next_index=sql.Identifier(f"{rows}_pending_next_idx"),
+    )
+
+
+# The HNSW index of the old vectors goes first: every row is written once more, and each time that index would cost
+# more than the embedding. Meanwhile the signatures answer for it.
+_BEGIN = (
+    "ALTER TABLE {rows} ADD COLUMN embedding_next vector({dims}), ADD COLUMN sig_next bit({dims})",
+    "CREATE TABLE {chunks_next} (row_id bigint NOT NULL, part integer NOT NULL CHECK (part > 0), "
+    "agent_identity text NOT NULL, first_char integer NOT NULL, embedding vector({dims}) NOT NULL, "
+    "sig bit({dims}) NOT NULL, CONSTRAINT {chunks_next_key} PRIMARY KEY (row_id, part, agent_identity), "
+    "CONSTRAINT {chunks_next_reference} FOREIGN KEY (row_id) REFERENCES {rows} ON DELETE CASCADE)",
+    # With the rights of its owner: the agents' role does not know these tables yet.
+    "CREATE OR REPLACE FUNCTION hermes_keep_next() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER "
+    "SET search_path FROM CURRENT AS $$ BEGIN "
+    "IF NEW.content IS DISTINCT FROM OLD.content THEN "
+    "NEW.embedding_next := NULL; NEW.sig_next := NULL; "
+    "EXECUTE format('DELETE FROM %I WHERE row_id = $1', TG_ARGV[0]) USING OLD.id; "
+    "ELSE EXECUTE format('UPDATE %I SET agent_identity = $2 WHERE row_id = $1', TG_ARGV[0]) "
+    "USING OLD.id, NEW.agent_identity; END IF; RETURN NEW; END $$",
+    "CREATE TRIGGER hermes_keep_next BEFORE UPDATE ON {rows} FOR EACH ROW "
+    "WHEN (NEW.content IS DISTINCT FROM OLD.content OR NEW.agent_identity IS DISTINCT FROM OLD.agent_identity) "
+    "EXECUTE FUNCTION hermes_keep_next({chunks_name})",
+    "DROP INDEX IF EXISTS {embedding_index}",
+)
+
+_FILL_NEXT = """
+WITH filled AS (
+    UPDATE {rows} SET embedding_next = %(embedding)s, sig_next = binary_quantize(%(embedding)s)
+     WHERE id = %(id)s AND content = %(content)s
+    RETURNING id, agent_identity)
+INSERT INTO {chunks_next} (row_id, part, agent_identity, first_char, embedding, sig)
+SELECT filled.id, chunk.part, filled.agent_identity, chunk.first_char, chunk.embedding, binary_quantize(chunk.embedding)
+  FROM filled
+ CROSS JOIN unnest(%(first_chars)s::integer[], %(embeddings)s::vector[])
+       WITH ORDINALITY AS chunk(first_char, embedding, part)"""
+
+_HNSW = (
+    "CREATE INDEX CONCURRENTLY IF NOT EXISTS {index} ON {rows} USING hnsw (embedding_next vector_cosine_ops) "
+    "WITH (m = 16, ef_construction = 64)"
+)
+_INDEXES = (
+    (
+        "{rows}_theme_sig_next_idx",
+        "CREATE INDEX CONCURRENTLY {index} ON {rows} (agent_identity) INCLUDE (sig_next, id)",
+    ),
+    ("{rows}_pending_next_idx", "CREATE INDEX CONCURRENTLY {index} ON {rows} (id) WHERE embedding_next IS NULL"),
+    ("{rows}_embedding_next_idx", _HNSW),
+)
+
+_SWITCH = (
+    "DROP TRIGGER hermes_keep_next ON {rows}",
+    "ALTER TABLE {rows} DROP COLUMN embedding, DROP COLUMN sig",
+    "ALTER TABLE {rows} RENAME COLUMN embedding_next TO embedding",
+    "ALTER TABLE {rows} RENAME COLUMN sig_next TO sig",
+    "ALTER INDEX {sig_next_index} RENAME TO {sig_index}",
+    "ALTER INDEX {pending_next_index} RENAME TO {pending_index}",
+    "ALTER INDEX {embedding_next_index} RENAME TO {embedding_index}",
+    # Emptied first, so that the change of the type costs nothing; rights and policies of the table stay.
+    "TRUNCATE {chunks}",
+    "ALTER TABLE {chunks} ALTER COLUMN embedding TYPE vector({dims}), ALTER COLUMN sig TYPE bit({dims})",
+    "INSERT INTO {chunks} SELECT * FROM {chunks_next}",
+    "DROP TABLE {chunks_next}",
+)
+
+_ABORT = (
+    "DROP TRIGGER IF EXISTS hermes_keep_next ON {rows}",
+    "ALTER TABLE {rows} DROP COLUMN embedding_next, DROP COLUMN sig_next",
+    "DROP TABLE {chunks_next}",
+)

@@ -1,0 +1,85 @@
+"""The vectors beside the texts: which model they are of, and the rows that still wait for theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from pgvector import Vector
+
+from ..domain.models import EmbeddingSpace, Store
+from .connection import DeadlineConnection
+from .sql import query
+
+STORES: tuple[Store, ...] = ("memories", "turns")
+
+
+class PendingRow(NamedTuple):
+    """A row without an embedding."""
+
+    store: Store
+    id: int
+    theme: str
+    text: str
+
+
+class Chunk(NamedTuple):
+    """The embedding of a part of a text that begins at character `first_char`."""
+
+    first_char: int
+    vector: list[float]
+
+
+def recorded_space(conn: DeadlineConnection) -> EmbeddingSpace:
+    """What the database holds vectors of; `model` is empty while it holds none."""
+    row = conn.execute(query("read_space")).fetchone()
+    assert row is not None
+    return EmbeddingSpace(row.model or "", row.dims, row.document_prefix, row.query_prefix)
+
+
+def hold_space(conn: DeadlineConnection) -> EmbeddingSpace:
+    """As `recorded_space`; it stays so until the transaction ends."""
+    conn.execute(query("hold_space"))
+    return recorded_space(conn)
+
+
+def record_space(conn: DeadlineConnection, space: EmbeddingSpace) -> EmbeddingSpace:
+    """Make `space` the one of this database unless there is one; returns the one there is now."""
+    row = {"model": space.model, "document_prefix": space.document_prefix, "query_prefix": space.query_prefix}
+    conn.execute(query("record_space"), row)
+    return recorded_space(conn)
+
+
+def claim_pending(conn: DeadlineConnection, limit: int, lease_s: float) -> list[PendingRow]:
+    """At most `limit` rows without an embedding; nobody else gets them for `lease_s`."""
+    claimed: list[PendingRow] = []
+    for store in STORES:
+        row = {"limit": limit - len(claimed), "lease_s": lease_s}
+        found = conn.execute(query(f"claim_pending_{store}"), row)
+        claimed += [PendingRow(store, one.id, one.theme, one.content) for one in found]
+    return claimed
+
+
+def postpone(conn: DeadlineConnection, rows: Sequence[PendingRow], pause_s: float) -> None:
+    """Leave claimed rows that were not embedded alone for `pause_s`."""
+    for store in STORES:
+        if ids := [row.id for row in rows if row.store == store]:
+            conn.execute(query(f"postpone_{store}"), {"ids": ids, "pause_s": pause_s})
+
+
+def fill(conn: DeadlineConnection, rows: Sequence[PendingRow], chunks: Mapping[str, Sequence[Chunk]]) -> None:
+    """Store the embeddings of rows, by their text: the first chunk in the row, the others beside it."""
+    with conn.pipeline():
+        for store in STORES:
+            if ids := [row.id for row in rows if row.store == store and len(chunks[row.text]) > 1]:
+                conn.execute(query(f"clear_chunks_{store}"), {"ids": ids})
+        for row in rows:
+            first, *others = chunks[row.text]
+            values = {
+                "id": row.id,
+                "content": row.text,
+                "embedding": Vector(first.vector),
+                "first_chars": [chunk.first_char for chunk in others],
+                "embeddings": [Vector(chunk.vector) for chunk in others],
+            }
+            conn.execute(query(f"fill_{row.store}"), values)
