@@ -11,7 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,11 +52,11 @@ class Postgres:
 
 
 @contextmanager
-def postgres() -> Iterator[Postgres]:
-    """A private server for the length of the block, with the settings the product gives its own."""
+def postgres(settings: Mapping[str, str] | None = None) -> Iterator[Postgres]:
+    """A private server for the length of the block; its settings are the product's own and `settings`."""
     place = Path(tempfile.mkdtemp(prefix="hermes-bench-", dir="/tmp"))
     place.chmod(0o755)
-    server = EmbeddedServer(place / "pg")
+    server = EmbeddedServer(place / "pg", settings=settings)
     try:
         server.ensure()
         yield Postgres(server)
@@ -67,9 +67,10 @@ def postgres() -> Iterator[Postgres]:
 
 
 @contextmanager
-def endpoint(dims: int, latency_ms: float) -> Iterator[str]:
+def endpoint(dims: int, latency_ms: float, *options: str) -> Iterator[str]:
     """The URL of an Ollama-like endpoint in a process of its own, which answers any batch after `latency_ms`."""
-    command = [sys.executable, "-P", str(Path(__file__).with_name("endpoint.py")), str(dims), str(latency_ms)]
+    script = str(Path(__file__).with_name("endpoint.py"))
+    command = [sys.executable, "-P", script, str(dims), str(latency_ms), *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

@@ -1,12 +1,17 @@
-"""An endpoint with the protocol of Ollama's /api/embed that costs no model: ready-made vectors after a set latency.
+"""An endpoint in the protocols of Ollama and OpenAI that costs no model: ready-made vectors after a set latency.
 
-python endpoint.py DIMS LATENCY_MS      prints its URL and serves until it is terminated
+python endpoint.py DIMS LATENCY_MS [unit]      prints its URL and serves until it is terminated
+
+`unit` gives the vectors unit length and the digits of 32-bit floats, as models' servers do.
 """
 
 from __future__ import annotations
 
+import base64
 import json
+import math
 import random
+import struct
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,7 +21,12 @@ KINDS = 64  # different vectors, so that an HNSW index has something to do
 
 dims, latency_s = int(sys.argv[1]), float(sys.argv[2]) / 1000
 generator = random.Random(SEED)
-vectors = [json.dumps([round(generator.gauss(0, 1), 4) for _ in range(dims)]) for _ in range(KINDS)]
+numbers = [[round(generator.gauss(0, 1), 4) for _ in range(dims)] for _ in range(KINDS)]
+if "unit" in sys.argv[3:]:
+    lengths = [math.hypot(*each) for each in numbers]
+    numbers = [[float(f"{x / length:.9g}") for x in each] for each, length in zip(numbers, lengths, strict=True)]
+vectors = [json.dumps(each) for each in numbers]
+in_base64 = [json.dumps(base64.b64encode(struct.pack(f"<{dims}f", *each)).decode()) for each in numbers]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -27,10 +37,15 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_POST(self) -> None:
-        texts = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["input"]
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         time.sleep(latency_s)
-        chosen = ",".join(vectors[hash(text) % KINDS] for text in texts)
-        body = f'{{"embeddings":[{chosen}]}}'.encode()
+        ready = in_base64 if request.get("encoding_format") == "base64" else vectors
+        chosen = [ready[hash(text) % KINDS] for text in request["input"]]
+        if self.path.endswith("/v1/embeddings"):
+            rows = ",".join(f'{{"index":{index},"embedding":{each}}}' for index, each in enumerate(chosen))
+            body = f'{{"data":[{rows}]}}'.encode()
+        else:
+            body = f'{{"embeddings":[{",".join(chosen)}]}}'.encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

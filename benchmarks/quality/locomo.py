@@ -9,147 +9,133 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import hashlib
 import json
 import random
-import re
 import statistics
 import sys
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-sys.path += [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[2])]
+sys.path += [str(folder) for folder in Path(__file__).resolve().parents[:3]]
 import common
+from corpus import CATEGORIES, Conversation, halves, read_conversations
+from vectors import CachedModel
 
 from hermes_memory_pgvector.domain.models import Operation
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from tests.support.embedding_server import EmbeddingServer, OnnxModel
+from tests.support.embedding_server import EmbeddingServer
 from tests.support.model_files import MODEL_DIMS, MODEL_NAME, model_dir
 
-SHA256 = "79fa87e90f04081343b8c8debecb80a9a6842b76a7aa537dc9fdf651ea698ff4"
-CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
-_DATE = "%I:%M %p on %d %B, %Y"
-_EVIDENCE = re.compile(r"D(\d+):0*(\d+)")
+_ROUNDS = 1000  # of the bootstrap
 
 
-def turns_of(conversation: dict[str, Any]) -> Iterator[tuple[str, str, str, datetime]]:
-    """(dia_id, session, text, date) of every turn, in order."""
-    for number in range(1, 100):
-        session = conversation.get(f"session_{number}")
-        if not session:
-            continue
-        date = datetime.strptime(conversation[f"session_{number}_date_time"], _DATE).replace(tzinfo=UTC)
-        for turn in session:
-            text = f"{turn['speaker']}: {turn['text']}"
-            if turn.get("blip_caption"):
-                text += f" [image: {turn['blip_caption']}]"
-            yield turn["dia_id"], f"session-{number}", text, date
-
-
-def questions_of(sample: dict[str, Any], known: set[str]) -> Iterator[tuple[str, int, set[str]]]:
-    """(question, category, gold dia_ids) of every question with at least one existing gold turn."""
-    for qa in sample["qa"]:
-        gold = {f"D{s}:{t}" for part in qa["evidence"] for s, t in _EVIDENCE.findall(part)} & known
-        if gold:
-            yield qa["question"], qa["category"], gold
-
-
-def load(provider: PgvectorMemoryProvider, theme: str, sample: dict[str, Any]) -> None:
+def load(provider: PgvectorMemoryProvider, conversation: Conversation) -> None:
     """Write a conversation as the hooks would have, with its own dates."""
-    runtime = provider.runtime
-    assert runtime is not None
-    for dia, session, text, date in turns_of(sample["conversation"]):
+    assert provider.runtime is not None
+    for turn in conversation.turns:
         payload = {
-            "session_id": f"{theme}-{session}",
-            "messages": [{"role": "user", "content": text}],
-            "metadata": {"dia_id": dia},
+            "session_id": f"{conversation.theme}-{turn.session}",
+            "messages": [{"role": "user", "content": turn.text}],
+            "metadata": {"dia_id": turn.name},
         }
-        runtime.writer.submit(Operation("turn", theme, payload, date.timestamp()))
+        provider.runtime.writer.submit(Operation("turn", conversation.theme, payload, turn.at.timestamp()))
 
 
-def evaluate(provider: PgvectorMemoryProvider, theme: str, sample: dict[str, Any]) -> list[dict[str, Any]]:
+def evaluate(provider: PgvectorMemoryProvider, conversation: Conversation) -> list[dict[str, Any]]:
     """One row a question: category and evidence recall at 5 and at 10."""
     by_text: dict[str, set[str]] = {}
-    for dia, _, text, _ in turns_of(sample["conversation"]):
-        by_text.setdefault(text, set()).add(dia)
-    known = {dia for dias in by_text.values() for dia in dias}
+    for turn in conversation.turns:
+        by_text.setdefault(turn.text, set()).add(turn.name)
     rows = []
-    for question, category, gold in questions_of(sample, known):
+    for asked in conversation.questions:
         started = time.perf_counter()
         answer = json.loads(
-            provider.handle_tool_call("recall_conversation", {"query": question, "limit": 10, "scope": theme})
+            provider.handle_tool_call(
+                "recall_conversation", {"query": asked.text, "limit": 10, "scope": conversation.theme}
+            )
         )
         took_ms = (time.perf_counter() - started) * 1000
         found = [by_text.get(hit["content"], set()) for hit in answer["results"]]
-        row: dict[str, Any] = {"theme": theme, "category": category, "mode": answer["mode"], "ms": took_ms}
-        for k in (5, 10):
-            row[f"at_{k}"] = len(gold & set().union(*found[:k])) / len(gold)
-        rows.append(row)
+        row: dict[str, Any] = {"theme": conversation.theme, "category": asked.category, "mode": answer["mode"]}
+        row |= {f"at_{k}": len(asked.gold & set().union(*found[:k])) / len(asked.gold) for k in (5, 10)}
+        rows.append(row | {"ms": took_ms})
     return rows
 
 
 def interval(values: list[float], generator: random.Random) -> tuple[float, float]:
     """A 95 % bootstrap confidence interval of the mean."""
-    means = sorted(statistics.fmean(generator.choices(values, k=len(values))) for _ in range(500))
-    return means[12], means[487]
+    means = sorted(statistics.fmean(generator.choices(values, k=len(values))) for _ in range(_ROUNDS))
+    return means[_ROUNDS * 25 // 1000], means[_ROUNDS * 975 // 1000 - 1]
 
 
-def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Evidence recall over all questions, and by category and half of the conversations."""
+def summary(rows: list[dict[str, Any]], chosen_on: set[str], held_out: set[str]) -> list[dict[str, Any]]:
+    """Evidence recall over all questions, both halves of the conversations, and each category of the held-out half."""
     generator = random.Random(common.SEED)
-    groups = {"all": rows}
-    groups |= {name: [row for row in rows if row["category"] == number] for number, name in CATEGORIES.items()}
-    themes = sorted({row["theme"] for row in rows})
+    reported = [row for row in rows if row["theme"] in held_out]
+    groups = {"all": rows, "chosen on": [row for row in rows if row["theme"] in chosen_on], "held out": reported}
     groups |= {
-        "first half": [row for row in rows if row["theme"] in themes[: len(themes) // 2]],
-        "second half": [row for row in rows if row["theme"] in themes[len(themes) // 2 :]],
+        f"held out, {name}": [row for row in reported if row["category"] == number]
+        for number, name in CATEGORIES.items()
     }
     table = []
     for name, group in groups.items():
-        if not group:
-            continue
-        line: dict[str, Any] = {"questions of": name, "n": len(group)}
+        line: dict[str, Any] = {"questions": name, "n": len(group)}
         for k in (5, 10):
             values = [row[f"at_{k}"] for row in group]
             low, high = interval(values, generator)
-            line[f"recall@{k}"] = round(statistics.fmean(values), 3)
+            line[f"recall@{k}"] = f"{statistics.fmean(values):.3f}"
             line[f"95% @{k}"] = f"{low:.3f}-{high:.3f}"
         line["p50_ms"] = round(statistics.median(row["ms"] for row in group), 1)
         table.append(line)
     return table
 
 
-def main() -> None:
-    """Load, ask, print."""
-    options = common.parser(__doc__)
-    options.formatter_class = argparse.RawDescriptionHelpFormatter
-    options.add_argument("--data", type=Path, required=True, metavar="FILE", help="locomo10.json")
-    options.add_argument("--no-model", action="store_true", help="recall by words only")
-    options.add_argument("--dsn", metavar="DSN", help="a migrated database (dims 384) to use again, loaded when empty")
-    args = options.parse_args()
-    body = args.data.read_bytes()
-    if hashlib.sha256(body).hexdigest() != SHA256:
-        options.error(f"{args.data} is not the file this benchmark is made for (sha256 {SHA256})")
-    samples = json.loads(body)
+@contextlib.contextmanager
+def loaded(args: argparse.Namespace, conversations: list[Conversation]) -> Iterator[PgvectorMemoryProvider]:
+    """A provider over a store with every conversation, embedded unless `--no-model`."""
     with contextlib.ExitStack() as stack:
-        config: dict[str, Any] = {"dims": MODEL_DIMS, "spool_max_mb": 2000, "recall_deadline_s": 30}
-        config["dsn"] = args.dsn or stack.enter_context(common.postgres()).database(MODEL_DIMS)
+        config: dict[str, Any] = {"dims": args.dims, "spool_max_mb": 2000, "recall_deadline_s": 30}
+        config["dsn"] = args.dsn or stack.enter_context(common.postgres()).database(args.dims)
         if not args.no_model:
-            config["embed_url"] = stack.enter_context(EmbeddingServer(OnnxModel(model_dir()))).url
-            config["embed_model"] = MODEL_NAME
+            model = CachedModel(args.model_dir or model_dir(), args.cache)
+            config["embed_url"] = stack.enter_context(EmbeddingServer(model)).url
+            config["embed_model"] = args.model_name
         provider = stack.enter_context(common.provider(config))
         assert provider.runtime is not None
         provider.runtime.backend.bring_up()
         if not provider.runtime.backend.counts()["turns"]:
-            for sample in samples:
-                load(provider, sample["sample_id"], sample)
+            for conversation in conversations:
+                load(provider, conversation)
             assert provider.runtime.writer.flush(3600)
-        rows = [row for sample in samples for row in evaluate(provider, sample["sample_id"], sample)]
-    parameters = {"model": None if args.no_model else MODEL_NAME, "questions": len(rows)}
-    common.report("quality/locomo", parameters, summary(rows), args.json)
+        yield provider
+
+
+def options(doc: str | None, *, data: bool = True) -> argparse.ArgumentParser:
+    """The options of every program here that searches; `data`: also those about LoCoMo."""
+    made = common.parser(doc)
+    made.formatter_class = argparse.RawDescriptionHelpFormatter
+    if data:
+        made.add_argument("--data", type=Path, required=True, metavar="FILE", help="locomo10.json")
+    made.add_argument("--no-model", action="store_true", help="recall by words only")
+    made.add_argument("--model-dir", type=Path, metavar="DIR", help="another model than the tests' (see vectors.py)")
+    made.add_argument("--model-name", default=MODEL_NAME, metavar="NAME", help="its name, by which instructions go")
+    made.add_argument("--dims", type=int, default=MODEL_DIMS, metavar="N", help="floats in its vectors")
+    made.add_argument("--cache", type=Path, metavar="FILE", help="where vectors are kept (see vectors.py)")
+    made.add_argument("--dsn", metavar="DSN", help="a migrated database to use again, loaded when it is empty")
+    return made
+
+
+def main() -> None:
+    """Load, ask, print."""
+    args = options(__doc__).parse_args()
+    conversations = read_conversations(args.data)
+    with loaded(args, conversations) as provider:
+        rows = [row for conversation in conversations for row in evaluate(provider, conversation)]
+    modes = sorted({row["mode"] for row in rows})
+    parameters = {"model": None if args.no_model else args.model_name, "questions": len(rows), "modes": modes}
+    common.report("quality/locomo", parameters, summary(rows, *halves(conversations)), args.json)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from .dsn import mask_dsn
+from .secrets import MAX_PATTERNS, masked, pattern_problem
+from .settings import EXPRESSIONS
 
 if TYPE_CHECKING:
     from .settings import Field
@@ -17,7 +18,11 @@ _FALSE = frozenset({"false", "no", "off", "0", "n", "f"})
 
 
 class Rejected(Exception):
-    """A value that cannot be used for a setting; says what it was instead."""
+    """A value that cannot be used for a setting; says what it was instead. `rest` is what of a list can be used."""
+
+    def __init__(self, what: str, rest: tuple[str, ...] | None = None) -> None:
+        super().__init__(what)
+        self.rest = rest
 
 
 def coerce(field: Field, raw: object) -> object:
@@ -31,7 +36,15 @@ def coerce(field: Field, raw: object) -> object:
             raise Rejected(shown_number(number))
         return number
     if field.kind is tuple:
-        return _as_words(raw)
+        if field.form == EXPRESSIONS:
+            return _as_expressions(raw)
+        words = _as_words(_as_pairs(raw) if "=" in field.form else raw)
+        if field.choices:
+            return _as_choices(words, field.choices)
+        for word in words:
+            if field.pattern and not re.fullmatch(field.pattern, word):
+                raise Rejected(quoted(word))
+        return words
     text = _as_text(raw)
     if field.choices:
         choice = text.lower()
@@ -100,6 +113,8 @@ def _as_text(raw: object) -> str:
 
 
 def _as_words(raw: object) -> tuple[str, ...]:
+    if raw is False:  # what YAML makes of `off` and `no`
+        return ()
     if isinstance(raw, str):
         raw = _as_text(raw).split(",")
     if not isinstance(raw, (list, tuple, set, frozenset)):
@@ -110,6 +125,33 @@ def _as_words(raw: object) -> tuple[str, ...]:
         if word and word not in words:
             words.append(word)
     return tuple(words)
+
+
+def _as_pairs(raw: object) -> object:
+    """A mapping as a list of `name=value`; anything else as it is."""
+    return [f"{_as_text(name)}={_as_text(value)}" for name, value in raw.items()] if isinstance(raw, Mapping) else raw
+
+
+def _as_choices(words: tuple[str, ...], choices: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of `choices` that are named, in their order."""
+    named = [word.lower().replace("-", "_") for word in words]
+    good = tuple(choice for choice in choices if choice in named)
+    if unknown := [word for word, name in zip(words, named, strict=True) if name not in choices]:
+        raise Rejected(quoted(unknown[0]), good)
+    return good
+
+
+def _as_expressions(raw: object) -> tuple[str, ...]:
+    """Regular expressions; text is one of them, with its commas."""
+    given = _as_words([raw] if isinstance(raw, str) else raw)
+    problems = [pattern_problem(expression) for expression in given[:MAX_PATTERNS]]
+    good = tuple(expression for expression, problem in zip(given, problems, strict=False) if not problem)
+    if len(given) > MAX_PATTERNS:
+        raise Rejected(f"more than {MAX_PATTERNS} of them", good)
+    if len(good) < len(given):
+        number, problem = next((number, problem) for number, problem in enumerate(problems, 1) if problem)
+        raise Rejected(f"one (number {number}) that is {problem}", good)
+    return good
 
 
 def type_of(value: object) -> str:
@@ -134,4 +176,4 @@ def shown_number(value: int | float) -> str:
 
 def quoted(text: str) -> str:
     """The beginning of a text, safe to log."""
-    return ascii(mask_dsn(text)[:60])
+    return ascii(masked(text[:1000])[:60])

@@ -53,6 +53,10 @@ class DimensionMismatch(StoreMisconfigured):
     """The database holds vectors of another size than the setting `dims`; make the two agree."""
 
 
+class SpaceChanged(HermesPgvectorError):
+    """The embedding model of the database was changed; set embed_model and dims to the new one and restart."""
+
+
 class OperationRejected(HermesPgvectorError):
     """Postgres refuses this write for what it holds; it is set aside: `hermes-pgvector doctor` shows it."""
 

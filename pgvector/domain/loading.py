@@ -53,9 +53,9 @@ def load(section: object, environ: Mapping[str, str]) -> Loaded:
             _take(field, raw_env, name, values, warnings)
         elif name not in KNOWN_ENV:
             unknown_env.append(name)
-    key_env = values.get("embed_api_key_env")
+    key_envs = (values.get("embed_api_key_env"), values.get("rerank_api_key_env"))
     for name in unknown_env:
-        if name != key_env:
+        if name not in key_envs:
             near = _nearest(name.removeprefix(ENV_PREFIX), prefix=ENV_PREFIX)
             warnings.append(f"unknown environment variable {_shown_key(name)}, ignored; {near}")
     return Loaded(Settings(**values), tuple(warnings))  # type: ignore[arg-type]
@@ -65,7 +65,10 @@ def _take(field: Field, raw: object, origin: str, values: dict[str, object], war
     try:
         values[field.key] = coerce(field, raw)
     except Rejected as why:
-        if field.key in values:
+        if why.rest:
+            values[field.key] = why.rest
+            used = "using the others"
+        elif field.key in values:
             used = "using what the file says"
         else:
             default = ", ".join(field.default) if isinstance(field.default, tuple) else str(field.default)

@@ -10,13 +10,16 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .dsn import mask_dsn
+from .languages import DEFAULT_LANGUAGE, LANGUAGES
+from .secrets import masked
 
 SECTION = "plugins.pgvector"
 ENV_PREFIX = "HERMES_PGVECTOR_"
 # Names with our prefix that are read somewhere but are not settings.
-KNOWN_ENV = frozenset({"HERMES_PGVECTOR_EMBED_API_KEY", "HERMES_PGVECTOR_ADMIN_DSN"})
+KNOWN_ENV = frozenset({"HERMES_PGVECTOR_EMBED_API_KEY", "HERMES_PGVECTOR_RERANK_API_KEY", "HERMES_PGVECTOR_ADMIN_DSN"})
 
+TOOLS = ("recall_memory", "recall_conversation", "remember", "forget", "memory_profile")  # all there are
+EXPRESSIONS = "regular expressions"  # the form of a list of them
 _ENV_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
@@ -28,12 +31,13 @@ def _setting(
     high: float | None = None,
     choices: tuple[str, ...] = (),
     pattern: str = "",
+    form: str = "",
     secret: bool = False,
     wizard: bool = False,
 ) -> Any:
     """A dataclass field that carries its own documentation and limits."""
     metadata = {
-        "doc": doc, "low": low, "high": high, "choices": choices, "pattern": pattern, "secret": secret,
+        "doc": doc, "low": low, "high": high, "choices": choices, "pattern": pattern, "form": form, "secret": secret,
         "wizard": wizard,
     }  # fmt: skip
     return dataclasses.field(default=default, metadata=metadata)
@@ -50,7 +54,10 @@ class Settings:
         wizard=True,
     )
     embed_url: str = _setting(
-        "", "Base URL of an Ollama or OpenAI-compatible embedding endpoint; empty recalls by words only", wizard=True
+        "",
+        "Base URL of an Ollama or OpenAI-compatible embedding endpoint, or local:NAME for an installed model; "
+        "empty recalls by words only",
+        wizard=True,
     )
     embed_model: str = _setting("nomic-embed-text", "Embedding model the endpoint is asked for", wizard=True)
     embed_api: str = _setting(
@@ -60,6 +67,23 @@ class Settings:
         "HERMES_PGVECTOR_EMBED_API_KEY", "Environment variable that holds the endpoint's API key", pattern=_ENV_NAME
     )
     embed_timeout_s: float = _setting(10.0, "Longest wait for one embedding request, in seconds", low=0.05, high=600)
+    embed_batch_size: int = _setting(64, "Most texts in one embedding request", low=1, high=2048)
+    embed_batch_tokens: int = _setting(
+        8192, "Most tokens in one embedding request, by an estimate; a longer text goes alone", low=64, high=1_000_000
+    )
+    embed_dimensions: str = _setting(
+        "auto",
+        "Ask the endpoint for vectors of `dims` floats: auto where the model's are longer and known to allow it",
+        choices=("auto", "always", "never"),
+    )
+    embed_query_prefix: str = _setting(
+        "auto", "Words put before a question for the model; auto takes what the model is known to want, empty none"
+    )
+    embed_document_prefix: str = _setting("auto", "Words put before a stored text for the model, likewise")
+    embed_ca_file: str = _setting(
+        "", "File with the certificates to trust of the endpoint; empty trusts SSL_CERT_FILE or the usual ones"
+    )
+    embed_threads: int = _setting(1, "CPU threads that work on one text with a local model", low=1, high=64)
     dims: int = _setting(
         768, "Length of an embedding; must equal what the model gives and what the migration created", low=1, high=2000
     )
@@ -69,12 +93,56 @@ class Settings:
     prefetch_deadline_s: float = _setting(
         1.5, "Longest time a turn waits for its memories, in seconds", low=0.01, high=8.0
     )
-    prefetch_max_tokens: int = _setting(800, "Size limit of what is put before a turn, in tokens", low=16, high=100_000)
+    prefetch_max_tokens: int = _setting(800, "Size limit of what is put before a turn, in tokens", low=64, high=100_000)
+    prefetch_passes: str = _setting(
+        "one",
+        "one: what fits best by meaning and words together; several: the end of the session before, then the nearest "
+        "by meaning and the best by words in turn",
+        choices=("one", "several"),
+    )
+    prefetch_recent_turns: int = _setting(
+        3,
+        "Turns of the session before that the first message of a session gets; only with several passes",
+        low=0,
+        high=50,
+    )
     recall_deadline_s: float = _setting(5.0, "Longest time a recall tool call takes, in seconds", low=0.01, high=300)
+    rerank_url: str = _setting(
+        "",
+        "Base URL of an endpoint that puts the best results in their last order with a cross-encoder; empty uses none",
+    )
+    rerank_model: str = _setting("", "Model the rerank endpoint is asked for; empty names none")
+    rerank_api: str = _setting(
+        "auto", "Protocol the rerank endpoint speaks; auto finds out", choices=("auto", "cohere", "tei")
+    )
+    rerank_api_key_env: str = _setting(
+        "HERMES_PGVECTOR_RERANK_API_KEY",
+        "Environment variable that holds the rerank endpoint's API key",
+        pattern=_ENV_NAME,
+    )
+    rerank_deadline_s: float = _setting(
+        1.0, "Longest wait for the rerank endpoint, in seconds, within the deadline of the recall", low=0.01, high=60
+    )
+    rerank_candidates: int = _setting(20, "Results that the rerank endpoint puts in order", low=2, high=200)
+    rerank_prefetch: bool = _setting(False, "Ask the rerank endpoint for what is put before a turn, too")
     min_similarity: float = _setting(
         0.30, "Cosine similarity below which nothing is put before a turn", low=-1.0, high=1.0, wizard=True
     )
+    text_language: str = _setting(
+        DEFAULT_LANGUAGE,
+        "Language whose word stems recall by words knows; simple stems nothing; applies to what is stored from then on",
+        choices=LANGUAGES,
+    )
+    text_languages: tuple[str, ...] = _setting(
+        (),
+        "Languages of single themes, each as theme=language; the theme may end with *",
+        pattern=rf".+=({'|'.join(LANGUAGES)})",
+        form="theme=language",
+    )
     embed_on_write: bool = _setting(True, "Embed rows as they are written; off stores text only")
+    chunk_tokens: int = _setting(
+        400, "Length from which a text is embedded in overlapping parts of that length, in tokens", low=64, high=8000
+    )
     scope_default: str = _setting(
         "current", "Scope of a recall tool call that names none", choices=("current", "session", "all")
     )
@@ -82,7 +150,13 @@ class Settings:
         256, "Most writes kept in memory while the spool on disk cannot be written", low=1, high=1_000_000
     )
     bulk_sync_on_init: bool = _setting(True, "Reconcile with MEMORY.md and USER.md when a session starts")
+    tools: tuple[str, ...] = _setting(
+        (), "Tools the model gets besides recall_memory and recall_conversation, which it always gets", choices=TOOLS
+    )
     sync_turns: bool = _setting(True, "Store the turns of conversations", wizard=True)
+    delegation_memory: bool = _setting(
+        False, "Keep what a sub-agent found as a memory of its parent as well, not only as a turn"
+    )
     turn_min_chars: int = _setting(
         40, "Length from which one side of a turn is worth storing, in characters", low=0, high=100_000
     )
@@ -96,13 +170,41 @@ class Settings:
     )
     write_contexts: tuple[str, ...] = _setting(("primary",), "Agent contexts that may write; the others only recall")
     default_theme: str = _setting("default", "Theme used when nothing else names one")
+    allowed_themes: tuple[str, ...] = _setting(
+        (),
+        "Themes that a header, profile or workspace may name, many by `intraday-*`; in the place of others stands "
+        "default_theme; empty allows all",
+    )
+    theme_aliases: tuple[str, ...] = _setting(
+        (), "Other names of themes; a mapping will do as well", pattern=r"[^\s=][^=]*=.*\S.*", form="alias=theme"
+    )
+    messaging_theme: str = _setting(
+        "split",
+        "Theme of a messaging chat: chat its own, profile the profile's, split its own for turns and the profile's "
+        "for memories",
+        choices=("split", "chat", "profile"),
+    )
+    cross_theme: tuple[str, ...] = _setting(
+        ("agents",),
+        "Themes a tool call may read besides its own: none, all, agents (all, but nothing from a messaging chat), or "
+        "names",
+    )
+    recall_off: tuple[str, ...] = _setting((), "Themes whose sessions recall nothing, for agents that face customers")
+    identity_key: str = _setting(
+        "", "Key for the digests of chats, users and telephone numbers; changing it gives every chat a new theme",
+        secret=True,
+    )  # fmt: skip
+    mask_secrets: bool = _setting(True, "Mask passwords, keys and tokens before anything is stored")
+    mask_patterns: tuple[str, ...] = _setting(
+        (), "What else to mask: regular expressions, of which the whole match is hidden", form=EXPRESSIONS
+    )
     embedded_dir: str = _setting("", "Data directory of the embedded Postgres; empty picks one")
     embedded_bin_dir: str = _setting("", "Directory with the Postgres programs to use; empty finds them")
     embedded_run_as: str = _setting("", "User the embedded Postgres runs as when we are root; empty picks one")
 
     def __repr__(self) -> str:
-        shown = ((field.key, getattr(self, field.key)) for field in FIELDS)
-        return f"Settings({', '.join(f'{key}={_masked(value)!r}' for key, value in shown)})"
+        shown = ((field, getattr(self, field.key)) for field in FIELDS)
+        return f"Settings({', '.join(f'{field.key}={_masked(field, value)!r}' for field, value in shown)})"
 
 
 class Field(NamedTuple):
@@ -116,6 +218,7 @@ class Field(NamedTuple):
     high: float | None
     choices: tuple[str, ...]
     pattern: str
+    form: str
     secret: bool
     wizard: bool
 
@@ -128,7 +231,9 @@ class Field(NamedTuple):
     def expected(self) -> str:
         """What a value must be, in words."""
         if self.choices:
-            return "one of " + ", ".join(self.choices)
+            return ("any of " if self.kind is tuple else "one of ") + ", ".join(self.choices)
+        if self.form:
+            return f"a list of {self.form}"
         if self.pattern:
             return "the name of an environment variable"
         noun = {int: "an integer", float: "a number", bool: "true or false", tuple: "a list of words"}.get(
@@ -143,5 +248,7 @@ FIELDS: tuple[Field, ...] = tuple(
 )
 
 
-def _masked(value: object) -> object:
-    return mask_dsn(value) if isinstance(value, str) else value
+def _masked(field: Field, value: object) -> object:
+    if field.secret and field.key != "dsn":
+        return "***" if value else ""
+    return masked(value) if isinstance(value, str) else value

@@ -87,6 +87,14 @@ def strip_injected(text: str) -> str:
     return "".join(kept).strip()
 
 
+def both_ends(text: str, max_chars: int) -> str:
+    """`text`, or of a longer one its beginning and its end on lines of their own, `max_chars` in all."""
+    if len(text) <= max_chars:
+        return text
+    half = max_chars // 2
+    return f"{text[:half]}\n{text[half - max_chars + 1 :]}"
+
+
 def _storable(text: str) -> str:
     if "\0" in text:
         text = text.replace("\0", "")

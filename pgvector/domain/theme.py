@@ -1,8 +1,8 @@
-"""Which theme (column `agent_identity`) a session reads and writes.
+"""Which themes (column `agent_identity`) a session reads and writes.
 
 | first that is not blank       | theme                                              | source        |
 |-------------------------------|----------------------------------------------------|---------------|
-| key of a messaging session    | `@<platform>/<profile>/<16 hex of sha256(key)>`    | `chat`        |
+| key of a messaging session    | `@<platform>/<profile>/<16 hex of a digest>`       | `chat`        |
 | `X-Hermes-Session-Key` header | the key, normalised                                | `session_key` |
 | profile                       | the profile's name, normalised                     | `profile`     |
 | workspace                     | the workspace's name, normalised                   | `workspace`   |
@@ -10,20 +10,25 @@
 
 Only chats have a theme that begins with `@`: in every other source a leading `@` becomes `%40`. A client that sends
 the very key of a messaging session as its header therefore gets another theme than that chat, and no telephone number
-or user name of a chat stands in a theme.
+or user name of a chat stands in a theme. docs/isolation.md has an example for every surface of the host.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
-MAX_CHARS: Final = 256
-_HASH_CHARS: Final = 16
-_LAST_RESORT: Final = "default"
+from .personal import DIGEST_CHARS, identity_digest, mask_identifiers
 
+MAX_CHARS: Final = 256
+LAST_RESORT: Final = "default"
+_ROUNDS: Final = 8  # after which a text that still changes is taken as it is; two have always been enough
+
+# Platforms whose runs are nobody's conversation.
+CONTEXT_PLATFORMS: Final = frozenset({"cron", "subagent", "flush", "background"})
 # The API server passes on what a client claims; these others have no chats of their own, but the gateway may give
 # them a key in its own form.
 _HEADER_PLATFORMS: Final = frozenset({"", "api_server"})
@@ -40,48 +45,154 @@ class Theme(NamedTuple):
     source: Source
 
 
-def resolve_theme(
-    *, session_key: str = "", platform: str = "", profile: str = "", workspace: str = "", default: str = _LAST_RESORT
-) -> Theme:
-    """The theme of a session; see the table of this module. Never raises on any text, never gives a blank name."""
-    where = _fold(platform)
-    key = _fold(session_key)
-    if key:
-        local_chat = where in _LOCAL_PLATFORMS and _GATEWAY_KEY.match(session_key) is not None
-        if local_chat or where not in _HEADER_PLATFORMS | _LOCAL_PLATFORMS:
-            return Theme(_chat_name(session_key, where, profile), "chat")
-        return Theme(_reserved(key), "session_key")
-    return profile_theme(profile, workspace=workspace, default=default)
+class Surface(NamedTuple):
+    """What the host says of a session, as it says it."""
+
+    session_key: str = ""
+    platform: str = ""
+    profile: str = ""
+    workspace: str = ""
 
 
-def profile_theme(profile: str, *, workspace: str = "", default: str = _LAST_RESORT) -> Theme:
-    """The theme a session without a key of its own has; built-in memory files belong to it, too."""
-    if name := _fold(profile):
-        return Theme(_reserved(name), "profile")
-    if name := _fold(workspace):
-        return Theme(_reserved(name), "workspace")
-    return Theme(_reserved(_fold(default)) or _LAST_RESORT, "default")
+class ThemeSet:
+    """Themes named in a setting: each by its name, or many by how their names begin (`intraday-*`)."""
+
+    def __init__(self, names: Iterable[str], identity_key: str = "") -> None:
+        words = tuple(names)
+        self._exact = frozenset(normalise_theme(word, identity_key) for word in words if not word.endswith("*"))
+        self._prefixes = tuple(_fold(word[:-1]) for word in words if word.endswith("*"))
+        self._all = any(not prefix for prefix in self._prefixes)
+
+    def __contains__(self, theme: str) -> bool:
+        return theme in self._exact or self._all or (bool(self._prefixes) and theme.startswith(self._prefixes))
+
+    def __bool__(self) -> bool:
+        return bool(self._exact or self._prefixes)
 
 
-def normalise_theme(text: str) -> str:
+@dataclass(frozen=True)
+class ThemeRules:
+    """What an operator decides of themes. Without `allowed` every theme is; `aliases` map a theme to another."""
+
+    default: str = LAST_RESORT
+    allowed: ThemeSet = field(default_factory=lambda: ThemeSet(()))
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    messaging: Literal["split", "chat", "profile"] = "split"
+    identity_key: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        default: str,
+        allowed: Iterable[str] = (),
+        aliases: Iterable[str] = (),
+        messaging: str = "split",
+        identity_key: str = "",
+    ) -> ThemeRules:
+        """Rules from settings; an alias is written `alias=theme`."""
+        split = (pair.partition("=") for pair in aliases)
+        pairs = [(normalise_theme(alias, identity_key), _named(theme, identity_key)) for alias, _, theme in split]
+        return cls(
+            default=_named(default, identity_key) or LAST_RESORT,
+            allowed=ThemeSet(allowed, identity_key),
+            aliases={alias: theme for alias, theme in pairs if alias and theme},
+            messaging="chat" if messaging == "chat" else "profile" if messaging == "profile" else "split",
+            identity_key=identity_key,
+        )
+
+    def resolve_name(self, name: str) -> str:
+        """The theme that a name in a tool call or on the command line means; "" when it is blank."""
+        theme = normalise_theme(name, self.identity_key)
+        return self.aliases.get(theme, theme)
+
+
+class Place(NamedTuple):
+    """Where a session's turns and memories go, and what the host's memory files hold.
+
+    `chat`: the session is a chat of a messaging platform. `unknown`: themes that are not allowed, in whose place
+    the default stands.
+    """
+
+    turns: Theme
+    memories: Theme
+    files: Theme
+    chat: bool = False
+    unknown: tuple[str, ...] = ()
+
+
+def place(surface: Surface, rules: ThemeRules) -> Place:
+    """The themes of a session under an operator's rules. Pure; never raises on any text."""
+    unknown: list[str] = []
+
+    def settled(theme: Theme) -> Theme:
+        named = theme._replace(name=rules.aliases.get(theme.name, theme.name))
+        if named.source == "chat" or not rules.allowed or named.name in rules.allowed or named.name == rules.default:
+            return named
+        if named.name not in unknown:
+            unknown.append(named.name)
+        return Theme(rules.default, "default")
+
+    own = resolve_theme(surface, default=rules.default, identity_key=rules.identity_key)
+    profile = _profile_theme(surface, rules.default, rules.identity_key)
+    if own.source != "chat":
+        turns = memories = settled(own)
+    else:
+        turns = settled(profile if rules.messaging == "profile" else own)
+        memories = settled(own if rules.messaging == "chat" else profile)
+    return Place(turns, memories, settled(profile), own.source == "chat", tuple(unknown))
+
+
+def resolve_theme(surface: Surface, *, default: str = LAST_RESORT, identity_key: str = "") -> Theme:
+    """The theme a session names; see the table of this module. Never raises on any text, never gives a blank name."""
+    where = _fold(surface.platform)
+    key = surface.session_key
+    name = _named(key, identity_key)
+    if name:
+        gateway_form = _GATEWAY_KEY.match(key) is not None
+        if where in _HEADER_PLATFORMS or (where in _LOCAL_PLATFORMS | CONTEXT_PLATFORMS and not gateway_form):
+            return Theme(name, "session_key")
+        # Of a run that is nobody's conversation, a key in the gateway's form may be a client's claim as well.
+        if where not in CONTEXT_PLATFORMS:
+            return Theme(_chat_name(key, where, surface.profile, identity_key), "chat")
+    return _profile_theme(surface, default, identity_key)
+
+
+def normalise_theme(text: str, identity_key: str = "") -> str:
     """`text` in the form themes are stored and compared in; "" when it is blank. Idempotent.
 
-    NFC, case-folded, trimmed, inner blanks collapsed to one space. A byte that was not UTF-8 and a control character
-    become `%` and two hex digits a byte, so that keys that differ in them stay different. More than 256 characters are
-    cut to 239, "-" and 16 hex digits of the whole text's sha256.
+    NFC, case-folded, trimmed, inner blanks collapsed to one space. A byte that was not UTF-8, a control and an
+    invisible character become `%` and two hex digits a byte, so that keys that differ in them stay different. In the
+    place of a telephone number or an e-mail address stands its digest. More than 256 characters are cut to 239, "-"
+    and 16 hex digits of the whole text's sha256.
     """
-    return _cut(_fold(text))
+    # A cut can leave what looks like a number: repeat until nothing changes.
+    for _ in range(_ROUNDS):
+        if (normal := _cut(mask_identifiers(_fold(text), identity_key, numbers=True))) == text:
+            break
+        text = normal
+    return text
 
 
-def _chat_name(key: str, platform: str, profile: str) -> str:
-    digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_CHARS]
-    parts = (platform, _fold(profile) or _LAST_RESORT)
+def _profile_theme(surface: Surface, default: str, identity_key: str) -> Theme:
+    if name := _named(surface.profile, identity_key):
+        return Theme(name, "profile")
+    if name := _named(surface.workspace, identity_key):
+        return Theme(name, "workspace")
+    return Theme(_named(default, identity_key) or LAST_RESORT, "default")
+
+
+def _named(text: str, identity_key: str) -> str:
+    """A theme that is no chat's."""
+    name = normalise_theme(text, identity_key)
+    return normalise_theme("%40" + name[1:], identity_key) if name.startswith("@") else name
+
+
+def _chat_name(key: str, platform: str, profile: str, identity_key: str) -> str:
+    parts = (normalise_theme(platform, identity_key), normalise_theme(profile, identity_key) or LAST_RESORT)
     # A slash inside a part would let one platform and profile spell another pair.
-    return "@" + "/".join(_cut(part.replace("/", "%2f"), 100) for part in parts) + "/" + digest
-
-
-def _reserved(folded: str) -> str:
-    return _cut("%40" + folded[1:] if folded.startswith("@") else folded)
+    prefix = "/".join(_cut(part.replace("/", "%2f"), 100) for part in parts)
+    return normalise_theme(f"@{prefix}/{identity_digest(key, identity_key)}", identity_key)
 
 
 def _fold(text: str) -> str:
@@ -98,7 +209,7 @@ def _escape(char: str) -> str:
     code = ord(char)
     if 0xDC80 <= code <= 0xDCFF:  # how Python carries a byte that was not UTF-8
         return f"%{code - 0xDC00:02x}"
-    if 0xD800 <= code <= 0xDFFF or (unicodedata.category(char) == "Cc" and char not in "\t\n\v\f\r"):
+    if 0xD800 <= code <= 0xDFFF or (unicodedata.category(char) in ("Cc", "Cf") and char not in "\t\n\v\f\r"):
         return "".join(f"%{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
     return char
 
@@ -106,5 +217,4 @@ def _escape(char: str) -> str:
 def _cut(text: str, limit: int = MAX_CHARS) -> str:
     if len(text) <= limit:
         return text
-    digest = hashlib.sha256(text.encode()).hexdigest()[:_HASH_CHARS]
-    return f"{text[: limit - _HASH_CHARS - 1]}-{digest}"
+    return f"{text[: limit - DIGEST_CHARS - 1]}-{identity_digest(text)}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,66 +12,121 @@ from typing import Any
 
 from ..domain.errors import ConfigurationError
 from ..domain.loading import Loaded, load
+from ..domain.personal import identity_digest, mask_identifiers
+from ..domain.reach import Reach
+from ..domain.settings import Settings
 from ..domain.text import clean, digest
-from ..domain.theme import Theme, profile_theme, resolve_theme
+from ..domain.theme import CONTEXT_PLATFORMS, Place, Surface, Theme, ThemeRules, ThemeSet, place
 from ..operate.configfile import read_dotenv, read_section
+from .keeping import Keeper
 
-# Platforms whose runs are nobody's conversation: they count as the agent context of their name.
-_CONTEXT_PLATFORMS = frozenset({"cron", "subagent", "flush", "background"})
 _SESSION_MAX_CHARS = 256
+_WORD_MAX_CHARS = 64
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What the settings say of themes, made ready for use."""
+
+    rules: ThemeRules
+    reach: Reach
+    silent: ThemeSet  # themes whose sessions recall nothing
+    write_contexts: frozenset[str]
+    keep: Keeper
+
+    @classmethod
+    @functools.lru_cache(maxsize=64)
+    def of(cls, settings: Settings) -> Policy:
+        """The policy of these settings."""
+        rules = ThemeRules.of(
+            default=settings.default_theme,
+            allowed=settings.allowed_themes,
+            aliases=settings.theme_aliases,
+            messaging=settings.messaging_theme,
+            identity_key=settings.identity_key,
+        )
+        return cls(
+            rules,
+            Reach(settings.cross_theme, rules),
+            ThemeSet(settings.recall_off, settings.identity_key),
+            frozenset(map(_kind_of_run, settings.write_contexts)),
+            Keeper(settings),
+        )
+
+    def silences(self, where: Place, counts: Counter[str]) -> bool:
+        """Whether a session recalls nothing, by one of its themes or its profile's; counted as `recalls_off`."""
+        if not any(theme.name in self.silent for theme in (where.turns, where.memories, where.files)):
+            return False
+        counts["recalls_off"] += 1
+        return True
 
 
 @dataclass(frozen=True, slots=True)
 class SessionContext:
-    """Who is speaking, and in which theme. The session id lives in the provider: it changes."""
+    """Who is speaking, and in which themes. The session id lives in the provider: it changes.
 
-    theme: Theme
-    file_theme: Theme
-    profile: str
-    platform: str
+    `scope` holds what is kept beside a row to filter by: profile and platform by name; user, chat and thread as
+    digests.
+    """
+
+    place: Place
+    scope: Mapping[str, str]
     agent_context: str
 
+    @property
+    def theme(self) -> Theme:
+        """The theme of the session's turns."""
+        return self.place.turns
+
     @classmethod
-    def from_host(cls, kwargs: Mapping[str, Any], default_theme: str) -> SessionContext:
+    def from_host(cls, kwargs: Mapping[str, Any], rules: ThemeRules) -> SessionContext:
         """Read the keyword arguments of `initialize`."""
 
         def text(key: str) -> str:
             value = kwargs.get(key)
             return value if isinstance(value, str) else ""
 
+        def told_apart(*keys: str) -> str:
+            given = next(
+                (value for value in map(kwargs.get, keys) if isinstance(value, (str, int)) and value != ""), ""
+            )
+            return identity_digest(str(given), rules.identity_key) if given != "" else ""
+
         platform = clean(text("platform")).strip().lower()
-        profile, workspace = text("agent_identity"), text("agent_workspace")
+        surface = Surface(text("gateway_session_key"), platform, text("agent_identity"), text("agent_workspace"))
+        scope = {
+            "profile": mask_identifiers(clean(surface.profile), rules.identity_key),
+            "platform": mask_identifiers(platform, rules.identity_key),
+            "user": told_apart("user_id_alt", "user_id"),
+            "chat": told_apart("chat_id"),
+            "chat_type": mask_identifiers(clean(text("chat_type"))[:_WORD_MAX_CHARS], rules.identity_key),
+            "thread": told_apart("thread_id"),
+        }
         return cls(
-            theme=resolve_theme(
-                session_key=text("gateway_session_key"),
-                platform=platform,
-                profile=profile,
-                workspace=workspace,
-                default=default_theme,
+            place=place(surface, rules),
+            scope={key: value for key, value in scope.items() if value},
+            agent_context=(
+                platform if platform in CONTEXT_PLATFORMS else _kind_of_run(text("agent_context")) or "primary"
             ),
-            file_theme=profile_theme(profile, workspace=workspace, default=default_theme),
-            profile=clean(profile),
-            platform=platform,
-            agent_context=platform if platform in _CONTEXT_PLATFORMS else text("agent_context") or "primary",
         )
 
     def provenance(self, session_id: str, parent_session_id: str) -> dict[str, str]:
         """What is kept beside a row to tell where it came from."""
-        known = {
-            "session_id": session_id,
-            "parent_session_id": parent_session_id,
-            "profile": self.profile,
-            "platform": self.platform,
-        }
+        known = {"session_id": session_id, "parent_session_id": parent_session_id, **self.scope}
         return {key: value for key, value in known.items() if value}
 
 
-def session_name(given: object) -> str:
+def _kind_of_run(word: str) -> str:
+    """An agent context as it is compared and counted: `Sub-Agent` is `subagent`."""
+    return clean(word).strip().lower().replace("-", "").replace("_", "")[:_WORD_MAX_CHARS]
+
+
+def session_name(given: object, identity_key: str = "") -> str:
     """A session id as it is stored: clean, and with more than 256 characters cut to 239, "-" and a hash of the whole.
 
-    An index on it holds no more than 2.7 KB.
+    An index on it holds no more than 2.7 KB. A telephone number or an e-mail address in it is masked.
     """
-    name = clean(given).strip()
+    name = mask_identifiers(clean(given).strip(), identity_key)
     return name if len(name) <= _SESSION_MAX_CHARS else f"{name[: _SESSION_MAX_CHARS - 17]}-{digest(name).hex()[:16]}"
 
 

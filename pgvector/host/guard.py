@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..domain.dsn import mask_dsn
+from ..domain.secrets import masked
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def report(where: str, exc: BaseException) -> None:
         failures[key] += 1
         first = failures[key] == 1
     if first:
-        said = mask_dsn(str(exc)) or "no message"
+        said = masked(str(exc)) or "no message"
         logger.warning(
             "hermes-pgvector: %s failed, the agent goes on without it: %s: %s", where, type(exc).__name__, said
         )

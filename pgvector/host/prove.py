@@ -12,6 +12,9 @@ from pathlib import Path
 from .provider import PgvectorMemoryProvider
 
 THEME = "installation-check"
+# For recall by meaning: the question shares no word with the fact.
+_FACT = "Our kitten sleeps on the radiator all afternoon."
+_QUESTION = "Where does a cat like to rest?"
 _WAIT_S = 60.0
 _PACKAGE_DIR = Path(__file__).resolve().parents[1]
 # The package under its own name wherever it lies: installed, or copied into a plugin directory.
@@ -28,7 +31,7 @@ sys.exit(main())
 
 
 def prove(home: Path) -> bool:
-    """Write a memory and a turn, recall both in a new process, remove them again; print what happened."""
+    """Write memories and a turn, recall them in a new process, remove them again; print what happened."""
     word = f"quokka-{secrets.token_hex(4)}"
     provider = _provider(home)
     provider.on_memory_write("add", "memory", f"The installation check left the code {word} in the long-term memory.")
@@ -37,6 +40,7 @@ def prove(home: Path) -> bool:
         f"Noted: the installation check uses the code {word}.",
         session_id=word,
     )
+    provider.on_memory_write("add", "memory", _FACT)
     print(f"  wrote     a memory and a turn with the code {word}, theme {THEME}", flush=True)
     if not _landed(provider):
         print("  FAILED    they are safe in the spool, but did not reach Postgres; run: hermes-pgvector doctor")
@@ -66,13 +70,24 @@ def recall_in_this_process(home: Path, word: str) -> bool:
             f"  {'recalled ' if hits else 'NOT FOUND'} {tool}, {how}, in a new process: "
             + (f'"{hits[0]["content"]}"' if hits else str(answer.get("error", "nothing")))
         )
+    if answer.get("mode") == "hybrid":
+        _recall_by_meaning(provider)
     provider.shutdown()
     return all(found)
+
+
+def _recall_by_meaning(provider: PgvectorMemoryProvider) -> None:
+    """Show what a model adds. No part of the verdict: how well it understands is the choice of the operator."""
+    answer = json.loads(provider.handle_tool_call("recall_memory", {"query": _QUESTION}))
+    first = next((str(hit["content"]) for hit in answer.get("results", [])), "nothing")
+    mark = "recalled " if first == _FACT else "NOT FOUND"
+    print(f'  {mark} by meaning alone, no word in common: "{_QUESTION}" -> "{first}"')
 
 
 def _clean_up(home: Path, word: str) -> None:
     provider = _provider(home)
     provider.on_memory_write("remove", "memory", "", {"old_text": word})
+    provider.on_memory_write("remove", "memory", "", {"old_text": _FACT})
     if _landed(provider) and provider.runtime is not None:
         provider.runtime.backend.forget_session(THEME, word)
     provider.shutdown()

@@ -8,7 +8,8 @@ from typing import Any
 
 from ..domain.dsn import mask_dsn
 from ..domain.errors import HermesPgvectorError
-from ..domain.settings import ENV_PREFIX, Field
+from ..domain.settings import ENV_PREFIX, Field, Settings
+from ..embed.modeldir import is_local
 from .context import load_settings
 
 _SECTION = ("plugins", "pgvector")
@@ -68,6 +69,13 @@ def status(config: Mapping[str, Any] | None, home: Path) -> dict[str, str]:
         return {"problem": str(exc)}
     return {
         "database": mask_dsn(settings.dsn) if settings.dsn else "embedded Postgres",
-        "recall": f"by meaning and words ({settings.embed_model})" if settings.embed_url else "by words (no embed_url)",
+        "recall": _recall(settings),
         "check": "hermes pgvector doctor",
     }
+
+
+def _recall(settings: Settings) -> str:
+    url = settings.embed_url.strip()
+    if not url:
+        return "by words (no embed_url)"
+    return f"by meaning and words ({url if is_local(url) else settings.embed_model})"

@@ -5,32 +5,31 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..domain.dates import WAYS, parse_when
 from ..domain.errors import HermesPgvectorError, InvalidArgument
-from ..domain.models import Answer, Filters, Question, Scope, Store
-from ..domain.text import clean
-from ..domain.theme import normalise_theme
+from ..domain.models import PAGES_END, Answer, Filters, Question, Store
+from ..domain.text import both_ends, clean
 from ..recall.render import as_result
+from .scopes import SCOPES, Here
 
 MAX_LIMIT = 50
-MAX_OFFSET = 500  # further down, another question finds it better
+MAX_OFFSET = PAGES_END - MAX_LIMIT
 _ROLES = ("user", "assistant", "tool")
 QUESTION_MAX_CHARS = 8000  # looked at in a pasted file of megabytes; the search itself takes less still
 _DEFAULT_LIMIT = 5
-_SCOPES = "current (this theme, the default), session (this conversation), all (every theme), or the name of a theme"
 
 _COMMON: dict[str, Any] = {
     "query": {"type": "string", "description": "What to look for, in plain words."},
-    "scope": {"type": "string", "description": f"Where to look: {_SCOPES}."},
+    "scope": {"type": "string", "description": f"Where to look: {SCOPES}."},
+    "theme": {"type": "string", "description": "Another theme to look in, by its name; instead of `scope`."},
     "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "description": "How many results."},
     "offset": {"type": "integer", "minimum": 0, "maximum": MAX_OFFSET, "description": "How many to leave out first."},
     "since": {"type": "string", "description": f"Only what is from then on: {WAYS}."},
     "until": {
         "type": "string",
-        "description": "Only what is from before then, or from that day; written like `since`.",
+        "description": "Only what is from before then, or from within that day, week, month or year; like `since`.",
     },
     "explain": {"type": "boolean", "description": "Also say how each result was found."},
 }
@@ -80,16 +79,6 @@ _STORES: dict[str, Store] = {"recall_memory": "memories", "recall_conversation":
 Recall = Callable[[Store, Question], Answer]
 
 
-@dataclass(frozen=True)
-class Here:
-    """Where the tool was called."""
-
-    theme: str
-    session_id: str
-    scope_default: str
-    deadline_s: float
-
-
 def answer(tool: str, args: object, here: Here, recall: Recall) -> str:
     """The JSON text a tool call returns; what went wrong stands under `error`, with what to do about it."""
     try:
@@ -107,11 +96,11 @@ def _answer(tool: str, args: Mapping[str, Any], here: Here, recall: Recall) -> d
     store = _STORES.get(tool)
     if store is None:
         raise InvalidArgument(f"there is no tool {tool!r} here; the tools are {', '.join(_STORES)}")
-    text = clean(args.get("query"), max_chars=QUESTION_MAX_CHARS).strip()
+    text = both_ends(clean(args.get("query")), QUESTION_MAX_CHARS).strip()
     if not text:
         raise InvalidArgument("`query` is empty; say in plain words what to look for")
     limit, note = _limit(args.get("limit"))
-    scope = parse_scope(args.get("scope"), here)
+    scope, narrowed = here.scope(store, args.get("scope"), args.get("theme"))
     asked = Question(
         text,
         scope,
@@ -120,6 +109,7 @@ def _answer(tool: str, args: Mapping[str, Any], here: Here, recall: Recall) -> d
         _filters(store, args),
         offset=_offset(args.get("offset")),
         around=store == "turns",
+        rerank=True,
     )
     found = recall(store, asked)
     explain = args.get("explain") in (True, "true", "True", 1)
@@ -129,8 +119,10 @@ def _answer(tool: str, args: Mapping[str, Any], here: Here, recall: Recall) -> d
         "scope": "all" if scope.kind == "all" else "session" if scope.kind == "session" else scope.theme,
         "mode": found.mode,
     }
-    if note:
-        result["note"] = note
+    if found.reranked:
+        result["reranked"] = True
+    if notes := "; ".join(filter(None, (note, narrowed))):
+        result["note"] = notes
     return result
 
 
@@ -141,26 +133,6 @@ def _filters(store: Store, args: Mapping[str, Any]) -> Filters:
     if store == "memories":
         return Filters(target=_one_of(args.get("target"), "target", ("memory", "user")), since=since, until=until)
     return Filters(role=_one_of(args.get("role"), "role", _ROLES), since=since, until=until)
-
-
-def parse_scope(given: object, here: Here) -> Scope:
-    """The scope an argument means. `theme:NAME` always means a theme, also one called "all". Raises InvalidArgument."""
-    if given is None or given == "":
-        given = here.scope_default
-    if not isinstance(given, str):
-        raise InvalidArgument(f"`scope` must be text: {_SCOPES}")
-    word = given.strip()
-    match word.lower():
-        case "current":
-            return Scope("theme", here.theme)
-        case "session":
-            return Scope("session", here.theme, here.session_id)
-        case "all":
-            return Scope("all", here.theme)
-    theme = normalise_theme(word.removeprefix("theme:"))
-    if not theme:
-        raise InvalidArgument(f"`scope` is empty; it may be {_SCOPES}")
-    return Scope("theme", theme)
 
 
 def _limit(given: object) -> tuple[int, str]:
@@ -179,7 +151,10 @@ def _offset(given: object) -> int:
         return 0
     value = _number(given)
     if math.isnan(value) or not 0 <= value <= MAX_OFFSET:
-        raise InvalidArgument(f"`offset` must be a whole number from 0 to {MAX_OFFSET}")
+        raise InvalidArgument(
+            f"`offset` must be a whole number from 0 to {MAX_OFFSET}; what stands further down, a narrower question "
+            "finds: other words, `since` and `until`, or another scope"
+        )
     return int(value)
 
 

@@ -26,6 +26,7 @@ _PASSING = (
 )
 # For a disk quota, a limit on file sizes and the like Postgres has no code but "internal error", and names the file.
 _NAMES_A_FILE = re.compile(r'"(?:base|global|pg_[a-z]+)/[^"]*"')
+_GRANT = "hermes-pgvector tenants grant ROLE THEME"
 _TICK_S = 0.02  # how often a waiting call looks at its deadline
 
 
@@ -36,6 +37,8 @@ class DeadlineConnection(psycopg.Connection[Any]):
     """
 
     deadline: float | None = None
+    row_security = False  # whether policies hold for this role
+    own_themes = False  # whether they let it see some themes only
 
     def wait(self, gen: PQGen[_T], *args: Any, **kwargs: Any) -> _T:
         """Consume `gen`. Raises DeadlineExceeded."""
@@ -70,12 +73,18 @@ def translated() -> Iterator[None]:
     except (pg.UndefinedTable, pg.UndefinedFunction, pg.UndefinedColumn, pg.UndefinedObject) as exc:
         raise SchemaNotApplied(_first_line(exc) + "; " + (SchemaNotApplied.__doc__ or "")) from exc
     except pg.InsufficientPrivilege as exc:
+        if exc.diag.source_function == "ExecWithCheckOptions":  # a row of a theme that is not this role's
+            raise OperationRejected(f"{_first_line(exc)}; grant the theme: {_GRANT}, then hermes-pgvector spool retry --all --yes") from exc
         raise StoreMisconfigured(explain(exc)) from exc
     except (pg.QueryCanceled, pg.LockNotAvailable) as exc:
         raise DeadlineExceeded(
             "Postgres cancelled the statement: it, or a lock it waited for, took longer than the deadline allows"
         ) from exc
     except pg.ProgramLimitExceeded as exc:  # an OperationalError, but of this row: no repetition mends it
+        raise OperationRejected(_first_line(exc)) from exc
+    except pg.FeatureNotSupported as exc:
+        if exc.diag.source_file in ("copy.c", "copyfrom.c"):  # turned on in this very moment
+            raise StoreUnavailable("row-level security was turned on meanwhile; the write is tried again") from exc
         raise OperationRejected(_first_line(exc)) from exc
     except _PASSING as exc:
         refused = any(sign in str(exc).lower() for sign in _REFUSALS)

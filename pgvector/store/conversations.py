@@ -4,37 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from pgvector import Vector
 from psycopg.types.json import Jsonb
 
+from ..domain.languages import Languages
 from ..domain.models import Operation
 from ..domain.pace import paced
 from .connection import DeadlineConnection
 from .sql import query
 
-_SLICE = 16  # rows sent between two breaths
-_TYPES = ("text", "text", "text", "text", "timestamptz", "vector", "jsonb")
+_TYPES = ("text", "text", "text", "text", "timestamptz", "vector", "jsonb", "text")
 
 
-def insert_turns(conn: DeadlineConnection, ops: Sequence[Operation], embeddings: dict[str, list[float]]) -> int:
-    """Insert every message of these turns, in order, by one COPY; returns how many."""
+def insert_turns(
+    conn: DeadlineConnection, ops: Sequence[Operation], embeddings: dict[str, list[float]], languages: Languages
+) -> int:
+    """Insert every message of these turns, in order; returns how many.
+
+    By one COPY, or where row-level security forbids that, by INSERTs sent together.
+    """
     rows = [(op, message) for op in ops for message in op.payload["messages"]]
     if not rows:
         return 0
+    if conn.row_security:
+        with conn.cursor() as cursor:
+            cursor.executemany(query("insert_turn"), (_row(*each, embeddings, languages) for each in paced(rows)))
+        return len(rows)
     with conn.cursor() as cursor, cursor.copy(query("copy_turns")) as copy:
         copy.set_types(_TYPES)
-        for op, message in paced(rows, _SLICE):
-            vector = embeddings.get(message["content"])
-            copy.write_row(
-                (
-                    op.payload["session_id"],
-                    op.theme,
-                    message["role"],
-                    message["content"],
-                    datetime.fromtimestamp(op.at, UTC),
-                    None if vector is None else Vector(vector),
-                    Jsonb(op.payload["metadata"]),
-                )
-            )
+        for op, message in paced(rows):
+            copy.write_row(tuple(_row(op, message, embeddings, languages).values()))
     return len(rows)
+
+
+def _row(
+    op: Operation, message: dict[str, Any], embeddings: dict[str, list[float]], languages: Languages
+) -> dict[str, Any]:
+    """The values of one row by name, in the order of copy_turns."""
+    vector = embeddings.get(message["content"])
+    return {
+        "session_id": op.payload["session_id"],
+        "theme": op.theme,
+        "role": message["role"],
+        "content": message["content"],
+        "at": datetime.fromtimestamp(op.at, UTC),
+        "embedding": None if vector is None else Vector(vector),
+        "metadata": Jsonb(op.payload["metadata"]),
+        "language": languages.of(op.theme),
+    }

@@ -19,9 +19,14 @@ logger = logging.getLogger(__name__)
 Embeddings = dict[str, list[float]]
 
 
-def apply_memory(conn: DeadlineConnection, op: Operation, embeddings: Embeddings, counts: Counter[str]) -> None:
-    """Apply one memory operation inside the caller's transaction; what happened is added to `counts`."""
-    _APPLY[op.kind](conn, op, embeddings, counts)
+def apply_memory(
+    conn: DeadlineConnection, op: Operation, embeddings: Embeddings, counts: Counter[str], language: str
+) -> None:
+    """Apply one memory operation inside the caller's transaction; what happened is added to `counts`.
+
+    `language` is the one in which the words of the theme are stemmed.
+    """
+    _APPLY[op.kind](conn, op, embeddings, counts, language)
 
 
 def lock_theme(conn: DeadlineConnection, theme: str) -> None:
@@ -43,12 +48,13 @@ def _vector(embeddings: Embeddings, content: str) -> Vector | None:
     return None if found is None else Vector(found)
 
 
-def _add(conn: DeadlineConnection, op: Operation, embeddings: Embeddings, counts: Counter[str]) -> None:
+def _add(conn: DeadlineConnection, op: Operation, embeddings: Embeddings, counts: Counter[str], language: str) -> None:
     content = op.payload["content"]
     row = _common(op) | {
         "content": content,
         "embedding": _vector(embeddings, content),
         "metadata": Jsonb(op.payload["metadata"]),
+        "language": language,
         "announced": True,
     }
     conn.execute(query("take_over_mirrored"), row)
@@ -58,7 +64,29 @@ def _add(conn: DeadlineConnection, op: Operation, embeddings: Embeddings, counts
     counts["memories_added"] += 1
 
 
-def _replace(conn: DeadlineConnection, op: Operation, embeddings: Embeddings, counts: Counter[str]) -> None:
+def _remember(
+    conn: DeadlineConnection, op: Operation, embeddings: Embeddings, counts: Counter[str], language: str
+) -> None:
+    """As `_add`, of what stands in no file: a reading of the files says nothing about it."""
+    content = op.payload["content"]
+    row = {
+        "theme": op.theme,
+        "target": op.payload["target"],
+        "at": datetime.fromtimestamp(op.at, UTC),
+        "content": content,
+        "embedding": _vector(embeddings, content),
+        "metadata": Jsonb(op.payload["metadata"]),
+        "given": Jsonb(op.payload["given"]),
+        "language": language,
+    }
+    conn.execute(query("remember_memory"), row)
+    conn.execute(query("clear_tombstone"), row)
+    counts["memories_remembered"] += 1
+
+
+def _replace(
+    conn: DeadlineConnection, op: Operation, embeddings: Embeddings, counts: Counter[str], language: str
+) -> None:
     content = op.payload["content"]
     found = _find(conn, op)
     if len(found) != 1:
@@ -66,7 +94,7 @@ def _replace(conn: DeadlineConnection, op: Operation, embeddings: Embeddings, co
         counts["replace_ambiguous" if found else "replace_unmatched"] += 1
         if found:
             _warn_ambiguous(op, len(found))
-        _add(conn, op, embeddings, counts)
+        _add(conn, op, embeddings, counts, language)
         return
     (old,) = found
     row = _common(op) | {
@@ -74,13 +102,14 @@ def _replace(conn: DeadlineConnection, op: Operation, embeddings: Embeddings, co
         "content": content,
         "embedding": _vector(embeddings, content),
         "metadata": Jsonb(op.payload["metadata"]),
+        "language": language,
         "announced": True,
     }
     (exists,) = conn.execute(query("memory_exists"), row).fetchone() or (False,)
     if old.theme != op.theme or exists:
         # Another theme owns the old text, or the new one stands already: what is written belongs to the writer.
         conn.execute(query("delete_memory"), row | {"theme": old.theme})
-        _add(conn, op, embeddings, counts)
+        _add(conn, op, embeddings, counts, language)
     else:
         conn.execute(query("bury_memory"), row)
         conn.execute(query("replace_memory"), row)
@@ -89,7 +118,7 @@ def _replace(conn: DeadlineConnection, op: Operation, embeddings: Embeddings, co
     counts["memories_replaced"] += 1
 
 
-def _remove(conn: DeadlineConnection, op: Operation, _: Embeddings, counts: Counter[str]) -> None:
+def _remove(conn: DeadlineConnection, op: Operation, _: Embeddings, counts: Counter[str], __: str) -> None:
     found = _find(conn, op)
     if not found:
         counts["remove_unmatched"] += 1
@@ -141,7 +170,9 @@ def _find(conn: DeadlineConnection, op: Operation) -> list[_Found]:
     return found
 
 
-def _reconcile(conn: DeadlineConnection, op: Operation, embeddings: Embeddings, counts: Counter[str]) -> None:
+def _reconcile(
+    conn: DeadlineConnection, op: Operation, embeddings: Embeddings, counts: Counter[str], language: str
+) -> None:
     row = _common(op) | {
         "contents": op.payload["contents"],
         "file_time": datetime.fromtimestamp(op.payload["file_time"], UTC),
@@ -151,6 +182,7 @@ def _reconcile(conn: DeadlineConnection, op: Operation, embeddings: Embeddings, 
             "content": change.content,
             "embedding": _vector(embeddings, change.content) if change.content else None,
             "metadata": Jsonb(op.payload["metadata"]),
+            "language": language,
             "announced": False,
         }
         if change.kind == "buried":
@@ -168,5 +200,5 @@ def _reconcile(conn: DeadlineConnection, op: Operation, embeddings: Embeddings, 
     conn.execute(query("forget_mirrored"), row)
 
 
-_APPLY = {"add": _add, "replace": _replace, "remove": _remove, "reconcile": _reconcile}
+_APPLY = {"add": _add, "remember": _remember, "replace": _replace, "remove": _remove, "reconcile": _reconcile}
 MEMORY_KINDS = frozenset(_APPLY)

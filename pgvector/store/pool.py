@@ -65,6 +65,14 @@ def _connection_settings(timeout_s: float) -> dict[str, Any]:
     }
 
 
+def _note_row_security(conn: DeadlineConnection, *, active: bool) -> None:
+    """Know what this role may see, which changes when an operator turns row-level security on or off."""
+    if active != conn.row_security:
+        conn.row_security = active
+        found = conn.execute(query("has_own_themes")).fetchone() if active else None
+        conn.own_themes = bool(found and found.own_themes)
+
+
 class Pool:
     """At most `max_size` connections, opened when first needed and shared by every provider of the process.
 
@@ -112,14 +120,15 @@ class Pool:
             conn.deadline = deadline
             left_ms = max(1, int((deadline - time.monotonic() - _MARGIN_S) * 1000))
             with translated(), conn.transaction():
-                conn.execute(
+                begun = conn.execute(
                     query("set_timeouts"),
                     {
                         "statement_ms": str(left_ms),
                         "lock_ms": str(left_ms),
                         "idle_ms": str(max(left_ms, _IDLE_MIN_MS)),
                     },
-                )
+                ).fetchone()
+                _note_row_security(conn, active=bool(begun and begun.row_security))
                 yield conn
         finally:
             conn.deadline = None

@@ -21,6 +21,18 @@ from ..domain.errors import ConfigurationError, DeadlineExceeded, SchemaNotAppli
 from ..domain.models import EmbeddingSpace, Store
 from .connection import DeadlineConnection, translated
 from .pool import connect
+from .reembed_statements import (
+    ABORT,
+    BEGIN,
+    CHUNKS,
+    DEPENDENTS,
+    FILL_NEXT,
+    HNSW,
+    INDEXES,
+    ROWS,
+    SWITCH,
+    for_store,
+)
 from .sql import query
 from .vectors import STORES, Chunk, PendingRow, recorded_space
 
@@ -30,9 +42,7 @@ _LOCK_STEER = 731057949  # one process begins, builds indexes or switches
 _LOCK_SPACE = 731057947  # as the statement hold_space: writers of vectors share it
 _STEER_POLL_S = 0.2
 _SWITCH_WAIT_MS = 2000  # how long readers are held up at most by a switch that has to wait itself
-_ROWS: dict[Store, str] = {"memories": "memory_entries", "turns": "conversations"}
 _never = threading.Event()
-_CHUNKS: dict[Store, str] = {"memories": "memory_chunks", "turns": "conversation_chunks"}
 
 
 class Progress(NamedTuple):
@@ -80,14 +90,14 @@ def begin(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
             (space.model, space.dims, space.document_prefix, space.query_prefix),
         )
         for store in STORES:
-            for statement in _BEGIN:
-                conn.execute(_for(statement, store, dims=space.dims))
+            for statement in BEGIN:
+                conn.execute(for_store(statement, store, dims=space.dims))
 
 
 def missing(conn: DeadlineConnection, store: Store, after_id: int) -> int | None:
     """The first row after `after_id` without its new vector."""
     row = conn.execute(
-        _for("SELECT id FROM {rows} WHERE id > %s AND embedding_next IS NULL ORDER BY id LIMIT 1", store), (after_id,)
+        for_store("SELECT id FROM {rows} WHERE id > %s AND embedding_next IS NULL ORDER BY id LIMIT 1", store), (after_id,)
     ).fetchone()
     return None if row is None else int(row[0])
 
@@ -107,7 +117,7 @@ def progress(conn: DeadlineConnection) -> Progress:
     """Count. Reads both tables whole."""
     done = total = 0
     for store in STORES:
-        counted = _for("SELECT count(embedding_next) AS done, count(*) AS total FROM {rows}", store)
+        counted = for_store("SELECT count(embedding_next) AS done, count(*) AS total FROM {rows}", store)
         row = conn.execute(counted).fetchone()
         assert row is not None
         done, total = done + row.done, total + row.total
@@ -127,7 +137,7 @@ def block_of(conn: DeadlineConnection, store: Store, row_id: int) -> Iterator[li
         return
     try:
         rows = conn.execute(
-            _for(
+            for_store(
                 "SELECT id, agent_identity AS theme, content FROM {rows} "
                 "WHERE id >= %s AND id < %s AND embedding_next IS NULL ORDER BY id",
                 store,
@@ -157,8 +167,8 @@ def fill_next(conn: DeadlineConnection, rows: Sequence[PendingRow], chunks: Mapp
                 "first_chars": [chunk.first_char for chunk in others],
                 "embeddings": [Vector(chunk.vector) for chunk in others],
             }
-            conn.execute(_for("DELETE FROM {chunks_next} WHERE row_id = %(id)s", row.store), values)
-            conn.execute(_for(_FILL_NEXT, row.store), values)
+            conn.execute(for_store("DELETE FROM {chunks_next} WHERE row_id = %(id)s", row.store), values)
+            conn.execute(for_store(FILL_NEXT, row.store), values)
 
 
 def build_indexes(conn: DeadlineConnection, space: EmbeddingSpace, say: Callable[[str], None]) -> None:
@@ -170,8 +180,8 @@ def build_indexes(conn: DeadlineConnection, space: EmbeddingSpace, say: Callable
         if running(conn) != space:
             return
         for store in STORES:
-            for name, statement in _INDEXES:
-                index = name.format(rows=_ROWS[store], chunks=_CHUNKS[store])
+            for name, statement in INDEXES:
+                index = name.format(rows=ROWS[store], chunks=CHUNKS[store])
                 state = conn.execute(
                     "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", (f'"{index}"',)
                 ).fetchone()
@@ -180,7 +190,7 @@ def build_indexes(conn: DeadlineConnection, space: EmbeddingSpace, say: Callable
                 if state is not None:
                     conn.execute(sql.SQL("DROP INDEX CONCURRENTLY {}").format(sql.Identifier(index)))
                 say(f"building {index}")
-                conn.execute(_for(statement, store, index=index))
+                conn.execute(for_store(statement, store, index=index))
 
 
 def switch(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
@@ -201,8 +211,8 @@ def switch(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
                     "IN ACCESS EXCLUSIVE MODE"
                 )
                 for store in STORES:
-                    for statement in _SWITCH:
-                        conn.execute(_for(statement, store, dims=space.dims))
+                    for statement in SWITCH:
+                        conn.execute(for_store(statement, store, dims=space.dims))
                 conn.execute(
                     "UPDATE hermes_embedding SET model = %s, document_prefix = %s, query_prefix = %s, "
                     "recorded_at = now()",
@@ -229,8 +239,8 @@ def abort(conn: DeadlineConnection) -> bool:
             return False
         with conn.transaction():
             for store in STORES:
-                for statement in _ABORT:
-                    conn.execute(_for(statement, store))
+                for statement in ABORT:
+                    conn.execute(for_store(statement, store))
             conn.execute("DROP TABLE hermes_reembed")
         restore_index(conn)
         return True
@@ -239,7 +249,7 @@ def abort(conn: DeadlineConnection) -> bool:
 def restore_index(conn: DeadlineConnection) -> None:
     """Build the HNSW indexes that a change has dropped."""
     for store in STORES:
-        conn.execute(_for(_HNSW.replace("embedding_next", "embedding"), store, index=f"{_ROWS[store]}_embedding_idx"))
+        conn.execute(for_store(HNSW.replace("embedding_next", "embedding"), store, index=f"{ROWS[store]}_embedding_idx"))
 
 
 def current(conn: DeadlineConnection) -> EmbeddingSpace:
@@ -258,91 +268,3 @@ def _steering(conn: DeadlineConnection) -> Iterator[None]:
     finally:
         if not conn.closed and conn.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
             conn.execute("SELECT pg_advisory_unlock(%s)", (_LOCK_STEER,))
-
-
-def _for(statement: str, store: Store, *, dims: int = 0, index: str = "") -> sql.Composed:
-    rows, chunks = _ROWS[store], _CHUNKS[store]
-    return sql.SQL(statement).format(
-        rows=sql.Identifier(rows),
-        chunks=sql.Identifier(chunks),
-        chunks_next=sql.Identifier(f"{chunks}_next"),
-        chunks_name=sql.Literal(f"{chunks}_next"),
-        chunks_next_key=sql.Identifier(f"{chunks}_next_pkey"),
-        chunks_next_reference=sql.Identifier(f"{chunks}_next_row_id_fkey"),
-        dims=sql.Literal(dims),
-        index=sql.Identifier(index or "none"),
-        embedding_index=sql.Identifier(f"{rows}_embedding_idx"),
-        embedding_next_index=sql.Identifier(f"{rows}_embedding_next_idx"),
-        sig_index=sql.Identifier(f"{rows}_theme_sig_idx"),
-        sig_next_index=sql.Identifier(f"{rows}_theme_sig_next_idx"),
-        pending_index=sql.Identifier(f"{rows}_pending_idx"),
-        pending_next_index=sql.Identifier(f"{rows}_pending_next_idx"),
-    )
-
-
-# The HNSW index of the old vectors goes first: every row is written once more, and each time that index would cost
-# more than the embedding. Meanwhile the signatures answer for it.
-_BEGIN = (
-    "ALTER TABLE {rows} ADD COLUMN embedding_next vector({dims}), ADD COLUMN sig_next bit({dims})",
-    "CREATE TABLE {chunks_next} (row_id bigint NOT NULL, part integer NOT NULL CHECK (part > 0), "
-    "agent_identity text NOT NULL, first_char integer NOT NULL, embedding vector({dims}) NOT NULL, "
-    "sig bit({dims}) NOT NULL, CONSTRAINT {chunks_next_key} PRIMARY KEY (row_id, part, agent_identity), "
-    "CONSTRAINT {chunks_next_reference} FOREIGN KEY (row_id) REFERENCES {rows} ON DELETE CASCADE)",
-    # With the rights of its owner: the agents' role does not know these tables yet.
-    "CREATE OR REPLACE FUNCTION hermes_keep_next() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER "
-    "SET search_path FROM CURRENT AS $$ BEGIN "
-    "IF NEW.content IS DISTINCT FROM OLD.content THEN "
-    "NEW.embedding_next := NULL; NEW.sig_next := NULL; "
-    "EXECUTE format('DELETE FROM %I WHERE row_id = $1', TG_ARGV[0]) USING OLD.id; "
-    "ELSE EXECUTE format('UPDATE %I SET agent_identity = $2 WHERE row_id = $1', TG_ARGV[0]) "
-    "USING OLD.id, NEW.agent_identity; END IF; RETURN NEW; END $$",
-    "CREATE TRIGGER hermes_keep_next BEFORE UPDATE ON {rows} FOR EACH ROW "
-    "WHEN (NEW.content IS DISTINCT FROM OLD.content OR NEW.agent_identity IS DISTINCT FROM OLD.agent_identity) "
-    "EXECUTE FUNCTION hermes_keep_next({chunks_name})",
-    "DROP INDEX IF EXISTS {embedding_index}",
-)
-
-_FILL_NEXT = """
-WITH filled AS (
-    UPDATE {rows} SET embedding_next = %(embedding)s, sig_next = binary_quantize(%(embedding)s)
-     WHERE id = %(id)s AND content = %(content)s
-    RETURNING id, agent_identity)
-INSERT INTO {chunks_next} (row_id, part, agent_identity, first_char, embedding, sig)
-SELECT filled.id, chunk.part, filled.agent_identity, chunk.first_char, chunk.embedding, binary_quantize(chunk.embedding)
-  FROM filled
- CROSS JOIN unnest(%(first_chars)s::integer[], %(embeddings)s::vector[])
-       WITH ORDINALITY AS chunk(first_char, embedding, part)"""
-
-_HNSW = (
-    "CREATE INDEX CONCURRENTLY IF NOT EXISTS {index} ON {rows} USING hnsw (embedding_next vector_cosine_ops) "
-    "WITH (m = 16, ef_construction = 64)"
-)
-_INDEXES = (
-    (
-        "{rows}_theme_sig_next_idx",
-        "CREATE INDEX CONCURRENTLY {index} ON {rows} (agent_identity) INCLUDE (sig_next, id)",
-    ),
-    ("{rows}_pending_next_idx", "CREATE INDEX CONCURRENTLY {index} ON {rows} (id) WHERE embedding_next IS NULL"),
-    ("{rows}_embedding_next_idx", _HNSW),
-)
-
-_SWITCH = (
-    "DROP TRIGGER hermes_keep_next ON {rows}",
-    "ALTER TABLE {rows} DROP COLUMN embedding, DROP COLUMN sig",
-    "ALTER TABLE {rows} RENAME COLUMN embedding_next TO embedding",
-    "ALTER TABLE {rows} RENAME COLUMN sig_next TO sig",
-    "ALTER INDEX {sig_next_index} RENAME TO {sig_index}",
-    "ALTER INDEX {pending_next_index} RENAME TO {pending_index}",
-    "ALTER INDEX {embedding_next_index} RENAME TO {embedding_index}",
-    # Emptied first, so that the change of the type costs nothing; rights and policies of the table stay.
-    "TRUNCATE {chunks}",
-    "ALTER TABLE {chunks} ALTER COLUMN embedding TYPE vector({dims}), ALTER COLUMN sig TYPE bit({dims})",
-    "INSERT INTO {chunks} SELECT * FROM {chunks_next}",
-    "DROP TABLE {chunks_next}",
-)
-
-_ABORT = (
-    "DROP TRIGGER IF EXISTS hermes_keep_next ON {rows}",
-    "ALTER TABLE {rows} DROP COLUMN embedding_next, DROP COLUMN sig_next",
-    "DROP TABLE {chunks_next}",
-)

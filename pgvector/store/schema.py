@@ -11,6 +11,7 @@ import psycopg
 from psycopg import errors as pg
 
 from ..domain.errors import ConfigurationError, DimensionMismatch, SchemaNotApplied
+from . import tenants
 from .connection import DeadlineConnection, translated
 from .pool import connect
 
@@ -85,6 +86,8 @@ def migrate(admin_conninfo: str, *, dims: int, runtime_role: str = "", timeout_s
                 continue
             _run(conn, migration)
             (already if migration.version in done else applied).append(label)
+        if applied or runtime_role:
+            tenants.renew(conn)
         _check_dims(conn, dims)
         if not runtime_role and not _role_exists(conn, "hermes"):
             notices.append(
@@ -191,11 +194,19 @@ def missing_rights(conn: DeadlineConnection) -> list[str]:
     ]
     wanted += [("hermes_migrations", "SELECT"), ("hermes_embedding", "SELECT"), ("hermes_embedding", "UPDATE")]
     with translated():
-        return [
+        lacking = [
             f"{right} on {table}"
             for table, right in wanted
             if conn.execute("SELECT has_table_privilege(%s, %s)", (table, right)).fetchone() == (False,)
         ]
+        if tenants.has_own_themes(conn):
+            return lacking  # the maintenance log is an administrator's
+        # Of the maintenance log only some columns may be written.
+        for right in ("SELECT", "INSERT"):
+            asked = ("hermes_maintenance", right)
+            if conn.execute("SELECT has_any_column_privilege(%s, %s)", asked).fetchone() == (False,):
+                lacking.append(f"{right} on hermes_maintenance")
+    return lacking
 
 
 def versions(conn: DeadlineConnection) -> tuple[str, str]:
@@ -206,6 +217,12 @@ def versions(conn: DeadlineConnection) -> tuple[str, str]:
         ).fetchone()
     assert row is not None
     return str(row[0]), str(row[1] or "")
+
+
+def has_trigrams(conn: DeadlineConnection) -> bool:
+    """Whether the database has pg_trgm, so that a misspelt word finds what was meant."""
+    with translated():
+        return conn.execute("SELECT to_regprocedure('similarity(text,text)') IS NOT NULL").fetchone() == (True,)
 
 
 def _role_exists(conn: DeadlineConnection, role: str) -> bool:

@@ -30,7 +30,7 @@ _FORBIDDEN = [
     "DROP TABLE memory_entries",
     "DROP TABLE hermes_migrations",
     "DROP INDEX conversations_embedding_idx",
-    "DROP FUNCTION hermes_lexemes(text) CASCADE",
+    "DROP FUNCTION hermes_lexemes(text, text) CASCADE",
     "DROP EXTENSION vector CASCADE",
     "TRUNCATE conversations",
     "INSERT INTO hermes_migrations (version, name, checksum) VALUES (99, 'x', 'y')",

@@ -20,8 +20,8 @@ import yaml
 
 from hermes_memory_pgvector.cli import register_cli
 from hermes_memory_pgvector.domain.models import Hit
-from hermes_memory_pgvector.domain.settings import FIELDS, Field
-from hermes_memory_pgvector.host.tools import SCHEMAS
+from hermes_memory_pgvector.domain.settings import FIELDS, TOOLS, Field
+from hermes_memory_pgvector.host.toolbox import schemas
 from hermes_memory_pgvector.recall.render import HEADING, RESULT_MAX_CHARS, as_result
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -166,7 +166,7 @@ def test_every_environment_variable_is_documented() -> None:
     assert not {name for name in read - {"PATH", "HOME"} if f"`{name}`" not in documented}
 
 
-@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: schema["name"])
+@pytest.mark.parametrize("schema", schemas(TOOLS), ids=lambda schema: schema["name"])
 def test_every_tool_and_argument_is_documented(schema: dict[str, object]) -> None:
     own = section(text_of(DOCS / "tools.md"), str(schema["name"]))
 
@@ -185,13 +185,14 @@ def test_every_field_of_a_tools_answer_is_documented() -> None:
     }  # fmt: skip
     hit = Hit(**known)  # type: ignore[arg-type]
     long = replace(hit, content="c " * RESULT_MAX_CHARS, around=(hit,))
-    assert set(known) | {"vector_rank", "word_rank", "around"} == {field.name for field in fields(Hit)}
+    legs = {"vector_rank", "word_rank", "rerank_rank", "rerank_score", "nearest_char"}
+    assert set(known) | legs | {"around"} == {field.name for field in fields(Hit)}
     keys: set[str] = set()
-    for each in (hit, long, replace(hit, store="turns")):
+    for each in (hit, long, replace(hit, store="turns"), replace(hit, rerank_rank=1, rerank_score=0.9)):
         result = as_result(each, "c", explain=True)
         keys |= set(result) | set(result["explain"])
 
-    for key in keys | {"results", "count", "scope", "mode", "note", "error"}:
+    for key in keys | {"results", "count", "scope", "mode", "reranked", "note", "error"}:
         assert re.search(rf"^\|[^|]*`{key}`", page, re.MULTILINE), key
     (example,) = (json.loads(block) for block in _FENCE.findall(page) if block.startswith("{"))
     assert set(example["results"][0]) <= keys

@@ -236,4 +236,4 @@ def test_the_requirement_names_where_the_package_came_from(
         (record / "direct_url.json").write_text(json.dumps(origin), encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
 
-    assert reinstall_requirement() == f"hermes-memory-pgvector[embedded]{requirement}"
+    assert reinstall_requirement() == f"hermes-memory-pgvector[embedded,model]{requirement}"

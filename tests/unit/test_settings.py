@@ -144,8 +144,36 @@ def test_an_unknown_key_is_one_warning_that_names_the_nearest(key: str, nearest:
 def test_trap_12_odd_values_do_not_turn_memory_off() -> None:
     section = {"allowed_themes": [1, 2], "write_queue_maxsize": math.inf, "sync_turns": True, 7: "x"}
     settings, warnings = load(section, {})
-    assert settings == Settings()
-    assert len(warnings) == 3
+    assert settings == Settings(allowed_themes=("1", "2"))
+    assert len(warnings) == 2
+
+
+@pytest.mark.parametrize("raw", [{"mktg": "marketing", "hr": 7}, ["mktg=marketing", "hr=7"], "mktg=marketing, hr=7"])
+def test_aliases_are_a_mapping_or_a_list(raw: object) -> None:
+    settings, warnings = load({"theme_aliases": raw}, {})
+    assert warnings == ()
+    assert settings.theme_aliases == ("mktg=marketing", "hr=7")
+
+
+def test_off_is_an_empty_list() -> None:
+    settings, warnings = load({"cross_theme": False, "write_contexts": False}, {})
+    assert warnings == ()
+    assert settings.cross_theme == settings.write_contexts == ()
+
+
+def test_one_bad_pattern_leaves_the_others_in_use() -> None:
+    settings, warnings = load({"mask_patterns": [r"CUST-\d{4}", "(a+)+$", r"PO-[0-9]{3,5}"]}, {})
+    assert settings.mask_patterns == (r"CUST-\d{4}", r"PO-[0-9]{3,5}")
+    (warning,) = warnings
+    assert "number 2" in warning and "too slow" in warning and "using the others" in warning
+
+
+def test_one_pattern_may_hold_commas() -> None:
+    assert load({"mask_patterns": "PO-[0-9]{3,5}"}, {}).settings.mask_patterns == ("PO-[0-9]{3,5}",)
+
+
+def test_no_representation_shows_the_identity_key() -> None:
+    assert "hunter2" not in repr(Settings(identity_key="hunter2"))
 
 
 def test_the_environment_wins_over_the_file() -> None:

@@ -1,43 +1,64 @@
-"""Theme resolution: order, normal form, and that chats and headers never meet."""
+"""Theme resolution: order, normal form, an operator's rules, and that chats and headers never meet."""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.domain.theme import MAX_CHARS, Theme, normalise_theme, profile_theme, resolve_theme
+from hermes_memory_pgvector.domain.theme import (
+    CONTEXT_PLATFORMS,
+    MAX_CHARS,
+    Place,
+    Surface,
+    Theme,
+    ThemeRules,
+    ThemeSet,
+    normalise_theme,
+    place,
+    resolve_theme,
+)
 
 # All code points, halves of surrogate pairs among them, and the texts that matter more often than chance would.
 _any_text = st.text(st.characters() | st.characters(categories=["Cs"]), max_size=300) | st.sampled_from(
-    ["@telegram/default/0123456789abcdef", "agent:main:telegram:dm:+491701234567", "İ", "ǰ", "ß" * 200, "\udcff\udcfe"]
-)
-_messaging = st.sampled_from(["telegram", "whatsapp", "signal", "webhook", "IRC", "@", "a/b", "cron", "\udcff"])
+    [
+        "@telegram/default/0123456789abcdef", "agent:main:telegram:dm:+491701234567", "\u0130", "\u01f0",
+        "\u00df" * 200, "\udcff\udcfe", "alice@example.com", "bob@x.de@y.de", "+491701234567" * 20, "491701234567",
+    ]
+)  # fmt: skip
+_messaging = st.sampled_from(["telegram", "whatsapp", "signal", "webhook", "IRC", "@", "a/b", "\udcff", "491701234567"])
 _not_messaging = st.sampled_from(["", "api_server", "cli", "local", "tui", "desktop", "acp", " API_Server "])
+_contexts = st.sampled_from(sorted(CONTEXT_PLATFORMS))
+_rules = st.builds(
+    ThemeRules.of,
+    default=_any_text,
+    allowed=st.lists(_any_text, max_size=2),
+    aliases=st.lists(st.tuples(_any_text, _any_text).map("=".join), max_size=2),
+    messaging=st.sampled_from(["split", "chat", "profile"]),
+    identity_key=st.sampled_from(["", "key"]),
+)
 
 CHAT_KEY = "agent:main:telegram:dm:+491701234567"
+CHAT = Surface(CHAT_KEY, "telegram", "coder")
+PLAIN = ThemeRules.of(default="default")
 
 
 @pytest.mark.parametrize(
-    ("given_", "theme"),
+    ("surface", "default", "theme"),
     [
-        ({"session_key": "Marketing", "profile": "coder"}, Theme("marketing", "session_key")),
-        ({"session_key": " \t", "profile": "coder", "workspace": "hermes"}, Theme("coder", "profile")),
-        ({"profile": "default", "workspace": "hermes"}, Theme("default", "profile")),
-        ({"profile": " ", "workspace": "Hermes", "default": "x"}, Theme("hermes", "workspace")),
-        ({"default": " Team "}, Theme("team", "default")),
-        ({"default": "  "}, Theme("default", "default")),
-        ({}, Theme("default", "default")),
+        (Surface("Marketing", "api_server", "coder"), "x", Theme("marketing", "session_key")),
+        (Surface(" \t", "api_server", "coder", "hermes"), "x", Theme("coder", "profile")),
+        (Surface("", "api_server", "default", "hermes"), "x", Theme("default", "profile")),
+        (Surface("", "api_server", " ", "Hermes"), "x", Theme("hermes", "workspace")),
+        (Surface(), " Team ", Theme("team", "default")),
+        (Surface(), "  ", Theme("default", "default")),
     ],
 )
-def test_the_first_that_is_not_blank_wins(given_: dict[str, str], theme: Theme) -> None:
-    assert resolve_theme(**given_, platform="api_server") == theme
-
-
-def test_profile_theme_is_what_a_session_without_a_key_gets() -> None:
-    assert (
-        profile_theme("Coder", workspace="w") == resolve_theme(profile="Coder", workspace="w") == ("coder", "profile")
-    )
+def test_the_first_that_is_not_blank_wins(surface: Surface, default: str, theme: Theme) -> None:
+    assert resolve_theme(surface, default=default) == theme
 
 
 @pytest.mark.parametrize(
@@ -47,16 +68,25 @@ def test_profile_theme_is_what_a_session_without_a_key_gets() -> None:
         ("  a \t b\u3000c ", "a b c"),
         ("Stra\u00dfe", "strasse"),
         ("Cafe\u0301", "caf\u00e9"),
+        ("\u212aelvin \u017fales", "kelvin sales"),
         ("a\0b\x01", "a%00b%01"),
         ("a\u0085b", "a%c2%85b"),
+        ("sa\u200bles\u202e", "sa%e2%80%8bles%e2%80%ae"),
         ("\udcff\udc80", "%ff%80"),
         ("\ud800", "%ed%a0%80"),
         ("team/a'b\"c", "team/a'b\"c"),
+        ("stress-1734567890", "stress-1734567890"),
+        ("intraday-20260503", "intraday-20260503"),
+        ("2026-05-03 10:00", "2026-05-03 10:00"),
         ("", ""),
     ],
 )
 def test_normal_form(text: str, normal: str) -> None:
     assert normalise_theme(text) == normal
+
+
+def test_texts_that_only_look_alike_stay_different() -> None:
+    assert len({normalise_theme(name) for name in ("sales", "s\u0430les", "\uff53ales", "sa\u200bles", "sa les")}) == 5
 
 
 def test_broken_keys_that_differ_stay_different() -> None:
@@ -74,60 +104,69 @@ def test_long_keys_keep_their_difference() -> None:
 
 
 @settings(deadline=None)
-@given(_any_text)
-@example("\u0345\u0390\u1fb3")
-def test_normal_form_is_idempotent_storable_and_bounded(text: str) -> None:
-    normal = normalise_theme(text)
-    assert normalise_theme(normal) == normal
+@given(_any_text, st.sampled_from(["", "key"]))
+@example("\u0345\u0390\u1fb3", "")
+@example("a" * 226 + "+4917012345678901234", "")
+@example("~0123456789abcdef@x.de", "")
+def test_normal_form_is_idempotent_storable_and_bounded(text: str, identity_key: str) -> None:
+    normal = normalise_theme(text, identity_key)
+    assert normalise_theme(normal, identity_key) == normal
     assert len(normal) <= MAX_CHARS
     assert "\0" not in normal
     normal.encode()
 
 
 @settings(deadline=None)
-@given(_any_text, st.text(max_size=8), _any_text, _any_text, _any_text)
-def test_any_session_has_a_theme_postgres_can_store(
-    session_key: str, platform: str, profile: str, workspace: str, default: str
-) -> None:
-    theme = resolve_theme(
-        session_key=session_key, platform=platform, profile=profile, workspace=workspace, default=default
-    )
-    assert 0 < len(theme.name) <= MAX_CHARS
-    assert "\0" not in theme.name
-    theme.name.encode()
-    assert normalise_theme(theme.name) == theme.name
+@given(st.builds(Surface, _any_text, st.text(max_size=8) | _messaging, _any_text, _any_text), _rules)
+def test_any_session_has_themes_postgres_can_store(surface: Surface, rules: ThemeRules) -> None:
+    found = place(surface, rules)
+    for theme in (found.turns, found.memories, found.files):
+        assert 0 < len(theme.name) <= MAX_CHARS
+        assert "\0" not in theme.name
+        theme.name.encode()
+        assert normalise_theme(theme.name, rules.identity_key) == theme.name
+    assert not found.files.name.startswith("@")
 
 
 @settings(deadline=None)
-@given(_any_text, _messaging, _any_text, _any_text, _not_messaging)
-def test_chat_and_other_themes_never_collide(
-    chat_key: str, platform: str, profile: str, header: str, header_platform: str
+@given(_any_text, _messaging, _any_text, _any_text, _not_messaging | _contexts, _any_text)
+def test_need_04_chats_and_other_surfaces_never_collide(
+    chat_key: str, platform: str, profile: str, header: str, other_platform: str, default: str
 ) -> None:
-    chat = resolve_theme(session_key=chat_key, platform=platform, profile=profile)
-    if chat.source != "chat":
+    chat = place(Surface(chat_key, platform, profile), PLAIN)
+    if not chat.chat:
         assert not normalise_theme(chat_key)
         return
-    for claimed in (header, chat_key, chat.name, chat.name.upper()):
+    for claimed in (header, chat_key, chat.turns.name, chat.turns.name.upper()):
         others = [
-            resolve_theme(session_key=claimed, platform="api_server", profile=profile),
-            resolve_theme(session_key=claimed, platform=header_platform, profile=profile),
-            resolve_theme(profile=claimed),
-            resolve_theme(workspace=claimed),
-            resolve_theme(default=claimed),
+            place(Surface(claimed, other_platform, profile), PLAIN),
+            place(Surface(profile=claimed), PLAIN),
+            place(Surface(workspace=claimed), PLAIN),
+            place(Surface(), ThemeRules.of(default=claimed)),
+            place(Surface(claimed, "api_server"), ThemeRules.of(default=default, aliases=[f"{claimed}={claimed}"])),
         ]
-        assert all(other.name != chat.name for other in others if other.source != "chat")
+        assert all(other.chat or other.turns.name != chat.turns.name for other in others)
 
 
-def test_a_chat_shows_nothing_of_its_key() -> None:
-    theme = resolve_theme(session_key=CHAT_KEY, platform="telegram", profile="default")
-    assert theme.source == "chat"
-    assert theme.name.startswith("@telegram/default/") and len(theme.name) == len("@telegram/default/") + 16
-    assert "4917" not in theme.name
+@settings(deadline=None)
+@given(_any_text, _any_text, _messaging, _messaging, _any_text, _any_text)
+def test_need_04_two_chats_never_collide(
+    key: str, other_key: str, platform: str, other_platform: str, profile: str, other_profile: str
+) -> None:
+    one = place(Surface(key, platform, profile), PLAIN)
+    other = place(Surface(other_key, other_platform, other_profile), PLAIN)
+    same = (
+        key == other_key
+        and normalise_theme(platform) == normalise_theme(other_platform)
+        and (normalise_theme(profile) or "default") == (normalise_theme(other_profile) or "default")
+    )
+    if one.chat and other.chat:
+        assert (one.turns == other.turns) is same
 
 
 def test_need_04_chats_differ_by_key_platform_and_profile() -> None:
     themes = {
-        resolve_theme(session_key=key, platform=platform, profile=profile).name
+        place(Surface(key, platform, profile), PLAIN).turns.name
         for key in (CHAT_KEY, CHAT_KEY + "8", CHAT_KEY.upper())
         for platform in ("telegram", "signal", "tele/gram")
         for profile in ("default", "coder", "x/y")
@@ -136,13 +175,117 @@ def test_need_04_chats_differ_by_key_platform_and_profile() -> None:
 
 
 def test_need_04_a_client_cannot_claim_a_chat() -> None:
-    chat = resolve_theme(session_key=CHAT_KEY, platform="telegram", profile="default")
-    claimed = resolve_theme(session_key=CHAT_KEY, platform="api_server", profile="default")
-    spelled = resolve_theme(session_key=chat.name, platform="api_server", profile="default")
-    assert claimed == Theme(CHAT_KEY, "session_key")
-    assert spelled == Theme("%40" + chat.name[1:], "session_key")
+    chat = place(CHAT, PLAIN)
+    claimed = place(Surface(CHAT_KEY, "api_server", "coder"), PLAIN)
+    spelled = place(Surface(chat.turns.name, "api_server", "coder"), PLAIN)
+    assert claimed.turns.source == spelled.turns.source == "session_key"
+    assert claimed.turns.name.startswith("agent:main:telegram:dm:~")
+    assert spelled.turns.name == "%40" + chat.turns.name[1:]
+
+
+@pytest.mark.parametrize("platform", sorted(CONTEXT_PLATFORMS))
+def test_need_05_a_run_that_is_no_conversation_reads_where_its_owner_does(platform: str) -> None:
+    assert place(Surface("marketing", platform, "coder"), PLAIN).turns == Theme("marketing", "session_key")
+    assert place(Surface("", platform, "coder"), PLAIN).turns == Theme("coder", "profile")
+    # The key of a chat may be a client's claim that was handed on: it opens no chat.
+    assert place(Surface(CHAT_KEY, platform, "coder"), PLAIN).turns == Theme("coder", "profile")
 
 
 def test_a_key_in_the_gateway_s_form_is_a_chat_on_the_local_platform_too() -> None:
-    assert resolve_theme(session_key="agent:main:local:dm", platform="cli").source == "chat"
-    assert resolve_theme(session_key="my-notes", platform="cli") == Theme("my-notes", "session_key")
+    assert place(Surface("agent:main:local:dm", "cli"), PLAIN).chat
+    assert place(Surface("my-notes", "cli"), PLAIN).turns == Theme("my-notes", "session_key")
+
+
+# -- an operator's rules
+
+
+@pytest.mark.parametrize(
+    ("messaging", "turns", "memories"),
+    [("split", "chat", "profile"), ("chat", "chat", "chat"), ("profile", "profile", "profile")],
+)
+def test_what_of_a_chat_is_its_own_is_one_setting(messaging: str, turns: str, memories: str) -> None:
+    found = place(CHAT, ThemeRules.of(default="default", messaging=messaging))
+    assert (found.turns.source, found.memories.source, found.files) == (turns, memories, Theme("coder", "profile"))
+    assert found.chat
+
+
+def test_a_theme_that_is_not_allowed_falls_to_the_default() -> None:
+    rules = ThemeRules.of(default="Lobby", allowed=["sales", "Intraday-*"])
+    assert place(Surface("Sales", "api_server"), rules).turns.name == "sales"
+    assert place(Surface("intraday-sre", "api_server"), rules).turns.name == "intraday-sre"
+    assert place(Surface("lobby", "api_server"), rules).unknown == ()
+    stranger = place(Surface("Strangers", "api_server", "coder"), rules)
+    assert stranger.turns == stranger.memories == Theme("lobby", "default")
+    assert stranger.unknown == ("strangers", "coder")
+
+
+def test_a_chat_needs_no_leave_and_its_profile_does() -> None:
+    found = place(CHAT, ThemeRules.of(default="lobby", allowed=["sales"]))
+    assert (found.turns.source, found.memories.name, found.unknown) == ("chat", "lobby", ("coder",))
+
+
+def test_an_alias_stands_for_a_theme_wherever_it_is_named() -> None:
+    rules = ThemeRules.of(default="default", aliases=["MKTG = Marketing", "a=b", "b=c"], allowed=["marketing", "b"])
+    assert place(Surface(" mktg ", "api_server", "mktg"), rules) == Place(
+        Theme("marketing", "session_key"), Theme("marketing", "session_key"), Theme("marketing", "profile")
+    )
+    assert rules.resolve_name("Mktg") == "marketing"
+    assert rules.resolve_name("a") == "b", "one step, or two aliases could chase each other"
+
+
+def test_an_alias_opens_no_chat_to_a_header() -> None:
+    chat = place(CHAT, PLAIN).turns.name
+    rules = ThemeRules.of(default="default", aliases=[f"vip={chat}"])
+    assert place(Surface("vip", "api_server"), rules).turns.name != chat
+
+
+def test_a_set_of_themes() -> None:
+    themes = ThemeSet(["Sales", "intraday-*", "@telegram/*"])
+    assert all(name in themes for name in ("sales", "intraday-", "intraday-x", "@telegram/default/00"))
+    assert not any(name in themes for name in ("sales2", "intraday", "%40telegram/x", ""))
+    assert "anything" in ThemeSet(["*"]) and not ThemeSet([]) and "x" not in ThemeSet([])
+
+
+# -- personal identifiers
+
+
+PERSONAL = ["+491701234567", "+49 170 1234567", "00491701234567", "491701234567", "alice.b+c@mail.example.com",
+            "491701234567@s.whatsapp.net", "491701234567@lid", "(0170) 1234567"]  # fmt: skip
+
+
+@pytest.mark.parametrize("who", PERSONAL)
+def test_trap_07_no_telephone_number_or_address_of_a_key_stands_in_a_theme(who: str) -> None:
+    rules = [PLAIN, ThemeRules.of(default="default", identity_key="key")]
+    names = set()
+    for key in (who, f"agent:main:whatsapp:dm:{who}", f"customers/{who}"):
+        for platform in ("api_server", "whatsapp", "cli", "cron"):
+            for rule in rules:
+                found = place(Surface(key, platform, "coder"), rule)
+                names |= {theme.name for theme in (found.turns, found.memories, found.files)}
+    digits = re.sub(r"\D", "", who)
+    for name in names:
+        assert who.lower() not in name and "alice" not in name
+        assert not digits or digits[-7:] not in re.sub(r"\D", "", re.sub(r"[0-9a-f]{16}", "", name))
+
+
+@pytest.mark.parametrize("who", PERSONAL)
+def test_trap_07_two_people_have_two_themes_and_one_person_the_same(who: str) -> None:
+    one, other = (Surface(key, "api_server") for key in (who, who.replace("7", "8", 1).replace("alice", "alicia")))
+    assert place(one, PLAIN) == place(one, PLAIN)
+    assert place(one, PLAIN).turns != place(other, PLAIN).turns
+    keyed = ThemeRules.of(default="default", identity_key="key")
+    assert place(one, keyed).turns != place(one, PLAIN).turns, "without the key nobody can try numbers"
+
+
+def test_the_documented_examples_are_true() -> None:
+    """Every row of the table in docs/isolation.md is resolved as it says."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "isolation.md").read_text(encoding="utf-8")
+    table = page.split("<!-- examples -->")[1].split("\n\n")[1]
+    rows = [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    assert len(rows) >= 10
+    for surface, platform, key, profile, turns, memories in rows:
+        found = place(
+            Surface(*("" if cell == "-" else cell for cell in (key, platform, profile)), "hermes"),
+            PLAIN,
+        )
+        assert (found.turns.name, found.memories.name) == (turns, memories), surface

@@ -1,0 +1,43 @@
+"""Which other themes a tool call may read: the setting `cross_theme`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from .errors import InvalidArgument
+from .theme import ThemeRules, ThemeSet
+
+Policy = Literal["none", "agents", "all", "named"]
+_POLICIES: Final[dict[str, Policy]] = {"none": "none", "agents": "agents", "all": "all"}
+
+
+class Reach:
+    """What the sessions of a home may read beyond their own themes. Immutable."""
+
+    def __init__(self, words: Sequence[str], rules: ThemeRules) -> None:
+        """`words` of the setting: one of none, agents and all alone, or names of themes."""
+        self._words = tuple(words)
+        single = words[0].lower() if len(words) == 1 else "none" if not words else ""
+        self.policy: Policy = _POLICIES.get(single, "named")
+        self._named = ThemeSet(words if self.policy == "named" else (), rules.identity_key)
+
+    def check(self, theme: str, *, own: frozenset[str], chat: bool) -> None:
+        """Raises InvalidArgument, naming the setting, when a session may not read `theme`."""
+        if theme in own or self._everything(chat) or (self.policy == "named" and theme in self._named):
+            return
+        raise InvalidArgument(f"this session may not read other themes than its own{self._remedy(chat)}")
+
+    def check_all(self, *, chat: bool) -> None:
+        """Raises InvalidArgument, naming the setting, when a session may not read every theme."""
+        if not self._everything(chat):
+            raise InvalidArgument(f"scope `all` is not allowed in this session{self._remedy(chat)}")
+
+    def _everything(self, chat: bool) -> bool:
+        return self.policy == "all" or (self.policy == "agents" and not chat)
+
+    def _remedy(self, chat: bool) -> str:
+        if self.policy == "named":
+            return f", except {', '.join(self._words)} (setting `cross_theme`); name one of these, or leave `scope` out"
+        why = "agents, and this is a messaging chat" if self.policy == "agents" and chat else self.policy
+        return f" (setting `cross_theme`: {why}); leave `scope` out"

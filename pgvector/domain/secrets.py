@@ -1,0 +1,243 @@
+"""Passwords, keys and tokens in a text, masked before it is stored.
+
+Each known shape begins with letters that stand nowhere else; only where they do is a pattern tried, from there on.
+So a text without any costs one search a shape, and every pattern is bounded: none looks further than 16 KB.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import time
+from typing import NamedTuple
+
+from .dsn import mask_dsn
+
+MAX_PATTERNS = 20
+PATTERN_MAX_CHARS = 300
+_PROBE_CHARS = (*range(6, 31, 2), 60, 120, 300, 600)  # a pattern that doubles with each character is caught early
+_PROBE_S = 0.005  # of CPU, for one of them
+
+_START = r"(?<![A-Za-z0-9_-])"
+_MASKED = r"(?!\[masked-)"
+# What is named or looked up and not told: a variable, a placeholder; and, without quotes, a call.
+_UNTOLD = (
+    r"(?!(?-i:\$[A-Z_][A-Z0-9_]*(?=[\s\"']|$))|\$[{(]|\{\{|<[^<>\s]{1,40}>|\*{3}|%[sd(]"
+    r"|(?:none|null|true|false|undefined|required|optional|missing|unknown)(?![\w-]))"
+)
+_QUOTED = rf"\\*(?P<quote>[\"']){_MASKED}{_UNTOLD}(?P<quoted>(?:(?!(?P=quote))[^\n\\]|\\(?!(?P=quote)).){{4,256}})"
+# A separator is part of the value unless another one follows it.
+_BARE = (
+    rf"{_MASKED}{_UNTOLD}(?![a-z_][\w.]{{0,60}}[(\[])"
+    r"(?P<bare>(?:[^\s\"'<>,;&|`)\]}\\]|\\(?![\"'])|[,;&|)\]}](?!\s|$|[,;&|)\]}\"']|[\w -]{1,40}=)){4,512})"
+)
+# A colon or "is" also stands in plain sentences: there a password has a digit or a sign in it, a key both letters
+# and digits.
+_TOLD = rf"{_MASKED}{_UNTOLD}`?(?=[^\s`]{{0,64}}[0-9#$%^&*+=_~@])(?P<told>[^\s\"'`<>,;]{{5,512}}[^\s\"'`<>,;.?!)])"
+_TOLD_KEY = (
+    rf"{_MASKED}{_UNTOLD}`?(?=[^\s`]{{0,64}}\d)(?=[^\s`]{{0,64}}[a-z])"
+    r"(?P<told>[^\s\"'`<>,;]{7,512}[^\s\"'`<>,;.?!)])"
+)
+
+
+# Not every key is one to hide.
+_KEY_OF = "|".join(
+    rf"(?<={word}{sign})key" for word in ("api", "access", "account", "auth", "private") for sign in ("", "[_ -]")
+)
+
+
+class _Shape(NamedTuple):
+    """A kind of secret: what it begins with (in lower case where `folded`), and the pattern tried there.
+
+    What a named group holds is masked, the whole match where there is none.
+    """
+
+    kind: str
+    begins: tuple[str, ...]
+    pattern: re.Pattern[str]
+    folded: bool = False
+
+
+def _shape(kind: str, begins: tuple[str, ...], pattern: str) -> _Shape:
+    return _Shape(kind, begins, re.compile(pattern))
+
+
+def _words(kind: str, begins: tuple[str, ...], pattern: str) -> _Shape:
+    return _Shape(kind, begins, re.compile(pattern, re.IGNORECASE), folded=True)
+
+
+_SHAPES = (
+    _shape(
+        "private-key",
+        ("-----BEGIN ",),
+        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:[^-]|-(?!----)){0,16384}+(?:-----END [A-Z0-9 ]{0,40}-----)?",
+    ),
+    _shape("aws-key", ("AKIA", "ASIA"), _START + r"A[KS]IA[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    _shape("google-key", ("AIza",), _START + r"AIza[\w-]{35}(?![\w-])"),
+    _shape("google-token", ("ya29.",), _START + r"ya29\.[\w-]{20,2048}"),
+    _shape("google-secret", ("GOCSPX-",), _START + r"GOCSPX-[\w-]{20,64}"),
+    _shape("azure-secret", ("8Q~",), r"(?<=\w{3})8Q~[\w~.-]{31,40}"),
+    _shape("azure-key", ("sig=",), r"(?<=[?&])sig=(?P<key>[\w+/%=-]{20,512})"),
+    _shape("github-token", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), _START + r"gh[pousr]_[A-Za-z0-9]{30,255}"),
+    _shape("github-token", ("github_pat_",), _START + r"github_pat_\w{20,255}"),
+    _shape(
+        "gitlab-token",
+        ("glpat-", "gldt-", "glrt-", "glptt-", "glcbt-"),
+        _START + r"gl[a-z]{2,4}-[\w.-]{20,255}",
+    ),
+    _shape("slack-token", ("xox", "xapp-"), _START + r"x(?:ox[abceoprs]|app)-[\w-]{10,255}"),
+    _shape("slack-webhook", ("hooks.slack.com/",), r"hooks\.slack\.com/(?:services|workflows)/(?P<key>[\w/]{20,128})"),
+    _shape("stripe-key", ("sk_live_", "sk_test_", "rk_live_", "rk_test_"), _START + r"[sr]k_(?:live|test)_\w{10,255}"),
+    _shape("stripe-secret", ("whsec_",), _START + r"whsec_[\w+/=]{20,128}"),
+    _shape("anthropic-key", ("sk-ant-",), _START + r"sk-ant-[\w-]{16,255}"),
+    _shape("openai-key", ("sk-",), _START + r"sk-(?!ant-)(?=[\w-]{0,64}[A-Z0-9])[\w-]{20,255}"),
+    _shape("api-key", ("hf_", "npm_", "gsk_", "xai-"), _START + r"(?:hf_|npm_|gsk_|xai-)[A-Za-z0-9]{30,128}"),
+    _shape("pypi-token", ("pypi-Ag",), _START + r"pypi-Ag[\w-]{50,512}"),
+    _shape("sendgrid-key", ("SG.",), _START + r"SG\.[\w-]{16,64}\.[\w-]{16,64}"),
+    _shape("cloud-token", ("dop_v1_", "dapi"), _START + r"(?:dop_v1_[0-9a-f]{64}|dapi[0-9a-f]{32})"),
+    _shape("age-key", ("AGE-SECRET-KEY-1",), r"AGE-SECRET-KEY-1[0-9A-Z]{50,64}"),
+    _shape("bot-token", (":AA",), r"(?<=\d{8}):AA[\w-]{33}(?![\w-])"),
+    _shape("jwt", ("eyJ",), _START + r"eyJ[\w-]{8,8192}\.[\w-]{8,8192}\.[\w-]{8,1024}"),
+    _words("bearer-token", ("bearer",), r"bearer\s{1,4}(?=[\w.~+/=-]{0,64}\d)(?P<key>[\w.~+/=-]{12,4096})"),
+    _words(
+        "basic-credentials",
+        ("authorization",),
+        r"authorization\\*[\"']?\s{0,2}[:=]\s{0,2}\\*[\"']?basic\s{1,4}(?P<key>[\w+/=-]{8,512})",
+    ),
+    # Greedy up to the last "@" of the word: people paste passwords with "@", "/" or ":" unescaped.
+    _shape(
+        "password",
+        ("://",),
+        rf"://[^\s:/@\"'<>]{{0,128}}:{_MASKED}{_UNTOLD}(?!\d{{1,5}}[/?#])(?P<key>[^\s\"'<>]{{1,128}})@(?=[\w\[])",
+    ),
+    _words(
+        "password",
+        ("pass", "pwd"),
+        r"(?:pass(?:word|wd|phrase)|pwd)(?![a-z])(?:_?\d)?\\*[\"']?"
+        rf"(?:\s{{0,3}}[:=]>?\s{{0,3}}{_QUOTED}|\s{{0,3}}=\s{{0,3}}{_BARE}|(?:\s{{0,3}}:|\s{{1,3}}(?:is|was))\s{{1,3}}{_TOLD})",
+    ),
+    _words(
+        "secret",
+        ("secret", "token", "key"),
+        r"(?:secret(?:[_-]?(?:access[_-]?)?key)?|token|" + _KEY_OF + r")(?![a-z_])\\*[\"']?"
+        rf"(?:\s{{0,3}}[:=]>?\s{{0,3}}{_QUOTED}|\s{{0,3}}=\s{{0,3}}{_BARE}|\s{{0,3}}:\s{{0,3}}{_TOLD_KEY})",
+    ),
+)  # fmt: skip
+
+
+def _by_gate(folded: bool) -> tuple[tuple[str, tuple[tuple[str, _Shape], ...]], ...]:
+    """What to look for, by a character without which none of it can be there: that is found out fastest."""
+    gates: dict[str, list[tuple[str, _Shape]]] = {}
+    for shape in _SHAPES:
+        for begin in shape.begins if shape.folded is folded else ():
+            gate = next((char for char in "~=_:-./" if char in begin), "")
+            gates.setdefault(gate, []).append((begin, shape))
+    return tuple((gate, tuple(pairs)) for gate, pairs in gates.items())
+
+
+_EXACT, _FOLDED = _by_gate(False), _by_gate(True)
+
+
+class Masker:
+    """Masks the known shapes and an operator's own patterns. Immutable; safe to use from several threads."""
+
+    def __init__(self, patterns: tuple[str, ...] = ()) -> None:
+        self._own = tuple(compiled for compiled in map(_compiled, patterns) if isinstance(compiled, re.Pattern))
+
+    def mask(self, text: str) -> tuple[str, int]:
+        """`text` with each secret replaced by `[masked-<kind>]`, and how many there were. Idempotent."""
+        found: list[tuple[int, int, str]] = []
+        _look_for(_EXACT, text, text, found)
+        # Lower case of the same length, so that places in the one are places in the other.
+        folded = text.lower()
+        if len(folded) != len(text):
+            folded = text.replace("\u0130", "I").lower()
+        _look_for(_FOLDED, text, folded, found)
+        for own in self._own:
+            found += [(*match.span(), "secret") for match in own.finditer(text) if match[0]]
+        return _replaced(text, found) if found else (text, 0)
+
+
+def masked(text: str) -> str:
+    """`text` as it may be shown: without passwords of connection strings and without known secrets."""
+    return masker(()).mask(mask_dsn(text))[0]
+
+
+def pattern_problem(pattern: str) -> str:
+    """Why an operator's pattern cannot be used, in words; "" when it can."""
+    compiled = _compiled(pattern)
+    return compiled if isinstance(compiled, str) else ""
+
+
+@functools.lru_cache(maxsize=64)
+def masker(patterns: tuple[str, ...]) -> Masker:
+    """The masker with these patterns besides the known shapes."""
+    return Masker(patterns)
+
+
+def _look_for(
+    gates: tuple[tuple[str, tuple[tuple[str, _Shape], ...]], ...],
+    text: str,
+    searched: str,
+    found: list[tuple[int, int, str]],
+) -> None:
+    for gate, pairs in gates:
+        if gate in searched:
+            for begin, shape in pairs:
+                if begin in searched:
+                    _look(text, searched, begin, shape, found)
+
+
+def _look(text: str, searched: str, begin: str, shape: _Shape, found: list[tuple[int, int, str]]) -> None:
+    at = searched.find(begin)
+    while at >= 0:
+        match = shape.pattern.match(text, at)
+        if match is None:
+            at = searched.find(begin, at + 1)
+            continue
+        group = match.lastgroup or 0
+        found.append((match.start(group), match.end(group), shape.kind))
+        at = searched.find(begin, match.end())
+
+
+def _replaced(text: str, found: list[tuple[int, int, str]]) -> tuple[str, int]:
+    kept: list[str] = []
+    position = count = 0
+    for start, end, kind in sorted(found, key=lambda span: (span[0], -span[1])):
+        if end <= position:
+            continue
+        # What two shapes share is masked once, by the one that begins first.
+        if start >= position:
+            kept += [text[position:start], f"[masked-{kind}]"]
+            count += 1
+        position = end
+    return "".join([*kept, text[position:]]), count
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(pattern: str) -> re.Pattern[str] | str:
+    """The pattern ready for use, or what is wrong with it."""
+    if len(pattern) > PATTERN_MAX_CHARS:
+        return f"longer than {PATTERN_MAX_CHARS} characters"
+    try:
+        compiled = re.compile(pattern)
+    except (re.error, OverflowError, RecursionError):
+        return "no regular expression"
+    if compiled.search("") is not None:
+        return "also found in an empty text"
+    return "too slow, with repetitions inside repetitions" if _is_slow(pattern, compiled) else compiled
+
+
+def _is_slow(pattern: str, compiled: re.Pattern[str]) -> bool:
+    """Whether time explodes on long runs of what the pattern looks for, tried in steps so that none takes long."""
+    letters = dict.fromkeys([*"a0A-_ /.=", *(char for char in pattern if char.isalnum())])
+    runs = [*letters, *(re.findall(r"[A-Za-z0-9]{2,}", pattern)[:4]), "a0"]
+    for run in runs[:40]:
+        for length in _PROBE_CHARS:
+            text = (run * length)[:length] + "\x00"
+            started = time.thread_time()
+            compiled.search(text)
+            if time.thread_time() - started > _PROBE_S:
+                return True
+    return False

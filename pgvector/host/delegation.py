@@ -1,0 +1,45 @@
+"""What a sub-agent was asked and found, as its parent keeps it."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Any
+
+from ..domain.models import Operation
+from .context import SessionContext
+
+_NAMESPACE = uuid.UUID("0b5f7f0e-6b0a-4c38-9d53-3f1b9f4f6f57")
+
+
+class Delegation:
+    """A finished delegation. `session` is the parent's, `child` the sub-agent's; the host may report it twice."""
+
+    def __init__(
+        self, context: SessionContext, session: str, child: str, asked: str, found: str, provenance: dict[str, str]
+    ) -> None:
+        self._context = context
+        self._session = session
+        self._found = found
+        self._names = (session, child, asked, found)
+        self._text = f"Delegated: {asked}\nResult: {found}"
+        edge = {"parent": session} | ({"child": child} if child else {})
+        more = {"source": "delegation", "child_session_id": child}
+        self._metadata = {**provenance, **{key: value for key, value in more.items() if value}, "delegation": edge}
+
+    def as_turn(self) -> Operation:
+        """A turn of role `tool` in the parent's session."""
+        said = [{"role": "tool", "content": self._text}]
+        payload = {"session_id": self._session, "messages": said, "metadata": self._metadata}
+        return self._operation("turn", self._context.theme.name, payload)
+
+    def as_memory(self) -> Operation | None:
+        """A durable memory of the parent's; None where nothing was found."""
+        if not self._found:
+            return None
+        payload = {"target": "memory", "content": self._text, "metadata": self._metadata, "given": {}}
+        return self._operation("remember", self._context.place.memories.name, payload)
+
+    def _operation(self, kind: str, theme: str, payload: dict[str, Any]) -> Operation:
+        op_id = uuid.uuid5(_NAMESPACE, "\0".join((kind, theme, *self._names)))
+        return Operation(kind, theme, payload, time.time(), op_id)

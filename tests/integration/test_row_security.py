@@ -1,0 +1,252 @@
+"""What a tenant with a session of raw SQL can learn of other themes, when Postgres enforces them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors as pg
+
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
+from hermes_memory_pgvector.store import tenants
+from hermes_memory_pgvector.store.pool import connect
+from hermes_memory_pgvector.store.sql import queries, query
+from tests.support.row_security import let_tenants_in, session
+
+SECRET = "zanzibar"  # stands in the rows of sales only
+ROWS = 3000
+_FILLED = ("memory_entries", "conversations", "hermes_operations", "hermes_tombstones", "hermes_mirror")
+
+
+@pytest.fixture
+def shared(postgres: EmbeddedServer, admin_dsn: str) -> str:
+    """An admin's conninfo of a database where marketing has a tenth of the rows and sales the rest."""
+    let_tenants_in(postgres)
+    with connect(admin_dsn) as conn:
+        tenants.enable(conn)
+        tenants.grant(conn, "tenant_marketing", ["marketing", "ads"])
+        tenants.grant(conn, "tenant_sales", ["sales"])
+        theme = "CASE WHEN n % 10 = 0 THEN 'marketing' ELSE 'sales' END"
+        text = f"'row ' || n || CASE WHEN n % 10 = 0 THEN ' ours' ELSE ' {SECRET}' END"
+        rows = f"FROM generate_series(1, {ROWS}) AS n"
+        for statement in (
+            f"INSERT INTO conversations (session_id, agent_identity, role, content, ts) "
+            f"SELECT {theme} || '-' || n / 100, {theme}, 'user', {text}, now() - n * interval '1 minute' {rows}",
+            f"INSERT INTO memory_entries (agent_identity, target, content) SELECT {theme}, 'memory', {text} {rows}",
+            f"INSERT INTO hermes_operations (agent_identity, op_id) SELECT {theme}, gen_random_uuid() {rows}",
+            f"INSERT INTO hermes_tombstones SELECT {theme}, 'memory', hermes_digest({text}) {rows}",
+            f"INSERT INTO hermes_mirror SELECT {theme}, 'here', 'memory', hermes_digest({text}), true {rows}",
+            "VACUUM ANALYZE",
+        ):
+            conn.execute(statement.encode())
+    return admin_dsn
+
+
+@pytest.fixture
+def tenant(shared: str) -> Iterator[psycopg.Connection[Any]]:
+    """A session of marketing's role."""
+    with session(shared, "tenant_marketing") as conn:
+        yield conn
+
+
+def _one(conn: psycopg.Connection[Any], statement: str) -> Any:
+    row = conn.execute(statement.encode()).fetchone()
+    return row[0] if row else None
+
+
+def _refused(conn: psycopg.Connection[Any], statement: str) -> str:
+    """The message with which Postgres refuses a statement for lack of rights."""
+    with pytest.raises((pg.InsufficientPrivilege, pg.InvalidParameterValue)) as refusal:
+        conn.execute(statement.encode())
+    return str(refusal.value)
+
+
+def _estimate(conn: psycopg.Connection[Any], where: str) -> int:
+    plan = _one(conn, f"EXPLAIN (FORMAT JSON) SELECT FROM conversations WHERE {where}")
+    return int(plan[0]["Plan"]["Plan Rows"])
+
+
+def test_need_04_every_table_with_themes_is_enforced_for_its_owner_as_well(shared: str) -> None:
+    with connect(shared) as conn:
+        conn.execute("CREATE TABLE hermes_later (agent_identity text, note text)")
+        assert not tenants.granted(conn).get("tenant_nobody")
+        tenants.enable(conn)  # as after an upgrade
+        rows = conn.execute(
+            "SELECT c.relname, c.relrowsecurity AND c.relforcerowsecurity AS forced,"
+            " (SELECT count(*) FROM pg_policies AS p WHERE p.tablename = c.relname) AS policies"
+            "  FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = 'agent_identity'"
+            " WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace"
+        ).fetchall()
+    assert {row.relname for row in rows} >= {*_FILLED, "hermes_later"}
+    assert all(row.forced and row.policies == 2 for row in rows), rows
+
+
+@pytest.mark.parametrize("table", _FILLED)
+def test_need_04_a_tenant_reads_and_counts_its_own_rows_only(tenant: psycopg.Connection[Any], table: str) -> None:
+    assert _one(tenant, f"SELECT count(*) FROM {table}") == ROWS // 10
+    assert _one(tenant, f"SELECT string_agg(DISTINCT agent_identity, ',') FROM {table}") == "marketing"
+    assert _one(tenant, f"SELECT count(*) FROM {table} WHERE agent_identity = 'sales'") == 0
+    with tenant.cursor().copy(f"COPY {table} TO STDOUT".encode()) as copy:
+        assert b"sales" not in b"".join(bytes(part) for part in copy)
+    tenant.execute("SET row_security = off")
+    assert "row-level security" in _refused(tenant, f"SELECT FROM {table}")
+
+
+@pytest.mark.parametrize("table", _FILLED)
+def test_need_04_a_tenant_writes_its_own_rows_only(tenant: psycopg.Connection[Any], shared: str, table: str) -> None:
+    for statement in (f"DELETE FROM {table}", f"UPDATE {table} SET agent_identity = 'ads'"):
+        done = tenant.execute((statement + " WHERE agent_identity <> 'marketing'").encode())
+        assert done.rowcount == 0
+    _refused(tenant, f"UPDATE {table} SET agent_identity = 'sales'")
+    _refused(tenant, f"TRUNCATE {table}")
+    assert tenant.execute(f"DELETE FROM {table}".encode()).rowcount == ROWS // 10
+    with connect(shared) as conn:
+        left = conn.execute(f"SELECT count(*) AS n FROM {table}".encode()).fetchone()
+    assert left is not None and left.n == ROWS - ROWS // 10
+
+
+def test_need_04_no_message_tells_whether_a_row_of_another_theme_exists(tenant: psycopg.Connection[Any]) -> None:
+    said = set()
+    for text in (f"row 11 {SECRET}", "row of nobody"):
+        for end in ("", " ON CONFLICT DO NOTHING", " ON CONFLICT (agent_identity, target, digest) DO UPDATE SET target = 'user'"):
+            said.add(
+                _refused(
+                    tenant,
+                    f"INSERT INTO memory_entries (agent_identity, target, content) VALUES ('sales', 'memory', '{text}'){end}",
+                )
+            )
+    assert len(said) == 1 and SECRET not in said.pop()
+    with pytest.raises(pg.UniqueViolation) as duplicate:  # that a number is taken is known to all who get numbers
+        tenant.execute("INSERT INTO conversations (id, session_id, agent_identity, role, content)"
+                       " SELECT 1, 's', 'marketing', 'user', 'x'")  # fmt: skip
+    assert duplicate.value.diag.message_detail is None
+
+
+def test_need_04_a_function_in_a_condition_sees_no_row_of_another_theme(tenant: psycopg.Connection[Any]) -> None:
+    seen: list[str] = []
+    tenant.add_notice_handler(lambda notice: seen.append(notice.message_primary or ""))
+    tenant.execute(
+        "CREATE FUNCTION pg_temp.spy(text) RETURNS boolean LANGUAGE plpgsql COST 0.0000001"
+        " AS $$BEGIN RAISE NOTICE '%', $1; RETURN true; END$$"
+    )
+    for statement in (
+        "SELECT count(*) FROM conversations WHERE pg_temp.spy(content)",
+        "SELECT count(*) FROM conversations WHERE pg_temp.spy(content) AND ts > now() - interval '1 year'",
+        "SELECT count(*) FROM memory_entries AS m JOIN conversations AS c USING (content) WHERE pg_temp.spy(content)",
+        f"SELECT count(*) FROM conversations WHERE tsv @@ '{SECRET}' AND pg_temp.spy(content)",
+        f"SELECT count(*) FROM conversations WHERE id = ANY (ARRAY(SELECT hermes_rows_with('conversations', '{SECRET}',"
+        " current_user))) AND pg_temp.spy(content)",
+    ):
+        tenant.execute(statement.encode())
+    assert seen and not any(SECRET in text for text in seen)
+    count = "SELECT count(*) FROM conversations WHERE 1 / (CASE WHEN content LIKE '%%zanzibar%%' THEN 0 ELSE 1 END) = 1"
+    assert _one(tenant, count.replace("%%", "%")) == ROWS // 10, "nothing was divided by zero"
+
+
+def test_need_04_a_view_a_join_and_a_foreign_key_show_nothing(tenant: psycopg.Connection[Any]) -> None:
+    tenant.execute("CREATE TEMP VIEW everything AS SELECT * FROM conversations")
+    tenant.execute("CREATE TEMP VIEW barrier WITH (security_invoker) AS SELECT * FROM conversations")
+    for view in ("everything", "barrier"):
+        assert _one(tenant, f"SELECT count(*) FROM {view}") == ROWS // 10
+    join = "SELECT count(*) FROM generate_series(1, 9000) AS n LEFT JOIN conversations AS c ON c.id = n WHERE c.id IS NOT NULL"
+    assert _one(tenant, join) == ROWS // 10
+    with pytest.raises(pg.InvalidTableDefinition):  # and a permanent one it may not create
+        tenant.execute("CREATE TEMP TABLE probe (id bigint REFERENCES conversations (id))")
+    _refused(tenant, "CREATE TABLE probe (id bigint REFERENCES conversations (id))")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SET ROLE tenant_sales", "SET ROLE hermes", "SET ROLE postgres", "SET SESSION AUTHORIZATION tenant_sales",
+        "SELECT set_config('role', 'tenant_sales', false)", "SELECT set_config('session_authorization', 'hermes', false)",
+        "SELECT * FROM hermes_tenants", "INSERT INTO hermes_tenants VALUES ('tenant_marketing', 'sales')",
+        "SELECT hermes_grant_themes('tenant_marketing', '{sales}')", "SELECT hermes_apply_row_security()",
+        "SELECT hermes_disable_row_security()", "DROP POLICY hermes_own_themes ON conversations",
+        "ALTER TABLE conversations DISABLE ROW LEVEL SECURITY", "GRANT tenant_sales TO tenant_marketing",
+        "CREATE POLICY mine ON conversations USING (true)", "ALTER ROLE tenant_marketing BYPASSRLS",
+        "CREATE OR REPLACE FUNCTION hermes_themes_of(name) RETURNS text[] LANGUAGE sql AS $$SELECT '{*}'::text[]$$",
+        "SELECT last_value FROM conversations_id_seq", "SELECT setval('conversations_id_seq', 1)",
+        "SELECT * FROM pg_statistic", "SELECT * FROM hermes_maintenance",
+    ],
+)  # fmt: skip
+def test_need_04_a_tenant_cannot_widen_what_it_may_see(tenant: psycopg.Connection[Any], statement: str) -> None:
+    with pytest.raises((pg.InsufficientPrivilege, pg.InvalidParameterValue)):
+        tenant.execute(statement.encode())
+    assert _one(tenant, "SELECT count(*) FROM conversations") == ROWS // 10
+
+
+def test_need_04_no_setting_or_object_of_the_session_stands_in_for_ours(tenant: psycopg.Connection[Any]) -> None:
+    tenant.execute("CREATE TEMP TABLE hermes_tenants (role regrole, theme text)")
+    tenant.execute("INSERT INTO hermes_tenants VALUES ('tenant_marketing', '*'), ('tenant_marketing', 'sales')")
+    tenant.execute("CREATE FUNCTION pg_temp.hermes_themes_of(name) RETURNS text[] LANGUAGE sql AS $$SELECT '{*}'::text[]$$")
+    tenant.execute("SET search_path = pg_temp, public")
+    assert _one(tenant, "SELECT count(*) FROM conversations") == ROWS // 10
+    for role in ("tenant_sales", "hermes", "postgres"):
+        assert _one(tenant, f"SELECT public.hermes_themes_of('{role}')") == []
+        words = f"SELECT public.hermes_rows_with('conversations', '{SECRET}', '{role}')"
+        assert _one(tenant, words) is None
+        plan = _one(tenant, f"SELECT public.hermes_expected_rows('conversations', 'sales', '{role}')")
+        assert plan[0]["Plan"]["Plan Rows"] == 1
+    digest = f"SELECT public.hermes_turns_like(hermes_digest('row 11 {SECRET}'), current_user)"
+    assert _one(tenant, digest) is None
+
+
+@pytest.mark.parametrize("way", ["", "SET enable_bitmapscan = off", "SET enable_seqscan = off", "SET enable_indexonlyscan = off"])
+def test_need_04_to_ask_for_another_theme_reads_nothing_that_could_be_counted_or_timed(
+    tenant: psycopg.Connection[Any], way: str
+) -> None:
+    tenant.execute(f"{way}; SET enable_seqscan = off".encode())
+    for where in ("agent_identity = 'sales'", "agent_identity IN ('sales', 'hr')", "agent_identity BETWEEN 's' AND 't'"):
+        for what in ("content", "count(*)", "max(ts)"):
+            lines = tenant.execute(f"EXPLAIN (ANALYZE, BUFFERS OFF) SELECT {what} FROM conversations WHERE {where}".encode())
+            text = "\n".join(row[0] for row in lines)
+            assert "Rows Removed" not in text and not re.search(r"Scan.*actual.*rows=[1-9]", text), text
+
+
+def test_need_04_estimates_tell_of_no_text_word_digest_or_session_of_others(tenant: psycopg.Connection[Any]) -> None:
+    for known, unknown in (
+        (f"tsv @@ '{SECRET}'", "tsv @@ 'madagascar'"),
+        ("content > 'row 2'", "content > 'row 99'"),
+        (f"content = 'row 11 {SECRET}'", "content = 'row of nobody'"),
+        ("session_id = 'sales-1'", "session_id = 'nobody-1'"),
+        ("session_id > 'sales-1'", "session_id > 'z'"),
+        ("substr(hermes_digest(content), 1, 8) < '\\x40'", "substr(hermes_digest(content), 1, 8) < '\\xf0'"),
+    ):
+        assert _estimate(tenant, known) == _estimate(tenant, unknown), known
+    assert _one(tenant, "SELECT count(*) FROM pg_stats WHERE schemaname = 'public' AND tablename <> 'hermes_migrations'") == 0
+    assert _one(tenant, "SELECT count(*) FROM pg_stats_ext") == 0
+    assert _one(tenant, "SELECT reltuples::integer FROM pg_class WHERE relname = 'conversations'") == ROWS, "all rows: known"
+
+
+def test_need_04_the_name_of_the_model_is_written_once_only(tenant: psycopg.Connection[Any]) -> None:
+    assert tenant.execute("UPDATE hermes_embedding SET model = 'first' WHERE model IS NULL").rowcount == 1
+    assert tenant.execute("UPDATE hermes_embedding SET model = 'second'").rowcount == 0
+    assert _one(tenant, "SELECT model FROM hermes_embedding") == "first"
+
+
+def test_need_04_a_role_has_the_themes_of_the_roles_it_belongs_to(shared: str) -> None:
+    with connect(shared) as conn:
+        conn.execute("GRANT tenant_marketing TO tenant_group")
+    try:
+        with session(shared, "tenant_group") as conn:
+            assert _one(conn, "SELECT count(*) FROM conversations") == ROWS // 10
+            conn.execute("SET ROLE tenant_marketing")
+            assert _one(conn, "SELECT count(*) FROM conversations") == ROWS // 10
+        with session(shared, "tenant_nobody") as conn:
+            _refused(conn, "SELECT FROM conversations")
+    finally:
+        with connect(shared) as conn:
+            conn.execute("REVOKE tenant_marketing FROM tenant_group")
+
+
+def test_need_04_statements_of_a_tenant_leave_nothing_to_a_leaky_index_condition() -> None:
+    """Words and digests are looked up on the role's behalf wherever a statement does."""
+    for name in queries():
+        confined = query(name, own_themes=True).decode()
+        assert not re.search(r"FROM (?:memory_entries|conversations)\s+WHERE tsv @@", confined), name
+        assert "substr(hermes_digest(c.content)" not in confined, name
+        assert not name.startswith("estimate_rows") or "hermes_expected_rows" in confined

@@ -1,0 +1,184 @@
+"""Agents whose database role has some themes only; the commands and the SQL with which an operator says which."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+import hermes_memory_pgvector
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
+from hermes_memory_pgvector.store import tenants
+from hermes_memory_pgvector.store.pool import connect
+from tests.conftest import MakeProvider
+from tests.support.memory import called, landed, recalled, runtime_of
+from tests.support.row_security import let_tenants_in, session
+from tests.support.scripted_embedder import ScriptedEmbedder
+from tests.support.stored import Database
+from tests.support.waiting import until
+
+from .conftest import Run
+
+FILE = Path(hermes_memory_pgvector.__file__).parent / "migrations" / "optional" / "row_security.sql"
+QUESTION = "Who owns the Atlas budget?"
+
+
+@pytest.fixture
+def tenant_dsn(postgres: EmbeddedServer, admin_dsn: str) -> str:
+    """How marketing's agents log in."""
+    let_tenants_in(postgres)
+    with connect(admin_dsn) as conn:
+        tenants.enable(conn)
+        tenants.grant(conn, "hermes", ["*"])
+        tenants.grant(conn, "tenant_marketing", ["marketing"])
+    return make_conninfo(admin_dsn, user="tenant_marketing")
+
+
+def _fill(make_provider: MakeProvider, config: dict[str, object], *themes: str) -> None:
+    fleet = [make_provider(config, gateway_session_key=theme, session_id=f"{theme}-1") for theme in themes]
+    for theme, provider in zip(themes, fleet, strict=True):
+        provider.on_memory_write("add", "memory", f"The Atlas budget is owned by {theme}")
+        provider.sync_turn(f"Who owns the Atlas budget in {theme}, remind me?", f"It is owned by {theme}, as I said.")
+    for provider in fleet:
+        landed(provider)
+
+
+@pytest.mark.parametrize("embedded", [False, True], ids=["by words", "by meaning"])
+def test_need_04_a_tenant_recalls_its_own_themes_whatever_it_asks_for(
+    make_provider: MakeProvider, tenant_dsn: str, embedder: ScriptedEmbedder, embedded: bool
+) -> None:
+    config: dict[str, object] = {"embed_url": embedder.url} if embedded else {}
+    _fill(make_provider, config, "marketing", "sales")
+    provider = make_provider({**config, "dsn": tenant_dsn, "cross_theme": "all"})
+    for tool, each in (("recall_memory", 1), ("recall_conversation", 2)):
+        assert len(recalled(provider, QUESTION, tool=tool)) == each
+        everything = called(provider, tool, {"query": QUESTION, "scope": "all", "limit": 50})
+        assert [hit["theme"] for hit in everything["results"]] == ["marketing"] * each
+        assert recalled(provider, '"owned by"', tool=tool, scope="all"), "a phrase"
+        assert recalled(provider, QUESTION, tool=tool, scope="sales") == []
+    block = provider.prefetch(QUESTION)
+    assert "owned by marketing" in block and "sales" not in block
+    assert runtime_of(provider).backend.counts()["memories"] == 1
+
+
+def test_need_04_a_tenants_write_for_another_theme_is_set_aside_and_goes_in_once_granted(
+    make_provider: MakeProvider, tenant_dsn: str, admin_dsn: str, cli: Run, records: Callable[[int], list[str]]
+) -> None:
+    config = {"dsn": tenant_dsn}
+    allowed, foreign = make_provider(config), make_provider(config, gateway_session_key="sales")
+    with Database(tenant_dsn).writes_blocked():  # so that both writes are of one batch
+        foreign.on_memory_write("add", "memory", "Atlas of sales")
+        foreign.sync_turn("Which colour did sales choose for the Atlas?", "It is blue, as ever since last May.")
+        allowed.on_memory_write("add", "memory", "Atlas of marketing")
+        allowed.sync_turn("Which colour did marketing choose for the Atlas?", "It is red, as ever since last May.")
+    landed(allowed)
+    admin = Database(admin_dsn)
+    assert set(admin.column("SELECT agent_identity FROM memory_entries UNION SELECT agent_identity FROM conversations")) == {
+        "marketing"
+    }
+    aside = runtime_of(foreign).writer.aside()
+    assert len(aside) == 2 and all("row-level security" in item.error and "tenants grant" in item.error for item in aside)
+    assert sum("row-level security" in said for said in records(logging.ERROR)) == 2
+    listed = cli("spool", "list")
+    assert "sales" in listed.stdout and "row-level security" in listed.stdout
+    with connect(admin_dsn) as conn:
+        tenants.grant(conn, "tenant_marketing", ["sales"])
+    assert cli("spool", "retry", "--all", "--yes").returncode == 0
+    until(lambda: admin.column("SELECT 1 FROM memory_entries WHERE agent_identity = 'sales'"), 30, "the memory")
+    until(lambda: len(admin.column("SELECT 1 FROM conversations WHERE agent_identity = 'sales'")) == 2, 30, "the turn")
+
+
+def test_need_04_a_tenant_embeds_its_own_waiting_rows_only(
+    make_provider: MakeProvider, tenant_dsn: str, admin_dsn: str, embedder: ScriptedEmbedder
+) -> None:
+    _fill(make_provider, {}, "marketing", "sales")
+    make_provider({"dsn": tenant_dsn, "embed_url": embedder.url})
+    admin = Database(admin_dsn)
+    waiting = "SELECT agent_identity FROM {} WHERE embedding IS NULL"
+    until(lambda: set(admin.column(waiting.format("conversations"))) == {"sales"}, 30, "vectors of marketing")
+    until(lambda: set(admin.column(waiting.format("memory_entries"))) == {"sales"}, 30, "vectors of marketing")
+
+
+def test_need_04_replacing_and_removing_work_for_a_tenant(make_provider: MakeProvider, tenant_dsn: str) -> None:
+    _fill(make_provider, {}, "sales")
+    provider = make_provider({"dsn": tenant_dsn})
+    provider.on_memory_write("add", "memory", "The Atlas budget is owned by Ada")
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    provider.on_memory_write("replace", "memory", "The Atlas budget is owned by Bob", {"old_text": "owned by"})
+    provider.on_memory_write("remove", "memory", "", {"old_text": "Atlas is"})
+    landed(provider)
+    assert recalled(provider, "atlas") == ["The Atlas budget is owned by Bob"]
+    assert not runtime_of(provider).writer.aside()
+
+
+def test_need_04_turning_it_on_and_off_under_a_writing_agent_loses_nothing(
+    make_provider: MakeProvider, admin_dsn: str, dsn: str
+) -> None:
+    provider = make_provider()
+    for number, change in enumerate([tenants.enable, tenants.disable, tenants.enable, tenants.renew]):
+        provider.sync_turn(f"What is the status of ticket {number}, please tell?", f"Ticket {number} waits for review.")
+        with connect(admin_dsn) as conn:
+            change(conn)
+        provider.sync_turn(f"And what about the ticket after {number}, please?", f"The one after {number} is closed.")
+        provider.on_memory_write("add", "memory", f"Atlas, part {number}")
+    landed(provider)
+    assert not runtime_of(provider).writer.aside()
+    assert Database(admin_dsn).column("SELECT count(*) FROM conversations") == [16]
+    assert Database(dsn).column("SELECT count(*) FROM conversations") == [16]
+
+
+def test_need_04_the_commands_say_what_they_do(
+    postgres: EmbeddedServer, admin_dsn: str, home: Path, cli: Run
+) -> None:
+    let_tenants_in(postgres)
+    (home / "config.yaml").write_text("plugins:\n  pgvector:\n    dims: 384\n    theme_aliases: {mktg: marketing}\n")
+
+    def run(*arguments: str) -> tuple[int, str]:
+        done = cli("tenants", *arguments, "--admin-dsn", admin_dsn)
+        return done.returncode, done.stdout + done.stderr
+
+    if not Database(admin_dsn).column("SELECT 1 FROM pg_class WHERE relname = 'conversations' AND relrowsecurity"):
+        assert run("grant", "tenant_marketing", "marketing") == (
+            1, "error: row-level security is off; first: hermes-pgvector tenants enable\n"
+        )  # fmt: skip
+    code, said = run("enable")
+    assert code == 0 and "hermes: " in said
+    code, said = run("grant", "tenant_missing", "marketing")
+    assert code == 1 and "CREATE ROLE tenant_missing LOGIN" in said
+    code, said = run("grant", "postgres", "marketing")
+    assert code == 1 and "passes every policy" in said
+    code, said = run("grant", "tenant_marketing", " MKTG ", "ads", "--json")
+    granted = json.loads(said)
+    assert code == 0 and granted["done"] and granted["roles"]["tenant_marketing"] == ["ads", "marketing"]
+    assert run("revoke", "tenant_marketing", "ads")[1].endswith("would lose ads; add --yes to do it\n")
+    assert json.loads(run("list", "--json")[1])["roles"]["tenant_marketing"] == ["ads", "marketing"]
+    assert run("revoke", "tenant_marketing", "ads", "--yes")[0] == 0
+    assert run("revoke", "tenant_marketing", "ads", "--yes")[0] == 1
+    assert "tenant_marketing: marketing" in run("list")[1]
+    assert "add --yes" in run("disable")[1]
+    with session(admin_dsn, "tenant_marketing") as conn:
+        conn.execute("SELECT FROM conversations")
+    code, said = run("disable", "--yes")
+    assert code == 0 and "tenant_marketing" in said
+    with session(admin_dsn, "tenant_marketing") as conn, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        conn.execute("SELECT FROM conversations")
+    assert run("grant", "tenant_marketing")[0] == 2
+    assert cli("tenants", "list").returncode == 1, "without an admin"
+
+
+def test_need_04_the_file_and_the_functions_work_in_psql(postgres: EmbeddedServer, admin_dsn: str, program: Run) -> None:
+    let_tenants_in(postgres)
+    psql = ("-X", "-v", "ON_ERROR_STOP=1", "-d", admin_dsn)
+    for _ in range(2):
+        done = program("psql", *psql, "-f", str(FILE))
+        assert done.returncode == 0, done.stderr
+    assert program("psql", *psql, "-c", "SELECT hermes_grant_themes('tenant_marketing', '{marketing}')").returncode == 0
+    missing = program("psql", *psql, "-c", "SELECT hermes_grant_themes('tenant_missing', '{marketing}')")
+    assert missing.returncode != 0 and "CREATE ROLE tenant_missing LOGIN" in missing.stderr
+    with session(admin_dsn, "tenant_marketing") as conn:
+        conn.execute("INSERT INTO memory_entries (agent_identity, target, content) VALUES ('marketing', 'memory', 'x')")

@@ -1,0 +1,164 @@
+"""Secrets in a text: the shapes that are known, what is left alone, and that no text makes it slow."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hermes_memory_pgvector.domain.secrets import PATTERN_MAX_CHARS, Masker, masker, pattern_problem
+
+MASKER = Masker()
+BODY = "a1B2c3D4e5F6g7H8i9J0"
+PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow" + "IBAAKCAQEA\n" * 20 + "-----END RSA PRIVATE KEY-----"
+
+# A text with a secret, and the secret. Put together from parts, so that no scanner takes them for real ones.
+SECRETS = [
+    ("AK" + "IAIOSFODNN7EXAMPLE", None),
+    ("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
+    ("AI" + "za" + "SyA1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q", None),
+    ("ya29." + BODY, None),
+    ("GOC" + "SPX-" + BODY, None),
+    ("AccountName=x;AccountKey=" + BODY * 4 + "==;EndpointSuffix=y", BODY * 4),
+    ("https://x.blob.core.windows.net/c?sv=1&sig=" + BODY + "%3D", BODY),
+    ("abc8Q~" + BODY + BODY, "8Q~" + BODY),
+    ("gh" + "p_" + BODY * 2, None),
+    ("github" + "_pat_" + BODY * 2, None),
+    ("gl" + "pat-" + BODY, None),
+    ("xo" + "xb-123456789012-" + BODY, None),
+    ("https://hooks.slack.com/services/T000/B000/" + BODY, BODY),
+    ("sk" + "_live_" + BODY, None),
+    ("wh" + "sec_" + BODY, None),
+    ("sk-" + "proj-" + BODY * 2, None),
+    ("sk-" + "ant-api03-" + BODY, None),
+    ("h" + "f_" + BODY * 2, None),
+    ("np" + "m_" + BODY * 2, None),
+    ("py" + "pi-Ag" + BODY * 3, None),
+    ("S" + "G." + BODY + "." + BODY, None),
+    ("1234567890" + ":AA" + "abcdefghijklmnopqrstuvwxyz0123456", "abcdefghijklmnopqrstuvwxyz0123456"),
+    ("ey" + "JhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0." + BODY, None),
+    ("Authorization: Bearer " + BODY, BODY),
+    ("curl -H 'Authorization: Basic dXNlcjpodW50ZXIy'", "dXNlcjpodW50ZXIy"),
+    (PEM, None),
+    (PEM.replace("\n", "\\n"), None),
+    ("postgresql://hermes:hunter2@db.example/memory", "hunter2"),
+    ("postgres://u:p@ss/w:rd@h/db", "p@ss/w:rd"),
+    ("redis://:hunter2@cache:6379/0", "hunter2"),
+    ("host=h password=hunter2 dbname=d", "hunter2"),
+    ("host=h password='two words' dbname=d", "two words"),
+    ("Server=x;User Id=z;Password=Sup3r;Encrypt=1", "Sup3r"),
+    ("PGPASSWORD=hunter2 psql", "hunter2"),
+    ('{"password": "hunter2"}', "hunter2"),
+    ('{\\"password\\":\\"hunter2\\"}', "hunter2"),
+    ("Password: hunter2", "hunter2"),
+    ("the password is hunter2.", "hunter2"),
+    ("passphrase = correct-horse", "correct-horse"),
+    ("api_key=abcdefgh", "abcdefgh"),
+    ("api key: abcd1234efgh", "abcd1234efgh"),
+    ('"client_secret": "abcdefgh"', "abcdefgh"),
+    ("export SECRET_KEY=abc123def", "abc123def"),
+    ("password=ab&cd;ef", "ab&cd;ef"),
+    ("\u0130\u0130 password=hunter2", "hunter2"),
+]
+HARMLESS = [
+    "The password is required.", "password: optional", "password=$DB_PASSWORD", "password=${DB_PASSWORD}",
+    "password=<your password>", "password = getpass()", "password=***", "password=None", "max_tokens=4096",
+    "The token expired yesterday.", "token = next(tokens)", "secret: the garden", "a secret garden",
+    "https://host:8080/path@x", "https://example.com:443/", "mail alice@example.com", "task-force-of-many-people-here",
+    "sk-learn-is-a-module-of-python", "the key: D minor", "monkey=banana", "eyJust.a.word", "bearer of bad news today",
+    "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----", "commit 3f786850e387550fdab836ed7e6dc881de23001b",
+    "6f6b3c1e-53c7-4c7e-9a4e-0c1f6f2a9a10", "The keyboard costs 40 euros: it is a good one.",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "secret"), SECRETS)
+def test_need_22_a_known_secret_is_masked_wherever_it_stands(text: str, secret: str | None) -> None:
+    for before, after in (("", ""), ("Use this: ", " and tell nobody."), ("line\n", "\nline"), ("`", "`")):
+        masked, count = MASKER.mask(before + text + after)
+        assert count == 1, masked
+        assert (secret or text) not in masked
+        assert masked.startswith(before) and masked.endswith(after)
+        assert "[masked-" in masked
+        assert MASKER.mask(masked) == (masked, 0)
+
+
+def test_a_key_that_was_cut_off_is_masked_to_its_end() -> None:
+    assert MASKER.mask("Use this: " + PEM[:120]) == ("Use this: [masked-private-key]", 1)
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert MASKER.mask(text) == (text, 0)
+
+
+def test_the_kind_of_secret_is_told() -> None:
+    assert MASKER.mask("token gh" + "p_" + BODY * 2)[0] == "token [masked-github-token]"
+
+
+def test_several_secrets_are_counted() -> None:
+    masked, count = MASKER.mask("password=one1 postgres://u:two2@h and gh" + "p_" + BODY * 2)
+    assert count == 3
+    assert masked == "password=[masked-password] postgres://u:[masked-password]@h and [masked-github-token]"
+
+
+_pieces = st.sampled_from([text for text, _ in SECRETS] + HARMLESS) | st.text(max_size=20)
+
+
+@settings(deadline=None)
+@given(st.lists(_pieces, max_size=6).map(" ".join) | st.text())
+def test_masking_is_idempotent_and_counts_what_it_does(text: str) -> None:
+    masked, count = MASKER.mask(text)
+    assert (masked == text) is (count == 0)
+    assert MASKER.mask(masked)[0] == masked
+
+
+def test_the_same_secret_is_masked_the_same_in_a_part_of_the_text() -> None:
+    whole = "The staging database: postgres://u:hunter2@h/db, ask Dana."
+    part = "staging database: postgres://u:hunter2@h/db"
+    assert MASKER.mask(part)[0] in MASKER.mask(whole)[0]
+
+
+def test_patterns_of_an_operator_hide_their_whole_match() -> None:
+    own = masker((r"CUST-\d{4}",))
+    assert own.mask("ask CUST-1234 or CUST-12") == ("ask [masked-secret] or CUST-12", 1)
+    assert own is masker((r"CUST-\d{4}",))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "problem"),
+    [
+        (r"\d{6}", ""),
+        (r"(?i)internal-[a-z0-9]{8,32}", ""),
+        ("(", "no regular expression"),
+        ("a*", "empty text"),
+        ("x" * (PATTERN_MAX_CHARS + 1), "longer than"),
+        (r"(a+)+$", "too slow"),
+        (r"(a|a)*b", "too slow"),
+        (r"(x+x+)+y", "too slow"),
+        (r"([a-z]+)*\d", "too slow"),
+        (r"(?:\w+\s?)+:", "too slow"),
+    ],
+)
+def test_a_pattern_that_cannot_be_used_says_why(pattern: str, problem: str) -> None:
+    started = time.thread_time()
+    assert problem in pattern_problem(pattern) and bool(problem) == bool(pattern_problem(pattern))
+    assert time.thread_time() - started < 3.0
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    ["://a:", "eyJ", "eyJaaaaaaaa.", "-----BEGIN PRIVATE KEY", "-----BEGIN PRIVATE KEY-----", "password is ",
+     "password=a", "password=,", "password: ", "token=\"'", "bearer ", "sk-", "-sk-aaaa", "Bearer aaaa", "key=", ":AA"],
+)  # fmt: skip
+def test_need_01_no_text_makes_masking_slow(hostile: str) -> None:
+    text = hostile * (100_000 // len(hostile))
+    best = min(_cpu_s(text) for _ in range(3))
+    assert best < 0.5, f"{best:.3f} s for 100 KB"
+
+
+def _cpu_s(text: str) -> float:
+    started = time.thread_time()
+    MASKER.mask(text)
+    return time.thread_time() - started
