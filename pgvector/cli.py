@@ -20,7 +20,7 @@ _EXITS = "Exit codes: 0 all is well, 1 something failed (what to do is printed),
 
 def _commands() -> dict[str, Command]:
     """Every verb by its name, in the order of the help."""
-    from .commands import checks, setups, watch
+    from .commands import checks, models, setups, tenants, themes, vectors, watch
 
     order = (
         checks.DOCTOR,
@@ -31,6 +31,11 @@ def _commands() -> dict[str, Command]:
         watch.STATUS,
         watch.STATS,
         watch.SPOOL,
+        themes.THEMES,
+        tenants.TENANTS,
+        models.MODEL,
+        vectors.BACKFILL,
+        vectors.REEMBED,
         setups.SERVER,
     )
     return {command.name: command for command in order}

@@ -26,7 +26,8 @@ CONFIG_SCHEMA = ProviderConfigSchema(
             "Embedding endpoint",
             KIND_TEXT,
             inline=True,
-            description="Base URL of an Ollama or OpenAI-compatible endpoint; empty recalls by words only",
+            description="Base URL of an Ollama or OpenAI-compatible endpoint, or local:NAME for an installed model; "
+            "empty recalls by words only",
         ),
         ProviderField("embed_model", "Embedding model", KIND_TEXT, default="nomic-embed-text", inline=True),
         ProviderField("prefetch_limit", "Memories put before a turn", KIND_NUMBER, default="5"),

@@ -51,4 +51,15 @@ step "Running the tests"
 export HYPOTHESIS_STORAGE_DIRECTORY=$root/.cache/hypothesis
 status=0
 "$python" tests/support/no_skips.py -o cache_dir=.cache/pytest "$@" || status=$?
+if [ "$status" != 0 ] || [ $# != 0 ]; then exit "$status"; fi
+
+# What reads and writes, once more where Postgres holds the agents' role to a list of themes, and where it has every theme.
+step "Running tests with row-level security"
+modules() { for name in "$@"; do echo "tests/integration/test_$name.py"; done; }
+# shellcheck disable=SC2046
+PGVECTOR_TEST_ROW_SECURITY=some "$python" tests/support/no_skips.py -o cache_dir=.cache/pytest $(modules \
+  search_words search_exact recall_prefetch recall_filters mirror_hooks mirror_files contexts reuse) || status=$?
+# shellcheck disable=SC2046
+PGVECTOR_TEST_ROW_SECURITY=all "$python" tests/support/no_skips.py -o cache_dir=.cache/pytest $(modules \
+  isolation mirror_hosts sessions) || status=$?
 exit "$status"

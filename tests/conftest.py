@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,11 +16,13 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from hermes_memory_pgvector.host import guard, provider
+from hermes_memory_pgvector.host import guard, once
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.runtime.process import close_all
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store.schema import migrate
+
+from .support.row_security import confine_runtime_role
 
 DIMS = 384
 _numbers = itertools.count(1)
@@ -47,6 +50,8 @@ def migrated_template(postgres: EmbeddedServer) -> str:
     admin = postgres.ensure().admin
     _create_database(admin, "migrated", "template0")
     migrate(make_conninfo(admin, dbname="migrated"), dims=DIMS, runtime_role="hermes")
+    if mode := os.environ.get("PGVECTOR_TEST_ROW_SECURITY"):
+        confine_runtime_role(make_conninfo(admin, dbname="migrated"), mode)
     return "migrated"
 
 
@@ -97,7 +102,7 @@ def fresh_process_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iter
     """Every test starts without runtimes, warnings already given, or a home of the developer's."""
     monkeypatch.setenv("HERMES_HOME", str(tmp_path / "hermes-home"))
     guard.failures.clear()
-    provider.forget_warnings()
+    once.forget_warnings()
     yield
     close_all()
     assert not guard.failures, f"an error reached the border to the host: {dict(guard.failures)}"

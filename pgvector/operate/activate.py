@@ -68,6 +68,14 @@ def is_enabled(hermes_home: Path) -> bool:
     return isinstance(enabled, list) and _PROVIDER in enabled
 
 
+def built_in_memory(hermes_home: Path) -> list[str]:
+    """The files of the host's own memory that stand in its prompts: MEMORY.md, USER.md, both or none."""
+    config = _config(hermes_home)
+    switches = {"MEMORY.md": "memory_enabled", "USER.md": "user_profile_enabled"}
+    # On where nothing is said.
+    return [name for name, switch in switches.items() if _at(config, "memory", switch) not in (False, "false", 0)]
+
+
 def _config(hermes_home: Path) -> object:
     try:
         return yaml.safe_load((hermes_home / CONFIG_NAME).read_text(encoding="utf-8-sig"))

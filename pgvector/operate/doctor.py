@@ -15,9 +15,11 @@ from ..domain.dsn import mask_dsn
 from ..domain.errors import EmbedderError, HermesPgvectorError, SchemaNotApplied
 from ..domain.settings import Settings
 from ..embed.factory import embedder_for
+from ..embed.modeldir import is_local
 from ..store import schema
 from ..store.connection import DeadlineConnection
 from ..store.pool import connect
+from . import sharing
 from .activate import is_active, is_enabled
 from .spools import inspect_spools, short_id, spool_folder
 
@@ -40,8 +42,8 @@ class Check:
 def examine(settings: Settings, home: Path, *, locate: Locate | None = None, api_key: str = "") -> list[Check]:
     """Run every check. `locate` gives the conninfo where no `dsn` is set, starting the embedded server."""
     checks = [*_environment(home)]
-    checks += _store(settings, locate)
-    checks += _embedding(settings, api_key)
+    checks += _store(settings, home, locate)
+    checks += _embedding(settings, home, api_key)
     checks += _spool(home)
     return checks
 
@@ -95,7 +97,7 @@ def _environment(home: Path) -> Iterator[Check]:
         yield Check("active", "fail", "memory.provider is not pgvector", "hermes config set memory.provider pgvector")
 
 
-def _store(settings: Settings, locate: Locate | None) -> Iterator[Check]:
+def _store(settings: Settings, home: Path, locate: Locate | None) -> Iterator[Check]:
     where = mask_dsn(settings.dsn) if settings.dsn else "embedded"
     try:
         conninfo = settings.dsn or (locate() if locate is not None else "")
@@ -106,12 +108,12 @@ def _store(settings: Settings, locate: Locate | None) -> Iterator[Check]:
             conn.deadline = time.monotonic() + 15.0
             postgres, vector = schema.versions(conn)
             yield Check("postgres", "ok", f"{where}, Postgres {postgres}")
-            yield from _schema(conn, settings, vector)
+            yield from _schema(conn, settings, home, vector)
     except HermesPgvectorError as exc:
         yield Check("postgres", "fail", f"{where}: {exc}", "" if ";" in str(exc) else "see docs/troubleshooting.md")
 
 
-def _schema(conn: DeadlineConnection, settings: Settings, vector: str) -> Iterator[Check]:
+def _schema(conn: DeadlineConnection, settings: Settings, home: Path, vector: str) -> Iterator[Check]:
     if not vector:
         yield Check("pgvector", "fail", "the extension is not installed in this database", schema.MIGRATE_COMMAND)
         return
@@ -129,6 +131,10 @@ def _schema(conn: DeadlineConnection, settings: Settings, vector: str) -> Iterat
         yield Check("schema", "fail", str(exc), schema.MIGRATE_COMMAND if isinstance(exc, SchemaNotApplied) else "")
         return
     yield Check("schema", "ok", f"{len(schema.migrations())} migrations applied, {settings.dims} dimensions")
+    if schema.has_trigrams(conn):
+        yield Check("pg_trgm", "ok", "a misspelt word finds what was meant")
+    else:
+        yield Check("pg_trgm", "ok", "not installed: a misspelt word finds nothing; CREATE EXTENSION pg_trgm adds it")
     for name in schema.changed_migrations(conn):
         yield Check("schema", "note", f"migration {name} was another text when it was applied")
     for name in schema.invalid_indexes(conn):
@@ -144,19 +150,23 @@ def _schema(conn: DeadlineConnection, settings: Settings, vector: str) -> Iterat
         )
     else:
         yield Check("rights", "ok", "reads and writes rows, nothing more")
+    if said := sharing.shared_files(conn, home):
+        yield Check("built-in memory", "note", said, sharing.REMEDY)
 
 
-def _embedding(settings: Settings, api_key: str) -> Iterator[Check]:
+def _embedding(settings: Settings, home: Path, api_key: str) -> Iterator[Check]:
+    """By what recall goes, why, and what to run for more."""
     if not settings.embed_url:
         yield Check(
             "embedding",
             "note",
-            "no endpoint: recall goes by words, not by meaning",
-            "set plugins.pgvector.embed_url and embed_model, for example to a local Ollama",
+            "none: recall goes by words, not by meaning, since embed_url names neither an endpoint nor a model",
+            "hermes-pgvector model choose; or set plugins.pgvector.embed_url and embed_model to an endpoint of yours",
         )
         return
+    local = is_local(settings.embed_url)
     try:
-        embedder = embedder_for(settings, api_key)
+        embedder = embedder_for(settings, api_key, home=home)
         assert embedder is not None
         started = time.monotonic()
         try:
@@ -164,13 +174,11 @@ def _embedding(settings: Settings, api_key: str) -> Iterator[Check]:
         finally:
             embedder.close()
         took_ms = (time.monotonic() - started) * 1000
-        yield Check(
-            "embedding", "ok", f"{settings.embed_model} answers with {settings.dims} dimensions in {took_ms:.0f} ms"
-        )
+        which = f"local model {embedder.model} in this process," if local else f"{embedder.model} answers with"
+        yield Check("embedding", "ok", f"{which} {settings.dims} dimensions, in {took_ms:.0f} ms")
     except (EmbedderError, HermesPgvectorError) as exc:
-        yield Check(
-            "embedding", "fail", str(exc), "check embed_url, embed_model and dims; recall goes by words meanwhile"
-        )
+        check = "hermes-pgvector model verify" if local else "check embed_url, embed_model and dims"
+        yield Check("embedding", "fail", str(exc), f"{check}; recall goes by words meanwhile")
 
 
 def _spool(home: Path) -> Iterator[Check]:

