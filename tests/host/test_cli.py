@@ -25,25 +25,32 @@ def closed_port() -> Iterator[int]:
         yield holder.getsockname()[1]
 
 
+@pytest.fixture
+def patient_home(active_home: HermesHome, model: ModelServer, settings: dict[str, Any]) -> HermesHome:
+    """A home whose runs wait at their end until what they were told is stored, however busy the machine is."""
+    active_home.write_config(model.base_url, settings | {"shutdown_timeout_s": 30})
+    return active_home
+
+
 def test_what_one_shot_runs_were_told_a_later_one_recalls(
-    active_home: HermesHome, model: ModelServer, database: Database
+    patient_home: HermesHome, model: ModelServer, database: Database
 ) -> None:
-    told = active_home.hermes("-z", f"remember: {FACT}")
+    told = patient_home.hermes("-z", f"remember: {FACT}")
     assert told.returncode == 0, describe(told)
     database.wait_for_memory(FACT)
 
-    asked = active_home.hermes("-z", QUESTION)
-    searched = active_home.hermes("-z", "search: spare key greenhouse")
+    asked = patient_home.hermes("-z", QUESTION)
+    searched = patient_home.hermes("-z", "search: spare key greenhouse")
 
     assert asked.returncode == 0, describe(asked)
     assert PLAIN_ANSWER in asked.stdout
-    assert "third flower pot" in model.requests_saying(QUESTION)[0].memory_context, active_home.logs()
+    assert "third flower pot" in model.requests_saying(QUESTION)[0].memory_context, patient_home.logs()
     assert searched.returncode == 0, describe(searched)
     assert "third flower pot" in "".join(model.requests_saying("search:")[-1].tool_results)
 
 
-def test_a_one_shot_run_writes_under_the_profiles_theme(active_home: HermesHome, database: Database) -> None:
-    told = active_home.hermes("-z", FACT)
+def test_a_one_shot_run_writes_under_the_profiles_theme(patient_home: HermesHome, database: Database) -> None:
+    told = patient_home.hermes("-z", FACT)
     assert told.returncode == 0, describe(told)
     database.wait_for_turn(FACT)
 

@@ -105,7 +105,8 @@ def test_need_20_rows_are_fetched_by_their_key(tables: MakeTables, turns: int, v
         for store, mode, everywhere in itertools.product(STORES, MODES, (False, True)):
             row = {"ids": ids, "theme": LARGE, "any_theme": everywhere, "vector": _VECTOR}
             nodes = explained(conn, f"fetch_{store}", row, mode)
-            assert turns == 10 or indexes(nodes) == {f"{STORES[store]}_pkey"}, (store, mode, nodes)
+            parts = {"memory_chunks_pkey", "conversation_chunks_pkey"}  # unused while there are no long texts
+            assert turns == 10 or indexes(nodes) - parts == {f"{STORES[store]}_pkey"}, (store, mode, nodes)
 
 
 @pytest.mark.parametrize(("turns", "vacuumed"), STATES)
