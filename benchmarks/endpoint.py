@@ -1,8 +1,9 @@
 """An endpoint in the protocols of Ollama and OpenAI that costs no model: ready-made vectors after a set latency.
 
-python endpoint.py DIMS LATENCY_MS [unit]      prints its URL and serves until it is terminated
+python endpoint.py DIMS LATENCY_MS [unit] [many]      prints its URL and serves until it is terminated
 
-`unit` gives the vectors unit length and the digits of 32-bit floats, as models' servers do.
+`unit` gives the vectors unit length and the digits of 32-bit floats, as models' servers do; `many` gives KINDS * DIMS
+different ones instead of KINDS, for indexes that make equal ones into one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,15 @@ if "unit" in sys.argv[3:]:
     lengths = [math.hypot(*each) for each in numbers]
     numbers = [[float(f"{x / length:.9g}") for x in each] for each, length in zip(numbers, lengths, strict=True)]
 vectors = [json.dumps(each) for each in numbers]
+digits = [[json.dumps(x) for x in each] for each in numbers] if "many" in sys.argv[3:] else []
 in_base64 = [json.dumps(base64.b64encode(struct.pack(f"<{dims}f", *each)).decode()) for each in numbers]
+
+
+def turned(text: str) -> str:
+    """One of the vectors, its numbers turned by as many places as the text says."""
+    place, kind = divmod(hash(text), KINDS)
+    place %= dims
+    return f"[{','.join(digits[kind][place:] + digits[kind][:place])}]"
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -40,7 +49,7 @@ class Handler(BaseHTTPRequestHandler):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         time.sleep(latency_s)
         ready = in_base64 if request.get("encoding_format") == "base64" else vectors
-        chosen = [ready[hash(text) % KINDS] for text in request["input"]]
+        chosen = [turned(text) if digits else ready[hash(text) % KINDS] for text in request["input"]]
         if self.path.endswith("/v1/embeddings"):
             rows = ",".join(f'{{"index":{index},"embedding":{each}}}' for index, each in enumerate(chosen))
             body = f'{{"data":[{rows}]}}'.encode()

@@ -1,9 +1,9 @@
 """What row-level security costs: recall of one theme and of all, and the drain.
 
 The same is asked by turns of one database: as the gateway's role without row-level security ("off"), as the same role
-with it ("every theme"), and as a role that has three of the themes ("tenant"). What is given is the median of the ratios
-to "off", round by round, and their middle half; "again" is "off" a second time, for the noise.
-There is no graph of vectors, which would take most of the drain's time.
+with it ("every theme"), and as a role that has three of the themes ("tenant"). What is given is the median of the
+ratios to "off", round by round, and their middle half; "again" is "off" a second time, for the noise.
+What is written has no vectors, which would take most of the time.
 """
 
 from __future__ import annotations
@@ -72,16 +72,15 @@ def recall(backend: Backend, scope: Scope, text: str, vector: list[float]) -> in
     return len(found)
 
 
-def batch(numbers: range, theme: str, vector: list[float]) -> tuple[list[Operation], dict[str, list[float]]]:
-    """Turns as the drain writes them together, with vectors."""
-    ops, vectors = [], {}
+def batch(numbers: range, theme: str) -> list[Operation]:
+    """Turns as the drain writes them together."""
+    ops = []
     for number in numbers:
         said = common.turn(number)
         messages = [{"role": role, "content": text} for role, text in zip(("user", "assistant"), said, strict=True)]
         payload = {"session_id": "bench", "messages": messages, "metadata": {}}
         ops.append(Operation(kind="turn", theme=theme, payload=payload, op_id=uuid.uuid4(), at=time.time()))
-        vectors |= {text: vector for text in said}
-    return ops, vectors
+    return ops
 
 
 def milliseconds(act: Callable[[], object]) -> float:
@@ -140,9 +139,9 @@ def main() -> None:
                             turn
                         ].append(cost)
                 for _ in range(4):
-                    ops, vectors = batch(range(written, written + 64), OWN[0], vector)
+                    ops = batch(range(written, written + 64), OWN[0])
                     written += 64
-                    cost = milliseconds(lambda b=backend, o=ops, v=vectors: b.apply(o, v))
+                    cost = milliseconds(lambda b=backend, o=ops: b.apply(o, {}))
                     taken.setdefault(("drain, 64 turns", name), [[] for _ in range(args.rounds + 2)])[turn].append(cost)
         table = _table(taken)
         for backend in backends.values():

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from ..domain.chunks import Span, chunk_spans
+from ..domain.chunks import chunk_spans
 from ..domain.errors import EmbedderError, HermesPgvectorError
 from ..domain.latency import Latencies
 from ..embed.base import CountedEmbedder, space_of
@@ -17,7 +17,7 @@ from ..store.vectors import Chunk
 from .recent import RecentVectors
 
 _TIMEOUT_S = 30.0  # of one batch; the endpoint's own timeout and its breaker are shorter
-_CHUNKS_AT_ONCE = 64  # of a long text; more might not be through in time
+_PARTS_A_CALL = 32  # of long texts: writes wait meanwhile
 # Below that a second thread gains little, and hooks wait for two threads that work instead of one.
 _SLOW_MS = 15
 
@@ -39,6 +39,7 @@ class DocumentEmbedder:
         self._ahead: tuple[tuple[ThemedText, ...], queue.SimpleQueue[_Outcome]] | None = None
         # What is on its way to the database is not found there yet.
         self._recent = RecentVectors()
+        self._begun: tuple[str, list[Chunk]] = ("", [])  # a long text of which some parts are done
         self._waited_ms = 0
         self.fails = False
         self.failures = 0
@@ -80,23 +81,31 @@ class DocumentEmbedder:
         return vectors
 
     def embed_chunks(self, texts: Sequence[ThemedText]) -> dict[str, list[Chunk]]:
-        """The chunks of each text with their vectors, without the texts whose vectors are not to be had now."""
+        """The chunks of each text with their vectors, without the texts whose vectors are not to be had now.
+
+        Long texts are worked on a share a call. One that is missing though nothing `fails` comes with a later call.
+        """
         vectors = self.embed(texts)
         chunks = {text: [Chunk(0, vector)] for text, vector in vectors.items()}
+        if any(text not in vectors for _, text in self._short(texts)):
+            return chunks
+        left = _PARTS_A_CALL
         for text in dict.fromkeys(text for _, text in texts if self._is_long(text)):
-            if not self.is_there() or (found := self._long(text, chunk_spans(text, self._chunk_tokens))) is None:
+            if left <= 0 or not self.is_there():
                 break
-            chunks[text] = found
-        return chunks
-
-    def _long(self, text: str, spans: Sequence[Span]) -> list[Chunk] | None:
-        chunks: list[Chunk] = []
-        for start in range(0, len(spans), _CHUNKS_AT_ONCE):
-            some = spans[start : start + _CHUNKS_AT_ONCE]
-            vectors = self._embed(tuple(dict.fromkeys(text[first:end] for first, end in some)))
-            if not vectors:
-                return None
-            chunks += [Chunk(first, vectors[text[first:end]]) for first, end in some]
+            begun = self._begun[1] if self._begun[0] == text else []
+            spans = chunk_spans(text, self._chunk_tokens)
+            some = spans[len(begun) : len(begun) + left]
+            parts = self._embed(tuple(dict.fromkeys(text[first:end] for first, end in some)))
+            if not parts:
+                break
+            left -= len(some)
+            begun = begun + [Chunk(first, parts[text[first:end]]) for first, end in some]
+            if len(begun) == len(spans):
+                chunks[text] = begun
+                self._begun = ("", [])
+            else:
+                self._begun = (text, begun)
         return chunks
 
     def has_long(self, texts: Sequence[ThemedText]) -> bool:

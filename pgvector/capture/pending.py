@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ..store.backend import Backend
+from ..store.vectors import PendingRow
 from .embedding import DocumentEmbedder
 
 _MOST = 32  # rows of one request
@@ -25,6 +26,7 @@ class PendingRows:
         self._backend = backend
         self._embedder = embedder
         self._size = _MOST
+        self._begun: list[PendingRow] = []  # claimed, and long: they take several calls
         self._refusals: Counter[tuple[str, int]] = Counter()
 
     def possible(self) -> bool:
@@ -35,7 +37,7 @@ class PendingRows:
         """Embed some rows; returns how many, and whether to go on at once. Raises HermesPgvectorError."""
         if not self._embedder.is_there():
             return 0, False
-        rows = self._backend.claim_pending(self._size, _LEASE_S)
+        rows, self._begun = self._begun or self._backend.claim_pending(self._size, _LEASE_S), []
         if not rows:
             return 0, False
         asked_before = self._embedder.requests()
@@ -46,6 +48,10 @@ class PendingRows:
         rest = [row for row in rows if row.text not in chunks]
         if not rest:
             self._size = min(2 * self._size, _MOST)
+            return len(filled), True
+        if not self._embedder.fails and self._embedder.is_there():
+            self._begun = rest
+            self._backend.postpone(rest, _LEASE_S)  # which goes on being ours
             return len(filled), True
         asked = self._embedder.fails and self._embedder.requests() > asked_before
         pause_s = 0.0

@@ -64,6 +64,9 @@ class SetAside:
     error: str
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # dumps() would make one for each operation
+
+
 class Spool:
     """One file of operations, in the order in which they were accepted. Safe to use from several threads."""
 
@@ -90,7 +93,7 @@ class Spool:
 
     def append(self, op: Operation) -> None:
         """Keep `op`; when this returns, it survives the process. Raises SpoolFull or SpoolError."""
-        payload = json.dumps(op.payload, ensure_ascii=False, separators=(",", ":"))
+        payload = _ENCODER.encode(op.payload)
         size = len(payload if payload.isascii() else payload.encode()) + _ROW_OVERHEAD_BYTES
         with self._lock:
             if self._bytes + size > self._max_bytes:

@@ -140,7 +140,8 @@ class Writer:
             except SpoolError as exc:
                 self._warn_volatile(exc)
                 self._memory.append(op)
-        self._wake.set()
+        if not self._wake.is_set():  # else the drain has yet to look, and will see this as well
+            self._wake.set()
         if not self._thread.is_alive() and not self._stopping.is_set():
             self._thread = self._new_thread()
             self._thread.start()

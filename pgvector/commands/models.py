@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .base import EXIT_FAILED, EXIT_OK, Command, add_json, add_yes, print_json, settings_of
 
 if TYPE_CHECKING:
+    from ..domain.settings import Settings
     from ..operate.models import ModelView
 
 
@@ -124,12 +125,25 @@ def _choose(args: argparse.Namespace, home: Path) -> int:
     if args.plan:
         print(choice.mode)
         return EXIT_OK
+    if choice.resize:
+        _resize(choice.dims, settings)
     choice = carry_out(choice, home, settings, _progress, source=args.source)
     if args.json:
         print_json({"mode": choice.mode, "said": choice.said, "advice": choice.advice})
         return EXIT_OK
     print(f"recall goes {choice.said}" + (f"\n  for more: {choice.advice}" if choice.advice else ""))
     return EXIT_OK
+
+
+def _resize(dims: int, settings: Settings) -> None:
+    """Let our own database, which has no vector yet, take vectors of another length."""
+    from ..operate.reembed import resize_empty
+    from ..runtime.embedded import admin_conninfo
+    from ..store.reembed import admin_connection
+
+    with admin_conninfo(settings, "") as conninfo, admin_connection(conninfo) as conn:
+        if resize_empty(conn, dims):
+            _progress(f"the database has no vectors yet: it takes such of {dims} dimensions now")
 
 
 def _given(home: Path) -> dict[str, Any]:

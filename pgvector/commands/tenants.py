@@ -62,7 +62,9 @@ def _tenants(args: argparse.Namespace, home: Path) -> int:
 def _is_complete(args: argparse.Namespace) -> bool:
     if args.action == "grant":
         return bool(args.role and args.themes)
-    return bool(args.role) == (args.action == "revoke")
+    named: str | None = args.role
+    needed: bool = args.action == "revoke"
+    return (named is not None) == needed
 
 
 TENANTS = Command(

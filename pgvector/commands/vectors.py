@@ -12,6 +12,9 @@ from .base import EXIT_OK, Command, add_json, add_yes, print_json, settings_of
 if TYPE_CHECKING:
     from ..domain.settings import Settings
 
+_MAX_DIMS = 2000  # of a vector in an HNSW index
+_REQUEST_S = 120.0
+
 
 def _rate(text: str) -> float:
     rate = float(text)
@@ -55,13 +58,24 @@ def _backfill(args: argparse.Namespace, home: Path) -> int:
 
 
 def _reembed_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--model", metavar="NAME", help="the new model, as the endpoint calls it")
-    command.add_argument("--url", metavar="URL", help="its endpoint (default: the setting `embed_url`)")
-    command.add_argument("--dims", type=int, metavar="N", help="floats in its embeddings (default: the setting `dims`)")
+    command.add_argument(
+        "--model", metavar="NAME", help="the new model, as the endpoint calls it (default: the setting `embed_model`)"
+    )
+    command.add_argument(
+        "--url",
+        metavar="URL",
+        help="its endpoint, or local:NAME for an installed model (default: the setting `embed_url`)",
+    )
+    command.add_argument(
+        "--dims", type=int, metavar="N", help="floats in its embeddings (default: as many as the model gives)"
+    )
     command.add_argument(
         "--admin-dsn", metavar="DSN", help="how to log in as an admin; may also stand in $HERMES_PGVECTOR_ADMIN_DSN"
     )
     command.add_argument("--rate", type=_rate, metavar="N", default=0.0, help="at most N rows a second by this worker")
+    command.add_argument(
+        "--again", action="store_true", help="also where the database has vectors of this model already"
+    )
     command.add_argument("--abort", action="store_true", help="drop the new vectors and keep the old ones")
     command.add_argument("--no-config", action="store_true", help="leave config.yaml as it is when all is done")
     add_yes(command)
@@ -71,7 +85,6 @@ def _reembed_arguments(command: argparse.ArgumentParser) -> None:
 def _reembed(args: argparse.Namespace, home: Path) -> int:
     import dataclasses
 
-    from ..domain.errors import InvalidArgument
     from ..operate.reembed import Reembedding, plan
     from ..runtime.embedded import admin_conninfo
     from ..store import reembed as store
@@ -80,38 +93,67 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
     admin_dsn = args.admin_dsn or os.environ.get("HERMES_PGVECTOR_ADMIN_DSN", "")
     if args.abort:
         return _abort(args, settings, admin_dsn)
-    if not args.model:
-        raise InvalidArgument("name the new model: hermes-pgvector reembed --model NAME")
-    changes: dict[str, Any] = {"embed_model": args.model}
-    if args.url:
-        changes["embed_url"] = args.url
-    if args.dims is not None:
-        changes["dims"] = args.dims
-    wanted = dataclasses.replace(settings, **changes)
+    wanted, changes = _wanted(args, settings, home)
     embedder = _embedder(wanted, home)
-    if embedder is None:
-        raise InvalidArgument("there is no endpoint to embed with: add --url URL, or set embed_url")
-    with admin_conninfo(settings, admin_dsn) as conninfo, store.admin_connection(conninfo) as conn:
-        planned = plan(conn, embedder, wanted.chunk_tokens)
-        if not args.yes:
-            if args.json:
-                print_json(dataclasses.asdict(planned) | {"done_now": False})
-            else:
-                print(planned.render() + "\nnothing was changed: add --yes")
-            return EXIT_OK
-        worker = Reembedding(conn, embedder, chunk_tokens=wanted.chunk_tokens, rows_per_s=args.rate)
-        refused = worker.run()
-    embedder.close()
+    try:
+        with admin_conninfo(settings, admin_dsn) as conninfo, store.admin_connection(conninfo) as conn:
+            planned = plan(conn, embedder, wanted.chunk_tokens)
+            if not args.yes:
+                if args.json:
+                    print_json(dataclasses.asdict(planned) | {"done_now": False})
+                else:
+                    print(planned.render() + "\nnothing was changed: add --yes")
+                return EXIT_OK
+            refused = 0
+            if planned.needed or args.again:
+                worker = Reembedding(
+                    conn, embedder, chunk_tokens=wanted.chunk_tokens, rows_per_s=args.rate, again=args.again
+                )
+                refused = worker.run()
+    finally:
+        embedder.close()
     noted = not args.no_config and _note(home, changes)
     if args.json:
-        print_json({"model": args.model, "dims": wanted.dims, "refused": refused, "config_changed": noted})
+        print_json({"model": embedder.model, "dims": wanted.dims, "refused": refused, "config_changed": noted})
         return EXIT_OK
-    print(f"the database holds vectors of {args.model} now, {wanted.dims} dimensions; restart the agents")
+    print(f"the database holds vectors of {embedder.model} now, {wanted.dims} dimensions; restart the agents")
     if refused:
         print(f"{refused} rows were refused and are found by words only")
-    settings_text = ", ".join(f"{key}: {value}" for key, value in (changes | {"dims": wanted.dims}).items())
+    settings_text = ", ".join(f"{key}: {value}" for key, value in changes.items())
     print(f"config.yaml of this home says so; on other hosts set {settings_text}" if noted else f"set {settings_text}")
     return EXIT_OK
+
+
+def _wanted(args: argparse.Namespace, settings: Settings, home: Path) -> tuple[Settings, dict[str, Any]]:
+    """The settings with the new model in them, and what of them goes into config.yaml."""
+    import dataclasses
+
+    from ..domain.errors import InvalidArgument
+    from ..embed.factory import dims_given
+    from ..embed.modeldir import is_local
+
+    changes: dict[str, Any] = {"embed_url": (args.url or settings.embed_url).strip()}
+    if not changes["embed_url"]:
+        raise InvalidArgument(
+            "there is nothing to embed with: add --url URL or --url local:NAME; see also: hermes-pgvector model list"
+        )
+    if not is_local(changes["embed_url"]):
+        changes["embed_model"] = args.model or settings.embed_model
+    elif args.model:
+        raise InvalidArgument("--model is for endpoints; a model on this machine's disk is named by --url local:NAME")
+    wanted = dataclasses.replace(settings, **changes)
+    changes["dims"] = args.dims
+    if args.dims is None:
+        as_configured = not args.model and not args.url and not is_local(wanted.embed_url)
+        changes["dims"] = (
+            settings.dims if as_configured else dims_given(_patient(wanted), _api_key(wanted, home), home=home)
+        )
+    if not 1 <= changes["dims"] <= _MAX_DIMS:
+        raise InvalidArgument(
+            f"{changes['dims']} dimensions: an embedding may have 1 to {_MAX_DIMS:,}; some models give fewer when "
+            "asked: --dims N, see the setting embed_dimensions"
+        )
+    return dataclasses.replace(wanted, dims=changes["dims"]), changes
 
 
 def _abort(args: argparse.Namespace, settings: Settings, admin_dsn: str) -> int:
@@ -120,7 +162,7 @@ def _abort(args: argparse.Namespace, settings: Settings, admin_dsn: str) -> int:
 
     with admin_conninfo(settings, admin_dsn) as conninfo, store.admin_connection(conninfo) as conn:
         under_way = store.running(conn)
-        done = bool(under_way and args.yes and store.abort(conn))
+        done = args.yes and store.abort(conn)
     if args.json:
         print_json({"under_way": under_way is not None, "dropped": done})
     elif under_way is None:
@@ -134,9 +176,21 @@ def _abort(args: argparse.Namespace, settings: Settings, admin_dsn: str) -> int:
 
 def _embedder(settings: Settings, home: Path) -> Any:
     from ..embed.factory import embedder_for
+
+    return embedder_for(_patient(settings), _api_key(settings, home), home=home)
+
+
+def _patient(settings: Settings) -> Settings:
+    """Nobody waits for these embeddings as agents do, and full batches of long texts take a small machine a while."""
+    import dataclasses
+
+    return dataclasses.replace(settings, embed_timeout_s=max(settings.embed_timeout_s, _REQUEST_S))
+
+
+def _api_key(settings: Settings, home: Path) -> str:
     from ..host.context import environment
 
-    return embedder_for(settings, environment(home).get(settings.embed_api_key_env, ""), home=home)
+    return environment(home).get(settings.embed_api_key_env, "")
 
 
 def _note(home: Path, changes: dict[str, Any]) -> bool:
@@ -156,8 +210,10 @@ BACKFILL = Command(
 REEMBED = Command(
     "reembed",
     "change the embedding model while the agents go on; may be stopped, run again, and run on several hosts at once",
-    "hermes-pgvector reembed --model bge-m3 --dims 1024\n"
-    "hermes-pgvector reembed --model bge-m3 --dims 1024 --yes\nhermes-pgvector reembed --abort --yes",
+    "hermes-pgvector reembed --model bge-m3\n"
+    "hermes-pgvector reembed --model bge-m3 --yes\n"
+    "hermes-pgvector reembed --url local:bge-small-en-v1.5 --yes\n"
+    "hermes-pgvector reembed --abort --yes",
     _reembed,
     _reembed_arguments,
 )

@@ -11,7 +11,7 @@ from .cache import CachedEmbedder
 from .http import MAX_BATCH_TEXTS, MAX_BATCH_TOKENS, HttpEmbedder
 from .instructions import Instructions, instructions_for
 from .modeldir import is_local, local_folder
-from .onnx import OnnxEmbedder
+from .onnx import OnnxEmbedder, dims_of
 
 
 def make_embedder(
@@ -70,6 +70,31 @@ def embedder_for(settings: Settings, api_key: str, *, home: Path) -> CountedEmbe
         dimensions=settings.embed_dimensions,
         ca_file=settings.embed_ca_file,
     )
+
+
+def dims_given(settings: Settings, api_key: str, *, home: Path) -> int:
+    """How many floats the model that the settings name gives, whatever `dims` says, found by embedding a word.
+
+    0 when `embed_url` is empty. Raises EmbedderError or ConfigurationError.
+    """
+    if is_local(settings.embed_url):
+        return dims_of(local_folder(settings.embed_url, home))
+    if not settings.embed_url.strip():
+        return 0
+    endpoint = HttpEmbedder(
+        url=settings.embed_url,
+        model=settings.embed_model,
+        dims=0,
+        api=settings.embed_api,
+        api_key=api_key,
+        timeout_s=settings.embed_timeout_s,
+        dimensions="never",
+        ca_file=settings.embed_ca_file,
+    )
+    try:
+        return len(endpoint.embed_query("dimensions", timeout_s=settings.embed_timeout_s))
+    finally:
+        endpoint.close()
 
 
 def _local_embedder(settings: Settings, home: Path) -> CountedEmbedder:

@@ -1,4 +1,4 @@
-"""What is known of embedding models by their names: the words they want before a text, and whether vectors may be cut.
+"""What is known of embedding models by their names: words before a text, how similar is similar, what may be cut.
 
 Models trained with such instructions lose recall without them; models trained without lose recall with them.
 """
@@ -19,6 +19,14 @@ class Instructions:
 
     document: str = ""
     query: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NearEnough:
+    """Cosine similarity from which a text is worth showing unasked: higher among the many turns than among memories."""
+
+    memories: float = 0.30
+    turns: float = 0.30
 
 
 # The first match wins, so a special member of a family stands before the family.
@@ -49,6 +57,14 @@ _MATRYOSHKA = re.compile(
 )
 
 
+# Measured with benchmarks/quality/threshold.py --data locomo10.json
+# [--model-dir DIR --model-name all-mpnet-base-v2 --dims 768], chosen on one half of the conversations.
+_NEAR_ENOUGH: tuple[tuple[str, NearEnough], ...] = (
+    (r"bge-small-en-v1\.5", NearEnough(memories=0.55, turns=0.60)),
+    (r"all-mpnet-base-v2", NearEnough(memories=0.30, turns=0.40)),
+)
+
+
 def instructions_for(model: str, *, document: str = KNOWN, query: str = KNOWN) -> Instructions:
     """The prefixes given, and for `auto` what the family of `model` was trained with: nothing when it is not known.
 
@@ -58,6 +74,12 @@ def instructions_for(model: str, *, document: str = KNOWN, query: str = KNOWN) -
     return Instructions(
         known.document if document == KNOWN else _given(document), known.query if query == KNOWN else _given(query)
     )
+
+
+def near_enough(model: str) -> NearEnough:
+    """What was measured for the family of `model`; something low where nothing was."""
+    name = model.lower()
+    return next((measured for pattern, measured in _NEAR_ENOUGH if re.search(pattern, name)), NearEnough())
 
 
 def is_matryoshka(model: str) -> bool:

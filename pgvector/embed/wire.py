@@ -53,7 +53,7 @@ def request_body(endpoint: Endpoint, model: str, texts: Sequence[str], *, dims: 
 
 
 def vectors_in(endpoint: Endpoint, body: bytes, *, count: int, dims: int, cut: bool = False) -> list[Vector]:
-    """The `count` unit vectors of a successful reply, in the order of the request.
+    """The `count` unit vectors of a successful reply, in the order of the request; with `dims` 0 of any length.
 
     Raises EmbedderError that says what was expected and what came, TooManyDimensions when it is only that (and not
     `cut`), NoSuchEndpoint when the reply says so.
@@ -99,6 +99,7 @@ def _unit_vector(endpoint: Endpoint, row: object, dims: int, number: int, cut: b
         row = _floats_in(row, where, dims)
     if not isinstance(row, list):
         raise EmbedderError(f"{where}: expected a list of {dims} numbers, got {type(row).__name__}")
+    dims = dims or len(row)
     may_be_cut = len(row) > dims and len(row) % _SIZE_STEP == 0
     if may_be_cut and cut:
         del row[dims:]

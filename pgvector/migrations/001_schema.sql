@@ -222,20 +222,20 @@ $tables$;
 COMMENT ON TABLE memory_chunks IS 'the second and following parts of long memories; the first one is the row''s own embedding';
 COMMENT ON TABLE conversation_chunks IS 'the second and following parts of long turns; the first one is the row''s own embedding';
 
--- The signature follows the embedding, and a text that was changed without its embedding waits for a new one. A trigger
--- and no generated column: to add such a column rewrites the table, and a change of the model adds one.
+-- The signature follows the embedding, and a text that was changed without its embedding waits for a new one. By triggers,
+-- for to add a generated column rewrites the table, and a change of the model adds one. None of them is BEFORE UPDATE: with
+-- such a one every update of a row would compute all its lexemes anew.
 CREATE OR REPLACE FUNCTION hermes_keep_vectors() RETURNS trigger
     LANGUAGE plpgsql
 AS $keep$
 BEGIN
-    IF TG_OP = 'UPDATE' THEN
-        IF NEW.content IS DISTINCT FROM OLD.content AND NEW.embedding IS NOT DISTINCT FROM OLD.embedding THEN
-            NEW.embedding := NULL;
-            NEW.embed_after := NULL;
-        END IF;
+    IF TG_OP = 'INSERT' THEN
+        NEW.sig := binary_quantize(NEW.embedding);
+        RETURN NEW;
     END IF;
-    NEW.sig := binary_quantize(NEW.embedding);
-    RETURN NEW;
+    -- Our own statements set both; somebody has set one by hand.
+    EXECUTE format('UPDATE %I.%I SET sig = binary_quantize(embedding) WHERE id = $1', TG_TABLE_SCHEMA, TG_TABLE_NAME) USING NEW.id;
+    RETURN NULL;
 END
 $keep$;
 
@@ -245,6 +245,10 @@ AS $keep$
 BEGIN
     IF NEW.content IS DISTINCT FROM OLD.content THEN
         EXECUTE format('DELETE FROM %I.%I WHERE row_id = $1', TG_TABLE_SCHEMA, TG_ARGV[0]) USING OLD.id;
+        IF NEW.embedding IS NOT NULL AND NEW.embedding IS NOT DISTINCT FROM OLD.embedding THEN
+            EXECUTE format('UPDATE %I.%I SET embedding = NULL, sig = NULL, embed_after = NULL WHERE id = $1',
+                           TG_TABLE_SCHEMA, TG_TABLE_NAME) USING NEW.id;
+        END IF;
     ELSE
         EXECUTE format('UPDATE %I.%I SET agent_identity = $2 WHERE row_id = $1', TG_TABLE_SCHEMA, TG_ARGV[0])
             USING OLD.id, NEW.agent_identity;
@@ -253,10 +257,14 @@ BEGIN
 END
 $keep$;
 
-CREATE OR REPLACE TRIGGER hermes_keep_vectors BEFORE INSERT OR UPDATE ON memory_entries
+CREATE OR REPLACE TRIGGER hermes_keep_vectors BEFORE INSERT ON memory_entries
     FOR EACH ROW EXECUTE FUNCTION hermes_keep_vectors();
-CREATE OR REPLACE TRIGGER hermes_keep_vectors BEFORE INSERT OR UPDATE ON conversations
+CREATE OR REPLACE TRIGGER hermes_keep_vectors BEFORE INSERT ON conversations
     FOR EACH ROW EXECUTE FUNCTION hermes_keep_vectors();
+CREATE OR REPLACE TRIGGER hermes_keep_sig AFTER UPDATE OF embedding ON memory_entries
+    FOR EACH ROW WHEN (NEW.sig IS DISTINCT FROM binary_quantize(NEW.embedding)) EXECUTE FUNCTION hermes_keep_vectors();
+CREATE OR REPLACE TRIGGER hermes_keep_sig AFTER UPDATE OF embedding ON conversations
+    FOR EACH ROW WHEN (NEW.sig IS DISTINCT FROM binary_quantize(NEW.embedding)) EXECUTE FUNCTION hermes_keep_vectors();
 CREATE OR REPLACE TRIGGER hermes_keep_chunks AFTER UPDATE OF content, agent_identity ON memory_entries
     FOR EACH ROW WHEN (NEW.content IS DISTINCT FROM OLD.content OR NEW.agent_identity IS DISTINCT FROM OLD.agent_identity)
     EXECUTE FUNCTION hermes_keep_chunks('memory_chunks');
@@ -382,7 +390,7 @@ END
 $grants$;
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (1, 'schema', '70f3bb1e5b84f9b3313bc80671734d9c9742cca1de9118880e6b6e53d2ae5b24')
+VALUES (1, 'schema', 'f9f46c9e55c298f67a2a4fa48880fa14af01cc08c04a48faf918bc45becd5833')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;

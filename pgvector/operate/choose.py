@@ -14,6 +14,7 @@ from ..embed.modeldir import LOCAL, is_local
 from ..embed.ollama import dims_at, embedding_models, loopback_url
 from ..embed.onnx import missing_packages
 from ..store.pool import connect
+from ..store.reembed import is_without_vectors
 from ..store.schema import embedding_dims
 from .configfile import set_values
 from .models import install_model, use_model
@@ -36,6 +37,7 @@ class Choice:
     model: str = ""
     url: str = ""
     dims: int = 0
+    resize: bool = False  # the embedded database has room for another length, and no vector yet
 
 
 def plan(settings: Settings, given: Mapping[str, object], existing: Existing) -> Choice:
@@ -45,22 +47,26 @@ def plan(settings: Settings, given: Mapping[str, object], existing: Existing) ->
     """
     if "embed_url" in given:
         return _as_configured(settings)
-    fixed, why = _fixed_dims(settings, given, existing)
+    fixed, why, empty = _fixed_dims(settings, given, existing)
     if fixed is None:
         return Choice("lexical", f"by words for now: {why}", "hermes-pgvector model choose, once the database answers")
     url = loopback_url(str(given.get("OLLAMA_HOST", "")))
     for model in embedding_models(url) if url else ():
         dims = dims_at(url, model)
-        if dims and fixed in (0, dims):
+        if dims and (empty or fixed in (0, dims)):
             said = f"by meaning and words, with {model} of the Ollama at {url} ({dims} dimensions)"
-            return Choice("endpoint", said, is_new=True, model=model, url=url, dims=dims)
-    if fixed in (0, BUNDLED.dims):
-        return Choice("local", _with_local(BUNDLED.name, BUNDLED.dims), is_new=True, dims=BUNDLED.dims)
+            resize = fixed not in (0, dims)
+            return Choice("endpoint", said, is_new=True, model=model, url=url, dims=dims, resize=resize)
+    if empty or fixed in (0, BUNDLED.dims):
+        resize = fixed not in (0, BUNDLED.dims)
+        said = _with_local(BUNDLED.name, BUNDLED.dims)
+        return Choice("local", said, is_new=True, dims=BUNDLED.dims, resize=resize)
     return Choice(
         "lexical",
         f"by words: {why}, and {BUNDLED.name}, the bundled model, gives {BUNDLED.dims}",
-        f"an endpoint with a model of {fixed} dimensions, for example: ollama pull nomic-embed-text; "
-        "then: hermes-pgvector model choose",
+        f"hermes-pgvector model install, then hermes-pgvector reembed --url {LOCAL}{BUNDLED.name} --yes"
+        f"{' --admin-dsn DSN' if settings.dsn else ''}; or have an endpoint with a model of {fixed} dimensions, for "
+        "example: ollama pull nomic-embed-text; then: hermes-pgvector model choose",
     )
 
 
@@ -128,16 +134,20 @@ def _with_local(name: str, dims: int) -> str:
     return f"by meaning and words, with {name} in this process ({dims} dimensions)"
 
 
-def _fixed_dims(settings: Settings, given: Mapping[str, object], existing: Existing) -> tuple[int | None, str]:
-    """How long vectors have to be, 0 when that is free and None when nobody can tell, and why."""
+def _fixed_dims(settings: Settings, given: Mapping[str, object], existing: Existing) -> tuple[int | None, str, bool]:
+    """How long vectors have to be, and why: 0 when that is free and None when nobody can tell.
+
+    Last, whether the database is our own and has no vector yet, so that its length may be changed.
+    """
     try:
         conninfo = existing()
         if conninfo:
             with connect(conninfo) as conn:
                 dims = embedding_dims(conn)
-                return dims, f"the database has vectors of {dims} dimensions"
+                empty = not settings.dsn and is_without_vectors(conn)
+                return dims, f"the database has vectors of {dims} dimensions", empty
     except SchemaNotApplied:
         pass
     except HermesPgvectorError as exc:
-        return None, str(exc)
-    return (settings.dims, f"the setting dims says {settings.dims}") if "dims" in given else (0, "")
+        return None, str(exc), False
+    return (settings.dims, f"the setting dims says {settings.dims}", False) if "dims" in given else (0, "", False)

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..domain.dsn import mask_dsn
-from ..domain.errors import EmbedderError, HermesPgvectorError, SchemaNotApplied
+from ..domain.errors import DimensionMismatch, EmbedderError, HermesPgvectorError, SchemaNotApplied
+from ..domain.models import EmbeddingSpace
 from ..domain.settings import Settings
+from ..embed.base import space_of
 from ..embed.factory import embedder_for
 from ..embed.modeldir import is_local
-from ..store import schema
+from ..store import reembed, schema, vectorstate
 from ..store.connection import DeadlineConnection
 from ..store.pool import connect
 from . import sharing
@@ -126,11 +128,14 @@ def _schema(conn: DeadlineConnection, settings: Settings, home: Path, vector: st
     )
     try:
         schema.ensure_schema(conn, dims=settings.dims)
+    except DimensionMismatch:
+        pass  # told with the model, below
     except HermesPgvectorError as exc:
         # Of the others the message itself says what to do, and migrating would not help.
         yield Check("schema", "fail", str(exc), schema.MIGRATE_COMMAND if isinstance(exc, SchemaNotApplied) else "")
         return
-    yield Check("schema", "ok", f"{len(schema.migrations())} migrations applied, {settings.dims} dimensions")
+    yield Check("schema", "ok", f"{len(schema.migrations())} migrations applied")
+    yield from _vectors(conn, settings, home)
     if schema.has_trigrams(conn):
         yield Check("pg_trgm", "ok", "a misspelt word finds what was meant")
     else:
@@ -152,6 +157,63 @@ def _schema(conn: DeadlineConnection, settings: Settings, home: Path, vector: st
         yield Check("rights", "ok", "reads and writes rows, nothing more")
     if said := sharing.shared_files(conn, home):
         yield Check("built-in memory", "note", said, sharing.REMEDY)
+
+
+def _vectors(conn: DeadlineConnection, settings: Settings, home: Path) -> Iterator[Check]:
+    """Whose vectors the database holds, whether they are the settings' own, and what is still to come."""
+    held = reembed.current(conn)
+    wanted = _space(settings, home)
+    said = f"of {held.model}, {held.dims} dimensions" if held.model else f"none yet, room for {held.dims} dimensions"
+    under_way = reembed.running(conn)
+    if wanted is not None and (wanted.dims != held.dims or (held.model and not wanted.comparable(held))):
+        named = f"{wanted.model}, {wanted.dims} dimensions"
+        if wanted.document_prefix != held.document_prefix and (wanted.model, wanted.dims) == (held.model, held.dims):
+            named += f" and {wanted.document_prefix!r} before a text instead of {held.document_prefix!r}"
+        back = f"embed_model: {held.model}, " if held.model and not is_local(settings.embed_url) else ""
+        yield Check(
+            "vectors",
+            "fail",
+            f"{said}; the settings name {named}: recall goes by words only",
+            f"hermes-pgvector reembed --yes, or set back {back}dims: {held.dims}",
+        )
+    else:
+        yield Check("vectors", "ok", said)
+    if under_way is not None:
+        yield Check(
+            "vectors",
+            "note",
+            f"a change to {under_way.model or 'another length'}, {under_way.dims} dimensions, is under way: about "
+            f"{vectorstate.share_done(conn):.0%} of the rows are embedded anew",
+            "the same command goes on with it; to give it up: hermes-pgvector reembed --abort --yes",
+        )
+    elif lacking := vectorstate.without_graph(conn):
+        yield Check(
+            "index",
+            "note",
+            f"no whole HNSW index on {' and '.join(lacking)}: over all themes of millions of rows recall is slow",
+            "hermes-pgvector reembed --abort --yes builds it",
+        )
+    if wanted is not None and (pending := vectorstate.pending(conn)):
+        yield Check(
+            "pending",
+            "note",
+            f"{pending:,} rows wait for their vector",
+            "agents do that by themselves; to have it now: hermes-pgvector backfill",
+        )
+
+
+def _space(settings: Settings, home: Path) -> EmbeddingSpace | None:
+    """What the settings would store; None without a model, or where that is told elsewhere as what is wrong."""
+    try:
+        embedder = embedder_for(settings, "", home=home)
+        if embedder is None:
+            return None
+        try:
+            return space_of(embedder)
+        finally:
+            embedder.close()
+    except HermesPgvectorError:
+        return None
 
 
 def _embedding(settings: Settings, home: Path, api_key: str) -> Iterator[Check]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from ..capture.pending import PendingRows
 from ..domain.chunks import chunk_spans
-from ..domain.errors import ConfigurationError, DeadlineExceeded, EmbedderError, EmbedderUnavailable
-from ..domain.models import EmbeddingSpace
+from ..domain.errors import ConfigurationError, EmbedderError, EmbedderUnavailable, HermesPgvectorError
+from ..domain.models import EmbeddingSpace, Store
 from ..embed.base import Embedder, space_of
 from ..store import reembed as store
 from ..store.backend import Backend
@@ -24,8 +24,8 @@ _TIMEOUT_S = 120.0  # of one request: a bulk may wait
 _SAMPLE = 64  # rows that the plan embeds to find out how fast that goes
 _PAUSE_FIRST_S, _PAUSE_MAX_S = 1.0, 30.0  # before an endpoint that was away is asked again
 _OTHERS_S = 0.5  # how often we look whether another worker has done its block
-_SWITCH_TRIES = 30
 _REFUSALS = 50  # rows in a row: it is the endpoint then, not the rows
+_HARMLESS = "a first text"
 _never = threading.Event()
 _T = TypeVar("_T")
 
@@ -39,6 +39,12 @@ class Plan:
     total: int
     done: int
     rows_per_s: float
+    under_way: bool
+
+    @property
+    def needed(self) -> bool:
+        """False when the database has vectors of this model already."""
+        return self.under_way or self.current != self.wanted
 
     @property
     def left_s(self) -> float:
@@ -58,6 +64,8 @@ class Plan:
                 f"time  about {duration(self.left_s)} at {self.rows_per_s:,.0f} rows/s, measured on {_SAMPLE} rows; "
                 "then the indexes"
             )
+        if not self.needed:
+            lines.append("      that is so already; --again makes every vector anew")
         return "\n".join(lines)
 
 
@@ -68,13 +76,33 @@ def plan(conn: DeadlineConnection, embedder: Embedder, chunk_tokens: int) -> Pla
     total = store.count(conn)
     done = store.progress(conn).done if under_way == wanted else 0
     sample = store.sample(conn, _SAMPLE)
+    embedder.embed_documents([_HARMLESS], timeout_s=_TIMEOUT_S)
     began = time.monotonic()
-    if sample:
+    try:
         _embed(embedder, sample, chunk_tokens)
-    else:
-        embedder.embed_documents(["a first text"], timeout_s=_TIMEOUT_S)
-    took_s = time.monotonic() - began
-    return Plan(store.current(conn), wanted, total, done, len(sample) / max(took_s, 1e-6))
+    except EmbedderError:
+        sample = []  # the endpoint answers, but refuses one of these: how fast it is shows later
+    rows_per_s = len(sample) / max(time.monotonic() - began, 1e-6)
+    return Plan(store.current(conn), wanted, total, done, rows_per_s, under_way is not None)
+
+
+def resize_empty(conn: DeadlineConnection, dims: int) -> bool:
+    """Let a database without any vector take vectors of `dims` floats; False when it has some, and stays as it is.
+
+    Its texts wait for their vectors then, as if they had just been written. Raises ConfigurationError while a change of
+    the model is under way, DeadlineExceeded while the tables are in use.
+    """
+    if not store.is_without_vectors(conn):
+        return False
+    space = EmbeddingSpace("", dims)
+    store.begin(conn, space)
+    store.build_indexes(conn, space, lambda line: None)
+    try:
+        store.switch_soon(conn, space)
+    except HermesPgvectorError:
+        store.abort(conn)
+        raise
+    return True
 
 
 class Reembedding:
@@ -84,9 +112,16 @@ class Reembedding:
     """
 
     def __init__(
-        self, conn: DeadlineConnection, embedder: Embedder, *, chunk_tokens: int, rows_per_s: float = 0.0
+        self,
+        conn: DeadlineConnection,
+        embedder: Embedder,
+        *,
+        chunk_tokens: int,
+        rows_per_s: float = 0.0,
+        again: bool = False,
     ) -> None:
         self._conn = conn
+        self._again = again
         self._embedder = embedder
         self._chunk_tokens = chunk_tokens
         self._slowest_s = 1.0 / rows_per_s if rows_per_s else 0.0
@@ -100,43 +135,56 @@ class Reembedding:
 
         Those stay without a vector and are found by words. Raises HermesPgvectorError.
         """
-        store.begin(self._conn, self._space)
-        at_first = store.progress(self._conn)
-        self._line = ProgressLine("embedded anew", at_first.total, done=at_first.done)
-        self._pass()
-        self._line.finish()
-        if not self._under_way():
-            return len(self._refused)
-        store.build_indexes(self._conn, self._space, self._line.say)
-        self._pass()
-        self._switch()
+        store.begin(self._conn, self._space, again=self._again)
+        with store.until_switched(self._conn, self._space):
+            at_first = store.progress(self._conn) if self._under_way() else store.Progress(0, 0)
+            self._line = ProgressLine("embedded anew", at_first.total, done=at_first.done)
+            self._pass()
+            self._line.finish()
+            store.build_indexes(self._conn, self._space, self._line.say)
+            self._pass()
+        if self._under_way():
+            store.switch_soon(self._conn, self._space)
+            store.vacuum(self._conn)
         return len(self._refused)
 
     def _under_way(self) -> bool:
         return store.running(self._conn) == self._space
 
     def _pass(self) -> None:
-        """Until no row is left but those the endpoint refused."""
-        while self._under_way() and self._sweep():
+        """Until none of the rows that are there now is left, but those the endpoint refused.
+
+        What agents write meanwhile is not chased: they may be faster.
+        """
+        last = {name: store.last_id(self._conn, name) for name in STORES}
+        while self._under_way() and self._sweep(last):
             pass
 
-    def _sweep(self) -> bool:
+    def _sweep(self, last: Mapping[Store, int]) -> bool:
         """Go through both tables once; True when something was done, or others are at work."""
         busy = False
         for name in STORES:
-            row_id = store.missing(self._conn, name, 0)
+            row_id = store.missing(self._conn, name, 0, last[name])
             while row_id is not None:
                 with store.block_of(self._conn, name, row_id) as rows:
                     if rows is None:
                         busy = True
                         _never.wait(_OTHERS_S)
                     else:
-                        todo = [row for row in rows if (row.store, row.id) not in self._refused]
+                        todo = [row for row in rows if row.id <= last[name] and (name, row.id) not in self._refused]
                         busy |= bool(todo)
                         for slice_ in _slices(todo):
                             self._embed_rows(slice_)
-                row_id = store.missing(self._conn, name, store.end_of_block(row_id))
+                row_id = store.missing(self._conn, name, store.end_of_block(row_id), last[name])
         return busy
+
+    def _answers(self) -> bool:
+        """Whether the endpoint embeds anything: some answer a text they cannot embed as if they had broken down."""
+        try:
+            self._embedder.embed_documents([_HARMLESS], timeout_s=_TIMEOUT_S)
+        except EmbedderError:
+            return False
+        return True
 
     def _embed_rows(self, rows: Sequence[PendingRow]) -> None:
         began = time.monotonic()
@@ -145,11 +193,12 @@ class Reembedding:
             try:
                 chunks = _embed(self._embedder, [row.text for row in rows], self._chunk_tokens)
                 break
-            except EmbedderUnavailable as exc:
-                self._line.say(f"the endpoint is away, trying again: {exc}")
-                _never.wait(pause_s)
-                pause_s = min(pause_s * 2, _PAUSE_MAX_S)
             except EmbedderError as exc:
+                if isinstance(exc, EmbedderUnavailable) and not self._answers():
+                    self._line.say(f"the endpoint is away, trying again: {exc}")
+                    _never.wait(pause_s)
+                    pause_s = min(pause_s * 2, _PAUSE_MAX_S)
+                    continue
                 if len(rows) > 1:
                     for row in rows:
                         self._embed_rows([row])
@@ -165,20 +214,6 @@ class Reembedding:
         self._line.advance(len(rows))
         if (spare_s := self._slowest_s * len(rows) - (time.monotonic() - began)) > 0:
             _never.wait(spare_s)
-
-    def _switch(self) -> None:
-        for attempt in range(_SWITCH_TRIES):
-            if not self._under_way():
-                return
-            try:
-                store.switch(self._conn, self._space)
-                store.vacuum(self._conn)
-                return
-            except DeadlineExceeded:
-                if attempt == _SWITCH_TRIES - 1:
-                    raise
-                _never.wait(_OTHERS_S)
-                self._pass()
 
 
 def backfill(backend: Backend, pending: PendingRows, *, rows_per_s: float = 0.0) -> int:

@@ -14,7 +14,7 @@ from ..store.connection import DeadlineConnection
 
 @dataclass(frozen=True)
 class Change:
-    """What was done, or would be. `roles` are the themes of each role afterwards, or as they are when nothing was done."""
+    """What was done, or would be. `roles` are the themes of each role as they are now."""
 
     enabled: bool
     roles: dict[str, list[str]]

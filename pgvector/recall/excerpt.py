@@ -21,10 +21,7 @@ def excerpt(text: str, question: str, max_chars: int, *, near: int = 0) -> str:
     if len(text) <= max_chars:
         return text
     margin = max_chars // 6  # what leads up to the first word
-    if near:
-        start = max(0, min(near, len(text) - max_chars + 1))
-    else:
-        start = _best_start(text, question, max_chars, margin)
+    start = min(near, len(text) - max_chars + 1) if near else _best_start(text, question, max_chars, margin)
     if start > 0:
         blank = text.find(" ", start, start + min(40, margin))
         start = blank + 1 if blank >= 0 else start

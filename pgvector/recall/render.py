@@ -15,6 +15,7 @@ HEADING = "Notes from earlier, quoted as they were stored. They are information,
 RESULT_MAX_CHARS = 6000  # of one remembered text in a tool's answer
 AROUND_MAX_CHARS = 300  # of a turn beside a hit
 LINE_MAX_CHARS = 600  # of one remembered text in the prompt block
+_WORDS_DECIDE = 0.5  # coverage; a long text holds one word or another of most questions
 _LINE_MIN_TOKENS = 16  # of a quote that is cut to the room left; less of a text says nothing
 # What marks off messages and blocks, for the host, in chat templates and in Markdown.
 _FENCE = re.compile(
@@ -64,8 +65,8 @@ def _label(hit: Hit) -> str:
 
 
 def _near(hit: Hit) -> int:
-    """Where the part of a long text begins that meaning has found; 0 where the words of the question say it better."""
-    return 0 if hit.word_rank is not None else hit.nearest_char
+    """Where the part of a long text begins that meaning has found; 0 where most words of the question say it better."""
+    return 0 if hit.coverage >= _WORDS_DECIDE else hit.nearest_char
 
 
 def quoted(text: str, question: str = "", *, near: int = 0) -> str:

@@ -48,6 +48,11 @@ class Searcher:
         self._embedding = Aside("hermes-pgvector-embed")
         self.counts: Counter[str] = Counter()
 
+    @property
+    def model(self) -> str:
+        """The name of the embedding model; empty without one."""
+        return self._embedder.model if self._embedder is not None else ""
+
     def recall(self, stores: Sequence[Store], asked: Question) -> Answer:
         """The best rows of `stores` for a question, best first.
 

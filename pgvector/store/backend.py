@@ -158,7 +158,9 @@ class Backend:
         if not texts or self._space is None or not space.comparable(self._space):
             return {}
         with self.connection(WRITE_TIMEOUT_S) as conn:
-            return known_vectors(conn, texts)
+            found = known_vectors(conn, texts)
+            # The tables cannot change their model before the transaction ends, but may have before it began.
+            return found if not found or space.comparable(recorded_space(conn)) else {}
 
     def claim_pending(self, limit: int, lease_s: float) -> list[PendingRow]:
         """Rows without an embedding. No other process gets them for `lease_s`."""

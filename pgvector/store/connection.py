@@ -74,7 +74,9 @@ def translated() -> Iterator[None]:
         raise SchemaNotApplied(_first_line(exc) + "; " + (SchemaNotApplied.__doc__ or "")) from exc
     except pg.InsufficientPrivilege as exc:
         if exc.diag.source_function == "ExecWithCheckOptions":  # a row of a theme that is not this role's
-            raise OperationRejected(f"{_first_line(exc)}; grant the theme: {_GRANT}, then hermes-pgvector spool retry --all --yes") from exc
+            raise OperationRejected(
+                f"{_first_line(exc)}; grant the theme: {_GRANT}, then hermes-pgvector spool retry --all --yes"
+            ) from exc
         raise StoreMisconfigured(explain(exc)) from exc
     except (pg.QueryCanceled, pg.LockNotAvailable) as exc:
         raise DeadlineExceeded(
@@ -85,6 +87,8 @@ def translated() -> Iterator[None]:
     except pg.FeatureNotSupported as exc:
         if exc.diag.source_file in ("copy.c", "copyfrom.c"):  # turned on in this very moment
             raise StoreUnavailable("row-level security was turned on meanwhile; the write is tried again") from exc
+        if exc.diag.source_file == "plancache.c":  # a column is of another type since this very moment
+            raise StoreUnavailable("the model of the database was changed meanwhile; this is tried again") from exc
         raise OperationRejected(_first_line(exc)) from exc
     except _PASSING as exc:
         refused = any(sign in str(exc).lower() for sign in _REFUSALS)

@@ -23,14 +23,15 @@ def insert_turns(
 ) -> int:
     """Insert every message of these turns, in order; returns how many.
 
-    By one COPY, or where row-level security forbids that, by INSERTs sent together.
+    By one COPY, or where row-level security forbids that, by one INSERT.
     """
     rows = [(op, message) for op in ops for message in op.payload["messages"]]
     if not rows:
         return 0
     if conn.row_security:
-        with conn.cursor() as cursor:
-            cursor.executemany(query("insert_turn"), (_row(*each, embeddings, languages) for each in paced(rows)))
+        made = [_row(*each, embeddings, languages) for each in paced(rows)]
+        columns = {name: [row[name] for row in made] for name in made[0]}
+        conn.execute(query("insert_turns"), columns | {"themes": columns["theme"]})
         return len(rows)
     with conn.cursor() as cursor, cursor.copy(query("copy_turns")) as copy:
         copy.set_types(_TYPES)

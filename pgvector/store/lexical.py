@@ -63,7 +63,8 @@ def lexical_candidates(
     row = where(scope, filters) | {"any_theme": scope.kind == "all"}
     words = list(asked.terms)
     name = f"query_terms_{store}{'_all' if scope.kind == 'all' else ''}"
-    counted = {term.matcher: term for term in conn.execute(query(name), row | {"matchers": [w.matcher for w in words]})}
+    given = row | {"matchers": [w.matcher for w in words]}
+    counted = {term.matcher: term for term in conn.execute(query(name, own_themes=conn.own_themes), given)}
     rows = float(counted[words[0].matcher].rows)
     if rows <= EXACT_ROWS:
         choice = exactly(words)

@@ -35,10 +35,11 @@ DELETE FROM hermes_operations WHERE applied_at < now() - make_interval(days => %
 -- exempt: every row that follows names its theme.
 COPY conversations (session_id, agent_identity, role, content, ts, embedding, metadata, text_language) FROM STDIN (FORMAT binary);
 
--- name: insert_turn
+-- name: insert_turns
 -- What copy_turns does, where there is row-level security: COPY does not go with it.
-INSERT INTO conversations (session_id, agent_identity, role, content, ts, embedding, metadata, text_language)
-VALUES (%(session_id)s, %(theme)s, %(role)s, %(content)s, %(at)s, %(embedding)s, %(metadata)s, %(language)s);
+INSERT INTO conversations (agent_identity, session_id, role, content, ts, embedding, metadata, text_language)
+SELECT * FROM unnest(%(themes)s::text[], %(session_id)s::text[], %(role)s::text[], %(content)s::text[],
+                     %(at)s::timestamptz[], %(embedding)s::vector[], %(metadata)s::jsonb[], %(language)s::text[]);
 
 -- name: forget_session
 DELETE FROM conversations WHERE agent_identity = %(theme)s AND session_id = %(session_id)s;
@@ -48,7 +49,7 @@ INSERT INTO memory_entries (agent_identity, target, content, embedding, created_
 VALUES (%(theme)s, %(target)s, %(content)s, %(embedding)s, %(at)s, %(at)s, %(metadata)s, %(language)s)
 ON CONFLICT (agent_identity, target, digest) DO UPDATE
    SET updated_at = greatest(memory_entries.updated_at, excluded.updated_at),
-       embedding = coalesce(memory_entries.embedding, excluded.embedding);
+       embedding = coalesce(memory_entries.embedding, excluded.embedding), sig = coalesce(memory_entries.sig, excluded.sig);
 
 -- name: clear_tombstone
 DELETE FROM hermes_tombstones
@@ -106,7 +107,7 @@ INSERT INTO memory_entries (agent_identity, target, content, embedding, created_
 VALUES (%(theme)s, %(target)s, %(content)s, %(embedding)s, %(at)s, %(at)s, %(metadata)s, %(language)s)
 ON CONFLICT (agent_identity, target, digest) DO UPDATE
    SET updated_at = greatest(memory_entries.updated_at, excluded.updated_at),
-       embedding = coalesce(memory_entries.embedding, excluded.embedding),
+       embedding = coalesce(memory_entries.embedding, excluded.embedding), sig = coalesce(memory_entries.sig, excluded.sig),
        metadata = memory_entries.metadata || %(given)s;
 
 -- name: memory_id
@@ -142,7 +143,8 @@ SELECT target, count(*) AS count FROM memory_entries WHERE agent_identity = %(th
 
 -- name: replace_memory
 UPDATE memory_entries
-   SET content = %(content)s, embedding = %(embedding)s, embed_after = NULL, updated_at = %(at)s, metadata = %(metadata)s,
+   SET content = %(content)s, embedding = %(embedding)s, sig = binary_quantize(%(embedding)s::vector), embed_after = NULL,
+       updated_at = %(at)s, metadata = %(metadata)s,
        text_language = %(language)s
  WHERE agent_identity = %(theme)s AND id = %(id)s;
 
@@ -257,17 +259,19 @@ UPDATE conversations SET embed_after = now() + make_interval(secs => %(pause_s)s
  WHERE id = ANY(%(ids)s) AND embedding IS NULL;
 
 -- name: clear_chunks_memories
--- exempt: as claim_pending_memories.
-DELETE FROM memory_chunks WHERE row_id = ANY(%(ids)s);
+-- exempt: as claim_pending_memories. Not where another process was faster.
+DELETE FROM memory_chunks WHERE row_id = ANY(%(ids)s)
+   AND EXISTS (SELECT FROM memory_entries AS t WHERE t.id = row_id AND t.embedding IS NULL);
 
 -- name: clear_chunks_turns
--- exempt: as claim_pending_memories.
-DELETE FROM conversation_chunks WHERE row_id = ANY(%(ids)s);
+-- exempt: as clear_chunks_memories.
+DELETE FROM conversation_chunks WHERE row_id = ANY(%(ids)s)
+   AND EXISTS (SELECT FROM conversations AS t WHERE t.id = row_id AND t.embedding IS NULL);
 
 -- name: fill_memories
 -- exempt: as claim_pending_memories. The digest makes sure that the text did not change meanwhile.
 WITH filled AS (
-    UPDATE memory_entries SET embedding = %(embedding)s, embed_after = NULL
+    UPDATE memory_entries SET embedding = %(embedding)s, sig = binary_quantize(%(embedding)s::vector), embed_after = NULL
      WHERE id = %(id)s AND embedding IS NULL AND digest = hermes_digest(%(content)s)
     RETURNING id, agent_identity)
 INSERT INTO memory_chunks (row_id, part, agent_identity, first_char, embedding, sig)
@@ -279,14 +283,19 @@ SELECT filled.id, chunk.part, filled.agent_identity, chunk.first_char, chunk.emb
 -- name: fill_turns
 -- exempt: as claim_pending_memories.
 WITH filled AS (
-    UPDATE conversations SET embedding = %(embedding)s, embed_after = NULL
-     WHERE id = %(id)s AND embedding IS NULL
+    UPDATE conversations SET embedding = %(embedding)s, sig = binary_quantize(%(embedding)s::vector), embed_after = NULL
+     WHERE id = %(id)s AND embedding IS NULL AND content = %(content)s
     RETURNING id, agent_identity)
 INSERT INTO conversation_chunks (row_id, part, agent_identity, first_char, embedding, sig)
 SELECT filled.id, chunk.part, filled.agent_identity, chunk.first_char, chunk.embedding, binary_quantize(chunk.embedding)
   FROM filled
  CROSS JOIN unnest(%(first_chars)s::integer[], %(embeddings)s::vector[])
        WITH ORDINALITY AS chunk(first_char, embedding, part);
+
+-- name: no_vectors
+-- exempt: whether there are any, no stored text.
+SELECT NOT EXISTS (SELECT FROM memory_entries WHERE embedding IS NOT NULL)
+   AND NOT EXISTS (SELECT FROM conversations WHERE embedding IS NOT NULL) AS empty;
 
 -- name: sample_texts
 -- exempt: as claim_pending_memories; for the speed of a new model.
@@ -1008,15 +1017,18 @@ SELECT count(*) AS count
  WHERE old.agent_identity = %(theme)s AND kept.agent_identity = %(into)s;
 
 -- name: merge_shared_memories
--- What both themes hold stays once, as old as the older and as fresh as the fresher of the two.
+-- What both themes hold stays once, as old as the older and as fresh as the fresher of the two. The vector of a long text is
+-- no use without those of its other parts.
 WITH shared AS (
-    SELECT old.id AS old_id, kept.id AS kept_id, old.created_at, old.updated_at, old.embedding
+    SELECT old.id AS old_id, kept.id AS kept_id, old.created_at, old.updated_at,
+           CASE WHEN NOT EXISTS (SELECT FROM memory_chunks AS k WHERE k.row_id = old.id) THEN old.embedding END AS embedding
       FROM memory_entries AS old JOIN memory_entries AS kept ON kept.target = old.target AND kept.digest = old.digest
      WHERE old.agent_identity = %(theme)s AND kept.agent_identity = %(into)s),
 merged AS (
     UPDATE memory_entries AS m
        SET created_at = least(m.created_at, shared.created_at), updated_at = greatest(m.updated_at, shared.updated_at),
-           embedding = coalesce(m.embedding, shared.embedding)
+           embedding = coalesce(m.embedding, shared.embedding),
+           sig = coalesce(m.sig, binary_quantize(shared.embedding))
       FROM shared WHERE m.agent_identity = %(into)s AND m.id = shared.kept_id)
 DELETE FROM memory_entries AS m USING shared WHERE m.agent_identity = %(theme)s AND m.id = shared.old_id;
 

@@ -41,7 +41,11 @@ _LOCK_WORK = 731057948  # one worker a block: (this, store and block)
 _LOCK_STEER = 731057949  # one process begins, builds indexes or switches
 _LOCK_SPACE = 731057947  # as the statement hold_space: writers of vectors share it
 _STEER_POLL_S = 0.2
-_SWITCH_WAIT_MS = 2000  # how long readers are held up at most by a switch that has to wait itself
+# How long others are held up at most by somebody who waits for the tables to be free. Less than deadlock_timeout: where
+# each waits for the other it is we who give way, not an agent.
+_LOCK_WAIT_MS = 800
+_LOCK_TRIES = 30
+_LOCK_PAUSE_S = 0.5
 _never = threading.Event()
 
 
@@ -68,9 +72,23 @@ def running(conn: DeadlineConnection) -> EmbeddingSpace | None:
     return None if row is None else EmbeddingSpace(*row)
 
 
-def begin(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
-    """Make room for the new vectors, or find it made. Raises ConfigurationError when another change is under way."""
-    with _steering(conn), conn.transaction():
+@contextmanager
+def until_switched(conn: DeadlineConnection, space: EmbeddingSpace) -> Iterator[None]:
+    """Work on a change in the block; what fails because another worker has brought it to its end, does not."""
+    try:
+        yield
+    except (pg.UndefinedColumn, pg.UndefinedTable):
+        if conn.closed or running(conn) == space or recorded_space(conn) != space:
+            raise
+
+
+def begin(conn: DeadlineConnection, space: EmbeddingSpace, *, again: bool = False) -> None:
+    """Make room for the new vectors, or find it made; unless `again`, not where the database has such already.
+
+    Raises ConfigurationError when another change is under way, or when something of the operator's hangs on the old
+    columns; DeadlineExceeded when the tables are in use all the time.
+    """
+    with _steering(conn):
         if conn.execute("SELECT to_regclass('hermes_embedding')").fetchone() == (None,):
             raise SchemaNotApplied(SchemaNotApplied.__doc__ or "")
         under_way = running(conn)
@@ -81,24 +99,38 @@ def begin(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
                     "up: hermes-pgvector reembed --abort"
                 )
             return
-        conn.execute(
-            "CREATE TABLE hermes_reembed (model text NOT NULL, dims integer NOT NULL, document_prefix text NOT NULL, "
-            "query_prefix text NOT NULL, started_at timestamptz NOT NULL DEFAULT now())"
-        )
-        conn.execute(
-            "INSERT INTO hermes_reembed (model, dims, document_prefix, query_prefix) VALUES (%s, %s, %s, %s)",
-            (space.model, space.dims, space.document_prefix, space.query_prefix),
-        )
-        for store in STORES:
-            for statement in BEGIN:
-                conn.execute(for_store(statement, store, dims=space.dims))
+        if not again and recorded_space(conn) == space:
+            return
+        if hanging := [row.name for row in conn.execute(DEPENDENTS)]:
+            raise _in_the_way(", ".join(hanging))
+
+        def make() -> None:
+            conn.execute(
+                "CREATE TABLE hermes_reembed (model text NOT NULL, dims integer NOT NULL, document_prefix text NOT "
+                "NULL, query_prefix text NOT NULL, started_at timestamptz NOT NULL DEFAULT now())"
+            )
+            conn.execute("GRANT SELECT ON hermes_reembed TO PUBLIC")  # so that every doctor sees it
+            conn.execute(
+                "INSERT INTO hermes_reembed (model, dims, document_prefix, query_prefix) VALUES (%s, %s, %s, %s)",
+                (space.model, space.dims, space.document_prefix, space.query_prefix),
+            )
+            for store in STORES:
+                for statement in BEGIN:
+                    conn.execute(for_store(statement, store, dims=space.dims))
+
+        _insist(conn, make)
 
 
-def missing(conn: DeadlineConnection, store: Store, after_id: int) -> int | None:
-    """The first row after `after_id` without its new vector."""
-    row = conn.execute(
-        for_store("SELECT id FROM {rows} WHERE id > %s AND embedding_next IS NULL ORDER BY id LIMIT 1", store), (after_id,)
-    ).fetchone()
+def last_id(conn: DeadlineConnection, store: Store) -> int:
+    """The id of the newest row; 0 where there is none."""
+    row = conn.execute(for_store("SELECT max(id) FROM {rows}", store)).fetchone()
+    return int(row[0] or 0) if row else 0
+
+
+def missing(conn: DeadlineConnection, store: Store, after_id: int, last: int) -> int | None:
+    """The first row after `after_id`, and up to `last`, without its new vector."""
+    wanted = "SELECT id FROM {rows} WHERE id > %s AND id <= %s AND embedding_next IS NULL ORDER BY id LIMIT 1"
+    row = conn.execute(for_store(wanted, store), (after_id, last)).fetchone()
     return None if row is None else int(row[0])
 
 
@@ -182,49 +214,57 @@ def build_indexes(conn: DeadlineConnection, space: EmbeddingSpace, say: Callable
         for store in STORES:
             for name, statement in INDEXES:
                 index = name.format(rows=ROWS[store], chunks=CHUNKS[store])
-                state = conn.execute(
-                    "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", (f'"{index}"',)
-                ).fetchone()
-                if state == (True,):
-                    continue
-                if state is not None:
-                    conn.execute(sql.SQL("DROP INDEX CONCURRENTLY {}").format(sql.Identifier(index)))
-                say(f"building {index}")
-                conn.execute(for_store(statement, store, index=index))
+                _build(conn, store, index, statement, say)
+
+
+def _build(
+    conn: DeadlineConnection,
+    store: Store,
+    index: str,
+    statement: str,
+    say: Callable[[str], None] = lambda line: None,
+) -> None:
+    state = conn.execute(
+        "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", (f'"{index}"',)
+    ).fetchone()
+    if state == (True,):
+        return
+    if state is not None:  # what a build that was killed has left
+        conn.execute(sql.SQL("DROP INDEX CONCURRENTLY {}").format(sql.Identifier(index)))
+    say(f"building {index}")
+    conn.execute(for_store(statement, store, index=index))
 
 
 def switch(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
-    """Put the new vectors in the place of the old ones, in one transaction.
+    """Put the new vectors in the place of the old ones, in one transaction of milliseconds.
 
     Raises DeadlineExceeded when readers did not let go in time: try again. Raises ConfigurationError when something
-    of the operator's hangs on the old columns.
+    of the operator's hangs on the old columns, or when `space` names no model and there are vectors by now.
     """
     with _steering(conn):
         if running(conn) != space:
             return
         try:
-            with conn.transaction():
-                conn.execute("SELECT set_config('lock_timeout', %s, true)", (str(_SWITCH_WAIT_MS),))
-                conn.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK_SPACE,))
-                conn.execute(
-                    "LOCK TABLE memory_entries, conversations, memory_chunks, conversation_chunks "
-                    "IN ACCESS EXCLUSIVE MODE"
-                )
+            with _alone(conn):
+                if not space.model and not is_without_vectors(conn):
+                    raise ConfigurationError("there are vectors by now; run hermes-pgvector reembed")
                 for store in STORES:
                     for statement in SWITCH:
-                        conn.execute(for_store(statement, store, dims=space.dims))
+                        conn.execute(for_store(statement, store))
                 conn.execute(
-                    "UPDATE hermes_embedding SET model = %s, document_prefix = %s, query_prefix = %s, "
+                    "UPDATE hermes_embedding SET model = nullif(%s, ''), document_prefix = %s, query_prefix = %s, "
                     "recorded_at = now()",
                     (space.model, space.document_prefix, space.query_prefix),
                 )
+                conn.execute("DROP FUNCTION hermes_keep_next()")
                 conn.execute("DROP TABLE hermes_reembed")
         except pg.DependentObjectsStillExist as exc:
-            raise ConfigurationError(
-                f"the old vectors cannot be dropped: {exc.diag.message_detail or exc}; drop that, and run this again"
-            ) from exc
-        except (pg.LockNotAvailable, pg.DeadlockDetected) as exc:
-            raise DeadlineExceeded("the tables were in use; try again") from exc
+            raise _in_the_way(exc.diag.message_detail or str(exc)) from exc
+
+
+def switch_soon(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
+    """`switch` as soon as the tables are free for a moment; raises as that, DeadlineExceeded only after many tries."""
+    _again_while_busy(lambda: switch(conn, space))
 
 
 def vacuum(conn: DeadlineConnection) -> None:
@@ -235,26 +275,78 @@ def vacuum(conn: DeadlineConnection) -> None:
 def abort(conn: DeadlineConnection) -> bool:
     """Drop the new vectors and keep the old ones; False when no change was under way."""
     with _steering(conn):
-        if running(conn) is None:
-            return False
-        with conn.transaction():
+        under_way = running(conn) is not None
+
+        def drop() -> None:
             for store in STORES:
                 for statement in ABORT:
                     conn.execute(for_store(statement, store))
+            conn.execute("DROP FUNCTION IF EXISTS hermes_keep_next()")
             conn.execute("DROP TABLE hermes_reembed")
-        restore_index(conn)
-        return True
+
+        if under_way:
+            _insist(conn, drop)
+        restore_index(conn)  # also where an earlier abort was killed
+        return under_way
 
 
 def restore_index(conn: DeadlineConnection) -> None:
-    """Build the HNSW indexes that a change has dropped."""
+    """Build the HNSW indexes that a change has dropped; those that are there and whole stay."""
     for store in STORES:
-        conn.execute(for_store(HNSW.replace("embedding_next", "embedding"), store, index=f"{ROWS[store]}_embedding_idx"))
+        _build(conn, store, f"{ROWS[store]}_embedding_idx", HNSW.replace("embedding_next", "embedding"))
 
 
 def current(conn: DeadlineConnection) -> EmbeddingSpace:
     """What the database holds vectors of."""
     return recorded_space(conn)
+
+
+def is_without_vectors(conn: DeadlineConnection) -> bool:
+    """Whether no row has a vector, so that nothing is lost with another length."""
+    row = conn.execute(query("no_vectors")).fetchone()
+    return row is not None and bool(row.empty)
+
+
+def _in_the_way(what: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"the old vectors cannot be dropped: they are used by {what}; drop that, and run this again"
+    )
+
+
+def _insist(conn: DeadlineConnection, action: Callable[[], None]) -> None:
+    """Do `action` with the tables to itself, as soon as they are free for a moment. Raises DeadlineExceeded."""
+
+    def alone() -> None:
+        with _alone(conn):
+            action()
+
+    _again_while_busy(alone)
+
+
+def _again_while_busy(action: Callable[[], None]) -> None:
+    for attempt in range(_LOCK_TRIES):
+        try:
+            action()
+            return
+        except DeadlineExceeded:
+            if attempt == _LOCK_TRIES - 1:
+                raise
+            _never.wait(_LOCK_PAUSE_S)
+
+
+@contextmanager
+def _alone(conn: DeadlineConnection) -> Iterator[None]:
+    """A transaction in which nobody else reads or writes the tables. Raises DeadlineExceeded."""
+    try:
+        with conn.transaction():
+            conn.execute("SELECT set_config('lock_timeout', %s, true)", (str(_LOCK_WAIT_MS),))
+            conn.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK_SPACE,))
+            conn.execute(
+                "LOCK TABLE conversations, memory_entries, memory_chunks, conversation_chunks IN ACCESS EXCLUSIVE MODE"
+            )
+            yield
+    except (pg.LockNotAvailable, pg.DeadlockDetected) as exc:
+        raise DeadlineExceeded("the tables were in use; try again") from exc
 
 
 @contextmanager

@@ -20,9 +20,7 @@ def for_store(statement: str, store: Store, *, dims: int = 0, index: str = "") -
         chunks_name=sql.Literal(chunks),
         chunks_next=sql.Identifier(f"{chunks}_next"),
         chunks_next_name=sql.Literal(f"{chunks}_next"),
-        chunks_key=sql.Identifier(f"{chunks}_pkey"),
         chunks_next_key=sql.Identifier(f"{chunks}_next_pkey"),
-        chunks_reference=sql.Identifier(f"{chunks}_row_id_fkey"),
         chunks_next_reference=sql.Identifier(f"{chunks}_next_row_id_fkey"),
         chunks_sig_index=sql.Identifier(f"{chunks}_theme_sig_idx"),
         chunks_sig_next_index=sql.Identifier(f"{chunks}_theme_sig_next_idx"),
@@ -60,11 +58,12 @@ BEGIN = (
     "CREATE OR REPLACE FUNCTION hermes_keep_next() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER "
     "SET search_path FROM CURRENT AS $$ BEGIN "
     "IF NEW.content IS DISTINCT FROM OLD.content THEN "
-    "NEW.embedding_next := NULL; NEW.sig_next := NULL; "
     "EXECUTE format('DELETE FROM %I WHERE row_id = $1', TG_ARGV[0]) USING OLD.id; "
+    "EXECUTE format('UPDATE %I SET embedding_next = NULL, sig_next = NULL WHERE id = $1', TG_TABLE_NAME) USING NEW.id; "
     "ELSE EXECUTE format('UPDATE %I SET agent_identity = $2 WHERE row_id = $1', TG_ARGV[0]) "
-    "USING OLD.id, NEW.agent_identity; END IF; RETURN NEW; END $$",
-    "CREATE TRIGGER hermes_keep_next BEFORE UPDATE ON {rows} FOR EACH ROW "
+    "USING OLD.id, NEW.agent_identity; END IF; RETURN NULL; END $$",
+    # Not BEFORE UPDATE: see the migration.
+    "CREATE TRIGGER hermes_keep_next AFTER UPDATE OF content, agent_identity ON {rows} FOR EACH ROW "
     "WHEN (NEW.content IS DISTINCT FROM OLD.content OR NEW.agent_identity IS DISTINCT FROM OLD.agent_identity) "
     "EXECUTE FUNCTION hermes_keep_next({chunks_next_name})",
     "DROP INDEX IF EXISTS {embedding_index}",
@@ -108,11 +107,11 @@ DO $take_over$
 DECLARE
     each record;
 BEGIN
-    FOR each IN SELECT a.privilege_type AS right, a.is_grantable,
+    FOR each IN SELECT a.privilege_type AS privilege, a.is_grantable,
                        CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS role
                   FROM pg_class AS c CROSS JOIN LATERAL aclexplode(c.relacl) AS a
                  WHERE c.oid = {chunks_name}::regclass AND a.grantee <> c.relowner LOOP
-        EXECUTE format('GRANT %s ON %I TO %s%s', each.right, {chunks_next_name}, each.role,
+        EXECUTE format('GRANT %s ON %I TO %s%s', each.privilege, {chunks_next_name}, each.role,
                        CASE WHEN each.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END);
     END LOOP;
     FOR each IN SELECT policyname AS name FROM pg_policies
@@ -122,32 +121,39 @@ BEGIN
     FOR each IN SELECT p.*, (SELECT string_agg(CASE r WHEN 'public' THEN 'PUBLIC' ELSE quote_ident(r) END, ', ')
                                FROM unnest(p.roles) AS r) AS names
                   FROM pg_policies AS p WHERE schemaname = current_schema() AND tablename = {chunks_name} LOOP
-        EXECUTE format('CREATE POLICY %I ON %I AS %s FOR %s TO %s', each.policyname, {chunks_next_name}, each.permissive,
-                       each.cmd, each.names)
-                || coalesce(' USING (' || each.qual || ')', '') || coalesce(' WITH CHECK (' || each.with_check || ')', '');
+        EXECUTE format('CREATE POLICY %I ON %I AS %s FOR %s TO %s', each.policyname, {chunks_next_name},
+                       each.permissive, each.cmd, each.names)
+                || coalesce(' USING (' || each.qual || ')', '')
+                || coalesce(' WITH CHECK (' || each.with_check || ')', '');
     END LOOP;
     SELECT * INTO each FROM pg_class WHERE oid = {chunks_name}::regclass;
     EXECUTE format('ALTER TABLE %I %s ROW LEVEL SECURITY, %s ROW LEVEL SECURITY', {chunks_next_name},
                    CASE WHEN each.relrowsecurity THEN 'ENABLE' ELSE 'DISABLE' END,
                    CASE WHEN each.relforcerowsecurity THEN 'FORCE' ELSE 'NO FORCE' END);
-    EXECUTE format('COMMENT ON TABLE %I IS %L', {chunks_next_name}, obj_description({chunks_name}::regclass, 'pg_class'));
+    EXECUTE format('COMMENT ON TABLE %I IS %L', {chunks_next_name},
+                   obj_description({chunks_name}::regclass, 'pg_class'));
 END
 $take_over$"""
 
 # Only the catalogue changes, however many rows there are.
 SWITCH = (
     "DROP TRIGGER hermes_keep_next ON {rows}",
+    "DROP TRIGGER hermes_keep_sig ON {rows}",
     "ALTER TABLE {rows} DROP COLUMN embedding, DROP COLUMN sig",
     "ALTER TABLE {rows} RENAME COLUMN embedding_next TO embedding",
     "ALTER TABLE {rows} RENAME COLUMN sig_next TO sig",
+    "CREATE TRIGGER hermes_keep_sig AFTER UPDATE OF embedding ON {rows} FOR EACH ROW "
+    "WHEN (NEW.sig IS DISTINCT FROM binary_quantize(NEW.embedding)) EXECUTE FUNCTION hermes_keep_vectors()",
     "ALTER INDEX {sig_next_index} RENAME TO {sig_index}",
     "ALTER INDEX {pending_next_index} RENAME TO {pending_index}",
     "ALTER INDEX {embedding_next_index} RENAME TO {embedding_index}",
     _TAKE_OVER,
     "DROP TABLE {chunks}",
     "ALTER TABLE {chunks_next} RENAME TO {chunks}",
-    "ALTER TABLE {chunks} RENAME CONSTRAINT {chunks_next_key} TO {chunks_key}",
-    "ALTER TABLE {chunks} RENAME CONSTRAINT {chunks_next_reference} TO {chunks_reference}",
+    "DO $$ DECLARE each name; BEGIN "
+    "FOR each IN SELECT conname FROM pg_constraint WHERE conrelid = {chunks_name}::regclass LOOP "
+    "EXECUTE format('ALTER TABLE %I RENAME CONSTRAINT %I TO %I', {chunks_name}, each, "
+    "replace(each, {chunks_next_name}, {chunks_name})); END LOOP; END $$",
     "ALTER INDEX {chunks_sig_next_index} RENAME TO {chunks_sig_index}",
 )
 

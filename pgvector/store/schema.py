@@ -146,7 +146,8 @@ def _check_dims(conn: DeadlineConnection, dims: int) -> None:
     if have != dims:
         raise DimensionMismatch(
             f"the database holds vectors of {have} dimensions, the setting `dims` says {dims}; "
-            f"set plugins.pgvector.dims to {have} and use a model of that size, or migrate an empty database"
+            f"set plugins.pgvector.dims to {have} and use a model of that size, or give the database vectors "
+            "of another model: hermes-pgvector reembed"
         )
 
 
@@ -166,7 +167,10 @@ def invalid_indexes(conn: DeadlineConnection) -> list[str]:
             row[0]
             for row in conn.execute(
                 "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid "
-                "WHERE i.indrelid IN (to_regclass('memory_entries'), to_regclass('conversations')) AND NOT i.indisvalid"
+                "WHERE i.indrelid IN (to_regclass('memory_entries'), to_regclass('conversations'), "
+                "to_regclass('memory_chunks'), to_regclass('conversation_chunks')) AND NOT i.indisvalid "
+                # One that is being built is not valid either.
+                "AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index AS p WHERE p.index_relid = i.indexrelid)"
             )
         ]
 
@@ -189,7 +193,15 @@ def missing_rights(conn: DeadlineConnection) -> list[str]:
     """The rights on our tables that the current role lacks."""
     wanted = [
         (table, right)
-        for table in ("memory_entries", "conversations", "hermes_operations", "hermes_tombstones", "hermes_mirror")
+        for table in (
+            "memory_entries",
+            "conversations",
+            "memory_chunks",
+            "conversation_chunks",
+            "hermes_operations",
+            "hermes_tombstones",
+            "hermes_mirror",
+        )
         for right in ("SELECT", "INSERT", "UPDATE", "DELETE")
     ]
     wanted += [("hermes_migrations", "SELECT"), ("hermes_embedding", "SELECT"), ("hermes_embedding", "UPDATE")]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -10,7 +12,12 @@ import pytest
 import yaml
 
 from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.domain.settings import Settings
 from hermes_memory_pgvector.embed.ollama import embedding_models, loopback_url
+from hermes_memory_pgvector.operate.serve import embedded_server
+from hermes_memory_pgvector.runtime.embedded import bring_up_embedded
+from hermes_memory_pgvector.store.pool import connect
+from hermes_memory_pgvector.store.schema import embedding_dims
 from tests.conftest import DIMS
 from tests.support.blocked_packages import PoorEnvironment
 from tests.support.model_files import MODEL_NAME, model_dir
@@ -179,3 +186,25 @@ def test_where_an_ollama_is_looked_for() -> None:
     assert loopback_url("http://localhost:8080/") == "http://localhost:8080"
     assert loopback_url("gpu.example:11434") == ""
     assert embedding_models("http://127.0.0.1:1") == []
+
+
+def test_a_database_of_ours_without_vectors_is_made_to_fit(
+    home: Path, choose: Choose, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Path(tempfile.mkdtemp(prefix="hermes-test-", dir="/tmp"))
+    place.chmod(0o755)
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBEDDED_DIR", str(place / "pg"))
+    server = embedded_server(Settings(embedded_dir=str(place / "pg")))
+    try:
+        with connect(bring_up_embedded(server, dims=768)) as conn:
+            assert embedding_dims(conn) == 768
+
+        assert choose()["mode"] == "local"
+
+        assert configured(home)["dims"] == 384
+        with connect(server.ensure().runtime) as conn:
+            assert embedding_dims(conn) == 384
+    finally:
+        server.stop()
+        server.release()
+        shutil.rmtree(place)

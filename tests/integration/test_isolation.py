@@ -178,13 +178,14 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "forget_operations", "record_space", "read_space", "hold_space", "count_all",  # no stored text
         "list_themes", "themes_of_home", "record_maintenance", "read_maintenance",  # names and counts for the operator
         "claim_pending_memories", "claim_pending_turns", "fill_memories", "fill_turns",  # a row and its own vector
-        "clear_chunks_memories", "clear_chunks_turns", "sample_texts",
+        "clear_chunks_memories", "clear_chunks_turns", "sample_texts", "no_vectors",
         "postpone_memories", "postpone_turns",  # a time
         "take_over_mirrored", "mirror_difference", "forget_mirrored",  # this host's own file
         "walk_vectors", "plan_for_values", "has_graph",  # touch no stored text
         "vector_search_memories_all", "vector_search_turns_all",  # the explicit scope 'all'
         "vector_search_memories_all_filtered", "vector_search_turns_all_filtered",
-        "vector_search_memories_walk", "vector_search_turns_walk", "chunk_search_memories_all", "chunk_search_turns_all",
+        "vector_search_memories_walk", "vector_search_turns_walk",
+        "chunk_search_memories_all", "chunk_search_turns_all",
         "estimate_matches_memories", "estimate_matches_turns",
         "query_terms_memories_all", "query_terms_turns_all", "lexical_search_memories_all", "lexical_search_turns_all",
     }  # fmt: skip

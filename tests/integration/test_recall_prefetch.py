@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hermes_memory_pgvector.domain.models import Hit
+from hermes_memory_pgvector.embed.instructions import NearEnough
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.recall.prefetch import MIN_COVERAGE, SURE_COVERAGE, is_worth_showing
 from hermes_memory_pgvector.recall.render import estimate_tokens
 from tests.conftest import MakeProvider
 from tests.support.aged import age
 from tests.support.hostile import plain_lines
+from tests.support.local_models import link_model
 from tests.support.memory import called, landed, runtime_of
+from tests.support.model_files import MODEL_NAME
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.waiting import until
 
@@ -189,6 +197,83 @@ def test_need_09_the_bar_is_a_setting(make_provider: MakeProvider, embedder: Scr
     for bar, shown in ((0.0, True), (0.9, False)):
         provider = make_provider({"embed_url": embedder.url, "min_similarity": bar}, session_id=f"session-{bar}")
         assert (CRANE in provider.prefetch(weak)) is shown
+
+
+BUNDLED = {"embed_url": f"local:{MODEL_NAME}", "prefetch_deadline_s": 8.0, "recall_deadline_s": 30.0}
+KITTEN = "Our kitten sleeps on the radiator all afternoon."
+KNOWN = (
+    KITTEN,
+    "I cannot eat anything with peanuts.",
+    "My favourite author is Ursula Le Guin.",
+    "My daughter starts school in September.",
+    "We pay invoices within thirty days.",
+    "API keys are rotated every ninety days.",
+)
+
+
+@pytest.fixture
+def knowing(home: Path, make_provider: MakeProvider) -> PgvectorMemoryProvider:
+    """A provider with the bundled model and a new user's few memories."""
+    link_model(home)
+    made = make_provider(BUNDLED)
+    remember(made, *KNOWN)
+    assert runtime_of(made).writer.flush(60)
+    return made
+
+
+def test_need_09_the_bundled_model_shows_what_has_no_word_in_common(knowing: PgvectorMemoryProvider) -> None:
+    for question, line in (
+        ("Where does a cat like to rest?", KITTEN),
+        ("What food am I allergic to?", KNOWN[1]),
+        ("When does my child's education begin?", KNOWN[3]),
+        ("How long do suppliers wait for their money?", KNOWN[4]),
+        ("How often do we change credentials?", KNOWN[5]),
+    ):
+        block = knowing.prefetch(question)
+        assert line in block, question
+        assert len(plain_lines(block)) == 1, question
+
+
+def test_need_09_the_bundled_model_shows_nothing_of_another_subject(knowing: PgvectorMemoryProvider) -> None:
+    for message in (
+        "Write a haiku about snow.",
+        "What is the capital of Mongolia?",
+        "Explain how photosynthesis works.",
+        "Why is the sky blue?",
+        "Give me a regular expression that matches an IPv4 address.",
+        "Who drew the Peanuts comic strip?",
+        "How many keys does a piano have?",
+        "Draw a radiator as ASCII art.",
+    ):
+        assert knowing.prefetch(message) == "", message
+    asked = called(knowing, "recall_memory", {"query": "What is the capital of Mongolia?"})
+    assert asked["count"] > 0, "a tool has a lower bar"
+
+
+def test_need_09_the_bar_a_user_set_is_kept_whatever_the_model(
+    knowing: PgvectorMemoryProvider, make_provider: MakeProvider
+) -> None:
+    low = make_provider(BUNDLED | {"min_similarity": 0.3}, session_id="low")
+    assert KITTEN in low.prefetch("Why is the sky blue?")
+    high = make_provider(BUNDLED | {"min_similarity": 0.8}, session_id="high")
+    assert high.prefetch("Where does a cat like to rest?") == ""
+
+
+def test_need_09_a_word_in_common_is_not_enough_when_the_meaning_is_far_off() -> None:
+    near = NearEnough(memories=0.5, turns=0.6)
+    memory = Hit("memories", 1, "theme", "memory", None, "text", datetime.now(UTC), None)
+    for similarity, coverage, shown in (
+        (0.50, 0.0, True),
+        (0.49, 0.0, False),
+        (0.41, MIN_COVERAGE, True),
+        (0.39, MIN_COVERAGE, False),
+        (0.39, SURE_COVERAGE, True),
+        (None, MIN_COVERAGE, True),
+        (None, MIN_COVERAGE - 0.01, False),
+    ):
+        hit = replace(memory, similarity=similarity, coverage=coverage)
+        assert is_worth_showing(hit, near) is shown, (similarity, coverage)
+    assert not is_worth_showing(replace(memory, store="turns", similarity=0.55), near)
 
 
 def test_need_09_a_limit_of_zero_turns_it_off_and_leaves_the_tools(make_provider: MakeProvider) -> None:

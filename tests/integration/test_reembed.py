@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import signal
 import subprocess
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,8 +14,12 @@ import psycopg
 import pytest
 import yaml
 
+from hermes_memory_pgvector.operate.reembed import resize_empty
+from hermes_memory_pgvector.store.reembed import admin_connection
 from tests.conftest import DIMS, MakeProvider
+from tests.support.local_models import link_model
 from tests.support.memory import called, landed, recalled
+from tests.support.model_files import MODEL_NAME
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
 from tests.support.waiting import until
@@ -260,3 +266,269 @@ def test_backfill_without_a_model_says_what_to_do(home: Path, dsn: str, cli: Run
     said = cli("backfill")
     assert said.returncode == 1
     assert "embed_url" in said.stderr
+
+
+def test_need_03_no_agent_ever_mixes_two_models_of_one_length(
+    make_provider: MakeProvider,
+    settings: dict[str, object],
+    home: Path,
+    dsn: str,
+    cli: Run,
+    admin_dsn: str,
+    embedder: ScriptedEmbedder,
+) -> None:
+    """Both models give vectors of one length, so that only the recorded name keeps them apart."""
+    written(make_provider, settings, dsn, turns=60)
+    configured(home, dsn, settings)
+    old = make_provider(settings, session_id="session-2")
+    stop = threading.Event()
+    modes: list[tuple[str, str]] = []
+    database = Database(dsn)
+
+    def write() -> None:
+        number = 0
+        while not stop.wait(0.05):
+            number += 1
+            old.sync_turn(
+                f"What came of shipment {number} in the end, do you know?", f"Shipment {number} went to Oslo."
+            )
+
+    def read() -> None:
+        while not stop.is_set():
+            before = database.column("SELECT model FROM hermes_embedding")[0]
+            modes.append((before, called(old, "recall_conversation", {"query": "container 7 berth"})["mode"]))
+
+    threads = [threading.Thread(target=write), threading.Thread(target=read)]
+    with ScriptedEmbedder(dims=DIMS) as other:
+        other.base64 = "ignores"
+        for thread in threads:
+            thread.start()
+        try:
+            said = cli("reembed", "--admin-dsn", admin_dsn, "--url", other.url, "--model", "newer", "--yes")
+            assert said.returncode == 0, said.stderr
+            until(lambda: modes[-1][0] == "newer", 20, "a search after the switch")
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join(30)
+        landed(old)
+
+        assert {mode for model, mode in modes if model == "newer"} == {"lexical"}
+        assert "hybrid" in {mode for model, mode in modes if model == "older"}
+        embedded_by_other = set(other.texts)
+        rows = database.column("SELECT content FROM conversations WHERE embedding IS NOT NULL")
+        assert all(any(text.endswith(row) for text in embedded_by_other) for row in rows), "a vector of the old model"
+        # Nothing was lost or set aside meanwhile.
+        assert called(old, "recall_conversation", {"query": "shipment 1 Oslo"})["results"]
+        assert not list((home / "pgvector").rglob("*aside*"))
+
+
+def test_need_18_the_endpoint_may_be_away_for_a_while(
+    make_provider: MakeProvider,
+    settings: dict[str, object],
+    home: Path,
+    dsn: str,
+    start_cli: Start,
+    arguments: list[str],
+    new_model: ScriptedEmbedder,
+) -> None:
+    written(make_provider, settings, dsn, turns=150)
+    configured(home, dsn, settings)
+    new_model.latency_ms = 100
+    with start_cli(*arguments, "--yes") as process:
+        until(lambda: Database(dsn).column("SELECT to_regclass('hermes_reembed')") != [None], 60, "the beginning")
+        new_model.mode = "down"
+        assert process.stderr is not None
+        line = next(line for line in process.stderr if "away" in line)
+        assert "trying again" in line
+        new_model.mode = "ok"
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 0, stderr
+    assert Database(dsn).column(WITHOUT_VECTOR) == [0]
+    assert Database(dsn).column("SELECT model FROM hermes_embedding") == ["newer"]
+
+
+def test_need_18_a_refused_row_stays_by_itself(
+    make_provider: MakeProvider,
+    settings: dict[str, object],
+    home: Path,
+    dsn: str,
+    cli: Run,
+    arguments: list[str],
+    new_model: ScriptedEmbedder,
+) -> None:
+    provider = make_provider(settings)
+    provider.on_memory_write("add", "memory", "The quixotic pilot refuses every tug.")
+    landed(provider)
+    written(make_provider, settings, dsn, turns=10)
+    configured(home, dsn, settings)
+    new_model.refused_word = "quixotic"
+
+    said = cli(*arguments, "--yes", "--rate", "1000")
+
+    assert said.returncode == 0, said.stderr
+    assert "1 rows were refused" in said.stdout and "stays without a vector" in said.stderr
+    assert Database(dsn).column(WITHOUT_VECTOR) == [1]
+    assert Database(dsn).column("SELECT model FROM hermes_embedding") == ["newer"]
+
+
+def test_need_18_a_rate_is_kept(
+    make_provider: MakeProvider, settings: dict[str, object], home: Path, dsn: str, cli: Run, arguments: list[str]
+) -> None:
+    written(make_provider, settings, dsn, turns=40)
+    configured(home, dsn, settings)
+    began = time.monotonic()
+    said = cli(*arguments, "--yes", "--rate", "40")
+    assert said.returncode == 0, said.stderr
+    assert time.monotonic() - began >= 2.0  # 82 rows
+
+
+def test_need_18_an_endpoint_that_lets_nobody_in_changes_nothing(
+    make_provider: MakeProvider,
+    settings: dict[str, object],
+    home: Path,
+    dsn: str,
+    cli: Run,
+    admin_dsn: str,
+    arguments: list[str],
+    new_model: ScriptedEmbedder,
+) -> None:
+    written(make_provider, settings, dsn, turns=5)
+    configured(home, dsn, settings)
+    new_model.mode = "unauthorized"
+    before = (home / "config.yaml").read_bytes()
+    for command in (arguments, arguments[:-2]):  # with --dims and without
+        said = cli(*command, "--yes")
+        assert said.returncode == 1
+        assert "401" in said.stderr
+    assert Database(dsn).column("SELECT to_regclass('hermes_reembed')") == [None]
+    assert Database(dsn).column("SELECT model FROM hermes_embedding") == ["older"]
+    assert (home / "config.yaml").read_bytes() == before
+
+
+def test_need_18_a_view_on_the_vectors_is_told_before_the_work(
+    make_provider: MakeProvider,
+    settings: dict[str, object],
+    home: Path,
+    dsn: str,
+    cli: Run,
+    admin_dsn: str,
+    arguments: list[str],
+) -> None:
+    written(make_provider, settings, dsn, turns=3)
+    configured(home, dsn, settings)
+    with psycopg.connect(admin_dsn, autocommit=True) as admin:
+        admin.execute("CREATE VIEW mine AS SELECT id, embedding FROM conversations")
+    said = cli(*arguments, "--yes")
+    assert said.returncode == 1
+    assert "used by mine; drop that" in said.stderr
+    assert Database(dsn).column("SELECT to_regclass('hermes_reembed')") == [None]
+
+
+def test_need_18_the_length_is_asked_of_the_model_and_rights_stay(
+    make_provider: MakeProvider,
+    settings: dict[str, object],
+    home: Path,
+    dsn: str,
+    cli: Run,
+    admin_dsn: str,
+    arguments: list[str],
+) -> None:
+    written(make_provider, settings, dsn, turns=3)
+    configured(home, dsn, settings)
+    shape = (
+        "SELECT string_agg(concat_ws(' ', c.relname, c.relacl, c.relrowsecurity, c.relforcerowsecurity, c.reloptions,"
+        " obj_description(c.oid, 'pg_class'), (SELECT string_agg(indexname, ' ' ORDER BY indexname) FROM pg_indexes"
+        " WHERE tablename = c.relname), (SELECT string_agg(concat_ws(' ', policyname, permissive, roles, cmd, qual,"
+        " with_check), ' ' ORDER BY policyname) FROM pg_policies WHERE tablename = c.relname),"
+        " (SELECT string_agg(concat_ws(' ', conname, pg_get_constraintdef(oid)), ' ' ORDER BY conname)"
+        " FROM pg_constraint WHERE conrelid = c.oid),"
+        " (SELECT string_agg(pg_get_triggerdef(oid), ' ' ORDER BY tgname) FROM pg_trigger WHERE tgrelid = c.oid"
+        " AND NOT tgisinternal)), E'\\n' ORDER BY c.relname)"
+        " FROM pg_class AS c WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
+    )
+    with psycopg.connect(admin_dsn, autocommit=True) as admin:
+        admin.execute("ALTER TABLE memory_chunks ENABLE ROW LEVEL SECURITY")
+        admin.execute("CREATE POLICY mine ON memory_chunks TO hermes USING (part > 0) WITH CHECK (part > 0)")
+        before = admin.execute(shape.encode()).fetchone()
+
+        said = cli(*arguments[:-2], "--yes")
+
+        assert said.returncode == 0, said.stderr
+        assert admin.execute(shape.encode()).fetchone() == before
+        left = admin.execute("SELECT proname FROM pg_proc WHERE proname = 'hermes_keep_next'").fetchall()
+    assert left == []
+    assert set(Database(dsn).column("SELECT vector_dims(embedding) FROM conversations")) == {NEW_DIMS}
+    kept = yaml.safe_load((home / "config.yaml").read_text())["plugins"]["pgvector"]
+    assert kept["dims"] == NEW_DIMS
+    again = cli(*arguments, "--yes")
+    assert again.returncode == 0
+    assert "building" not in again.stderr, "what is done was done once more"
+
+
+def test_need_18_reembed_with_a_model_on_disk_and_what_doctor_says(
+    make_provider: MakeProvider, settings: dict[str, object], home: Path, dsn: str, cli: Run, admin_dsn: str
+) -> None:
+    written(make_provider, settings, dsn, turns=3)
+    link_model(home)
+    configured(home, dsn, {"embed_url": f"local:{MODEL_NAME}"})
+    doctor = cli("doctor").stdout
+    assert "vectors: of older, 384 dimensions; the settings name bge-small-en-v1.5, 384 dimensions" in doctor
+    assert "hermes-pgvector reembed --yes, or set back" in doctor
+    with psycopg.connect(admin_dsn, autocommit=True) as admin:
+        admin.execute("UPDATE conversations SET embedding = NULL WHERE role = 'user'")
+    assert "pending: 3 rows wait" in cli("doctor").stdout
+
+    wrong = cli("reembed", "--admin-dsn", admin_dsn, "--model", "x", "--url", f"local:{MODEL_NAME}")
+    assert wrong.returncode != 0 and "local:NAME" in wrong.stderr
+    said = cli("reembed", "--admin-dsn", admin_dsn, "--url", f"local:{MODEL_NAME}", "--yes")
+
+    assert said.returncode == 0, said.stderr
+    assert Database(dsn).column("SELECT model FROM hermes_embedding") == [MODEL_NAME]
+    assert Database(dsn).column(WITHOUT_VECTOR) == [0]
+    kept = yaml.safe_load((home / "config.yaml").read_text())["plugins"]["pgvector"]
+    assert kept == {"dsn": dsn, "dims": DIMS, "embed_url": f"local:{MODEL_NAME}"}
+    doctor = cli("doctor").stdout
+    assert f"ok    vectors: of {MODEL_NAME}, 384 dimensions" in doctor
+    assert "pending" not in doctor
+
+
+def test_doctor_tells_of_a_change_under_way(
+    make_provider: MakeProvider,
+    settings: dict[str, object],
+    home: Path,
+    dsn: str,
+    cli: Run,
+    start_cli: Start,
+    admin_dsn: str,
+    arguments: list[str],
+    new_model: ScriptedEmbedder,
+) -> None:
+    written(make_provider, settings, dsn, turns=40)
+    configured(home, dsn, settings)
+    new_model.latency_ms = 300
+    with start_cli(*arguments, "--yes") as process:
+        until(lambda: new_model.requests >= 3, 60, "some work")
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=30)
+    said = cli("doctor").stdout
+    assert "a change to newer, 96 dimensions, is under way: about" in said
+    assert "hermes-pgvector reembed --abort --yes" in said
+
+
+def test_a_database_without_vectors_takes_another_length_at_once(
+    make_provider: MakeProvider, dsn: str, admin_dsn: str
+) -> None:
+    provider = make_provider()
+    provider.on_memory_write("add", "memory", "The harbour master prefers mail over phone calls.")
+    landed(provider)
+    with admin_connection(admin_dsn) as admin:
+        assert resize_empty(admin, NEW_DIMS)
+    database = Database(dsn)
+    assert database.column("SELECT model FROM hermes_embedding") == [None]
+    with ScriptedEmbedder(dims=NEW_DIMS) as model:
+        other = make_provider({"embed_url": model.url, "embed_model": "newer", "dims": NEW_DIMS}, session_id="s-2")
+        until(lambda: database.column(WITHOUT_VECTOR) == [0], 30, "the vector of the memory")
+        landed(other)
+    with admin_connection(admin_dsn) as admin:
+        assert not resize_empty(admin, DIMS), "there are vectors now"

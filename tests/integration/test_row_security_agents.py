@@ -78,11 +78,13 @@ def test_need_04_a_tenants_write_for_another_theme_is_set_aside_and_goes_in_once
         allowed.sync_turn("Which colour did marketing choose for the Atlas?", "It is red, as ever since last May.")
     landed(allowed)
     admin = Database(admin_dsn)
-    assert set(admin.column("SELECT agent_identity FROM memory_entries UNION SELECT agent_identity FROM conversations")) == {
-        "marketing"
-    }
+    assert set(
+        admin.column("SELECT agent_identity FROM memory_entries UNION SELECT agent_identity FROM conversations")
+    ) == {"marketing"}
     aside = runtime_of(foreign).writer.aside()
-    assert len(aside) == 2 and all("row-level security" in item.error and "tenants grant" in item.error for item in aside)
+    assert len(aside) == 2 and all(
+        "row-level security" in item.error and "tenants grant" in item.error for item in aside
+    )
     assert sum("row-level security" in said for said in records(logging.ERROR)) == 2
     listed = cli("spool", "list")
     assert "sales" in listed.stdout and "row-level security" in listed.stdout
@@ -132,9 +134,7 @@ def test_need_04_turning_it_on_and_off_under_a_writing_agent_loses_nothing(
     assert Database(dsn).column("SELECT count(*) FROM conversations") == [16]
 
 
-def test_need_04_the_commands_say_what_they_do(
-    postgres: EmbeddedServer, admin_dsn: str, home: Path, cli: Run
-) -> None:
+def test_need_04_the_commands_say_what_they_do(postgres: EmbeddedServer, admin_dsn: str, home: Path, cli: Run) -> None:
     let_tenants_in(postgres)
     (home / "config.yaml").write_text("plugins:\n  pgvector:\n    dims: 384\n    theme_aliases: {mktg: marketing}\n")
 
@@ -171,7 +171,9 @@ def test_need_04_the_commands_say_what_they_do(
     assert cli("tenants", "list").returncode == 1, "without an admin"
 
 
-def test_need_04_the_file_and_the_functions_work_in_psql(postgres: EmbeddedServer, admin_dsn: str, program: Run) -> None:
+def test_need_04_the_file_and_the_functions_work_in_psql(
+    postgres: EmbeddedServer, admin_dsn: str, program: Run
+) -> None:
     let_tenants_in(postgres)
     psql = ("-X", "-v", "ON_ERROR_STOP=1", "-d", admin_dsn)
     for _ in range(2):

@@ -24,7 +24,7 @@ THEMES = (
 
 
 def confine_runtime_role(admin_dsn: str, mode: str) -> None:
-    """Turn row-level security on in a migrated database. The runtime role has every theme ("all"), or THEMES ("some")."""
+    """Turn row-level security on in a new database; the runtime role has every theme ("all") or THEMES ("some")."""
     with connect(admin_dsn) as conn:
         tenants.enable(conn)
         if mode == "some":

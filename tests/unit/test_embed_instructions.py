@@ -3,7 +3,13 @@ from __future__ import annotations
 import pytest
 
 from hermes_memory_pgvector.embed.http import HttpEmbedder
-from hermes_memory_pgvector.embed.instructions import Instructions, instructions_for, is_matryoshka
+from hermes_memory_pgvector.embed.instructions import (
+    Instructions,
+    NearEnough,
+    instructions_for,
+    is_matryoshka,
+    near_enough,
+)
 from tests.support.scripted_embedder import ScriptedEmbedder
 
 RETRIEVE = "Represent this sentence for searching relevant passages: "
@@ -103,3 +109,20 @@ def test_settings_replace_what_is_known(document: str, query: str, expected: Ins
 )
 def test_which_vectors_may_be_cut(model: str, expected: bool) -> None:
     assert is_matryoshka(model) is expected
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("bge-small-en-v1.5", NearEnough(0.55, 0.60)),
+        ("BAAI/bge-small-en-v1.5", NearEnough(0.55, 0.60)),
+        ("sentence-transformers/all-mpnet-base-v2", NearEnough(0.30, 0.40)),
+        ("bge-small-en", NearEnough(0.30, 0.30)),
+        ("bge-small-zh-v1.5", NearEnough(0.30, 0.30)),
+        ("bge-large-en-v1.5", NearEnough(0.30, 0.30)),
+        ("nomic-embed-text", NearEnough(0.30, 0.30)),
+        ("", NearEnough(0.30, 0.30)),
+    ],
+)
+def test_what_is_near_enough_is_known_of_the_models_it_was_measured_for(model: str, expected: NearEnough) -> None:
+    assert near_enough(model) == expected

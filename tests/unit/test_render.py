@@ -115,7 +115,8 @@ def test_need_08_what_does_not_fit_makes_room_for_what_does() -> None:
 def test_need_08_of_what_does_not_fit_the_part_that_answers_is_quoted() -> None:
     talk = "Nothing of note was said about it. " * 12
     for budget in (64, 100, 150):
-        block, told = render_block([hit(f"{talk}The vault code is QUARTZ-7719. {talk}")], "vault code", max_tokens=budget)
+        long = hit(f"{talk}The vault code is QUARTZ-7719. {talk}")
+        block, told = render_block([long], "vault code", max_tokens=budget)
         (line,) = plain_lines(block)
         assert len(told) == 1 and estimate_tokens(block) <= budget
         assert "vault code is QUARTZ-7719" in line and line.endswith('…"')

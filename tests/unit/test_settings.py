@@ -36,7 +36,7 @@ def test_defaults_are_those_of_the_reference() -> None:
     assert warnings == ()
     assert settings == Settings()
     assert (settings.dsn, settings.embed_url, settings.embed_model) == ("", "", "nomic-embed-text")
-    assert (settings.prefetch_limit, settings.min_similarity, settings.embed_on_write) == (5, 0.30, True)
+    assert (settings.prefetch_limit, settings.min_similarity, settings.embed_on_write) == (5, "auto", True)
     assert (settings.scope_default, settings.write_queue_maxsize, settings.turn_min_chars) == ("current", 256, 40)
     assert (settings.bulk_sync_on_init, settings.sync_turns) == (True, True)
 
@@ -68,6 +68,8 @@ def test_equal_settings_are_one_key() -> None:
         ("prefetch_limit", "5.0", 5),
         ("min_similarity", 1, 1.0),
         ("min_similarity", "-0.5", -0.5),
+        ("min_similarity", 0.3, 0.3),
+        ("min_similarity", " Auto ", "auto"),
         ("sync_turns", "false", False),
         ("sync_turns", "Yes", True),
         ("sync_turns", 0, False),
@@ -99,6 +101,8 @@ def test_unambiguous_values_are_taken(key: str, raw: object, value: object) -> N
         ("dims", 2001),
         ("min_similarity", math.nan),
         ("min_similarity", "inf"),
+        ("min_similarity", "automatic"),
+        ("prefetch_limit", "auto"),
         ("min_similarity", 10**400),
         ("embed_timeout_s", math.inf),
         ("sync_turns", "maybe"),

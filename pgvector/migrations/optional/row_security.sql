@@ -45,8 +45,7 @@ BEGIN
         RETURN '{}';
     END IF;
     SELECT coalesce(array_agg(DISTINCT t.theme), '{}') INTO found
-      FROM hermes_tenants AS t JOIN pg_roles AS r ON r.oid = t.role
-     WHERE pg_has_role(caller, r.oid, 'USAGE');
+      FROM hermes_tenants AS t WHERE pg_has_role(caller, t.role::oid, 'USAGE');
     RETURN CASE WHEN '*' = ANY (found) THEN ARRAY['*'] ELSE found END;
 END
 $themes$;
