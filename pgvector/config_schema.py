@@ -31,7 +31,13 @@ CONFIG_SCHEMA = ProviderConfigSchema(
         ),
         ProviderField("embed_model", "Embedding model", KIND_TEXT, default="nomic-embed-text", inline=True),
         ProviderField("prefetch_limit", "Memories put before a turn", KIND_NUMBER, default="5"),
-        ProviderField("min_similarity", "Similarity a memory must have for that", KIND_NUMBER, default="0.3"),
+        ProviderField(
+            "min_similarity",
+            "Similarity a memory must have for that",
+            KIND_TEXT,
+            default="auto",
+            description="auto, or a number from -1 to 1",
+        ),
         ProviderField("sync_turns", "Store the turns of conversations", KIND_BOOL, default="true"),
     ),
 )

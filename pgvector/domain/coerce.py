@@ -29,6 +29,8 @@ def coerce(field: Field, raw: object) -> object:
     """The value in the field's own type. Raises Rejected with what it was instead, in words safe to log."""
     if field.kind is bool:
         return _as_bool(raw)
+    if field.word and isinstance(raw, str) and raw.strip().lower() == field.word:
+        return field.word
     if field.kind is int or field.kind is float:
         number = _as_number(raw, whole=field.kind is int)
         low, high = field.low, field.high

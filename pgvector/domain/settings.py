@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from .languages import DEFAULT_LANGUAGE, LANGUAGES
 from .secrets import masked
@@ -32,13 +32,14 @@ def _setting(
     choices: tuple[str, ...] = (),
     pattern: str = "",
     form: str = "",
+    word: str = "",
     secret: bool = False,
     wizard: bool = False,
 ) -> Any:
     """A dataclass field that carries its own documentation and limits."""
     metadata = {
-        "doc": doc, "low": low, "high": high, "choices": choices, "pattern": pattern, "form": form, "secret": secret,
-        "wizard": wizard,
+        "doc": doc, "low": low, "high": high, "choices": choices, "pattern": pattern, "form": form, "word": word,
+        "secret": secret, "wizard": wizard,
     }  # fmt: skip
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -125,8 +126,13 @@ class Settings:
     )
     rerank_candidates: int = _setting(20, "Results that the rerank endpoint puts in order", low=2, high=200)
     rerank_prefetch: bool = _setting(False, "Ask the rerank endpoint for what is put before a turn, too")
-    min_similarity: float = _setting(
-        0.30, "Cosine similarity below which nothing is put before a turn", low=-1.0, high=1.0, wizard=True
+    min_similarity: float | Literal["auto"] = _setting(
+        "auto",
+        "Cosine similarity from which a row is put before a turn; auto takes what was measured for the model, or 0.3",
+        low=-1.0,
+        high=1.0,
+        word="auto",
+        wizard=True,
     )
     text_language: str = _setting(
         DEFAULT_LANGUAGE,
@@ -208,7 +214,10 @@ class Settings:
 
 
 class Field(NamedTuple):
-    """What is known of one setting. `kind` is str, int, float, bool or tuple (a list of words)."""
+    """What is known of one setting. `kind` is str, int, float, bool or tuple (a list of words).
+
+    `word` is what a float may be instead of a number; where there is one, the setting is a float.
+    """
 
     key: str
     kind: type
@@ -219,6 +228,7 @@ class Field(NamedTuple):
     choices: tuple[str, ...]
     pattern: str
     form: str
+    word: str
     secret: bool
     wizard: bool
 
@@ -239,11 +249,17 @@ class Field(NamedTuple):
         noun = {int: "an integer", float: "a number", bool: "true or false", tuple: "a list of words"}.get(
             self.kind, "one line of text"
         )
-        return noun if self.low is None else f"{noun} from {self.low:g} to {self.high:,.10g}"
+        limited = noun if self.low is None else f"{noun} from {self.low:g} to {self.high:,.10g}"
+        return f"{self.word} or {limited}" if self.word else limited
 
 
 FIELDS: tuple[Field, ...] = tuple(
-    Field(key=item.name, kind=type(item.default), default=item.default, **item.metadata)
+    Field(
+        key=item.name,
+        kind=float if item.metadata["word"] else type(item.default),
+        default=item.default,
+        **item.metadata,
+    )
     for item in dataclasses.fields(Settings)
 )
 

@@ -13,11 +13,14 @@ from ..domain.errors import HermesPgvectorError
 from ..domain.models import Hit, Question, Scope
 from ..domain.settings import Settings
 from ..domain.text import digest
+from ..embed.instructions import NearEnough, near_enough
 from .render import render_block
 from .search import Searcher
 from .settle import newest_of_near_equals
 
-MIN_COVERAGE = 0.35  # share of the question's weight in words that makes a hit good enough without a vector
+MIN_COVERAGE = 0.35  # share of the question's weight in words that makes a hit good enough
+SURE_COVERAGE = 0.60  # likewise, however far off in meaning it seems: models know nothing of error codes
+_FAR = 0.10  # below the similarity that is good enough, where words are held to be shared by chance
 _SESSIONS = 4096  # remembered at once; a few hundred bytes each
 _SHARE_BEFORE = 0.2  # of the deadline, for the turns of the session before
 _SPARE = 3  # hits looked at for each one shown: some are too far off, some were shown before
@@ -92,7 +95,10 @@ def prefetch_block(searcher: Searcher, shown: Shown, text: str, where: Place, se
         rerank=settings.rerank_prefetch,
     )
     found = searcher.recall(["memories", "turns"], asked)
-    worth = [hit for hit in found.hits if is_worth_showing(hit, settings.min_similarity)]
+    near = near_enough(searcher.model)
+    if settings.min_similarity != "auto":
+        near = NearEnough(settings.min_similarity, settings.min_similarity)
+    worth = [hit for hit in found.hits if is_worth_showing(hit, near)]
     if several:
         worth = _by_turns(worth)
     # Both together: what was said last may say the same as what was found.
@@ -105,9 +111,13 @@ def prefetch_block(searcher: Searcher, shown: Shown, text: str, where: Place, se
     return block
 
 
-def is_worth_showing(hit: Hit, min_similarity: float) -> bool:
-    """Whether a hit is close enough in meaning, or holds enough of the question's rare words."""
-    return (hit.similarity is not None and hit.similarity >= min_similarity) or hit.coverage >= MIN_COVERAGE
+def is_worth_showing(hit: Hit, near: NearEnough) -> bool:
+    """Whether a hit is near enough in meaning, or holds enough of the question's rare words and is not far off."""
+    if hit.similarity is None:
+        return hit.coverage >= MIN_COVERAGE
+    bar = near.turns if hit.store == "turns" else near.memories
+    by_words = hit.coverage >= (MIN_COVERAGE if hit.similarity >= bar - _FAR else SURE_COVERAGE)
+    return hit.similarity >= bar or by_words
 
 
 def _end_of_the_session_before(searcher: Searcher, shown: Shown, where: Place, settings: Settings) -> list[Hit]:

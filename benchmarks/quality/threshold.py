@@ -1,0 +1,201 @@
+"""What is near enough to be put before a turn: how often nothing is the answer when nothing is known, and the reverse.
+
+Asks as the provider does for each turn, of four kinds of themes: conversations (LoCoMo), 120 made-up facts (facts.py),
+15 memories of a person and 15 of a team (standalone.py). `answered`: share of the questions that the theme can answer
+whose answer is among the lines shown. `false`: share of those that it cannot of which any line is shown.
+Bars are moved in the shipped code. `words`: those shared count `near` the bar of meaning only, as shipped; `anyhow`; or
+not at all (`no`). The bars of a model are to be chosen without the half of the conversations that is held out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import random
+import statistics
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+sys.path += [str(folder) for folder in Path(__file__).resolve().parents[:3]]
+import common
+import facts
+from corpus import Conversation, halves, read_conversations
+from locomo import load, options
+from standalone import PERSON, REQUESTS, TEAM, Statement
+from vectors import CachedModel
+
+from hermes_memory_pgvector.domain.models import Hit, Operation, Question, Scope
+from hermes_memory_pgvector.embed.instructions import NearEnough, near_enough
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.recall import prefetch
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.model_files import model_dir
+
+EVERY = 4  # of the questions about conversations one is asked
+SAMPLE = 300  # questions, and turns of other conversations, for the distribution
+BARS = [round(0.30 + 0.025 * step, 3) for step in range(19)]
+WORD_BARS = (0.25, 0.30, 0.35, 0.40, 0.45, 0.50, 0.55, 0.60, 0.65, 0.70, 0.80)
+PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
+NEVER = 2.0  # a bar that nothing passes
+SHOWN = 5  # lines, the default of prefetch_limit
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A question asked of a theme, and the texts there that answer it: none, where nothing does."""
+
+    group: str
+    theme: str
+    question: str
+    answers: frozenset[str] = frozenset()
+
+
+def cases(conversations: Sequence[Conversation]) -> Iterator[Case]:
+    """Everything that is asked, each group in the order of the columns."""
+    chosen_on, held_out = halves(list(conversations))
+    for name, half in (("chosen on", chosen_on), ("held out", held_out)):
+        ours = [each for each in conversations if each.theme in half]
+        for about, other in zip(ours, [*ours[1:], ours[0]], strict=True):
+            for asked in about.questions[::EVERY]:
+                gold = frozenset(turn.text for turn in about.turns if turn.name in asked.gold)
+                yield Case(f"conversations, {name}", about.theme, asked.text, gold)
+                yield Case(f"conversations, {name}", other.theme, asked.text)
+    for fact, question in facts.facts():
+        yield Case("facts", facts.THEME, question, frozenset([fact]))
+        yield Case("facts", "team", question)
+    for theme, other_theme, statements in (("person", "team", PERSON), ("team", "person", TEAM)):
+        for each in statements:
+            yield Case("memories", theme, each.question, frozenset([each.memory]))
+            yield Case("memories", other_theme, each.question)
+            yield Case("a word in common", theme, each.aside)
+    for request in REQUESTS:
+        for theme in ("person", "team", facts.THEME):
+            yield Case("requests, memories", theme, request)
+        for each_of in conversations:
+            yield Case("requests, conversations", each_of.theme, request)
+
+
+def asked_of(provider: PgvectorMemoryProvider, case: Case) -> list[Hit]:
+    """What the provider looks at before it decides what to show."""
+    assert provider.runtime is not None
+    question = Question(case.question, Scope("theme", case.theme), SHOWN * prefetch._SPARE, 30.0)
+    return list(provider.runtime.searcher.recall(["memories", "turns"], question).hits)
+
+
+def rates(found: Iterable[tuple[Case, list[Hit]]], near: NearEnough, **constants: float) -> dict[str, str]:
+    """A column for each group and whether its questions have an answer. `constants` are those of prefetch.py."""
+    counted: dict[str, list[bool]] = {}
+    with mock.patch.dict(vars(prefetch), constants):
+        for case, hits in found:
+            shown = [hit.content for hit in hits if prefetch.is_worth_showing(hit, near)][:SHOWN]
+            good = bool(case.answers.intersection(shown)) if case.answers else bool(shown)
+            counted.setdefault(f"{'answered' if case.answers else 'false'}: {case.group}", []).append(good)
+    return {name: f"{statistics.fmean(values):.3f}" for name, values in sorted(counted.items())}
+
+
+def table(found: list[tuple[Case, list[Hit]]], shipped: NearEnough, *, meaning: bool) -> list[dict[str, Any]]:
+    """As shipped, then meaning alone, words alone, and both, at every bar."""
+    wordless = [(case, [replace(hit, similarity=None) for hit in hits]) for case, hits in found]
+    bars: tuple[object, object] = (shipped.memories, shipped.turns) if meaning else ("-", "-")
+    rows = [{"memories": bars[0], "turns": bars[1], "words": "as shipped"} | rates(found, shipped)]
+    rows += [
+        {"memories": "-", "turns": "-", "words": bar} | rates(wordless, NearEnough(), MIN_COVERAGE=bar)
+        for bar in WORD_BARS
+    ]
+    anyhow = prefetch.MIN_COVERAGE
+    ways: dict[str, dict[str, float]] = {
+        "no": {"MIN_COVERAGE": NEVER, "SURE_COVERAGE": NEVER},
+        "anyhow": {"SURE_COVERAGE": anyhow},
+        "near": {},
+    }
+    for name, constants in ways.items() if meaning else ():
+        rows += [
+            {"memories": bar, "turns": bar, "words": name} | rates(found, NearEnough(bar, bar), **constants)
+            for bar in BARS
+        ]
+    return rows
+
+
+def distribution(provider: PgvectorMemoryProvider, conversations: Sequence[Conversation]) -> list[dict[str, Any]]:
+    """Percentiles of the similarity of single pairs: a question and a turn that answers it, or one of others' talk."""
+    assert provider.runtime is not None and provider.runtime.embedder is not None
+    embedder, generator = provider.runtime.embedder, random.Random(common.SEED)
+    questions = [(about, asked) for about in conversations for asked in about.questions]
+    turns = [(each.theme, turn.text) for each in conversations for turn in each.turns]
+    strangers = generator.sample(turns, SAMPLE)
+    stored = embedder.embed_documents([text for _, text in strangers], timeout_s=600)
+    values: dict[str, list[float]] = {"answering": [], "unrelated": []}
+    for about, asked in generator.sample(questions, SAMPLE):
+        vector = embedder.embed_query(asked.text, timeout_s=60)
+        gold = [turn.text for turn in about.turns if turn.name in asked.gold]
+        values["answering"] += [_dot(vector, each) for each in embedder.embed_documents(gold, timeout_s=60)]
+        values["unrelated"] += [
+            _dot(vector, each) for (theme, _), each in zip(strangers, stored, strict=True) if theme != about.theme
+        ]
+    rows = []
+    for name, each in values.items():
+        cut = statistics.quantiles(each, n=100)
+        rows.append({"pair": name, "n": len(each), **{f"p{p}": f"{cut[p - 1]:.2f}" for p in PERCENTILES}})
+    return rows
+
+
+def _dot(one: Sequence[float], other: Sequence[float]) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+def write(provider: PgvectorMemoryProvider, conversations: Sequence[Conversation]) -> None:
+    """Store every theme."""
+    assert provider.runtime is not None
+    for conversation in conversations:
+        load(provider, conversation)
+    plain: list[tuple[str, Sequence[str]]] = [(facts.THEME, [fact for fact, _ in facts.facts()])]
+    sets: tuple[tuple[str, list[Statement]], ...] = (("person", PERSON), ("team", TEAM))
+    plain += [(theme, [each.memory for each in statements]) for theme, statements in sets]
+    for theme, texts in plain:
+        for number, text in enumerate(texts):
+            payload = {"target": "memory", "content": text, "metadata": {}, "origin": "bench"}
+            provider.runtime.writer.submit(Operation("add", theme, payload, 1_700_000_000 + number))
+    assert provider.runtime.writer.flush(3600)
+
+
+@contextlib.contextmanager
+def store(args: argparse.Namespace, conversations: Sequence[Conversation]) -> Iterator[PgvectorMemoryProvider]:
+    """A provider over a store with every theme, embedded unless `--no-model`."""
+    with contextlib.ExitStack() as stack:
+        config: dict[str, Any] = {"dims": args.dims, "spool_max_mb": 2000, "embed_model": args.model_name}
+        config["dsn"] = args.dsn or stack.enter_context(common.postgres()).database(args.dims)
+        if args.embed_url:
+            config["embed_url"] = args.embed_url
+        elif not args.no_model:
+            model = CachedModel(args.model_dir or model_dir(), args.cache)
+            config["embed_url"] = stack.enter_context(EmbeddingServer(model)).url
+        provider = stack.enter_context(common.provider(config))
+        assert provider.runtime is not None
+        provider.runtime.backend.bring_up()
+        if not provider.runtime.backend.counts()["turns"]:
+            write(provider, conversations)
+        yield provider
+
+
+def main() -> None:
+    """Load, ask, print."""
+    parser = options(__doc__)
+    parser.add_argument("--embed-url", metavar="URL", help="an endpoint that has the model, instead of --model-dir")
+    args = parser.parse_args()
+    conversations = read_conversations(args.data)
+    with store(args, conversations) as provider:
+        pairs = [] if args.no_model else distribution(provider, conversations)
+        found = [(case, asked_of(provider, case)) for case in cases(conversations)]
+    rows = table(found, near_enough("" if args.no_model else args.model_name), meaning=not args.no_model)
+    parameters = {"model": None if args.no_model else args.model_name, "pairs": pairs, "asked": len(found)}
+    if pairs:
+        common.report("quality/threshold, pairs", {}, pairs, None)
+    common.report("quality/threshold", parameters, rows, args.json)
+
+
+if __name__ == "__main__":
+    main()
