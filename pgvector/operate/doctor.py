@@ -176,6 +176,13 @@ def _vectors(conn: DeadlineConnection, settings: Settings, home: Path) -> Iterat
             f"{said}; the settings name {named}: recall goes by words only",
             f"hermes-pgvector reembed --yes, or set back {back}dims: {held.dims}",
         )
+    elif wanted is None and settings.dims != held.dims:
+        yield Check(
+            "vectors",
+            "fail",
+            f"{said}; the setting `dims` says {settings.dims}",
+            f"set plugins.pgvector.dims to {held.dims}",
+        )
     else:
         yield Check("vectors", "ok", said)
     if under_way is not None:
@@ -186,7 +193,7 @@ def _vectors(conn: DeadlineConnection, settings: Settings, home: Path) -> Iterat
             f"{vectorstate.share_done(conn):.0%} of the rows are embedded anew",
             "the same command goes on with it; to give it up: hermes-pgvector reembed --abort --yes",
         )
-    elif lacking := vectorstate.without_graph(conn):
+    elif (lacking := vectorstate.without_graph(conn)) and not schema.invalid_indexes(conn):
         yield Check(
             "index",
             "note",
