@@ -217,6 +217,8 @@ def _covers(words: Sequence[str]) -> bool:
 
 def _word_covered(word: str) -> bool:
     if word.isascii() or word[0] < "\u0900":
+        if _RUN.search(word) is None:
+            return False
         stretched = _RUN.sub(r"\1", word)
         return len(word) - len(stretched) > 1 and stretched in _squeezed()
     phrases, longest = _unspaced()

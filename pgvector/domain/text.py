@@ -73,6 +73,8 @@ def strip_injected(text: str) -> str:
 
     Text without such a block comes back unchanged, otherwise trimmed.
     """
+    if "<" not in text:
+        return text
     kept: list[str] = []
     depth, position = 0, 0
     for tag in _FENCE.finditer(text):

@@ -126,7 +126,12 @@ def session_name(given: object, identity_key: str = "") -> str:
 
     An index on it holds no more than 2.7 KB. A telephone number or an e-mail address in it is masked.
     """
-    name = mask_identifiers(clean(given).strip(), identity_key)
+    return _session_name(clean(given), identity_key)
+
+
+@functools.lru_cache(maxsize=1024)
+def _session_name(given: str, identity_key: str) -> str:
+    name = mask_identifiers(given.strip(), identity_key)
     return name if len(name) <= _SESSION_MAX_CHARS else f"{name[: _SESSION_MAX_CHARS - 17]}-{digest(name).hex()[:16]}"
 
 
