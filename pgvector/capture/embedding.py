@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from ..domain.chunks import chunk_spans
+from ..domain.chunks import chunk_spans, estimate_tokens
 from ..domain.errors import EmbedderError, HermesPgvectorError
 from ..domain.latency import Latencies
 from ..embed.base import CountedEmbedder, space_of
@@ -117,7 +117,7 @@ class DocumentEmbedder:
 
     def _is_long(self, text: str) -> bool:
         # Most texts are short whatever they are made of.
-        return len(text) > self._chunk_tokens and len(chunk_spans(text, self._chunk_tokens)) > 1
+        return len(text) > self._chunk_tokens and estimate_tokens(text) > self._chunk_tokens
 
     def prepare(self, texts: Sequence[ThemedText]) -> None:
         """Embed on a thread of its own what the next `embed` will ask for, while Postgres takes the batch before it."""

@@ -17,6 +17,7 @@ from typing import Literal
 import yaml
 
 from ..domain.errors import ConfigurationError
+from .swapping import swap
 
 Mode = Literal["shim", "copy"]
 Action = Literal["created", "replaced", "unchanged", "kept"]
@@ -135,18 +136,7 @@ def _build_and_swap(target: Path, mode: Mode, version: str) -> Action:
             return "unchanged"
         # Compiled beforehand: the host's first two requests race for as long as loading takes.
         compileall.compile_dir(fresh, quiet=2)
-        existed = os.path.lexists(target)
-        if existed:
-            os.rename(target, old)
-        try:
-            os.rename(fresh, target)
-        except OSError:
-            if existed:
-                os.rename(old, target)
-            raise
-        if old.is_symlink():
-            old.unlink()
-        return "replaced" if existed else "created"
+        return "replaced" if swap(fresh, target, old) else "created"
 
 
 def _write_shim(directory: Path, version: str) -> None:

@@ -30,6 +30,7 @@ from ..embed.onnx import dims_of
 from ..server.locks import open_lock, try_exclusive
 from .configfile import set_values
 from .modelsource import BUNDLED, CATALOGUE, Bundled, Say, copy_pinned, fetch, megabytes, sha256_of
+from .swapping import swap
 
 _WORK = ".install-"
 _LOCK = ".lock"
@@ -143,7 +144,7 @@ def install_model(
                     assert source is not None
                     _fill_from_folder(fresh, source, pooling, say)
                 action: Literal["installed", "replaced"] = "replaced" if os.path.lexists(target) else "installed"
-                _swap(fresh, target, Path(work) / "old")
+                swap(fresh, target, Path(work) / "old")
     except OSError as exc:
         raise ConfigurationError(
             f"the model cannot be put into {models_folder(home)}: {exc.strerror or exc}; nothing was installed"
@@ -253,20 +254,6 @@ def _write_manifest(fresh: Path, manifest: Mapping[str, Any]) -> None:
         file.write(json.dumps(manifest, indent=2) + "\n")
         file.flush()
         os.fsync(file.fileno())
-
-
-def _swap(fresh: Path, target: Path, old: Path) -> None:
-    existed = os.path.lexists(target)
-    if existed:
-        os.rename(target, old)
-    try:
-        os.rename(fresh, target)
-    except OSError:
-        if existed:
-            os.rename(old, target)
-        raise
-    if old.is_symlink():
-        old.unlink()
 
 
 @contextmanager

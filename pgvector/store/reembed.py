@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import psycopg
-from pgvector import Vector
 from pgvector.psycopg import register_vector
 from psycopg import errors as pg
 from psycopg import sql
@@ -34,7 +33,7 @@ from .reembed_statements import (
     for_store,
 )
 from .sql import query
-from .vectors import STORES, Chunk, PendingRow, recorded_space
+from .vectors import STORES, Chunk, PendingRow, recorded_space, values_of
 
 _BLOCK = 512  # ids that one worker takes at a time
 _LOCK_WORK = 731057948  # one worker a block: (this, store and block)
@@ -191,14 +190,7 @@ def fill_next(conn: DeadlineConnection, rows: Sequence[PendingRow], chunks: Mapp
     """Store new vectors; a row whose text changed meanwhile is left for the next look."""
     with conn.transaction(), conn.pipeline():
         for row in rows:
-            first, *others = chunks[row.text]
-            values = {
-                "id": row.id,
-                "content": row.text,
-                "embedding": Vector(first.vector),
-                "first_chars": [chunk.first_char for chunk in others],
-                "embeddings": [Vector(chunk.vector) for chunk in others],
-            }
+            values = values_of(row, chunks[row.text])
             conn.execute(for_store("DELETE FROM {chunks_next} WHERE row_id = %(id)s", row.store), values)
             conn.execute(for_store(FILL_NEXT, row.store), values)
 

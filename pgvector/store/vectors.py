@@ -74,12 +74,16 @@ def fill(conn: DeadlineConnection, rows: Sequence[PendingRow], chunks: Mapping[s
             if ids := [row.id for row in rows if row.store == store and len(chunks[row.text]) > 1]:
                 conn.execute(query(f"clear_chunks_{store}"), {"ids": ids})
         for row in rows:
-            first, *others = chunks[row.text]
-            values = {
-                "id": row.id,
-                "content": row.text,
-                "embedding": Vector(first.vector),
-                "first_chars": [chunk.first_char for chunk in others],
-                "embeddings": [Vector(chunk.vector) for chunk in others],
-            }
-            conn.execute(query(f"fill_{row.store}"), values)
+            conn.execute(query(f"fill_{row.store}"), values_of(row, chunks[row.text]))
+
+
+def values_of(row: PendingRow, chunks: Sequence[Chunk]) -> dict[str, object]:
+    """The parameters of a statement that fills the row: the first chunk is its own embedding."""
+    first, *others = chunks
+    return {
+        "id": row.id,
+        "content": row.text,
+        "embedding": Vector(first.vector),
+        "first_chars": [chunk.first_char for chunk in others],
+        "embeddings": [Vector(chunk.vector) for chunk in others],
+    }

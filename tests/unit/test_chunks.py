@@ -34,3 +34,8 @@ def test_a_long_text_is_cut_between_sentences() -> None:
     for first, end in chunk_spans(text, 200)[:-1]:
         assert text[end - 2 : end] == ". "
         assert first == 0 or text[first - 1] == " "
+
+
+@given(TEXTS, st.integers(8, 200))
+def test_a_text_is_cut_where_its_estimate_is_over_the_limit(text: str, max_tokens: int) -> None:
+    assert (len(chunk_spans(text, max_tokens)) > 1) == (estimate_tokens(text) > max_tokens)
