@@ -135,14 +135,15 @@ def _schema(conn: DeadlineConnection, settings: Settings, home: Path, vector: st
         yield Check("schema", "fail", str(exc), schema.MIGRATE_COMMAND if isinstance(exc, SchemaNotApplied) else "")
         return
     yield Check("schema", "ok", f"{len(schema.migrations())} migrations applied")
-    yield from _vectors(conn, settings, home)
+    invalid = schema.invalid_indexes(conn)
+    yield from _vectors(conn, settings, home, invalid)
     if schema.has_trigrams(conn):
         yield Check("pg_trgm", "ok", "a misspelt word finds what was meant")
     else:
         yield Check("pg_trgm", "ok", "not installed: a misspelt word finds nothing; CREATE EXTENSION pg_trgm adds it")
     for name in schema.changed_migrations(conn):
         yield Check("schema", "note", f"migration {name} was another text when it was applied")
-    for name in schema.invalid_indexes(conn):
+    for name in invalid:
         yield Check("index", "fail", f"{name} is invalid", f"REINDEX INDEX CONCURRENTLY {name}")
     if missing := schema.missing_rights(conn):
         yield Check("rights", "fail", "this role lacks " + ", ".join(missing), schema.MIGRATE_COMMAND)
@@ -159,7 +160,7 @@ def _schema(conn: DeadlineConnection, settings: Settings, home: Path, vector: st
         yield Check("built-in memory", "note", said, sharing.REMEDY)
 
 
-def _vectors(conn: DeadlineConnection, settings: Settings, home: Path) -> Iterator[Check]:
+def _vectors(conn: DeadlineConnection, settings: Settings, home: Path, invalid: list[str]) -> Iterator[Check]:
     """Whose vectors the database holds, whether they are the settings' own, and what is still to come."""
     held = reembed.current(conn)
     wanted = _space(settings, home)
@@ -193,7 +194,7 @@ def _vectors(conn: DeadlineConnection, settings: Settings, home: Path) -> Iterat
             f"{vectorstate.share_done(conn):.0%} of the rows are embedded anew",
             "the same command goes on with it; to give it up: hermes-pgvector reembed --abort --yes",
         )
-    elif (lacking := vectorstate.without_graph(conn)) and not schema.invalid_indexes(conn):
+    elif not invalid and (lacking := vectorstate.without_graph(conn)):
         yield Check(
             "index",
             "note",

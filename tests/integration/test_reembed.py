@@ -70,6 +70,14 @@ def written(make_provider: MakeProvider, settings: dict[str, object], dsn: str, 
     until(lambda: Database(dsn).column(WITHOUT_VECTOR) == [0], 30, "the vectors of all rows")
 
 
+def killed_when(far_enough: Callable[[], bool], start_cli: Start, arguments: list[str]) -> None:
+    """Run the command, and kill it in the middle of its work."""
+    with start_cli(*arguments, "--yes") as process:
+        until(far_enough, 60, "a part of the work")
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=30)
+
+
 def configured(home: Path, dsn: str, settings: dict[str, object]) -> None:
     section = {"dsn": dsn, "dims": DIMS} | settings
     text = "# mine\n" + yaml.safe_dump({"plugins": {"pgvector": section}})
@@ -149,17 +157,8 @@ def test_need_18_reembed_goes_on_after_kill(
     configured(home, dsn, settings)
     database = Database(dsn)
     new_model.latency_ms = 100
-    with start_cli(*arguments, "--yes") as process:
-        until(
-            lambda: (
-                database.column("SELECT to_regclass('hermes_reembed') IS NOT NULL") == [True]
-                and new_model.requests >= 6
-            ),
-            60,
-            "half of the work",
-        )
-        process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=30)
+    begun = "SELECT to_regclass('hermes_reembed') IS NOT NULL"
+    killed_when(lambda: database.column(begun) == [True] and new_model.requests >= 6, start_cli, arguments)
     before = len(new_model.texts)
     # Meanwhile the old vectors serve, and what is written gets one.
     provider = make_provider(settings, session_id="session-2")
@@ -216,10 +215,7 @@ def test_need_18_a_change_can_be_given_up(
     written(make_provider, settings, dsn, turns=100)
     configured(home, dsn, settings)
     new_model.latency_ms = 200
-    with start_cli(*arguments, "--yes") as process:
-        until(lambda: new_model.requests >= 3, 60, "some work")
-        process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=30)
+    killed_when(lambda: new_model.requests >= 3, start_cli, arguments)
 
     dry = cli("reembed", "--abort", "--admin-dsn", admin_dsn)
     assert "nothing was changed: add --yes" in dry.stdout
@@ -507,10 +503,7 @@ def test_doctor_tells_of_a_change_under_way(
     written(make_provider, settings, dsn, turns=40)
     configured(home, dsn, settings)
     new_model.latency_ms = 300
-    with start_cli(*arguments, "--yes") as process:
-        until(lambda: new_model.requests >= 3, 60, "some work")
-        process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=30)
+    killed_when(lambda: new_model.requests >= 3, start_cli, arguments)
     said = cli("doctor").stdout
     assert "a change to newer, 96 dimensions, is under way: about" in said
     assert "hermes-pgvector reembed --abort --yes" in said
