@@ -1,4 +1,4 @@
-"""Loads the named statements of queries.sql. No SQL is put together anywhere else."""
+"""Loads the named statements of the folder queries. No SQL is put together anywhere else."""
 
 from __future__ import annotations
 
@@ -35,14 +35,16 @@ _CONFINED = (
 
 @cache
 def queries() -> dict[str, str]:
-    """Every statement of queries.sql by its name."""
-    text = files(__package__).joinpath("queries.sql").read_text(encoding="utf-8")
-    parts = _NAME.split(text)
-    return {name: body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+    """Every statement by its name."""
+    named: dict[str, str] = {}
+    for file in files(__package__).joinpath("queries").iterdir():
+        parts = _NAME.split(file.read_text(encoding="utf-8"))
+        named |= {name: body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+    return named
 
 
 def query(name: str, *, own_themes: bool = False) -> bytes:
-    """The statement `name` of queries.sql; with `own_themes` as a role sends it that row-level security confines."""
+    """The statement `name`; with `own_themes` as a role sends it that row-level security confines."""
     return (_for_own_themes(name) if own_themes else queries()[name]).encode()
 
 

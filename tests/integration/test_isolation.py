@@ -203,7 +203,7 @@ def test_need_04_every_statement_is_used_and_no_other_sql_reads_stored_text() ->
     reads = [
         text for text in texts if re.search(r"(?:FROM|INTO|UPDATE|JOIN)\\? (?:memory_entries|conversations)", text)
     ]
-    assert reads == [], "SQL on stored text stands in queries.sql"
+    assert reads == [], "SQL on stored text stands in store/queries"
 
 
 def _texts(tree: ast.AST) -> Iterator[str]:

@@ -76,7 +76,7 @@ def test_the_wheel_holds_the_whole_package_and_nothing_else(wheel: Path) -> None
     assert f"{IMPORT_NAME}/after-install.md" in packaged
     assert f"{IMPORT_NAME}/py.typed" in packaged
     assert f"{IMPORT_NAME}/migrations/001_schema.sql" in packaged
-    assert f"{IMPORT_NAME}/store/queries.sql" in packaged
+    assert f"{IMPORT_NAME}/store/queries/recall.sql" in packaged
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 

@@ -1,0 +1,303 @@
+-- What an agent writes. Each statement of this folder that reads or writes stored text is filtered by theme
+-- (agent_identity), or says after "exempt:" why it is not.
+
+-- name: set_timeouts
+-- exempt: touches no table. To compile a plan takes longer than any statement here takes to run. Where an index gives the
+-- order, as of a session's turns, it is walked as far as the LIMIT: a planner that takes sessions for short would collect
+-- one of thousands of turns and sort it, once for every turn whose neighbours are asked for.
+SELECT set_config('statement_timeout', %(statement_ms)s, true) AS statement,
+       set_config('lock_timeout', %(lock_ms)s, true) AS lock,
+       set_config('idle_in_transaction_session_timeout', %(idle_ms)s, true) AS idle,
+       set_config('jit', 'off', true) AS jit,
+       set_config('enable_sort', 'off', true) AS sort,
+       row_security_active(to_regclass('conversations')) AS row_security;
+
+-- name: has_own_themes
+-- exempt: touches no table. Whether row-level security lets this role see some themes only, rather than every theme.
+SELECT hermes_themes_of(current_user) <> '{*}' AS own_themes;
+
+-- name: lock_theme
+-- exempt: touches no table. Memory writes of one theme take turns, whichever process they come from.
+SELECT pg_advisory_xact_lock(731057946, hashtext(%(theme)s));
+
+-- name: claim_operations
+-- Returns the ids that were not applied before.
+INSERT INTO hermes_operations (agent_identity, op_id)
+SELECT * FROM unnest(%(themes)s::text[], %(op_ids)s::uuid[])
+ON CONFLICT DO NOTHING
+RETURNING op_id;
+
+-- name: forget_operations
+-- exempt: housekeeping of operation ids, no stored text.
+DELETE FROM hermes_operations WHERE applied_at < now() - make_interval(days => %(days)s);
+
+-- name: copy_turns
+-- exempt: every row that follows names its theme.
+COPY conversations (session_id, agent_identity, role, content, ts, embedding, metadata, text_language) FROM STDIN (FORMAT binary);
+
+-- name: insert_turns
+-- What copy_turns does, where there is row-level security: COPY does not go with it.
+INSERT INTO conversations (agent_identity, session_id, role, content, ts, embedding, metadata, text_language)
+SELECT * FROM unnest(%(themes)s::text[], %(session_id)s::text[], %(role)s::text[], %(content)s::text[],
+                     %(at)s::timestamptz[], %(embedding)s::vector[], %(metadata)s::jsonb[], %(language)s::text[]);
+
+-- name: forget_session
+DELETE FROM conversations WHERE agent_identity = %(theme)s AND session_id = %(session_id)s;
+
+-- name: upsert_memory
+INSERT INTO memory_entries (agent_identity, target, content, embedding, created_at, updated_at, metadata, text_language)
+VALUES (%(theme)s, %(target)s, %(content)s, %(embedding)s, %(at)s, %(at)s, %(metadata)s, %(language)s)
+ON CONFLICT (agent_identity, target, digest) DO UPDATE
+   SET updated_at = greatest(memory_entries.updated_at, excluded.updated_at),
+       embedding = coalesce(memory_entries.embedding, excluded.embedding), sig = coalesce(memory_entries.sig, excluded.sig);
+
+-- name: clear_tombstone
+DELETE FROM hermes_tombstones
+ WHERE agent_identity = %(theme)s AND target = %(target)s AND digest = hermes_digest(%(content)s);
+
+-- name: note_mirrored
+INSERT INTO hermes_mirror (agent_identity, origin, target, digest, announced, noted_at)
+VALUES (%(theme)s, %(origin)s, %(target)s, hermes_digest(%(content)s), %(announced)s, %(at)s)
+ON CONFLICT (agent_identity, origin, target, digest) DO UPDATE
+   SET announced = hermes_mirror.announced OR excluded.announced,
+       noted_at = greatest(hermes_mirror.noted_at, excluded.noted_at);
+
+-- name: take_over_mirrored
+-- exempt: moves an entry of this host's own file from the theme it was guessed for to the theme that wrote it.
+WITH guessed AS (
+    DELETE FROM hermes_mirror
+     WHERE origin = %(origin)s AND target = %(target)s AND digest = hermes_digest(%(content)s)
+       AND NOT announced AND agent_identity <> %(theme)s
+    RETURNING agent_identity, digest)
+DELETE FROM memory_entries AS m USING guessed
+ WHERE m.agent_identity = guessed.agent_identity AND m.target = %(target)s AND m.digest = guessed.digest
+   AND m.metadata ->> 'source' = 'file';
+
+-- name: find_memory
+-- The entries `old_text` may mean: in this theme, or in this host's own file whichever theme owns the entry there.
+SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s AS whole,
+       EXISTS (SELECT FROM hermes_mirror AS f
+                WHERE f.agent_identity = m.agent_identity AND f.origin = %(origin)s
+                  AND f.target = m.target AND f.digest = m.digest) AS in_file
+  FROM memory_entries AS m
+ WHERE m.agent_identity = %(theme)s AND m.target = %(target)s AND position(%(old_text)s IN m.content) > 0
+UNION
+SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s, true
+  FROM hermes_mirror AS f
+  JOIN memory_entries AS m
+    ON m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest
+ WHERE f.origin = %(origin)s AND f.target = %(target)s AND position(%(old_text)s IN m.content) > 0;
+
+-- name: delete_memory
+WITH gone AS (
+    DELETE FROM memory_entries WHERE agent_identity = %(theme)s AND id = %(id)s
+    RETURNING agent_identity, target, digest),
+unmirrored AS (
+    DELETE FROM hermes_mirror AS f USING gone
+     WHERE f.agent_identity = gone.agent_identity AND f.origin = %(origin)s
+       AND f.target = gone.target AND f.digest = gone.digest)
+INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at)
+SELECT agent_identity, target, digest, %(at)s FROM gone
+ON CONFLICT (agent_identity, target, digest) DO UPDATE
+   SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at);
+
+-- name: remember_memory
+-- A text that the theme holds already is confirmed, and gets what is said of it now.
+INSERT INTO memory_entries (agent_identity, target, content, embedding, created_at, updated_at, metadata, text_language)
+VALUES (%(theme)s, %(target)s, %(content)s, %(embedding)s, %(at)s, %(at)s, %(metadata)s, %(language)s)
+ON CONFLICT (agent_identity, target, digest) DO UPDATE
+   SET updated_at = greatest(memory_entries.updated_at, excluded.updated_at),
+       embedding = coalesce(memory_entries.embedding, excluded.embedding), sig = coalesce(memory_entries.sig, excluded.sig),
+       metadata = memory_entries.metadata || %(given)s;
+
+-- name: memory_id
+SELECT id FROM memory_entries
+ WHERE agent_identity = %(theme)s AND target = %(target)s AND digest = hermes_digest(%(content)s);
+
+-- name: memories_by_id
+SELECT id, target, content, updated_at AS at FROM memory_entries
+ WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) ORDER BY id;
+
+-- name: forget_memories
+-- Files that hold the entries stay noted as read: what is forgotten is not read in again.
+WITH gone AS (
+    DELETE FROM memory_entries WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s)
+    RETURNING agent_identity, target, digest)
+INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at)
+SELECT agent_identity, target, digest, %(at)s FROM gone
+ON CONFLICT (agent_identity, target, digest) DO UPDATE
+   SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at);
+
+-- name: newest_memories
+-- Of a long text the beginning.
+WITH newest AS MATERIALIZED (
+    SELECT id, updated_at FROM memory_entries
+     WHERE agent_identity = %(theme)s AND target = %(target)s
+     ORDER BY updated_at DESC, id DESC LIMIT %(limit)s)
+SELECT m.id, m.updated_at AS at, left(m.content, %(chars)s) AS content, length(m.content) AS chars
+  FROM newest JOIN memory_entries AS m ON m.id = newest.id
+ ORDER BY newest.updated_at DESC, newest.id DESC;
+
+-- name: count_memories
+SELECT target, count(*) AS count FROM memory_entries WHERE agent_identity = %(theme)s GROUP BY target;
+
+-- name: replace_memory
+UPDATE memory_entries
+   SET content = %(content)s, embedding = %(embedding)s, sig = binary_quantize(%(embedding)s::vector), embed_after = NULL,
+       updated_at = %(at)s, metadata = %(metadata)s,
+       text_language = %(language)s
+ WHERE agent_identity = %(theme)s AND id = %(id)s;
+
+-- name: bury_memory
+-- A replaced text leaves a tombstone, and this host's file no longer holds it.
+WITH gone AS (
+    SELECT agent_identity, target, digest FROM memory_entries WHERE agent_identity = %(theme)s AND id = %(id)s),
+unmirrored AS (
+    DELETE FROM hermes_mirror AS f USING gone
+     WHERE f.agent_identity = gone.agent_identity AND f.origin = %(origin)s
+       AND f.target = gone.target AND f.digest = gone.digest)
+INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at)
+SELECT agent_identity, target, digest, %(at)s FROM gone
+ON CONFLICT (agent_identity, target, digest) DO UPDATE
+   SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at);
+
+-- name: memory_exists
+SELECT EXISTS (SELECT FROM memory_entries
+                WHERE agent_identity = %(theme)s AND target = %(target)s AND digest = hermes_digest(%(content)s));
+
+-- name: mirror_difference
+-- exempt: compares this host's own file with what was read from it before, whichever theme owns an entry.
+-- kind 'new': an entry of the file nobody has seen; 'buried': one that was removed elsewhere after the file was written;
+-- 'gone': a seen entry that the file no longer holds. An entry noted after the file was read is left alone.
+WITH now_in_file AS (
+    SELECT DISTINCT content, hermes_digest(content) AS digest FROM unnest(%(contents)s::text[]) AS content),
+seen AS (
+    SELECT agent_identity, digest, noted_at FROM hermes_mirror WHERE origin = %(origin)s AND target = %(target)s)
+SELECT CASE WHEN EXISTS (SELECT FROM hermes_tombstones AS t
+                          WHERE t.agent_identity = %(theme)s AND t.target = %(target)s AND t.digest = n.digest
+                            AND t.removed_at >= %(file_time)s)
+            THEN 'buried' ELSE 'new' END AS kind,
+       NULL::bigint AS id, %(theme)s AS theme, n.content
+  FROM now_in_file AS n
+ WHERE NOT EXISTS (SELECT FROM seen WHERE seen.digest = n.digest)
+UNION ALL
+SELECT 'gone', m.id, seen.agent_identity, NULL
+  FROM seen
+  LEFT JOIN memory_entries AS m
+    ON m.agent_identity = seen.agent_identity AND m.target = %(target)s AND m.digest = seen.digest
+ WHERE seen.noted_at <= %(at)s
+   AND NOT EXISTS (SELECT FROM now_in_file AS n WHERE n.digest = seen.digest);
+
+-- name: forget_mirrored
+-- exempt: this host's own file no longer holds these entries, whichever theme owns them.
+DELETE FROM hermes_mirror
+ WHERE origin = %(origin)s AND target = %(target)s AND noted_at <= %(at)s
+   AND NOT digest = ANY (SELECT hermes_digest(content) FROM unnest(%(contents)s::text[]) AS content);
+
+-- name: hold_space
+-- exempt: touches no table. Until the transaction ends no other model's vectors take the place of these.
+SELECT pg_advisory_xact_lock_shared(731057947);
+
+-- name: record_space
+-- exempt: the name of the embedding model, no stored text.
+UPDATE hermes_embedding
+   SET model = %(model)s, document_prefix = %(document_prefix)s, query_prefix = %(query_prefix)s, recorded_at = now()
+ WHERE model IS NULL;
+
+-- name: read_space
+-- exempt: the name of the embedding model, no stored text.
+SELECT model, document_prefix, query_prefix,
+       (SELECT atttypmod FROM pg_attribute
+         WHERE attrelid = 'memory_entries'::regclass AND attname = 'embedding') AS dims
+  FROM hermes_embedding;
+
+-- name: known_vectors
+-- Of texts given by theme and digest, the vector that the theme's rows hold of the same text. The index knows turns by the
+-- head of the digest; `|| ''`, lest the planner read a theme that it takes for small.
+SELECT wanted.number, known.embedding
+  FROM unnest(%(themes)s::text[], %(digests)s::bytea[]) WITH ORDINALITY AS wanted(theme, digest, number)
+ CROSS JOIN LATERAL (
+    (SELECT embedding FROM memory_entries AS m
+      WHERE m.agent_identity = wanted.theme AND m.target = 'memory' AND m.digest = wanted.digest
+        AND m.embedding IS NOT NULL)
+    UNION ALL
+    (SELECT embedding FROM memory_entries AS m
+      WHERE m.agent_identity = wanted.theme AND m.target = 'user' AND m.digest = wanted.digest
+        AND m.embedding IS NOT NULL)
+    UNION ALL
+    (SELECT embedding FROM conversations AS c
+      WHERE substr(hermes_digest(c.content), 1, 8) = substr(wanted.digest, 1, 8)
+        AND hermes_digest(c.content) = wanted.digest AND c.agent_identity || '' = wanted.theme
+        AND c.embedding IS NOT NULL
+      LIMIT 1)
+    LIMIT 1) AS known;
+
+-- name: claim_pending_memories
+-- exempt: embeds rows of every theme; the text goes to the embedding endpoint only and comes back as its own row's vector.
+UPDATE memory_entries AS m SET embed_after = now() + make_interval(secs => %(lease_s)s)
+ WHERE m.id IN (SELECT id FROM memory_entries
+                 WHERE embedding IS NULL AND (embed_after IS NULL OR embed_after < now())
+                 ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+RETURNING m.id, m.agent_identity AS theme, m.content;
+
+-- name: claim_pending_turns
+-- exempt: as claim_pending_memories.
+UPDATE conversations AS c SET embed_after = now() + make_interval(secs => %(lease_s)s)
+ WHERE c.id IN (SELECT id FROM conversations
+                 WHERE embedding IS NULL AND (embed_after IS NULL OR embed_after < now())
+                 ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+RETURNING c.id, c.agent_identity AS theme, c.content;
+
+-- name: postpone_memories
+-- exempt: as claim_pending_memories.
+UPDATE memory_entries SET embed_after = now() + make_interval(secs => %(pause_s)s)
+ WHERE id = ANY(%(ids)s) AND embedding IS NULL;
+
+-- name: postpone_turns
+-- exempt: as claim_pending_memories.
+UPDATE conversations SET embed_after = now() + make_interval(secs => %(pause_s)s)
+ WHERE id = ANY(%(ids)s) AND embedding IS NULL;
+
+-- name: clear_chunks_memories
+-- exempt: as claim_pending_memories. Not where another process was faster.
+DELETE FROM memory_chunks WHERE row_id = ANY(%(ids)s)
+   AND EXISTS (SELECT FROM memory_entries AS t WHERE t.id = row_id AND t.embedding IS NULL);
+
+-- name: clear_chunks_turns
+-- exempt: as clear_chunks_memories.
+DELETE FROM conversation_chunks WHERE row_id = ANY(%(ids)s)
+   AND EXISTS (SELECT FROM conversations AS t WHERE t.id = row_id AND t.embedding IS NULL);
+
+-- name: fill_memories
+-- exempt: as claim_pending_memories. The digest makes sure that the text did not change meanwhile.
+WITH filled AS (
+    UPDATE memory_entries SET embedding = %(embedding)s, sig = binary_quantize(%(embedding)s::vector), embed_after = NULL
+     WHERE id = %(id)s AND embedding IS NULL AND digest = hermes_digest(%(content)s)
+    RETURNING id, agent_identity)
+INSERT INTO memory_chunks (row_id, part, agent_identity, first_char, embedding, sig)
+SELECT filled.id, chunk.part, filled.agent_identity, chunk.first_char, chunk.embedding, binary_quantize(chunk.embedding)
+  FROM filled
+ CROSS JOIN unnest(%(first_chars)s::integer[], %(embeddings)s::vector[])
+       WITH ORDINALITY AS chunk(first_char, embedding, part);
+
+-- name: fill_turns
+-- exempt: as claim_pending_memories.
+WITH filled AS (
+    UPDATE conversations SET embedding = %(embedding)s, sig = binary_quantize(%(embedding)s::vector), embed_after = NULL
+     WHERE id = %(id)s AND embedding IS NULL AND content = %(content)s
+    RETURNING id, agent_identity)
+INSERT INTO conversation_chunks (row_id, part, agent_identity, first_char, embedding, sig)
+SELECT filled.id, chunk.part, filled.agent_identity, chunk.first_char, chunk.embedding, binary_quantize(chunk.embedding)
+  FROM filled
+ CROSS JOIN unnest(%(first_chars)s::integer[], %(embeddings)s::vector[])
+       WITH ORDINALITY AS chunk(first_char, embedding, part);
+
+-- name: no_vectors
+-- exempt: whether there are any, no stored text.
+SELECT NOT EXISTS (SELECT FROM memory_entries WHERE embedding IS NOT NULL)
+   AND NOT EXISTS (SELECT FROM conversations WHERE embedding IS NOT NULL) AS empty;
+
+-- name: sample_texts
+-- exempt: as claim_pending_memories; for the speed of a new model.
+(SELECT content FROM conversations ORDER BY id DESC LIMIT %(limit)s)
+UNION ALL (SELECT content FROM memory_entries ORDER BY id DESC LIMIT %(limit)s) LIMIT %(limit)s;
