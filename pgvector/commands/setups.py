@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
+from typing import Any, Literal
 
-from .base import EXIT_FAILED, EXIT_OK, Command, settings_of
+from .base import EXIT_FAILED, EXIT_OK, Command, add_admin_dsn, add_json, given_admin_dsn, print_json, settings_of
 
 
 def _migrate_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--admin-dsn", metavar="DSN", help="how to log in as an admin; may also stand in $HERMES_PGVECTOR_ADMIN_DSN"
-    )
+    add_admin_dsn(command)
     command.add_argument(
         "--runtime-role", metavar="ROLE", default="", help="the role agents log in as; gets its rights"
     )
     command.add_argument("--dims", type=int, metavar="N", help="floats in an embedding (default: the setting `dims`)")
-    command.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_json(command)
 
 
 def _migrate(args: argparse.Namespace, home: Path) -> int:
@@ -25,7 +23,7 @@ def _migrate(args: argparse.Namespace, home: Path) -> int:
     from ..runtime.embedded import borrowed_server
 
     settings = settings_of(home)
-    admin_dsn = args.admin_dsn or os.environ.get("HERMES_PGVECTOR_ADMIN_DSN", "")
+    admin_dsn = given_admin_dsn(args)
     dims = settings.dims if args.dims is None else args.dims
     with borrowed_server(settings) as locate:
         report = migrate_database(
@@ -45,6 +43,7 @@ def _install_arguments(command: argparse.ArgumentParser) -> None:
     mode.add_argument("--copy", action="store_true", help="a copy of the whole package")
     command.add_argument("--force", action="store_true", help="replace a plugin directory that is not ours")
     command.add_argument("--no-activate", action="store_true", help="leave memory.provider as it is")
+    add_json(command)
 
 
 def _install(args: argparse.Namespace, home: Path) -> int:
@@ -52,25 +51,47 @@ def _install(args: argparse.Namespace, home: Path) -> int:
     from ..operate.install import install_plugin
 
     report = install_plugin(home, mode="copy" if args.copy else "shim", force=args.force)
-    print(f"plugin {report.action}: {report.path} ({report.mode}, version {report.version})")
-    if report.note:
-        print(report.note)
+    done: dict[str, Any] = {
+        "action": report.action,
+        "path": report.path,
+        "mode": report.mode,
+        "version": report.version,
+    }
+    lines = [f"plugin {report.action}: {report.path} ({report.mode}, version {report.version})", report.note]
     if not args.no_activate:
         hermes = find_hermes()
-        print(f"memory.provider is pgvector: {activate(home, hermes)}")
-        if not enable(home, hermes):
-            print("to load it before the first requests, run: hermes plugins enable pgvector")
+        done |= {"activated": activate(home, hermes), "enabled": enable(home, hermes)}
+        lines.append(f"memory.provider is pgvector: {done['activated']}")
+        if not done["enabled"]:
+            lines.append("to load it before the first requests, run: hermes plugins enable pgvector")
+    if args.json:
+        print_json(done)
+    else:
+        print("\n".join(line for line in lines if line))
     return EXIT_OK
 
 
-def _server_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("action", choices=("start", "stop", "status"))
+def _start(args: argparse.Namespace, home: Path) -> int:
+    return _server(args, home, "start")
 
 
-def _server(args: argparse.Namespace, home: Path) -> int:
+def _stop(args: argparse.Namespace, home: Path) -> int:
+    return _server(args, home, "stop")
+
+
+def _server_status(args: argparse.Namespace, home: Path) -> int:
+    return _server(args, home, "status")
+
+
+def _server(args: argparse.Namespace, home: Path, action: Literal["start", "stop", "status"]) -> int:
     from ..operate.serve import serve
 
-    return EXIT_OK if serve(settings_of(home), args.action) else EXIT_FAILED
+    state = serve(settings_of(home), action)
+    if args.json:
+        print_json(state.as_json())
+    else:
+        print(state.render())
+    return EXIT_OK if state.up or action == "stop" else EXIT_FAILED
 
 
 MIGRATE = Command(
@@ -89,10 +110,15 @@ INSTALL = Command(
     _install,
     _install_arguments,
 )
+_SERVER = "hermes-pgvector server "
+
 SERVER = Command(
     "server",
     "start, stop or look at the embedded Postgres",
     "hermes-pgvector server status\nhermes-pgvector server stop",
-    _server,
-    _server_arguments,
+    actions=(
+        Command("start", "start it, until the next command that uses it is done", f"{_SERVER}start", _start, add_json),
+        Command("stop", "stop it; agents start it again", f"{_SERVER}stop", _stop, add_json),
+        Command("status", "whether it is up, and where its data lie", f"{_SERVER}status", _server_status, add_json),
+    ),
 )

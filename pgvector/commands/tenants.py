@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from pathlib import Path
 
-from .base import EXIT_OK, EXIT_USAGE, Command, add_json, add_yes, print_json, settings_of
+from .base import EXIT_OK, Command, add_admin_dsn, add_json, add_yes, given_admin_dsn, print_json, settings_of
 
 
 def _arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("action", choices=("list", "enable", "disable", "grant", "revoke"))
-    command.add_argument("role", nargs="?", metavar="ROLE", help="grant, revoke: the role an agent logs in as")
-    command.add_argument("themes", nargs="*", metavar="THEME", help="its themes; '*' is every theme")
-    command.add_argument(
-        "--admin-dsn", metavar="DSN", help="how to log in as an admin; may also stand in $HERMES_PGVECTOR_ADMIN_DSN"
-    )
-    add_yes(command)
+    add_admin_dsn(command)
     add_json(command)
+
+
+def _disable_arguments(command: argparse.ArgumentParser) -> None:
+    add_yes(command)
+    _arguments(command)
+
+
+def _grant_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("role", metavar="ROLE", help="the role an agent logs in as")
+    command.add_argument("themes", nargs="+", metavar="THEME", help="its themes; '*' is every theme")
+    _arguments(command)
+
+
+def _revoke_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("role", metavar="ROLE", help="the role an agent logs in as")
+    command.add_argument("themes", nargs="*", metavar="THEME", help="the themes to take from it (default: all of them)")
+    _disable_arguments(command)
 
 
 def _tenants(args: argparse.Namespace, home: Path) -> int:
@@ -28,20 +37,16 @@ def _tenants(args: argparse.Namespace, home: Path) -> int:
     from ..store.pool import connect
     from ..store.schema import ensure_schema
 
-    if not _is_complete(args):
-        print("usage: hermes-pgvector tenants list | enable | disable | grant ROLE THEME... | revoke ROLE [THEME...]",
-              file=sys.stderr)  # fmt: skip
-        return EXIT_USAGE
     settings = settings_of(home)
     rules = Policy.of(settings).rules
-    admin_dsn = args.admin_dsn or os.environ.get("HERMES_PGVECTOR_ADMIN_DSN", "")
+    admin_dsn = given_admin_dsn(args)
     if not admin_dsn:
         raise ConfigurationError(
             "this needs an admin of a database server of yours: add --admin-dsn DSN, or set HERMES_PGVECTOR_ADMIN_DSN"
         )
     with connect(admin_dsn) as conn:
         ensure_schema(conn, dims=settings.dims)
-        match args.action:
+        match args.pgvector_command_1:
             case "list":
                 change = tenants.listed(conn)
             case "enable":
@@ -59,20 +64,39 @@ def _tenants(args: argparse.Namespace, home: Path) -> int:
     return EXIT_OK
 
 
-def _is_complete(args: argparse.Namespace) -> bool:
-    if args.action == "grant":
-        return bool(args.role and args.themes)
-    named: str | None = args.role
-    needed: bool = args.action == "revoke"
-    return (named is not None) == needed
-
+_TENANTS = "hermes-pgvector tenants "
+_ADMIN = ' --admin-dsn "dbname=hermes_memory user=postgres"'
 
 TENANTS = Command(
     "tenants",
     "say which database role may read and write which themes",
-    'hermes-pgvector tenants enable --admin-dsn "dbname=hermes_memory user=postgres"\n'
-    'hermes-pgvector tenants grant tenant_marketing marketing ads --admin-dsn "dbname=hermes_memory user=postgres"\n'
-    'hermes-pgvector tenants revoke tenant_marketing ads --yes --admin-dsn "dbname=hermes_memory user=postgres"',
-    _tenants,
-    _arguments,
+    f"{_TENANTS}enable{_ADMIN}\n{_TENANTS}grant tenant_marketing marketing ads{_ADMIN}\n"
+    f"{_TENANTS}revoke tenant_marketing ads --yes{_ADMIN}",
+    actions=(
+        Command("list", "every role and its themes", f"{_TENANTS}list{_ADMIN}", _tenants, _arguments),
+        Command(
+            "enable", "have Postgres hold each role to its themes", f"{_TENANTS}enable{_ADMIN}", _tenants, _arguments
+        ),
+        Command(
+            "disable",
+            "let every role see every theme again",
+            f"{_TENANTS}disable --yes{_ADMIN}",
+            _tenants,
+            _disable_arguments,
+        ),
+        Command(
+            "grant",
+            "give a role themes",
+            f"{_TENANTS}grant tenant_marketing marketing ads{_ADMIN}",
+            _tenants,
+            _grant_arguments,
+        ),
+        Command(
+            "revoke",
+            "take themes from a role",
+            f"{_TENANTS}revoke tenant_marketing ads --yes{_ADMIN}",
+            _tenants,
+            _revoke_arguments,
+        ),
+    ),
 )

@@ -4,75 +4,141 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from .base import EXIT_OK, EXIT_USAGE, Command, add_json, add_yes, print_json, settings_of
+from .base import (
+    EXIT_OK,
+    Command,
+    add_json,
+    add_yes,
+    connection,
+    print_json,
+    settings_of,
+)
+from .console import Column, show_pairs, show_table
 
 if TYPE_CHECKING:
-    from ..domain.settings import Settings
+    from ..domain.theme import ThemeRules
     from ..store.connection import DeadlineConnection
 
-_NAMES = {
-    "list": "", "log": "", "show": "THEME", "delete": "THEME", "export": "THEME", "rename": "OLD NEW",
-    "merge": "FROM INTO",
-}  # fmt: skip
+_COLUMNS = (
+    Column("theme"),
+    Column("memories", right=True),
+    Column("user_facts", "user", right=True),
+    Column("turns", right=True),
+    Column("pending", right=True),
+    Column("last", style="dim"),
+    Column("note", "", style="yellow"),
+)
 
 
-def _arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("action", choices=("list", "show", "rename", "merge", "delete", "export", "log"))
-    command.add_argument(
-        "names", nargs="*", metavar="THEME", help="show, delete, export: THEME; rename: OLD NEW; merge: FROM INTO"
-    )
-    command.add_argument("--output", type=Path, metavar="FILE", help="export: write to a new file (default: stdout)")
-    command.add_argument("--vectors", action="store_true", help="export: with the embeddings")
-    command.add_argument("--limit", type=int, default=50, metavar="N", help="log: the last N entries (default: 50)")
+def _login(command: argparse.ArgumentParser) -> None:
     command.add_argument("--admin-dsn", metavar="DSN", help="log in so, rather than as the agents do")
-    add_yes(command)
     add_json(command)
 
 
-def _themes(args: argparse.Namespace, home: Path) -> int:
-    from ..host.context import Policy
-    from ..operate import themes
+def _one(command: argparse.ArgumentParser) -> None:
+    command.add_argument("theme", metavar="THEME", help="its name")
+    _login(command)
 
-    if len(args.names) != len(_NAMES[args.action].split()):
-        print(f"usage: hermes-pgvector themes {args.action} {_NAMES[args.action]}".rstrip(), file=sys.stderr)
-        return EXIT_USAGE
-    settings = settings_of(home)
-    rules = Policy.of(settings).rules
-    with _connection(settings, args.admin_dsn) as conn:
-        match args.action:
-            case "list":
-                _print_list([themes.fit_for_json(row) for row in themes.listed(conn, rules)], as_json=args.json)
-            case "show":
-                _print_one(themes.fit_for_json(themes.shown(conn, args.names[0], rules)), as_json=args.json)
-            case "log":
-                _print_log(themes.log(conn, max(1, args.limit)), as_json=args.json)
-            case "export":
-                _export(args, conn, rules)
-            case verb:
-                change = getattr(themes, verb)(conn, *args.names, rules, really=args.yes)
-                if args.json:
-                    print_json(change.as_json())
-                else:
-                    print(change.render())
-    return EXIT_OK
+
+def _two(first: str, second: str) -> Callable[[argparse.ArgumentParser], None]:
+    def arguments(command: argparse.ArgumentParser) -> None:
+        command.add_argument("theme", metavar=first, help="the theme to change")
+        command.add_argument("into", metavar=second, help="its new name" if second == "NEW" else "the theme that stays")
+        add_yes(command)
+        _login(command)
+
+    return arguments
+
+
+def _delete_arguments(command: argparse.ArgumentParser) -> None:
+    _one(command)
+    add_yes(command)
+
+
+def _log_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--limit", type=int, default=50, metavar="N", help="the last N entries (default: 50)")
+    _login(command)
 
 
 @contextmanager
-def _connection(settings: Settings, admin_dsn: str | None) -> Iterator[DeadlineConnection]:
-    from ..runtime.embedded import borrowed_server
-    from ..store.connection import translated
-    from ..store.pool import connect
-    from ..store.schema import ensure_schema
+def _opened(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConnection, ThemeRules]]:
+    from ..host.context import Policy
 
-    with borrowed_server(settings) as locate, connect(admin_dsn or settings.dsn or locate()) as conn:
-        ensure_schema(conn, dims=settings.dims)
-        with translated():
-            yield conn
+    settings = settings_of(home)
+    with connection(settings, args.admin_dsn) as conn:
+        yield conn, Policy.of(settings).rules
+
+
+def _list(args: argparse.Namespace, home: Path) -> int:
+    from ..operate import themes
+
+    with _opened(args, home) as (conn, rules):
+        rows = [themes.fit_for_json(row) for row in themes.listed(conn, rules)]
+    if args.json:
+        print_json(rows)
+        return EXIT_OK
+    for row in rows:
+        row |= {
+            "last": row["last_at"][:10],
+            "note": "" if row["reachable"] else "no session can name it: rename it",
+        }
+    show_table(_COLUMNS, rows, empty="no theme holds anything yet")
+    return EXIT_OK
+
+
+def _show(args: argparse.Namespace, home: Path) -> int:
+    from ..operate import themes
+
+    with _opened(args, home) as (conn, rules):
+        row = themes.fit_for_json(themes.shown(conn, args.theme, rules))
+    if args.json:
+        print_json(row)
+    else:
+        show_pairs(row)
+    return EXIT_OK
+
+
+def _change(args: argparse.Namespace, home: Path) -> int:
+    from ..operate import themes
+
+    with _opened(args, home) as (conn, rules):
+        match args.pgvector_command_1:
+            case "rename":
+                change = themes.rename(conn, args.theme, args.into, rules, really=args.yes)
+            case "merge":
+                change = themes.merge(conn, args.theme, args.into, rules, really=args.yes)
+            case _:
+                change = themes.delete(conn, args.theme, rules, really=args.yes)
+    if args.json:
+        print_json(change.as_json())
+    else:
+        print(change.render())
+    return EXIT_OK
+
+
+def _log(args: argparse.Namespace, home: Path) -> int:
+    from ..operate import themes
+
+    with _opened(args, home) as (conn, _):
+        _print_log(themes.log(conn, max(1, args.limit)), as_json=args.json)
+    return EXIT_OK
+
+
+def _export_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--output", type=Path, metavar="FILE", help="write to a new file (default: stdout)")
+    command.add_argument("--vectors", action="store_true", help="with the embeddings")
+    _one(command)
+
+
+def _export_theme(args: argparse.Namespace, home: Path) -> int:
+    with _opened(args, home) as (conn, rules):
+        _export(args, conn, rules)
+    return EXIT_OK
 
 
 def _export(args: argparse.Namespace, conn: DeadlineConnection, rules: Any) -> None:
@@ -87,7 +153,7 @@ def _export(args: argparse.Namespace, conn: DeadlineConnection, rules: Any) -> N
         return files[0]
 
     try:
-        change = themes.export(conn, args.names[0], rules, stream, vectors=args.vectors)
+        change = themes.export(conn, args.theme, rules, stream, vectors=args.vectors)
         for file in files:
             file.close()
     except BaseException:
@@ -98,28 +164,6 @@ def _export(args: argparse.Namespace, conn: DeadlineConnection, rules: Any) -> N
     print(
         f"{change.counts['memories']} memories and {change.counts['turns']} turns written to {where}", file=sys.stderr
     )
-
-
-def _print_list(rows: list[dict[str, Any]], *, as_json: bool) -> None:
-    if as_json:
-        print_json(rows)
-        return
-    width = max([len("theme"), *(len(row["theme"]) for row in rows)])
-    print(f"{'theme':<{width}} {'memories':>9} {'user':>6} {'turns':>9} {'pending':>8}  last")
-    for row in rows:
-        mark = "" if row["reachable"] else "  no session can name it: rename it"
-        print(
-            f"{row['theme']:<{width}} {row['memories']:>9} {row['user_facts']:>6} {row['turns']:>9} "
-            f"{row['pending']:>8}  {row['last_at'][:10]}{mark}"
-        )
-
-
-def _print_one(row: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        print_json(row)
-        return
-    for key, value in row.items():
-        print(f"{key:<11} {value}")
 
 
 def _print_log(rows: list[dict[str, Any]], *, as_json: bool) -> None:
@@ -136,11 +180,44 @@ def _print_log(rows: list[dict[str, Any]], *, as_json: bool) -> None:
         print("nothing was done to a theme yet")
 
 
+_THEMES = "hermes-pgvector themes "
+
 THEMES = Command(
     "themes",
     "show, rename, merge, delete and export themes",
     "hermes-pgvector themes list\nhermes-pgvector themes rename sales emea-sales --yes\n"
     "hermes-pgvector themes merge old-sales sales\nhermes-pgvector themes export sales --output sales.jsonl",
-    _themes,
-    _arguments,
+    actions=(
+        Command("list", "every theme that holds something", _THEMES + "list --json", _list, _login),
+        Command("show", "what one theme holds", _THEMES + "show sales", _show, _one),
+        Command(
+            "rename",
+            "give a theme another name",
+            _THEMES + "rename sales emea-sales\n" + _THEMES + "rename sales emea-sales --yes",
+            _change,
+            _two("OLD", "NEW"),
+        ),
+        Command(
+            "merge",
+            "move everything of one theme into another",
+            _THEMES + "merge old-sales sales\n" + _THEMES + "merge old-sales sales --yes",
+            _change,
+            _two("FROM", "INTO"),
+        ),
+        Command(
+            "delete",
+            "delete a theme and what it holds",
+            _THEMES + "delete old-sales\n" + _THEMES + "delete old-sales --yes",
+            _change,
+            _delete_arguments,
+        ),
+        Command(
+            "export",
+            "write a theme as JSON Lines",
+            _THEMES + "export sales --output sales.jsonl\n" + _THEMES + "export sales | gzip > sales.jsonl.gz",
+            _export_theme,
+            _export_arguments,
+        ),
+        Command("log", "what was done to themes, by whom, when", _THEMES + "log --limit 10", _log, _log_arguments),
+    ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from .base import EXIT_FAILED, EXIT_OK, Command, add_json, add_yes, print_json, settings_of
 
@@ -38,28 +38,37 @@ def _collected(home: Path) -> dict[str, Any]:
         return collect(settings, home, locate)
 
 
-def _spool_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("action", choices=("list", "retry", "drop"))
+def _change_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("ids", nargs="*", metavar="ID", help="the first digits of a write's id, as `list` shows it")
     command.add_argument("--all", action="store_true", help="every write that was set aside")
     add_yes(command)
     add_json(command)
 
 
-def _spool(args: argparse.Namespace, home: Path) -> int:
+def _list_aside(args: argparse.Namespace, home: Path) -> int:
+    from ..operate.spools import change_aside, render_aside
+
+    print(render_aside(change_aside(home, "retry", [], everything=True, really=False), as_json=args.json))
+    return EXIT_OK
+
+
+def _retry(args: argparse.Namespace, home: Path) -> int:
+    return _change_aside(args, home, "retry", "put back; the next agent process writes them")
+
+
+def _drop(args: argparse.Namespace, home: Path) -> int:
+    return _change_aside(args, home, "drop", "deleted")
+
+
+def _change_aside(args: argparse.Namespace, home: Path, action: Literal["retry", "drop"], done: str) -> int:
     from ..domain.errors import InvalidArgument
     from ..operate.spools import change_aside, render_aside
 
-    if args.action == "list":
-        meant = change_aside(home, "retry", [], everything=True, really=False)
-        print(render_aside(meant, as_json=args.json))
-        return EXIT_OK
     if not args.ids and not args.all:
-        raise InvalidArgument(f"name the writes to {args.action}, or --all; see: hermes-pgvector spool list")
-    meant = change_aside(home, args.action, args.ids, everything=args.all, really=args.yes)
+        raise InvalidArgument(f"name the writes to {action}, or --all; see: hermes-pgvector spool list")
+    meant = change_aside(home, action, args.ids, everything=args.all, really=args.yes)
     print(render_aside(meant, as_json=args.json))
     if not args.json:
-        done = {"retry": "put back; the next agent process writes them", "drop": "deleted"}[args.action]
         print(
             f"{len(meant)} writes {done}" if args.yes else f"{len(meant)} writes meant; nothing was changed: add --yes"
         )
@@ -84,6 +93,15 @@ SPOOL = Command(
     "spool",
     "look at writes that Postgres refused for what they hold, try them again, or drop them",
     "hermes-pgvector spool list\nhermes-pgvector spool retry --all --yes\nhermes-pgvector spool drop 3f2a9c01 --yes",
-    _spool,
-    _spool_arguments,
+    actions=(
+        Command("list", "the writes that were set aside, and why", "hermes-pgvector spool list", _list_aside, add_json),
+        Command(
+            "retry",
+            "put writes back, for the next agent process",
+            "hermes-pgvector spool retry --all --yes",
+            _retry,
+            _change_arguments,
+        ),
+        Command("drop", "delete writes", "hermes-pgvector spool drop 3f2a9c01 --yes", _drop, _change_arguments),
+    ),
 )

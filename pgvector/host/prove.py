@@ -49,9 +49,12 @@ def prove(home: Path) -> bool:
     done = subprocess.run(
         [sys.executable, "-P", "-c", _LAUNCH, str(_PACKAGE_DIR), "prove", "--hermes-home", str(home), "--recall", word],
         stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
         check=False,
         timeout=_WAIT_S * 2,
     )
+    print(done.stdout, end="", flush=True)
     _clean_up(home, word)
     return done.returncode == 0
 

@@ -59,7 +59,7 @@ def install_plugin(hermes_home: Path, *, mode: Mode = "shim", force: bool = Fals
             f"a shim imports {IMPORT_NAME}, which is not installed in this Python; "
             f"install it with pip, or put a whole copy in place with --copy"
         )
-    version = str(_manifest(_PACKAGE_DIR).get("version", ""))
+    version = package_version()
     target = hermes_home.expanduser().absolute() / "plugins" / PLUGIN_NAME
     if target.is_symlink() and not force:
         return InstallReport(target, mode, "kept", version, _symlink_note(target))
@@ -73,6 +73,11 @@ def install_plugin(hermes_home: Path, *, mode: Mode = "shim", force: bool = Fals
     except OSError as error:
         raise ConfigurationError(f"{target} cannot be written ({error}); check who owns {hermes_home}") from error
     return InstallReport(target, mode, action, version)
+
+
+def package_version() -> str:
+    """The version of this package, as its manifest says."""
+    return str(_manifest(_PACKAGE_DIR).get("version", ""))
 
 
 def is_ours(directory: Path) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 from ..domain.settings import Settings
 from ..server.cluster import EmbeddedServer
@@ -17,18 +19,35 @@ def embedded_server(settings: Settings) -> EmbeddedServer:
     )
 
 
-def serve(settings: Settings, action: str) -> bool:
-    """Do `action` (start, stop, status) and say how the server stands; False when status finds it down."""
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """How the embedded server stands."""
+
+    up: bool
+    directory: Path
+    notice: str
+    unused: bool
+
+    def render(self) -> str:
+        """The state for people."""
+        lines = [f"embedded Postgres in {self.directory}", self.notice, f"it is {'up' if self.up else 'down'}"]
+        if self.unused:
+            lines.append("note: `dsn` is set, so agents use that server and never this one")
+        return "\n".join(line for line in lines if line)
+
+    def as_json(self) -> dict[str, Any]:
+        """The state for machines."""
+        return asdict(self) | {"directory": str(self.directory)}
+
+
+def serve(settings: Settings, action: Literal["start", "stop", "status"]) -> ServerState:
+    """Do `action` and say how the server stands then."""
     server = embedded_server(settings)
     if action == "start":
         server.ensure()
     elif action == "stop":
         server.stop()
-    up = server.running()
-    print(f"{whereabouts(settings)}\nit is {'up' if up else 'down'}")
-    if settings.dsn:
-        print("note: `dsn` is set, so agents use that server and never this one")
-    return up or action == "stop"
+    return ServerState(server.running(), server.root, server.notice() or "", bool(settings.dsn))
 
 
 def whereabouts(settings: Settings) -> str:

@@ -182,7 +182,7 @@ def test_trap_13_what_cannot_be_meant_is_refused_with_the_reason(
 def test_wrong_usage_is_exit_code_2(cli: Run, home: Path, dsn: str) -> None:
     configure(home, dsn)
     done = cli("themes", "rename", "sales")
-    assert done.returncode == 2 and "rename OLD NEW" in done.stderr
+    assert done.returncode == 2 and "required: NEW" in done.stderr
 
 
 def test_a_name_that_allowed_themes_leaves_out_is_remarked(

@@ -71,10 +71,30 @@ def parser() -> argparse.ArgumentParser:
 
 def commands() -> dict[str, argparse.ArgumentParser]:
     """Every command by its name."""
-    for action in parser()._actions:
+    return actions_of(parser())
+
+
+def actions_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The actions of a command by their names; none where it has none."""
+    for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             return dict(action.choices)
-    raise AssertionError("the command line has no commands")
+    return {}
+
+
+def leaves() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Every command that does something, with its full name."""
+    for name, parser in commands().items():
+        own = actions_of(parser)
+        yield from ((f"{name} {action}", each) for action, each in own.items())
+        if not own:
+            yield name, parser
+
+
+def prose_about(command: str) -> list[str]:
+    """The pages that a person wrote which name a command."""
+    named = re.compile(rf"(?:`|hermes[- ]pgvector ){command}\b")
+    return [name_of(path) for path in PAGES if path.name != "commands.md" and named.search(text_of(path))]
 
 
 def our_commands_in(line: str) -> Iterator[list[str]]:
@@ -106,10 +126,10 @@ def quoted_commands(page: str) -> Iterator[list[str]]:
 
 
 @cache
-def reference_script() -> ModuleType:
-    """scripts/make_config_reference.py as a module."""
-    path = REPOSITORY / "scripts" / "make_config_reference.py"
-    spec = importlib.util.spec_from_file_location("make_config_reference", path)
+def script_module(name: str) -> ModuleType:
+    """One of scripts/*.py as a module."""
+    path = REPOSITORY / "scripts" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -127,20 +147,32 @@ def anchors(page: str) -> set[str]:
 # -- what there is, is documented ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(commands()))
-def test_every_command_and_option_is_documented(name: str) -> None:
-    page = text_of(DOCS / "operations.md")
-    own = section(page, name)
+@pytest.mark.parametrize("name", [name for name, parser in commands().items() if not actions_of(parser)])
+def test_every_command_is_explained_on_a_page(name: str) -> None:
+    assert prose_about(name), f"no page but commands.md tells when to use hermes-pgvector {name}"
 
-    assert own, f"docs/operations.md has no heading for {name}"
-    for action in commands()[name]._actions:
-        if action.help == argparse.SUPPRESS or action.dest == "help":
-            continue
-        for option in action.option_strings:
-            assert option in (page if option == "--hermes-home" else own), f"{name} {option}"
-        if not action.option_strings:
-            for choice in action.choices or ():
-                assert f"{name} {choice}" in own, f"{name} {choice}"
+
+@pytest.mark.parametrize("name", [name for name, parser in commands().items() if actions_of(parser)])
+def test_every_action_is_explained_on_a_page(name: str) -> None:
+    for action in actions_of(commands()[name]):
+        assert prose_about(f"{name} {action}"), f"no page but commands.md tells when to use {name} {action}"
+
+
+def test_the_reference_of_commands_is_what_the_command_line_says() -> None:
+    script = script_module("make_command_reference")
+
+    assert script.page() == text_of(script.PAGE), "run scripts/make_command_reference.py"
+
+
+def test_every_command_prints_json_when_asked() -> None:
+    lacking = [name for name, leaf in leaves() if "--json" not in leaf._option_string_actions]
+
+    assert lacking == []
+
+
+def test_every_argument_has_help() -> None:
+    for name, leaf in leaves():
+        assert [action.dest for action in leaf._actions if not action.help] == [], name
 
 
 @pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.key)
@@ -152,7 +184,7 @@ def test_every_setting_is_documented_with_its_variable(field: Field) -> None:
 
 
 def test_the_table_of_settings_is_what_the_source_says() -> None:
-    script = reference_script()
+    script = script_module("make_config_reference")
 
     assert script.renewed(text_of(script.PAGE)) == text_of(script.PAGE), "run scripts/make_config_reference.py"
 
@@ -268,12 +300,13 @@ def test_every_command_in_the_documents_is_one(path: Path, capsys: pytest.Captur
 
 
 def test_the_examples_of_the_help_are_commands() -> None:
-    examples = [line for command in commands().values() for line in (command.epilog or "").splitlines()]
-    found = [arguments for line in examples if "hermes-pgvector" in line for arguments in our_commands_in(line)]
+    for name, command in [*commands().items(), *leaves()]:
+        examples = [line for line in (command.epilog or "").splitlines() if "hermes-pgvector" in line]
+        found = [arguments for line in examples for arguments in our_commands_in(line)]
 
-    assert len(found) >= len(commands())
-    for arguments in found:
-        parser().parse_args(arguments)
+        assert found, name
+        for arguments in found:
+            parser().parse_args(arguments)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name_of)

@@ -253,8 +253,10 @@ def test_the_commands_from_list_to_remove(home: Path, capsys: pytest.CaptureFixt
     assert main(["model", "remove", MODEL_NAME, "--yes", "--json", *at]) == 0
     assert json.loads(capsys.readouterr().out)["removed"] is True
     assert listed()["installed"] is False
-    assert main(["model", "remove", *at]) == 1
-    assert "name the model" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as left:
+        main(["model", "remove", *at])
+    assert left.value.code == 2
+    assert "NAME" in capsys.readouterr().err
 
 
 def test_reading_needs_no_right_to_write(home: Path) -> None:

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Writes docs/commands.md from the command line itself.
+
+Run it after a command or an option was added or changed, in an environment that has the package. `--check` changes
+nothing, and exits with 1 when the page is out of date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from hermes_memory_pgvector.cli import command_line
+from hermes_memory_pgvector.commands.base import EXITS
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "commands.md"
+_HEAD = f"""# Commands
+
+<!-- This page is made by scripts/make_command_reference.py: change pgvector/commands/, then run it. -->
+
+`hermes-pgvector ...` and `hermes pgvector ...` are the same; the second is there while pgvector is the host's active
+memory provider. On a terminal tables are drawn, elsewhere they are plain columns; `--json` gives JSON and nothing else
+on stdout. `NO_COLOR` is honoured. What deletes or replaces something shows what it would do until `--yes` is given.
+Every command takes `--hermes-home DIR`, the hermes home (default: `$HERMES_HOME` or `~/.hermes`), and `--help`.
+
+{EXITS}
+"""
+_EVERYWHERE = {"--help", "--hermes-home"}
+
+
+def page() -> str:
+    """The page, one section a command, one below it for each of its actions."""
+    parts = [_HEAD]
+    for name, parser in _below(command_line()):
+        parts.append(_section(2, name, parser))
+        parts += [_section(3, f"{name} {action}", own) for action, own in _below(parser)]
+    return "\n".join(parts)
+
+
+def _below(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from action.choices.items()
+
+
+def _section(rank: int, name: str, parser: argparse.ArgumentParser) -> str:
+    lines = [f"{'#' * rank} {name}", "", str(parser.description), ""]
+    rows = [row for action in parser._actions if (row := _row(action))]
+    if rows:
+        lines += ["| Argument | Meaning |", "|---|---|", *rows, ""]
+    if not any(_below(parser)) or rank == 2:
+        examples = str(parser.epilog).split("\n\n")[0].splitlines()[1:]
+        lines += ["```bash", *(line.removeprefix("  ") for line in examples), "```", ""]
+    return "\n".join(lines)
+
+
+def _row(action: argparse.Action) -> str:
+    if isinstance(action, argparse._SubParsersAction) or action.help == argparse.SUPPRESS:
+        return ""
+    if _EVERYWHERE & set(action.option_strings):
+        return ""
+    value = action.metavar or ("|".join(map(str, action.choices)) if action.choices else "")
+    value = value if isinstance(value, str) else " ".join(value)
+    if action.option_strings:
+        takes = action.nargs != 0 and not isinstance(action, argparse.BooleanOptionalAction)
+        shown = ", ".join(action.option_strings) + (f" {value or action.dest.upper()}" if takes else "")
+    else:
+        shown = value or action.dest.upper()
+    return f"| `{_cell(shown)}` | {_cell(str(action.help))} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("%%", "%")
+
+
+def main() -> int:
+    """Write the page, or only compare it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only say whether the page is up to date")
+    args = parser.parse_args()
+    if args.check:
+        return int(not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page())
+    PAGE.write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

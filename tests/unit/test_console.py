@@ -1,0 +1,121 @@
+"""What verbs print: plain columns into a pipe, a drawn table on a terminal, and nothing that steers it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.commands.console import Column, say, show_pairs, show_table
+
+COLUMNS = (Column("theme"), Column("turns", right=True), Column("last_words", flexible=True))
+ROWS = [
+    {"theme": "sales", "turns": 12345, "last_words": "to\nbe\x1b[31m or\u202e not"},
+    {"theme": "\u4e2d\u6587", "turns": None, "last_words": "x" * 3000},
+]
+_PROGRAM = """
+from hermes_memory_pgvector.commands.console import Column, show_table, say
+show_table([Column("theme"), Column("words", flexible=True, style="red")],
+           [{"theme": "sales", "words": "[bold]not markup[/bold] \\x1b[2J" + "y" * 300}])
+say("done", "green")
+"""
+
+
+def on_a_terminal(program: str, **environment: str) -> str:
+    """What a program prints on a terminal of 80 columns."""
+    ours, theirs = pty.openpty()
+    environ = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR")}
+    environ |= {"TERM": "xterm-256color", "COLUMNS": "80"} | environment
+    process = subprocess.Popen([sys.executable, "-P", "-c", program], stdout=theirs, stderr=theirs, env=environ)
+    os.close(theirs)
+    printed = b""
+    while True:
+        try:
+            more = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not more:
+            break
+        printed += more
+    os.close(ours)
+    assert process.wait(60) == 0, printed
+    return printed.decode()
+
+
+def test_a_table_in_a_pipe_is_plain_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(COLUMNS, ROWS)
+
+    heading, first, second = capsys.readouterr().out.splitlines()
+    assert heading == "theme   turns  last words"
+    assert first == "sales  12,345  to be [31m or not"
+    assert second.startswith("\u4e2d\u6587           xxx"), "wide characters take two columns"
+
+
+def test_an_empty_table_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(COLUMNS, [], empty="no theme yet")
+
+    assert capsys.readouterr().out == "no theme yet\n"
+
+
+def test_pairs_stand_in_two_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    show_pairs({"up": True, "since": datetime(2026, 1, 2, 3, 4, tzinfo=UTC), "share": 0.25, "error": None})
+    say("two\nlines\x07")
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "up     yes"
+    assert re.fullmatch(r"since  2026-01-0[123] \d\d:\d\d", lines[1])
+    assert lines[2:] == ["share  0.25", "error", "two", "lines "]
+
+
+def test_a_terminal_gets_a_table_that_fits_and_colours() -> None:
+    shown = on_a_terminal(_PROGRAM)
+
+    text = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert text != shown, "there are colours"
+    assert "\x1b[2J" not in shown, "stored text clears no screen"
+    assert "[bold]not markup" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_no_color_is_honoured() -> None:
+    shown = on_a_terminal(_PROGRAM, NO_COLOR="1")
+
+    assert not re.search(r"\x1b\[(?:[0-9;]*;)?3\d", shown)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_names_every_verb(shell: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["completion", shell, "--hermes-home", str(tmp_path)]) == 0
+
+    script = capsys.readouterr().out
+    assert all(verb in script for verb in ("doctor", "themes", "rename", "--admin-dsn"))
+
+
+def test_bash_completes_with_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["completion", "bash", "--hermes-home", str(tmp_path)]) == 0
+    script = tmp_path / "completion.bash"
+    script.write_text(capsys.readouterr().out, encoding="utf-8")
+
+    asked = f"""
+    source {script}
+    COMP_WORDS=(hermes-pgvector themes re); COMP_CWORD=2
+    $(complete -p hermes-pgvector | sed 's/.*-F \\([^ ]*\\) .*/\\1/')
+    printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=False, timeout=60)
+    assert "rename" in done.stdout.split(), done
+
+
+def test_the_version_is_that_of_the_manifest(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--version"])
+
+    assert left.value.code == 0
+    assert re.fullmatch(r"hermes-pgvector \d+\.\d+\.\d+\S*\n", capsys.readouterr().out)
