@@ -50,16 +50,22 @@ cd -- "$root"
 step "Running the tests"
 export HYPOTHESIS_STORAGE_DIRECTORY=$root/.cache/hypothesis
 status=0
-"$python" tests/support/no_skips.py -o cache_dir=.cache/pytest "$@" || status=$?
+# Two processes, for much of the time is spent waiting; one file stays in one of them, and the long ones begin.
+pytest() { "$python" -P -m pytest --no-skips -o cache_dir=.cache/pytest -n 2 --dist loadfile --no-loadscope-reorder "$@"; }
+if [ $# = 0 ]; then
+  pytest tests/plans tests/fault tests/host tests/server tests/integration tests/unit || status=$?
+else
+  pytest "$@" || status=$?
+fi
 if [ "$status" != 0 ] || [ $# != 0 ]; then exit "$status"; fi
 
 # What reads and writes, once more where Postgres holds the agents' role to a list of themes, and where it has every theme.
 step "Running tests with row-level security"
 modules() { for name in "$@"; do echo "tests/integration/test_$name.py"; done; }
 # shellcheck disable=SC2046
-PGVECTOR_TEST_ROW_SECURITY=some "$python" tests/support/no_skips.py -o cache_dir=.cache/pytest $(modules \
+PGVECTOR_TEST_ROW_SECURITY=some pytest $(modules \
   search_words search_exact recall_prefetch recall_filters mirror_hooks mirror_files contexts reuse) || status=$?
 # shellcheck disable=SC2046
-PGVECTOR_TEST_ROW_SECURITY=all "$python" tests/support/no_skips.py -o cache_dir=.cache/pytest $(modules \
+PGVECTOR_TEST_ROW_SECURITY=all pytest $(modules \
   isolation mirror_hosts sessions) || status=$?
 exit "$status"

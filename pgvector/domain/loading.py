@@ -21,12 +21,13 @@ class Loaded(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def load(section: object, environ: Mapping[str, str]) -> Loaded:
-    """Settings from the file's section with the environment over it; never raises.
+def load(section: object, environ: Mapping[str, str], form: Mapping[str, object] | None = None) -> Loaded:
+    """Settings from the file's section with the host's form and the environment over it; never raises.
 
-    `section` is whatever YAML gave. A value that cannot be used leaves the default (or, if it came from the
-    environment, what the file says) in place and adds one warning; a key that does not exist adds one, too.
-    No warning contains the text of a free-text setting, which may be a password.
+    `section` is whatever YAML gave, `form` what the desktop's form saved; there a blank says nothing. A value that
+    cannot be used leaves the default (or, if it came from the form or the environment, what stands below it) in place
+    and adds one warning; a key that does not exist adds one, too. No warning contains the text of a free-text setting,
+    which may be a password.
     """
     values: dict[str, object] = {}
     warnings: list[str] = []
@@ -41,6 +42,9 @@ def load(section: object, environ: Mapping[str, str]) -> Loaded:
         warnings.append(
             f"{SECTION} must hold settings, one `name: value` a line, not {type_of(section)}; using defaults"
         )
+    for key, raw in (form or {}).items():
+        if (field := _BY_KEY.get(key)) is not None and raw not in (None, ""):
+            _take(field, raw, f"the form's {key}", values, warnings)
     unknown_env: list[str] = []
     for name in environ:
         if not name.startswith(ENV_PREFIX):
@@ -65,7 +69,10 @@ def _take(field: Field, raw: object, origin: str, values: dict[str, object], war
     try:
         values[field.key] = coerce(field, raw)
     except Rejected as why:
-        if why.rest:
+        if field.key == "retention":  # what was meant may be more than what an older place says
+            values[field.key] = field.default
+            used = "nothing is deleted by it"
+        elif why.rest:
             values[field.key] = why.rest
             used = "using the others"
         elif field.key in values:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from .languages import DEFAULT_LANGUAGE, LANGUAGES
+from .retention import PATTERN
 from .secrets import masked
 
 SECTION = "plugins.pgvector"
@@ -34,12 +35,12 @@ def _setting(
     form: str = "",
     word: str = "",
     secret: bool = False,
-    wizard: bool = False,
+    label: str = "",
 ) -> Any:
-    """A dataclass field that carries its own documentation and limits."""
+    """A dataclass field that carries its own documentation and limits; `label` is its name in the host's forms."""
     metadata = {
         "doc": doc, "low": low, "high": high, "choices": choices, "pattern": pattern, "form": form, "word": word,
-        "secret": secret, "wizard": wizard,
+        "secret": secret, "label": label,
     }  # fmt: skip
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -52,15 +53,17 @@ class Settings:
         "",
         "Postgres to use, as a libpq URI or key=value string; empty starts the embedded one",
         secret=True,
-        wizard=True,
+        label="Postgres",
     )
     embed_url: str = _setting(
         "",
         "Base URL of an Ollama or OpenAI-compatible embedding endpoint, or local:NAME for an installed model; "
         "empty recalls by words only",
-        wizard=True,
+        label="Embedding endpoint",
     )
-    embed_model: str = _setting("nomic-embed-text", "Embedding model the endpoint is asked for", wizard=True)
+    embed_model: str = _setting(
+        "nomic-embed-text", "Embedding model the endpoint is asked for", label="Embedding model"
+    )
     embed_api: str = _setting(
         "auto", "Protocol the endpoint speaks; auto finds out", choices=("auto", "ollama", "openai")
     )
@@ -86,10 +89,18 @@ class Settings:
     )
     embed_threads: int = _setting(1, "CPU threads that work on one text with a local model", low=1, high=64)
     dims: int = _setting(
-        768, "Length of an embedding; must equal what the model gives and what the migration created", low=1, high=2000
+        768,
+        "Length of an embedding; must equal what the model gives and what the migration created",
+        low=1,
+        high=2000,
+        label="Length of an embedding",
     )
     prefetch_limit: int = _setting(
-        5, "Most memories put before a turn by themselves; 0 turns that off", low=0, high=50, wizard=True
+        5,
+        "Most memories put before a turn by themselves; 0 turns that off",
+        low=0,
+        high=50,
+        label="Memories put before a turn",
     )
     prefetch_deadline_s: float = _setting(
         1.5, "Longest time a turn waits for its memories, in seconds", low=0.01, high=8.0
@@ -132,7 +143,7 @@ class Settings:
         low=-1.0,
         high=1.0,
         word="auto",
-        wizard=True,
+        label="Similarity a memory must have for that",
     )
     text_language: str = _setting(
         DEFAULT_LANGUAGE,
@@ -144,6 +155,13 @@ class Settings:
         "Languages of single themes, each as theme=language; the theme may end with *",
         pattern=rf".+=({'|'.join(LANGUAGES)})",
         form="theme=language",
+    )
+    retention: tuple[str, ...] = _setting(
+        (),
+        "Days after which turns are deleted, each as theme=days, with roles after the days if not all are meant, or "
+        "theme=forever; the theme may end with *; a mapping will do as well; empty keeps all. Never deletes memories",
+        pattern=PATTERN,
+        form="theme=days",
     )
     embed_on_write: bool = _setting(True, "Embed rows as they are written; off stores text only")
     chunk_tokens: int = _setting(
@@ -159,7 +177,7 @@ class Settings:
     tools: tuple[str, ...] = _setting(
         (), "Tools the model gets besides recall_memory and recall_conversation, which it always gets", choices=TOOLS
     )
-    sync_turns: bool = _setting(True, "Store the turns of conversations", wizard=True)
+    sync_turns: bool = _setting(True, "Store the turns of conversations", label="Store turns")
     delegation_memory: bool = _setting(
         False, "Keep what a sub-agent found as a memory of its parent as well, not only as a turn"
     )
@@ -167,6 +185,11 @@ class Settings:
         40, "Length from which one side of a turn is worth storing, in characters", low=0, high=100_000
     )
     pool_max_size: int = _setting(4, "Most Postgres connections of one process", low=1, high=100)
+    pooler: str = _setting(
+        "auto",
+        "Whether `dsn` leads to a pooler that lends connections by transaction, such as PgBouncer; auto finds out",
+        choices=("auto", "none", "transaction"),
+    )
     spool_max_mb: int = _setting(256, "Most disk the spool of unsent writes takes, in MB", low=1, high=1_000_000)
     spool_sync: str = _setting(
         "normal", "normal survives the death of the process, full also power loss", choices=("normal", "full")
@@ -201,6 +224,9 @@ class Settings:
         secret=True,
     )  # fmt: skip
     mask_secrets: bool = _setting(True, "Mask passwords, keys and tokens before anything is stored")
+    history_texts: bool = _setting(
+        True, "Keep in the history what a memory said before it was replaced, until the memory is removed"
+    )
     mask_patterns: tuple[str, ...] = _setting(
         (), "What else to mask: regular expressions, of which the whole match is hidden", form=EXPRESSIONS
     )
@@ -216,7 +242,8 @@ class Settings:
 class Field(NamedTuple):
     """What is known of one setting. `kind` is str, int, float, bool or tuple (a list of words).
 
-    `word` is what a float may be instead of a number; where there is one, the setting is a float.
+    `word` is what a float may be instead of a number; where there is one, the setting is a float. `label` is its name
+    in the host's forms, empty where it is not in them.
     """
 
     key: str
@@ -230,7 +257,7 @@ class Field(NamedTuple):
     form: str
     word: str
     secret: bool
-    wizard: bool
+    label: str
 
     @property
     def env(self) -> str:

@@ -10,17 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..capture.keeping import Keeper
 from ..domain.errors import ConfigurationError
 from ..domain.loading import Loaded, load
 from ..domain.personal import identity_digest, mask_identifiers
 from ..domain.reach import Reach
-from ..domain.settings import Settings
-from ..domain.text import clean, digest
+from ..domain.settings import FIELDS, Settings
+from ..domain.text import clean
 from ..domain.theme import CONTEXT_PLATFORMS, Place, Surface, Theme, ThemeRules, ThemeSet, place
-from ..operate.configfile import read_dotenv, read_section
-from .keeping import Keeper
+from ..operate.configfile import read_dotenv, read_form, read_section
 
-_SESSION_MAX_CHARS = 256
 _WORD_MAX_CHARS = 64
 
 
@@ -121,20 +120,6 @@ def _kind_of_run(word: str) -> str:
     return clean(word).strip().lower().replace("-", "").replace("_", "")[:_WORD_MAX_CHARS]
 
 
-def session_name(given: object, identity_key: str = "") -> str:
-    """A session id as it is stored: clean, and with more than 256 characters cut to 239, "-" and a hash of the whole.
-
-    An index on it holds no more than 2.7 KB. A telephone number or an e-mail address in it is masked.
-    """
-    return _session_name(clean(given), identity_key)
-
-
-@functools.lru_cache(maxsize=1024)
-def _session_name(given: str, identity_key: str) -> str:
-    name = mask_identifiers(given.strip(), identity_key)
-    return name if len(name) <= _SESSION_MAX_CHARS else f"{name[: _SESSION_MAX_CHARS - 17]}-{digest(name).hex()[:16]}"
-
-
 def hermes_home(given: object = None) -> Path:
     """The home the host names, else its own answer for this context, else $HERMES_HOME or ~/.hermes."""
     if isinstance(given, (str, os.PathLike)) and str(given).strip():
@@ -151,15 +136,24 @@ def environment(home: Path) -> dict[str, str]:
     return {**os.environ, **read_dotenv(home)}
 
 
+def given_settings(home: Path) -> dict[str, Any]:
+    """The settings that somebody set, in a file or the environment, as they stand there."""
+    section, _ = read_section(home)
+    environ = environment(home)
+    known = {**(section if isinstance(section, Mapping) else {}), **read_form(home)}
+    given = {str(key): value for key, value in known.items() if value is not None}
+    return given | {field.key: environ[field.env] for field in FIELDS if environ.get(field.env, "").strip()}
+
+
 def load_settings(config: Mapping[str, Any] | None, home: Path) -> Loaded:
-    """Settings of `config`, or of the home's config.yaml; what was wrong with them is in `warnings`.
+    """Settings of `config`, or of the home's files; what was wrong with them is in `warnings`.
 
     Raises ConfigurationError where going on with defaults would mean another database than the one that was named.
     """
     section, unreadable = (config, []) if config is not None else read_section(home)
     if unreadable:
         raise ConfigurationError("; ".join(unreadable))
-    loaded = load(section, environment(home))
+    loaded = load(section, environment(home), read_form(home) if config is None else None)
     if isinstance(section, Mapping) and section.get("dsn") not in (None, "") and not loaded.settings.dsn:
         raise ConfigurationError("; ".join(loaded.warnings) + "; memory stays off rather than use another database")
     return loaded

@@ -1,64 +1,170 @@
-"""What the host's setup and status commands show and save."""
+"""What the host's setup and status commands and its forms show and save."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..domain.dsn import mask_dsn
-from ..domain.errors import HermesPgvectorError
-from ..domain.settings import ENV_PREFIX, Field, Settings
+from ..domain.errors import ConfigurationError, HermesPgvectorError
+from ..domain.secrets import masked
+from ..domain.settings import FIELDS, Field, Settings
 from ..embed.modeldir import is_local
-from .context import load_settings
+from .asking import Terminal, Wishes
+from .context import environment, load_settings
 
-_SECTION = ("plugins", "pgvector")
+if TYPE_CHECKING:
+    from .wizard import Plan
+
+_EXIT_FAILED, _EXIT_INTERRUPTED = 1, 130
+API_KEY = {
+    "key": "embed_api_key",
+    "label": "API key of the endpoint",
+    "description": "Only where the endpoint wants one",
+    "required": False,
+    "default": "",
+    "secret": True,
+    "env_var": "HERMES_PGVECTOR_EMBED_API_KEY",
+}
 
 
-def config_schema(fields: Iterable[Field]) -> list[dict[str, Any]]:
-    """The settings the host's wizard asks for, in its own form; secrets go to its .env."""
+def config_schema(fields: Iterable[Field], home: Path) -> list[dict[str, Any]]:
+    """The settings of the host's forms, in its own form; secrets go to its .env.
+
+    The defaults are what holds in this home: the host does not know where our settings are, and saves the default of
+    what was not changed.
+    """
+    try:
+        now = load_settings(None, home).settings
+    except HermesPgvectorError:
+        now = Settings()
     schema = []
     for field in fields:
-        if not field.wizard:
+        if not field.label:
             continue
         entry: dict[str, Any] = {
             "key": field.key,
+            "label": field.label,
             "description": field.doc,
             "required": False,
-            "default": field.default,
+            "default": "" if field.secret else _shown(getattr(now, field.key)),
         }
         if field.secret:
-            entry |= {"secret": True, "env_var": ENV_PREFIX + field.key.upper()}
+            entry |= {"secret": True, "env_var": field.env}
         if field.choices:
             entry["choices"] = list(field.choices)
         schema.append(entry)
+        if field.key == "embed_model":
+            schema.append(dict(API_KEY))
     return schema
 
 
 def save_config(values: Mapping[str, Any], home: Path) -> None:
-    """Write settings below plugins.pgvector of config.yaml. Raises ConfigurationError."""
-    from ..operate.configfile import set_values
+    """Write the settings that a form changed below plugins.pgvector of config.yaml.
 
-    kept: dict[tuple[str, ...], Any] = {
-        (*_SECTION, key): value for key, value in values.items() if value not in (None, "")
-    }
-    if kept:
-        set_values(home, kept)
+    Raises ValueError, which the host shows, when one cannot be used or the file cannot be changed.
+    """
+    from ..operate.saving import Changes, checked, save
+
+    open_to_forms = {field.key for field in FIELDS if not field.secret}
+    wanted = {key: value for key, value in checked(values).items() if key in open_to_forms}
+    try:
+        now = load_settings(None, home).settings
+        if changed := {key: value for key, value in wanted.items() if value != getattr(now, key)}:
+            save(home, Changes(changed))
+    except ConfigurationError as exc:
+        raise ValueError(str(exc)) from exc
 
 
 def post_setup(home: Path) -> None:
-    """Activate the plugin, bring the store up and say how it stands."""
+    """`hermes memory setup pgvector`: ask, try, save, activate, and say how it stands."""
+    try:
+        code = set_up(home, Wishes(attended=Terminal.can_ask()))
+    except HermesPgvectorError as exc:
+        print(f"error: {exc}")
+        code = _EXIT_FAILED
+    if code:
+        raise SystemExit(code)
+
+
+def set_up(home: Path, wishes: Wishes, *, dry_run: bool = False, as_json: bool = False) -> int:
+    """Run the wizard; an exit code. Nothing is saved before everything was tried; Ctrl-C leaves the files alone."""
+    from ..operate.saving import save
+    from .wizard import Wizard
+
+    out = sys.stderr if as_json else sys.stdout
+
+    def say(line: str) -> None:
+        print(line, file=out, flush=True)
+
+    try:
+        wizard = Wizard(home, wishes, say)
+        plan = wizard.plan()
+        _announce(plan, say)
+        if dry_run:
+            say("\nNothing was changed: this was a dry run.")
+            if as_json:
+                print(json.dumps({"saved": False} | plan.as_dict(), indent=2))
+            return 0
+        if wishes.attended and not wizard.confirmed():
+            raise KeyboardInterrupt
+        plan = wizard.carry_out(plan)
+        save(home, plan.changes)
+    except KeyboardInterrupt:
+        say("\nCancelled. Nothing was saved.")
+        return _EXIT_INTERRUPTED
+    except HermesPgvectorError as exc:
+        say(f"error: {exc}\nNothing was saved.")
+        if as_json:
+            print(json.dumps({"saved": False, "error": str(exc)}, indent=2))
+        return _EXIT_FAILED
+    said = _finish(plan, home, say)
+    if as_json:
+        print(json.dumps(said, indent=2))
+    return 0 if said["doctor"]["healthy"] else _EXIT_FAILED
+
+
+def _announce(plan: Plan, say: Any) -> None:
+    say("")
+    say(f"Memory:  {plan.database.said()}")
+    say(f"Recall:  {plan.model.said()}")
+    for line in plan.changes.lines() or ["nothing: all of this is set already"]:
+        say(f"To save: {line}")
+    for note in plan.notes:
+        say(f"Note:    {note}")
+
+
+def _finish(plan: Plan, home: Path, say: Any) -> dict[str, Any]:
+    """Activate, and run the doctor; all that was done for machines. Raises HermesPgvectorError."""
     from ..operate.activate import activate, enable
-    from ..operate.doctor import examine, render_text
+    from ..operate.doctor import as_json, examine, render_text
+    from ..operate.install import install_plugin
+    from ..operate.saving import overruled
     from ..runtime.embedded import borrowed_server
 
+    notes = list(plan.notes)
+    now = load_settings(None, home).settings
+    notes += [f"{name} in the environment overrules what was saved; unset it" for name in overruled(plan.wanted, now)]
+    if not (home / "plugins" / "pgvector" / "__init__.py").is_file():
+        say(f"plugin {install_plugin(home).action}")
     how = activate(home, None)
     enable(home, None)
-    print(f"\n  Memory provider: pgvector ({how})\n")
-    settings = load_settings(None, home).settings
-    with borrowed_server(settings) as locate:
-        print(render_text(examine(settings, home, locate=locate)))
-    print("\n  Settings: plugins.pgvector in config.yaml. Start a new session to use it.\n")
+    say(f"\nSaved. Memory provider: pgvector ({how})\n")
+    environ = environment(home)
+    keys = {
+        "api_key": environ.get(now.embed_api_key_env, ""),
+        "rerank_key": environ.get(now.rerank_api_key_env, ""),
+    }
+    with borrowed_server(now) as locate:
+        checks = examine(now, home, locate=locate, **keys)
+    say(render_text(checks))
+    for note in notes:
+        say(f"Note: {note}")
+    say("\nStart a new session to use it; restart a running gateway.")
+    return {"saved": True} | plan.as_dict() | {"notes": notes, "activated": how, "doctor": as_json(checks)}
 
 
 def status(config: Mapping[str, Any] | None, home: Path) -> dict[str, str]:
@@ -79,3 +185,10 @@ def _recall(settings: Settings) -> str:
     if not url:
         return "by words (no embed_url)"
     return f"by meaning and words ({url if is_local(url) else settings.embed_model})"
+
+
+def _shown(value: object) -> object:
+    """A value as a form may show it: what holds a password is left out, and so left alone."""
+    if isinstance(value, str) and masked(value) != value:
+        return ""
+    return value if isinstance(value, bool) else str(value)

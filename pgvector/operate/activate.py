@@ -28,15 +28,20 @@ def find_hermes() -> str | None:
 
 
 def activate(hermes_home: Path, hermes: str | None) -> Activation:
-    """Set memory.provider in the home's configuration, by the `hermes` command or else in config.yaml itself.
+    """Set memory.provider in the home's config.yaml, or by the `hermes` command, which keeps no comments.
 
-    Raises: ConfigurationError when config.yaml cannot be changed.
+    Raises: ConfigurationError when neither can.
     """
     if is_active(hermes_home):
         return "already active"
-    if hermes and _run(hermes_home, hermes, "config", "set", "memory.provider", _PROVIDER) and is_active(hermes_home):
+    _note_before(hermes_home)
+    try:
+        set_values(hermes_home, {("memory", "provider"): _PROVIDER})
+    except ConfigurationError:
+        command = ("config", "set", "memory.provider", _PROVIDER)
+        if not (hermes and _run(hermes_home, hermes, *command) and is_active(hermes_home)):
+            raise
         return "by hermes config set"
-    set_values(hermes_home, {("memory", "provider"): _PROVIDER})
     return "in config.yaml"
 
 
@@ -57,9 +62,30 @@ def enable(hermes_home: Path, hermes: str | None) -> bool:
     return True
 
 
+def deactivate(hermes_home: Path) -> str:
+    """Give memory.provider back to what it was before us, and have us loaded no more; what it is now, empty for none.
+
+    Nothing is deleted. Raises ConfigurationError when config.yaml cannot be changed.
+    """
+    now = _at(_config(hermes_home), "memory", "provider")
+    if now == _PROVIDER:
+        now = _noted_before(hermes_home)
+        set_values(hermes_home, {("memory", "provider"): now})
+    enabled = _at(_config(hermes_home), "plugins", "enabled")
+    if isinstance(enabled, list) and _PROVIDER in enabled:
+        set_values(hermes_home, {("plugins", "enabled"): [name for name in enabled if name != _PROVIDER]})
+    _before_file(hermes_home).unlink(missing_ok=True)
+    return now if isinstance(now, str) else ""
+
+
 def is_active(hermes_home: Path) -> bool:
     """Whether the home's configuration names this plugin; False when it cannot be read."""
     return _at(_config(hermes_home), "memory", "provider") == _PROVIDER
+
+
+def named_provider(hermes_home: Path) -> str:
+    """The memory provider that the home's configuration names; empty when it names none or cannot be read."""
+    return str(_at(_config(hermes_home), "memory", "provider") or "")
 
 
 def is_enabled(hermes_home: Path) -> bool:
@@ -74,6 +100,29 @@ def built_in_memory(hermes_home: Path) -> list[str]:
     switches = {"MEMORY.md": "memory_enabled", "USER.md": "user_profile_enabled"}
     # On where nothing is said.
     return [name for name, switch in switches.items() if _at(config, "memory", switch) not in (False, "false", 0)]
+
+
+def _before_file(hermes_home: Path) -> Path:
+    return hermes_home / "pgvector" / "provider-before"
+
+
+def _note_before(hermes_home: Path) -> None:
+    """Keep which provider we take the place of, for `deactivate`."""
+    before = _at(_config(hermes_home), "memory", "provider")
+    path = _before_file(hermes_home)
+    if not isinstance(before, str) or not before.strip():
+        path.unlink(missing_ok=True)
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(before.strip() + "\n", encoding="utf-8")
+
+
+def _noted_before(hermes_home: Path) -> str:
+    try:
+        noted = _before_file(hermes_home).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return noted if noted != _PROVIDER else ""
 
 
 def _config(hermes_home: Path) -> object:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ..domain.dsn import mask_dsn
 from ..domain.errors import ConfigurationError
+from .configlists import edit_block_list
 
 if TYPE_CHECKING:
     import yaml
@@ -53,7 +54,7 @@ def set_values(home: Path, values: Mapping[Key, object]) -> bool:
     try:
         if (path.read_bytes() if path.exists() else None) != before:
             _refuse(path, values, "it was changed by another program just now")
-        _replace(path, (bom + edited).encode())
+        replace_file(path, (bom + edited).encode())
     except OSError as error:
         _refuse(path, values, f"it cannot be written ({error.strerror})")
     return True
@@ -169,6 +170,10 @@ def _set(text: str, key: Key, value: object) -> str:
         if entry is None:
             return _insert(text, node, key[depth:], value, style)
         name_node, node = entry
+    if isinstance(node, yaml.SequenceNode) and not node.flow_style and isinstance(value, list) and name_node:
+        edited = edit_block_list(text, name_node, node, value, _inline)
+        if edited is not None:
+            return edited
     return _overwrite(text, node, value)
 
 
@@ -302,8 +307,8 @@ def _plain(value: object) -> object:
     raise ConfigurationError(f"a setting cannot be a {type(value).__name__}")
 
 
-def _replace(path: Path, data: bytes) -> None:
-    """Put `data` at `path` in one step, keeping mode and owner. Raises OSError."""
+def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
+    """Put `data` at `path` in one step, keeping owner and, unless another `mode` is given, mode. Raises OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -316,7 +321,7 @@ def _replace(path: Path, data: bytes) -> None:
             if hasattr(os, "chown"):
                 with suppress(PermissionError):
                     os.chown(temporary, found.st_uid, found.st_gid)
-            os.chmod(temporary, found.st_mode & 0o7777)
+            os.chmod(temporary, found.st_mode & 0o7777 if mode is None else mode)
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):

@@ -1,17 +1,18 @@
-"""Reading our part of $HERMES_HOME/config.yaml and .env."""
+"""Reading our part of $HERMES_HOME/config.yaml and .env, and what the desktop's form saved."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, TypeVar
 
 from ..domain.settings import ENV_PREFIX
-from .configedit import CONFIG_NAME, set_values, yaml_place
+from .configedit import CONFIG_NAME, replace_file, set_values, yaml_place
 
-__all__ = ["CONFIG_NAME", "DOTENV_NAME", "read_dotenv", "read_section", "set_values"]
+__all__ = ["CONFIG_NAME", "DOTENV_NAME", "forget_form", "read_dotenv", "read_form", "read_section", "set_values"]
 
 DOTENV_NAME: Final = ".env"
 
@@ -19,6 +20,7 @@ _T = TypeVar("_T")
 _Stamp = tuple[int, int, int]
 _sections: dict[str, tuple[_Stamp, tuple[object, list[str]]]] = {}
 _dotenvs: dict[str, tuple[_Stamp, dict[str, str]]] = {}
+_forms: dict[str, tuple[_Stamp, dict[str, object]]] = {}
 
 _ASSIGNMENT = re.compile(rf"\s*(?:export\s+)?({ENV_PREFIX}\w+)\s*=\s*(.*)", re.ASCII)
 _DOUBLE_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
@@ -44,6 +46,30 @@ def read_dotenv(home: Path) -> dict[str, str]:
     """
     found: dict[str, str] | None = _cached(home / DOTENV_NAME, _dotenvs, _parse_dotenv, lambda why: {})
     return dict(found or {})
+
+
+def form_path(home: Path) -> Path:
+    """Where the host keeps what its desktop's form saved for us."""
+    return home / "pgvector" / "config.json"
+
+
+def read_form(home: Path) -> dict[str, object]:
+    """What the desktop's form saved; empty when it saved nothing, or that cannot be read.
+
+    Unchanged files are not read again.
+    """
+    found: dict[str, object] | None = _cached(form_path(home), _forms, _parse_form, lambda why: {})
+    return dict(found or {})
+
+
+def forget_form(home: Path, keys: Iterable[str]) -> None:
+    """Drop settings from what the form saved, so that what config.yaml says of them counts. Raises OSError."""
+    known = read_form(home)
+    if left := {key: value for key, value in known.items() if key not in set(keys)}:
+        if left != known:
+            replace_file(form_path(home), (json.dumps(left, indent=2) + "\n").encode())
+    elif known:
+        form_path(home).unlink(missing_ok=True)
 
 
 def _cached(
@@ -104,6 +130,14 @@ def _parse_config(path: Path, raw: bytes) -> tuple[object, list[str]]:
             return None, [f"{path}: {at} must be a mapping of names to values; settings from it are not used"]
         level, at = level.get(name), name
     return level, []
+
+
+def _parse_form(path: Path, raw: bytes) -> dict[str, object]:
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        return {}
+    return {key: value for key, value in found.items() if isinstance(key, str)} if isinstance(found, dict) else {}
 
 
 def _parse_dotenv(path: Path, raw: bytes) -> dict[str, str]:

@@ -80,6 +80,11 @@ def package_version() -> str:
     return str(_manifest(_PACKAGE_DIR).get("version", ""))
 
 
+def version_in(directory: Path) -> str:
+    """The version of the plugin in a directory, as its manifest says; empty when it says none."""
+    return str(_manifest(directory).get("version", ""))
+
+
 def is_ours(directory: Path) -> bool:
     """Whether `directory` holds this plugin, of any version, as a shim or a copy."""
     ours = _manifest(_PACKAGE_DIR)

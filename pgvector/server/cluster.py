@@ -18,8 +18,8 @@ from . import databases, options, processes
 from .account import Account, choose_account, require_posix
 from .binaries import Binaries, find_binaries
 from .databases import State
-from .layout import Layout, default_root, make_root, make_socket_dir, remove_socket_dir
-from .locks import Presence, exclusive
+from .layout import Layout, default_root, delete_files, make_root, make_socket_dir, remove_socket_dir
+from .locks import Presence, exclusive, open_lock, try_exclusive
 from .relocation import within_reach
 
 __all__ = ["Conninfo", "EmbeddedServer", "default_root"]
@@ -135,6 +135,18 @@ class EmbeddedServer:
             finally:
                 self._presence.drop()
 
+    def check(self) -> None:
+        """Raises EmbeddedServerError when no server can be started here, as far as that shows without starting one."""
+        require_posix()
+        with self._explained():
+            self._account.check()
+            find_binaries(self._bin_dir)
+            there = next(path for path in (self.root, *self.root.parents) if path.exists())
+            if not os.access(there, os.W_OK):
+                raise EmbeddedServerError(
+                    f"{there} cannot be written; choose another directory (`embedded_dir`), or set `dsn`"
+                )
+
     def running(self) -> bool:
         """Whether the server answers."""
         if sys.platform == "win32":
@@ -154,6 +166,30 @@ class EmbeddedServer:
             if self._layout.root.is_dir():
                 with exclusive(self._layout.lock, time.monotonic() + FAST_STOP_S):
                     self._shut_down()
+
+    def remove(self, *, force: bool = False) -> bool:
+        """Stops the server and deletes its files, with all data; False when there are none.
+
+        Raises: EmbeddedServerError, with everything as it was, while another process uses it, unless `force`.
+        """
+        require_posix()
+        layout = self._layout
+        if not layout.root.is_dir():
+            return False
+        self.release()
+        with self._explained(), exclusive(layout.lock, time.monotonic() + FAST_STOP_S):
+            presence = open_lock(layout.presence_lock)
+            try:
+                # Others that come now wait for the lock, and make a new server when we are done.
+                if not (try_exclusive(presence) or force):
+                    raise EmbeddedServerError(
+                        f"another process uses the embedded Postgres in {layout.root}; stop it first"
+                    )
+                self._shut_down()
+                delete_files(layout)
+            finally:
+                os.close(presence)
+        return True
 
     def notice(self) -> str:
         """One line that says which account and directory are used because we are root; empty when we are not."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import stat
 import sys
 from contextlib import suppress
@@ -138,6 +139,17 @@ def remove_socket_dir(layout: Layout, account: Account) -> None:
     """Leaves nothing in /tmp when the server has stopped."""
     if layout.sockets.parent != layout.root:
         account.run(["rmdir", layout.sockets], timeout_s=10)
+
+
+def delete_files(layout: Layout) -> None:
+    """Deletes the files of a server that is stopped, and its directory unless others' are in it. Raises: OSError."""
+    for folder in (layout.data, layout.root / "run"):
+        if folder.is_dir():
+            shutil.rmtree(folder)
+    for file in (*layout.root.glob(f"{layout.log.name}*"), layout.server_lock, layout.presence_lock, layout.lock):
+        file.unlink(missing_ok=True)
+    with suppress(OSError):
+        layout.root.rmdir()
 
 
 def make_public_dir(path: Path) -> None:

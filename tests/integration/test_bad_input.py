@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
@@ -17,6 +16,7 @@ from hermes_memory_pgvector.runtime.process import close_all
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import called, landed, recalled, runtime_of
+from tests.support.password_role import password_role
 from tests.support.stored import Database
 from tests.support.waiting import until
 
@@ -29,19 +29,8 @@ ANSWER = "That is a long enough answer to be worth storing, about the Atlas proj
 @pytest.fixture
 def password_dsn(postgres: EmbeddedServer, dsn: str) -> Iterator[str]:
     """A conninfo for a role that Postgres asks for a password, which it does not hold."""
-    admin = postgres.ensure().admin
-    rules = postgres.root / "data" / "pg_hba.conf"
-    before = rules.read_text()
-    with psycopg.connect(admin, autocommit=True) as connection:
-        connection.execute("CREATE ROLE guarded LOGIN PASSWORD 'right'")
-        rules.write_text("local all guarded scram-sha-256\n" + before)
-        connection.execute("SELECT pg_reload_conf()")
-        rule = "SELECT count(*) FROM pg_hba_file_rules WHERE 'guarded' = ANY (user_name)"
-        until(lambda: connection.execute(rule).fetchone() == (1,), what="the new rule")
-        yield make_conninfo(dsn, user="guarded")
-        rules.write_text(before)
-        connection.execute("SELECT pg_reload_conf()")
-        connection.execute("DROP ROLE guarded")
+    with password_role(postgres, dsn) as conninfo:
+        yield conninfo
 
 
 def _refused(provider: PgvectorMemoryProvider) -> str:

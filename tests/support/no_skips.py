@@ -1,12 +1,7 @@
-"""Runs pytest with one more rule: a test that steps aside has failed.
-
-Started as a script (`python tests/support/no_skips.py [pytest arguments]`), so that no folder of this repository has to
-be on the import path.
-"""
+"""One more rule for pytest, where it is asked for with --no-skips: a test that steps aside has failed."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Generator
 
 import pytest
@@ -42,7 +37,3 @@ def refuse(report: Report) -> None:
     report.longrepr = f"no test may be skipped or expected to fail here, but this one was: {reason}"
     if expected is not None:
         del report.wasxfail
-
-
-if __name__ == "__main__":
-    sys.exit(pytest.main(sys.argv[1:], plugins=[NoSkips()]))

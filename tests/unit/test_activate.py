@@ -17,9 +17,10 @@ def read(home: Path) -> dict[str, dict[str, object]]:
     return loaded
 
 
-def test_with_hermes_its_own_command_sets_the_provider(tmp_path: Path) -> None:
+def test_where_the_file_cannot_be_edited_hermes_sets_the_provider(tmp_path: Path) -> None:
     hermes = find_hermes()
     assert hermes
+    (tmp_path / "config.yaml").write_text("memory: &shared\n  memory_enabled: true\nx: *shared\n", encoding="utf-8")
 
     assert activate(tmp_path, hermes) == "by hermes config set"
 
@@ -27,7 +28,7 @@ def test_with_hermes_its_own_command_sets_the_provider(tmp_path: Path) -> None:
     assert activate(tmp_path, hermes) == "already active"
 
 
-def test_without_hermes_the_file_is_edited_and_the_rest_of_it_kept(tmp_path: Path) -> None:
+def test_the_file_is_edited_and_the_rest_of_it_kept(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("model: x  # mine\nmemory:\n  memory_enabled: false\n", encoding="utf-8")
 
     assert activate(tmp_path, None) == "in config.yaml"

@@ -1,0 +1,30 @@
+"""Connection strings: whether a password stands in one, and one with another password, user or none."""
+
+from __future__ import annotations
+
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from .connection import check_conninfo
+
+
+def has_secret(conninfo: str) -> bool:
+    """Whether a password of any kind stands in it. Raises StoreMisconfigured when libpq cannot read it."""
+    check_conninfo(conninfo)
+    return any(key.endswith("password") or "secret" in key for key in conninfo_to_dict(conninfo))
+
+
+def with_password(conninfo: str, password: str) -> str:
+    """The same with this password."""
+    return make_conninfo(conninfo, password=password)
+
+
+def user_of(conninfo: str) -> str:
+    """The role it names; empty where libpq decides."""
+    return str(conninfo_to_dict(conninfo).get("user") or "")
+
+
+def as_admin(conninfo: str, admin: str = "postgres") -> str:
+    """What an administrator of the same database would write, without a password, to be shown."""
+    known = conninfo_to_dict(conninfo)
+    kept = {key: value for key, value in known.items() if key in ("host", "port", "dbname", "hostaddr", "sslmode")}
+    return make_conninfo("", **kept, user=admin)

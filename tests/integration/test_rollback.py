@@ -1,0 +1,175 @@
+"""Leaving: deactivated with everything kept, taken out of a home, and the way back."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.operate.serve import embedded_server
+from hermes_memory_pgvector.operate.spools import inspect_spools
+from hermes_memory_pgvector.runtime.process import close_all
+from tests.conftest import DIMS, MakeProvider
+from tests.support.memory import called, landed
+from tests.support.waiting import until
+
+FACT = "Atlas ships from the northern harbour"
+Verb = Callable[..., tuple[int, dict[str, Any]]]
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that other accounts can reach, for a server of the test's own."""
+    path = Path(tempfile.mkdtemp(prefix="hermes-rollback-", dir="/tmp"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def verb(home: Path, capsys: pytest.CaptureFixture[str]) -> Verb:
+    def run(*arguments: str) -> tuple[int, dict[str, Any]]:
+        code = main([*arguments, "--hermes-home", str(home)])
+        captured = capsys.readouterr()
+        return code, json.loads(captured.out) if "--json" in arguments and captured.out else {"said": captured}
+
+    return run
+
+
+def config_of(home: Path) -> Any:
+    return yaml.safe_load((home / "config.yaml").read_text(encoding="utf-8"))
+
+
+def configure(home: Path, text: str = "", **values: object) -> None:
+    known = {"plugins": {"pgvector": values}}
+    (home / "config.yaml").write_text(text + yaml.safe_dump(known), encoding="utf-8")
+
+
+def found(home: Path) -> str:
+    """What an agent of this home recalls of the fact."""
+    from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+
+    provider = PgvectorMemoryProvider()
+    provider.initialize("later", hermes_home=str(home), platform="api_server", gateway_session_key="marketing")
+    return json.dumps(called(provider, "recall_memory", {"query": "northern harbour"}))
+
+
+@pytest.mark.parametrize("before", ["honcho", ""])
+def test_deactivated_memory_goes_back_to_what_it_was_and_comes_back_whole(
+    home: Path, dsn: str, verb: Verb, make_provider: MakeProvider, before: str
+) -> None:
+    provider = make_provider()
+    provider.on_memory_write("add", "memory", FACT)
+    landed(provider)
+    close_all()
+    configure(home, f"# mine\nmemory: {{provider: '{before}'}}\n", dsn=dsn, dims=DIMS)
+    original = config_of(home)
+    assert verb("install")[0] == 0
+    assert config_of(home)["memory"]["provider"] == "pgvector"
+
+    code, said = verb("deactivate", "--json")
+
+    assert (code, said) == (0, {"memory.provider": before})
+    config = config_of(home)
+    assert config.pop("plugins") == original.pop("plugins") | {"enabled": []}
+    assert config == original and (home / "config.yaml").read_text(encoding="utf-8").startswith("# mine\n")
+    assert verb("deactivate", "--json") == (0, {"memory.provider": before}), "again is harmless"
+
+    assert verb("install")[0] == 0
+    assert config_of(home)["memory"]["provider"] == "pgvector"
+    assert FACT in found(home)
+
+
+def test_uninstall_is_a_dry_run_and_keeps_memory_unless_told_otherwise(
+    home: Path, dsn: str, verb: Verb, make_provider: MakeProvider
+) -> None:
+    provider = make_provider()
+    provider.on_memory_write("add", "memory", FACT)
+    landed(provider)
+    close_all()
+    configure(home, dsn=dsn, dims=DIMS)
+    verb("install")
+    before = sorted(str(path) for path in home.rglob("*"))
+
+    code, planned = verb("uninstall", "--json")
+    assert code == 0 and not planned["removed"]
+    assert sorted(str(path) for path in home.rglob("*")) == before
+    assert any("drop_everything.sql" in line for line in planned["left"])
+
+    code, done = verb("uninstall", "--yes", "--json")
+    assert code == 0 and done["steps"] == planned["steps"]
+    assert not (home / "plugins" / "pgvector").exists() and (home / "pgvector").is_dir()
+    assert config_of(home)["memory"]["provider"] == ""
+
+    verb("install")
+    assert FACT in found(home)
+
+
+def test_need_03_uninstall_keeps_writes_that_never_reached_postgres_unless_forced(
+    home: Path, verb: Verb, make_provider: MakeProvider
+) -> None:
+    nowhere = {"dsn": "host=127.0.0.1 port=1 dbname=x", "shutdown_timeout_s": 0}
+    make_provider(nowhere).on_memory_write("add", "memory", FACT)
+    configure(home, **nowhere)
+    verb("install")
+    (home / ".env").write_text("A=1\nHERMES_PGVECTOR_EMBED_API_KEY=k\n", encoding="utf-8")
+
+    code, said = verb("uninstall", "--data", "--yes")
+    assert code == 1
+    assert "1 writes in the spool never reached Postgres" in said["said"].err
+    assert "are running" in said["said"].err and "--force" in said["said"].err
+    assert config_of(home)["memory"]["provider"] == "pgvector" and list((home / "pgvector" / "spool").glob("*.db"))
+
+    close_all()
+    until(lambda: not any(view.living for view in inspect_spools(home)), what="the end of the writer")
+    (home / "pgvector" / "venv").mkdir()
+    code, said = verb("uninstall", "--data", "--force", "--yes", "--json")
+    assert code == 0 and len(said["obstacles"]) == 1
+    assert [path.name for path in (home / "pgvector").iterdir()] == ["venv"], "what this may be running in stays"
+    assert (home / ".env").read_text(encoding="utf-8") == "A=1\n"
+
+
+def test_uninstall_with_data_removes_the_embedded_server_but_not_under_another_process(
+    home: Path, verb: Verb, place: Path
+) -> None:
+    configure(home, embedded_dir=str(place / "pg"), dims=DIMS)
+    assert verb("migrate")[0] == 0
+    verb("install")
+    (place / "pg" / "mine.txt").write_text("not of the server", encoding="utf-8")
+    from hermes_memory_pgvector.host.context import load_settings
+
+    other = embedded_server(load_settings(None, home).settings)
+    other.ensure()
+    code, said = verb("uninstall", "--data", "--yes")
+    assert code == 1 and "another process uses" in said["said"].err
+    assert other.running() and config_of(home)["memory"]["provider"] == "pgvector"
+    other.release()
+
+    code, said = verb("uninstall", "--data", "--yes", "--json")
+
+    assert code == 0
+    assert [path.name for path in (place / "pg").iterdir()] == ["mine.txt"]
+    assert not (home / "pgvector").exists() and not (home / "plugins" / "pgvector").exists()
+    (place / "pg" / "mine.txt").unlink()
+    assert verb("migrate")[0] == 0, "a new server can be made there"
+
+    other.ensure()
+    assert verb("uninstall", "--data", "--force", "--yes")[0] == 0
+    assert not other.running() and not (place / "pg").exists()
+    assert not other.release()
+
+
+def test_a_link_is_removed_and_not_what_it_leads_to(home: Path, dsn: str, verb: Verb, tmp_path: Path) -> None:
+    configure(home, dsn=dsn, dims=DIMS)
+    (home / "plugins").mkdir()
+    package = Path(main.__code__.co_filename).parent
+    (home / "plugins" / "pgvector").symlink_to(package)
+    assert verb("uninstall", "--yes")[0] == 0
+    assert not (home / "plugins" / "pgvector").is_symlink() and (package / "cli.py").is_file()

