@@ -18,9 +18,29 @@ if TYPE_CHECKING:
 
 def _commands() -> tuple[Command, ...]:
     """Every verb, in the order of the help."""
-    from .commands import checks, completion, models, setups, tenants, themes, vectors, watch
+    from .commands import (
+        bring,
+        checks,
+        compact,
+        completion,
+        copying,
+        correcting,
+        keeping,
+        lifecycle,
+        metrics,
+        models,
+        moving,
+        searching,
+        seeing,
+        setups,
+        tenants,
+        themes,
+        vectors,
+        watch,
+    )  # fmt: skip
 
     return (
+        lifecycle.SETUP,
         checks.DOCTOR,
         setups.MIGRATE,
         setups.INSTALL,
@@ -28,13 +48,30 @@ def _commands() -> tuple[Command, ...]:
         checks.DEMO,
         watch.STATUS,
         watch.STATS,
+        metrics.METRICS,
         watch.SPOOL,
+        searching.SEARCH,
+        seeing.LIST,
+        seeing.SHOW,
+        correcting.ADD,
+        correcting.EDIT,
+        correcting.FORGET,
+        seeing.HISTORY,
+        seeing.SESSIONS,
         themes.THEMES,
+        keeping.PRUNE,
+        compact.COMPACT,
+        moving.EXPORT,
+        moving.IMPORT,
+        bring.BRING,
+        copying.COPY,
         tenants.TENANTS,
         models.MODEL,
         vectors.BACKFILL,
         vectors.REEMBED,
         setups.SERVER,
+        lifecycle.DEACTIVATE,
+        lifecycle.UNINSTALL,
         completion.completion(command_line),
     )
 
@@ -99,9 +136,9 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _explain(exc: Exception) -> int:
-    from .commands.base import EXIT_FAILED
+    from .commands.base import EXIT_FAILED, EXIT_USAGE
     from .domain.dsn import mask_dsn
-    from .domain.errors import HermesPgvectorError
+    from .domain.errors import HermesPgvectorError, WrongUsage
 
     if isinstance(exc, HermesPgvectorError):
         print(f"error: {exc}", file=sys.stderr)
@@ -111,7 +148,7 @@ def _explain(exc: Exception) -> int:
         print(f"error: {lacking() or exc} ({sys.executable}); or run scripts/install.sh again", file=sys.stderr)
     else:
         print(f"error: unexpected {type(exc).__name__}: {mask_dsn(str(exc))}", file=sys.stderr)
-    return EXIT_FAILED
+    return EXIT_USAGE if isinstance(exc, WrongUsage) else EXIT_FAILED
 
 
 def _home(args: argparse.Namespace) -> Path:

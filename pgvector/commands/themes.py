@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from .base import (
     EXIT_OK,
@@ -130,40 +129,17 @@ def _log(args: argparse.Namespace, home: Path) -> int:
 
 
 def _export_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--output", type=Path, metavar="FILE", help="write to a new file (default: stdout)")
+    command.add_argument(
+        "--output", type=Path, metavar="FILE", help="a new file, compressed when it ends in .gz (default: stdout)"
+    )
     command.add_argument("--vectors", action="store_true", help="with the embeddings")
     _one(command)
 
 
 def _export_theme(args: argparse.Namespace, home: Path) -> int:
-    with _opened(args, home) as (conn, rules):
-        _export(args, conn, rules)
-    return EXIT_OK
+    from .moving import run_export
 
-
-def _export(args: argparse.Namespace, conn: DeadlineConnection, rules: Any) -> None:
-    from ..operate import themes
-
-    files: list[TextIO] = []
-
-    def stream() -> TextIO:
-        if args.output is None:
-            return sys.stdout
-        files.append(themes.private_file(args.output))
-        return files[0]
-
-    try:
-        change = themes.export(conn, args.theme, rules, stream, vectors=args.vectors)
-        for file in files:
-            file.close()
-    except BaseException:
-        if files:  # half a theme looks like a whole one
-            args.output.unlink()
-        raise
-    where = args.output or "stdout"
-    print(
-        f"{change.counts['memories']} memories and {change.counts['turns']} turns written to {where}", file=sys.stderr
-    )
+    return run_export(args, home, args.output, [args.theme])
 
 
 def _print_log(rows: list[dict[str, Any]], *, as_json: bool) -> None:
@@ -172,7 +148,9 @@ def _print_log(rows: list[dict[str, Any]], *, as_json: bool) -> None:
         return
     for row in rows:
         given = row["arguments"]
-        arguments = repr(given["theme"]) + (f" -> {given['into']!r}" if "into" in given else "")
+        named = [given["theme"]] if "theme" in given else given.get("themes") or []
+        into = f" -> {given['into']!r}" if "into" in given else ""
+        arguments = (", ".join(map(repr, named)) or "every theme") + into
         counts = ", ".join(f"{count} {name}" for name, count in sorted(row["counts"].items()))
         who = f"{row['db_role']} ({row['os_user']}@{row['host']})"
         print(f"{row['done_at'][:19]}  {who}  {row['verb']} {arguments}: {counts}")

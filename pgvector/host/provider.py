@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ..capture.filters import TurnFilter, is_trivial_query, own_words
+from ..capture.keeping import session_name
 from ..domain.errors import ConfigurationError, HermesPgvectorError
 from ..domain.models import Answer, Operation, Question, Store
 from ..domain.settings import FIELDS, Settings
 from ..domain.text import both_ends, clean, strip_injected
 from . import availability, setup
-from .context import Policy, SessionContext, environment, hermes_home, load_settings, session_name
+from .context import Policy, SessionContext, environment, hermes_home, load_settings
 from .delegation import Delegation
 from .guard import guarded
 from .once import warn_once, warn_unknown_themes
@@ -176,10 +177,12 @@ class PgvectorMemoryProvider(MemoryProvider):
             place = Place(context.theme.name, self._session_id, self._parent_session_id, starts=self._starts_empty)
         try:
             searcher = cast("Searcher", ChatSearcher(runtime.searcher, context.place))
-            return prefetch_block(searcher, runtime.shown, text, place, settings)
+            block = prefetch_block(searcher, runtime.shown, text, place, settings)
         except HermesPgvectorError:
             runtime.counts["prefetch_failures"] += 1  # the store has said once why
             return ""
+        runtime.counts.update(prefetches=1, prefetches_found=bool(block))
+        return block
 
     @guarded(None)
     def queue_prefetch(self, query: str, *, session_id: str = "", **kwargs: Any) -> None:
@@ -320,7 +323,9 @@ class PgvectorMemoryProvider(MemoryProvider):
             return error("recall is off in this theme (setting `recall_off`)")
 
         def recall(store: Store, asked: Question) -> Answer:
-            return runtime.searcher.recall([store], asked)
+            found = runtime.searcher.recall([store], asked)
+            runtime.counts.update(tool_recalls=1, tool_recalls_found=bool(found.hits))
+            return found
 
         policy = self._policy
         here = Here(context.place, self._session_id, settings.scope_default, settings.recall_deadline_s, policy)
@@ -341,17 +346,16 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     @guarded(list)
     def get_config_schema(self, **kwargs: Any) -> list[dict[str, Any]]:
-        """The fields the host's setup form asks for."""
-        return setup.config_schema(FIELDS)
+        """The fields of the host's forms, with what holds now."""
+        return setup.config_schema(FIELDS, hermes_home())
 
-    @guarded(None)
     def save_config(self, values: Mapping[str, Any], hermes_home: str, **kwargs: Any) -> None:
-        """Write non-secret settings to the home's config.yaml."""
+        """Write non-secret settings to the home's config.yaml. Raises ValueError, which the host's forms show."""
         setup.save_config(values, Path(hermes_home))
 
     @guarded(None)
     def post_setup(self, hermes_home: str, config: Any = None, **kwargs: Any) -> None:
-        """Finish `hermes memory setup pgvector`: activate, bring the store up, say what is what."""
+        """`hermes memory setup pgvector`: the wizard. Exits with its code when that is not 0."""
         setup.post_setup(Path(hermes_home))
 
     @guarded(dict)
@@ -361,8 +365,10 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     @guarded(list)
     def backup_paths(self, **kwargs: Any) -> list[str]:
-        """Nothing outside the home can be copied file by file: a running database is backed up by pg_dump."""
-        return []
+        """A fresh export of the embedded database; a server of one's own is backed up there."""
+        from .backup import write_backup
+
+        return write_backup(self._config)
 
     # -- helpers -------------------------------------------------------------------------------------------------
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 _ON_TERMINAL_S, _ELSEWHERE_S = 0.2, 10.0
+_TOLD_FROM = 5000  # rows; fewer are done before anybody wonders
 
 
 class ProgressLine:
@@ -55,6 +58,19 @@ class ProgressLine:
 
     def _rate(self) -> float:
         return (self.done - self._done_at_first) / max(time.monotonic() - self._began, 1e-3)
+
+
+@contextmanager
+def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A function that notes how many more are done; they are told where there are many."""
+    if total < _TOLD_FROM:
+        yield lambda count: None
+        return
+    line = ProgressLine(what, total)
+    try:
+        yield line.advance
+    finally:
+        line.finish()
 
 
 def describe(done: int, total: int, per_s: float) -> str:

@@ -1,25 +1,20 @@
-"""Themes as an operator handles them: renamed, merged, deleted, written to a file; looked at before, logged after."""
+"""Themes as an operator handles them: renamed, merged, deleted; looked at before, logged after."""
 
 from __future__ import annotations
 
-import getpass
-import json
-import os
-import socket
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from ..domain.errors import ConfigurationError, InvalidArgument
+from ..domain.errors import InvalidArgument
 from ..domain.text import clean
 from ..domain.theme import ThemeRules, normalise_theme
 from ..store import themes as store
 from ..store.connection import DeadlineConnection
-from .progress import ProgressLine
+from ..store.history import note_actor
+from ..store.maintenance import operator, record
+from .progress import progress
 
-_TOLD_FROM = 5000  # rows; fewer are done before anybody wonders
 _MOVED = ("memories", "user_facts", "turns")
 
 
@@ -54,7 +49,7 @@ def listed(conn: DeadlineConnection, rules: ThemeRules) -> list[dict[str, Any]]:
 
 def shown(conn: DeadlineConnection, name: str, rules: ThemeRules) -> dict[str, Any]:
     """What one theme holds. Raises InvalidArgument when there is none of that name."""
-    theme, counts = _existing(conn, name, rules)
+    theme, counts = existing(conn, name, rules)
     return {"theme": theme, **counts, "reachable": _is_reachable(theme, rules)}
 
 
@@ -62,7 +57,7 @@ def rename(conn: DeadlineConnection, old: str, new: str, rules: ThemeRules, *, r
     """Give a theme another name. Raises InvalidArgument for a name that is taken, or that no session would have."""
     with conn.transaction():
         store.begin(conn)
-        theme, counts = _existing(conn, old, rules)
+        theme, counts = existing(conn, old, rules)
         into, notes = _new_name(new, theme, rules)
         if into == theme:
             raise InvalidArgument(f"the theme is called {theme!r} already" + _because(new, into))
@@ -86,8 +81,8 @@ def merge(conn: DeadlineConnection, old: str, into: str, rules: ThemeRules, *, r
     """
     with conn.transaction():
         store.begin(conn)
-        theme, counts = _existing(conn, old, rules)
-        kept, _ = _existing(conn, into, rules)
+        theme, counts = existing(conn, old, rules)
+        kept, _ = existing(conn, into, rules)
         if kept == theme:
             raise InvalidArgument(f"both names mean the theme {theme!r}")
         notes = [] if _is_reachable(kept, rules) else [_unreachable(kept)]
@@ -105,9 +100,10 @@ def _move(
     really: bool,
 ) -> Change:
     if really:
-        with _Progress(f"moved to {into}", _rows(counts)) as advance:
+        with progress(f"moved to {into}", _rows(counts)) as advance:
+            note_actor(conn, operator(verb))
             done = store.move(conn, theme, into, advance)
-        _record(conn, verb, {"theme": theme, "into": into}, done)
+        record(conn, verb, {"theme": theme, "into": into}, done)
     else:
         merged = store.shared(conn, theme, into)
         memories = counts["memories"] + counts["user_facts"] - merged
@@ -119,7 +115,7 @@ def delete(conn: DeadlineConnection, name: str, rules: ThemeRules, *, really: bo
     """Delete what a theme holds. Raises InvalidArgument when there is none of that name."""
     with conn.transaction():
         store.begin(conn)
-        theme, counts = _existing(conn, name, rules)
+        theme, counts = existing(conn, name, rules)
         notes = []
         if counts["in_files"]:
             notes.append(
@@ -128,43 +124,10 @@ def delete(conn: DeadlineConnection, name: str, rules: ThemeRules, *, really: bo
             )
         done = {"memories": counts["memories"] + counts["user_facts"], "turns": counts["turns"]}
         if really:
-            with _Progress("deleted", _rows(counts)) as advance:
+            with progress("deleted", _rows(counts)) as advance:
                 done = store.delete(conn, theme, advance)
-            _record(conn, "delete", {"theme": theme}, done)
+            record(conn, "delete", {"theme": theme}, done)
         return Change("delete", theme, None, done, tuple(notes), really)
-
-
-def export(
-    conn: DeadlineConnection, name: str, rules: ThemeRules, stream: Callable[[], TextIO], *, vectors: bool
-) -> Change:
-    """Write a theme as JSON Lines, memories before turns, as it is at one moment.
-
-    Raises InvalidArgument when there is none of that name, before `stream` is called.
-    """
-    done = {"memories": 0, "turns": 0}
-    with conn.transaction():
-        store.begin_reading(conn)
-        theme, counts = _existing(conn, name, rules)
-        out = stream()
-        with _Progress("exported", _rows(counts)) as advance:
-            for what in ("memories", "turns"):
-                for row in store.read_out(conn, theme, what, vectors=vectors):
-                    out.write(_line(what, row, vectors=vectors))
-                    done[what] += 1
-                    advance(1)
-        out.flush()
-        _record(conn, "export", {"theme": theme, "vectors": vectors}, done)
-    return Change("export", theme, None, done, (), True)
-
-
-def private_file(path: Path) -> TextIO:
-    """A new file that only this user can read. Raises ConfigurationError when it exists or cannot be made."""
-    try:
-        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8")
-    except FileExistsError as exc:
-        raise ConfigurationError(f"{path} exists; name a new file") from exc
-    except OSError as exc:
-        raise ConfigurationError(f"{path} cannot be written: {exc.strerror or exc}") from exc
 
 
 def log(conn: DeadlineConnection, limit: int) -> list[dict[str, Any]]:
@@ -177,22 +140,19 @@ def fit_for_json(row: dict[str, Any]) -> dict[str, Any]:
     return {key: value.isoformat() if isinstance(value, datetime) else value for key, value in row.items()}
 
 
-def _line(what: str, row: dict[str, Any], *, vectors: bool) -> str:
-    if not vectors:
-        del row["embedding"]
-    return json.dumps({"store": what} | fit_for_json(row), ensure_ascii=False) + "\n"
+def existing(conn: DeadlineConnection, name: str, rules: ThemeRules) -> tuple[str, dict[str, Any]]:
+    """The theme that an operator means and what it holds: the very name before the form that sessions use.
 
-
-# -- names
-
-
-def _existing(conn: DeadlineConnection, name: str, rules: ThemeRules) -> tuple[str, dict[str, Any]]:
-    """The theme that an operator means and what it holds: the very name before the form that sessions use."""
+    Raises InvalidArgument when there is none of that name.
+    """
     for theme in dict.fromkeys((name, rules.resolve_name(name))):
         counts = store.counts(conn, theme) if theme and theme == clean(theme) else {}
         if counts and _rows(counts):
             return theme, counts
     raise InvalidArgument(f"no theme {name!r} holds anything; see: hermes-pgvector themes list")
+
+
+# -- names
 
 
 def _new_name(given: str, old: str, rules: ThemeRules) -> tuple[str, list[str]]:
@@ -230,28 +190,3 @@ def _unreachable(theme: str) -> str:
 
 def _rows(counts: dict[str, Any]) -> int:
     return sum(int(counts[name]) for name in _MOVED)
-
-
-# -- progress and log
-
-
-class _Progress:
-    """Says how far it is, where there is so much to do that somebody would wonder."""
-
-    def __init__(self, what: str, total: int) -> None:
-        self._line = ProgressLine(what, total) if total >= _TOLD_FROM else None
-
-    def __enter__(self) -> store.Advance:
-        return self._line.advance if self._line is not None else lambda count: None
-
-    def __exit__(self, *_: object) -> None:
-        if self._line is not None:
-            self._line.finish()
-
-
-def _record(conn: DeadlineConnection, verb: str, arguments: dict[str, Any], done: dict[str, int]) -> None:
-    try:
-        who = getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
-        who = str(os.getuid())
-    store.record(conn, verb, arguments, done, who=who, host=socket.gethostname())

@@ -1,4 +1,4 @@
-"""Whole themes: counted, moved, deleted, read out; and the log of what was done to them.
+"""Whole themes: counted, moved, deleted; and the log of what was done to them.
 
 Every function works inside the caller's transaction.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 from psycopg.types.json import Jsonb
 
+from . import history
 from .connection import DeadlineConnection, translated
 from .memories import lock_theme
 from .sql import query
@@ -66,6 +67,8 @@ def move(conn: DeadlineConnection, theme: str, into: str, advance: Advance) -> d
             lock_theme(conn, name)
         merged = conn.execute(query("merge_shared_memories"), names).rowcount
         advance(merged)
+        # Before the memories, so that each of them finds nothing left to take along.
+        history.move(conn, theme, into)
         memories = _in_slices(conn, "theme_memory_ids", "move_memories", names, advance)
         for statement in ("move_operations", "move_tombstones", "move_mirrored"):
             conn.execute(query(statement), names)
@@ -83,6 +86,7 @@ def delete(conn: DeadlineConnection, theme: str, advance: Advance) -> dict[str, 
         turns = _in_slices(conn, "theme_turn_ids", "delete_turns", names, advance)
         lock_theme(conn, theme)
         memories = _in_slices(conn, "theme_memory_ids", "forget_memories", names, advance)
+        history.delete(conn, theme)
     return {"memories": memories, "turns": turns}
 
 
@@ -105,17 +109,6 @@ def _ids(conn: DeadlineConnection, which: str, theme: str) -> list[int]:
 def _slices(ids: Sequence[int]) -> Iterator[list[int]]:
     for start in range(0, len(ids), _SLICE):
         yield list(ids[start : start + _SLICE])
-
-
-def read_out(
-    conn: DeadlineConnection, theme: str, store: Literal["memories", "turns"], *, vectors: bool
-) -> Iterator[dict[str, Any]]:
-    """Every row of a theme in the order of ids, fit for JSON but for its times; embeddings only with `vectors`."""
-    which = "theme_memory_ids" if store == "memories" else "theme_turn_ids"
-    with translated():
-        for some in _slices(_ids(conn, which, theme)):
-            asked = {"theme": theme, "ids": some, "vectors": vectors}
-            yield from (row._asdict() for row in conn.execute(query(f"export_{store}"), asked))
 
 
 def record(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import stat
 import subprocess
@@ -253,13 +254,15 @@ def test_need_16_an_export_holds_every_row_with_all_that_is_known_of_it(
     landed(provider)
     fill(make_provider, "marketing", "Secret of marketing")
     done = cli("themes", "export", "sales")
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    header, *lines, trailer = (json.loads(line) for line in done.stdout.splitlines())
+    assert header["themes"] == ["sales"] and (trailer["memories"], trailer["turns"]) == (1, 2)
     assert [(line["store"], line.get("target") or line["role"]) for line in lines] == [
         ("memories", "user"), ("turns", "user"), ("turns", "assistant"),
     ]  # fmt: skip
     assert lines[0]["content"] == "Ada likes\nAtlas — 日本"
     for line in lines:
-        assert line["theme"] == "sales" and line["session_id"] == "s-1" and line["metadata"]["platform"] == "api_server"
+        assert line["theme"] == "sales" and line["metadata"]["platform"] == "api_server"
+        assert line.get("session_id", line["metadata"]["session_id"]) == "s-1"
         assert line.get("ts") or (line["created_at"] and line["updated_at"])
         assert "embedding" not in line
     assert "Secret" not in done.stdout and "1 memories and 2 turns" in done.stderr
@@ -267,10 +270,11 @@ def test_need_16_an_export_holds_every_row_with_all_that_is_known_of_it(
     out = tmp_path / "sales.jsonl"
     assert cli("themes", "export", "sales", "--vectors", "--output", str(out)).returncode == 0
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
-    assert {len(json.loads(line)["embedding"]) for line in out.read_text().splitlines()} == {DIMS}
+    vectors = [base64.b64decode(json.loads(line)["embedding"]) for line in out.read_text().splitlines()[1:-1]]
+    assert {len(vector) for vector in vectors} == {4 * DIMS}
     again = cli("themes", "export", "sales", "--output", str(out))
     assert again.returncode == 1 and "exists" in again.stderr
-    assert len(out.read_text().splitlines()) == 3
+    assert len(out.read_text().splitlines()) == 5
 
 
 def test_trap_13_what_was_done_is_logged_and_the_agents_role_cannot_unlog_it(

@@ -4,18 +4,18 @@
 -- exempt: totals for the operator, no stored text.
 SELECT (SELECT count(*) FROM memory_entries) AS memories,
        (SELECT count(*) FROM conversations) AS turns,
-       (SELECT count(*) FROM memory_entries WHERE embedding IS NULL) AS pending_memories,
-       (SELECT count(*) FROM conversations WHERE embedding IS NULL) AS pending_turns;
+       (SELECT count(*) FROM memory_entries WHERE embedding IS NULL AND sig IS NULL) AS pending_memories,
+       (SELECT count(*) FROM conversations WHERE embedding IS NULL AND sig IS NULL) AS pending_turns;
 
 -- name: list_themes
 -- exempt: names, counts and times for the operator, no stored text.
 WITH counted AS (
     SELECT agent_identity, count(*) FILTER (WHERE target = 'memory') AS memories, count(*) FILTER (WHERE target = 'user') AS facts,
-           0 AS turns, count(*) FILTER (WHERE embedding IS NULL) AS pending,
+           0 AS turns, count(*) FILTER (WHERE embedding IS NULL AND sig IS NULL) AS pending,
            min(created_at) AS first_at, max(updated_at) AS last_at
       FROM memory_entries GROUP BY agent_identity
     UNION ALL
-    SELECT agent_identity, 0, 0, count(*), count(*) FILTER (WHERE embedding IS NULL), min(ts), max(ts)
+    SELECT agent_identity, 0, 0, count(*), count(*) FILTER (WHERE embedding IS NULL AND sig IS NULL), min(ts), max(ts)
       FROM conversations GROUP BY agent_identity)
 SELECT agent_identity AS theme, sum(memories)::bigint AS memories, sum(facts)::bigint AS user_facts, sum(turns)::bigint AS turns,
        sum(pending)::bigint AS pending, min(first_at) AS first_at, max(last_at) AS last_at
@@ -26,8 +26,8 @@ SELECT (SELECT count(*) FROM memory_entries WHERE agent_identity = %(theme)s AND
        (SELECT count(*) FROM memory_entries WHERE agent_identity = %(theme)s AND target = 'user') AS user_facts,
        (SELECT count(*) FROM conversations WHERE agent_identity = %(theme)s) AS turns,
        (SELECT count(DISTINCT session_id) FROM conversations WHERE agent_identity = %(theme)s) AS sessions,
-       (SELECT count(*) FROM memory_entries WHERE agent_identity = %(theme)s AND embedding IS NULL)
-         + (SELECT count(*) FROM conversations WHERE agent_identity = %(theme)s AND embedding IS NULL) AS pending,
+       (SELECT count(*) FROM memory_entries WHERE agent_identity = %(theme)s AND embedding IS NULL AND sig IS NULL)
+         + (SELECT count(*) FROM conversations WHERE agent_identity = %(theme)s AND embedding IS NULL AND sig IS NULL) AS pending,
        (SELECT count(DISTINCT (f.target, f.digest))
           FROM hermes_mirror AS f
           JOIN memory_entries AS m ON m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest
@@ -98,16 +98,6 @@ DELETE FROM hermes_tombstones AS t USING memory_entries AS m
 
 -- name: delete_turns
 DELETE FROM conversations WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s);
-
--- name: export_memories
-SELECT id, agent_identity AS theme, target, content, created_at, updated_at, metadata ->> 'session_id' AS session_id, metadata,
-       CASE WHEN %(vectors)s::boolean THEN embedding::real[] END AS embedding
-  FROM memory_entries WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) ORDER BY id;
-
--- name: export_turns
-SELECT id, agent_identity AS theme, role, content, ts, session_id, metadata,
-       CASE WHEN %(vectors)s::boolean THEN embedding::real[] END AS embedding
-  FROM conversations WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) ORDER BY id;
 
 -- name: record_maintenance
 -- exempt: what an operator did, no stored text.

@@ -1,7 +1,8 @@
-"""What is taken out of a text and of metadata before they are stored."""
+"""What is taken out of a text, of metadata and of a session's name before they are stored."""
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 from ..domain.personal import identity_digest, mask_identifiers
 from ..domain.secrets import masker
 from ..domain.settings import Settings
-from ..domain.text import clean_json
+from ..domain.text import clean, clean_json, digest
+
+_SESSION_MAX_CHARS = 256
 
 # What hosts call whom they speak with; in their place stands a digest.
 _PERSONAL = frozenset(
@@ -57,3 +60,17 @@ class Keeper:
                 for key, item in value.items()
             }
         return value
+
+
+def session_name(given: object, identity_key: str = "") -> str:
+    """A session id as it is stored: clean, and with more than 256 characters cut to 239, "-" and a hash of the whole.
+
+    An index on it holds no more than 2.7 KB. A telephone number or an e-mail address in it is masked.
+    """
+    return _session_name(clean(given), identity_key)
+
+
+@functools.lru_cache(maxsize=1024)
+def _session_name(given: str, identity_key: str) -> str:
+    name = mask_identifiers(given.strip(), identity_key)
+    return name if len(name) <= _SESSION_MAX_CHARS else f"{name[: _SESSION_MAX_CHARS - 17]}-{digest(name).hex()[:16]}"

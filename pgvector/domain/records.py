@@ -1,0 +1,52 @@
+"""Memories and turns on their way between databases, files and other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+
+class Part(NamedTuple):
+    """The vector of a part of a long text that begins at character `first_char`."""
+
+    first_char: int
+    vector: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRecord:
+    """A durable memory. `target` is memory or user; the times have a zone.
+
+    `embedding` is the vector of the text, of a long text that of its beginning; `parts` are those of the rest.
+    `where` tells a person where the record stood, as "line 12": it is not stored.
+    """
+
+    theme: str
+    target: str
+    content: str
+    created_at: datetime
+    updated_at: datetime
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    embedding: Sequence[float] | None = None
+    parts: tuple[Part, ...] = ()
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRecord:
+    """What one side said. `role` is user, assistant, system or tool; `ts` has a zone; the rest as in MemoryRecord."""
+
+    theme: str
+    session_id: str
+    role: str
+    content: str
+    ts: datetime
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    embedding: Sequence[float] | None = None
+    parts: tuple[Part, ...] = ()
+    where: str = ""
+
+
+Record = MemoryRecord | TurnRecord

@@ -1,0 +1,53 @@
+"""What `hermes backup` takes of the embedded Postgres: an export, as the files of a running server are no copy."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..domain.errors import HermesPgvectorError
+from .context import Policy, hermes_home, load_settings
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_S = 300.0  # somebody waits for the backup
+
+
+def backup_path(home: Path) -> Path:
+    """Where the export for `hermes backup` lies."""
+    return home / "pgvector" / "backup" / "memory.jsonl.gz"
+
+
+def write_backup(config: Mapping[str, Any] | None) -> list[str]:
+    """Export the embedded database anew; returns where. Nothing where `dsn` names a server, or none was ever made.
+
+    When that fails, an earlier export is better than none, and the reason is logged.
+    """
+    from ..operate.exporting import Wanted, export
+    from ..operate.outfile import private_output
+    from ..operate.serve import embedded_server
+    from ..runtime.embedded import borrowed_server
+    from ..store.pool import connect
+
+    home = hermes_home()
+    settings = load_settings(config, home).settings
+    if settings.dsn or not (embedded_server(settings).root / "data").exists():
+        return []
+    path = backup_path(home)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with borrowed_server(settings) as locate, connect(locate()) as conn:
+            conn.deadline = time.monotonic() + _LONGEST_S
+            with private_output(path, replace=True) as out:
+                export(conn, Wanted(), Policy.of(settings).rules, lambda: out)
+    except (HermesPgvectorError, OSError) as exc:
+        logger.warning(
+            "hermes-pgvector: this backup has no fresh export of the memory: %s; make one by hand: "
+            "hermes-pgvector export --replace %s",
+            exc,
+            path,
+        )
+    return [str(path)] if path.exists() else []

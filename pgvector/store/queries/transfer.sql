@@ -1,0 +1,217 @@
+-- What comes from other databases, files and programs, and what goes there.
+
+-- name: lock_arrivals
+-- exempt: touches no table. Two imports at once take turns, or both would find a turn missing.
+SELECT pg_advisory_xact_lock(731057950);
+
+-- name: missing_turns
+-- Which of these turns the themes do not hold; each gets an id. The same turn has the same session, time, side and words;
+-- `near_s` around that time the same words count as well, where they came another way. A subquery with a LIMIT walks the
+-- session's index once for each; `|| ''` keeps the planner from a theme's index.
+SELECT given.number, nextval('conversations_id_seq') AS id
+  FROM unnest(%(themes)s::text[], %(sessions)s::text[], %(roles)s::text[], %(times)s::timestamptz[], %(digests)s::bytea[],
+              %(sources)s::text[])
+       WITH ORDINALITY AS given(theme, session_id, role, ts, digest, source, number)
+ WHERE (SELECT true FROM conversations AS c
+         WHERE c.session_id = given.session_id
+           AND c.ts BETWEEN given.ts - make_interval(secs => %(near_s)s) AND given.ts + make_interval(secs => %(near_s)s)
+           AND c.agent_identity || '' = given.theme AND c.role = given.role
+           AND (c.ts = given.ts OR coalesce(c.metadata ->> 'source', '') <> given.source)
+           AND hermes_digest(c.content) = given.digest
+         LIMIT 1) IS NULL
+ ORDER BY given.number;
+
+-- name: bring_turns
+INSERT INTO conversations (agent_identity, id, session_id, role, content, ts, embedding, metadata, text_language)
+SELECT * FROM unnest(%(themes)s::text[], %(ids)s::bigint[], %(sessions)s::text[], %(roles)s::text[], %(contents)s::text[],
+                     %(times)s::timestamptz[], %(embeddings)s::vector[], %(metadata)s::jsonb[], %(languages)s::text[]);
+
+-- name: known_memories
+-- For each of these memories its id where the theme holds it, and when it was removed where it was.
+SELECT given.number,
+       (SELECT m.id FROM memory_entries AS m
+         WHERE m.agent_identity = given.theme AND m.target = given.target AND m.digest = given.digest) AS id,
+       (SELECT t.removed_at FROM hermes_tombstones AS t
+         WHERE t.agent_identity = given.theme AND t.target = given.target AND t.digest = given.digest) AS removed_at
+  FROM unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[])
+       WITH ORDINALITY AS given(theme, target, digest, number)
+ ORDER BY given.number;
+
+-- name: new_memory_ids
+-- exempt: numbers for rows to come, no stored text.
+SELECT nextval('memory_entries_id_seq') AS id FROM generate_series(1, %(count)s);
+
+-- name: bring_memories
+INSERT INTO memory_entries (agent_identity, id, target, content, created_at, updated_at, embedding, metadata, text_language)
+SELECT * FROM unnest(%(themes)s::text[], %(ids)s::bigint[], %(targets)s::text[], %(contents)s::text[],
+                     %(created)s::timestamptz[], %(updated)s::timestamptz[], %(embeddings)s::vector[], %(metadata)s::jsonb[],
+                     %(languages)s::text[]);
+
+-- name: confirm_memories
+-- What is there already is as old as the older and as fresh as the fresher of the two.
+UPDATE memory_entries AS m
+   SET created_at = least(m.created_at, given.created_at), updated_at = greatest(m.updated_at, given.updated_at)
+  FROM unnest(%(themes)s::text[], %(ids)s::bigint[], %(created)s::timestamptz[], %(updated)s::timestamptz[])
+       AS given(theme, id, created_at, updated_at)
+ WHERE m.id = given.id AND m.agent_identity = given.theme
+   AND (m.created_at > given.created_at OR m.updated_at < given.updated_at);
+
+-- name: lift_tombstones
+DELETE FROM hermes_tombstones AS t
+ USING unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[]) AS given(theme, target, digest)
+ WHERE t.agent_identity = given.theme AND t.target = given.target AND t.digest = given.digest;
+
+-- name: bring_chunks_memories
+INSERT INTO memory_chunks (row_id, part, agent_identity, first_char, embedding, sig)
+SELECT row_id, part, theme, first_char, embedding, binary_quantize(embedding)
+  FROM unnest(%(themes)s::text[], %(row_ids)s::bigint[], %(parts)s::integer[], %(first_chars)s::integer[],
+              %(embeddings)s::vector[]) AS given(theme, row_id, part, first_char, embedding);
+
+-- name: bring_chunks_turns
+INSERT INTO conversation_chunks (row_id, part, agent_identity, first_char, embedding, sig)
+SELECT row_id, part, theme, first_char, embedding, binary_quantize(embedding)
+  FROM unnest(%(themes)s::text[], %(row_ids)s::bigint[], %(parts)s::integer[], %(first_chars)s::integer[],
+              %(embeddings)s::vector[]) AS given(theme, row_id, part, first_char, embedding);
+
+-- name: leaving_memory_ids
+-- Sorted by an expression, or a planner that hopes for an early end would walk every theme's rows in the order of ids.
+SELECT id FROM memory_entries
+ WHERE agent_identity = %(theme)s
+   AND (%(since)s::timestamptz IS NULL OR updated_at >= %(since)s) AND (%(until)s::timestamptz IS NULL OR updated_at < %(until)s)
+ ORDER BY id + 0;
+
+-- name: leaving_turn_ids
+SELECT id FROM conversations
+ WHERE agent_identity = %(theme)s
+   AND (%(since)s::timestamptz IS NULL OR ts >= %(since)s) AND (%(until)s::timestamptz IS NULL OR ts < %(until)s)
+ ORDER BY id + 0;
+
+-- name: leaving_memories
+SELECT id, target, content, created_at, updated_at, metadata, CASE WHEN %(vectors)s::boolean THEN embedding END AS embedding
+  FROM memory_entries WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) ORDER BY id;
+
+-- name: leaving_turns
+SELECT id, session_id, role, content, ts, metadata, CASE WHEN %(vectors)s::boolean THEN embedding END AS embedding
+  FROM conversations WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) ORDER BY id;
+
+-- name: leaving_chunks_memories
+SELECT row_id, first_char, embedding FROM memory_chunks
+ WHERE agent_identity = %(theme)s AND row_id = ANY(%(ids)s) AND embedding IS NOT NULL ORDER BY row_id, part;
+
+-- name: leaving_chunks_turns
+SELECT row_id, first_char, embedding FROM conversation_chunks
+ WHERE agent_identity = %(theme)s AND row_id = ANY(%(ids)s) AND embedding IS NOT NULL ORDER BY row_id, part;
+
+-- name: leaving_tombstones
+SELECT target, digest, removed_at FROM hermes_tombstones
+ WHERE agent_identity = %(theme)s
+   AND (%(since)s::timestamptz IS NULL OR removed_at >= %(since)s) AND (%(until)s::timestamptz IS NULL OR removed_at < %(until)s)
+ ORDER BY removed_at, target, digest;
+
+-- name: leaving_mirrored
+SELECT origin, target, digest, announced, noted_at FROM hermes_mirror WHERE agent_identity = %(theme)s;
+
+-- name: leaving_operations
+SELECT op_id, applied_at FROM hermes_operations WHERE agent_identity = %(theme)s;
+
+-- name: themes_with_traces
+-- exempt: names for the operator, no stored text. Of themes that hold nothing any more there may be tombstones.
+SELECT DISTINCT agent_identity AS theme FROM hermes_tombstones
+UNION SELECT DISTINCT agent_identity FROM hermes_mirror
+UNION SELECT DISTINCT agent_identity FROM hermes_operations
+ORDER BY 1;
+
+-- name: bring_tombstones
+-- What is held and was confirmed later is held.
+INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at)
+SELECT given.theme, given.target, given.digest, given.removed_at
+  FROM unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[])
+       AS given(theme, target, digest, removed_at)
+ WHERE NOT EXISTS (SELECT FROM memory_entries AS m
+                    WHERE m.agent_identity = given.theme AND m.target = given.target AND m.digest = given.digest)
+ON CONFLICT (agent_identity, target, digest) DO UPDATE
+   SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at);
+
+-- name: bury_removed
+-- What was removed where it came from is removed here as well, unless it was confirmed here later.
+DELETE FROM memory_entries AS m
+ USING unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[])
+       AS given(theme, target, digest, removed_at)
+ WHERE m.agent_identity = given.theme AND m.target = given.target AND m.digest = given.digest
+   AND m.updated_at <= given.removed_at;
+
+-- name: bring_mirrored
+INSERT INTO hermes_mirror (agent_identity, origin, target, digest, announced, noted_at)
+SELECT * FROM unnest(%(themes)s::text[], %(origins)s::text[], %(targets)s::text[], %(digests)s::bytea[], %(announced)s::boolean[],
+                     %(times)s::timestamptz[])
+ON CONFLICT (agent_identity, origin, target, digest) DO UPDATE
+   SET announced = hermes_mirror.announced OR excluded.announced,
+       noted_at = greatest(hermes_mirror.noted_at, excluded.noted_at);
+
+-- name: bring_operations
+INSERT INTO hermes_operations (agent_identity, op_id, applied_at)
+SELECT * FROM unnest(%(themes)s::text[], %(op_ids)s::uuid[], %(times)s::timestamptz[])
+ON CONFLICT DO NOTHING;
+
+-- name: fingerprint_memories
+-- How many there are, and a sum over digests that does not depend on their order.
+SELECT count(*) AS count,
+       coalesce(sum(('x' || encode(substr(sha256(convert_to(target, 'UTF8') || digest), 1, 7), 'hex'))::bit(56)::bigint), 0)::text
+           AS checksum
+  FROM memory_entries WHERE agent_identity = %(theme)s;
+
+-- name: fingerprint_turns
+-- A turn that stands there twice counts once, as it does when it is copied.
+WITH each AS (
+    SELECT DISTINCT sha256(convert_to(session_id || chr(1) || role || chr(1) || extract(epoch FROM ts)::text || chr(1), 'UTF8')
+                           || hermes_digest(content)) AS digest
+      FROM conversations WHERE agent_identity = %(theme)s)
+SELECT count(*) AS count,
+       coalesce(sum(('x' || encode(substr(digest, 1, 7), 'hex'))::bit(56)::bigint), 0)::text AS checksum
+  FROM each;
+
+-- name: database_identity
+-- exempt: touches no table.
+SELECT oid::bigint AS database, pg_postmaster_start_time() AS started, inet_server_port() AS port
+  FROM pg_database WHERE datname = current_database();
+
+-- name: may_write_history
+-- exempt: touches no table. Only an admin may say when something happened.
+SELECT has_column_privilege('memory_history', 'at', 'INSERT') AS may;
+
+-- name: may_write_log
+-- exempt: touches no table.
+SELECT has_any_column_privilege('hermes_maintenance', 'INSERT') AND NOT pg_is_in_recovery() AS may;
+
+-- name: leaving_history
+-- With the digest of the memory as it is now, where there still is one.
+SELECT h.memory_id, h.target, h.action, h.at, h.db_role, h.who, h.chars, h.digest, h.old_theme, h.old_chars, h.old_digest,
+       h.old_content, m.digest AS now
+  FROM memory_history AS h
+  LEFT JOIN memory_entries AS m ON m.id = h.memory_id AND m.agent_identity = h.agent_identity
+ WHERE h.agent_identity = %(theme)s ORDER BY h.id;
+
+-- name: bring_history
+-- Memories have other numbers here; one that is gone gets that of its source with a minus.
+INSERT INTO memory_history (agent_identity, memory_id, target, action, at, db_role, who, chars, digest, old_theme, old_chars,
+                            old_digest, old_content)
+SELECT given.theme,
+       coalesce((SELECT m.id FROM memory_entries AS m
+                  WHERE m.agent_identity = given.theme AND m.target = given.target AND m.digest = given.now), -given.memory_id),
+       given.target, given.action, given.at, given.db_role, given.who, given.chars, given.digest, given.old_theme,
+       given.old_chars, given.old_digest, given.old_content
+  FROM unnest(%(themes)s::text[], %(memory_ids)s::bigint[], %(targets)s::text[], %(actions)s::text[], %(times)s::timestamptz[],
+              %(db_roles)s::text[], %(who)s::jsonb[], %(chars)s::integer[], %(digests)s::bytea[], %(old_themes)s::text[],
+              %(old_chars)s::integer[], %(old_digests)s::bytea[], %(old_contents)s::text[], %(now)s::bytea[])
+       AS given(theme, memory_id, target, action, at, db_role, who, chars, digest, old_theme, old_chars, old_digest, old_content,
+                now)
+ WHERE NOT EXISTS (SELECT FROM memory_history AS h
+                    WHERE h.agent_identity = given.theme AND h.at = given.at AND h.action = given.action
+                      AND h.target = given.target AND h.digest = given.digest);
+
+-- name: turn_keys
+SELECT id, session_id, role, ts, hermes_digest(content) AS digest FROM conversations
+ WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s);
+
+-- name: memory_keys
+SELECT id, target, digest FROM memory_entries WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s);

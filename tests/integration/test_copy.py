@@ -1,0 +1,203 @@
+"""copy: one database of ours into another, proven, and the switch to it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from hermes_memory_pgvector import cli
+from tests.conftest import MakeProvider
+from tests.support.memory import landed, recalled
+from tests.support.records import all_rows, fill_theme
+from tests.support.stored import Database
+from tests.support.waiting import until
+
+from .conftest import DIMS
+
+CONFIG = """\
+# kept
+plugins:
+  pgvector:
+    dsn: {dsn!r}  # the old one
+    dims: 384
+"""
+
+
+@pytest.fixture
+def in_use(home: Path, dsn: str) -> Path:
+    """The home's configuration, which names the first database."""
+    path = home / "config.yaml"
+    path.write_text(CONFIG.format(dsn=dsn))
+    return path
+
+
+def copied(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> dict[str, object]:
+    capsys.readouterr()
+    assert cli.main(["copy", *arguments, "--json"]) == code
+    told = json.loads(capsys.readouterr().out)
+    assert isinstance(told, dict)
+    return told
+
+
+def test_need_16_everything_is_copied_once_and_what_came_meanwhile_by_running_it_again(
+    in_use: Path, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill_theme(dsn, "sales", memories=3, turns=9, dims=DIMS, model="test-model")
+    fill_theme(dsn, "marketing")
+    fill_theme(second_dsn, "sales", memories=1, turns=0, prefix="Bolt")
+    told = copied(capsys, "--to", second_dsn)
+    assert told["verified"] is True and told["written_meanwhile"] == 0
+    assert (told["memories_added"], told["turns_added"], told["vectors"]) == (5, 13, 12)
+    assert {row["theme"]: row["result"] for row in told["themes"]} == {  # type: ignore[attr-defined]
+        "marketing": "the same", "sales": "all there, and more",
+    }  # fmt: skip
+    there = [row for row in all_rows(second_dsn, vectors=True) if not row[3].startswith("Bolt")]
+    assert there == all_rows(dsn, vectors=True)
+    fill_theme(dsn, "support", memories=1, turns=1)
+    told = copied(capsys, "--to", second_dsn)
+    assert (told["memories_added"], told["turns_added"], told["memories_there"]) == (1, 1, 5)
+
+
+def test_trap_05_what_is_removed_between_two_copies_does_not_stay_at_the_other_one(
+    in_use: Path, make_provider: MakeProvider, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    provider = make_provider(gateway_session_key="sales")
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    provider.on_memory_write("add", "memory", "Bolt is red")
+    landed(provider)
+    copied(capsys, "--to", second_dsn)
+    provider.on_memory_write("remove", "memory", "", {"old_text": "Bolt is red"})
+    provider.on_memory_write("add", "memory", "Cord is green")
+    landed(provider)
+    told = copied(capsys, "--to", second_dsn)
+    assert told["removed"] == 1 and told["verified"] is True
+    moved = make_provider({"dsn": second_dsn}, gateway_session_key="sales", hermes_home=str(in_use.parent / "other"))
+    assert sorted(recalled(moved, "atlas bolt cord")) == ["Atlas is blue", "Cord is green"]
+    for table in ("hermes_tombstones", "hermes_operations"):
+        rows = f"SELECT t::text FROM {table} AS t ORDER BY 1"
+        assert Database(second_dsn).column(rows) == Database(dsn).column(rows)  # type: ignore[arg-type]
+
+
+def test_need_16_what_was_removed_at_the_other_one_is_not_brought_back(
+    in_use: Path, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill_theme(dsn, "sales")
+    copied(capsys, "--to", second_dsn)
+    with psycopg.connect(second_dsn) as conn:
+        conn.execute(
+            "WITH gone AS (DELETE FROM memory_entries WHERE target = 'user' RETURNING agent_identity, target, digest) "
+            "INSERT INTO hermes_tombstones SELECT * FROM gone"
+        )
+    told = copied(capsys, "--to", second_dsn)
+    assert told["verified"] is True and told["memories_added"] == 0
+    assert Database(second_dsn).column("SELECT target FROM memory_entries") == ["memory"]
+
+
+def test_need_16_the_history_of_memories_goes_along_where_an_admin_copies(
+    in_use: Path,
+    make_provider: MakeProvider,
+    dsn: str,
+    admin_dsn: str,
+    second_dsn: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    provider = make_provider(gateway_session_key="sales")
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    provider.on_memory_write("replace", "memory", "Atlas is green", {"old_text": "Atlas is blue"})
+    provider.on_memory_write("add", "memory", "Bolt is red")
+    provider.on_memory_write("remove", "memory", "", {"old_text": "Bolt is red"})
+    landed(provider)
+    assert copied(capsys, "--to", second_dsn)["history"] is None
+    admin = make_conninfo(admin_dsn, dbname=conninfo_to_dict(second_dsn)["dbname"])
+    assert copied(capsys, "--to", second_dsn, "--admin-dsn", admin)["history"] == 4
+    assert copied(capsys, "--to", second_dsn, "--admin-dsn", admin)["history"] == 0
+    assert cli.main(["copy", "--to", second_dsn, "--admin-dsn", admin_dsn]) == 1
+    assert "another database" in capsys.readouterr().err
+    said = (
+        "SELECT action || ' ' || coalesce(old_content, '') || ' ' || at::text FROM memory_history "
+        "WHERE NOT who ? 'verb' ORDER BY at, action"
+    )
+    assert Database(second_dsn).column(said) == Database(dsn).column(said)
+
+
+def test_need_16_the_switch_writes_the_settings_and_keeps_the_rest(
+    in_use: Path, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill_theme(dsn, "sales")
+    with_password = make_conninfo(second_dsn, password="hunter2hunter2")
+    capsys.readouterr()
+    assert cli.main(["copy", "--to", with_password, "--switch"]) == 0
+    told = capsys.readouterr()
+    assert "restart" in told.out and "hunter2" not in told.out + told.err
+    config, dotenv = in_use.read_text(), (in_use.parent / ".env").read_text()
+    assert "# kept" in config and "hunter2" not in config and dsn not in config
+    assert "hunter2hunter2" in dotenv
+    assert cli.main(["themes", "list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["turns"] == 4
+    fill_theme(dsn, "late", turns=1, memories=0)
+    assert copied(capsys, "--from", dsn, "--to", with_password)["turns_added"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "--to"),
+        (("--to", "{dsn}"), "same database"),
+        (("--to", "{dsn}", "--switch", "--theme", "sales"), "left behind"),
+        (("--to", "{second}", "--theme", "nobody"), "nobody"),
+        (("--to", "host=/nowhere dbname=x"), "start Postgres there"),
+        (("--to", "{empty}"), "migrate"),
+    ],
+    ids=["no target", "itself", "some themes", "unknown theme", "nobody there", "not migrated"],
+)
+def test_need_02_what_cannot_be_copied_is_said(
+    in_use: Path,
+    dsn: str,
+    second_dsn: str,
+    empty_admin_dsn: str,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    said: str,
+) -> None:
+    before = in_use.read_text()
+    given = [word.format(dsn=dsn, second=second_dsn, empty=empty_admin_dsn) for word in arguments]
+    assert cli.main(["copy", *given]) == 1
+    assert said in capsys.readouterr().err
+    assert in_use.read_text() == before
+
+
+def test_need_03_killed_in_the_middle_and_run_again_it_is_there_exactly_once(
+    in_use: Path,
+    dsn: str,
+    second_dsn: str,
+    tmp_path: Path,
+    start_cli: Callable[..., subprocess.Popen[str]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fill_theme(dsn, "sales", memories=400, turns=3000)
+    out = tmp_path / "all.jsonl"
+    assert cli.main(["export", str(out)]) == 0
+    held = "SELECT count(*) FROM conversations"
+    with start_cli("copy", "--to", second_dsn) as process:
+        until(lambda: Database(second_dsn).column(held)[0] > 500, 60, "a part of the copy")
+        process.send_signal(signal.SIGKILL)
+    assert 500 < Database(second_dsn).column(held)[0] < 3000
+    assert copied(capsys, "--to", second_dsn)["verified"] is True
+    assert all_rows(second_dsn) == all_rows(dsn)
+
+    with psycopg.connect(second_dsn) as conn:
+        conn.execute("DELETE FROM conversations WHERE ts > '2025-03-03'")
+    in_use.write_text(CONFIG.format(dsn=second_dsn))
+    left = Database(second_dsn).column(held)[0]
+    with start_cli("import", str(out)) as process:
+        until(lambda: Database(second_dsn).column(held)[0] > left, 60, "a part of the import")
+        process.send_signal(signal.SIGKILL)
+    assert cli.main(["import", str(out)]) == 0
+    assert all_rows(second_dsn) == all_rows(dsn)

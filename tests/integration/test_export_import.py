@@ -1,0 +1,307 @@
+"""export and import: everything there and back, once, whatever happens on the way."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from hermes_memory_pgvector import cli
+from tests.support.records import all_rows, fill_theme
+from tests.support.stored import Database
+
+from .conftest import DIMS, command_environment
+
+MODEL = "test-model"
+
+
+@pytest.fixture
+def configure(home: Path) -> Callable[..., None]:
+    """Writes the home's configuration for a database."""
+
+    def write(dsn: str, **settings: object) -> None:
+        section = {"dsn": dsn, "dims": DIMS} | settings
+        (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": section}}))
+
+    return write
+
+
+@pytest.fixture
+def cli_process(home: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[bytes]]:
+    """Runs `hermes-pgvector ARGUMENTS` in a process of its own, with `data` on stdin."""
+
+    def run(*arguments: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-m", "hermes_memory_pgvector.cli", *arguments]
+        environment = command_environment(home)
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, input=data, capture_output=True, timeout=60, check=False
+        )
+
+    return run
+
+
+@pytest.fixture
+def both(configure: Callable[..., None], dsn: str, second_dsn: str) -> Callable[[bool], None]:
+    """Puts the one or the other database into use."""
+
+    def use(first: bool) -> None:
+        configure(dsn if first else second_dsn)
+
+    return use
+
+
+Both = Callable[[bool], None]
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    data = path.read_bytes()
+    text = gzip.decompress(data) if path.suffix == ".gz" else data
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("name", ["all.jsonl", "all.jsonl.gz"])
+def test_need_16_what_is_exported_comes_back_as_it_was(
+    both: Both, dsn: str, second_dsn: str, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill_theme(dsn, "sales", dims=DIMS, model=MODEL)
+    fill_theme(dsn, "@telegram/default/e2a530e251d36750", dims=DIMS)
+    out = tmp_path / name
+    both(True)
+    assert cli.main(["export", str(out), "--vectors"]) == 0
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600 and list(tmp_path.glob("*.part")) == []
+    assert (out.read_bytes()[:2] == b"\x1f\x8b") is name.endswith(".gz")
+    lines = lines_of(out)
+    assert lines[0]["format"] == "hermes-memory-pgvector" and lines[0]["model"] == MODEL and lines[0]["dims"] == DIMS
+    assert lines[-1]["end"] is True and (lines[-1]["memories"], lines[-1]["turns"]) == (4, 8)
+    with psycopg.connect(second_dsn) as conn:
+        conn.execute("UPDATE hermes_embedding SET model = %s", (MODEL,))
+    both(False)
+    assert cli.main(["import", str(out), "--dry-run"]) == 0
+    assert all_rows(second_dsn) == []
+    assert cli.main(["import", str(out)]) == 0
+    assert all_rows(second_dsn, vectors=True) == all_rows(dsn, vectors=True)
+    assert Database(second_dsn).column("SELECT count(*) FROM conversations WHERE sig IS NULL") == [0]
+    capsys.readouterr()
+    assert cli.main(["import", str(out), "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert (again["memories_added"], again["turns_added"], again["memories_there"], again["turns_there"]) == (
+        0,
+        0,
+        4,
+        8,
+    )
+    assert all_rows(second_dsn, vectors=True) == all_rows(dsn, vectors=True)
+
+
+def test_need_16_vectors_of_another_model_are_left_out_and_the_texts_wait(
+    both: Both, dsn: str, second_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill_theme(dsn, "sales", dims=DIMS, model=MODEL)
+    out = tmp_path / "all.jsonl"
+    both(True)
+    assert cli.main(["export", str(out), "--vectors"]) == 0
+    with psycopg.connect(second_dsn) as conn:
+        conn.execute("UPDATE hermes_embedding SET model = 'another'")
+    both(False)
+    assert cli.main(["import", str(out)]) == 0
+    assert "backfill" in capsys.readouterr().err
+    assert all_rows(second_dsn) == all_rows(dsn)
+    assert Database(second_dsn).column("SELECT count(*) FROM conversations WHERE embedding IS NOT NULL") == [0]
+
+
+def test_need_18_an_empty_database_takes_the_vectors_of_the_model_that_the_settings_name(
+    both: Both, configure: Callable[..., None], dsn: str, second_dsn: str, tmp_path: Path
+) -> None:
+    fill_theme(dsn, "sales", dims=DIMS, model=MODEL)
+    out = tmp_path / "all.jsonl"
+    both(True)
+    assert cli.main(["export", str(out), "--vectors"]) == 0
+    configure(second_dsn, embed_url="http://127.0.0.1:9", embed_model=MODEL)
+    assert cli.main(["import", str(out)]) == 0
+    assert all_rows(second_dsn, vectors=True) == all_rows(dsn, vectors=True)
+    assert Database(second_dsn).column("SELECT model FROM hermes_embedding") == [MODEL]
+
+
+def test_need_16_an_export_can_be_narrowed_by_theme_and_time(
+    both: Both, dsn: str, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    fill_theme(dsn, "sales", turns=6)
+    fill_theme(dsn, "marketing", prefix="Secret")
+    both(True)
+    out = tmp_path / "sales.jsonl"
+    assert cli.main(["export", str(out), "--theme", " Sales ", "--since", "2025-03-01T10:00:00+00:00"]) == 0
+    lines = lines_of(out)
+    assert {line["theme"] for line in lines[1:-1]} == {"sales"} and "Secret" not in out.read_text()
+    assert lines[-1]["turns"] == 4 and lines[-1]["memories"] == 2
+    capsysbinary.readouterr()
+    assert cli.main(["export", "--theme", "sales", "--until", "2025-03-01"]) == 0
+    streamed = [json.loads(line) for line in capsysbinary.readouterr().out.splitlines()]
+    assert streamed[-1]["turns"] == 6 and streamed[-1]["memories"] == 0
+    assert cli.main(["export", str(out)]) == 1
+    assert b"exists" in capsysbinary.readouterr().err
+    assert cli.main(["export", str(tmp_path / "none.jsonl"), "--theme", "nobody"]) == 1
+    assert not (tmp_path / "none.jsonl").exists()
+
+
+def test_need_16_themes_can_be_picked_and_renamed_on_the_way_in(
+    both: Both, dsn: str, second_dsn: str, tmp_path: Path
+) -> None:
+    fill_theme(dsn, "sales")
+    fill_theme(dsn, "marketing")
+    out = tmp_path / "all.jsonl"
+    both(True)
+    assert cli.main(["export", str(out)]) == 0
+    both(False)
+    assert cli.main(["import", str(out), "--theme", "sales", "--rename", "sales=EMEA  Sales"]) == 0
+    assert Database(second_dsn).column("SELECT DISTINCT agent_identity FROM conversations") == ["emea sales"]
+    assert cli.main(["import", str(out), "--rename", "sales"]) == 1
+
+
+def test_need_22_what_comes_in_is_masked_and_cleaned(
+    both: Both, dsn: str, second_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with psycopg.connect(dsn) as conn:
+        conn.execute(
+            "INSERT INTO conversations (session_id, agent_identity, role, content) "
+            "VALUES ('s', 'sales', 'user', 'the password = hunter2hunter2 as always')"
+        )
+    out = tmp_path / "all.jsonl"
+    both(True)
+    assert cli.main(["export", str(out)]) == 0
+    both(False)
+    assert cli.main(["import", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["masked"] == 1
+    (content,) = Database(second_dsn).column("SELECT content FROM conversations")
+    assert "hunter2" not in content and "[masked-" in content
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda data: data[: len(data) // 2], "cut off"),
+        (lambda data: data[: data.rindex(b"{")], "cut off"),
+        (lambda data: data.replace(b"turn 2", b"turn 7"), "checksum"),
+        (lambda data: data + b'{"store":"turns"}\n', "after its last line"),
+        (lambda data: data.replace(b'"version":1', b'"version":7'), "version 7"),
+        (lambda data: b"hello\n" + data, "no header"),
+        (lambda data: b"", "empty"),
+        (lambda data: gzip.compress(data)[:-20], "decompressed"),
+        (lambda data: b"\x1f\x8bgarbage" + data, "decompressed"),
+    ],
+    ids=["cut in half", "no trailer", "changed", "more after", "newer", "other file", "empty", "short gz", "bad gz"],
+)
+def test_need_16_a_damaged_file_is_refused_and_nothing_of_it_is_taken_in(
+    both: Both,
+    dsn: str,
+    second_dsn: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    damage: Callable[[bytes], bytes],
+    said: str,
+) -> None:
+    fill_theme(dsn, "sales")
+    out, bad = tmp_path / "all.jsonl", tmp_path / "bad.jsonl"
+    both(True)
+    assert cli.main(["export", str(out)]) == 0
+    bad.write_bytes(damage(out.read_bytes()))
+    both(False)
+    capsys.readouterr()
+    assert cli.main(["import", str(bad)]) == 1
+    assert said in capsys.readouterr().err
+    assert all_rows(second_dsn) == []
+
+
+def test_need_16_lines_that_cannot_be_read_are_named_and_the_others_taken_in(
+    both: Both, dsn: str, second_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill_theme(dsn, "sales")
+    out, bad = tmp_path / "all.jsonl", tmp_path / "bad.jsonl"
+    both(True)
+    assert cli.main(["export", str(out)]) == 0
+    lines = out.read_bytes().splitlines(keepends=True)
+    odd = [
+        b"not json\n",
+        b'{"store":"turns","theme":"sales"}\n',
+        b'{"store":"dreams","theme":"sales"}\n',
+        json.dumps(
+            {
+                "store": "turns", "theme": "sales", "session_id": "s-9", "role": "oracle", "content": "x",
+                "ts": "2025-01-01T00:00:00+00:00",
+            }
+        ).encode() + b"\n",
+        json.dumps(
+            {
+                "store": "turns", "theme": "sales", "session_id": "s-9", "role": "user", "content": "mood kept",
+                "ts": "2025-01-01T00:00:00+00:00", "mood": "calm",
+            }
+        ).encode() + b"\n",
+    ]  # fmt: skip
+    bad.write_bytes(b"".join([*lines[:3], *odd, *lines[3:]]))
+    both(False)
+    capsys.readouterr()
+    assert cli.main(["import", str(bad)]) == 1 and all_rows(second_dsn) == []
+    assert cli.main(["import", str(bad), "--salvage", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["malformed"] == 3 and "checksum" in told["damage"]
+    assert any(example.startswith("line 4: ") for example in told["examples"])
+    assert any("line 7" in example and "role" in example for example in told["examples"])
+    assert [row for row in all_rows(second_dsn) if row[4] != "mood kept"] == all_rows(dsn)
+    assert Database(second_dsn).column("SELECT metadata ->> 'mood' FROM conversations WHERE session_id = 's-9'") == [
+        "calm"
+    ]
+
+
+def test_trap_05_what_was_removed_since_stays_removed_unless_it_is_asked_back(
+    both: Both, dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill_theme(dsn, "sales")
+    out = tmp_path / "all.jsonl"
+    both(True)
+    assert cli.main(["export", str(out)]) == 0
+    with psycopg.connect(dsn) as conn:
+        conn.execute(
+            "WITH gone AS (DELETE FROM memory_entries WHERE target = 'user' RETURNING agent_identity, target, digest) "
+            "INSERT INTO hermes_tombstones SELECT * FROM gone"
+        )
+    capsys.readouterr()
+    assert cli.main(["import", str(out), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["skipped"] == {"removed since it was written": 1} and told["memories_added"] == 0
+    assert cli.main(["import", str(out), "--restore"]) == 0
+    assert len(Database(dsn).column("SELECT id FROM memory_entries")) == 2
+    assert Database(dsn).column("SELECT count(*) FROM hermes_tombstones") == [0]
+
+
+def test_need_16_a_stream_goes_from_one_home_to_another_and_a_cut_one_is_told(
+    both: Both, dsn: str, second_dsn: str, cli_process: Callable[..., subprocess.CompletedProcess[bytes]]
+) -> None:
+    fill_theme(dsn, "sales", memories=40, turns=1500)
+    both(True)
+    exported = cli_process("export")
+    assert exported.returncode == 0 and exported.stderr.decode().endswith("written to stdout\n")
+    both(False)
+    cut = cli_process("import", "-", data=exported.stdout[: len(exported.stdout) // 2])
+    assert cut.returncode == 1 and b"send it once more" in cut.stderr
+    there = Database(second_dsn).column("SELECT count(*) FROM conversations")[0]
+    assert 0 < there < 1500
+    again = cli_process("import", "-", "--json", data=gzip.compress(exported.stdout))
+    assert again.returncode == 0 and json.loads(again.stdout)["turns_added"] == 1500 - there
+    assert all_rows(second_dsn) == all_rows(dsn)
+
+
+def test_need_16_nobody_who_reads_on_is_no_error(both: Both, dsn: str, start_cli: Callable[..., Any]) -> None:
+    fill_theme(dsn, "sales", turns=3000)
+    both(True)
+    with start_cli("export") as process:
+        assert "hermes-memory-pgvector" in process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(60) == 0
+        assert "Traceback" not in process.stderr.read()
