@@ -19,12 +19,14 @@ class PendingRows:
     """Embeds such rows, a share of them: other processes do the same. Used by the drain thread only.
 
     Who failed, the endpoint or a row, shows when rows are tried one by one. A refused row goes to the back, so that it
-    keeps no other waiting, and is not what asks a dead endpoint for ever whether it is back.
+    keeps no other waiting, and is not what asks a dead endpoint for ever whether it is back. `cold`: rows whose vector
+    `compact` has dropped instead.
     """
 
-    def __init__(self, backend: Backend, embedder: DocumentEmbedder) -> None:
+    def __init__(self, backend: Backend, embedder: DocumentEmbedder, *, cold: bool = False) -> None:
         self._backend = backend
         self._embedder = embedder
+        self._cold = cold
         self._size = _MOST
         self._begun: list[PendingRow] = []  # claimed, and long: they take several calls
         self._refusals: Counter[tuple[str, int]] = Counter()
@@ -37,7 +39,7 @@ class PendingRows:
         """Embed some rows; returns how many, and whether to go on at once. Raises HermesPgvectorError."""
         if not self._embedder.is_there():
             return 0, False
-        rows, self._begun = self._begun or self._backend.claim_pending(self._size, _LEASE_S), []
+        rows, self._begun = self._begun or self._claimed(), []
         if not rows:
             return 0, False
         asked_before = self._embedder.requests()
@@ -60,6 +62,9 @@ class PendingRows:
         self._backend.postpone(rest, pause_s)
         self._size = 1
         return len(filled), asked
+
+    def _claimed(self) -> list[PendingRow]:
+        return self._backend.claim_pending(self._size, _LEASE_S, cold=self._cold)
 
     def _pause_s(self, row: tuple[str, int]) -> float:
         if len(self._refusals) >= _REMEMBERED:

@@ -27,6 +27,7 @@ from .embedding import DocumentEmbedder
 from .memory_queue import MemoryQueue
 from .pending import PendingRows
 from .spool import SetAside, Spool, SpoolDirectory
+from .upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +37,6 @@ _RETRY_FIRST_S, _RETRY_MAX_S = 0.2, 10.0
 _IDLE_S = 5.0  # how often an idle drain looks after what others left: dead spools, pending rows, a lost server
 _ADOPT_S = 5.0  # how often the files of dead processes are looked for
 _REPORT_S = 5.0  # how often the counters are published
-_OPERATIONS_KEPT_DAYS = 30
 Delivery = Literal["stored", "waiting", "refused"]
 # What no repetition mends: Postgres refuses the content, or the operation has another shape than we know.
 _POISON = (OperationRejected, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
@@ -63,7 +63,7 @@ class _Due:
     adopt: float = 0.0
     report: float = 0.0
     pending: float = 0.0
-    housekeeping: float = 0.0
+    upkeep: float = 0.0
 
 
 class Writer:
@@ -75,6 +75,7 @@ class Writer:
         directory: SpoolDirectory,
         backend: Backend,
         embedder: DocumentEmbedder,
+        upkeep: Upkeep,
         embed_on_write: bool,
         memory_max_items: int,
         latencies: Latencies,
@@ -84,6 +85,7 @@ class Writer:
         self._backend = backend
         self._embedder = embedder
         self._embed_on_write = embed_on_write
+        self._upkeep = upkeep
         self._pending = PendingRows(backend, embedder)
         self._wake = threading.Event()
         self._drained = threading.Condition()
@@ -243,7 +245,7 @@ class Writer:
                 retry_s = min(retry_s * 2, _RETRY_MAX_S)
                 continue
             if not busy:
-                self._wake.wait(_IDLE_S)
+                self._wake.wait(max(0.0, min(_IDLE_S, self._due.upkeep - time.monotonic())))
                 self._stopping.wait(LINGER_S)
         self._close_queues()
 
@@ -295,10 +297,10 @@ class Writer:
         if now >= self._due.pending:
             more = self._fill_pending()
             self._due.pending = 0.0 if more else now + _IDLE_S
-            return more
-        if now >= self._due.housekeeping:
-            self._backend.forget_operations(_OPERATIONS_KEPT_DAYS)
-            self._due.housekeeping = now + 3600.0
+            if more:
+                return True
+        if now >= self._due.upkeep:
+            self._due.upkeep = now + self._upkeep.step()
         for spool in (*self._adopted, *([self._spool] if self._spool is not None else [])):
             spool.recount()
         self._tell_waiters()

@@ -15,14 +15,25 @@ _LATELY_S = 0.05
 
 
 class _Hooks:
-    """When a hook last ran."""
+    """When a hook last wrote, and when the agent last did anything."""
 
     last = float("-inf")
+    seen = time.perf_counter()
 
 
 def note_hook() -> None:
     """Say that the agent is at work: for the next 50 ms the background works in shorter steps."""
-    _Hooks.last = time.perf_counter()
+    _Hooks.last = _Hooks.seen = time.perf_counter()
+
+
+def note_recall() -> None:
+    """Say that the agent has asked for something."""
+    _Hooks.seen = time.perf_counter()
+
+
+def quiet_for_s() -> float:
+    """For how long the agent has neither written nor asked, in seconds; at first since this module was loaded."""
+    return time.perf_counter() - _Hooks.seen
 
 
 def breathe() -> None:

@@ -21,20 +21,22 @@ from typing import Any
 from ..capture.embedding import DocumentEmbedder
 from ..capture.mirror import Mirror
 from ..capture.refusals import Refusals
+from ..capture.retention import Retention
 from ..capture.spool import SpoolDirectory
+from ..capture.upkeep import Upkeep
 from ..capture.writer import Writer
 from ..domain.errors import ConfigurationError, HermesPgvectorError
 from ..domain.languages import Languages
 from ..domain.latency import Latencies
+from ..domain.retention import RetentionPolicy
 from ..domain.settings import Settings
 from ..embed.base import CountedEmbedder
 from ..embed.cache import CachedEmbedder
 from ..embed.factory import embedder_for
-from ..embed.rerank import Reranker
 from ..operate.serve import embedded_server
 from ..operate.spools import spool_folder
 from ..recall.prefetch import Shown
-from ..recall.reorder import Reorderer
+from ..recall.reorder import Reorderer, reorderer_for
 from ..recall.search import Searcher
 from ..server.cluster import EmbeddedServer
 from ..store.backend import Backend
@@ -79,10 +81,15 @@ class Runtime:
             dims=settings.dims,
             pool_max_size=settings.pool_max_size,
             languages=Languages(settings.text_language, settings.text_languages),
+            history_texts=settings.history_texts,
+            pooler=settings.pooler,
         )
         self.latencies = Latencies()
         self._documents = DocumentEmbedder(
             self.embedder, self.backend, self.latencies, chunk_tokens=settings.chunk_tokens
+        )
+        self._upkeep = Upkeep(
+            self.backend, Retention(self.backend, RetentionPolicy(settings.retention, settings.identity_key))
         )
         self.writer = Writer(
             directory=SpoolDirectory(
@@ -90,6 +97,7 @@ class Runtime:
             ),
             backend=self.backend,
             embedder=self._documents,
+            upkeep=self._upkeep,
             embed_on_write=settings.embed_on_write,
             memory_max_items=settings.write_queue_maxsize,
             latencies=self.latencies,
@@ -114,19 +122,11 @@ class Runtime:
             return None
 
     def _make_reorderer(self, api_key: str) -> Reorderer | None:
-        settings = self.settings
-        if not settings.rerank_url:
-            return None
         try:
-            reranker = Reranker(
-                url=settings.rerank_url, model=settings.rerank_model, api=settings.rerank_api, api_key=api_key
-            )
+            return reorderer_for(self.settings, api_key, self.latencies)
         except ConfigurationError as exc:
             logger.warning("hermes-pgvector: results are not reranked: %s", exc)
             return None
-        return Reorderer(
-            reranker, self.latencies, candidates=settings.rerank_candidates, deadline_s=settings.rerank_deadline_s
-        )
 
     def _locate(self) -> str:
         """The conninfo of the runtime role, with the embedded server up and migrated where no `dsn` is set."""
@@ -200,6 +200,7 @@ class Runtime:
             **self.writer.counts,
             **self.searcher.counts,
             "embed_failures": self._documents.failures,
+            "retention_deleted": self._upkeep.deleted,
             "embed_reused": self._documents.reused,
             **self.latencies.snapshot(),
             **(self.embedder.stats() if self.embedder is not None else {}),

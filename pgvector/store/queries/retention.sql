@@ -1,0 +1,164 @@
+-- What old turns and memories are deleted by: the command `prune`, and the setting `retention`.
+
+-- name: prunable_turns
+-- Of a theme what prune_turns would delete: how many turns, from when to when, their bytes in the table.
+SELECT count(*) AS turns, min(ts) AS oldest_at, max(ts) AS newest_at,
+       coalesce(sum(pg_column_size(content) + coalesce(pg_column_size(embedding), 0) + coalesce(pg_column_size(sig), 0)
+                    + pg_column_size(tsv) + pg_column_size(metadata)), 0)::bigint AS bytes
+  FROM conversations
+ WHERE agent_identity = %(theme)s AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s)
+   AND role = ANY(%(roles)s::text[])
+   AND ts <= %(before_at)s AND (ts < %(before_at)s OR id < %(before_id)s);
+
+-- name: oldest_prunable_turns
+SELECT agent_identity AS theme, ts AS at, role, left(content, 200) AS content
+  FROM conversations
+ WHERE agent_identity = %(theme)s AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s)
+   AND role = ANY(%(roles)s::text[])
+   AND ts <= %(before_at)s AND (ts < %(before_at)s OR id < %(before_id)s)
+ ORDER BY ts, id LIMIT %(limit)s;
+
+-- name: newest_turns_by_number
+-- The oldest one of the newest so many turns.
+SELECT ts, id FROM conversations
+ WHERE agent_identity = %(theme)s AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s)
+   AND role = ANY(%(roles)s::text[])
+ ORDER BY ts DESC, id DESC OFFSET %(most)s - 1 LIMIT 1;
+
+-- name: newest_turns_by_bytes
+-- The oldest one of the newest turns that so many bytes hold, and at least one.
+SELECT ts, id
+  FROM (SELECT ts, id, bytes, sum(bytes) OVER (ORDER BY ts DESC, id DESC ROWS UNBOUNDED PRECEDING) AS total
+          FROM (SELECT ts, id,
+                       pg_column_size(content) + coalesce(pg_column_size(embedding), 0) + coalesce(pg_column_size(sig), 0)
+                       + pg_column_size(tsv) + pg_column_size(metadata) AS bytes
+                  FROM conversations
+                 WHERE agent_identity = %(theme)s AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s)
+                   AND role = ANY(%(roles)s::text[])) AS sized) AS added
+ WHERE total <= %(most)s OR total = bytes
+ ORDER BY ts, id LIMIT 1;
+
+-- name: prune_turns
+-- Looks at the next so many turns of a theme, from the oldest on, and deletes those of the roles. What somebody else is about
+-- to change is left: nothing here waits for a row while it holds others.
+WITH slice AS MATERIALIZED (
+    SELECT id, ts, role FROM conversations
+     WHERE agent_identity = %(theme)s AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s)
+       AND ts >= %(after_at)s AND (ts > %(after_at)s OR id > %(after_id)s)
+       AND ts <= %(before_at)s AND (ts < %(before_at)s OR id < %(before_id)s)
+     ORDER BY ts, id LIMIT %(limit)s),
+free AS MATERIALIZED (
+    SELECT c.id FROM conversations AS c
+     WHERE c.agent_identity = %(theme)s
+       AND c.id = ANY (ARRAY(SELECT id FROM slice WHERE role = ANY(%(roles)s::text[])))
+       FOR UPDATE SKIP LOCKED),
+gone AS (
+    DELETE FROM conversations AS c
+     WHERE c.agent_identity = %(theme)s AND c.id = ANY (ARRAY(SELECT id FROM free))
+    RETURNING c.id)
+SELECT (SELECT count(*) FROM slice) AS seen,
+       (SELECT count(*) FROM slice WHERE role = ANY(%(roles)s::text[])) AS meant,
+       (SELECT count(*) FROM gone) AS deleted,
+       (SELECT ts FROM slice ORDER BY ts DESC, id DESC LIMIT 1) AS last_at,
+       (SELECT id FROM slice ORDER BY ts DESC, id DESC LIMIT 1) AS last_id;
+
+-- name: prunable_memories
+SELECT count(*) AS memories, min(m.updated_at) AS oldest_at, max(m.updated_at) AS newest_at,
+       coalesce(sum(pg_column_size(m.content) + coalesce(pg_column_size(m.embedding), 0)
+                    + coalesce(pg_column_size(m.sig), 0) + pg_column_size(m.tsv) + pg_column_size(m.metadata)), 0)::bigint AS bytes,
+       count(*) FILTER (WHERE EXISTS (SELECT FROM hermes_mirror AS f
+                                       WHERE f.agent_identity = m.agent_identity AND f.target = m.target
+                                         AND f.digest = m.digest)) AS in_files
+  FROM memory_entries AS m
+ WHERE m.agent_identity = %(theme)s AND m.created_at < %(before_at)s AND m.updated_at < %(before_at)s;
+
+-- name: oldest_prunable_memories
+SELECT agent_identity AS theme, updated_at AS at, target AS role, left(content, 200) AS content
+  FROM memory_entries
+ WHERE agent_identity = %(theme)s AND created_at < %(before_at)s AND updated_at < %(before_at)s
+ ORDER BY updated_at, id LIMIT %(limit)s;
+
+-- name: prunable_memory_ids
+SELECT id FROM memory_entries
+ WHERE agent_identity = %(theme)s AND created_at < %(before_at)s AND updated_at < %(before_at)s
+ ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
+
+-- name: read_clock
+-- exempt: the server's clock, by which ages are reckoned, and whether this role may write to the log; touches no table.
+SELECT now() AS now, has_any_column_privilege('hermes_maintenance', 'INSERT') AS may_record;
+
+-- name: try_upkeep
+-- exempt: touches no table. One process at a time, until its transaction ends.
+SELECT pg_try_advisory_xact_lock(731057950) AS got;
+
+-- name: oldest_turns
+-- exempt: names and times for the upkeep, no stored text. The themes are found one by one along an index.
+WITH RECURSIVE themes(theme) AS (
+    (SELECT agent_identity FROM conversations ORDER BY agent_identity LIMIT 1)
+    UNION ALL
+    SELECT (SELECT agent_identity FROM conversations WHERE agent_identity > themes.theme ORDER BY agent_identity LIMIT 1)
+      FROM themes WHERE theme IS NOT NULL)
+SELECT t.theme, extract(epoch FROM now() - oldest.ts)::float8 AS age_s, r.policy,
+       coalesce(r.held_until > now() AND r.held_by <> %(me)s::uuid, false) AS held,
+       coalesce(r.announced_at <= now() - make_interval(secs => %(grace_s)s), false) AS ripe,
+       coalesce(r.ended_at > now() - make_interval(secs => %(every_s)s) AND r.ended_at >= r.begun_at, false) AS recent
+  FROM themes AS t
+ CROSS JOIN LATERAL (SELECT c.ts FROM conversations AS c
+                      WHERE c.agent_identity = t.theme AND c.ts > '-infinity' ORDER BY c.ts LIMIT 1) AS oldest
+  LEFT JOIN hermes_retention AS r ON r.agent_identity = t.theme
+ WHERE t.theme IS NOT NULL AND oldest.ts < now();
+
+-- name: oldest_turns_own
+-- exempt: as oldest_turns, for a role that row-level security holds to some themes: those it is asked for.
+SELECT t.theme, extract(epoch FROM now() - oldest.ts)::float8 AS age_s, r.policy,
+       coalesce(r.held_until > now() AND r.held_by <> %(me)s::uuid, false) AS held,
+       coalesce(r.announced_at <= now() - make_interval(secs => %(grace_s)s), false) AS ripe,
+       coalesce(r.ended_at > now() - make_interval(secs => %(every_s)s) AND r.ended_at >= r.begun_at, false) AS recent
+  FROM unnest(hermes_themes_of(current_user)) AS t(theme)
+ CROSS JOIN LATERAL (SELECT c.ts FROM conversations AS c
+                      WHERE c.agent_identity = t.theme AND c.ts > '-infinity' ORDER BY c.ts LIMIT 1) AS oldest
+  LEFT JOIN hermes_retention AS r ON r.agent_identity = t.theme
+ WHERE oldest.ts < now();
+
+-- name: announce_retention
+-- A policy that is new to a theme begins to wait.
+INSERT INTO hermes_retention (agent_identity, policy)
+SELECT * FROM unnest(%(themes)s::text[], %(policies)s::text[])
+ON CONFLICT (agent_identity) DO UPDATE
+   SET policy = excluded.policy, announced_at = now(), begun_at = NULL, ended_at = NULL, deleted = 0, held_until = NULL
+ WHERE hermes_retention.policy <> excluded.policy;
+
+-- name: claim_retention
+-- Nobody else works on the theme for a while. A run that somebody else has not ended is gone on with.
+UPDATE hermes_retention
+   SET held_by = %(me)s, held_until = now() + make_interval(secs => %(lease_s)s),
+       begun_at = CASE WHEN begun_at > coalesce(ended_at, '-infinity') THEN begun_at ELSE now() END,
+       deleted = CASE WHEN begun_at > coalesce(ended_at, '-infinity') THEN deleted ELSE 0 END
+ WHERE agent_identity = %(theme)s AND policy = %(policy)s
+   AND announced_at <= now() - make_interval(secs => %(grace_s)s)
+   AND (held_until IS NULL OR held_until < now() OR held_by = %(me)s)
+   AND (ended_at IS NULL OR ended_at < now() - make_interval(secs => %(every_s)s) OR begun_at > ended_at)
+RETURNING now() - make_interval(days => %(days)s) AS before_at;
+
+-- name: note_retention
+UPDATE hermes_retention
+   SET deleted = deleted + %(deleted)s,
+       ended_at = CASE WHEN %(ended)s THEN now() ELSE ended_at END,
+       held_until = CASE WHEN %(ended)s THEN NULL ELSE held_until END
+ WHERE agent_identity = %(theme)s
+RETURNING deleted;
+
+-- name: theme_has_turns
+SELECT EXISTS (SELECT FROM conversations WHERE agent_identity = %(theme)s) AS found;
+
+-- name: retention_state
+-- exempt: counts and times for the operator, no stored text.
+SELECT max(ended_at) AS last_at, count(*) FILTER (WHERE held_until > now()) AS at_work,
+       coalesce(sum(deleted) FILTER (WHERE ended_at > now() - interval '24 hours'), 0)::bigint AS deleted_in_24h,
+       count(*) FILTER (WHERE begun_at IS NULL) AS announced,
+       min(announced_at) FILTER (WHERE begun_at IS NULL) + make_interval(secs => %(grace_s)s) AS first_at
+  FROM hermes_retention;
+
+-- name: forget_tombstones
+-- exempt: housekeeping of digests, no stored text.
+DELETE FROM hermes_tombstones WHERE removed_at < now() - make_interval(days => %(days)s);
