@@ -2,7 +2,8 @@
 
     HermesPgvectorError
     +-- ConfigurationError        a setting, a file or an argument of a command is wrong
-    +-- InvalidArgument           a tool was called with arguments it cannot use
+    +-- InvalidArgument           a tool or a command was called with arguments it cannot use
+    |   +-- WrongUsage            ... whatever the database holds: a command's options do not go together
     +-- StoreUnavailable          Postgres cannot be reached
     |   +-- StoreMisconfigured    ... or refuses us until somebody changes something
     |       +-- SchemaNotApplied  the migrations have not been run there
@@ -35,6 +36,10 @@ class ConfigurationError(HermesPgvectorError):
 
 class InvalidArgument(HermesPgvectorError):
     """An argument is wrong; see the tool's schema."""
+
+
+class WrongUsage(InvalidArgument):
+    """The options of this command do not go together; see its --help."""
 
 
 class StoreUnavailable(HermesPgvectorError):

@@ -197,7 +197,8 @@ def _forgotten(entries: Sequence[Entry], desk: Desk) -> dict[str, Any]:
     # The files as they are read in: without secrets. Nothing is stored of this, so nothing is counted.
     in_files = {(target, desk.policy.keep.text(text, Counter())) for target, text in runtime.mirror.entries()}
     with runtime.backend.connection(desk.deadline_s) as conn:
-        done = erase.forget(conn, desk.theme, entries, in_files, runtime.mirror.origin)
+        who = {**desk.provenance, "source": "forget"}
+        done = erase.forget(conn, desk.theme, entries, in_files, runtime.mirror.origin, who)
     if not done:
         raise InvalidArgument("a memory has changed since it was shown; nothing was removed: look again")
     runtime.counts["memories_forgotten"] += len(entries)

@@ -212,7 +212,7 @@ BEGIN
             part           integer NOT NULL CHECK (part > 0),
             agent_identity text NOT NULL,
             first_char     integer NOT NULL,
-            embedding      vector(%1$s) NOT NULL,
+            embedding      vector(%1$s),
             sig            bit(%1$s) NOT NULL,
             PRIMARY KEY (row_id, part, agent_identity)
         )$ddl$, dims);
@@ -233,6 +233,10 @@ BEGIN
         NEW.sig := binary_quantize(NEW.embedding);
         RETURN NEW;
     END IF;
+    -- `compact` drops vectors and keeps their signatures; whoever else sets a vector to NULL wants a new one.
+    IF NEW.embedding IS NULL AND current_setting('hermes_pgvector.keep_sig', true) = 'on' THEN
+        RETURN NULL;
+    END IF;
     -- Our own statements set both; somebody has set one by hand.
     EXECUTE format('UPDATE %I.%I SET sig = binary_quantize(embedding) WHERE id = $1', TG_TABLE_SCHEMA, TG_TABLE_NAME) USING NEW.id;
     RETURN NULL;
@@ -245,7 +249,7 @@ AS $keep$
 BEGIN
     IF NEW.content IS DISTINCT FROM OLD.content THEN
         EXECUTE format('DELETE FROM %I.%I WHERE row_id = $1', TG_TABLE_SCHEMA, TG_ARGV[0]) USING OLD.id;
-        IF NEW.embedding IS NOT NULL AND NEW.embedding IS NOT DISTINCT FROM OLD.embedding THEN
+        IF NEW.sig IS NOT NULL AND (NEW.embedding IS NULL OR NEW.embedding IS NOT DISTINCT FROM OLD.embedding) THEN
             EXECUTE format('UPDATE %I.%I SET embedding = NULL, sig = NULL, embed_after = NULL WHERE id = $1',
                            TG_TABLE_SCHEMA, TG_TABLE_NAME) USING NEW.id;
         END IF;
@@ -273,10 +277,11 @@ CREATE OR REPLACE TRIGGER hermes_keep_chunks AFTER UPDATE OF content, agent_iden
     EXECUTE FUNCTION hermes_keep_chunks('conversation_chunks');
 
 COMMENT ON COLUMN memory_entries.agent_identity IS 'the theme this memory belongs to';
-COMMENT ON COLUMN memory_entries.embed_after IS 'while embedding is null: not to be embedded before this time (lease and back-off)';
+COMMENT ON COLUMN memory_entries.embed_after IS 'while embedding and sig are null: not to be embedded before this time (lease and back-off)';
 COMMENT ON COLUMN memory_entries.text_language IS 'the text search configuration whose stems tsv holds';
 COMMENT ON COLUMN conversations.agent_identity IS 'the theme this turn belongs to';
-COMMENT ON COLUMN conversations.embed_after IS 'while embedding is null: not to be embedded before this time (lease and back-off)';
+COMMENT ON COLUMN conversations.embed_after IS 'while embedding and sig are null: not to be embedded before this time (lease and back-off)';
+COMMENT ON COLUMN conversations.sig IS 'the signs of the embedding; alone where `compact` has dropped the embedding of an old turn';
 COMMENT ON COLUMN conversations.text_language IS 'the text search configuration whose stems tsv holds';
 
 -- The text itself cannot be a btree key: it may be longer than the 2.7 KB such a key holds.
@@ -284,7 +289,7 @@ CREATE UNIQUE INDEX IF NOT EXISTS memory_entries_theme_digest_key ON memory_entr
 CREATE INDEX IF NOT EXISTS memory_entries_theme_sig_idx ON memory_entries (agent_identity) INCLUDE (sig, id);
 CREATE INDEX IF NOT EXISTS memory_entries_theme_time_idx ON memory_entries (agent_identity, created_at DESC);
 CREATE INDEX IF NOT EXISTS memory_entries_tsv_idx ON memory_entries USING gin (tsv);
-CREATE INDEX IF NOT EXISTS memory_entries_pending_idx ON memory_entries (id) WHERE embedding IS NULL;
+CREATE INDEX IF NOT EXISTS memory_entries_pending_idx ON memory_entries (id) WHERE embedding IS NULL AND sig IS NULL;
 CREATE INDEX IF NOT EXISTS memory_entries_embedding_idx ON memory_entries
     USING hnsw (embedding vector_cosine_ops) WITH (m = 16, ef_construction = 64);
 
@@ -294,7 +299,10 @@ CREATE INDEX IF NOT EXISTS conversations_session_time_idx ON conversations (sess
 CREATE INDEX IF NOT EXISTS conversations_tsv_idx ON conversations USING gin (tsv);
 -- Eight bytes of the digest find a text that was embedded before; the row tells whether it is the same.
 CREATE INDEX IF NOT EXISTS conversations_digest_idx ON conversations (substr(hermes_digest(content), 1, 8));
-CREATE INDEX IF NOT EXISTS conversations_pending_idx ON conversations (id) WHERE embedding IS NULL;
+CREATE INDEX IF NOT EXISTS conversations_pending_idx ON conversations (id) WHERE embedding IS NULL AND sig IS NULL;
+-- Turns that `compact` has left their signature only: they are in no graph.
+CREATE INDEX IF NOT EXISTS conversations_cold_idx ON conversations (id) INCLUDE (sig, role, ts)
+    WHERE embedding IS NULL AND sig IS NOT NULL;
 CREATE INDEX IF NOT EXISTS conversations_embedding_idx ON conversations
     USING hnsw (embedding vector_cosine_ops) WITH (m = 16, ef_construction = 64);
 
@@ -324,6 +332,7 @@ CREATE TABLE IF NOT EXISTS hermes_tombstones (
     removed_at     timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (agent_identity, target, digest)
 );
+CREATE INDEX IF NOT EXISTS hermes_tombstones_time_idx ON hermes_tombstones (removed_at);
 
 -- What each host's MEMORY.md and USER.md held when they were last read, and which theme owns each entry.
 CREATE TABLE IF NOT EXISTS hermes_mirror (
@@ -338,6 +347,109 @@ CREATE TABLE IF NOT EXISTS hermes_mirror (
 CREATE INDEX IF NOT EXISTS hermes_mirror_origin_idx ON hermes_mirror (origin, target);
 COMMENT ON COLUMN hermes_mirror.announced IS 'true: the host told us who wrote it; false: found in the file';
 COMMENT ON COLUMN hermes_mirror.noted_at IS 'a reading of the file from before this time says nothing about the entry';
+
+-- What happened to each memory, kept by triggers: no way to the table goes past them. Of what was replaced the text is kept
+-- until the memory is removed; of what was removed no text at all.
+CREATE TABLE IF NOT EXISTS memory_history (
+    id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    agent_identity text NOT NULL,
+    memory_id      bigint NOT NULL,
+    target         text NOT NULL,
+    action         text NOT NULL CHECK (action IN ('added', 'replaced', 'moved', 'removed')),
+    at             timestamptz NOT NULL DEFAULT now(),
+    db_role        text NOT NULL DEFAULT session_user,
+    who            jsonb NOT NULL,
+    chars          integer NOT NULL,
+    digest         bytea NOT NULL,
+    old_theme      text,
+    old_chars      integer,
+    old_digest     bytea,
+    old_content    text
+);
+COMMENT ON COLUMN memory_history.digest IS 'the first 8 bytes of the text''s sha256';
+COMMENT ON COLUMN memory_history.old_content IS 'what stood there before; NULL once the memory, or that text, was removed';
+CREATE INDEX IF NOT EXISTS memory_history_theme_time_idx ON memory_history (agent_identity, at DESC, id DESC);
+CREATE INDEX IF NOT EXISTS memory_history_memory_idx ON memory_history (memory_id);
+CREATE INDEX IF NOT EXISTS memory_history_time_idx ON memory_history (at);
+CREATE INDEX IF NOT EXISTS memory_history_text_idx ON memory_history (agent_identity, old_digest) WHERE old_content IS NOT NULL;
+
+-- Who did it stands in hermes_pgvector.who, set for the transaction; where it is not set, a new row says itself where it comes
+-- from. Without sequential scans: one transaction may remove a theme that was loaded just now, before there are statistics.
+CREATE OR REPLACE FUNCTION hermes_note_memory() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path FROM CURRENT
+    SET enable_seqscan = off
+AS $note$
+DECLARE
+    actor jsonb := coalesce(nullif(current_setting('hermes_pgvector.who', true), ''), '{}')::jsonb;
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        IF actor = '{}' THEN
+            actor := jsonb_strip_nulls(jsonb_build_object(
+                'source', NEW.metadata -> 'source', 'session_id', NEW.metadata -> 'session_id',
+                'profile', NEW.metadata -> 'profile', 'platform', NEW.metadata -> 'platform',
+                'user', NEW.metadata -> 'user', 'chat', NEW.metadata -> 'chat'));
+        END IF;
+        INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest)
+        VALUES (NEW.agent_identity, NEW.id, NEW.target, 'added', actor, length(NEW.content), substr(NEW.digest, 1, 8));
+    ELSIF TG_OP = 'UPDATE' THEN
+        IF NEW.agent_identity <> OLD.agent_identity THEN
+            UPDATE memory_history SET agent_identity = NEW.agent_identity
+             WHERE memory_id = OLD.id AND agent_identity = OLD.agent_identity;
+            INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest, old_theme)
+            VALUES (NEW.agent_identity, NEW.id, NEW.target, 'moved', actor, length(NEW.content), substr(NEW.digest, 1, 8),
+                    OLD.agent_identity);
+        END IF;
+        IF NEW.content <> OLD.content THEN
+            INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest,
+                                        old_chars, old_digest, old_content)
+            VALUES (NEW.agent_identity, NEW.id, NEW.target, 'replaced', actor, length(NEW.content), substr(NEW.digest, 1, 8),
+                    length(OLD.content), substr(OLD.digest, 1, 8), OLD.content);
+        END IF;
+    ELSIF TG_OP = 'DELETE' THEN
+        UPDATE memory_history SET old_content = NULL WHERE memory_id = OLD.id AND old_content IS NOT NULL;
+        -- The same words may also be what another memory of the theme once said.
+        UPDATE memory_history SET old_content = NULL
+         WHERE agent_identity = OLD.agent_identity AND old_digest = substr(OLD.digest, 1, 8) AND old_content IS NOT NULL;
+        INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest)
+        VALUES (OLD.agent_identity, OLD.id, OLD.target, 'removed', actor, length(OLD.content), substr(OLD.digest, 1, 8));
+    ELSE
+        UPDATE memory_history SET old_content = NULL WHERE old_content IS NOT NULL;
+    END IF;
+    RETURN NULL;
+END
+$note$;
+
+CREATE OR REPLACE TRIGGER hermes_note_memory AFTER INSERT OR DELETE ON memory_entries
+    FOR EACH ROW EXECUTE FUNCTION hermes_note_memory();
+CREATE OR REPLACE TRIGGER hermes_note_change AFTER UPDATE OF content, agent_identity ON memory_entries
+    FOR EACH ROW WHEN (NEW.content IS DISTINCT FROM OLD.content OR NEW.agent_identity IS DISTINCT FROM OLD.agent_identity)
+    EXECUTE FUNCTION hermes_note_memory();
+CREATE OR REPLACE TRIGGER hermes_note_truncate AFTER TRUNCATE ON memory_entries
+    FOR EACH STATEMENT EXECUTE FUNCTION hermes_note_memory();
+
+-- What ANALYZE gathers of a column are samples of it, and they would outlive the rows. No statement of ours needs them.
+ALTER TABLE memory_entries ALTER COLUMN content SET STATISTICS 0, ALTER COLUMN metadata SET STATISTICS 0,
+    ALTER COLUMN tsv SET STATISTICS 0;
+ALTER TABLE conversations ALTER COLUMN content SET STATISTICS 0, ALTER COLUMN metadata SET STATISTICS 0,
+    ALTER COLUMN tsv SET STATISTICS 0;
+ALTER TABLE memory_history ALTER COLUMN old_content SET STATISTICS 0, ALTER COLUMN who SET STATISTICS 0;
+
+-- How far the deletion of old turns is in each theme that has some. Times are the server's.
+CREATE TABLE IF NOT EXISTS hermes_retention (
+    agent_identity text PRIMARY KEY,
+    policy         text NOT NULL,
+    announced_at   timestamptz NOT NULL DEFAULT now(),
+    begun_at       timestamptz,
+    ended_at       timestamptz,
+    deleted        bigint NOT NULL DEFAULT 0,
+    held_by        uuid,
+    held_until     timestamptz
+);
+COMMENT ON COLUMN hermes_retention.policy IS 'how long turns are kept here, as the agents'' setting says';
+COMMENT ON COLUMN hermes_retention.announced_at IS 'since when it has said so: nothing is deleted before a day has passed';
+COMMENT ON COLUMN hermes_retention.deleted IS 'turns that the current or the last run has deleted';
+COMMENT ON COLUMN hermes_retention.held_by IS 'the process that is at it, until held_until';
 
 -- What operators did to whole themes. The agents' role may add to it and read it, and change nothing of it.
 CREATE TABLE IF NOT EXISTS hermes_maintenance (
@@ -358,10 +470,13 @@ CREATE TABLE IF NOT EXISTS hermes_embedding (
     document_prefix text NOT NULL DEFAULT '',
     query_prefix    text NOT NULL DEFAULT '',
     normalized      boolean NOT NULL DEFAULT true,
+    sig_slope       float8 NOT NULL DEFAULT 1,
+    sig_offset      float8 NOT NULL DEFAULT 0,
     recorded_at     timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON COLUMN hermes_embedding.document_prefix IS 'what is put before a stored text when it is embedded';
 COMMENT ON COLUMN hermes_embedding.query_prefix IS 'what is put before a question when it is embedded';
+COMMENT ON COLUMN hermes_embedding.sig_slope IS 'similarity by signatures alone: sig_offset + sig_slope * cos(pi * share of differing bits)';
 INSERT INTO hermes_embedding DEFAULT VALUES ON CONFLICT DO NOTHING;
 
 DO $grants$
@@ -382,15 +497,18 @@ BEGIN
     EXECUTE format('GRANT SELECT, UPDATE ON hermes_embedding TO %I', runtime);
     EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON memory_entries, conversations, memory_chunks, '
                    'conversation_chunks, hermes_operations, '
-                   'hermes_tombstones, hermes_mirror TO %I', runtime);
-    -- Not the columns that say when and by which role.
+                   'hermes_tombstones, hermes_mirror, hermes_retention TO %I', runtime);
+    -- Not the columns that say when and by which role; of what happened only the theme and the old text may be changed.
+    EXECUTE format('GRANT SELECT, DELETE, UPDATE (agent_identity, old_content), '
+                   'INSERT (agent_identity, memory_id, target, action, who, chars, digest, old_theme, old_chars, old_digest, '
+                   'old_content) ON memory_history TO %I', runtime);
     EXECUTE format('GRANT SELECT, INSERT (os_user, host, verb, arguments, counts) ON hermes_maintenance TO %I', runtime);
     EXECUTE format('GRANT USAGE ON SEQUENCE memory_entries_id_seq, conversations_id_seq TO %I', runtime);
 END
 $grants$;
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (1, 'schema', 'f9f46c9e55c298f67a2a4fa48880fa14af01cc08c04a48faf918bc45becd5833')
+VALUES (1, 'schema', '42e09cfedd0d4588a100251a212dbcbb29a0739dc8c77e461ccaa08f145b07f4')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;

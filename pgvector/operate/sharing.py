@@ -22,14 +22,14 @@ def shared_files(conn: DeadlineConnection, home: Path) -> str:
     if not files:
         return ""
     origin = Mirror(home).origin if (home / "pgvector" / "origin").is_file() else ""
-    names = themes.of_home(conn, _profile(home), origin)
+    names = themes.of_home(conn, profile_of(home), origin)
     if len(names) < 2:
         return ""
     some = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
     return f"{' and '.join(files)} of this profile stand in the prompts of {len(names)} themes ({some})"
 
 
-def _profile(home: Path) -> str:
+def profile_of(home: Path) -> str:
     """The profile's name as the host derives it from the home."""
     where = home.expanduser().resolve()
     return where.name if where.parent.name == "profiles" else "default"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from typing import Any, Literal
 
 from ..capture.spool import SetAside, Spool, is_held
 from ..domain.errors import InvalidArgument, SpoolError
+from ..domain.models import Operation
 
 _TEXT_SHOWN = 200
 _UNBOUNDED = 1 << 62  # nothing is appended here, so no bound applies
@@ -20,7 +22,10 @@ _UNBOUNDED = 1 << 62  # nothing is appended here, so no bound applies
 
 @dataclass(frozen=True)
 class SpoolView:
-    """One process's spool. `living`: the process is still there; `report_age_s`: since it last told its counters."""
+    """One process's spool. `living`: the process is still there; `report_age_s`: since it last told its counters.
+
+    `oldest_at` is when (seconds since the epoch) what waits longest was accepted, None when nothing waits.
+    """
 
     path: Path
     living: bool
@@ -30,6 +35,7 @@ class SpoolView:
     report: dict[str, Any]
     report_age_s: float | None
     problem: str = ""
+    oldest_at: float | None = None
 
     @property
     def pid(self) -> str:
@@ -51,8 +57,10 @@ def inspect_spools(home: Path) -> list[SpoolView]:
             with _opened(path) as spool:
                 at, report = spool.report()
                 age = time.time() - at if at else None
+                oldest = next((op.at for op in spool.take(1)), None)
+                aside = tuple(spool.aside())
                 views.append(
-                    SpoolView(path, living, spool.depth(), spool.size_bytes(), tuple(spool.aside()), report, age)
+                    SpoolView(path, living, spool.depth(), spool.size_bytes(), aside, report, age, oldest_at=oldest)
                 )
         except SpoolError as exc:
             views.append(SpoolView(path, living, 0, path.stat().st_size, (), {}, None, str(exc)))
@@ -131,3 +139,23 @@ def _opened(path: Path) -> Iterator[Spool]:
         yield spool
     finally:
         spool.close()
+
+
+def copies_in_spools(home: Path, texts: Collection[str], *, really: bool) -> tuple[int, int]:
+    """How many writes hold one of `texts` word for word: set aside, which are dropped if `really`, and waiting."""
+    wanted, dropped, waiting = set(texts), 0, 0
+    for path in sorted(spool_folder(home).glob("*.db")) if wanted else []:
+        with contextlib.suppress(SpoolError), _opened(path) as spool:
+            aside = [item.operation for item in spool.aside() if _said(item.operation) & wanted]
+            dropped += len(aside)
+            for op in aside if really else []:
+                spool.drop(op)
+            waiting += sum(bool(_said(op) & wanted) for op in spool.take(_UNBOUNDED // 2))
+    return dropped, waiting
+
+
+def _said(op: Operation) -> set[str]:
+    """The texts that a write would store as memories, or looks for."""
+    many = op.payload.get("contents")
+    texts = [op.payload.get("content"), op.payload.get("old_text"), *(many if isinstance(many, list) else [])]
+    return {text for text in texts if isinstance(text, str)}

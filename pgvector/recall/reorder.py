@@ -10,6 +10,7 @@ from dataclasses import replace
 from ..domain.errors import EmbedderError
 from ..domain.latency import Latencies
 from ..domain.models import Hit
+from ..domain.settings import Settings
 from ..embed.rerank import Reranker, Scores
 from .aside import Aside, Late
 from .excerpt import excerpt
@@ -76,3 +77,11 @@ class Reorderer:
     def close(self) -> None:
         """Close the connections to the endpoint."""
         self._reranker.close()
+
+
+def reorderer_for(settings: Settings, api_key: str, latencies: Latencies) -> Reorderer | None:
+    """The cross-encoder that the settings name, None where they name none. Raises ConfigurationError."""
+    if not settings.rerank_url:
+        return None
+    reranker = Reranker(url=settings.rerank_url, model=settings.rerank_model, api=settings.rerank_api, api_key=api_key)
+    return Reorderer(reranker, latencies, candidates=settings.rerank_candidates, deadline_s=settings.rerank_deadline_s)

@@ -12,10 +12,13 @@ from contextlib import contextmanager
 from ..domain.errors import DimensionMismatch, HermesPgvectorError, OperationRejected, SpaceChanged, StoreUnavailable
 from ..domain.languages import Languages
 from ..domain.models import EmbeddingSpace, Operation
+from .compact import cold_turns
 from .connection import DeadlineConnection, translated
 from .conversations import insert_turns
+from .history import forget_old_texts
 from .memories import MEMORY_KINDS, Embeddings, apply_memory, lock_theme
-from .pool import Pool, connect
+from .pool import Along, Pool, connect
+from .pooler import is_pooled
 from .reuse import ThemedText, known_vectors
 from .schema import ensure_schema
 from .sql import query
@@ -39,12 +42,21 @@ class Backend:
     """The store of one process. `locate` gives the conninfo, starting the embedded server where there is none."""
 
     def __init__(
-        self, locate: Callable[[], str], *, dims: int, pool_max_size: int, languages: Languages | None = None
+        self,
+        locate: Callable[[], str],
+        *,
+        dims: int,
+        pool_max_size: int,
+        languages: Languages | None = None,
+        pooler: str = "auto",
+        history_texts: bool = True,
     ) -> None:
         self._locate = locate
         self._dims = dims
         self._pool_max_size = pool_max_size
+        self._pooler = pooler
         self.languages = languages or Languages()
+        self._history_texts = history_texts
         self._pool: Pool | None = None
         self._up = threading.Event()
         self._settled = threading.Event()  # up, or down for a known reason
@@ -71,7 +83,8 @@ class Backend:
                     conn.deadline = time.monotonic() + WRITE_TIMEOUT_S
                     self._verify(conn)
                     self._space = recorded_space(conn)
-                pool = Pool(conninfo, max_size=self._pool_max_size)
+                    lends = self._pooler == "transaction" or (self._pooler == "auto" and is_pooled(conn))
+                pool = Pool(conninfo, max_size=self._pool_max_size, prepares=not lends)
                 pool.open()
             except HermesPgvectorError as exc:
                 self._report_down(exc, quietly=quietly)
@@ -100,8 +113,11 @@ class Backend:
         return self._up.is_set()
 
     @contextmanager
-    def connection(self, timeout_s: float) -> Iterator[DeadlineConnection]:
-        """One transaction, done within `timeout_s`. Raises StoreUnavailable or DeadlineExceeded."""
+    def connection(self, timeout_s: float, along: Along | None = None) -> Iterator[DeadlineConnection]:
+        """One transaction, done within `timeout_s`; `along` sends its first statements.
+
+        Raises StoreUnavailable or DeadlineExceeded.
+        """
         started = time.monotonic()
         if not self._up.is_set():
             # Only the very first bring-up is worth waiting for; an outage with a known reason is told at once.
@@ -110,7 +126,7 @@ class Backend:
         if not self._up.is_set() or pool is None:
             raise StoreUnavailable(str(self.problem or "Postgres is still starting; try again in a moment"))
         try:
-            with pool.connection(max(0.01, timeout_s - (time.monotonic() - started))) as conn:
+            with pool.connection(max(0.01, timeout_s - (time.monotonic() - started)), along) as conn:
                 yield conn
         except HermesPgvectorError as exc:
             if pool.lost and pool is self._pool:
@@ -151,6 +167,9 @@ class Backend:
                 for op in todo:
                     if op.kind in MEMORY_KINDS:
                         apply_memory(conn, op, embeddings, counts, self.languages.of(op.theme))
+            if not self._history_texts:
+                for theme in sorted({op.theme for op in todo if op.kind == "replace"}):
+                    forget_old_texts(conn, theme)
         return counts
 
     def known_vectors(self, space: EmbeddingSpace, texts: Sequence[ThemedText]) -> Embeddings:
@@ -162,10 +181,10 @@ class Backend:
             # The tables cannot change their model before the transaction ends, but may have before it began.
             return found if not found or space.comparable(recorded_space(conn)) else {}
 
-    def claim_pending(self, limit: int, lease_s: float) -> list[PendingRow]:
+    def claim_pending(self, limit: int, lease_s: float, *, cold: bool = False) -> list[PendingRow]:
         """Rows without an embedding. No other process gets them for `lease_s`."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
-            return claim_pending(conn, limit, lease_s)
+            return claim_pending(conn, limit, lease_s, cold=cold)
 
     def postpone(self, rows: Sequence[PendingRow], pause_s: float) -> None:
         """Leave rows that `claim_pending` gave, and that were not embedded, alone for `pause_s`."""
@@ -206,9 +225,9 @@ class Backend:
                 self._note_space(record_space(conn, space))
         return self.comparable(space)
 
-    def check_space(self, conn: DeadlineConnection, space: EmbeddingSpace) -> None:
-        """After a search: that the vectors it has looked at were in `space`. Raises SpaceChanged."""
-        self._note_space(recorded_space(conn))
+    def check_space(self, found: EmbeddingSpace, space: EmbeddingSpace) -> None:
+        """Of a search whose transaction `found` this space: that it is that of our vectors. Raises SpaceChanged."""
+        self._note_space(found)
         if not self.comparable(space):
             raise SpaceChanged(SpaceChanged.__doc__ or "")
 
@@ -226,10 +245,12 @@ class Backend:
         self._note_space(space)
         return self._own is not None and space.comparable(self._own)
 
-    def forget_operations(self, days: int) -> None:
-        """Drop the ids of operations applied more than `days` ago."""
+    def housekeep(self, operations_days: int, tombstones_days: int, history_days: int) -> None:
+        """Drop ids of operations, digests of removed memories and entries of the history older than so many days."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
-            conn.execute(query("forget_operations"), {"days": days})
+            conn.execute(query("forget_operations"), {"days": operations_days})
+            conn.execute(query("forget_tombstones"), {"days": tombstones_days})
+            conn.execute(query("forget_history"), {"days": history_days})
 
     def forget_session(self, theme: str, session_id: str) -> None:
         """Delete the turns of one session of a theme."""
@@ -241,6 +262,11 @@ class Backend:
         with self.connection(WRITE_TIMEOUT_S) as conn:
             row = conn.execute(query("count_all")).fetchone()
         return {} if row is None else dict(row._asdict())
+
+    def cold_turns(self) -> int:
+        """How many turns `compact` has left their signature only."""
+        with self.connection(WRITE_TIMEOUT_S) as conn:
+            return cold_turns(conn)
 
     def pool_stats(self) -> dict[str, int]:
         """The counters of the connection pool, empty while there is none."""

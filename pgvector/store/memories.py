@@ -12,6 +12,7 @@ from psycopg.types.json import Jsonb
 
 from ..domain.models import Operation
 from .connection import DeadlineConnection
+from .history import note_actor
 from .sql import query
 
 logger = logging.getLogger(__name__)
@@ -26,6 +27,7 @@ def apply_memory(
 
     `language` is the one in which the words of the theme are stemmed.
     """
+    note_actor(conn, op.payload.get("who") or op.payload.get("metadata") or {})
     _APPLY[op.kind](conn, op, embeddings, counts, language)
 
 

@@ -14,6 +14,7 @@ from ..domain.errors import ConfigurationError, DimensionMismatch, SchemaNotAppl
 from . import tenants
 from .connection import DeadlineConnection, translated
 from .pool import connect
+from .pooler import require_session
 
 MIGRATE_COMMAND = 'hermes-pgvector migrate --admin-dsn "dbname=... user=postgres host=..." --runtime-role hermes'
 _SEAL = re.compile(r"'[0-9a-f]{64}'")
@@ -66,6 +67,7 @@ def migrate(admin_conninfo: str, *, dims: int, runtime_role: str = "", timeout_s
     already: list[str] = []
     notices: list[str] = []
     with connect(admin_conninfo) as conn:
+        require_session(conn, admin_conninfo)
         conn.add_notice_handler(lambda diag: notices.append(diag.message_primary or ""))
         for name, value in (
             ("hermes_pgvector.dims", str(dims)),
@@ -201,23 +203,27 @@ def missing_rights(conn: DeadlineConnection) -> list[str]:
             "hermes_operations",
             "hermes_tombstones",
             "hermes_mirror",
+            "hermes_retention",
         )
         for right in ("SELECT", "INSERT", "UPDATE", "DELETE")
     ]
     wanted += [("hermes_migrations", "SELECT"), ("hermes_embedding", "SELECT"), ("hermes_embedding", "UPDATE")]
+    wanted += [("memory_history", "SELECT"), ("memory_history", "DELETE")]
     with translated():
         lacking = [
             f"{right} on {table}"
             for table, right in wanted
             if conn.execute("SELECT has_table_privilege(%s, %s)", (table, right)).fetchone() == (False,)
         ]
-        if tenants.has_own_themes(conn):
-            return lacking  # the maintenance log is an administrator's
-        # Of the maintenance log only some columns may be written.
-        for right in ("SELECT", "INSERT"):
-            asked = ("hermes_maintenance", right)
-            if conn.execute("SELECT has_any_column_privilege(%s, %s)", asked).fetchone() == (False,):
-                lacking.append(f"{right} on hermes_maintenance")
+        # Of these only some columns may be written.
+        partly = [("memory_history", "INSERT"), ("memory_history", "UPDATE")]
+        if not tenants.has_own_themes(conn):  # the maintenance log is an administrator's
+            partly += [("hermes_maintenance", "SELECT"), ("hermes_maintenance", "INSERT")]
+        lacking += [
+            f"{right} on {table}"
+            for table, right in partly
+            if conn.execute("SELECT has_any_column_privilege(%s, %s)", (table, right)).fetchone() == (False,)
+        ]
     return lacking
 
 

@@ -18,7 +18,9 @@ from tests.support.row_security import let_tenants_in, session
 
 SECRET = "zanzibar"  # stands in the rows of sales only
 ROWS = 3000
-_FILLED = ("memory_entries", "conversations", "hermes_operations", "hermes_tombstones", "hermes_mirror")
+_FILLED = (
+    "memory_entries", "memory_history", "conversations", "hermes_operations", "hermes_tombstones", "hermes_mirror",
+)  # fmt: skip
 
 
 @pytest.fixture

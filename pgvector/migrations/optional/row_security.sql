@@ -116,8 +116,12 @@ CREATE OR REPLACE FUNCTION hermes_theme_tables(OUT relation regclass, OUT rights
 AS $tables$
     SELECT c.oid::regclass,
            CASE WHEN c.relname IN ('memory_entries', 'conversations', 'memory_chunks', 'conversation_chunks',
-                                   'hermes_operations', 'hermes_tombstones', 'hermes_mirror')
-                THEN 'SELECT, INSERT, UPDATE, DELETE' ELSE 'SELECT, INSERT' END
+                                   'hermes_operations', 'hermes_tombstones', 'hermes_mirror', 'hermes_retention')
+                THEN 'SELECT, INSERT, UPDATE, DELETE'
+                WHEN c.relname = 'memory_history'
+                THEN 'SELECT, DELETE, UPDATE (agent_identity, old_content), INSERT (agent_identity, memory_id, target, action, '
+                     'who, chars, digest, old_theme, old_chars, old_digest, old_content)'
+                ELSE 'SELECT, INSERT' END
       FROM pg_class AS c
       JOIN pg_class AS ours ON ours.oid = 'memory_entries'::regclass
       JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = 'agent_identity' AND NOT a.attisdropped
@@ -171,7 +175,7 @@ BEGIN
     -- ours needs them.
     FOR each IN SELECT t.relation, a.attname, a.attnum FROM hermes_theme_tables() AS t
                   JOIN pg_attribute AS a ON a.attrelid = t.relation AND NOT a.attisdropped AND a.attname = ANY (
-                       '{content,metadata,tsv,digest,session_id,origin,op_id}'::text[])
+                       '{content,metadata,tsv,digest,session_id,origin,op_id,who,old_content,old_digest,old_theme}'::text[])
                  UNION ALL
                 SELECT i.indexrelid::regclass, a.attname, a.attnum FROM hermes_theme_tables() AS t
                   JOIN pg_index AS i ON i.indrelid = t.relation AND i.indexprs IS NOT NULL
@@ -289,7 +293,8 @@ BEGIN
         EXECUTE format('ALTER TABLE %s DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY', each.relation);
     END LOOP;
     FOR each IN SELECT t.relation, a.attname FROM hermes_theme_tables() AS t
-                  JOIN pg_attribute AS a ON a.attrelid = t.relation AND a.attstattarget = 0 AND NOT a.attisdropped LOOP
+                  JOIN pg_attribute AS a ON a.attrelid = t.relation AND a.attstattarget = 0 AND a.attnum > 0 AND NOT a.attisdropped
+                   AND a.attname <> ALL ('{content,metadata,tsv,who,old_content}'::text[]) LOOP
         EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET STATISTICS -1', each.relation, each.attname);
     END LOOP;
 END

@@ -236,7 +236,7 @@ SELECT wanted.number, known.embedding
 -- exempt: embeds rows of every theme; the text goes to the embedding endpoint only and comes back as its own row's vector.
 UPDATE memory_entries AS m SET embed_after = now() + make_interval(secs => %(lease_s)s)
  WHERE m.id IN (SELECT id FROM memory_entries
-                 WHERE embedding IS NULL AND (embed_after IS NULL OR embed_after < now())
+                 WHERE embedding IS NULL AND sig IS NULL AND (embed_after IS NULL OR embed_after < now())
                  ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 RETURNING m.id, m.agent_identity AS theme, m.content;
 
@@ -244,7 +244,15 @@ RETURNING m.id, m.agent_identity AS theme, m.content;
 -- exempt: as claim_pending_memories.
 UPDATE conversations AS c SET embed_after = now() + make_interval(secs => %(lease_s)s)
  WHERE c.id IN (SELECT id FROM conversations
-                 WHERE embedding IS NULL AND (embed_after IS NULL OR embed_after < now())
+                 WHERE embedding IS NULL AND sig IS NULL AND (embed_after IS NULL OR embed_after < now())
+                 ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+RETURNING c.id, c.agent_identity AS theme, c.content;
+
+-- name: claim_cold_turns
+-- exempt: as claim_pending_memories. Turns that `compact` has left their signature only.
+UPDATE conversations AS c SET embed_after = now() + make_interval(secs => %(lease_s)s)
+ WHERE c.id IN (SELECT id FROM conversations
+                 WHERE embedding IS NULL AND sig IS NOT NULL AND (embed_after IS NULL OR embed_after < now())
                  ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 RETURNING c.id, c.agent_identity AS theme, c.content;
 
@@ -294,8 +302,8 @@ SELECT filled.id, chunk.part, filled.agent_identity, chunk.first_char, chunk.emb
 
 -- name: no_vectors
 -- exempt: whether there are any, no stored text.
-SELECT NOT EXISTS (SELECT FROM memory_entries WHERE embedding IS NOT NULL)
-   AND NOT EXISTS (SELECT FROM conversations WHERE embedding IS NOT NULL) AS empty;
+SELECT NOT EXISTS (SELECT FROM memory_entries WHERE sig IS NOT NULL)
+   AND NOT EXISTS (SELECT FROM conversations WHERE sig IS NOT NULL) AS empty;
 
 -- name: sample_texts
 -- exempt: as claim_pending_memories; for the speed of a new model.

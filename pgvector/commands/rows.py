@@ -1,0 +1,86 @@
+"""What the verbs for single memories, turns and sessions share."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .base import connection, settings_of
+
+if TYPE_CHECKING:
+    from ..domain.theme import ThemeRules
+    from ..runtime.bench import Bench
+    from ..store.connection import DeadlineConnection
+    from ..store.history import Window
+
+STORES = ("memories", "turns")
+WHOLE = 2**31 - 1  # characters
+PIPED_CHARS = 2000  # of a text that a program reads; --json has the whole
+PATIENCE_S = 15.0  # for a search: a local model may have to be read first
+_MOST = 1000  # rows of a page
+
+
+def add_theme(command: argparse.ArgumentParser) -> None:
+    """Add --theme and --admin-dsn."""
+    command.add_argument(
+        "--theme", metavar="THEME", help="the theme (default: that of this home's sessions, or the only one there is)"
+    )
+    command.add_argument("--admin-dsn", metavar="DSN", help="log in so, rather than as the agents do")
+
+
+def add_page(command: argparse.ArgumentParser, *, limit: int, what: str) -> None:
+    """Add --since, --until, --limit and --offset."""
+    command.add_argument("--since", metavar="WHEN", help=f"only {what} from then on: 2026-05-03, 2026-05, 7d, today")
+    command.add_argument("--until", metavar="WHEN", help="only before then; of a day, month or year, to its end")
+    command.add_argument("--limit", type=int, default=limit, metavar="N", help=f"how many (default: {limit})")
+    command.add_argument("--offset", type=int, default=0, metavar="N", help="how many to leave out first")
+
+
+def page(args: argparse.Namespace) -> Window:
+    """The page that the arguments mean. Raises WrongUsage, InvalidArgument for a date that cannot be read."""
+    from ..domain.dates import parse_when
+    from ..operate.seeing import window
+
+    since, until = parse_when(args.since, "--since"), parse_when(args.until, "--until", end=True)
+    return window(limit=args.limit, offset=args.offset, since=since, until=until, most=_MOST)
+
+
+@contextmanager
+def reading(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConnection, ThemeRules]]:
+    """A transaction that reads, and the rules of names."""
+    from ..host.context import Policy
+    from ..store.seeing import begin
+
+    settings = settings_of(home)
+    with connection(settings, args.admin_dsn) as conn, conn.transaction():
+        begin(conn)
+        yield conn, Policy.of(settings).rules
+
+
+@contextmanager
+def at_bench(args: argparse.Namespace, home: Path) -> Iterator[tuple[Bench, ThemeRules]]:
+    """What searches and corrects, and the rules of names."""
+    from ..host.context import Policy, environment
+    from ..runtime.bench import bench
+
+    settings = settings_of(home)
+    with bench(settings, home, environment(home), args.admin_dsn) as made:
+        yield made, Policy.of(settings).rules
+
+
+def one_line(text: str, question: str = "", *, lines: int = 1, indent: int = 0) -> str:
+    """A text as it is shown among others: on a terminal the part that fits, else the beginning of a long one."""
+    from ..recall.excerpt import excerpt
+
+    room = max(40, (shutil.get_terminal_size().columns - indent) * lines) if sys.stdout.isatty() else PIPED_CHARS
+    return excerpt(" ".join(text.split()), question, room)
+
+
+def minute(moment: str) -> str:
+    """An ISO time to the minute."""
+    return moment[:16].replace("T", " ")

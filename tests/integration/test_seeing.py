@@ -1,0 +1,350 @@
+"""Memories, turns and sessions as an operator looks at them and puts them right."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from hermes_memory_pgvector.capture.spool import Spool
+from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.domain.models import Operation
+from tests.conftest import DIMS, MakeProvider
+from tests.support.memory import called, landed, recalled, write_entries
+from tests.support.scripted_embedder import ScriptedEmbedder
+from tests.support.stored import Database
+
+Say = Callable[..., str]
+Ask = Callable[..., Any]
+
+
+def configure(home: Path, dsn: str, **settings: object) -> None:
+    section = {"dsn": dsn, "dims": DIMS} | settings
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": section}}))
+
+
+@pytest.fixture
+def say(home: Path, dsn: str, capsys: pytest.CaptureFixture[str]) -> Say:
+    """Runs `hermes-pgvector ARGUMENTS` in this process; returns what it printed, or what went wrong."""
+    configure(home, dsn)
+
+    def run(*arguments: str, code: int = 0) -> str:
+        capsys.readouterr()
+        ended = main([*arguments, "--hermes-home", str(home)])
+        said = capsys.readouterr()
+        assert ended == code, said.out + said.err
+        return said.err if code else said.out
+
+    return run
+
+
+@pytest.fixture
+def ask(say: Say) -> Ask:
+    """As `say`, with --json; returns the value."""
+    return lambda *arguments: json.loads(say(*arguments, "--json"))
+
+
+def talk(make_provider: MakeProvider, session_id: str, *said: str, **kwargs: Any) -> None:
+    provider = make_provider(session_id=session_id, **kwargs)
+    for text in said:
+        provider.sync_turn(f"Please tell me what you know of this: {text}?", f"As you said some time ago: {text}.")
+    landed(provider)
+
+
+# -- search, list, show, sessions
+
+
+def test_need_24_search_finds_what_the_tools_find_and_says_how(
+    make_provider: MakeProvider, say: Say, ask: Ask, home: Path, dsn: str, embedder: ScriptedEmbedder
+) -> None:
+    configure(home, dsn, embed_url=embedder.url)
+    provider = make_provider({"embed_url": embedder.url})
+    for text in ("Atlas costs 900 euros", "Bolt is red", "The Atlas budget is 40,000"):
+        provider.on_memory_write("add", "memory", text)
+    provider.on_memory_write("add", "user", "Ada pays for Atlas")
+    talk(make_provider, "s-1", "the price of Atlas", "the colour of Bolt")
+    landed(provider)
+    question = "What does the Atlas cost?"
+    for tool, store, more in (
+        ("recall_memory", "memories", {}),
+        ("recall_memory", "memories", {"target": "user"}),
+        ("recall_memory", "memories", {"limit": 2, "offset": 1}),
+        ("recall_conversation", "turns", {"role": "assistant"}),
+    ):
+        told = called(provider, tool, {"query": question, "explain": True} | more)
+        options = [part for name, value in more.items() for part in (f"--{name}", str(value))]
+        found = ask("search", question, "--theme", "marketing", "--store", store, "--explain", *options)
+        assert found["mode"] == told["mode"] == "hybrid" and told["results"]
+        ours = [{key: value for key, value in hit.items() if key not in ("ref", "store")} for hit in found["results"]]
+        assert ours == told["results"]
+    text = say("search", question, "--theme", "marketing", "--explain", "--around")
+    assert "by meaning: rank 1" in text and "by words: rank" in text and "similarity" in text
+    assert {hit["store"] for hit in ask("search", question, "--scope", "all")["results"]} == {"memories", "turns"}
+    assert ask("search", question, "--session", "s-1")["scope"] == "session"
+    assert ask("search", question, "--until", "yesterday", "--theme", "marketing")["results"] == []
+
+
+def test_need_24_search_says_why_it_went_by_words(
+    make_provider: MakeProvider, home: Path, dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(home, dsn)
+    provider = make_provider()
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    landed(provider)
+    assert main(["search", "atlas", "--hermes-home", str(home)]) == 0
+    assert "no embedding model is set" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "why"),
+    [
+        (("search", " "), 1, "empty"),
+        (("search", "x", "--theme", "nobody"), 1, "themes list"),
+        (("search", "x", "--scope", "session"), 2, "--session ID"),
+        (("search", "x", "--scope", "all", "--theme", "marketing"), 2, "not both"),
+        (("search", "x", "--since", "soon"), 1, "2026-05-03"),
+        (("search", "x", "--offset", "600"), 1, "narrower"),
+        (("list", "--limit", "0"), 2, "--limit"),
+        (("list", "--store", "turns", "--target", "user"), 2, "--role"),
+        (("show", "x1"), 1, "m123"),
+        (("show", "m999"), 1, "hermes-pgvector list"),
+        (("show", "t999"), 1, "--store turns"),
+        (("history", "t1"), 1, "turns are written once"),
+        (("sessions", "show", "nobody"), 1, "sessions list"),
+        (("forget",), 2, "say what to forget"),
+        (("forget", "m1", "m999"), 1, "nothing was removed"),
+        (("edit", "t1", "x"), 1, "forget t1"),
+        (("edit", "m999", "x"), 1, "hermes-pgvector list"),
+        (("add", " "), 1, "empty"),
+        (("add", "x", "--metadata", "[1]"), 2, "object"),
+    ],
+    ids=lambda value: " ".join(value)[:24] if isinstance(value, tuple) else None,
+)
+def test_need_24_what_cannot_be_meant_is_refused_with_the_reason(
+    rows_in: None, refuse: Callable[..., str], arguments: tuple[str, ...], code: int, why: str
+) -> None:
+    assert why in refuse(*arguments, code=code)
+
+
+@pytest.fixture(scope="module")
+def rows_in(tmp_path_factory: pytest.TempPathFactory, postgres: Any, migrated_template: str) -> Any:
+    """One database for what changes nothing in it."""
+    admin = postgres.ensure().admin
+    with psycopg.connect(admin, autocommit=True) as conn:
+        conn.execute(f"CREATE DATABASE seeing_refused TEMPLATE {migrated_template}".encode())
+    where = psycopg.conninfo.make_conninfo(admin, dbname="seeing_refused")
+    with psycopg.connect(where, autocommit=True) as conn:
+        conn.execute("INSERT INTO memory_entries (agent_identity, target, content) VALUES ('marketing', 'memory', 'x')")
+        conn.execute(
+            "INSERT INTO conversations (session_id, role, agent_identity, content) "
+            "VALUES ('s', 'user', 'marketing', 'x')"
+        )
+    home = tmp_path_factory.mktemp("home")
+    configure(home, psycopg.conninfo.make_conninfo(where, user="hermes"))
+    yield home
+    with psycopg.connect(admin, autocommit=True) as conn:
+        conn.execute("DROP DATABASE seeing_refused WITH (FORCE)")
+
+
+@pytest.fixture
+def refuse(rows_in: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a command that must fail on that database; returns what it said."""
+
+    def run(*arguments: str, code: int) -> str:
+        assert main([*arguments, "--hermes-home", str(rows_in)]) == code
+        return capsys.readouterr().err
+
+    return run
+
+
+def test_need_16_list_shows_the_newest_first_and_filters(
+    make_provider: MakeProvider, say: Say, ask: Ask, dsn: str
+) -> None:
+    provider = make_provider(session_id="s-1")
+    for number in range(5):
+        provider.on_memory_write("add", "memory", f"Atlas has part {number}\n" + "and more " * 400)
+    provider.on_memory_write("add", "user", "Ada likes Atlas")
+    landed(provider)
+    talk(make_provider, "s-2", "the price")
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("UPDATE memory_entries SET updated_at = '2020-01-01' WHERE content LIKE '%part 3%'")
+    rows = ask("list", "--theme", "marketing")
+    assert rows[0]["ref"] == "m6" and rows[-1]["content"].startswith("Atlas has part 3")
+    assert rows[-1]["chars"] == len(rows[-1]["content"]) > 3000, "JSON has the whole text"
+    assert len(ask("list", "--theme", "marketing", "--limit", "2", "--offset", "1")) == 2
+    assert [row["kind"] for row in ask("list", "--theme", "marketing", "--target", "user")] == ["user"]
+    assert len(ask("list", "--theme", "marketing", "--since", "2021", "--session", "s-1")) == 5
+    assert len(ask("list", "--theme", "marketing", "--until", "2020")) == 1
+    assert len(ask("list", "--theme", "marketing", "--pending")) == 6
+    turns = ask("list", "--theme", "marketing", "--store", "turns", "--role", "assistant")
+    assert [row["kind"] for row in turns] == ["assistant"] and turns[0]["session_id"] == "s-2"
+    lines = say("list", "--theme", "marketing").splitlines()
+    assert len(lines) == 7 and max(map(len, lines)) < 2200, "one row, one line"
+
+
+def test_need_16_show_tells_all_that_is_known_of_a_row(
+    make_provider: MakeProvider, say: Say, ask: Ask, home: Path, embedder: ScriptedEmbedder
+) -> None:
+    write_entries(home, "Atlas is blue")
+    config = {"embed_url": embedder.url, "chunk_tokens": 64, "bulk_sync_on_init": False}
+    provider = make_provider(config, session_id="s-1")
+    provider.on_memory_write("add", "memory", "Atlas is blue", {"ticket": "OPS-12"})
+    provider.sync_turn(
+        "What is known of the long story? " + "It is long. " * 100, "Nothing that I would know of, sorry."
+    )
+    landed(provider)
+    row = ask("show", "memory", "1")
+    assert row["theme"] == "marketing" and row["metadata"]["session_id"] == "s-1" and row["in_files"] == 1
+    assert row["state"] == "embedded" and row["history"][0]["action"] == "added" and row["sha256"]
+    turn = ask("show", "t1")
+    assert turn["role"] == "user" and turn["session_id"] == "s-1" and turn["parts"] >= 1
+    text = say("show", "1")
+    assert "OPS-12" in text and "Atlas is blue" in text and "memory_tool" in text
+
+
+def test_need_16_sessions_are_a_timeline_with_their_links(make_provider: MakeProvider, say: Say, ask: Ask) -> None:
+    talk(make_provider, "s-1", "the first", "the second")
+    talk(make_provider, "s-2", "the third", parent_session_id="s-1")
+    talk(make_provider, "s-1", "elsewhere", gateway_session_key="sales")
+    rows = ask("sessions", "list", "--theme", "marketing")
+    assert [(row["session_id"], row["turns"], row["parent_session_id"]) for row in rows] == [
+        ("s-2", 2, "s-1"), ("s-1", 4, None),
+    ]  # fmt: skip
+    assert rows[1]["opening"].startswith("Please tell me what you know of this: the first")
+    assert rows[1]["first_at"] <= rows[1]["last_at"] <= rows[0]["first_at"]
+    assert [row["session_id"] for row in ask("sessions", "list", "--theme", "marketing", "--offset", "1")] == ["s-1"]
+    assert ask("sessions", "list", "--theme", "marketing", "--until", "yesterday") == []
+    shown = ask("sessions", "show", "s-1", "--theme", "marketing")
+    assert [turn["role"] for turn in shown["turns"]] == ["user", "assistant"] * 2
+    assert "elsewhere" not in json.dumps(shown) and "the second" in shown["turns"][-1]["content"]
+    assert len(ask("sessions", "show", "s-1", "--theme", "marketing", "--limit", "1", "--offset", "3")["turns"]) == 1
+    assert "marketing, sales" in say("sessions", "show", "s-1", code=1)
+    assert "after the session s-1" in say("sessions", "show", "s-2")
+
+
+def test_need_04_without_a_theme_the_only_one_is_meant_and_never_a_guess(make_provider: MakeProvider, say: Say) -> None:
+    provider = make_provider(gateway_session_key="sales")
+    provider.on_memory_write("add", "memory", "Atlas costs 900")
+    landed(provider)
+    assert "Atlas costs 900" in say("list")
+    provider = make_provider(gateway_session_key="support")
+    provider.on_memory_write("add", "memory", "Bolt is red")
+    landed(provider)
+    assert "sales, support" in say("list", code=1)
+    assert "stored m" in say("add", "Crane is green")
+    assert "Crane is green" in say("list") and "Atlas" not in say("list"), "the home's own theme comes first"
+
+
+# -- add, edit, forget
+
+
+def test_need_16_what_is_added_is_found_by_agents_once_and_without_secrets(
+    make_provider: MakeProvider, say: Say, ask: Ask, home: Path, dsn: str, embedder: ScriptedEmbedder,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    configure(home, dsn, embed_url=embedder.url)
+    metadata = ("--metadata", '{"ticket": "OPS-12", "source": "forged"}')
+    first = ask("add", "Atlas costs 900", "--theme", "Marketing", *metadata)
+    again = ask("add", " Atlas costs 900 ", "--theme", "marketing")
+    assert (first["rows"][0]["state"], again["rows"][0]["state"]) == ("stored", "confirmed")
+    assert first["rows"][0]["ref"] == again["rows"][0]["ref"] and first["rows"][0]["embedded"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("the key is sk-abcdefghijklmnopqrstuvwxyz123456\n"))
+    masked = ask("add", "-", "--theme", "marketing", "--target", "user")
+    assert "sk-abc" not in json.dumps(masked) and any("masked" in note for note in masked["notes"])
+    provider = make_provider({"embed_url": embedder.url})
+    assert recalled(provider, "what does atlas cost")[0] == "Atlas costs 900"
+    shown = ask("show", first["rows"][0]["ref"])
+    assert shown["metadata"]["ticket"] == "OPS-12" and shown["metadata"]["source"] == "operator"
+    assert shown["history"][0]["who"]["verb"] == "add" and "pending" not in say("list", "--theme", "marketing")
+
+
+def test_need_16_an_edit_keeps_number_and_age_and_gets_a_new_vector(
+    make_provider: MakeProvider, say: Say, ask: Ask, home: Path, dsn: str, embedder: ScriptedEmbedder,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+) -> None:  # fmt: skip
+    configure(home, dsn, embed_url=embedder.url)
+    write_entries(home, "Atlas costs 900 euros")
+    whose = {"gateway_session_key": "", "agent_identity": "marketing"}
+    provider = make_provider({"embed_url": embedder.url}, **whose)
+    provider.on_memory_write("add", "memory", "Bolt is red")
+    landed(provider)
+    (number,) = Database(dsn).column("SELECT id FROM memory_entries WHERE content LIKE 'Atlas%%'")
+    before = ask("show", f"m{number}")
+    planned = ask("edit", f"m{number}", "Crane costs 950 euros")
+    assert not planned["done"] and ask("show", f"m{number}")["content"] == "Atlas costs 900 euros"
+    assert any("MEMORY.md" in note for note in planned["notes"])
+    assert ask("edit", f"m{number}", "Crane costs 950 euros", "--yes")["rows"][0]["embedded"]
+    after = ask("show", f"m{number}")
+    assert after["created_at"] == before["created_at"] and after["updated_at"] > before["updated_at"]
+    assert after["metadata"]["source"] == "operator" and after["state"] == "embedded"
+    hit = called(provider, "recall_memory", {"query": "Crane costs 950 euros"})["results"][0]
+    assert hit["id"] == number and hit["similarity"] > 0.99
+    write_entries(home, "Atlas costs 900 euros", "Bolt is red", "Cord is green")
+    landed(make_provider({"embed_url": embedder.url}, **whose))
+    assert "Atlas costs 900 euros" not in Database(dsn).column("SELECT content FROM memory_entries"), (
+        "no file undoes it"
+    )
+    assert "says that already" in say("edit", f"m{number}", "Bolt is red", "--yes", code=1)
+    assert "nothing was changed" in say("edit", f"m{number}", "Crane costs 950 euros", "--yes")
+    script = tmp_path / "editor"
+    script.write_text('#!/bin/sh\nsed -i s/950/999/ "$1"\n')
+    script.chmod(0o700)
+    monkeypatch.setitem(os.environ, "EDITOR", str(script))
+    monkeypatch.delenv("VISUAL", raising=False)
+    assert "done" in say("edit", f"m{number}", "--yes") and ask("show", f"m{number}")["content"].endswith("999 euros")
+    monkeypatch.delenv("EDITOR")
+    assert "$EDITOR" in say("edit", f"m{number}", code=2)
+
+
+def test_need_16_forget_shows_first_and_then_removes_exactly_that(
+    make_provider: MakeProvider, say: Say, ask: Ask, dsn: str, home: Path
+) -> None:
+    write_entries(home, "Atlas costs 900")
+    whose = {"gateway_session_key": "", "agent_identity": "marketing", "session_id": "s-1"}
+    provider = make_provider(**whose)
+    provider.on_memory_write("add", "memory", "Bolt is red")
+    provider.on_memory_write("add", "memory", "Crane is green")
+    landed(provider)
+    talk(make_provider, "s-1", "the price", "the colour", **{key: whose[key] for key in whose if key != "session_id"})
+    planned = ask("forget", "--query", "what is the price of atlas", "--limit", "1", "--theme", "marketing")
+    assert not planned["done"] and [row["content"] for row in planned["rows"]] == ["Atlas costs 900"]
+    assert any("MEMORY.md" in note for note in planned["notes"])
+    assert len(ask("list", "--theme", "marketing")) == 3 and ask("themes", "log") == []
+    assert "exactly these: hermes-pgvector forget " in say("forget", "--query", "atlas", "--theme", "marketing")
+    ref = planned["rows"][0]["ref"]
+    assert ask("forget", ref, "t1", "--yes")["counts"] == {"memories": 1, "turns": 1}
+    landed(make_provider(**whose))
+    assert sorted(row["content"] for row in ask("list", "--theme", "marketing")) == ["Bolt is red", "Crane is green"]
+    assert "would forget 3 turns" in say("forget", "--session", "s-1")
+    assert ask("forget", "--session", "s-1", "--yes")["counts"] == {"turns": 3}
+    assert Database(dsn).column("SELECT count(*) FROM conversations") == [0]
+    log = ask("themes", "log")
+    assert [entry["counts"] for entry in log] == [{"turns": 3}, {"memories": 1, "turns": 1}]
+    assert "900" not in json.dumps(log) and log[1]["arguments"]["themes"] == ["marketing"]
+    assert "forget 'marketing'" in say("themes", "log")
+
+
+def test_need_16_forget_drops_refused_copies_from_the_spool_and_names_waiting_ones(
+    say: Say, ask: Ask, home: Path
+) -> None:
+    ref = ask("add", "Atlas costs 900", "--theme", "marketing")["rows"][0]["ref"]
+    folder = home / "pgvector" / "spool"
+    folder.mkdir(parents=True)
+    spool = Spool(folder / "4711-dead.db", max_bytes=1_000_000)
+    for text in ("Atlas costs 900", "Atlas costs 900", "Bolt is red"):
+        spool.append(Operation("add", "marketing", {"target": "memory", "content": text}, 1.0))
+    spool.set_aside(spool.take(1)[0], "refused")
+    spool.close()
+    notes = " ".join(ask("forget", ref, "--yes")["notes"])
+    assert "1 writes of the same text that Postgres had refused were dropped" in notes
+    assert "1 writes of the same text wait in the spool" in notes
+    left = Spool(folder / "4711-dead.db", max_bytes=1_000_000)
+    assert left.aside() == [] and left.depth() == 2
+    left.close()

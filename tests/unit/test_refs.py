@@ -1,0 +1,39 @@
+"""How an operator names a row."""
+
+from __future__ import annotations
+
+import pytest
+
+from hermes_memory_pgvector.domain.errors import InvalidArgument
+from hermes_memory_pgvector.domain.refs import Ref, parse_refs
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["m12"], "m12"),
+        (["12"], "m12"),
+        (["T345"], "t345"),
+        (["memory", "12", "turn", "7"], "m12 t7"),
+        (["memories:1", "turns/2"], "m1 t2"),
+        (["m1,m2, t3"], "m1 m2 t3"),
+        (["m1", "1", "memory 1"], "m1"),
+        ([], ""),
+    ],
+)
+def test_a_row_is_named_by_its_number(words: list[str], meant: str) -> None:
+    assert " ".join(map(str, parse_refs(words))) == meant
+
+
+@pytest.mark.parametrize("word", ["", "x1", "m", "12a", "m12m13", "m-", "memory", "9" * 19, "٣"])
+def test_what_names_no_row_is_refused(word: str) -> None:
+    if not word:
+        assert parse_refs([word]) == []
+        return
+    with pytest.raises(InvalidArgument, match="m123"):
+        parse_refs([word])
+
+
+def test_what_is_printed_is_read() -> None:
+    for ref in (Ref("memories", 1), Ref("turns", 2**62)):
+        assert parse_refs([str(ref)]) == [ref]
