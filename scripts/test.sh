@@ -3,6 +3,8 @@
 #
 #   PYTHON                 the Python to use, 3.11 to 3.13 (default: the first that fits)
 #   PGVECTOR_TEST_VENV     the environment (default: .venv-test in the repository)
+#   PGVECTOR_TEST_POSTGRES the bin directory of another Postgres with pgvector, for most of the tests
+#   PGVECTOR_TEST_PGBOUNCER  the pgbouncer to use (default: the machine's own, else Debian's, fetched to .cache)
 #   PGVECTOR_TEST_MODEL    the embedding model's folder (default: .cache/model in the repository)
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
@@ -36,6 +38,7 @@ pip install "${wheel}[test]" || fail "the test environment could not be installe
 # The version is the same as the last time, the contents may not be.
 pip install --force-reinstall --no-deps "$wheel" || fail "the package could not be installed"
 "$python" tests/support/model_files.py "${PGVECTOR_TEST_MODEL:-.cache/model}" || fail "the embedding model for the tests could not be fetched"
+quietly "$python" tests/support/pooler_files.py .cache/pgbouncer || fail "PgBouncer, which the tests run, is not there and could not be fetched"
 
 step "Checking the code"
 quietly "$python" -m ruff check --cache-dir .cache/ruff . || fail "ruff check found something"
@@ -60,12 +63,12 @@ fi
 if [ "$status" != 0 ] || [ $# != 0 ]; then exit "$status"; fi
 
 # What reads and writes, once more where Postgres holds the agents' role to a list of themes, and where it has every theme.
-step "Running tests with row-level security"
+step "Running tests with row-level security, and through PgBouncer"
 modules() { for name in "$@"; do echo "tests/integration/test_$name.py"; done; }
 # shellcheck disable=SC2046
 PGVECTOR_TEST_ROW_SECURITY=some pytest $(modules \
   search_words search_exact recall_prefetch recall_filters mirror_hooks mirror_files contexts reuse) || status=$?
 # shellcheck disable=SC2046
-PGVECTOR_TEST_ROW_SECURITY=all pytest $(modules \
+PGVECTOR_TEST_ROW_SECURITY=all PGVECTOR_TEST_POOLER=1 pytest $(modules \
   isolation mirror_hosts sessions) || status=$?
 exit "$status"

@@ -22,6 +22,8 @@ from hermes_memory_pgvector.runtime.process import close_all
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store.schema import migrate
 
+from .support.no_skips import NoSkips
+from .support.pooler import pgbouncer
 from .support.row_security import confine_runtime_role
 
 DIMS = 384
@@ -30,13 +32,28 @@ _numbers = itertools.count(1)
 MakeProvider = Callable[..., PgvectorMemoryProvider]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --no-skips."""
+    parser.addoption("--no-skips", action="store_true", help="a test that is skipped has failed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Judge skips, in every process that runs tests."""
+    if config.getoption("--no-skips"):
+        config.pluginmanager.register(NoSkips())
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[EmbeddedServer]:
     """One Postgres for all tests, in a directory that other accounts can reach."""
     place = Path(tempfile.mkdtemp(prefix="hermes-test-", dir="/tmp"))
     place.chmod(0o755)
     # Nothing here survives a power cut, so nothing need wait for the disk.
-    server = EmbeddedServer(place / "pg", settings={"fsync": "off", "max_connections": "200"})
+    server = EmbeddedServer(
+        place / "pg",
+        bin_dir=os.environ.get("PGVECTOR_TEST_POSTGRES", ""),
+        settings={"fsync": "off", "max_connections": "200"},
+    )
     server.ensure()
     yield server
     server.stop()
@@ -67,10 +84,20 @@ def admin_dsn(postgres: EmbeddedServer, migrated_template: str) -> Iterator[str]
     yield from _database(postgres, migrated_template)
 
 
+@pytest.fixture(scope="session")
+def led_through(postgres: EmbeddedServer) -> Iterator[Callable[[str], str]]:
+    """Leads a conninfo through a pooler in transaction mode, where PGVECTOR_TEST_POOLER asks for one."""
+    if not os.environ.get("PGVECTOR_TEST_POOLER"):
+        yield str
+        return
+    with pgbouncer(postgres.ensure().admin) as pooler:
+        yield pooler.conninfo
+
+
 @pytest.fixture
-def dsn(admin_dsn: str) -> str:
+def dsn(admin_dsn: str, led_through: Callable[[str], str]) -> str:
     """The runtime role's conninfo of the same database."""
-    return make_conninfo(admin_dsn, user="hermes")
+    return led_through(make_conninfo(admin_dsn, user="hermes"))
 
 
 def _database(postgres: EmbeddedServer, template: str) -> Iterator[str]:

@@ -5,10 +5,24 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from .base import EXIT_FAILED, EXIT_OK, Command, add_json, print_json, settings_of
+from .base import EXIT_FAILED, EXIT_OK, Command, add_admin_dsn, add_json, given_admin_dsn, print_json, settings_of
+
+if TYPE_CHECKING:
+    from ..domain.settings import Settings
+    from ..operate.examining.check import Check
+    from ..operate.repair import Repair
+
+
+def _doctor_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--fix", action="store_true", help="mend what can be mended without losing anything, and say what was done"
+    )
+    add_admin_dsn(command)
+    add_json(command)
 
 
 def _doctor(args: argparse.Namespace, home: Path) -> int:
@@ -16,15 +30,50 @@ def _doctor(args: argparse.Namespace, home: Path) -> int:
     from ..operate.doctor import as_json, examine, healthy, render_text
     from ..runtime.embedded import borrowed_server
 
-    settings = settings_of(home)
-    api_key = environment(home).get(settings.embed_api_key_env, "")
+    settings, environ = settings_of(home), environment(home)
+    keys = {
+        "api_key": environ.get(settings.embed_api_key_env, ""),
+        "rerank_key": environ.get(settings.rerank_api_key_env, ""),
+    }
+    mended: list[Repair] = []
     with borrowed_server(settings) as locate:
-        checks = examine(settings, home, locate=locate, api_key=api_key)
+        checks = examine(settings, home, locate=locate, **keys)
+        before = checks
+        if args.fix and any(check.repair for check in checks):
+            if not args.json:
+                print(render_text(checks) + "\n")
+            for repair in _mended(args, checks, settings, home, environ):
+                mended.append(repair)
+                if not args.json:
+                    print(repair.render(), flush=True)
+            if not args.json:
+                print()
+            checks = examine(settings, home, locate=locate, **keys)
     if args.json:
-        print_json(as_json(checks))
+        told = {"before": as_json(before)["checks"], "repairs": [each.as_json() for each in mended]} if args.fix else {}
+        print_json(as_json(checks) | told)
     else:
         print(render_text(checks))
+        if not args.fix and any(check.repair for check in checks):
+            print("\n  hermes-pgvector doctor --fix mends some of this")
     return EXIT_OK if healthy(checks) else EXIT_FAILED
+
+
+def _mended(
+    args: argparse.Namespace, checks: Sequence[Check], settings: Settings, home: Path, environ: Mapping[str, str]
+) -> Iterator[Repair]:
+    from ..operate.repair import Means, mend
+    from ..runtime.delivery import deliver_left
+    from ..runtime.embedded import admin_conninfo
+
+    login = given_admin_dsn(args)
+    means = Means(
+        settings,
+        home,
+        admin=(lambda: admin_conninfo(settings, login)) if login or not settings.dsn else None,
+        deliver=lambda: deliver_left(settings, home, environ),
+    )
+    yield from mend(checks, means)
 
 
 def _prove_arguments(command: argparse.ArgumentParser) -> None:
@@ -59,9 +108,9 @@ def _told(args: argparse.Namespace, play: Callable[[], bool]) -> int:
 DOCTOR = Command(
     "doctor",
     "check everything and say what to do",
-    "hermes-pgvector doctor\nhermes-pgvector doctor --json",
+    "hermes-pgvector doctor\nhermes-pgvector doctor --fix\nhermes-pgvector doctor --json",
     _doctor,
-    add_json,
+    _doctor_arguments,
 )
 PROVE = Command(
     "prove",

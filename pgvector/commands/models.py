@@ -145,27 +145,17 @@ def _choose(args: argparse.Namespace, home: Path) -> int:
 
 def _resize(dims: int, settings: Settings) -> None:
     """Let our own database, which has no vector yet, take vectors of another length."""
-    from ..operate.reembed import resize_empty
-    from ..runtime.embedded import admin_conninfo
-    from ..store.reembed import admin_connection
+    from ..runtime.embedded import resize_embedded
 
-    with admin_conninfo(settings, "") as conninfo, admin_connection(conninfo) as conn:
-        if resize_empty(conn, dims):
-            _progress(f"the database has no vectors yet: it takes such of {dims} dimensions now")
+    if resize_embedded(settings, dims):
+        _progress(f"the database has no vectors yet: it takes such of {dims} dimensions now")
 
 
 def _given(home: Path) -> dict[str, Any]:
-    """The settings that somebody set, in the file or the environment, and where Ollama is."""
-    from ..domain.settings import FIELDS
-    from ..host.context import environment
-    from ..operate.configfile import read_form, read_section
+    """The settings that somebody set, and where Ollama is."""
+    from ..host.context import environment, given_settings
 
-    section, _ = read_section(home)
-    environ = environment(home)
-    known = {**(section if isinstance(section, dict) else {}), **read_form(home)}
-    given = {str(key): value for key, value in known.items() if value is not None}
-    given |= {field.key: environ[field.env] for field in FIELDS if environ.get(field.env, "").strip()}
-    return given | {"OLLAMA_HOST": environ.get("OLLAMA_HOST", "")}
+    return given_settings(home) | {"OLLAMA_HOST": environment(home).get("OLLAMA_HOST", "")}
 
 
 def _progress(line: str) -> None:

@@ -4,38 +4,84 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from .base import EXIT_FAILED, EXIT_OK, Command, add_json, add_yes, print_json, settings_of
+from .base import EXIT_FAILED, EXIT_OK, Command, add_json, add_yes, settings_of
+from .console import say
+from .repeating import beats, seconds, until_ended
+
+if TYPE_CHECKING:
+    from ..operate.status import Status
+
+
+_EVERY_S = 2.0
+_CLEAR = "\x1b[H\x1b[J"  # the cursor to the top, everything below it empty
+
+
+def _watch_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--watch",
+        nargs="?",
+        type=seconds,
+        const=_EVERY_S,
+        metavar="SECONDS",
+        help=f"again every so often (default: {_EVERY_S:g}), until interrupted; with --json one line each",
+    )
+    add_json(command)
 
 
 def _status(args: argparse.Namespace, home: Path) -> int:
     from ..operate.status import render_status
 
-    status = _collected(home)
-    if args.json:
-        print_json(status)
-    else:
-        print(render_status(status))
-    return EXIT_FAILED if "problem" in status["database"] else EXIT_OK
+    last: Status = {"database": {}}
+    for last in _looks(args, home):
+        _show(args, last, render_status)
+    return EXIT_FAILED if "problem" in last["database"] else EXIT_OK
 
 
 def _stats(args: argparse.Namespace, home: Path) -> int:
     from ..operate.status import flat
 
-    numbers = flat(_collected(home))
-    print(json.dumps(numbers) if args.json else "\n".join(f"{key} {numbers[key]}" for key in sorted(numbers)))
+    def lines(numbers: Mapping[str, float]) -> str:
+        return "\n".join(f"{key} {numbers[key]}" for key in sorted(numbers))
+
+    for status in _looks(args, home):
+        _show(args, flat(status), lines)
     return EXIT_OK
 
 
-def _collected(home: Path) -> dict[str, Any]:
-    from ..operate.status import collect
+def _looks(args: argparse.Namespace, home: Path) -> Iterator[Status]:
+    """One look, or with --watch one after the other."""
+    from ..operate.status import Watcher
     from ..runtime.embedded import borrowed_server
 
     settings = settings_of(home)
-    with borrowed_server(settings) as locate:
-        return collect(settings, home, locate)
+    with until_ended(), borrowed_server(settings) as locate, Watcher(settings, home, locate) as watcher:
+        if args.watch is None:
+            yield watcher.look()
+            return
+        for _ in beats(args.watch):
+            yield watcher.look()
+
+
+def _show(args: argparse.Namespace, known: Any, render: Callable[[Any], str]) -> None:
+    if args.json:
+        print(json.dumps(known) if args.watch is not None else json.dumps(known, indent=2), flush=True)
+        return
+    if args.watch is None:
+        say(render(known))
+        return
+    at = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    if sys.stdout.isatty():
+        sys.stdout.write(_CLEAR)
+        say(f"every {args.watch:g} s, {at}; Ctrl-C ends it\n\n{render(known)}")
+    else:
+        say(f"# {at}\n{render(known)}\n")
+    sys.stdout.flush()
 
 
 def _change_arguments(command: argparse.ArgumentParser) -> None:
@@ -77,17 +123,17 @@ def _change_aside(args: argparse.Namespace, home: Path, action: Literal["retry",
 
 STATUS = Command(
     "status",
-    "show what waits, what was written, and how every agent process of this home goes",
-    "hermes-pgvector status\nhermes-pgvector status --json",
+    "show what is stored, what waits, and how every agent process of this home goes",
+    "hermes-pgvector status\nhermes-pgvector status --watch 5\nhermes-pgvector status --json",
     _status,
-    add_json,
+    _watch_arguments,
 )
 STATS = Command(
     "stats",
     "print the counters, one a line, for scripts",
-    "hermes-pgvector stats\nhermes-pgvector stats --json",
+    "hermes-pgvector stats\nhermes-pgvector stats --watch 60 --json",
     _stats,
-    add_json,
+    _watch_arguments,
 )
 SPOOL = Command(
     "spool",

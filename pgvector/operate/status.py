@@ -3,32 +3,85 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from ..domain.errors import HermesPgvectorError
 from ..domain.settings import Settings
 from ..store.backend import Backend
+from ..store.watching import holdings
+from .retention import described, retention_state
 from .spools import SpoolView, inspect_spools, short_id
 
+Status = dict[str, Any]
+WORK = ("embed", "embed_query", "write", "search", "rerank")  # what is timed
+
+_MAIN = ("conversations", "memory_entries")
 _STALE_S = 60.0  # a living process tells its counters every five seconds
+_DATABASE_S = 8.0  # of a scrape that may take ten
 
 
-def collect(settings: Settings, home: Path, locate: Callable[[], str]) -> dict[str, Any]:
-    """Everything `status` and `stats` show: totals, one entry a process, and the database's counts or its problem."""
-    views = inspect_spools(home)
-    return {
-        "waiting": sum(view.waiting for view in views),
-        "spool_bytes": sum(view.size_bytes for view in views),
-        "set_aside": sum(len(view.aside) for view in views),
-        "processes": [_process(view) for view in views],
-        "database": _database(settings, locate),
-    }
+class Watcher:
+    """Looks at one home, as often as asked, over one connection that is kept."""
+
+    def __init__(self, settings: Settings, home: Path, locate: Callable[[], str]) -> None:
+        self._home = home
+        self._settings = settings
+        self._limit_bytes = settings.spool_max_mb * 1_000_000
+        self._backend = Backend(
+            lambda: settings.dsn or locate(), dims=settings.dims, pool_max_size=1, pooler=settings.pooler
+        )
+
+    def look(self) -> Status:
+        """Totals, one entry a process, recall's success, and what the database holds or its problem."""
+        views = inspect_spools(self._home)
+        oldest = min((view.oldest_at for view in views if view.oldest_at), default=None)
+        reports = [view.report for view in views if view.living]
+        return {
+            "waiting": sum(view.waiting for view in views),
+            "spool_bytes": sum(view.size_bytes for view in views),
+            "spool_limit_bytes": self._limit_bytes,
+            "oldest_waiting_s": 0.0 if oldest is None else round(max(0.0, time.time() - oldest), 1),
+            "set_aside": sum(len(view.aside) for view in views),
+            "recall": _recall(reports),
+            "processes": [_process(view) for view in views],
+            "database": self._database(),
+        }
+
+    def _database(self) -> dict[str, Any]:
+        try:
+            self._backend.bring_up(quietly=True)
+            started = time.monotonic()
+            with self._backend.connection(_DATABASE_S) as conn:
+                held = holdings(conn) | {"retention": retention_state(conn, self._settings)}
+            return held | {"answered_in_ms": round((time.monotonic() - started) * 1000, 1)}
+        except HermesPgvectorError as exc:
+            return {"problem": str(exc)}
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._backend.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def collect(settings: Settings, home: Path, locate: Callable[[], str]) -> Status:
+    """One look, see `Watcher.look`."""
+    with Watcher(settings, home, locate) as watcher:
+        return watcher.look()
 
 
 def _process(view: SpoolView) -> dict[str, Any]:
     return {
+        "name": view.path.stem,
         "pid": view.pid,
         "living": view.living,
         "waiting": view.waiting,
@@ -40,37 +93,62 @@ def _process(view: SpoolView) -> dict[str, Any]:
     }
 
 
-def _database(settings: Settings, locate: Callable[[], str]) -> dict[str, Any]:
-    backend = Backend(lambda: settings.dsn or locate(), dims=settings.dims, pool_max_size=1)
-    try:
-        started = time.monotonic()
-        backend.bring_up(quietly=True)
-        counts: dict[str, Any] = dict(backend.counts())
-        return counts | {"answered_in_ms": round((time.monotonic() - started) * 1000, 1)}
-    except HermesPgvectorError as exc:
-        return {"problem": str(exc)}
-    finally:
-        backend.close()
+def _recall(reports: list[dict[str, Any]]) -> dict[str, Any]:
+    """How often recall was asked, unasked (prefetch) and by the tools, and how often it had something to give."""
+    sums = {
+        name: sum(int(report.get(name, 0)) for report in reports)
+        for name in ("prefetches", "prefetches_found", "tool_recalls", "tool_recalls_found")
+    }
+    return sums | {
+        f"{kind}_hit_rate": round(sums[f"{asked}_found"] / sums[asked], 3) if sums[asked] else None
+        for kind, asked in (("prefetch", "prefetches"), ("tool", "tool_recalls"))
+    }
 
 
-def render_status(status: dict[str, Any]) -> str:
+def render_status(status: Status) -> str:
     """The state for people."""
-    database = status["database"]
-    if "problem" in database:
-        lines = [f"database   out of reach: {database['problem']}"]
-    else:
-        lines = [
-            f"database   {database['memories']} memories, {database['turns']} turns; "
-            f"{database['pending_memories'] + database['pending_turns']} still without an embedding"
-        ]
-    lines.append(f"waiting    {status['waiting']} writes in {_size(status['spool_bytes'])} of spool")
+    lines = _database_lines(status["database"])
+    oldest = f", the oldest for {status['oldest_waiting_s']:,.0f} s" if status["oldest_waiting_s"] >= 1 else ""
+    lines.append(f"waiting    {status['waiting']} writes in {size(status['spool_bytes'])} of spool{oldest}")
     if status["set_aside"]:
         lines.append(f"set aside  {status['set_aside']} writes; look at them: hermes-pgvector spool list")
+    recall = status["recall"]
+    rates = [
+        f"{name} found something in {recall[f'{kind}_hit_rate']:.0%} of {recall[asked]}"
+        for name, kind, asked in (("prefetch", "prefetch", "prefetches"), ("tools", "tool", "tool_recalls"))
+        if recall[asked]
+    ]
+    if rates:
+        lines.append("recall     " + ", ".join(rates))
     for process in status["processes"]:
         lines += _process_lines(process)
     if not status["processes"]:
         lines.append("processes  none runs or left anything behind")
     return "\n".join(lines)
+
+
+def _database_lines(database: Mapping[str, Any]) -> list[str]:
+    if "problem" in database:
+        return [f"database   out of reach: {database['problem']}"]
+
+    def told(name: str) -> str:
+        return ("about " if name in database["about"] else "") + f"{database[name]:,}"
+
+    waiting = database["pending_memories"] + database["pending_turns"]
+    about = "about " if any(name.startswith("pending") for name in database["about"]) else ""
+    largest = ", ".join(
+        f"{table['name']} {size(table['table_bytes'])} + {size(table['index_bytes'])} of indexes"
+        for table in database["tables"]
+        if table["name"] in _MAIN
+    )
+    return [
+        f"database   {told('memories')} memories, {told('turns')} turns in {told('themes')} themes; "
+        f"{about}{waiting:,} still without an embedding",
+        f"growth     {told('turns_last_day')} turns and {told('memories_last_day')} memories of the last day, "
+        f"{told('turns_last_week')} and {told('memories_last_week')} of the last week",
+        f"size       {size(database['database_bytes'])} ({largest}); answered in {database['answered_in_ms']:.0f} ms",
+        f"retention  {described(database['retention'])}",
+    ]
 
 
 def _process_lines(process: dict[str, Any]) -> list[str]:
@@ -84,11 +162,13 @@ def _process_lines(process: dict[str, Any]) -> list[str]:
         lines.append(
             f"           Postgres {report.get('postgres')}, endpoint {report.get('endpoint')}, "
             f"{report.get('operations', 0)} written, {report.get('operations_per_s', 0)}/s, "
-            f"{report.get('retries', 0)} retries" + (" (not heard of for a minute)" if stale else "")
+            f"{report.get('retries', 0)} retries"
+            + (f", {report['refused']} LOST" if report.get("refused") else "")
+            + (" (not heard of for a minute)" if stale else "")
         )
         timings = [
             f"{kind} {report[f'{kind}_p50_ms']}/{report[f'{kind}_p95_ms']} ms"
-            for kind in ("embed", "embed_query", "write", "search", "rerank")
+            for kind in WORK
             if f"{kind}_p50_ms" in report
         ]
         if timings:
@@ -98,7 +178,8 @@ def _process_lines(process: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _size(count: float) -> str:
+def size(count: float) -> str:
+    """A number of bytes, for people."""
     for unit in ("bytes", "KB", "MB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
@@ -106,19 +187,22 @@ def _size(count: float) -> str:
     return f"{count:.1f} GB"
 
 
-def flat(status: dict[str, Any]) -> dict[str, int | float]:
+def flat(status: Status) -> dict[str, int | float]:
     """Numbers only, over all living processes: counters are summed, timings are the slowest process's."""
     totals: dict[str, int | float] = {
         "processes": sum(process["living"] for process in status["processes"]),
-        "waiting": status["waiting"],
-        "spool_bytes": status["spool_bytes"],
-        "set_aside": status["set_aside"],
+        **{key: value for key, value in status.items() if _is_number(value)},
+        **{key: value for key, value in status["database"].items() if _is_number(value)},
     }
-    totals |= {key: value for key, value in status["database"].items() if isinstance(value, (int, float))}
     for process in status["processes"]:
         for key, value in process["report"].items() if process["living"] else ():
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or key in ("spool_bytes", "set_aside"):
+            if not _is_number(value) or key in ("spool_bytes", "set_aside"):
                 continue
             slowest = "_p50_" in key or "_p95_" in key
             totals[key] = max(totals.get(key, 0), value) if slowest else totals.get(key, 0) + value
-    return totals
+    rates = {key: value for key, value in status["recall"].items() if key.endswith("_rate") and value is not None}
+    return totals | rates
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 
 from ..domain.errors import ConfigurationError, HermesPgvectorError, SchemaNotApplied
 from ..domain.settings import Settings
+from ..operate.reembed import resize_empty
 from ..operate.serve import embedded_server
 from ..server.cluster import EmbeddedServer
 from ..store.pool import connect
+from ..store.reembed import admin_connection
 from ..store.schema import ensure_schema, migrate
 
 _STARTUP_S = 60.0  # a server that has to be created on a slow disk
@@ -66,3 +68,12 @@ def admin_conninfo(settings: Settings, admin_dsn: str) -> Iterator[str]:
         yield server.ensure(timeout_s=_STARTUP_S).admin
     finally:
         server.release()
+
+
+def resize_embedded(settings: Settings, dims: int) -> bool:
+    """Let the embedded database, where it has no vector yet, take vectors of `dims` floats; whether it had none.
+
+    Raises what `resize_empty` raises.
+    """
+    with admin_conninfo(settings, "") as conninfo, admin_connection(conninfo) as conn:
+        return resize_empty(conn, dims)

@@ -27,6 +27,7 @@ _PASSING = (
 # For a disk quota, a limit on file sizes and the like Postgres has no code but "internal error", and names the file.
 _NAMES_A_FILE = re.compile(r'"(?:base|global|pg_[a-z]+)/[^"]*"')
 _GRANT = "hermes-pgvector tenants grant ROLE THEME"
+_POOLED = "`dsn` leads to a pooler in transaction mode: set plugins.pgvector.pooler: transaction"
 _TICK_S = 0.02  # how often a waiting call looks at its deadline
 
 
@@ -78,6 +79,8 @@ def translated() -> Iterator[None]:
                 f"{_first_line(exc)}; grant the theme: {_GRANT}, then hermes-pgvector spool retry --all --yes"
             ) from exc
         raise StoreMisconfigured(explain(exc)) from exc
+    except (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement) as exc:
+        raise StoreMisconfigured(f"{_first_line(exc)}; {_POOLED}") from exc
     except (pg.QueryCanceled, pg.LockNotAvailable) as exc:
         raise DeadlineExceeded(
             "Postgres cancelled the statement: it, or a lock it waited for, took longer than the deadline allows"
@@ -124,6 +127,9 @@ _REMEDIES = (
     ("pg_hba.conf", "let this host and role in, in the server's pg_hba.conf"),
     ("too many clients", "raise max_connections, lower `pool_max_size`, or put PgBouncer in between"),
     ("remaining connection slots", "raise max_connections, lower `pool_max_size`, or put PgBouncer in between"),
+    ("server login has been failing", "PgBouncer cannot log in at the server: look into its log"),
+    ("query_wait_timeout", "PgBouncer had no connection to lend: raise its default_pool_size"),
+    ("no more connections allowed", "raise PgBouncer's max_client_conn"),
     ("could not translate host name", "correct the host in `dsn`"),
     ("name or service not known", "correct the host in `dsn`"),
     ("failed to resolve host", "correct the host in `dsn`"),

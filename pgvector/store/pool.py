@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import psycopg
 import psycopg_pool
 from pgvector.psycopg import register_vector
 from psycopg.pq import TransactionStatus
@@ -17,9 +18,15 @@ from ..domain.errors import StoreUnavailable
 from .connection import DeadlineConnection, check_conninfo, translated
 from .sql import query
 
+Along = Callable[[DeadlineConnection], None]
+
 APPLICATION_NAME = "hermes-pgvector"
 _CONNECT_TIMEOUT_S = 5
 _MARGIN_S = 0.1  # the server gives up this much before we do, so that its connection survives
+
+# A statement sent so often is prepared in the server's session. A pooler that lends sessions by transaction gives the
+# next transaction another one, where it is unknown.
+_PREPARE_AFTER = 5
 
 # Should this process or its network vanish in a transaction, the server ends that and lets its locks go, or the same
 # writes would wait for them on another connection. Shorter would punish a process that was stopped for a moment.
@@ -42,14 +49,18 @@ for _name in ("psycopg", "psycopg.pool", "psycopg.transaction"):
     logging.getLogger(_name).addFilter(_is_of_others)
 
 
-def connect(conninfo: str, *, timeout_s: float = _CONNECT_TIMEOUT_S) -> DeadlineConnection:
-    """A single connection outside the pool, in autocommit. Raises StoreUnavailable."""
+def connect(conninfo: str, *, timeout_s: float = _CONNECT_TIMEOUT_S, prepares: bool = False) -> DeadlineConnection:
+    """A single connection outside the pool, in autocommit. Raises StoreUnavailable.
+
+    `prepares` only where it is known that no pooler stands in between.
+    """
     check_conninfo(conninfo)
     with translated():
         return DeadlineConnection.connect(
             conninfo,
             autocommit=True,
             row_factory=namedtuple_row,
+            prepare_threshold=_PREPARE_AFTER if prepares else None,
             **_connection_settings(timeout_s),
         )
 
@@ -76,16 +87,22 @@ def _note_row_security(conn: DeadlineConnection, *, active: bool) -> None:
 class Pool:
     """At most `max_size` connections, opened when first needed and shared by every provider of the process.
 
+    Without `prepares` nothing outlives a transaction on them, as a pooler in transaction mode demands.
     `lost` tells that a connection broke, or that none could be made: whoever owns the pool opens a new one.
     """
 
-    def __init__(self, conninfo: str, *, max_size: int) -> None:
+    def __init__(self, conninfo: str, *, max_size: int, prepares: bool = True) -> None:
         self.lost = False
         self._in_use: set[DeadlineConnection] = set()
         self._pool = psycopg_pool.ConnectionPool(
             conninfo,
             connection_class=DeadlineConnection,
-            kwargs={"autocommit": True, "row_factory": namedtuple_row, **_connection_settings(_CONNECT_TIMEOUT_S)},
+            kwargs={
+                "autocommit": True,
+                "row_factory": namedtuple_row,
+                "prepare_threshold": _PREPARE_AFTER if prepares else None,
+                **_connection_settings(_CONNECT_TIMEOUT_S),
+            },
             min_size=1,
             max_size=max_size,
             open=False,
@@ -100,9 +117,10 @@ class Pool:
         self._pool.open()
 
     @contextmanager
-    def connection(self, timeout_s: float) -> Iterator[DeadlineConnection]:
+    def connection(self, timeout_s: float, along: Along | None = None) -> Iterator[DeadlineConnection]:
         """A transaction on a pooled connection that ends within `timeout_s`, waiting for the connection included.
 
+        What `along` sends travels with the transaction's beginning.
         Raises StoreUnavailable or DeadlineExceeded. Committed when the block ends, rolled back when it raises.
         """
         deadline = time.monotonic() + timeout_s
@@ -119,15 +137,20 @@ class Pool:
         try:
             conn.deadline = deadline
             left_ms = max(1, int((deadline - time.monotonic() - _MARGIN_S) * 1000))
-            with translated(), conn.transaction():
-                begun = conn.execute(
-                    query("set_timeouts"),
-                    {
-                        "statement_ms": str(left_ms),
-                        "lock_ms": str(left_ms),
-                        "idle_ms": str(max(left_ms, _IDLE_MIN_MS)),
-                    },
-                ).fetchone()
+            with translated(), ExitStack() as stack:
+                with conn.pipeline():
+                    stack.enter_context(psycopg.Transaction(conn))
+                    timeouts = conn.execute(
+                        query("set_timeouts"),
+                        {
+                            "statement_ms": str(left_ms),
+                            "lock_ms": str(left_ms),
+                            "idle_ms": str(max(left_ms, _IDLE_MIN_MS)),
+                        },
+                    )
+                    if along is not None:
+                        along(conn)
+                begun = timeouts.fetchone()
                 _note_row_security(conn, active=bool(begun and begun.row_security))
                 yield conn
         finally:

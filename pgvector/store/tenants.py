@@ -5,8 +5,10 @@ Every function but `has_own_themes` needs a connection of an administrator.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import psycopg
 
@@ -15,6 +17,8 @@ from .connection import DeadlineConnection, translated
 from .sql import query
 
 EVERY_THEME = "*"
+_ATTEMPTS = 10
+_Result = TypeVar("_Result")
 _FILE = Path(__file__).resolve().parents[1] / "migrations" / "optional" / "row_security.sql"
 
 
@@ -38,13 +42,18 @@ def enable(conn: DeadlineConnection) -> None:
 
     Raises ConfigurationError.
     """
+
+    def run() -> None:
+        try:
+            conn.execute(_FILE.read_bytes())
+        finally:
+            if conn.info.transaction_status != psycopg.pq.TransactionStatus.IDLE and not conn.closed:
+                conn.execute("ROLLBACK")
+
     try:
-        conn.execute(_FILE.read_bytes())
+        _persistently(run)
     except psycopg.Error as exc:
         raise _explained(exc) from exc
-    finally:
-        if conn.info.transaction_status != psycopg.pq.TransactionStatus.IDLE and not conn.closed:
-            conn.execute("ROLLBACK")
 
 
 def renew(conn: DeadlineConnection) -> None:
@@ -88,12 +97,20 @@ def granted(conn: DeadlineConnection) -> dict[str, list[str]]:
 def _call(conn: DeadlineConnection, statement: str, *values: object) -> int | None:
     """Raises ConfigurationError with what the server says."""
     try:
-        row = conn.execute(statement.encode(), values).fetchone()
+        row = _persistently(lambda: conn.execute(statement.encode(), values).fetchone())
     except psycopg.errors.UndefinedFunction as exc:
         raise ConfigurationError("row-level security is off; first: hermes-pgvector tenants enable") from exc
     except psycopg.Error as exc:
         raise _explained(exc) from exc
     return row[0] if row and isinstance(row[0], int) else None
+
+
+def _persistently(change: Callable[[], _Result]) -> _Result:
+    """Do `change`, again where agents that write meanwhile and it waited for each other: it locks every table."""
+    for _ in range(_ATTEMPTS - 1):
+        with contextlib.suppress(psycopg.errors.DeadlockDetected):
+            return change()
+    return change()
 
 
 def _explained(exc: psycopg.Error) -> ConfigurationError:

@@ -27,12 +27,6 @@ def share_done(conn: DeadlineConnection) -> float:
     return done / total if total else 1.0
 
 
-def pending(conn: DeadlineConnection) -> int:
-    """How many rows that this role sees wait for a vector."""
-    row = conn.execute(query("count_all")).fetchone()
-    return row.pending_memories + row.pending_turns if row else 0
-
-
 def without_graph(conn: DeadlineConnection) -> list[str]:
     """The tables whose HNSW index is missing or was not built to its end."""
     tables = [ROWS[store] for store in STORES]

@@ -1,0 +1,41 @@
+"""One line of doctor's checklist, and what its checks are given."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ...domain.settings import Settings
+
+State = Literal["ok", "note", "fail"]
+Locate = Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was found at one place. `fix` is a command or a sentence, empty when all is well.
+
+    `repair` is what `doctor --fix` does about it, by its name in operate/repair.py; empty where that is not for a
+    program to decide.
+    """
+
+    name: str
+    state: State
+    said: str
+    fix: str = ""
+    repair: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """What is examined. `locate` gives the conninfo where no `dsn` is set, starting the embedded server."""
+
+    settings: Settings
+    home: Path
+    locate: Locate | None = None
+    embed_key: str = ""
+    rerank_key: str = ""
+    now: Callable[[], float] = time.time

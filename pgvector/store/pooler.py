@@ -1,0 +1,50 @@
+"""What stands between us and Postgres: nothing, or a pooler such as PgBouncer."""
+
+from __future__ import annotations
+
+import time
+
+from ..domain.errors import ConfigurationError, HermesPgvectorError
+from .connection import DeadlineConnection, translated
+from .pool import connect
+
+_ROUNDS = 3
+_PATIENCE_S = 3.0  # where a pooler has one connection only, and somebody else is using it
+
+
+def is_pooled(conn: DeadlineConnection) -> bool:
+    """Whether a pooler answers for Postgres: it makes up the process id that a client is told."""
+    return _backend(conn) != conn.info.backend_pid
+
+
+def shares_sessions(conn: DeadlineConnection, conninfo: str) -> bool:
+    """Whether `conn` is lent another session of the server for each transaction; `conninfo` is where it leads."""
+    if not is_pooled(conn):
+        return False
+    try:
+        with connect(conninfo) as other:
+            for _ in range(_ROUNDS):
+                other.deadline = time.monotonic() + _PATIENCE_S
+                mine = _backend(conn)
+                with other.transaction():
+                    if _backend(other) == mine or _backend(conn) != mine:
+                        return True
+    except HermesPgvectorError:  # a second session is not to be had: each client keeps its own
+        return False
+    return False
+
+
+def require_session(conn: DeadlineConnection, conninfo: str) -> None:
+    """Raises ConfigurationError where `conn` leads through a pooler in transaction mode, and locks would be lost."""
+    if shares_sessions(conn, conninfo):
+        raise ConfigurationError(
+            "this login leads through a pooler in transaction mode (PgBouncer), which keeps no lock and no setting "
+            "from one statement to the next; name the database server itself in --admin-dsn"
+        )
+
+
+def _backend(conn: DeadlineConnection) -> int:
+    with translated():
+        row = conn.execute("SELECT pg_backend_pid()").fetchone()
+    assert row is not None
+    return int(row[0])

@@ -1,0 +1,59 @@
+-- What an operator watches, again and again: nothing here reads a large table whole.
+
+-- name: count_some
+-- exempt: totals for the operator, no stored text. Not further than `most`: the planner's estimate serves beyond.
+SELECT (SELECT count(*) FROM (SELECT FROM memory_entries LIMIT %(most)s) AS few) AS memories,
+       (SELECT count(*) FROM (SELECT FROM conversations LIMIT %(most)s) AS few) AS turns,
+       (SELECT count(*) FROM (SELECT FROM memory_entries WHERE embedding IS NULL AND sig IS NULL
+                               LIMIT %(most)s) AS few) AS pending_memories,
+       (SELECT count(*) FROM (SELECT FROM conversations WHERE embedding IS NULL AND sig IS NULL
+                               LIMIT %(most)s) AS few) AS pending_turns;
+
+-- name: relation_sizes
+-- exempt: sizes for the operator, no stored text.
+SELECT c.relname AS name, pg_table_size(c.oid) AS table_bytes, pg_indexes_size(c.oid) AS index_bytes
+  FROM pg_class AS c
+ WHERE c.relkind = 'r' AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('conversations'))
+   AND (c.relname IN ('memory_entries', 'conversations', 'memory_chunks', 'conversation_chunks', 'memory_history')
+        OR c.relname LIKE 'hermes\_%%')
+ ORDER BY 2 DESC, 1;
+
+-- name: partial_index_rows
+-- exempt: an estimate of the catalogue, no stored text.
+SELECT coalesce((SELECT reltuples FROM pg_class WHERE oid = to_regclass(%(name)s)), 0)::bigint AS rows;
+
+-- name: database_bytes
+-- exempt: a size for the operator, no stored text.
+SELECT pg_database_size(current_database()) AS bytes;
+
+-- name: recent_growth
+-- exempt: totals for the operator, no stored text. The themes are found one by one along an index, and of each its last
+-- days at the end of the same index.
+WITH RECURSIVE turn_themes(theme) AS (
+    (SELECT agent_identity FROM conversations ORDER BY agent_identity LIMIT 1)
+    UNION ALL
+    SELECT (SELECT agent_identity FROM conversations WHERE agent_identity > t.theme ORDER BY agent_identity LIMIT 1)
+      FROM turn_themes AS t WHERE t.theme IS NOT NULL),
+memory_themes(theme) AS (
+    (SELECT agent_identity FROM memory_entries ORDER BY agent_identity LIMIT 1)
+    UNION ALL
+    SELECT (SELECT agent_identity FROM memory_entries WHERE agent_identity > t.theme ORDER BY agent_identity LIMIT 1)
+      FROM memory_themes AS t WHERE t.theme IS NOT NULL),
+some_turns AS MATERIALIZED (SELECT theme FROM turn_themes WHERE theme IS NOT NULL LIMIT %(themes)s),
+some_memories AS MATERIALIZED (SELECT theme FROM memory_themes WHERE theme IS NOT NULL LIMIT %(themes)s),
+turns AS (
+    SELECT coalesce(sum(day), 0)::bigint AS day, coalesce(sum(week), 0)::bigint AS week
+      FROM some_turns CROSS JOIN LATERAL (
+          SELECT count(*) FILTER (WHERE ts >= now() - interval '1 day') AS day, count(*) AS week
+            FROM (SELECT ts FROM conversations WHERE agent_identity = theme AND ts >= now() - interval '7 days'
+                   ORDER BY ts DESC LIMIT %(most)s) AS late) AS counted),
+memories AS (
+    SELECT coalesce(sum(day), 0)::bigint AS day, coalesce(sum(week), 0)::bigint AS week
+      FROM some_memories CROSS JOIN LATERAL (
+          SELECT count(*) FILTER (WHERE created_at >= now() - interval '1 day') AS day, count(*) AS week
+            FROM (SELECT created_at FROM memory_entries WHERE agent_identity = theme AND created_at >= now() - interval '7 days'
+                   ORDER BY created_at DESC LIMIT %(most)s) AS late) AS counted)
+SELECT (SELECT count(*) FROM (SELECT theme FROM some_turns UNION SELECT theme FROM some_memories) AS each) AS themes,
+       turns.day AS turns_last_day, turns.week AS turns_last_week,
+       memories.day AS memories_last_day, memories.week AS memories_last_week
+  FROM turns CROSS JOIN memories;

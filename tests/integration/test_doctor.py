@@ -1,0 +1,412 @@
+"""Each line of doctor's checklist, by breaking what it looks at."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import tomllib
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import yaml
+from psycopg.conninfo import make_conninfo
+
+from hermes_memory_pgvector.capture.spool import SpoolDirectory
+from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.domain.models import Operation
+from hermes_memory_pgvector.domain.settings import Settings
+from hermes_memory_pgvector.operate.doctor import as_json, render_text
+from hermes_memory_pgvector.operate.examining.check import Check, Patient
+from hermes_memory_pgvector.operate.examining.database import examine_database
+from hermes_memory_pgvector.operate.examining.disk import examine_disk
+from hermes_memory_pgvector.operate.examining.installation import examine_installation
+from hermes_memory_pgvector.operate.spools import spool_folder
+from hermes_memory_pgvector.store import tenants
+from hermes_memory_pgvector.store.pool import connect
+from tests.conftest import DIMS
+from tests.support.scripted_embedder import ScriptedEmbedder
+from tests.support.scripted_reranker import ScriptedReranker
+from tests.support.stored import Database
+
+Capture = pytest.CaptureFixture[str]
+PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
+
+
+def configure(home: Path, *, provider: str | None = "pgvector", enabled: bool = True, **settings: Any) -> None:
+    config: dict[str, Any] = {"plugins": {"pgvector": {"dims": DIMS} | settings}}
+    if provider:
+        config["memory"] = {"provider": provider}
+    if enabled:
+        config["plugins"]["enabled"] = ["pgvector"]
+    (home / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+
+
+def line(checks: list[Check], name: str) -> Check:
+    """The line of that name that says most: what failed before what is only noted."""
+    return min((check for check in checks if check.name == name), key=lambda check: "fail note ok".index(check.state))
+
+
+def doctor(home: Path, capsys: Capture, *options: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and answer of `doctor --json`."""
+    code = main(["doctor", "--json", "--hermes-home", str(home), *options])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def states(answer: dict[str, Any]) -> dict[str, str]:
+    return {check["name"]: check["state"] for check in answer["checks"]}
+
+
+# -- the installation --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def installed(home: Path, dsn: str) -> Path:
+    """A home with the plugin in place and active."""
+    configure(home, dsn=dsn)
+    assert main(["install", "--no-activate", "--hermes-home", str(home)]) == 0
+    return home
+
+
+def test_need_02_a_plugin_that_hermes_loads(installed: Path, tmp_path: Path) -> None:
+    checks = list(examine_installation(installed))
+    assert [check for check in checks if check.state != "ok"] == []
+    with distributions(tmp_path / "site"):
+        assert line(list(examine_installation(installed)), "packages").state == "ok"
+    assert line(checks, "discovery").said == "hermes finds and loads the plugin"
+
+
+def _remove(directory: Path) -> None:
+    directory.rename(directory.with_name(".gone"))
+
+
+def _unmark(directory: Path) -> None:
+    (directory / "__init__.py").write_text("# " + "x" * 8192 + "\ndef register(ctx): ctx.register_memory_provider\n")
+
+
+def _dangle(directory: Path) -> None:
+    _remove(directory)
+    directory.symlink_to(directory.with_name("nowhere"))
+
+
+def _another(directory: Path) -> None:
+    (directory / "plugin.yaml").write_text("name: pgvector\nauthor: somebody else\n")
+
+
+def _stray(directory: Path) -> None:
+    (directory / "helper.py").write_text("import nothing_of_that_name\n")
+
+
+def _age(directory: Path) -> None:
+    manifest = directory / "plugin.yaml"
+    manifest.write_text(manifest.read_text().replace("version: ", "version: 0.0.1 # "))
+
+
+def _break(directory: Path) -> None:
+    (directory / "__init__.py").write_text("raise RuntimeError('register_memory_provider')\n")
+
+
+@pytest.mark.parametrize(
+    ("harm", "name", "state", "said", "repaired"),
+    [
+        (_remove, "plugin", "fail", "is missing", True),
+        (_unmark, "plugin", "fail", "does not take", True),
+        (_dangle, "plugin", "fail", "leads nowhere", False),
+        (_another, "plugin", "fail", "holds another plugin", False),
+        (_stray, "plugin", "note", "helper.py", False),
+        (_age, "plugin", "note", "is of version", True),
+        (_break, "discovery", "fail", "cannot load a provider", True),
+    ],
+)
+def test_need_02_a_plugin_that_hermes_does_not_find(
+    installed: Path, capsys: Capture, harm: Callable[[Path], None], name: str, state: str, said: str, repaired: bool
+) -> None:
+    harm(installed / "plugins" / "pgvector")
+    found = line(list(examine_installation(installed)), name)
+    assert (found.state, said in found.said) == (state, True), found
+    assert found.fix and bool(found.repair) == repaired
+    if repaired:
+        doctor(installed, capsys, "--fix")
+        assert not [check for check in examine_installation(installed) if check.state != "ok"]
+
+
+@contextmanager
+def distributions(place: Path, **versions: str) -> Iterator[None]:
+    """Makes Python believe that these are installed, and our own package with what it asks for."""
+    needed = tomllib.loads(PROJECT.read_text())["project"]["dependencies"]
+    for name, version in (versions | {"hermes_memory_pgvector": "0.1.0"}).items():
+        folder = place / f"{name}-{version}.dist-info"
+        folder.mkdir(parents=True)
+        lines = [f"Name: {name.replace('_', '-')}", f"Version: {version}"]
+        lines += [f"Requires-Dist: {each}" for each in needed if name == "hermes_memory_pgvector"]
+        (folder / "METADATA").write_text("\n".join(["Metadata-Version: 2.1", *lines]) + "\n")
+    sys.path.insert(0, str(place))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(place))
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "check", "state"),
+    [
+        ("psycopg", "3.1.0", "packages", "fail"),
+        ("httpx", "1.2", "packages", "fail"),
+        ("hermes_agent", "0.21.3", "hermes-agent", "note"),
+    ],
+)
+def test_need_02_a_version_that_nobody_has_tested(
+    installed: Path, tmp_path: Path, name: str, version: str, check: str, state: str
+) -> None:
+    with distributions(tmp_path / "site", **{name: version}):
+        found = line(list(examine_installation(installed)), check)
+    assert (found.state, version in found.said, bool(found.fix)) == (state, True, True), found
+
+
+def test_need_02_what_is_switched_off_is_switched_on_but_nobodys_choice_is_changed(
+    installed: Path, dsn: str, capsys: Capture
+) -> None:
+    configure(installed, provider=None, enabled=False, dsn=dsn)
+    found = line(list(examine_installation(installed)), "active")
+    assert (found.state, found.repair) == ("fail", "activate")
+    _, answer = doctor(installed, capsys, "--fix")
+    assert {(each["name"], each["done"]) for each in answer["repairs"]} == {("active", True)}
+    assert (states(answer)["active"], "enabled" in states(answer)) == ("ok", False)
+
+    configure(installed, enabled=False, dsn=dsn)
+    assert line(list(examine_installation(installed)), "enabled").repair == "enable"
+
+    configure(installed, provider="mem0", dsn=dsn)
+    found = line(list(examine_installation(installed)), "active")
+    assert (found.state, "mem0" in found.said, found.repair) == ("fail", True, "")
+    code, answer = doctor(installed, capsys, "--fix")
+    assert code == 1
+    assert yaml.safe_load((installed / "config.yaml").read_text())["memory"]["provider"] == "mem0"
+
+
+# -- the database ------------------------------------------------------------------------------------------------------
+
+
+def on(statement: str) -> Callable[[str, str], str]:
+    """Breaks a database by statements of its admin."""
+
+    def harm(admin_dsn: str, dsn: str) -> str:
+        with psycopg.connect(admin_dsn, autocommit=True) as conn:
+            for each in statement.split(";;"):
+                conn.execute(each.encode())
+        return dsn
+
+    return harm
+
+
+def _as_admin(admin_dsn: str, dsn: str) -> str:
+    return admin_dsn
+
+
+def _no_theme(admin_dsn: str, dsn: str) -> str:
+    with connect(admin_dsn) as admin:
+        tenants.enable(admin)
+        tenants.revoke(admin, "hermes", [])
+    return dsn
+
+
+OLD_POSTGRES = (
+    "CREATE FUNCTION public.current_setting(name text) RETURNS text LANGUAGE sql AS "
+    "$$ SELECT CASE name WHEN 'server_version' THEN '14.11' ELSE pg_catalog.current_setting(name) END $$;;"
+    "DO $$ BEGIN EXECUTE format('ALTER ROLE hermes IN DATABASE %I SET search_path = public, pg_catalog', "
+    "current_database()); END $$"
+)
+READ_ONLY = (
+    "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$"
+)
+INVALID = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'conversations_theme_time_idx'::regclass"
+
+
+@pytest.mark.parametrize(
+    ("harm", "name", "state", "said"),
+    [
+        (on("SELECT"), "postgres", "ok", "answers in"),
+        (on("SELECT"), "row security", "ok", "off"),
+        (on(OLD_POSTGRES), "postgres", "fail", "Postgres 14.11"),
+        (on(READ_ONLY), "postgres", "fail", "takes no writes"),
+        (lambda admin, dsn: make_conninfo(dsn, dbname="nowhere"), "postgres", "fail", "nowhere"),
+        (on("UPDATE pg_extension SET extversion = '0.7.4' WHERE extname = 'vector'"), "pgvector", "fail", "0.7.4"),
+        (on("UPDATE pg_extension SET extversion = '0.8.2' WHERE extname = 'vector'"), "pgvector", "note", "0.8.2"),
+        (on("DELETE FROM hermes_migrations"), "schema", "fail", "is not applied"),
+        (on("UPDATE hermes_migrations SET checksum = repeat('a', 64)"), "schema", "note", "was another text"),
+        (on(INVALID), "index", "fail", "conversations_theme_time_idx is invalid"),
+        (on("DROP INDEX conversations_embedding_idx"), "index", "note", "no whole HNSW index"),
+        (on("REVOKE DELETE ON memory_entries FROM hermes"), "rights", "fail", "DELETE on memory_entries"),
+        (_as_admin, "rights", "note", "is a superuser"),
+        (on("ALTER TABLE conversations OWNER TO hermes"), "rights", "note", "owns the tables"),
+        (_no_theme, "row security", "fail", "no theme"),
+    ],
+)  # fmt: skip
+def test_need_02_what_is_wrong_with_the_database(
+    admin_dsn: str, dsn: str, home: Path, harm: Callable[[str, str], str], name: str, state: str, said: str
+) -> None:
+    reached = harm(admin_dsn, dsn)
+    checks = list(examine_database(Patient(Settings(dsn=reached, dims=DIMS), home)))
+    found = line(checks, name)
+    assert (found.state, said in found.said) == (state, True), render_text(checks)
+    assert bool(found.fix or state == "ok" or ";" in found.said), "each fault comes with what to do"
+
+
+@pytest.mark.parametrize(("wrong_by_s", "state"), [(0.0, "ok"), (30.0, "note"), (-7200.0, "fail")])
+def test_need_02_a_clock_that_is_wrong(dsn: str, home: Path, wrong_by_s: float, state: str) -> None:
+    patient = Patient(Settings(dsn=dsn, dims=DIMS), home, now=lambda: time.time() + wrong_by_s)
+    found = line(list(examine_database(patient)), "clock")
+    assert found.state == state
+    assert ("ahead of" if wrong_by_s > 0 else "behind") in found.said or state == "ok"
+
+
+@pytest.mark.parametrize(
+    ("harm", "name"),
+    [
+        (INVALID, "index"),
+        ("REVOKE DELETE ON memory_entries FROM hermes", "rights"),
+        ("DELETE FROM hermes_migrations", "schema"),
+    ],
+)
+def test_need_02_what_an_admin_can_mend_is_mended_with_an_admins_login_only(
+    admin_dsn: str, dsn: str, home: Path, capsys: Capture, harm: str, name: str
+) -> None:
+    configure(home, dsn=dsn)
+    on(harm)(admin_dsn, dsn)
+    _, answer = doctor(home, capsys, "--fix")
+    (repair,) = [each for each in answer["repairs"] if each["name"] == name]
+    assert not repair["done"] and "--admin-dsn" in repair["said"]
+    assert states(answer)[name] == "fail"
+
+    _, answer = doctor(home, capsys, "--fix", "--admin-dsn", admin_dsn)
+    (repair,) = [each for each in answer["repairs"] if each["name"] == name]
+    assert repair["done"], repair
+    assert states(answer).get(name, "ok") == "ok"
+    assert name in {check["name"] for check in answer["before"] if check["state"] == "fail"}
+
+
+def test_need_02_an_old_extension_is_updated(admin_dsn: str, dsn: str, home: Path, capsys: Capture) -> None:
+    # A version from which the server's files know the way to the newest one.
+    on("UPDATE pg_extension SET extversion = '0.8.1' WHERE extname = 'vector'")(admin_dsn, dsn)
+    configure(home, dsn=dsn)
+    _, answer = doctor(home, capsys, "--fix", "--admin-dsn", admin_dsn)
+    assert [each["done"] for each in answer["repairs"] if each["name"] == "pgvector"] == [True], answer["repairs"]
+    assert states(answer)["pgvector"] == "ok"
+
+
+# -- the endpoints -----------------------------------------------------------------------------------------------------
+
+
+def test_need_02_the_endpoints_answer_or_not(dsn: str, home: Path, capsys: Capture) -> None:
+    def lines() -> dict[str, dict[str, str]]:
+        return {check["name"]: check for check in doctor(home, capsys)[1]["checks"]}
+
+    with ScriptedReranker() as reranker, ScriptedEmbedder(dims=DIMS) as embedder:
+        configure(home, dsn=dsn, embed_url=embedder.url, rerank_url=reranker.url)
+        found = lines()
+        assert found["embedding"]["state"] == found["reranking"]["state"] == "ok"
+        assert "ms" in found["embedding"]["said"] and "ms" in found["reranking"]["said"]
+    found = lines()
+    assert found["embedding"]["state"] == found["reranking"]["state"] == "fail"
+    assert "embed_url" in found["embedding"]["fix"] and "rerank_url" in found["reranking"]["fix"]
+
+
+# -- the disk ----------------------------------------------------------------------------------------------------------
+
+
+def spooled(home: Path, count: int, *, age_s: float = 0.0, content: str = "Atlas is blue") -> SpoolDirectory:
+    """A process's spool with writes that wait; it counts as living while the directory is kept."""
+    directory = SpoolDirectory(spool_folder(home), max_bytes=1 << 40)
+    spool = directory.open_own()
+    for number in range(count):
+        payload = {"target": "memory", "content": f"{content} {number}", "origin": "", "metadata": {}}
+        spool.append(Operation("add", "marketing", payload, time.time() - age_s, uuid.uuid4()))
+    spool.close()
+    return directory
+
+
+def disk(home: Path, **settings: Any) -> list[Check]:
+    return list(examine_disk(Patient(Settings(dsn="host=elsewhere", **settings), home)))
+
+
+@pytest.mark.parametrize(
+    ("writes", "settings", "state", "said"),
+    [
+        ({"count": 3}, {}, "ok", "3 writes on their way"),
+        ({"count": 1001}, {}, "note", "1001 writes wait"),
+        ({"count": 2, "age_s": 3600.0}, {}, "note", "has waited for 60 min"),
+        ({"count": 3, "content": "x" * 300_000}, {"spool_max_mb": 1}, "fail", "90% full"),
+    ],
+)
+def test_need_02_a_spool_that_is_held_up(
+    home: Path, writes: dict[str, Any], settings: dict[str, Any], state: str, said: str
+) -> None:
+    living = spooled(home, **writes)
+    found = line(disk(home, **settings), "spool")
+    assert (found.state, said in found.said) == (state, True), found
+    del living
+
+
+def test_need_02_writes_of_a_stopped_process_are_delivered(dsn: str, home: Path, capsys: Capture) -> None:
+    directory = spooled(home, 5)
+    for path in spool_folder(home).glob("*.db"):
+        directory.release(path)
+    configure(home, dsn=dsn)
+    assert line(disk(home), "spool").repair == "deliver"
+    _, answer = doctor(home, capsys, "--fix")
+    assert [each["done"] for each in answer["repairs"] if each["name"] == "spool"] == [True], answer["repairs"]
+    assert states(answer)["spool"] == "ok"
+    assert len(Database(dsn).column("SELECT content FROM memory_entries")) == 5
+
+
+def test_need_02_writes_of_a_stopped_process_wait_where_postgres_is_away(home: Path, capsys: Capture) -> None:
+    directory = spooled(home, 5)
+    for path in spool_folder(home).glob("*.db"):
+        directory.release(path)
+    configure(home, dsn="host=127.0.0.1 port=1 dbname=x user=y")
+    code, answer = doctor(home, capsys, "--fix")
+    assert code == 1
+    assert [each["done"] for each in answer["repairs"] if each["name"] == "spool"] == [False]
+    assert "5 writes of stopped processes wait" in line(disk(home), "spool").said
+
+
+def test_need_02_little_room(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert line(disk(home), "disk").state == "ok"
+    found = line(disk(home, spool_max_mb=1_000_000), "disk")
+    assert (found.state, "spool_max_mb" in found.fix) == ("note", True)
+    monkeypatch.setattr("hermes_memory_pgvector.operate.examining.disk.SPARE_BYTES", 1 << 62)
+    assert line(disk(home), "disk").state == "fail"
+
+
+def test_need_02_a_spool_that_cannot_be_written(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    home = Path("/proc/self") if os.geteuid() == 0 else tmp_path / "locked"
+    if os.geteuid():
+        home.mkdir(mode=0o500)
+    found = line(disk(home), "spool")
+    assert (found.state, "writable" in found.fix) == ("fail", True)
+
+
+# -- how it is told ----------------------------------------------------------------------------------------------------
+
+
+def test_need_02_for_people_and_for_machines(dsn: str, home: Path, capsys: Capture) -> None:
+    configure(home, dsn=dsn)
+    assert main(["doctor", "--hermes-home", str(home)]) == 1
+    said = capsys.readouterr().out
+    assert "FAIL  plugin:" in said and "-> hermes-pgvector install" in said
+    assert "hermes-pgvector doctor --fix mends" in said
+    assert main(["doctor", "--fix", "--hermes-home", str(home)]) == 0
+    said = capsys.readouterr().out
+    assert "fixed  plugin: plugin created" in said
+    assert said.count("  python:") == 2, "before and after"
+    code, answer = doctor(home, capsys, "--fix")
+    assert (code, answer["healthy"], answer["repairs"]) == (0, True, [])
+    assert as_json([]) == {"healthy": True, "checks": []}

@@ -1,0 +1,161 @@
+"""Through a real PgBouncer in transaction mode: every transaction may run in another session of the server."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
+from hermes_memory_pgvector.store import tenants
+from hermes_memory_pgvector.store.pool import connect
+from tests.conftest import DIMS, MakeProvider
+from tests.support.memory import called, landed, recalled, runtime_of
+from tests.support.pooler import Pooler, pgbouncer
+from tests.support.scripted_embedder import ScriptedEmbedder
+from tests.support.stored import Database
+from tests.support.turns import ANSWER, turn
+from tests.support.waiting import until
+
+ROUNDS = 8  # a statement is prepared from its sixth time on
+
+
+@pytest.fixture(scope="module")
+def pooler(postgres: EmbeddedServer) -> Iterator[Pooler]:
+    with pgbouncer(postgres.ensure().admin) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def session_pooler(postgres: EmbeddedServer) -> Iterator[Pooler]:
+    with pgbouncer(postgres.ensure().admin, "session") as running:
+        yield running
+
+
+def use_everything(make_provider: MakeProvider, config: dict[str, Any]) -> None:
+    """What agents do, often enough that a statement would be prepared, from two providers in turn."""
+    providers = [make_provider(config, gateway_session_key=theme) for theme in ("marketing", "sales")]
+    for number in range(ROUNDS):
+        for provider in providers:
+            provider.on_memory_write("add", "memory", f"Atlas has the colour number {number}")
+            provider.on_memory_write("replace", "memory", f"Atlas has the shade number {number}", {
+                "old_text": f"Atlas has the colour number {number}"
+            })  # fmt: skip
+            provider.sync_turn(turn(number), ANSWER)
+        for provider in providers:
+            landed(provider)
+            assert f"Atlas has the shade number {number}" in recalled(provider, f"shade number {number}")
+            assert turn(number) in recalled(provider, turn(number), tool="recall_conversation")
+            assert called(provider, "recall_memory", {"query": "Atlas", "scope": "all"})["count"] > 0
+            provider.prefetch(f"Which shade number {number} has Atlas?")
+    for provider in providers:
+        provider.on_memory_write("remove", "memory", "", {"old_text": "Atlas has the shade number 1"})
+        landed(provider)
+        assert len(recalled(provider, "Atlas")) == ROUNDS - 1
+
+
+@pytest.mark.parametrize("setting", ["auto", "transaction"])
+def test_need_30_everything_works_through_transaction_pooling(
+    pooler: Pooler, dsn: str, make_provider: MakeProvider, embedder: ScriptedEmbedder,
+    records: Callable[[int], list[str]], setting: str,
+) -> None:  # fmt: skip
+    config = {"dsn": pooler.conninfo(dsn), "embed_url": embedder.url, "pooler": setting}
+    use_everything(make_provider, config)
+    assert Database(dsn).column("SELECT count(*) FROM conversations WHERE embedding IS NULL") == [0]
+    assert records(logging.WARNING) == []
+
+
+def test_need_30_a_role_with_some_themes_works_through_transaction_pooling(
+    pooler: Pooler, dsn: str, admin_dsn: str, make_provider: MakeProvider, embedder: ScriptedEmbedder
+) -> None:
+    with connect(admin_dsn) as admin:
+        tenants.enable(admin)
+        tenants.revoke(admin, "hermes", [])
+        tenants.grant(admin, "hermes", ["marketing", "sales", "default"])
+    use_everything(make_provider, {"dsn": pooler.conninfo(dsn), "embed_url": embedder.url})
+
+
+@pytest.fixture(scope="module")
+def narrow_pooler(postgres: EmbeddedServer) -> Iterator[Pooler]:
+    """All clients take turns in the same session of the server."""
+    with pgbouncer(postgres.ensure().admin, sessions=1) as running:
+        yield running
+
+
+def test_need_30_without_the_setting_it_is_named_and_nothing_is_lost(
+    narrow_pooler: Pooler, dsn: str, make_provider: MakeProvider, records: Callable[[int], list[str]]
+) -> None:
+    # Two processes as far as the pooler can tell: each has a pool of its own and prepares statements by the same names.
+    config = {"dsn": narrow_pooler.conninfo(dsn), "pooler": "none"}
+    providers = [make_provider(config | {"pool_max_size": size}) for size in (2, 3)]
+    accepted: list[str] = []
+
+    def complained() -> bool:
+        for provider in providers:
+            accepted.append(turn(len(accepted)))
+            provider.sync_turn(accepted[-1], ANSWER)
+            runtime_of(provider).writer.flush_own(5)
+        return any("plugins.pgvector.pooler: transaction" in line for line in records(logging.WARNING))
+
+    until(complained, 30, "a warning that names the setting")
+    for provider in providers:
+        provider.shutdown()
+    healed = make_provider({"dsn": narrow_pooler.conninfo(dsn), "pooler": "transaction"})
+    for text in accepted:
+        Database(dsn).wait_for_turn(text)
+    landed(healed)
+    stored = Database(dsn).column("SELECT content FROM conversations WHERE role = 'user' ORDER BY id")
+    assert sorted(stored) == sorted(accepted), "each of them once"
+
+
+@pytest.mark.parametrize(
+    ("way", "setting", "state", "said"),
+    [
+        ("direct", "auto", "ok", "none, a connection of our own"),
+        ("direct", "transaction", "note", "none is to be seen"),
+        ("transaction", "auto", "ok", "transaction mode"),
+        ("transaction", "transaction", "ok", "transaction mode"),
+        ("transaction", "none", "fail", "the setting `pooler` says none"),
+        ("narrow", "auto", "ok", "transaction mode"),
+        ("session", "none", "ok", "session mode"),
+    ],
+)
+def test_need_30_doctor_knows_the_pooler_and_the_setting_it_needs(
+    pooler: Pooler, narrow_pooler: Pooler, session_pooler: Pooler, dsn: str, home: Path,
+    capsys: pytest.CaptureFixture[str],
+    way: str, setting: str, state: str, said: str,
+) -> None:  # fmt: skip
+    through = {
+        "direct": dsn, "transaction": pooler.conninfo(dsn), "narrow": narrow_pooler.conninfo(dsn),
+        "session": session_pooler.conninfo(dsn),
+    }[way]  # fmt: skip
+    section = {"dsn": through, "dims": DIMS, "pooler": setting}
+    (home / "config.yaml").write_text(yaml.safe_dump({"plugins": {"pgvector": section}}))
+    main(["doctor", "--json", "--hermes-home", str(home)])
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    (line,) = [check for check in checks if check["name"] == "pooler"]
+    assert (line["state"], said in line["said"]) == (state, True), line
+    assert bool(line["fix"]) == (state != "ok")
+    assert not [check for check in checks if check["name"] in ("schema", "rights") and check["state"] == "fail"]
+
+
+@pytest.mark.parametrize(
+    "command", [["migrate", "--runtime-role", "hermes"], ["reembed", "--abort", "--yes"]], ids=["migrate", "reembed"]
+)
+def test_need_30_what_needs_a_session_of_its_own_refuses_the_pooler(
+    pooler: Pooler, admin_dsn: str, dsn: str, home: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    section = {"dsn": dsn, "dims": DIMS}
+    (home / "config.yaml").write_text(yaml.safe_dump({"plugins": {"pgvector": section}}))
+    through = pooler.conninfo(admin_dsn)
+    assert main([*command, "--admin-dsn", through, "--hermes-home", str(home)]) == 1
+    assert "name the database server itself in --admin-dsn" in capsys.readouterr().err
+    held = "SELECT count(*) FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database "
+    held += "WHERE l.locktype = 'advisory' AND d.datname = current_database()"
+    assert Database(dsn).column(held) == [0], "no lock is left behind in the pooler's session"
