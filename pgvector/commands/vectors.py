@@ -25,6 +25,7 @@ def _rate(text: str) -> float:
 
 def _backfill_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--rate", type=_rate, metavar="N", default=0.0, help="at most N rows a second")
+    command.add_argument("--cold", action="store_true", help="instead those whose vector `compact` has dropped")
     add_json(command)
 
 
@@ -43,13 +44,15 @@ def _backfill(args: argparse.Namespace, home: Path) -> int:
         try:
             backend.bring_up()
             documents = DocumentEmbedder(embedder, backend, Latencies(), chunk_tokens=settings.chunk_tokens)
-            done = backfill(backend, PendingRows(backend, documents), rows_per_s=args.rate)
+            rows = PendingRows(backend, documents, cold=args.cold)
+            done = backfill(backend, rows, rows_per_s=args.rate, cold=args.cold)
             counts = backend.counts()
+            cold = backend.cold_turns() if args.cold else 0
         finally:
             backend.close()
             if embedder is not None:
                 embedder.close()
-    left = counts["pending_memories"] + counts["pending_turns"]
+    left = cold if args.cold else counts["pending_memories"] + counts["pending_turns"]
     if args.json:
         print_json({"embedded": done, "pending": left})
     else:
@@ -203,7 +206,7 @@ def _note(home: Path, changes: dict[str, Any]) -> bool:
 BACKFILL = Command(
     "backfill",
     "embed the rows that wait for a vector, rather than leave it to the agents",
-    "hermes-pgvector backfill\nhermes-pgvector backfill --rate 50",
+    "hermes-pgvector backfill\nhermes-pgvector backfill --rate 50\nhermes-pgvector backfill --cold",
     _backfill,
     _backfill_arguments,
 )

@@ -216,8 +216,10 @@ class Reembedding:
             _never.wait(spare_s)
 
 
-def backfill(backend: Backend, pending: PendingRows, *, rows_per_s: float = 0.0) -> int:
+def backfill(backend: Backend, pending: PendingRows, *, rows_per_s: float = 0.0, cold: bool = False) -> int:
     """Embed the rows that wait for a vector, with progress; returns how many were embedded.
+
+    `cold`, which `pending` must be as well: those that `compact` has left their signature only.
 
     Raises ConfigurationError when there is nothing to embed with.
     """
@@ -226,7 +228,8 @@ def backfill(backend: Backend, pending: PendingRows, *, rows_per_s: float = 0.0)
             "there is nothing to embed with: set embed_url and embed_model, or see hermes-pgvector doctor"
         )
     counts = backend.counts()
-    line = ProgressLine("embedded", counts["pending_memories"] + counts["pending_turns"])
+    total = backend.cold_turns() if cold else counts["pending_memories"] + counts["pending_turns"]
+    line = ProgressLine("embedded", total)
     while True:
         began = time.monotonic()
         filled, more = pending.fill()

@@ -20,6 +20,7 @@ from ..domain.errors import ConfigurationError, DeadlineExceeded, SchemaNotAppli
 from ..domain.models import EmbeddingSpace, Store
 from .connection import DeadlineConnection, translated
 from .pool import connect
+from .pooler import require_session
 from .reembed_statements import (
     ABORT,
     BEGIN,
@@ -28,6 +29,7 @@ from .reembed_statements import (
     FILL_NEXT,
     HNSW,
     INDEXES,
+    INDEXES_OF_TURNS,
     ROWS,
     SWITCH,
     for_store,
@@ -57,8 +59,9 @@ class Progress(NamedTuple):
 
 @contextmanager
 def admin_connection(conninfo: str) -> Iterator[DeadlineConnection]:
-    """A connection for this work, in autocommit. Raises StoreUnavailable."""
-    with translated(), connect(conninfo) as conn:
+    """A connection for this work, in autocommit. Raises StoreUnavailable, and ConfigurationError behind a pooler."""
+    with translated(), connect(conninfo, prepares=True) as conn:
+        require_session(conn, conninfo)
         register_vector(conn)
         yield conn
 
@@ -204,7 +207,7 @@ def build_indexes(conn: DeadlineConnection, space: EmbeddingSpace, say: Callable
         if running(conn) != space:
             return
         for store in STORES:
-            for name, statement in INDEXES:
+            for name, statement in INDEXES + (INDEXES_OF_TURNS if store == "turns" else ()):
                 index = name.format(rows=ROWS[store], chunks=CHUNKS[store])
                 _build(conn, store, index, statement, say)
 
@@ -245,7 +248,7 @@ def switch(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
                         conn.execute(for_store(statement, store))
                 conn.execute(
                     "UPDATE hermes_embedding SET model = nullif(%s, ''), document_prefix = %s, query_prefix = %s, "
-                    "recorded_at = now()",
+                    "recorded_at = now(), sig_slope = DEFAULT, sig_offset = DEFAULT",
                     (space.model, space.document_prefix, space.query_prefix),
                 )
                 conn.execute("DROP FUNCTION hermes_keep_next()")

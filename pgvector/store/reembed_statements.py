@@ -32,6 +32,10 @@ def for_store(statement: str, store: Store, *, dims: int = 0, index: str = "") -
         sig_next_index=sql.Identifier(f"{rows}_theme_sig_next_idx"),
         pending_index=sql.Identifier(f"{rows}_pending_idx"),
         pending_next_index=sql.Identifier(f"{rows}_pending_next_idx"),
+        cold_index=sql.Identifier(f"{rows}_cold_idx"),
+        cold_next_index=sql.Identifier(f"{rows}_cold_next_idx"),
+        # `compact` drops vectors of turns only.
+        always=sql.SQL("NOT NULL" if store == "memories" else ""),
     )
 
 
@@ -50,7 +54,7 @@ SELECT DISTINCT rule.ev_class::regclass::text AS name
 BEGIN = (
     "ALTER TABLE {rows} ADD COLUMN embedding_next vector({dims}), ADD COLUMN sig_next bit({dims})",
     "CREATE TABLE {chunks_next} (row_id bigint NOT NULL, part integer NOT NULL CHECK (part > 0), "
-    "agent_identity text NOT NULL, first_char integer NOT NULL, embedding vector({dims}) NOT NULL, "
+    "agent_identity text NOT NULL, first_char integer NOT NULL, embedding vector({dims}) {always}, "
     "sig bit({dims}) NOT NULL, CONSTRAINT {chunks_next_key} PRIMARY KEY (row_id, part, agent_identity), "
     "CONSTRAINT {chunks_next_reference} FOREIGN KEY (row_id) REFERENCES {rows} ON DELETE CASCADE) "
     "WITH (autovacuum_vacuum_insert_threshold = 1000, autovacuum_vacuum_insert_scale_factor = 0.02)",
@@ -93,12 +97,22 @@ INDEXES = (
         "{rows}_theme_sig_next_idx",
         "CREATE INDEX CONCURRENTLY {index} ON {rows} (agent_identity) INCLUDE (sig_next, id)",
     ),
-    ("{rows}_pending_next_idx", "CREATE INDEX CONCURRENTLY {index} ON {rows} (id) WHERE embedding_next IS NULL"),
+    (
+        "{rows}_pending_next_idx",
+        "CREATE INDEX CONCURRENTLY {index} ON {rows} (id) WHERE embedding_next IS NULL AND sig_next IS NULL",
+    ),
     (
         "{chunks}_theme_sig_next_idx",
         "CREATE INDEX CONCURRENTLY {index} ON {chunks_next} (agent_identity) INCLUDE (sig, row_id, part)",
     ),
     ("{rows}_embedding_next_idx", HNSW),
+)
+INDEXES_OF_TURNS = (
+    (
+        "{rows}_cold_next_idx",
+        "CREATE INDEX CONCURRENTLY {index} ON {rows} (id) INCLUDE (sig_next, role, ts) "
+        "WHERE embedding_next IS NULL AND sig_next IS NOT NULL",
+    ),
 )
 
 # The table of the new parts gets what an operator gave to the old one: rights, and the policies of row-level security.
@@ -147,6 +161,7 @@ SWITCH = (
     "ALTER INDEX {sig_next_index} RENAME TO {sig_index}",
     "ALTER INDEX {pending_next_index} RENAME TO {pending_index}",
     "ALTER INDEX {embedding_next_index} RENAME TO {embedding_index}",
+    "ALTER INDEX IF EXISTS {cold_next_index} RENAME TO {cold_index}",
     _TAKE_OVER,
     "DROP TABLE {chunks}",
     "ALTER TABLE {chunks_next} RENAME TO {chunks}",

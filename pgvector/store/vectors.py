@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from pgvector import Vector
@@ -32,9 +32,19 @@ class Chunk(NamedTuple):
 
 def recorded_space(conn: DeadlineConnection) -> EmbeddingSpace:
     """What the database holds vectors of; `model` is empty while it holds none."""
-    row = conn.execute(query("read_space")).fetchone()
-    assert row is not None
-    return EmbeddingSpace(row.model or "", row.dims, row.document_prefix, row.query_prefix)
+    return ask_space(conn)()
+
+
+def ask_space(conn: DeadlineConnection) -> Callable[[], EmbeddingSpace]:
+    """Send what `recorded_space` asks; the answer is had by a call."""
+    sent = conn.execute(query("read_space"))
+
+    def answer() -> EmbeddingSpace:
+        row = sent.fetchone()
+        assert row is not None
+        return EmbeddingSpace(row.model or "", row.dims, row.document_prefix, row.query_prefix)
+
+    return answer
 
 
 def hold_space(conn: DeadlineConnection) -> EmbeddingSpace:
@@ -50,8 +60,14 @@ def record_space(conn: DeadlineConnection, space: EmbeddingSpace) -> EmbeddingSp
     return recorded_space(conn)
 
 
-def claim_pending(conn: DeadlineConnection, limit: int, lease_s: float) -> list[PendingRow]:
-    """At most `limit` rows without an embedding; nobody else gets them for `lease_s`."""
+def claim_pending(conn: DeadlineConnection, limit: int, lease_s: float, *, cold: bool = False) -> list[PendingRow]:
+    """At most `limit` rows without an embedding; nobody else gets them for `lease_s`.
+
+    `cold`: those whose embedding `compact` has dropped, rather than those that never had one.
+    """
+    if cold:
+        found = conn.execute(query("claim_cold_turns"), {"limit": limit, "lease_s": lease_s})
+        return [PendingRow("turns", one.id, one.theme, one.content) for one in found]
     claimed: list[PendingRow] = []
     for store in STORES:
         row = {"limit": limit - len(claimed), "lease_s": lease_s}

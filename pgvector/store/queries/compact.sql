@@ -1,0 +1,160 @@
+-- What `compact` asks and does. Only turns: memories are never touched.
+
+-- name: compact_share
+-- Of a theme: turns, those said before a time, and of these the vectors that can go, with the bytes they take.
+WITH old AS MATERIALIZED (
+    SELECT id, pg_column_size(embedding) AS bytes FROM conversations
+     WHERE agent_identity = %(theme)s AND ts < %(before)s AND embedding IS NOT NULL AND sig IS NOT NULL)
+SELECT (SELECT count(*) FROM conversations WHERE agent_identity = %(theme)s) AS turns,
+       (SELECT count(*) FROM conversations WHERE agent_identity = %(theme)s AND ts < %(before)s) AS old_turns,
+       (SELECT count(*) FROM old) AS vectors,
+       (SELECT coalesce(sum(bytes), 0) FROM old)::bigint
+         + (SELECT coalesce(sum(pg_column_size(k.embedding)), 0) FROM conversation_chunks AS k JOIN old ON old.id = k.row_id
+             WHERE k.agent_identity = %(theme)s)::bigint AS vector_bytes;
+
+-- name: compact_sizes
+-- exempt: sizes for the operator, no stored text. How large tables and indexes are, and how many vectors the graph holds.
+SELECT pg_table_size('conversations') + pg_table_size('conversation_chunks') AS table_bytes,
+       pg_indexes_size('conversations') + pg_indexes_size('conversation_chunks') AS index_bytes,
+       coalesce(pg_relation_size(to_regclass('conversations_embedding_idx')), 0) AS graph_bytes,
+       greatest(0, (SELECT reltuples FROM pg_class WHERE oid = to_regclass('conversations_embedding_idx'))) AS graph_rows,
+       greatest(0, (SELECT reltuples FROM pg_class WHERE oid = to_regclass('conversations'))) AS rows;
+
+-- name: compact_candidates
+-- Old turns of one role with the same words in the same order, newest first; case, signs at the ends of words and words
+-- that tell nothing do not count. What a question mark or a number changes is no repetition.
+SELECT array_agg(id ORDER BY ts DESC, id DESC) AS ids
+  FROM (SELECT id, ts, role,
+               hermes_digest(CASE WHEN length(content) > 20000 THEN content ELSE coalesce(
+                   (SELECT string_agg(bare, ' ' ORDER BY place)
+                      FROM regexp_split_to_table(lower(content), '\s+') WITH ORDINALITY AS split(word, place)
+                     CROSS JOIN LATERAL btrim(word, %(signs)s) AS bare
+                     WHERE bare <> '' AND bare <> ALL(%(fillers)s::text[])), content) END) AS said
+          FROM conversations
+         WHERE agent_identity = %(theme)s AND ts < %(before)s) AS each
+ GROUP BY role, said HAVING count(*) > 1 ORDER BY 1;
+
+-- name: compact_same
+-- Of pairs of turns those that say the same: with one text but for case and blanks, or with vectors this near. Where a
+-- vector is gone, signatures tell, which take more turns for different than are.
+SELECT pair.id, pg_column_size(o.*) AS bytes
+  FROM unnest(%(kept)s::bigint[], %(ids)s::bigint[]) AS pair(kept_id, id)
+  JOIN conversations AS k ON k.id = pair.kept_id
+  JOIN conversations AS o ON o.id = pair.id
+ WHERE k.agent_identity = %(theme)s AND o.agent_identity = %(theme)s AND k.role = o.role
+   AND (lower(btrim(regexp_replace(k.content, '\s+', ' ', 'g'))) = lower(btrim(regexp_replace(o.content, '\s+', ' ', 'g')))
+        OR coalesce(1 - (k.embedding <=> o.embedding), cos(pi() * (k.sig <~> o.sig) / length(k.sig))) >= %(similar)s);
+
+-- name: compact_examples
+SELECT id, ts AS at, role, left(content, %(chars)s) AS content FROM conversations
+ WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s);
+
+-- name: lock_turns
+-- Those that are still there, in an order in which two who do this never wait for each other.
+SELECT id FROM conversations WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) ORDER BY id FOR UPDATE;
+
+-- name: collapse_turns
+-- The older ones go; the one that stays tells how often it was said, and since when.
+WITH gone AS (
+    DELETE FROM conversations WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s)
+    RETURNING id, ts, CASE WHEN jsonb_typeof(metadata #> '{repeated,count}') = 'number' THEN metadata -> 'repeated' END AS before),
+told AS (
+    SELECT pair.kept_id, sum(coalesce((before ->> 'count')::numeric, 1))::integer AS times,
+           min(coalesce((before ->> 'since')::timestamptz, ts)) AS since
+      FROM gone JOIN unnest(%(kept)s::bigint[], %(ids)s::bigint[]) AS pair(kept_id, id) ON pair.id = gone.id
+     GROUP BY pair.kept_id)
+UPDATE conversations AS c
+   SET metadata = c.metadata || jsonb_build_object('repeated', jsonb_build_object(
+           'count', told.times + CASE WHEN jsonb_typeof(c.metadata #> '{repeated,count}') = 'number'
+                                      THEN (c.metadata #>> '{repeated,count}')::numeric::integer ELSE 1 END,
+           'since', CASE WHEN jsonb_typeof(c.metadata #> '{repeated,count}') = 'number'
+                         THEN least(told.since, (c.metadata #>> '{repeated,since}')::timestamptz) ELSE told.since END))
+  FROM told WHERE c.agent_identity = %(theme)s AND c.id = told.kept_id;
+
+-- name: count_cold
+-- exempt: a total for the operator, no stored text.
+SELECT count(*) AS count FROM conversations WHERE embedding IS NULL AND sig IS NOT NULL;
+
+-- name: keep_signatures
+-- exempt: touches no table. Until the transaction ends a vector that is set to NULL leaves its signature.
+SELECT set_config('hermes_pgvector.keep_sig', 'on', true);
+
+-- name: cooling_ids
+SELECT id FROM conversations
+ WHERE agent_identity = %(theme)s AND ts < %(before)s AND embedding IS NOT NULL AND sig IS NOT NULL ORDER BY ts, id;
+
+-- name: cool_turns
+-- After keep_signatures.
+WITH cooled AS (
+    UPDATE conversations SET embedding = NULL, embed_after = NULL
+     WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) AND embedding IS NOT NULL AND sig IS NOT NULL
+    RETURNING id),
+parts AS (
+    UPDATE conversation_chunks SET embedding = NULL
+     WHERE agent_identity = %(theme)s AND row_id = ANY(%(ids)s) AND embedding IS NOT NULL)
+SELECT count(*) AS count FROM cooled;
+
+-- name: calibrate_signatures
+-- exempt: two numbers of the embedding model, no stored text.
+UPDATE hermes_embedding SET sig_slope = %(slope)s, sig_offset = %(offset)s;
+
+-- name: signature_scale
+-- exempt: as calibrate_signatures.
+SELECT sig_slope AS slope, sig_offset AS "offset" FROM hermes_embedding;
+
+-- name: sample_questions
+-- Turns of a theme in an order without a meaning, and the same each time.
+SELECT id, content, embedding FROM conversations
+ WHERE agent_identity = %(theme)s AND embedding IS NOT NULL
+ ORDER BY hermes_digest(id::text) LIMIT %(limit)s;
+
+-- name: nearest_exactly
+-- By every vector of the theme; where one is gone, by its signature.
+SELECT id FROM conversations
+ WHERE agent_identity = %(theme)s AND sig IS NOT NULL
+ ORDER BY coalesce(embedding <=> %(vector)s,
+                   1 - %(offset)s::float8 - %(slope)s::float8 * cos(pi() * (sig <~> binary_quantize(%(vector)s)) / length(sig))) + 0
+ LIMIT %(limit)s;
+
+-- name: nearest_by_signature
+-- Both likenesses of the turns whose signatures are nearest, to learn how the one tells the other.
+SELECT cos(pi() * (sig <~> binary_quantize(%(vector)s)) / length(sig)) AS told, 1 - (embedding <=> %(vector)s) AS real
+  FROM (SELECT sig, embedding FROM conversations
+         WHERE agent_identity = %(theme)s AND embedding IS NOT NULL AND id <> %(id)s
+         ORDER BY (sig <~> binary_quantize(%(vector)s)) + 0 LIMIT %(limit)s) AS near;
+
+-- name: nearest_when_cold
+-- What vector_search_turns would find if the vectors of old turns were gone.
+WITH candidates AS MATERIALIZED (
+    SELECT id, (sig <~> binary_quantize(%(vector)s)) + 0 AS bits FROM conversations
+     WHERE agent_identity = %(theme)s AND sig IS NOT NULL
+     ORDER BY bits
+     LIMIT CASE WHEN EXISTS (SELECT FROM conversations
+                              WHERE agent_identity = %(theme)s AND sig IS NOT NULL OFFSET %(large)s)
+                THEN %(deep)s ELSE %(depth)s END)
+SELECT id, 1 - distance AS similarity
+  FROM candidates CROSS JOIN LATERAL (
+       SELECT coalesce(CASE WHEN ts >= %(before)s THEN embedding <=> %(vector)s END,
+                       greatest(0, 1 - %(offset)s::float8 - %(slope)s::float8 * cos(pi() * bits / vector_dims(%(vector)s)))) AS distance
+         FROM conversations AS t WHERE t.id = candidates.id OFFSET 0) AS t
+ ORDER BY distance + 0 LIMIT %(limit)s;
+
+-- name: old_sessions
+-- Sessions of a theme that ended before a time, with enough turns to be worth a summary, oldest first. A summary is none.
+SELECT session_id, count(*) AS turns, min(ts) AS first_at, max(ts) AS last_at, sum(length(content))::bigint AS chars
+  FROM conversations
+ WHERE agent_identity = %(theme)s AND NOT metadata ? 'summary_of'
+ GROUP BY session_id HAVING max(ts) < %(before)s AND count(*) >= %(fewest)s
+ ORDER BY max(ts), session_id;
+
+-- name: session_turns
+SELECT id, ts AS at, role, content FROM conversations
+ WHERE agent_identity = %(theme)s AND session_id = %(session_id)s AND NOT metadata ? 'summary_of' ORDER BY ts, id;
+
+-- name: lock_session
+SELECT id, hermes_digest(content) AS digest FROM conversations
+ WHERE agent_identity = %(theme)s AND session_id = %(session_id)s AND NOT metadata ? 'summary_of' ORDER BY id FOR UPDATE;
+
+-- name: store_summary
+INSERT INTO conversations (agent_identity, session_id, role, content, ts, metadata, text_language)
+VALUES (%(theme)s, %(session_id)s, 'system', %(content)s, %(at)s, %(metadata)s, %(language)s);
