@@ -52,7 +52,7 @@ SERVER = {
 BARE = """
 WITH candidates AS MATERIALIZED (
     SELECT id FROM conversations WHERE agent_identity = %(theme)s AND sig IS NOT NULL
-     ORDER BY (sig <~> binary_quantize(%(vector)s)) + 0 LIMIT %(depth)s)
+     ORDER BY (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 LIMIT %(depth)s)
 SELECT t.id, 1 - (t.embedding <=> %(vector)s) AS similarity
   FROM candidates JOIN conversations AS t USING (id)
  ORDER BY (t.embedding <=> %(vector)s) + 0 LIMIT %(limit)s

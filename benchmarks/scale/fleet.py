@@ -113,10 +113,18 @@ def questions(sizes: dict[str, int], dims: int, each: int) -> Iterator[tuple[str
         yield theme, mixture.sample(_topics(number, size, each, dice), dice)
 
 
-def load(admin: str, given: Iterable[tuple[int, str, str, Any]], *, memory: str) -> None:
+def load(
+    admin: str,
+    given: Iterable[tuple[int, str, str, Any]],
+    *,
+    memory: str,
+    memory_share: int = MEMORY_SHARE,
+    graphs: bool = True,
+) -> None:
     """Fill the migrated, empty database: binary COPY without indexes, then the indexes, each from all rows at once.
 
-    `given` is as `rows` gives it; `memory` is maintenance_work_mem of the index builds.
+    `given` is as `rows` gives it; `memory` is maintenance_work_mem of the index builds. Without `graphs` the HNSW
+    indexes stay away, which take most of the time.
     """
 
     def done(what: str) -> None:
@@ -139,11 +147,13 @@ def load(admin: str, given: Iterable[tuple[int, str, str, Any]], *, memory: str)
         conn.execute(
             b"INSERT INTO memory_entries (agent_identity, target, content, embedding, created_at, updated_at) "
             b"SELECT agent_identity, 'memory', content, embedding, ts, ts FROM conversations WHERE id %% %s = 0",
-            (MEMORY_SHARE,),
+            (memory_share,),
         )
         conn.execute("SELECT set_config('maintenance_work_mem', %s, false)", (memory,))
         conn.execute("SET max_parallel_maintenance_workers = 2")
         for definition in sorted(dropped, key=lambda one: "hnsw" in one):
+            if "hnsw" in definition and not graphs:
+                continue
             conn.execute(definition.encode())
             done(definition)
         conn.execute("VACUUM ANALYZE")

@@ -1,9 +1,8 @@
-"""What row-level security costs: recall of one theme and of all, and the drain.
+"""What row-level security costs: recall of one theme and of all, and the drain with and without vectors.
 
 The same is asked by turns of one database: as the gateway's role without row-level security ("off"), as the same role
 with it ("every theme"), and as a role that has three of the themes ("tenant"). What is given is the median of the
 ratios to "off", round by round, and their middle half; "again" is "off" a second time, for the noise.
-What is written has no vectors, which would take most of the time.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import psycopg
 from lexical import COMMON, VOCABULARY, texts
 from psycopg.conninfo import make_conninfo
 
-from hermes_memory_pgvector.domain.models import Filters, Operation, Scope
+from hermes_memory_pgvector.domain.models import EmbeddingSpace, Filters, Operation, Scope
 from hermes_memory_pgvector.store import tenants
 from hermes_memory_pgvector.store.backend import Backend
 from hermes_memory_pgvector.store.lexical import lexical_candidates
@@ -34,6 +33,8 @@ from hermes_memory_pgvector.store.search import fetch, neighbours, vector_candid
 DIMS = 384
 THEMES = 20  # of equal share
 OWN = ("theme-1", "theme-2", "theme-3")
+READ, WRITTEN = OWN[0], OWN[2]
+SPACE = EmbeddingSpace("bench", DIMS)
 QUESTIONS = (
     "barnacle", "sextant lighthouse", f"{COMMON} {VOCABULARY[40]}",
     f"{COMMON} {VOCABULARY[3]} {VOCABULARY[300]} sextant",
@@ -59,6 +60,10 @@ def load(admin: str, rows: int) -> None:
         )
         conn.execute("VACUUM (FULL, ANALYZE) conversations")
         conn.execute("VACUUM conversations")
+        conn.execute(
+            "CREATE INDEX conversations_embedding_idx ON conversations USING hnsw (embedding vector_cosine_ops)"
+            " WITH (m = 16, ef_construction = 64)"
+        )
 
 
 def recall(backend: Backend, scope: Scope, text: str, vector: list[float]) -> int:
@@ -81,6 +86,12 @@ def batch(numbers: range, theme: str) -> list[Operation]:
         payload = {"session_id": "bench", "messages": messages, "metadata": {}}
         ops.append(Operation(kind="turn", theme=theme, payload=payload, op_id=uuid.uuid4(), at=time.time()))
     return ops
+
+
+def vectors(ops: list[Operation], dice: random.Random) -> dict[str, list[float]]:
+    """One for each message."""
+    said = (message["content"] for op in ops for message in op.payload["messages"])
+    return {text: [dice.gauss(0, 1) for _ in range(DIMS)] for text in said}
 
 
 def milliseconds(act: Callable[[], object]) -> float:
@@ -129,7 +140,8 @@ def main() -> None:
                         conn.execute("ANALYZE conversations")  # it brings the statistics back that were taken away
                 backend = backends[name]
                 backend.bring_up()
-                for scope in (Scope("theme", OWN[0]), Scope("all", OWN[0])):
+                backend.claim_space(SPACE)
+                for scope in (Scope("theme", READ), Scope("all", READ)):
                     # Once to plan again, which a change of the tables makes necessary.
                     for text in QUESTIONS:
                         recall(backend, scope, text, vector)
@@ -138,11 +150,14 @@ def main() -> None:
                         taken.setdefault((f"recall, {scope.kind}", name), [[] for _ in range(args.rounds + 2)])[
                             turn
                         ].append(cost)
-                for _ in range(4):
-                    ops = batch(range(written, written + 64), OWN[0])
-                    written += 64
-                    cost = milliseconds(lambda b=backend, o=ops: b.apply(o, {}))
-                    taken.setdefault(("drain, 64 turns", name), [[] for _ in range(args.rounds + 2)])[turn].append(cost)
+                for embedded in (False, True):
+                    what = f"drain, 64 turns, {'with' if embedded else 'without'} vectors"
+                    for _ in range(4):
+                        ops = batch(range(written, written + 64), WRITTEN)
+                        made = vectors(ops, dice) if embedded else {}
+                        written += 64
+                        cost = milliseconds(lambda b=backend, o=ops, m=made: b.apply(o, m))
+                        taken.setdefault((what, name), [[] for _ in range(args.rounds + 2)])[turn].append(cost)
         table = _table(taken)
         for backend in backends.values():
             backend.close()

@@ -47,16 +47,19 @@ class CachedEmbedder:
         """As the embedder behind it."""
         return self._inner.embed_documents(texts, timeout_s=timeout_s)
 
+    def known_query(self, text: str) -> Vector | None:
+        """The vector of a question that was asked lately, a new list each time; None where it takes a call."""
+        key = _key(text)
+        with self._lock:
+            return self._known(key)
+
     def embed_query(self, text: str, *, timeout_s: float) -> Vector:
         """The vector of a question, a new list each time. Raises as the embedder behind it; errors are not kept."""
-        # A digest, since a question can be a pasted file of megabytes.
-        key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        key = _key(text)
         with self._lock:
-            vector = self._vectors.get(key)
+            vector = self._known(key)
             if vector is not None:
-                self._vectors.move_to_end(key)
-                self._counters.add(embed_cache_hits=1)
-                return vector.tolist()
+                return vector
             call = self._calls.get(key)
             leads = call is None
             if call is None:
@@ -76,6 +79,14 @@ class CachedEmbedder:
         """Close the embedder behind it."""
         self._inner.close()
 
+    def _known(self, key: bytes) -> Vector | None:
+        vector = self._vectors.get(key)
+        if vector is None:
+            return None
+        self._vectors.move_to_end(key)
+        self._counters.add(embed_cache_hits=1)
+        return vector.tolist()
+
     def _lead(self, key: bytes, call: _Call, text: str, timeout_s: float) -> Vector:
         started = time.monotonic()
         try:
@@ -94,6 +105,11 @@ class CachedEmbedder:
                     if len(self._vectors) > self._max_queries:
                         self._vectors.popitem(last=False)
             call.done.set()
+
+
+def _key(text: str) -> bytes:
+    # A digest, since a question can be a pasted file of megabytes.
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 class _Call:

@@ -11,7 +11,7 @@ from ..domain.errors import ConfigurationError
 from ..domain.records import MemoryRecord, Record
 from ..store import arrivals as store
 from ..store.connection import DeadlineConnection, translated
-from ..store.maintenance import record as log
+from ..store.maintenance import record_where_allowed as log
 from .arrivals import Arrivals, Intake, take_in
 from .importers.base import Source, Tally
 from .progress import progress

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 
-from ..domain.models import PAGES_END, Candidate, Hit, Question, Scope, Store
+from ..domain.models import PAGES_END, Candidate, EmbeddingSpace, Hit, Question, Scope, Store
 from ..domain.periods import named_periods
 from ..embed.base import Vector
 from ..store.connection import DeadlineConnection
-from ..store.lexical import lexical_candidates
-from ..store.search import dated, fetch, neighbours, vector_candidates
+from ..store.lexical import Reading, lexical_answer
+from ..store.search import Candidates, ask_vectors, begin_vectors, dated, fetch, neighbours
+from ..store.vectors import ask_space
 from .fuse import LENDERS, LENT_SHARES, favour, fuse, smooth
 from .settle import settle, statement_of
 
@@ -44,22 +45,42 @@ class Lookup:
         self._text = text
         self._languages = languages
         self._worded: Legs = {}
+        self._nearest: Legs = {}
+        self._vector: Vector | None = None
         self._periods = named_periods(text, datetime.now(UTC))
 
+    def read(self, conn: DeadlineConnection) -> None:
+        """Have the question read; to be called first."""
+        self._reading = Reading(conn, self._text, self._languages)
+
     def by_words(self, conn: DeadlineConnection) -> None:
-        """Run the leg that needs no vector; to be called first."""
+        """Run the leg that needs no vector; to be called next."""
         self._worded = self._words(conn, CANDIDATES)
 
-    def hits(self, conn: DeadlineConnection, vector: Vector | None, wanted: int) -> list[Hit]:
-        """The best `wanted` rows, best first; by words alone where `vector` is None.
+    def by_vector(self, conn: DeadlineConnection, vector: Vector, timeout_s: float | None) -> EmbeddingSpace:
+        """Run the other leg, each statement within `timeout_s`; returns the space of the vectors it has looked at."""
+        self._vector = vector
+        with conn.pipeline():
+            begin_vectors(conn, timeout_s=timeout_s)
+            nearest = self._ask_vectors(conn, vector, CANDIDATES)
+            # The tables cannot change their model before the transaction ends.
+            space = ask_space(conn)
+        self._nearest = {store: answer() for store, answer in nearest.items()}
+        return space()
+
+    def hits(self, conn: DeadlineConnection, wanted: int, *, by_words: bool = False) -> list[Hit]:
+        """The best `wanted` rows, best first, by the legs that were run; `by_words` alone where that is said.
 
         The first rows are the same however many are wanted, as long as nothing is written.
         """
-        first = self._legs(conn, vector, CANDIDATES, self._worded)
+        vector = None if by_words else self._vector
+        first: tuple[Legs, Legs] = ({} if vector is None else self._nearest, self._worded)
         order = self._in_order(conn, *first)
         hits = self._fetched(conn, order, vector, [], wanted)
         if len(hits) < wanted and any(len(leg) >= CANDIDATES for legs in first for leg in legs.values()):
-            deeper = self._legs(conn, vector, PAGES_END, self._words(conn, PAGES_END))
+            worded = self._words(conn, PAGES_END)
+            further = {} if vector is None else self._ask_vectors(conn, vector, PAGES_END)
+            deeper = ({store: answer() for store, answer in further.items()}, worded)
             seen = {(place.store, place.id) for place in order}
             rest = [place for place in self._in_order(conn, *deeper) if (place.store, place.id) not in seen]
             hits = self._fetched(conn, rest, vector, hits, wanted)
@@ -68,21 +89,15 @@ class Lookup:
     def _words(self, conn: DeadlineConnection, depth: int) -> Legs:
         asked = self._asked
         return {
-            store: lexical_candidates(
-                conn, store, asked.scope, asked.filters, self._text, limit=depth, languages=self._languages
-            )
+            store: lexical_answer(conn, store, asked.scope, asked.filters, self._reading, limit=depth)
             for store in self._stores
         }
 
-    def _legs(self, conn: DeadlineConnection, vector: Vector | None, depth: int, worded: Legs) -> tuple[Legs, Legs]:
+    def _ask_vectors(self, conn: DeadlineConnection, vector: Vector, depth: int) -> dict[Store, Candidates]:
         asked = self._asked
-        if vector is None:
-            return {}, worded
-        nearest = {
-            store: vector_candidates(conn, store, asked.scope, asked.filters, vector, limit=depth)
-            for store in self._stores
+        return {
+            store: ask_vectors(conn, store, asked.scope, asked.filters, vector, limit=depth) for store in self._stores
         }
-        return nearest, worded
 
     def _in_order(self, conn: DeadlineConnection, nearest: Legs, worded: Legs) -> list[_Place]:
         """Every row that the legs propose, and turns beside them, best first."""
@@ -139,12 +154,20 @@ class Lookup:
                 continue
             for row, hit in fetch(conn, store, self._asked.scope, list(there), vector).items():
                 place = there[row]
-                rows[place] = replace(
-                    hit,
-                    score=place.score,
-                    coverage=place.coverage,
-                    vector_rank=place.vector_rank,
-                    word_rank=place.word_rank,
+                rows[place] = Hit(
+                    store,
+                    row,
+                    hit.theme,
+                    hit.kind,
+                    hit.session_id,
+                    hit.content,
+                    hit.at,
+                    hit.similarity,
+                    hit.nearest_char,
+                    place.coverage,
+                    place.score,
+                    place.vector_rank,
+                    place.word_rank,
                 )
         return rows
 

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from ..domain.errors import EmbedderError, HermesPgvectorError
 from ..domain.latency import Latencies
 from ..domain.models import Answer, Hit, Question, Store
+from ..domain.pace import note_recall
 from ..domain.text import both_ends
 from ..embed.base import Embedder, Vector, space_of
+from ..embed.cache import CachedEmbedder
 from ..store.backend import Backend
 from ..store.connection import DeadlineConnection
-from ..store.search import begin_vectors, turns_before
+from ..store.search import turns_before
 from .aside import Aside, Late, Pending
 from .lookup import Lookup, with_surroundings
 from .reorder import Reorderer
@@ -60,6 +62,7 @@ class Searcher:
         An embedding or a vector leg that is late or fails only means that words decide, a cross-encoder that fails
         that it does not.
         """
+        note_recall()
         started = time.monotonic()
         end = started + asked.deadline_s
         text = both_ends(asked.text, QUERY_MAX_CHARS)
@@ -92,41 +95,47 @@ class Searcher:
         languages = self._backend.languages
         spoken = languages.all if asked.scope.kind == "all" else (languages.of(asked.scope.theme),)
         look = Lookup(stores, asked, text, spoken)
-        pending = self._embed_aside(text, asked.deadline_s)
+        at_hand = self._known_vector(text)
+        pending = self._embed_aside(text, asked.deadline_s) if at_hand is None else None
         vector: Vector | None = None
         try:
-            with self._backend.connection(asked.deadline_s) as conn:
+            with self._backend.connection(asked.deadline_s, look.read) as conn:
                 look.by_words(conn)
-                vector, pending = self._look(pending)
+                vector, pending = (at_hand, None) if at_hand is not None else self._look(pending)
                 if vector is not None:
-                    begin_vectors(conn, timeout_s=_left_s(end - _RESERVED * asked.deadline_s))
-                    return self._checked_rows(conn, look, asked, vector, page), "hybrid"
-                known = _rows(conn, look, asked, None, page)  # while the endpoint thinks
+                    self._by_vector(conn, look, vector, _left_s(end - _RESERVED * asked.deadline_s))
+                    return _rows(conn, look, asked, page), "hybrid"
+                known = _rows(conn, look, asked, page)  # while the endpoint thinks
         except HermesPgvectorError:
             if vector is None:
                 raise
             self.counts["vector_leg_failures"] += 1
             with self._backend.connection(_left_s(end)) as conn:
-                return _rows(conn, look, asked, None, page), "lexical"
+                return _rows(conn, look, asked, page, by_words=True), "lexical"
         # No connection is held while the endpoint thinks.
         vector = self._await(pending, end - _RESERVED * asked.deadline_s)
         if vector is None:
             return known, "lexical"
         try:
             with self._backend.connection(_left_s(end)) as conn:
-                return self._checked_rows(conn, look, asked, vector, page), "hybrid"
+                self._by_vector(conn, look, vector, None)
+                return _rows(conn, look, asked, page), "hybrid"
         except HermesPgvectorError:
             self.counts["vector_leg_failures"] += 1
             return known, "lexical"
 
-    def _checked_rows(
-        self, conn: DeadlineConnection, look: Lookup, asked: Question, vector: Vector, page: _Page
-    ) -> list[Hit]:
-        """As `_rows`. Raises SpaceChanged where the vectors were those of another model."""
-        hits = _rows(conn, look, asked, vector, page)
+    def _by_vector(self, conn: DeadlineConnection, look: Lookup, vector: Vector, timeout_s: float | None) -> None:
+        """Run the vector leg. Raises SpaceChanged where the vectors are those of another model."""
+        space = look.by_vector(conn, vector, timeout_s)
         if self._embedder is not None:
-            self._backend.check_space(conn, space_of(self._embedder))
-        return hits
+            self._backend.check_space(space, space_of(self._embedder))
+
+    def _known_vector(self, text: str) -> Vector | None:
+        """The question's vector where it takes no work: a thread of its own would cost more than to look."""
+        embedder = self._embedder
+        if not isinstance(embedder, CachedEmbedder) or not self._backend.comparable(space_of(embedder)):
+            return None
+        return embedder.known_query(text)
 
     def _embed_aside(self, text: str, timeout_s: float) -> Pending[Vector] | None:
         """Start to embed the question on a thread of its own; None when there is nothing to embed with."""
@@ -159,8 +168,8 @@ class Searcher:
         return None
 
 
-def _rows(conn: DeadlineConnection, look: Lookup, asked: Question, vector: Vector | None, page: _Page) -> list[Hit]:
-    hits = look.hits(conn, vector, page.rows)
+def _rows(conn: DeadlineConnection, look: Lookup, asked: Question, page: _Page, *, by_words: bool = False) -> list[Hit]:
+    hits = look.hits(conn, page.rows, by_words=by_words)
     if not page.around:
         return hits
     shown_from = 0 if page.rows > asked.offset + asked.limit else asked.offset

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from .connection import check_conninfo
@@ -10,7 +12,7 @@ from .connection import check_conninfo
 def has_secret(conninfo: str) -> bool:
     """Whether a password of any kind stands in it. Raises StoreMisconfigured when libpq cannot read it."""
     check_conninfo(conninfo)
-    return any(key.endswith("password") or "secret" in key for key in conninfo_to_dict(conninfo))
+    return any(re.search("password$|secret|scram_", key) for key in conninfo_to_dict(conninfo))
 
 
 def with_password(conninfo: str, password: str) -> str:

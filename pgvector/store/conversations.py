@@ -30,8 +30,10 @@ def insert_turns(
         return 0
     if conn.row_security:
         made = [_row(*each, embeddings, languages) for each in paced(rows)]
-        columns = {name: [row[name] for row in made] for name in made[0]}
-        conn.execute(query("insert_turns"), columns | {"themes": columns["theme"]})
+        columns: dict[str, Any] = {name: [row[name] for row in made] for name in made[0]}
+        if not any(vector is not None for vector in columns["embedding"]):
+            columns["embedding"] = None  # of nothing but NULL no binary array can be made
+        conn.execute(query("insert_turns"), columns)
         return len(rows)
     with conn.cursor() as cursor, cursor.copy(query("copy_turns")) as copy:
         copy.set_types(_TYPES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ..domain.models import Candidate, Filters, Scope, Store
@@ -41,6 +42,30 @@ class _Question:
     has_trigrams: bool
 
 
+class Reading:
+    """The words and phrases of a question, as the index knows them in any of `languages`; asked for when made."""
+
+    def __init__(self, conn: DeadlineConnection, text: str, languages: Sequence[str]) -> None:
+        self.text = text
+        self._quoted = phrases(text)
+        # Of a question that is not long its ends are the whole.
+        self._texts = [text, *self._quoted, *([ends(text)] if ends(text) != text else [])]
+        self._sent = conn.execute(query("read_question"), {"texts": self._texts, "languages": list(languages)})
+
+    @cached_property
+    def question(self) -> _Question:
+        """What was read, once it is there."""
+        terms: list[set[str]] = [set() for _ in self._texts]
+        has_trigrams = False
+        for row in self._sent:
+            terms[row.number - 1].update(row.terms)
+            has_trigrams = row.has_trigrams
+        first = terms[-1] if ends(self.text) != self.text else terms[0]
+        chosen = {word(term): term for term in select(terms[0], first)}
+        quoted = dict(zip(self._quoted, map(frozenset, terms[1:]), strict=False))
+        return _Question(self.text, chosen, quoted, has_trigrams)
+
+
 def lexical_candidates(
     conn: DeadlineConnection,
     store: Store,
@@ -57,7 +82,14 @@ def lexical_candidates(
     propose rows, and so do the newest rows; when that is too little, as a narrow filter makes it, all words do. Where
     the database has pg_trgm, a word that no row holds stands for the words of the theme that it may have been.
     """
-    asked = _read(conn, text, languages)
+    return lexical_answer(conn, store, scope, filters, Reading(conn, text, languages), limit=limit)
+
+
+def lexical_answer(
+    conn: DeadlineConnection, store: Store, scope: Scope, filters: Filters, reading: Reading, *, limit: int
+) -> list[Candidate]:
+    """As `lexical_candidates`, for a question that is being read."""
+    asked, text = reading.question, reading.text
     if not asked.terms:
         return []
     row = where(scope, filters) | {"any_theme": scope.kind == "all"}
@@ -90,20 +122,6 @@ def lexical_candidates(
         Candidate(row_id, (1 + coverage) / 2 if quoted else coverage, quoted)
         for row_id, coverage, quoted in best[:limit]
     ]
-
-
-def _read(conn: DeadlineConnection, text: str, languages: Sequence[str]) -> _Question:
-    """The words and phrases of a question, as the index knows them in any of `languages`."""
-    quoted = phrases(text)
-    # Of a question that is not long its ends are the whole.
-    given = {"texts": [text, *quoted, *([ends(text)] if ends(text) != text else [])], "languages": list(languages)}
-    terms: list[set[str]] = [set() for _ in given["texts"]]
-    has_trigrams = False
-    for row in conn.execute(query("read_question"), given):
-        terms[row.number - 1].update(row.terms)
-        has_trigrams = row.has_trigrams
-    chosen = {word(term): term for term in select(terms[0], terms[-1] if ends(text) != text else terms[0])}
-    return _Question(text, chosen, dict(zip(quoted, map(frozenset, terms[1:]), strict=False)), has_trigrams)
 
 
 def _estimated(each: Word, sample: Any, rows: float) -> Word:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pgvector import Vector
@@ -13,6 +13,7 @@ from .connection import DeadlineConnection
 from .sql import query
 
 Beside = tuple[list[int], list[int]]  # turns before and turns after a turn, nearest first
+Candidates = Callable[[], list[Candidate]]  # to be called once
 
 # Signatures taken into the exact rerank. Of real sentences 400 find all of the true top 10 among 1,500, but .988 among
 # 15,000, where 1,200 find .999 for a quarter more of CPU.
@@ -42,23 +43,43 @@ def vector_candidates(
     """The nearest rows by cosine similarity, nearest first.
 
     The signatures of a theme, a session, or all themes are read whole. Across all themes of a table of `graph_rows` or
-    more the HNSW graph is walked instead; what it does not give, as under a narrow filter, the signatures do.
+    more the HNSW graph is walked instead; what it does not give, as under a narrow filter, the signatures do. Old turns
+    that have only their signature left are in no graph: theirs are read besides.
     """
+    return ask_vectors(conn, store, scope, filters, vector, limit=limit, graph_rows=graph_rows)()
+
+
+def ask_vectors(
+    conn: DeadlineConnection,
+    store: Store,
+    scope: Scope,
+    filters: Filters,
+    vector: Sequence[float],
+    *,
+    limit: int,
+    graph_rows: int = GRAPH_ROWS,
+) -> Candidates:
+    """Send what `vector_candidates` asks; the rows are had by a call, before which others may send as well."""
     row = where(scope, filters) | {"vector": Vector(list(vector)), "limit": limit}
-    rows = _by_rows(conn, store, scope, filters, row, graph_rows)
-    parts = _by_parts(conn, store, scope, filters, row)
-    if not parts:
-        return rows
-    best = {each.id: each.score for each in rows}
-    for each in parts:
-        best[each.id] = max(each.score, best.get(each.id, each.score))
-    nearest = sorted(best, key=lambda row_id: (-best[row_id], -row_id))[:limit]
-    return [Candidate(row_id, best[row_id]) for row_id in nearest]
+    rows_of = _by_rows(conn, store, scope, filters, row, graph_rows)
+    parts_of = _by_parts(conn, store, scope, filters, row)
+
+    def answer() -> list[Candidate]:
+        rows, parts = rows_of(), parts_of()
+        if not parts:
+            return rows
+        best = {each.id: each.score for each in rows}
+        for each in parts:
+            best[each.id] = max(each.score, best.get(each.id, each.score))
+        nearest = sorted(best, key=lambda row_id: (-best[row_id], -row_id))[:limit]
+        return [Candidate(row_id, best[row_id]) for row_id in nearest]
+
+    return answer
 
 
 def _by_parts(
     conn: DeadlineConnection, store: Store, scope: Scope, filters: Filters, row: dict[str, Any]
-) -> list[Candidate]:
+) -> Candidates:
     restricted = filters.restrict() or scope.kind == "session"
     name = f"chunk_search_{store}{'_all' if scope.kind == 'all' else ''}"
     return _nearest(conn, name, row | {"restricted": restricted, "depth": max(RERANK_DEPTH, row["limit"])})
@@ -66,13 +87,15 @@ def _by_parts(
 
 def _by_rows(
     conn: DeadlineConnection, store: Store, scope: Scope, filters: Filters, row: dict[str, Any], graph_rows: int
-) -> list[Candidate]:
+) -> Candidates:
     limit = row["limit"]
     if scope.kind == "all" and _worth_walking(conn, store, scope, filters, graph_rows):
         conn.execute(query("walk_vectors"), {"breadth": BREADTH, "most": MAX_WALK})
-        found = _nearest(conn, f"vector_search_{store}_walk", row | {"depth": max(WALK_DEPTH, limit)})
+        found = _nearest(conn, f"vector_search_{store}_walk", row | {"depth": max(WALK_DEPTH, limit)})()
+        if store == "turns":
+            found += _nearest(conn, "vector_search_turns_cold", row)()
         if len(found) >= limit:
-            return found
+            return lambda: sorted(found, key=lambda each: (-each.score, -each.id))[:limit]
     suffix = variant(store, scope)
     if scope.kind == "all" and filters.restrict():
         conn.execute(query("plan_for_values"))
@@ -84,13 +107,15 @@ def _by_rows(
     return _nearest(conn, f"vector_search_{store}{suffix}", row)
 
 
-def begin_vectors(conn: DeadlineConnection, *, timeout_s: float) -> None:
-    """Get a transaction that has looked up words ready for vectors: each statement from now on takes `timeout_s`."""
-    conn.execute(query("begin_vectors"), {"statement_ms": str(max(1, int(timeout_s * 1000)))})
+def begin_vectors(conn: DeadlineConnection, *, timeout_s: float | None) -> None:
+    """Get a transaction ready for vectors: each statement from now on takes `timeout_s`, where that is given."""
+    statement_ms = None if timeout_s is None else str(max(1, int(timeout_s * 1000)))
+    conn.execute(query("begin_vectors"), {"statement_ms": statement_ms})
 
 
-def _nearest(conn: DeadlineConnection, name: str, row: dict[str, Any]) -> list[Candidate]:
-    return [Candidate(found.id, found.similarity) for found in conn.execute(query(name), row)]
+def _nearest(conn: DeadlineConnection, name: str, row: dict[str, Any]) -> Candidates:
+    sent = conn.execute(query(name), row)
+    return lambda: [Candidate(found.id, found.similarity) for found in sent]
 
 
 def _worth_walking(conn: DeadlineConnection, store: Store, scope: Scope, filters: Filters, graph_rows: int) -> bool:

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 
-_CONFINED = (
+
+def _rows_with_words(found: re.Match[str]) -> str:
+    """Rows by their words, from the function that knows which of the index are the role's own."""
+    columns, table, words = found.groups()
+    function = {"memory_entries": "hermes_memories_with", "conversations": "hermes_turns_with"}[table]
+    theme = "%(theme)s" if "%(theme)s" in words else "NULL"
+    if "%(any_theme)s" in words:
+        theme = f"CASE WHEN NOT %(any_theme)s::boolean THEN {theme} END"
+    return f"AS ({columns}FROM {function}({theme}, {words}, current_user)),\n"
+
+
+_CONFINED: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (
-        re.compile(r"FROM (memory_entries|conversations)\s+WHERE tsv @@ (.*?)\),\n", re.DOTALL),
-        r"FROM \1 WHERE id = ANY (ARRAY(SELECT hermes_rows_with('\1', \2, current_user)))),\n",
+        re.compile(
+            r"AS MATERIALIZED \((\s+SELECT [\w, ]+ )FROM (memory_entries|conversations)\s+WHERE tsv @@ (.*?)\),\n",
+            re.DOTALL,
+        ),
+        _rows_with_words,
     ),
     (
         re.compile(r"substr\(hermes_digest\(c\.content\), 1, 8\) = substr\(wanted\.digest, 1, 8\)"),

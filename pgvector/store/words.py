@@ -109,7 +109,7 @@ def every(terms: Collection[str]) -> str:
 
 def exactly(words: Sequence[Word]) -> Choice:
     """Every row with any of the words; each weighs by the rows found."""
-    counted = tuple(replace(word, holding=None) for word in words)
+    counted = tuple(word if word.holding is None else replace(word, holding=None) for word in words)
     return Choice(counted, " | ".join(word.matcher for word in words), partial=False)
 
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import psycopg
@@ -154,3 +154,43 @@ def test_need_04_a_tenant_exports_and_imports_only_its_own_themes(
     assert told["turns_added"] == 4 and told["themes"] == {"marketing": 4}
     assert sum(told["skipped"].values()) >= 4
     assert Database(admin_dsn).column("SELECT DISTINCT agent_identity FROM conversations") == ["marketing"]
+
+
+def test_need_19_a_vector_that_postgres_refuses_costs_no_text(dsn: str) -> None:
+    with psycopg.connect(dsn) as conn:
+        conn.execute("UPDATE hermes_embedding SET model = 'm'")
+    good, bad = [0.5] * DIMS, [0.5] * (DIMS - 1) + [float("nan")]
+    intake = replace(INTAKE, origin="export", space=EmbeddingSpace("m", DIMS))
+    odd = (
+        replace(TURN, content="its own vector is none", embedding=bad),
+        replace(TURN, content="that of its second part is none", embedding=good, parts=(Part(10, bad),)),
+        replace(TURN, content="its second part begins nowhere", embedding=good, parts=(Part(2**40, good),)),
+        replace(TURN, content="it is as it should be", embedding=good),
+    )
+    told = taken(dsn, *odd, intake=intake)
+    assert (told.turns_added, told.vectors, dict(told.skipped)) == (4, 1, {})
+    assert Database(dsn).column("SELECT content FROM conversations WHERE embedding IS NOT NULL") == [odd[-1].content]
+
+
+@pytest.mark.parametrize(
+    "at", [datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14))), datetime(9999, 12, 31, 23, tzinfo=UTC)]
+)
+def test_trap_10_a_time_that_cannot_be_read_again_is_not_stored(dsn: str, at: datetime) -> None:
+    told = taken(dsn, replace(TURN, ts=at), replace(MEMORY, created_at=at, updated_at=at), TURN)
+    assert (told.added, sum(told.skipped.values())) == (1, 2)
+    assert all("time" in reason for reason in told.skipped)
+
+
+def test_need_04_a_tenant_brings_history_into_its_own_theme(
+    postgres: EmbeddedServer, admin_dsn: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    let_tenants_in(postgres)
+    with connect(admin_dsn) as conn:
+        tenants.enable(conn)
+        tenants.grant(conn, "tenant_marketing", ["marketing"])
+    tenant = make_conninfo(admin_dsn, user="tenant_marketing")
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": tenant, "dims": DIMS}}}))
+    (home / "memories").mkdir(exist_ok=True)
+    (home / "memories" / "MEMORY.md").write_text("The build server is called hal.")
+    assert cli.main(["bring", "files", "--theme", "marketing", "--yes"]) == 0, capsys.readouterr().err
+    assert Database(admin_dsn).column("SELECT agent_identity FROM memory_entries") == ["marketing"]

@@ -122,6 +122,17 @@ def test_need_29_the_facts_of_holographic_come(bring: Bring, home: Path, dsn: st
     assert row == (datetime(2025, 3, 1, 10, tzinfo=UTC), True, {"source": "import:holographic"} | kept)
 
 
+def test_need_29_a_large_store_comes_whole(bring: Bring, home: Path, dsn: str, facts: MemoryStore) -> None:
+    facts.add_fact("Fact 0 of the build server.")
+    with sqlite3.connect(home / "memory_store.db") as file:
+        file.executemany(
+            "INSERT INTO facts (content) VALUES (?)", [(f"Fact {number} of the build server.",) for number in range(1, 4501)]
+        )
+    file.close()
+    source = bring.only("holographic", "--yes")
+    assert (source["read"], source["memories_added"]) == (4501, 4501)
+
+
 MEM0 = [
     ("default", "memory", "Ana wants the reports on Mondays."),
     ("default", "memory", "The reports go out on Mondays at nine."),

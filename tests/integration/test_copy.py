@@ -201,3 +201,25 @@ def test_need_03_killed_in_the_middle_and_run_again_it_is_there_exactly_once(
         process.send_signal(signal.SIGKILL)
     assert cli.main(["import", str(out)]) == 0
     assert all_rows(second_dsn) == all_rows(dsn)
+
+
+def test_need_16_what_a_memory_once_said_does_not_come_where_it_was_removed(
+    in_use: Path,
+    make_provider: MakeProvider,
+    dsn: str,
+    admin_dsn: str,
+    second_dsn: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    provider = make_provider(gateway_session_key="sales")
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    provider.on_memory_write("replace", "memory", "Atlas is green", {"old_text": "Atlas is blue"})
+    landed(provider)
+    with psycopg.connect(second_dsn) as conn:
+        conn.execute(
+            "INSERT INTO hermes_tombstones VALUES ('sales', 'memory', hermes_digest('Atlas is green'), now() + interval '1 h')"
+        )
+    admin = make_conninfo(admin_dsn, dbname=conninfo_to_dict(second_dsn)["dbname"])
+    told = copied(capsys, "--to", second_dsn, "--admin-dsn", admin)
+    assert (told["memories_added"], told["verified"], told["history"]) == (0, True, 2)
+    assert Database(second_dsn).column("SELECT old_content FROM memory_history") == [None, None]

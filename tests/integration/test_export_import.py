@@ -305,3 +305,41 @@ def test_need_16_nobody_who_reads_on_is_no_error(both: Both, dsn: str, start_cli
         process.stdout.close()
         assert process.wait(60) == 0
         assert "Traceback" not in process.stderr.read()
+
+
+def test_trap_10_odd_lines_of_what_was_removed_stop_nothing(
+    both: Both, dsn: str, second_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill_theme(dsn, "sales")
+    with psycopg.connect(dsn) as conn:
+        conn.execute("INSERT INTO hermes_tombstones VALUES ('sales', 'memory', hermes_digest('Bolt is red'))")
+    out, odd = tmp_path / "all.jsonl", tmp_path / "odd.jsonl"
+    both(True)
+    assert cli.main(["export", str(out)]) == 0
+    lines = out.read_bytes().splitlines(keepends=True)
+    gone = {"store": "removed", "theme": "sales", "target": "memory", "sha256": "00" * 32,
+            "removed_at": "2025-01-01T00:00:00+00:00"}  # fmt: skip
+    changes: tuple[dict[str, str], ...] = (
+        {"theme": "\ud800"}, {"target": "\ud800"}, {"target": "x\0"}, {"removed_at": "2025-01-01T00:00:00"},
+        {"removed_at": "0001-01-01T00:00:00+14:00"},
+    )  # fmt: skip
+    bad = [json.dumps(gone | change).encode() + b"\n" for change in changes]
+    odd.write_bytes(b"".join([*lines[:1], *bad, *lines[1:]]))
+    both(False)
+    capsys.readouterr()
+    assert cli.main(["import", str(odd), "--salvage"]) == 1
+    assert "unexpected" not in capsys.readouterr().err
+    assert all_rows(second_dsn) == all_rows(dsn)
+    assert Database(second_dsn).column("SELECT count(*) FROM hermes_tombstones WHERE digest = hermes_digest('Bolt is red')") == [1]
+
+
+def test_need_18_no_export_begins_while_the_model_is_switched(
+    both: Both, dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its snapshot would be that of before, and the columns those of after."""
+    both(True)
+    with psycopg.connect(dsn) as conn:
+        conn.execute("SELECT pg_advisory_xact_lock(731057947)")
+        assert cli.main(["export", str(tmp_path / "all.jsonl")]) == 1
+    assert "again" in capsys.readouterr().err and list(tmp_path.glob("*.jsonl")) == []
+    assert cli.main(["export", str(tmp_path / "all.jsonl")]) == 0

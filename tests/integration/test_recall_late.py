@@ -13,6 +13,8 @@ import psycopg
 import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.recall.aside import Aside
+from hermes_memory_pgvector.store.connection import DeadlineConnection
 from tests.conftest import MakeProvider
 from tests.support.memory import called, landed, runtime_of
 from tests.support.scripted_embedder import ScriptedEmbedder
@@ -78,6 +80,41 @@ def test_trap_09_a_vector_leg_that_fails_leaves_the_answer_by_words(
         until(lambda: Database(admin_dsn).column(BUSY) == [0], 20, "the statements on the server to end")
     assert runtime_of(provider).searcher.counts["vector_leg_failures"] == 3
     assert called(provider, "recall_memory", {"query": ASK_CRANE})["mode"] == "hybrid"
+
+
+def test_trap_09_a_leg_by_words_that_fails_is_told_though_the_vector_is_known(
+    provider: PgvectorMemoryProvider, admin_dsn: str
+) -> None:
+    assert called(provider, "recall_memory", {"query": ASK_CRANE})["mode"] == "hybrid"
+    with psycopg.connect(admin_dsn) as locker:
+        locker.execute("LOCK TABLE conversations, memory_entries IN ACCESS EXCLUSIVE MODE")
+        started = time.monotonic()
+        answer = called(provider, "recall_memory", {"query": ASK_CRANE})
+        assert time.monotonic() - started < DEADLINE_S + MARGIN_S
+    assert "deadline" in answer["error"]
+    assert not runtime_of(provider).searcher.counts["vector_leg_failures"]
+
+
+def test_need_24_a_known_question_takes_few_trips_and_no_thread(
+    provider: PgvectorMemoryProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = called(provider, "recall_memory", {"query": ASK_CRANE})
+    trips: list[object] = []
+    wait = DeadlineConnection.wait
+
+    def noted(self: DeadlineConnection, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        # What is only put into a pipeline waits for nothing.
+        if not self.info.pipeline_status or getattr(gen, "__name__", "") == "_exit_gen":
+            trips.append(gen)
+        return wait(self, gen, *args, **kwargs)
+
+    def refused(*args: Any, **kwargs: Any) -> None:
+        raise AssertionError("a thread for a vector that is there")
+
+    monkeypatch.setattr(DeadlineConnection, "wait", noted)
+    monkeypatch.setattr(Aside, "start", refused)
+    assert called(provider, "recall_memory", {"query": ASK_CRANE}) == first
+    assert len(trips) <= 9, trips
 
 
 def test_trap_09_a_table_locked_while_the_endpoint_thinks_costs_the_vectors_only(

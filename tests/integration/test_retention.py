@@ -288,3 +288,16 @@ def test_need_24_status_and_doctor_tell_how_it_goes(
     assert "last run" in told("status", retention={"*": 180}) and "440 turns" in told("doctor", retention={"*": 180})
     misspelt = told("doctor", retention={"*": 180, "markting": "forever"})
     assert "note" in misspelt and "'markting'" in misspelt
+
+
+def test_need_24_a_theme_that_is_gone_is_not_waited_for(process: Make, dsn: str, home: Path) -> None:
+    configure(home, dsn)
+    fill(dsn, "gone", days=100)
+    fill(dsn, "old", days=100)
+    run(process("gone=30", "old=30"))
+    announced = "SELECT agent_identity FROM hermes_retention ORDER BY 1"
+    assert Database(dsn).column(announced) == ["gone", "old"]
+    assert main(["themes", "delete", "gone", "--yes"]) == 0
+    assert Database(dsn).column(announced) == ["old"]
+    assert main(["themes", "rename", "old", "new", "--yes"]) == 0
+    assert Database(dsn).column(announced) == []

@@ -155,3 +155,25 @@ def test_need_20_the_newest_rows_of_a_large_theme_are_read_alone(admin_dsn: str,
                     nodes = _plan(admin, name, row | {"theme": "large", "session_id": "s1"})
                 reads = [n["Actual Rows"] for n in nodes if n.get("Relation Name") or n.get("Index Name")]
                 assert max(reads) <= most, (name, mode, reads)
+
+
+def test_need_20_what_the_question_alone_says_is_computed_once() -> None:
+    """A generic plan folds no parameter: outside a sub-select it is cast or quantized for every row looked at."""
+    named = ("lexical_search_", "vector_search_", "chunk_search_", "phrase_search_")
+    # Across all themes with a filter plans are made for the values, which have to be in sight.
+    statements = {
+        name: text
+        for name, text in queries().items()
+        if name.startswith(named) and not name.endswith(("_walk", "_all_filtered"))
+    }
+    once = (
+        "binary_quantize(%(vector)s)",
+        "%(since)s::timestamptz",
+        "%(until)s::timestamptz",
+        "hermes_folded(%(phrase)s)",
+    )
+    assert statements
+    for name, text in statements.items():
+        for expression in once:
+            assert text.count(expression) == text.count(f"(SELECT {expression})"), (name, expression)
+        assert "%(match)s::tsquery) IS NOT TRUE" not in text.replace("(SELECT %(match)s::tsquery)", ""), name

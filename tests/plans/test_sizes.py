@@ -82,6 +82,9 @@ def test_need_13_the_graph_is_walked_where_it_is_asked_for(tables: MakeTables, t
     with _runtime(tables(turns, vacuumed)) as conn:
         for store, mode in itertools.product(STORES, MODES):
             graph = f"{STORES[store]}_embedding_idx"
+            if store == "turns":
+                nodes = explained(conn, "vector_search_turns_cold", {"vector": _VECTOR}, mode)
+                assert turns == 10 or indexes(nodes) == {"conversations_cold_idx"}, (mode, nodes)
             for since in ("-infinity", "2024-01-01 12:00"):
                 with conn.transaction():
                     conn.execute(queries()["walk_vectors"].encode(), {"breadth": 40, "most": 1000})

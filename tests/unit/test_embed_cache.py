@@ -45,6 +45,16 @@ def test_a_known_question_needs_no_endpoint(server: ScriptedEmbedder, embedder: 
     assert len(embedder.embed_query("which pet?", timeout_s=10)) == DIMS
 
 
+def test_what_is_known_is_told_without_a_call(server: ScriptedEmbedder, embedder: CachedEmbedder) -> None:
+    assert embedder.known_query("which pet?") is None
+    embedder.embed_query("which pet?", timeout_s=10)
+    embedder.known_query("which pet?").clear()  # type: ignore[union-attr]
+
+    assert embedder.known_query("which pet?") == pytest.approx(hash_vector("which pet?", DIMS))
+    assert server.requests == 1
+    assert embedder.stats()["embed_cache_hits"] == 2
+
+
 def test_the_questions_asked_last_are_kept(server: ScriptedEmbedder, embedder: CachedEmbedder) -> None:
     for question in ("a", "b", "c", "a", "d", "a", "c", "d", "b"):
         embedder.embed_query(question, timeout_s=10)

@@ -51,29 +51,68 @@ END
 $themes$;
 
 -- Under a policy Postgres uses no index for conditions that may tell of rows they turn down; words and digests of texts
--- are such. These functions ask the index on behalf of a role, and give the ids of its own rows only.
-CREATE OR REPLACE FUNCTION hermes_rows_with(relation text, words tsquery, caller name) RETURNS SETOF bigint
-    LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SECURITY DEFINER ROWS 100
-AS $rows$
+-- are such. These functions ask the index on behalf of a role, and give its own rows only: of one theme where one is
+-- wanted, else of all it has.
+CREATE OR REPLACE FUNCTION hermes_searched_themes(relation text, wanted text, caller name) RETURNS text[]
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $themes$
 DECLARE
-    themes text[] := hermes_themes_of(caller);
-    scope  tsquery;
+    themes text[] := coalesce(hermes_themes_of(caller), '{}');
+BEGIN
+    -- A role keeps its themes while row-level security is off, but not its rights.
+    IF themes = '{}' OR NOT has_table_privilege(caller, relation, 'SELECT') THEN
+        RETURN '{}';
+    END IF;
+    RETURN CASE WHEN wanted IS NULL THEN themes WHEN wanted = ANY (themes) OR themes = '{*}' THEN ARRAY[wanted] ELSE '{}' END;
+END
+$themes$;
+
+-- The themes' lexemes go to the index as well, so that it takes no time by what other themes hold.
+CREATE OR REPLACE FUNCTION hermes_words_in(themes text[], words tsquery) RETURNS tsquery
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $words$
+DECLARE
+    scope tsquery;
+BEGIN
+    IF themes = '{*}' THEN
+        RETURN words;
+    END IF;
+    scope := (SELECT string_agg('''' || hermes_theme_lexeme(theme) || '''', ' | ')::tsquery FROM unnest(themes) AS theme);
+    RETURN scope && words;
+END
+$words$;
+
+CREATE OR REPLACE FUNCTION hermes_memories_with(wanted text, words tsquery, caller name)
+    RETURNS TABLE (id bigint, agent_identity text, tsv tsvector, content text, target text, metadata jsonb, updated_at timestamptz)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 100
+AS $rows$
+#variable_conflict use_column
+DECLARE
+    themes text[] := hermes_searched_themes('memory_entries', wanted, caller);
 BEGIN
     IF themes = '{}' THEN
         RETURN;
     END IF;
-    IF themes <> '{*}' THEN
-        -- The themes' lexemes go to the index as well, so that it takes no time by what other themes hold.
-        SELECT string_agg('''' || hermes_theme_lexeme(theme) || '''', ' | ')::tsquery INTO scope FROM unnest(themes) AS theme;
-        words := scope && words;
+    words := hermes_words_in(themes, words);
+    RETURN QUERY SELECT id, agent_identity, tsv, content, target, metadata, updated_at
+                   FROM memory_entries WHERE tsv @@ words AND (agent_identity || '' = ANY (themes) OR themes = '{*}');
+END
+$rows$;
+
+CREATE OR REPLACE FUNCTION hermes_turns_with(wanted text, words tsquery, caller name)
+    RETURNS TABLE (id bigint, agent_identity text, tsv tsvector, content text, session_id text, role text, ts timestamptz)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 100
+AS $rows$
+#variable_conflict use_column
+DECLARE
+    themes text[] := hermes_searched_themes('conversations', wanted, caller);
+BEGIN
+    IF themes = '{}' THEN
+        RETURN;
     END IF;
-    IF relation = 'memory_entries' THEN
-        RETURN QUERY WITH hit AS MATERIALIZED (SELECT id, agent_identity FROM memory_entries WHERE tsv @@ words)
-            SELECT id FROM hit WHERE agent_identity = ANY (themes) OR themes = '{*}';
-    ELSIF relation = 'conversations' THEN
-        RETURN QUERY WITH hit AS MATERIALIZED (SELECT id, agent_identity FROM conversations WHERE tsv @@ words)
-            SELECT id FROM hit WHERE agent_identity = ANY (themes) OR themes = '{*}';
-    END IF;
+    words := hermes_words_in(themes, words);
+    RETURN QUERY SELECT id, agent_identity, tsv, content, session_id, role, ts
+                   FROM conversations WHERE tsv @@ words AND (agent_identity || '' = ANY (themes) OR themes = '{*}');
 END
 $rows$;
 
@@ -309,8 +348,8 @@ BEGIN
     -- Whatever the session of the caller holds, these find our tables and no others.
     FOR each IN SELECT p.oid::regprocedure AS name, p.prosecdef FROM pg_proc AS p
                  WHERE p.pronamespace = home::regnamespace AND p.proname = ANY (
-                     '{hermes_themes_of,hermes_rows_with,hermes_turns_like,hermes_expected_rows,hermes_theme_tables,
-                       hermes_apply_row_security,hermes_grant_themes,hermes_revoke_themes,hermes_withdraw_rights,
+                     '{hermes_themes_of,hermes_searched_themes,hermes_words_in,hermes_memories_with,hermes_turns_with,
+                       hermes_turns_like,hermes_expected_rows,hermes_theme_tables,hermes_apply_row_security,hermes_grant_themes,hermes_revoke_themes,hermes_withdraw_rights,
                        hermes_disable_row_security}'::text[]) LOOP
         EXECUTE format('ALTER FUNCTION %s SET search_path = pg_catalog, %I, pg_temp', each.name, home);
         IF NOT each.prosecdef THEN

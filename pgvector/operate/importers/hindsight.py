@@ -147,7 +147,7 @@ def _messages(text: str) -> list[Message] | None:
     Each retain is a line: a list of turns, a turn a list of messages with a role, a text and a time.
     """
     found: list[Message] = []
-    for line in text.splitlines():
+    for line in text.split("\n"):  # a text may hold other line ends
         try:
             pieces: Any = json.loads(line) if line.strip() else []
         except ValueError:

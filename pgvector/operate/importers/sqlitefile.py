@@ -14,6 +14,7 @@ from ...domain.errors import ConfigurationError
 
 _BUSY_S = 5.0
 _PAGE = 2000  # rows a read: no transaction of ours stays open while they are stored
+_NUMBER = "rowid"  # which every table has, and SQLite does not list among its columns
 
 
 class SqliteFile:
@@ -47,8 +48,8 @@ class SqliteFile:
         self, table: str, columns: Sequence[str], *, where: str = "", values: Sequence[object] = (), order: str = ""
     ) -> list[dict[str, Any]]:
         """Rows with these columns, None for those that this version of the file does not have."""
-        there = self.columns(table)
-        wanted = ", ".join(f'"{name}"' if name in there else f'NULL AS "{name}"' for name in columns)
+        there = self.columns(table) | {_NUMBER}
+        wanted = ", ".join(f'"{name}" AS "{name}"' if name in there else f'NULL AS "{name}"' for name in columns)
         statement = f'SELECT {wanted} FROM "{table}"'
         statement += f" WHERE {where}" if where else ""
         statement += f" ORDER BY {order}" if order else ""
@@ -58,10 +59,10 @@ class SqliteFile:
         """All rows in the order of their numbers, page by page."""
         last = -(2**63)
         while page := self.rows(
-            table, ["rowid", *columns], where="rowid > ?", values=(last,), order=f"rowid LIMIT {_PAGE}"
+            table, [_NUMBER, *columns], where=f"{_NUMBER} > ?", values=(last,), order=f"{_NUMBER} LIMIT {_PAGE}"
         ):
             yield from page
-            last = page[-1]["rowid"]
+            last = page[-1][_NUMBER]
 
     def _ask(self, statement: str, values: Sequence[object] = ()) -> list[sqlite3.Row]:
         try:

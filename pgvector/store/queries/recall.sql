@@ -2,7 +2,8 @@
 
 -- name: begin_vectors
 -- exempt: touches no table.
-SELECT set_config('statement_timeout', %(statement_ms)s, true) AS statement;
+SELECT set_config('statement_timeout', coalesce(%(statement_ms)s, current_setting('statement_timeout')), true) AS statement,
+       set_config('plan_cache_mode', 'force_generic_plan', true) AS plans;
 
 -- name: vector_search_memories
 -- `+ 0` keeps every other index out: the signatures of one theme come from its covering index, then the nearest are
@@ -12,7 +13,7 @@ SELECT set_config('statement_timeout', %(statement_ms)s, true) AS statement;
 WITH candidates AS MATERIALIZED (
     SELECT id FROM memory_entries
      WHERE agent_identity = %(theme)s AND sig IS NOT NULL
-     ORDER BY (sig <~> binary_quantize(%(vector)s)) + 0
+     ORDER BY (sig <~> (SELECT binary_quantize(%(vector)s))) + 0
      LIMIT CASE WHEN EXISTS (SELECT FROM memory_entries
                               WHERE agent_identity = %(theme)s AND sig IS NOT NULL OFFSET %(large)s)
                 THEN %(deep)s ELSE %(depth)s END)
@@ -27,8 +28,8 @@ WITH candidates AS MATERIALIZED (
      WHERE agent_identity = %(theme)s AND sig IS NOT NULL
        AND (%(target)s::text IS NULL OR target = %(target)s)
        AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
-       AND updated_at >= %(since)s::timestamptz AND updated_at < %(until)s::timestamptz
-     ORDER BY (sig <~> binary_quantize(%(vector)s)) + 0
+       AND updated_at >= (SELECT %(since)s::timestamptz) AND updated_at < (SELECT %(until)s::timestamptz)
+     ORDER BY (sig <~> (SELECT binary_quantize(%(vector)s))) + 0
      LIMIT CASE WHEN EXISTS (SELECT FROM memory_entries
                               WHERE agent_identity = %(theme)s AND sig IS NOT NULL OFFSET %(large)s)
                 THEN %(deep)s ELSE %(depth)s END)
@@ -41,7 +42,7 @@ SELECT id, 1 - (embedding <=> %(vector)s) AS similarity
 WITH candidates AS MATERIALIZED (
     SELECT id FROM memory_entries
      WHERE sig IS NOT NULL
-     ORDER BY (sig <~> binary_quantize(%(vector)s)) + 0 LIMIT %(depth)s)
+     ORDER BY (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 LIMIT %(depth)s)
 SELECT id, 1 - (embedding <=> %(vector)s) AS similarity
   FROM candidates CROSS JOIN LATERAL (SELECT embedding FROM memory_entries AS t WHERE t.id = candidates.id OFFSET 0) AS t
  ORDER BY (embedding <=> %(vector)s) + 0 LIMIT %(limit)s;
@@ -53,7 +54,7 @@ WITH candidates AS MATERIALIZED (
      WHERE sig IS NOT NULL
        AND (%(target)s::text IS NULL OR target = %(target)s)
        AND updated_at >= %(since)s::timestamptz AND updated_at < %(until)s::timestamptz
-     ORDER BY (sig <~> binary_quantize(%(vector)s)) + 0 LIMIT %(depth)s)
+     ORDER BY (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 LIMIT %(depth)s)
 SELECT id, 1 - (embedding <=> %(vector)s) AS similarity
   FROM candidates CROSS JOIN LATERAL (SELECT embedding FROM memory_entries AS t WHERE t.id = candidates.id OFFSET 0) AS t
  ORDER BY (embedding <=> %(vector)s) + 0 LIMIT %(limit)s;
@@ -92,63 +93,85 @@ EXPLAIN (FORMAT JSON) SELECT FROM memory_entries
    AND updated_at >= %(since)s::timestamptz AND updated_at < %(until)s::timestamptz;
 
 -- name: vector_search_turns
+-- As vector_search_memories. Where `compact` has dropped the vector of an old turn, its distance is estimated from how many
+-- signs differ, on the scale that `compact` has measured: of real models, angles told by signs alone are far too wide.
 WITH candidates AS MATERIALIZED (
-    SELECT id FROM conversations
+    SELECT id, (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 AS bits FROM conversations
      WHERE agent_identity = %(theme)s AND sig IS NOT NULL
-     ORDER BY (sig <~> binary_quantize(%(vector)s)) + 0
+     ORDER BY bits
      LIMIT CASE WHEN EXISTS (SELECT FROM conversations
                               WHERE agent_identity = %(theme)s AND sig IS NOT NULL OFFSET %(large)s)
                 THEN %(deep)s ELSE %(depth)s END)
-SELECT id, 1 - (embedding <=> %(vector)s) AS similarity
-  FROM candidates CROSS JOIN LATERAL (SELECT embedding FROM conversations AS t WHERE t.id = candidates.id OFFSET 0) AS t
- ORDER BY (embedding <=> %(vector)s) + 0 LIMIT %(limit)s;
+SELECT id, 1 - distance AS similarity
+  FROM candidates CROSS JOIN LATERAL (
+       SELECT coalesce(embedding <=> %(vector)s,
+                       greatest(0, 1 - (SELECT sig_offset FROM hermes_embedding)
+                                     - (SELECT sig_slope FROM hermes_embedding) * cos(pi() * bits / vector_dims(%(vector)s)))) AS distance
+         FROM conversations AS t WHERE t.id = candidates.id OFFSET 0) AS t
+ ORDER BY distance + 0 LIMIT %(limit)s;
 
 -- name: vector_search_turns_filtered
 WITH candidates AS MATERIALIZED (
-    SELECT id FROM conversations
+    SELECT id, (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 AS bits FROM conversations
      WHERE agent_identity = %(theme)s AND sig IS NOT NULL
        AND (%(role)s::text IS NULL OR role = %(role)s)
-       AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
-     ORDER BY (sig <~> binary_quantize(%(vector)s)) + 0
+       AND ts >= (SELECT %(since)s::timestamptz) AND ts < (SELECT %(until)s::timestamptz)
+     ORDER BY bits
      LIMIT CASE WHEN EXISTS (SELECT FROM conversations
                               WHERE agent_identity = %(theme)s AND sig IS NOT NULL OFFSET %(large)s)
                 THEN %(deep)s ELSE %(depth)s END)
-SELECT id, 1 - (embedding <=> %(vector)s) AS similarity
-  FROM candidates CROSS JOIN LATERAL (SELECT embedding FROM conversations AS t WHERE t.id = candidates.id OFFSET 0) AS t
- ORDER BY (embedding <=> %(vector)s) + 0 LIMIT %(limit)s;
+SELECT id, 1 - distance AS similarity
+  FROM candidates CROSS JOIN LATERAL (
+       SELECT coalesce(embedding <=> %(vector)s,
+                       greatest(0, 1 - (SELECT sig_offset FROM hermes_embedding)
+                                     - (SELECT sig_slope FROM hermes_embedding) * cos(pi() * bits / vector_dims(%(vector)s)))) AS distance
+         FROM conversations AS t WHERE t.id = candidates.id OFFSET 0) AS t
+ ORDER BY distance + 0 LIMIT %(limit)s;
 
 -- name: vector_search_turns_session
 WITH candidates AS MATERIALIZED (
-    SELECT id FROM conversations
+    SELECT id, (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 AS bits FROM conversations
      WHERE agent_identity = %(theme)s AND session_id = %(session_id)s AND sig IS NOT NULL
        AND (%(role)s::text IS NULL OR role = %(role)s)
-       AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
-     ORDER BY (sig <~> binary_quantize(%(vector)s)) + 0 LIMIT %(depth)s)
-SELECT id, 1 - (embedding <=> %(vector)s) AS similarity
-  FROM candidates CROSS JOIN LATERAL (SELECT embedding FROM conversations AS t WHERE t.id = candidates.id OFFSET 0) AS t
- ORDER BY (embedding <=> %(vector)s) + 0 LIMIT %(limit)s;
+       AND ts >= (SELECT %(since)s::timestamptz) AND ts < (SELECT %(until)s::timestamptz)
+     ORDER BY bits LIMIT %(depth)s)
+SELECT id, 1 - distance AS similarity
+  FROM candidates CROSS JOIN LATERAL (
+       SELECT coalesce(embedding <=> %(vector)s,
+                       greatest(0, 1 - (SELECT sig_offset FROM hermes_embedding)
+                                     - (SELECT sig_slope FROM hermes_embedding) * cos(pi() * bits / vector_dims(%(vector)s)))) AS distance
+         FROM conversations AS t WHERE t.id = candidates.id OFFSET 0) AS t
+ ORDER BY distance + 0 LIMIT %(limit)s;
 
 -- name: vector_search_turns_all
 -- exempt: the explicit scope 'all'.
 WITH candidates AS MATERIALIZED (
-    SELECT id FROM conversations
+    SELECT id, (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 AS bits FROM conversations
      WHERE sig IS NOT NULL
-     ORDER BY (sig <~> binary_quantize(%(vector)s)) + 0 LIMIT %(depth)s)
-SELECT id, 1 - (embedding <=> %(vector)s) AS similarity
-  FROM candidates CROSS JOIN LATERAL (SELECT embedding FROM conversations AS t WHERE t.id = candidates.id OFFSET 0) AS t
- ORDER BY (embedding <=> %(vector)s) + 0 LIMIT %(limit)s;
+     ORDER BY bits LIMIT %(depth)s)
+SELECT id, 1 - distance AS similarity
+  FROM candidates CROSS JOIN LATERAL (
+       SELECT coalesce(embedding <=> %(vector)s,
+                       greatest(0, 1 - (SELECT sig_offset FROM hermes_embedding)
+                                     - (SELECT sig_slope FROM hermes_embedding) * cos(pi() * bits / vector_dims(%(vector)s)))) AS distance
+         FROM conversations AS t WHERE t.id = candidates.id OFFSET 0) AS t
+ ORDER BY distance + 0 LIMIT %(limit)s;
 
 -- name: vector_search_turns_all_filtered
 -- exempt: the explicit scope 'all'.
 WITH candidates AS MATERIALIZED (
-    SELECT id FROM conversations
+    SELECT id, (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 AS bits FROM conversations
      WHERE sig IS NOT NULL
        AND (%(role)s::text IS NULL OR role = %(role)s)
        AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
-     ORDER BY (sig <~> binary_quantize(%(vector)s)) + 0 LIMIT %(depth)s)
-SELECT id, 1 - (embedding <=> %(vector)s) AS similarity
-  FROM candidates CROSS JOIN LATERAL (SELECT embedding FROM conversations AS t WHERE t.id = candidates.id OFFSET 0) AS t
- ORDER BY (embedding <=> %(vector)s) + 0 LIMIT %(limit)s;
+     ORDER BY bits LIMIT %(depth)s)
+SELECT id, 1 - distance AS similarity
+  FROM candidates CROSS JOIN LATERAL (
+       SELECT coalesce(embedding <=> %(vector)s,
+                       greatest(0, 1 - (SELECT sig_offset FROM hermes_embedding)
+                                     - (SELECT sig_slope FROM hermes_embedding) * cos(pi() * bits / vector_dims(%(vector)s)))) AS distance
+         FROM conversations AS t WHERE t.id = candidates.id OFFSET 0) AS t
+ ORDER BY distance + 0 LIMIT %(limit)s;
 
 -- name: vector_search_turns_walk
 -- exempt: the explicit scope 'all'. After `walk_vectors`: the index gives rows nearly in order, and goes on until enough
@@ -159,6 +182,16 @@ WITH candidates AS MATERIALIZED (
        AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
      ORDER BY embedding <=> %(vector)s LIMIT %(depth)s)
 SELECT id, 1 - distance AS similarity FROM candidates ORDER BY distance + 0 LIMIT %(limit)s;
+
+-- name: vector_search_turns_cold
+-- exempt: the explicit scope 'all'. What the graph does not hold: turns that `compact` has left their signature only.
+SELECT id, least(1, (SELECT sig_offset FROM hermes_embedding) + (SELECT sig_slope FROM hermes_embedding)
+                    * cos(pi() * ((sig <~> (SELECT binary_quantize(%(vector)s))) + 0) / vector_dims(%(vector)s))) AS similarity
+  FROM conversations
+ WHERE embedding IS NULL AND sig IS NOT NULL
+   AND (%(role)s::text IS NULL OR role = %(role)s)
+   AND ts >= (SELECT %(since)s::timestamptz) AND ts < (SELECT %(until)s::timestamptz)
+ ORDER BY (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 LIMIT %(limit)s;
 
 -- name: estimate_matches_turns
 -- exempt: the explicit scope 'all'. As estimate_rows_turns, of the rows that pass a filter.
@@ -176,8 +209,8 @@ WITH candidates AS MATERIALIZED (
              SELECT FROM memory_entries AS t WHERE t.id = row_id
                 AND (%(target)s::text IS NULL OR target = %(target)s)
                 AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
-                AND updated_at >= %(since)s::timestamptz AND updated_at < %(until)s::timestamptz) ELSE true END
-     ORDER BY (sig <~> binary_quantize(%(vector)s)) + 0 LIMIT %(depth)s)
+                AND updated_at >= (SELECT %(since)s::timestamptz) AND updated_at < (SELECT %(until)s::timestamptz)) ELSE true END
+     ORDER BY (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 LIMIT %(depth)s)
 SELECT row_id AS id, 1 - min(embedding <=> %(vector)s) AS similarity
   FROM candidates JOIN memory_chunks USING (row_id, part)
  GROUP BY row_id ORDER BY 2 DESC, row_id LIMIT %(limit)s;
@@ -191,38 +224,44 @@ WITH candidates AS MATERIALIZED (
              SELECT FROM memory_entries AS t WHERE t.id = row_id
                 AND (%(target)s::text IS NULL OR target = %(target)s)
                 AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
-                AND updated_at >= %(since)s::timestamptz AND updated_at < %(until)s::timestamptz) ELSE true END
-     ORDER BY (sig <~> binary_quantize(%(vector)s)) + 0 LIMIT %(depth)s)
+                AND updated_at >= (SELECT %(since)s::timestamptz) AND updated_at < (SELECT %(until)s::timestamptz)) ELSE true END
+     ORDER BY (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 LIMIT %(depth)s)
 SELECT row_id AS id, 1 - min(embedding <=> %(vector)s) AS similarity
   FROM candidates JOIN memory_chunks USING (row_id, part)
  GROUP BY row_id ORDER BY 2 DESC, row_id LIMIT %(limit)s;
 
 -- name: chunk_search_turns
 WITH candidates AS MATERIALIZED (
-    SELECT row_id, part FROM conversation_chunks
+    SELECT row_id, part, (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 AS bits FROM conversation_chunks
      WHERE agent_identity = %(theme)s
        AND CASE WHEN %(restricted)s THEN EXISTS (
              SELECT FROM conversations AS t WHERE t.id = row_id
                 AND (%(role)s::text IS NULL OR role = %(role)s)
                 AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s)
-                AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz) ELSE true END
-     ORDER BY (sig <~> binary_quantize(%(vector)s)) + 0 LIMIT %(depth)s)
-SELECT row_id AS id, 1 - min(embedding <=> %(vector)s) AS similarity
+                AND ts >= (SELECT %(since)s::timestamptz) AND ts < (SELECT %(until)s::timestamptz)) ELSE true END
+     ORDER BY bits LIMIT %(depth)s)
+SELECT row_id AS id,
+       1 - min(coalesce(embedding <=> %(vector)s,
+                        greatest(0, 1 - (SELECT sig_offset FROM hermes_embedding)
+                                      - (SELECT sig_slope FROM hermes_embedding) * cos(pi() * bits / vector_dims(%(vector)s))))) AS similarity
   FROM candidates JOIN conversation_chunks USING (row_id, part)
  GROUP BY row_id ORDER BY 2 DESC, row_id LIMIT %(limit)s;
 
 -- name: chunk_search_turns_all
 -- exempt: the explicit scope 'all'.
 WITH candidates AS MATERIALIZED (
-    SELECT row_id, part FROM conversation_chunks
+    SELECT row_id, part, (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 AS bits FROM conversation_chunks
      WHERE true
        AND CASE WHEN %(restricted)s THEN EXISTS (
              SELECT FROM conversations AS t WHERE t.id = row_id
                 AND (%(role)s::text IS NULL OR role = %(role)s)
                 AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s)
-                AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz) ELSE true END
-     ORDER BY (sig <~> binary_quantize(%(vector)s)) + 0 LIMIT %(depth)s)
-SELECT row_id AS id, 1 - min(embedding <=> %(vector)s) AS similarity
+                AND ts >= (SELECT %(since)s::timestamptz) AND ts < (SELECT %(until)s::timestamptz)) ELSE true END
+     ORDER BY bits LIMIT %(depth)s)
+SELECT row_id AS id,
+       1 - min(coalesce(embedding <=> %(vector)s,
+                        greatest(0, 1 - (SELECT sig_offset FROM hermes_embedding)
+                                      - (SELECT sig_slope FROM hermes_embedding) * cos(pi() * bits / vector_dims(%(vector)s))))) AS similarity
   FROM candidates JOIN conversation_chunks USING (row_id, part)
  GROUP BY row_id ORDER BY 2 DESC, row_id LIMIT %(limit)s;
 
@@ -258,10 +297,12 @@ SELECT id FROM conversations
 -- name: read_question
 -- exempt: touches no table. The words of each text as the index knows them. Besides: "the newest 1,000 rows" must walk an
 -- index in order; where the planner takes a theme for small (a generic plan, no ANALYZE yet), it would else collect the
--- whole theme and sort it. For words that are not sorted, tsvectors being so already, that costs nothing.
+-- whole theme and sort it. For words that are not sorted, tsvectors being so already, that costs nothing. And the plans of
+-- what follows are made once a connection, not for each question anew, which takes longer than to search a small theme.
 SELECT number, tsvector_to_array(hermes_lexemes(body, language)) AS terms,
        to_regprocedure('similarity(text,text)') IS NOT NULL AS has_trigrams,
-       set_config('enable_sort', 'off', true) AS sort
+       set_config('enable_sort', 'off', true) AS sort,
+       set_config('plan_cache_mode', 'force_generic_plan', true) AS plans
   FROM unnest(%(texts)s::text[]) WITH ORDINALITY AS given(body, number)
  CROSS JOIN unnest(%(languages)s::text[]) AS language;
 
@@ -366,20 +407,20 @@ recent AS MATERIALIZED (
              ORDER BY created_at DESC LIMIT 1000) AS newest
      WHERE (%(target)s::text IS NULL OR target = %(target)s)
        AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
-       AND updated_at >= %(since)s::timestamptz
-       AND updated_at < %(until)s::timestamptz
-       AND (tsv @@ %(match)s::tsquery) IS NOT TRUE),
-hits AS MATERIALIZED (
+       AND updated_at >= (SELECT %(since)s::timestamptz)
+       AND updated_at < (SELECT %(until)s::timestamptz)
+       AND (tsv @@ (SELECT %(match)s::tsquery)) IS NOT TRUE),
+hits AS NOT MATERIALIZED (
     (SELECT id, tsv FROM matching
      WHERE agent_identity = %(theme)s
        AND (%(target)s::text IS NULL OR target = %(target)s)
        AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
-       AND updated_at >= %(since)s::timestamptz
-       AND updated_at < %(until)s::timestamptz
+       AND updated_at >= (SELECT %(since)s::timestamptz)
+       AND updated_at < (SELECT %(until)s::timestamptz)
      LIMIT 10000)
     UNION ALL SELECT id, tsv FROM recent),
 found AS MATERIALIZED (
-    SELECT id, word FROM hits JOIN words ON hits.tsv @@ words.query),
+    SELECT id, word FROM hits CROSS JOIN LATERAL (SELECT word FROM words WHERE hits.tsv @@ words.query OFFSET 0) AS held),
 weights AS (
     -- In millionths and whole, so that rows with the same words have the same sum whatever the order of adding.
     SELECT word, held,
@@ -408,19 +449,19 @@ recent AS MATERIALIZED (
              ORDER BY id DESC LIMIT 1000) AS newest
      WHERE (%(target)s::text IS NULL OR target = %(target)s)
        AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
-       AND updated_at >= %(since)s::timestamptz
-       AND updated_at < %(until)s::timestamptz
-       AND (tsv @@ %(match)s::tsquery) IS NOT TRUE),
-hits AS MATERIALIZED (
+       AND updated_at >= (SELECT %(since)s::timestamptz)
+       AND updated_at < (SELECT %(until)s::timestamptz)
+       AND (tsv @@ (SELECT %(match)s::tsquery)) IS NOT TRUE),
+hits AS NOT MATERIALIZED (
     (SELECT id, tsv FROM matching
      WHERE (%(target)s::text IS NULL OR target = %(target)s)
        AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
-       AND updated_at >= %(since)s::timestamptz
-       AND updated_at < %(until)s::timestamptz
+       AND updated_at >= (SELECT %(since)s::timestamptz)
+       AND updated_at < (SELECT %(until)s::timestamptz)
      LIMIT 10000)
     UNION ALL SELECT id, tsv FROM recent),
 found AS MATERIALIZED (
-    SELECT id, word FROM hits JOIN words ON hits.tsv @@ words.query),
+    SELECT id, word FROM hits CROSS JOIN LATERAL (SELECT word FROM words WHERE hits.tsv @@ words.query OFFSET 0) AS held),
 weights AS (
     -- In millionths and whole, so that rows with the same words have the same sum whatever the order of adding.
     SELECT word, held,
@@ -445,22 +486,22 @@ recent AS MATERIALIZED (
     SELECT id, tsv
       FROM (SELECT id, agent_identity, tsv, role, ts FROM conversations
              WHERE agent_identity = %(theme)s
-               AND ts >= %(since)s::timestamptz
-               AND ts < %(until)s::timestamptz
+               AND ts >= (SELECT %(since)s::timestamptz)
+               AND ts < (SELECT %(until)s::timestamptz)
                AND %(recent)s::boolean
              ORDER BY ts DESC LIMIT 1000) AS newest
      WHERE (%(role)s::text IS NULL OR role = %(role)s)
-       AND (tsv @@ %(match)s::tsquery) IS NOT TRUE),
-hits AS MATERIALIZED (
+       AND (tsv @@ (SELECT %(match)s::tsquery)) IS NOT TRUE),
+hits AS NOT MATERIALIZED (
     (SELECT id, tsv FROM matching
      WHERE agent_identity = %(theme)s
        AND (%(role)s::text IS NULL OR role = %(role)s)
-       AND ts >= %(since)s::timestamptz
-       AND ts < %(until)s::timestamptz
+       AND ts >= (SELECT %(since)s::timestamptz)
+       AND ts < (SELECT %(until)s::timestamptz)
      LIMIT 10000)
     UNION ALL SELECT id, tsv FROM recent),
 found AS MATERIALIZED (
-    SELECT id, word FROM hits JOIN words ON hits.tsv @@ words.query),
+    SELECT id, word FROM hits CROSS JOIN LATERAL (SELECT word FROM words WHERE hits.tsv @@ words.query OFFSET 0) AS held),
 weights AS (
     -- In millionths and whole, so that rows with the same words have the same sum whatever the order of adding.
     SELECT word, held,
@@ -486,23 +527,23 @@ recent AS MATERIALIZED (
       FROM (SELECT id, agent_identity, tsv, session_id, role, ts FROM conversations
              WHERE session_id = %(session_id)s
                AND agent_identity || '' = %(theme)s
-               AND ts >= %(since)s::timestamptz
-               AND ts < %(until)s::timestamptz
+               AND ts >= (SELECT %(since)s::timestamptz)
+               AND ts < (SELECT %(until)s::timestamptz)
                AND %(recent)s::boolean
              ORDER BY ts DESC LIMIT 5000) AS newest
      WHERE (%(role)s::text IS NULL OR role = %(role)s)
-       AND (tsv @@ %(match)s::tsquery) IS NOT TRUE),
-hits AS MATERIALIZED (
+       AND (tsv @@ (SELECT %(match)s::tsquery)) IS NOT TRUE),
+hits AS NOT MATERIALIZED (
     (SELECT id, tsv FROM matching
      WHERE agent_identity = %(theme)s
        AND session_id = %(session_id)s
        AND (%(role)s::text IS NULL OR role = %(role)s)
-       AND ts >= %(since)s::timestamptz
-       AND ts < %(until)s::timestamptz
+       AND ts >= (SELECT %(since)s::timestamptz)
+       AND ts < (SELECT %(until)s::timestamptz)
      LIMIT 10000)
     UNION ALL SELECT id, tsv FROM recent),
 found AS MATERIALIZED (
-    SELECT id, word FROM hits JOIN words ON hits.tsv @@ words.query),
+    SELECT id, word FROM hits CROSS JOIN LATERAL (SELECT word FROM words WHERE hits.tsv @@ words.query OFFSET 0) AS held),
 weights AS (
     -- In millionths and whole, so that rows with the same words have the same sum whatever the order of adding.
     SELECT word, held,
@@ -530,18 +571,18 @@ recent AS MATERIALIZED (
              WHERE %(recent)s::boolean
              ORDER BY id DESC LIMIT 1000) AS newest
      WHERE (%(role)s::text IS NULL OR role = %(role)s)
-       AND ts >= %(since)s::timestamptz
-       AND ts < %(until)s::timestamptz
-       AND (tsv @@ %(match)s::tsquery) IS NOT TRUE),
-hits AS MATERIALIZED (
+       AND ts >= (SELECT %(since)s::timestamptz)
+       AND ts < (SELECT %(until)s::timestamptz)
+       AND (tsv @@ (SELECT %(match)s::tsquery)) IS NOT TRUE),
+hits AS NOT MATERIALIZED (
     (SELECT id, tsv FROM matching
      WHERE (%(role)s::text IS NULL OR role = %(role)s)
-       AND ts >= %(since)s::timestamptz
-       AND ts < %(until)s::timestamptz
+       AND ts >= (SELECT %(since)s::timestamptz)
+       AND ts < (SELECT %(until)s::timestamptz)
      LIMIT 10000)
     UNION ALL SELECT id, tsv FROM recent),
 found AS MATERIALIZED (
-    SELECT id, word FROM hits JOIN words ON hits.tsv @@ words.query),
+    SELECT id, word FROM hits CROSS JOIN LATERAL (SELECT word FROM words WHERE hits.tsv @@ words.query OFFSET 0) AS held),
 weights AS (
     -- In millionths and whole, so that rows with the same words have the same sum whatever the order of adding.
     SELECT word, held,
@@ -567,11 +608,11 @@ measured AS (
              WHERE (agent_identity = %(theme)s OR %(any_theme)s::boolean)
                AND (%(target)s::text IS NULL OR target = %(target)s)
                AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
-               AND updated_at >= %(since)s::timestamptz
-               AND updated_at < %(until)s::timestamptz
+               AND updated_at >= (SELECT %(since)s::timestamptz)
+               AND updated_at < (SELECT %(until)s::timestamptz)
              LIMIT 10000) AS passed)
 SELECT id FROM measured
- WHERE (bytes < 20000000 OR bytes = octet_length(content)) AND position(hermes_folded(%(phrase)s) IN hermes_folded(content)) > 0
+ WHERE (bytes < 20000000 OR bytes = octet_length(content)) AND position((SELECT hermes_folded(%(phrase)s)) IN hermes_folded(content)) > 0
  ORDER BY id DESC LIMIT %(limit)s;
 
 -- name: phrase_search_turns
@@ -585,11 +626,11 @@ measured AS (
              WHERE (agent_identity = %(theme)s OR %(any_theme)s::boolean)
                AND (%(role)s::text IS NULL OR role = %(role)s)
                AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s)
-               AND ts >= %(since)s::timestamptz
-               AND ts < %(until)s::timestamptz
+               AND ts >= (SELECT %(since)s::timestamptz)
+               AND ts < (SELECT %(until)s::timestamptz)
              LIMIT 10000) AS passed)
 SELECT id FROM measured
- WHERE (bytes < 20000000 OR bytes = octet_length(content)) AND position(hermes_folded(%(phrase)s) IN hermes_folded(content)) > 0
+ WHERE (bytes < 20000000 OR bytes = octet_length(content)) AND position((SELECT hermes_folded(%(phrase)s)) IN hermes_folded(content)) > 0
  ORDER BY id DESC LIMIT %(limit)s;
 
 -- name: near_words_memories
@@ -645,13 +686,25 @@ SELECT id, agent_identity AS theme, target AS kind, metadata ->> 'session_id' AS
  WHERE id = ANY(%(ids)s) AND CASE WHEN agent_identity = %(theme)s THEN true ELSE %(any_theme)s END;
 
 -- name: fetch_turns
+-- As fetch_memories; without its vector a turn is as near as its signature says.
 SELECT id, agent_identity AS theme, role AS kind, session_id, content,
-       ts AS at, greatest(1 - (embedding <=> %(vector)s::vector), near.similarity) AS similarity,
-       CASE WHEN near.similarity > 1 - (embedding <=> %(vector)s::vector) THEN near.first_char ELSE 0 END AS nearest_char
+       ts AS at, greatest(own.similarity, near.similarity) AS similarity,
+       CASE WHEN near.similarity > own.similarity THEN near.first_char ELSE 0 END AS nearest_char
   FROM conversations
-  LEFT JOIN LATERAL (SELECT first_char, 1 - (k.embedding <=> %(vector)s::vector) AS similarity
-                       FROM conversation_chunks AS k WHERE k.row_id = id
-                      ORDER BY (k.embedding <=> %(vector)s::vector) + 0 LIMIT 1) AS near ON true
+ CROSS JOIN LATERAL (
+       SELECT 1 - coalesce(embedding <=> %(vector)s::vector,
+                           -- `greatest` of nothing and 0 is 0, which would be as near as can be.
+                           CASE WHEN sig IS NOT NULL AND %(vector)s::vector IS NOT NULL THEN
+                           greatest(0, 1 - (SELECT sig_offset FROM hermes_embedding) - (SELECT sig_slope FROM hermes_embedding)
+                                         * cos(pi() * (sig <~> binary_quantize(%(vector)s::vector)) / length(sig))) END) AS similarity) AS own
+  LEFT JOIN LATERAL (SELECT first_char, 1 - distance AS similarity
+                       FROM (SELECT first_char,
+                                    coalesce(k.embedding <=> %(vector)s::vector,
+                                             CASE WHEN %(vector)s::vector IS NOT NULL THEN
+                                             greatest(0, 1 - (SELECT sig_offset FROM hermes_embedding) - (SELECT sig_slope FROM hermes_embedding)
+                                               * cos(pi() * (k.sig <~> binary_quantize(%(vector)s::vector)) / length(k.sig))) END) AS distance
+                               FROM conversation_chunks AS k WHERE k.row_id = id) AS parts
+                      ORDER BY distance + 0 LIMIT 1) AS near ON true
  WHERE id = ANY(%(ids)s) AND CASE WHEN agent_identity = %(theme)s THEN true ELSE %(any_theme)s END;
 
 -- name: turns_before

@@ -89,7 +89,7 @@ SELECT now() AS now, has_any_column_privilege('hermes_maintenance', 'INSERT') AS
 
 -- name: try_upkeep
 -- exempt: touches no table. One process at a time, until its transaction ends.
-SELECT pg_try_advisory_xact_lock(731057950) AS got;
+SELECT pg_try_advisory_xact_lock(731057951) AS got;
 
 -- name: oldest_turns
 -- exempt: names and times for the upkeep, no stored text. The themes are found one by one along an index.

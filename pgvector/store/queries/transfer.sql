@@ -171,8 +171,8 @@ SELECT count(*) AS count,
   FROM each;
 
 -- name: database_identity
--- exempt: touches no table.
-SELECT oid::bigint AS database, pg_postmaster_start_time() AS started, inet_server_port() AS port
+-- exempt: touches no table. The port is the server's own: that of a connection is another by TCP than by a socket.
+SELECT oid::bigint AS database, pg_postmaster_start_time() AS started, current_setting('port') AS port
   FROM pg_database WHERE datname = current_database();
 
 -- name: may_write_history
@@ -192,14 +192,17 @@ SELECT h.memory_id, h.target, h.action, h.at, h.db_role, h.who, h.chars, h.diges
  WHERE h.agent_identity = %(theme)s ORDER BY h.id;
 
 -- name: bring_history
--- Memories have other numbers here; one that is gone gets that of its source with a minus.
+-- Memories have other numbers here; one that is gone gets that of its source with a minus, and none of its texts.
 INSERT INTO memory_history (agent_identity, memory_id, target, action, at, db_role, who, chars, digest, old_theme, old_chars,
                             old_digest, old_content)
 SELECT given.theme,
        coalesce((SELECT m.id FROM memory_entries AS m
                   WHERE m.agent_identity = given.theme AND m.target = given.target AND m.digest = given.now), -given.memory_id),
        given.target, given.action, given.at, given.db_role, given.who, given.chars, given.digest, given.old_theme,
-       given.old_chars, given.old_digest, given.old_content
+       given.old_chars, given.old_digest,
+       CASE WHEN EXISTS (SELECT FROM memory_entries AS m
+                          WHERE m.agent_identity = given.theme AND m.target = given.target AND m.digest = given.now)
+            THEN given.old_content END
   FROM unnest(%(themes)s::text[], %(memory_ids)s::bigint[], %(targets)s::text[], %(actions)s::text[], %(times)s::timestamptz[],
               %(db_roles)s::text[], %(who)s::jsonb[], %(chars)s::integer[], %(digests)s::bytea[], %(old_themes)s::text[],
               %(old_chars)s::integer[], %(old_digests)s::bytea[], %(old_contents)s::text[], %(now)s::bytea[])

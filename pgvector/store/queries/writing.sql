@@ -38,8 +38,8 @@ COPY conversations (session_id, agent_identity, role, content, ts, embedding, me
 -- name: insert_turns
 -- What copy_turns does, where there is row-level security: COPY does not go with it.
 INSERT INTO conversations (agent_identity, session_id, role, content, ts, embedding, metadata, text_language)
-SELECT * FROM unnest(%(themes)s::text[], %(session_id)s::text[], %(role)s::text[], %(content)s::text[],
-                     %(at)s::timestamptz[], %(embedding)s::vector[], %(metadata)s::jsonb[], %(language)s::text[]);
+SELECT * FROM unnest(%(theme)b::text[], %(session_id)b::text[], %(role)b::text[], %(content)b::text[],
+                     %(at)b::timestamptz[], %(embedding)b::vector[], %(metadata)b::jsonb[], %(language)b::text[]);
 
 -- name: forget_session
 DELETE FROM conversations WHERE agent_identity = %(theme)s AND session_id = %(session_id)s;
