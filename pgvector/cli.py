@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,10 +94,16 @@ def pgvector_command(args: argparse.Namespace) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The entry point of `hermes-pgvector`."""
-    from .commands.base import EXIT_USAGE
+    from .commands.base import EXIT_INTERRUPTED, EXIT_USAGE
+    from .domain.dsn import mask_dsn
 
-    parser = command_line()
-    args = parser.parse_args(argv)
+    try:
+        parser = command_line()
+        args, left = parser.parse_known_args(argv)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    if left:
+        getattr(args, "pgvector_error", parser.error)(f"unknown arguments: {mask_dsn(' '.join(left))}")
     if not args.pgvector_command:
         parser.print_help()
         return EXIT_USAGE
@@ -105,9 +112,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def command_line() -> argparse.ArgumentParser:
     """The parser of `hermes-pgvector`."""
-    from .commands.base import EXITS, ShowVersion
+    from .commands.base import EXITS, Parser, ShowVersion
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="hermes-pgvector", description="Memory for hermes-agent on Postgres and pgvector.", epilog=EXITS
     )
     parser.add_argument("--version", action=ShowVersion, help="print the version")
@@ -116,11 +123,11 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from .commands.base import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
+    from .commands.base import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, abandon_stdout
 
     if not getattr(args, "pgvector_command", None):
         names = ", ".join(command.name for command in _commands())
-        print("hermes pgvector: name a command: " + names, file=sys.stderr)
+        print(f"hermes pgvector: name a command: {names}; see: hermes pgvector --help", file=sys.stderr)
         return EXIT_USAGE
     try:
         code: int = args.pgvector_run(args, _home(args))
@@ -129,7 +136,7 @@ def _run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        abandon_stdout()
         return EXIT_OK
     except Exception as exc:
         return _explain(exc)
@@ -148,6 +155,10 @@ def _explain(exc: Exception) -> int:
         print(f"error: {lacking() or exc} ({sys.executable}); or run scripts/install.sh again", file=sys.stderr)
     else:
         print(f"error: unexpected {type(exc).__name__}: {mask_dsn(str(exc))}", file=sys.stderr)
+        if os.environ.get("HERMES_PGVECTOR_DEBUG"):
+            print(mask_dsn("".join(traceback.format_exception(exc))), file=sys.stderr)
+        else:
+            print("to see where it happened, for a report: HERMES_PGVECTOR_DEBUG=1", file=sys.stderr)
     return EXIT_USAGE if isinstance(exc, WrongUsage) else EXIT_FAILED
 
 

@@ -6,6 +6,7 @@ import itertools
 import logging
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,7 +39,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Judge skips, in every process that runs tests."""
+    """Judge skips, in every process that runs tests, and have Ctrl-C reach what they start.
+
+    Who is started in the background ignores it, and so would all that comes after.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--no-skips"):
         config.pluginmanager.register(NoSkips())
 

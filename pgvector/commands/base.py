@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from ..domain.settings import Settings
@@ -24,10 +26,38 @@ EXITS = (
 )
 
 Run = Callable[[argparse.Namespace, Path], int]
+_UNKNOWN = re.compile(r"argument (COMMAND|ACTION): invalid choice: '(.*?)' \(choose from (.*)\)", re.DOTALL)
 
 
 def _no_arguments(command: argparse.ArgumentParser) -> None:
     pass
+
+
+class Parser(argparse.ArgumentParser):
+    """Says which verb was probably meant, rather than list all of them."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print it and exit."""
+        if found := _UNKNOWN.fullmatch(message):
+            kind, given, names = found.groups()
+            known = re.findall(r"[\w-]+", names)
+            near = [name for name in known if name.startswith(given)] or difflib.get_close_matches(given, known)
+            meant = f"; did you mean: {', '.join(near)}?" if given and near else f", only {', '.join(known)}"
+            message = f"there is no {kind.lower()} {given!r}{meant}"
+        super().error(message)
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """Exit; that nobody reads the help to its end is no error."""
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            abandon_stdout()
+        super().exit(status, message)
+
+
+def abandon_stdout() -> None:
+    """What is still printed goes nowhere: its reader is gone."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +81,7 @@ def add_commands(parser: argparse.ArgumentParser, commands: tuple[Command, ...],
         dest=f"pgvector_command_{depth}" if depth else "pgvector_command",
         metavar="ACTION" if depth else "COMMAND",
         required=depth > 0,
+        parser_class=Parser,
     )
     for command in commands:
         own = parsers.add_parser(
@@ -67,7 +98,7 @@ def add_commands(parser: argparse.ArgumentParser, commands: tuple[Command, ...],
             "--hermes-home", type=Path, metavar="DIR", help="the hermes home (default: $HERMES_HOME or ~/.hermes)"
         )
         command.add_arguments(own)
-        own.set_defaults(pgvector_run=command.run)
+        own.set_defaults(pgvector_run=command.run, pgvector_error=own.error)
 
 
 def add_json(command: argparse.ArgumentParser) -> None:
@@ -85,6 +116,11 @@ def add_admin_dsn(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--admin-dsn", metavar="DSN", help="how to log in as an admin; may also stand in $HERMES_PGVECTOR_ADMIN_DSN"
     )
+
+
+def add_login(command: argparse.ArgumentParser) -> None:
+    """Add --admin-dsn where the agents' own login does as well."""
+    command.add_argument("--admin-dsn", metavar="DSN", help="log in so, rather than as the agents do")
 
 
 def given_admin_dsn(args: argparse.Namespace) -> str:
@@ -139,9 +175,11 @@ def connection(settings: Settings, login: str | None = None) -> Iterator[Deadlin
             yield conn
 
 
-def interactive() -> bool:
-    """Whether somebody sits at a terminal who can be asked."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
+def positive(text: str) -> int:
+    """The type of an option that counts something."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError("write a whole number, 1 or more")
+    return int(text)
 
 
 def _indented(text: str) -> str:

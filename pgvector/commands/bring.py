@@ -137,11 +137,11 @@ def _given_dsn(args: argparse.Namespace) -> str:
 
 
 def _demanded_dsn(args: argparse.Namespace) -> str:
-    from ..domain.errors import ConfigurationError
+    from ..domain.errors import WrongUsage
 
     if dsn := _given_dsn(args):
         return dsn
-    raise ConfigurationError(f"where is the database? --dsn DSN, or ${_SOURCE_DSN}")
+    raise WrongUsage(f"where is the database? --dsn DSN, or ${_SOURCE_DSN}")
 
 
 # -- the verb
@@ -194,13 +194,13 @@ def _destination(args: argparse.Namespace, conn: DeadlineConnection, policy: Pol
 
 
 def _theme(given: str | None, rules: ThemeRules, option: str) -> str:
-    from ..domain.errors import ConfigurationError
+    from ..domain.errors import WrongUsage
 
     if given is None:
         return ""
     if theme := rules.resolve_name(given):
         return theme
-    raise ConfigurationError(f"{option}: the name is blank")
+    raise WrongUsage(f"{option}: the name is blank")
 
 
 def _show(report: Report) -> None:
@@ -226,7 +226,8 @@ def _show(report: Report) -> None:
             }
             for theme, share in sorted(each.shares.items())
         ]
-        show_table(columns, rows, empty="nothing to bring")
+        if rows:
+            show_table(columns, rows)
         for reason, count in each.skipped().items():
             say(f"{count:,} left out: {reason}", "yellow")
         for example in [*each.tally.examples, *each.arrivals.examples][:_EXAMPLES_SHOWN]:

@@ -9,7 +9,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .base import EXIT_FAILED, EXIT_OK, Command, add_admin_dsn, add_json, given_admin_dsn, print_json, settings_of
+from .base import (
+    EXIT_FAILED,
+    EXIT_OK,
+    Command,
+    add_admin_dsn,
+    add_json,
+    connection,
+    given_admin_dsn,
+    print_json,
+    settings_of,
+)
+from .console import say
 
 if TYPE_CHECKING:
     from ..domain.settings import Settings
@@ -26,11 +37,20 @@ def _doctor_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _doctor(args: argparse.Namespace, home: Path) -> int:
+    from ..domain.errors import ConfigurationError
     from ..host.context import environment
-    from ..operate.doctor import as_json, examine, healthy, render_text
+    from ..operate.doctor import as_json, examine, examine_without_settings, healthy
     from ..runtime.embedded import borrowed_server
 
-    settings, environ = settings_of(home), environment(home)
+    try:
+        settings, environ = settings_of(home), environment(home)
+    except ConfigurationError as exc:
+        checks = examine_without_settings(home, exc)
+        if args.json:
+            print_json(as_json(checks))
+        else:
+            _show(checks)
+        return EXIT_FAILED
     keys = {
         "api_key": environ.get(settings.embed_api_key_env, ""),
         "rerank_key": environ.get(settings.rerank_api_key_env, ""),
@@ -41,7 +61,8 @@ def _doctor(args: argparse.Namespace, home: Path) -> int:
         before = checks
         if args.fix and any(check.repair for check in checks):
             if not args.json:
-                print(render_text(checks) + "\n")
+                _show(checks)
+                print()
             for repair in _mended(args, checks, settings, home, environ):
                 mended.append(repair)
                 if not args.json:
@@ -53,10 +74,17 @@ def _doctor(args: argparse.Namespace, home: Path) -> int:
         told = {"before": as_json(before)["checks"], "repairs": [each.as_json() for each in mended]} if args.fix else {}
         print_json(as_json(checks) | told)
     else:
-        print(render_text(checks))
+        _show(checks)
         if not args.fix and any(check.repair for check in checks):
             print("\n  hermes-pgvector doctor --fix mends some of this")
     return EXIT_OK if healthy(checks) else EXIT_FAILED
+
+
+def _show(checks: Sequence[Check]) -> None:
+    from ..operate.doctor import render_text
+
+    for check in checks:
+        say(render_text([check]), {"ok": "", "note": "yellow", "fail": "red"}[check.state])
 
 
 def _mended(
@@ -86,13 +114,21 @@ def _prove(args: argparse.Namespace, home: Path) -> int:
 
     if args.recall:
         return EXIT_OK if recall_in_this_process(home, args.recall) else EXIT_FAILED
+    _require_database(home)
     return _told(args, lambda: prove(home))
 
 
 def _demo(args: argparse.Namespace, home: Path) -> int:
     from ..host.demo import run_demo
 
+    _require_database(home)
     return _told(args, lambda: run_demo(home))
+
+
+def _require_database(home: Path) -> None:
+    """Fail at once where nothing could be written, rather than after a minute, with writes left in the spool."""
+    with connection(settings_of(home)):
+        pass
 
 
 def _told(args: argparse.Namespace, play: Callable[[], bool]) -> int:

@@ -177,12 +177,17 @@ def _summarise(
     settings: Settings,
     home: Path,
 ) -> int:
+    from ..domain.errors import WrongUsage
     from ..embed.chat import ChatClient
     from ..host.context import environment
     from ..operate.compact import moment, themes_meant
     from ..operate.summaries import Summaries, find
 
     key = environment(home).get(args.summary_key_env, "") if args.summary_key_env else ""
+    if args.summary_key_env and not key:
+        raise WrongUsage(f"--summary-key-env: the environment has no {args.summary_key_env}, nor has the home's .env")
+    if not args.summary_model:
+        raise WrongUsage("name the model that writes the summaries: --summary-model NAME")
     themes = list(themes_meant(conn, args.theme, every=args.all_themes, rules=rules))
     before, logged = moment(conn, args.older_than)
     writer = ChatClient(url=args.summary_url, model=args.summary_model, api_key=key)
@@ -211,6 +216,8 @@ def _write(args: argparse.Namespace, summaries: Summaries) -> int:
             say("the first one would become:", "dim")
             say(first)
             say("nothing was changed: add --yes")
+        return EXIT_OK
+    if not summaries.sessions and not args.json:
         return EXIT_OK
     done = summaries.run()
     if args.json:

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 _GAP = "  "
+_JOINERS = "\u200c\u200d"  # invisible, and part of Persian words, Indic letters and emoji
 _KEPT = 2000  # characters of a cell; longer ones are for `show`, `export` and --json
 
 
@@ -91,7 +92,7 @@ def _shown(value: Any) -> str:
 
 def _harmless(text: str, *, lines: bool = False) -> str:
     """Text without characters that steer a terminal or turn the direction of writing."""
-    kept = "\n\t" if lines else ""
+    kept = _JOINERS + ("\n\t" if lines else "")
     if text.isprintable():
         return text
     return "".join(
@@ -122,7 +123,10 @@ def _draw_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> No
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold", expand=any(column.flexible for column in columns))
+    console = Console(highlight=False)
+    needed = sum(max(map(_width, each)) for each in zip(*([c.title for c in columns], *cells), strict=True))
+    tight = needed + len(_GAP) * len(columns) > console.width and any(column.flexible for column in columns)
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=tight)
     for column in columns:
         table.add_column(
             column.title,
@@ -130,11 +134,11 @@ def _draw_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> No
             style=column.style or None,
             no_wrap=True,
             overflow="ellipsis",
-            ratio=1 if column.flexible else None,
+            ratio=1 if tight and column.flexible else None,
         )
     for row in cells:
         table.add_row(*map(Text, row))
-    Console(highlight=False).print(table)
+    console.print(table)
 
 
 def _say(parts: Sequence[tuple[str, str]]) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _ENV = "HERMES_PGVECTOR_TARGET_DSN"
 _EMBEDDED = "embedded"
 _COLUMNS = (
-    Column("theme"),
+    Column("theme", flexible=True),
     Column("source_rows", "here", right=True),
     Column("target_rows", "there", right=True),
     Column("result"),
@@ -55,16 +55,20 @@ def _arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _copy(args: argparse.Namespace, home: Path) -> int:
-    from ..domain.errors import ConfigurationError
+    from ..domain.errors import WrongUsage
     from ..host.context import Policy
     from ..operate.copying import Road, copy
 
     settings = settings_of(home)
     to = args.to or os.environ.get(_ENV, "") or (settings.dsn if args.source else "")
     if not to:
-        raise ConfigurationError(f"name the database to copy to: --to DSN, or ${_ENV}")
+        raise WrongUsage(f"name the database to copy to: --to DSN, or ${_ENV}")
+    if to == _EMBEDDED:
+        raise WrongUsage(
+            "--to takes a DSN; to go back to the embedded Postgres: setup --embedded, then copy --from DSN"
+        )
     if args.switch and args.themes:
-        raise ConfigurationError("--switch goes with a copy of all themes only: the others would be left behind")
+        raise WrongUsage("--switch goes with a copy of all themes only: the others would be left behind")
     source, target = _source(settings, args.source), dataclasses.replace(settings, dsn=to)
     admin = given_admin_dsn(args)
     with connection(source) as here, connection(target, admin) as there:
@@ -109,7 +113,10 @@ def _switch(home: Path, settings: Settings, to: str) -> bool:
 
 def _show(done: Copy, *, switched: bool, embedded: bool) -> None:
     show_arrivals(done.arrivals, dry_run=False)
-    show_table(_COLUMNS, [each.as_row() for each in done.themes], empty="there is nothing to copy")
+    rows = [each.as_row() for each in done.themes]
+    # Of some themes there is only what was removed from them.
+    told = [row for row in rows if row["source_rows"] or row["target_rows"]]
+    show_table(_COLUMNS, told, empty="there is nothing to copy")
     if done.removed:
         say(f"{done.removed:,} memories that were removed here since were removed there too")
     if done.history is None:

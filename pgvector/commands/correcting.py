@@ -12,9 +12,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .base import EXIT_OK, Command, add_json, add_yes, print_json
+from .base import EXIT_OK, Command, add_json, add_login, add_yes, print_json
 from .console import Column, say, show_table
-from .rows import PATIENCE_S, STORES, add_theme, at_bench, one_line
+from .rows import PATIENCE_S, STORES, add_theme, at_bench, minute, one_line
 
 if TYPE_CHECKING:
     from ..domain.refs import Ref
@@ -102,7 +102,7 @@ def _edit_arguments(command: argparse.ArgumentParser) -> None:
         "text", nargs="?", metavar="TEXT", help="what it shall say; - reads it from stdin (default: opens $EDITOR)"
     )
     add_yes(command)
-    command.add_argument("--admin-dsn", metavar="DSN", help="log in so, rather than as the agents do")
+    add_login(command)
     add_json(command)
 
 
@@ -230,7 +230,7 @@ def _found(args: argparse.Namespace, made: Bench, theme: str) -> list[Ref]:
 
 
 def _show_forgotten(done: Correction) -> None:
-    rows = [row | {"at": str(row.get("at", ""))[:10]} for row in done.rows[:_SHOWN]]
+    rows = [row | {"at": minute(row["at"])[:10] if "at" in row else ""} for row in done.rows[:_SHOWN]]
     show_table(_ROWS if rows and rows[0]["at"] else [each for each in _ROWS if each.key != "at"], rows)
     if (more := max(len(done.rows), sum(done.counts.values())) - len(rows)) > 0 and "texts" not in done.counts:
         say(f"... and {more:,} more")

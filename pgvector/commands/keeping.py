@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .base import EXIT_OK, EXIT_USAGE, Command, add_json, add_yes, connection, print_json, settings_of
+from .base import EXIT_OK, Command, add_json, add_login, add_yes, connection, positive, print_json, settings_of
 from .console import Column, say, show_table, warn
 
 if TYPE_CHECKING:
@@ -16,34 +15,28 @@ if TYPE_CHECKING:
 _ROLES = ("user", "assistant", "system", "tool")
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
-    return number
-
-
 def _prune_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--theme", action="append", default=[], metavar="THEME", help="of this theme; repeatable")
     command.add_argument("--all-themes", action="store_true", help="of every theme")
     command.add_argument("--older-than", default="", metavar="WHEN", help="said before: 180d, 26w, 2026-01-01, 2026-05")
-    command.add_argument("--keep-rows", type=_positive, default=0, metavar="N", help="but the newest N of each theme")
     command.add_argument(
-        "--max-mb", type=_positive, default=0, metavar="N", help="but the newest of each theme that fit into N MB"
+        "--keep-rows", type=positive, default=0, metavar="N", help="all but the newest N of each theme"
+    )
+    command.add_argument(
+        "--max-mb", type=positive, default=0, metavar="N", help="all but the newest of each theme that fit into N MB"
     )
     command.add_argument("--role", action="append", default=[], choices=_ROLES, help="said by these; repeatable")
     command.add_argument("--session", metavar="ID", help="of this session")
     command.add_argument(
         "--memories", action="store_true", help="also durable memories last confirmed before --older-than"
     )
-    command.add_argument("--admin-dsn", metavar="DSN", help="log in so, rather than as the agents do")
+    add_login(command)
     add_yes(command)
     add_json(command)
 
 
 def _prune(args: argparse.Namespace, home: Path) -> int:
     from ..capture.keeping import session_name
-    from ..domain.errors import InvalidArgument
     from ..host.context import Policy
     from ..operate.prune import Pruning, Wish, advice, plan
 
@@ -58,11 +51,7 @@ def _prune(args: argparse.Namespace, home: Path) -> int:
         session_id=session_name(args.session, settings.identity_key) if args.session else None,
         memories=args.memories,
     )
-    try:
-        wish.check()
-    except InvalidArgument as exc:
-        print(f"error: {exc}", file=sys.stderr)
-        return EXIT_USAGE
+    wish.check()
     with connection(settings, args.admin_dsn) as conn:
         planned = plan(conn, wish, Policy.of(settings).rules)
         if not args.json:
@@ -95,7 +84,7 @@ def _show(planned: Plan) -> None:
     from ..operate.status import size
 
     columns = [
-        Column("theme"),
+        Column("theme", flexible=True),
         Column("turns", right=True),
         *([Column("memories", right=True)] if planned.wish.memories else []),
         Column("size", right=True),
@@ -103,11 +92,11 @@ def _show(planned: Plan) -> None:
         Column("newest_at", "newest"),
     ]
     rows = [share.row() for share in planned.shares]
-    show_table(columns, [row | {"size": size(row["bytes"])} for row in rows], empty="nothing is as old as that")
+    show_table(columns, [row | {"size": size(row["bytes"])} for row in rows], empty="there is nothing to delete")
     for each in planned.examples:
         text = " ".join(each["content"].split())
         more = "..." if text[80:] else ""
-        say(f"e.g. {each['at']:%Y-%m-%d} {each['theme']} {each['role']}: {text[:80]}{more}", "dim")
+        say(f"e.g. {each['at'].astimezone():%Y-%m-%d} {each['theme']} {each['role']}: {text[:80]}{more}", "dim")
     for note in planned.notes:
         say(f"note: {note}")
 

@@ -35,7 +35,7 @@ def _setup_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _setup(args: argparse.Namespace, home: Path) -> int:
-    from ..domain.errors import ConfigurationError
+    from ..domain.errors import WrongUsage
     from ..embed.modeldir import LOCAL
     from ..host.asking import Terminal, Wishes
     from ..host.setup import set_up
@@ -48,8 +48,13 @@ def _setup(args: argparse.Namespace, home: Path) -> int:
         url = ""
     elif args.model_from is not None:
         url = LOCAL + BUNDLED.name
-    if args.embed_model and url is not None and (not url or url.startswith(LOCAL)):
-        raise ConfigurationError("--embed-model names a model of an endpoint; give --embed-url with it")
+    attended = not (args.yes or args.json) and Terminal.can_ask()
+    # What no option says is asked for, or else stays as it is.
+    meant = settings_of(home).embed_url if args.embed_model and url is None and not attended else url
+    if args.embed_model and meant is not None and (not meant or meant.startswith(LOCAL)):
+        raise WrongUsage("--embed-model names a model of an endpoint; give --embed-url with it")
+    if args.dsn is not None and not args.dsn.strip():
+        raise WrongUsage("--dsn is empty: name a server, or take the embedded Postgres with --embedded")
     wishes = Wishes(
         dsn="" if args.embedded else args.dsn,
         admin_dsn=given_admin_dsn(args),
@@ -57,7 +62,7 @@ def _setup(args: argparse.Namespace, home: Path) -> int:
         embed_model=args.embed_model,
         source=args.model_from,
         keep_api_key=args.keep_api_key,
-        attended=not (args.yes or args.json) and Terminal.can_ask(),
+        attended=attended,
     )
     return set_up(home, wishes, dry_run=args.dry_run, as_json=args.json)
 
@@ -94,13 +99,15 @@ def _uninstall(args: argparse.Namespace, home: Path) -> int:
     if args.json:
         print_json({"removed": args.yes, **removal.as_dict()})
         return EXIT_OK
-    for step in removal.steps or ("there is nothing to remove",):
+    for step in removal.steps:
         say(f"{'done:' if args.yes else 'would'} {step}")
+    if not removal.steps:
+        say("there is nothing to remove")
     for obstacle in removal.obstacles:
         warn(obstacle)
     for left in removal.left:
         say(f"stays: {left}")
-    if not args.yes:
+    if removal.steps and not args.yes:
         say("Nothing was changed; add --yes.")
     return EXIT_OK
 
@@ -127,7 +134,7 @@ UNINSTALL = Command(
     "take the plugin out of a hermes home, with or without what it keeps on this machine",
     "hermes-pgvector uninstall                # what would go, and what stays\n"
     "hermes-pgvector uninstall --yes          # memory stays\n"
-    "hermes-pgvector uninstall --data --yes   # nothing stays on this machine",
+    "hermes-pgvector uninstall --data --yes   # memory on this machine, spool, models and secrets as well",
     _uninstall,
     _uninstall_arguments,
 )

@@ -30,10 +30,10 @@ def _arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _metrics(args: argparse.Namespace, home: Path) -> int:
-    from ..domain.errors import ConfigurationError
+    from ..domain.errors import ConfigurationError, WrongUsage
 
     if args.every is not None and args.textfile is None:
-        raise ConfigurationError("--every goes with --textfile")
+        raise WrongUsage("--every goes with --textfile")
     try:
         import prometheus_client  # noqa: F401
     except ImportError as exc:

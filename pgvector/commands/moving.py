@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .base import EXIT_FAILED, EXIT_OK, Command, add_json, connection, print_json, settings_of
+from .base import EXIT_FAILED, EXIT_OK, Command, add_json, add_login, connection, print_json, settings_of
 from .console import Column, say, show_table, warn
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def add_themes(command: argparse.ArgumentParser) -> None:
 
 
 def _login(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--admin-dsn", metavar="DSN", help="log in so, rather than as the agents do")
+    add_login(command)
     add_json(command)
 
 
@@ -62,6 +62,7 @@ def _export(args: argparse.Namespace, home: Path) -> int:
 def run_export(args: argparse.Namespace, home: Path, file: Path | None, themes: list[str]) -> int:
     """Write the themes to a new file, or to stdout; what was written is told on stderr where stdout holds the rows."""
     from ..domain.dates import parse_when
+    from ..domain.errors import WrongUsage
     from ..host.context import Policy
     from ..operate.exporting import Wanted, export
     from ..store.departures import Period
@@ -70,6 +71,8 @@ def run_export(args: argparse.Namespace, home: Path, file: Path | None, themes: 
         parse_when(getattr(args, "since", None), "--since"),
         parse_when(getattr(args, "until", None), "--until", end=True),
     )
+    if period.since and period.until and period.since >= period.until:
+        raise WrongUsage("--since is not before --until: nothing can lie between them")
     replace = getattr(args, "replace", False)
     wanted = Wanted(themes, period, args.vectors)
     settings = settings_of(home)
@@ -80,9 +83,9 @@ def run_export(args: argparse.Namespace, home: Path, file: Path | None, themes: 
     if args.json and file is not None:
         print_json(done.as_json() | {"file": str(file)})
     else:
+        removed = f", and {done.removed:,} digests of removed memories," if done.removed else ""
         print(
-            f"{done.memories:,} memories and {done.turns:,} turns of {done.themes:,} themes "
-            f"written to {file or 'stdout'}",
+            f"{done.memories:,} memories and {done.turns:,} turns{removed} written to {file or 'stdout'}",
             file=sys.stderr,
         )
     return EXIT_OK
@@ -140,6 +143,9 @@ def _import(args: argparse.Namespace, home: Path) -> int:
                 f"the vectors of the file are of {done.header.space.model!r}, which is not the model in use here: "
                 "the texts wait for new ones, which the agents make, or now: hermes-pgvector backfill"
             )
+    if done.absent:
+        names = ", ".join(map(repr, done.absent))
+        warn(f"the file holds no theme {names}; it holds: {', '.join(map(repr, done.held)) or 'none'}")
     if done.damage:
         warn(f"the file is damaged: {done.damage}")
     if done.malformed:
@@ -171,12 +177,12 @@ def show_arrivals(arrivals: Arrivals, *, dry_run: bool) -> None:
 
 
 def _renamed(pairs: list[str]) -> dict[str, str]:
-    from ..domain.errors import ConfigurationError
+    from ..domain.errors import WrongUsage
 
     split = [pair.rpartition("=") for pair in pairs]
     for pair, (old, _, new) in zip(pairs, split, strict=True):
         if not old or not new.strip():
-            raise ConfigurationError(f"--rename {pair}: write OLD=NEW")
+            raise WrongUsage(f"--rename {pair}: write OLD=NEW")
     return {old: new for old, _, new in split}
 
 
@@ -195,7 +201,10 @@ def _own_space(settings: Settings, home: Path) -> EmbeddingSpace | None:
 
     try:
         embedder = embedder_for(settings, "", home=home)
-        return None if embedder is None else space_of(embedder)
+        if embedder is None:
+            return None
+        with contextlib.closing(embedder):
+            return space_of(embedder)
     except HermesPgvectorError:  # whose model cannot be used has none
         return None
 

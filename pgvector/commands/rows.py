@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .base import connection, settings_of
+from .base import add_login, connection, settings_of
 
 if TYPE_CHECKING:
     from ..domain.theme import ThemeRules
@@ -30,7 +30,7 @@ def add_theme(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--theme", metavar="THEME", help="the theme (default: that of this home's sessions, or the only one there is)"
     )
-    command.add_argument("--admin-dsn", metavar="DSN", help="log in so, rather than as the agents do")
+    add_login(command)
 
 
 def add_page(command: argparse.ArgumentParser, *, limit: int, what: str) -> None:
@@ -82,5 +82,7 @@ def one_line(text: str, question: str = "", *, lines: int = 1, indent: int = 0) 
 
 
 def minute(moment: str) -> str:
-    """An ISO time to the minute."""
-    return moment[:16].replace("T", " ")
+    """An ISO time to the minute, by this machine's clock like all times that are shown."""
+    from ..domain.dates import local_minute
+
+    return local_minute(moment)

@@ -31,7 +31,7 @@ def _revoke_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _tenants(args: argparse.Namespace, home: Path) -> int:
-    from ..domain.errors import ConfigurationError
+    from ..domain.errors import WrongUsage
     from ..host.context import Policy
     from ..operate import tenants
     from ..store.pool import connect
@@ -41,7 +41,7 @@ def _tenants(args: argparse.Namespace, home: Path) -> int:
     rules = Policy.of(settings).rules
     admin_dsn = given_admin_dsn(args)
     if not admin_dsn:
-        raise ConfigurationError(
+        raise WrongUsage(
             "this needs an admin of a database server of yours: add --admin-dsn DSN, or set HERMES_PGVECTOR_ADMIN_DSN"
         )
     with connect(admin_dsn) as conn:

@@ -12,8 +12,10 @@ from .base import (
     EXIT_OK,
     Command,
     add_json,
+    add_login,
     add_yes,
     connection,
+    positive,
     print_json,
     settings_of,
 )
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from ..store.connection import DeadlineConnection
 
 _COLUMNS = (
-    Column("theme"),
+    Column("theme", flexible=True),
     Column("memories", right=True),
     Column("user_facts", "user", right=True),
     Column("turns", right=True),
@@ -35,7 +37,7 @@ _COLUMNS = (
 
 
 def _login(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--admin-dsn", metavar="DSN", help="log in so, rather than as the agents do")
+    add_login(command)
     add_json(command)
 
 
@@ -60,7 +62,7 @@ def _delete_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _log_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--limit", type=int, default=50, metavar="N", help="the last N entries (default: 50)")
+    command.add_argument("--limit", type=positive, default=50, metavar="N", help="the last N entries (default: 50)")
     _login(command)
 
 
@@ -124,7 +126,7 @@ def _log(args: argparse.Namespace, home: Path) -> int:
     from ..operate import themes
 
     with _opened(args, home) as (conn, _):
-        _print_log(themes.log(conn, max(1, args.limit)), as_json=args.json)
+        _print_log(themes.log(conn, args.limit), as_json=args.json)
     return EXIT_OK
 
 
@@ -152,6 +154,8 @@ def _print_log(rows: list[dict[str, Any]], *, as_json: bool) -> None:
         into = f" -> {given['into']!r}" if "into" in given else ""
         arguments = (", ".join(map(repr, named)) or "every theme") + into
         counts = ", ".join(f"{count} {name}" for name, count in sorted(row["counts"].items()))
+        state = given.get("state", given.get("summaries", "done"))
+        counts += "" if state == "done" else f" ({state})"
         who = f"{row['db_role']} ({row['os_user']}@{row['host']})"
         print(f"{row['done_at'][:19]}  {who}  {row['verb']} {arguments}: {counts}")
     if not rows:

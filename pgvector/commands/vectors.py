@@ -105,7 +105,9 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
                 if args.json:
                     print_json(dataclasses.asdict(planned) | {"done_now": False})
                 else:
-                    print(planned.render() + "\nnothing was changed: add --yes")
+                    print(planned.render())
+                    if planned.needed or args.again:
+                        print("nothing was changed: add --yes")
                 return EXIT_OK
             refused = 0
             if planned.needed or args.again:
@@ -143,7 +145,10 @@ def _wanted(args: argparse.Namespace, settings: Settings, home: Path) -> tuple[S
     if not is_local(changes["embed_url"]):
         changes["embed_model"] = args.model or settings.embed_model
     elif args.model:
-        raise InvalidArgument("--model is for endpoints; a model on this machine's disk is named by --url local:NAME")
+        raise InvalidArgument(
+            f"--model is for endpoints, and recall goes by {changes['embed_url']} now: add --url URL, as "
+            "http://127.0.0.1:11434; a model on this machine's disk is named by --url local:NAME"
+        )
     wanted = dataclasses.replace(settings, **changes)
     changes["dims"] = args.dims
     if args.dims is None:
@@ -213,8 +218,8 @@ BACKFILL = Command(
 REEMBED = Command(
     "reembed",
     "change the embedding model while the agents go on; may be stopped, run again, and run on several hosts at once",
-    "hermes-pgvector reembed --model bge-m3\n"
-    "hermes-pgvector reembed --model bge-m3 --yes\n"
+    "hermes-pgvector reembed --url http://127.0.0.1:11434 --model bge-m3     # what it would take\n"
+    "hermes-pgvector reembed --model bge-m3 --yes                            # by the same endpoint\n"
     "hermes-pgvector reembed --url local:bge-small-en-v1.5 --yes\n"
     "hermes-pgvector reembed --abort --yes",
     _reembed,

@@ -107,14 +107,14 @@ def _drop(args: argparse.Namespace, home: Path) -> int:
 
 
 def _change_aside(args: argparse.Namespace, home: Path, action: Literal["retry", "drop"], done: str) -> int:
-    from ..domain.errors import InvalidArgument
+    from ..domain.errors import WrongUsage
     from ..operate.spools import change_aside, render_aside
 
     if not args.ids and not args.all:
-        raise InvalidArgument(f"name the writes to {action}, or --all; see: hermes-pgvector spool list")
+        raise WrongUsage(f"name the writes to {action}, or --all; see: hermes-pgvector spool list")
     meant = change_aside(home, action, args.ids, everything=args.all, really=args.yes)
     print(render_aside(meant, as_json=args.json))
-    if not args.json:
+    if meant and not args.json:
         print(
             f"{len(meant)} writes {done}" if args.yes else f"{len(meant)} writes meant; nothing was changed: add --yes"
         )

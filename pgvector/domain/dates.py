@@ -6,7 +6,7 @@ import calendar
 import re
 from datetime import UTC, date, datetime, timedelta
 
-from .errors import InvalidArgument
+from .errors import WrongUsage
 
 _AGO = re.compile(r"(\d{1,6})\s*(h|hours?|d|days?|w|weeks?)(?:\s+ago)?", re.ASCII)
 _HOURS = {"h": 1, "d": 24, "w": 168}
@@ -20,16 +20,21 @@ WAYS = (
 )
 
 
+def local_minute(moment: str) -> str:
+    """An ISO time to the minute in this machine's zone: that of the database's session may be any."""
+    return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
 def parse_when(text: object, name: str, *, end: bool = False, now: datetime | None = None) -> datetime | None:
     """The moment that an argument `name` means, None when it is not given; without a zone it is UTC.
 
-    A day, week, month or year means its first moment, or with `end` the first one after it. Raises InvalidArgument.
+    A day, week, month or year means its first moment, or with `end` the first one after it. Raises WrongUsage.
     """
     if text is None or text == "":
         return None
     now = now or datetime.now(UTC)
     if not isinstance(text, str):
-        raise InvalidArgument(f"`{name}` must be text: {WAYS}")
+        raise WrongUsage(f"`{name}` must be text: {WAYS}")
     word = text.strip().lower()
     try:
         if ago := _AGO.fullmatch(word):
@@ -39,7 +44,7 @@ def parse_when(text: object, name: str, *, end: bool = False, now: datetime | No
             return datetime(day.year, day.month, day.day, tzinfo=UTC)
         moment = datetime.fromisoformat(text.strip())
     except (ValueError, OverflowError):
-        raise InvalidArgument(f"`{name}` is not a date that can be read; write it like {WAYS}") from None
+        raise WrongUsage(f"`{name}` is not a date that can be read; write it like {WAYS}") from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+TARGETS: Final = ("memory", "user")
+_FIRST_YEAR, _LAST_YEAR = 2, 9998
 
 
 class Part(NamedTuple):
@@ -50,3 +53,10 @@ class TurnRecord:
 
 
 Record = MemoryRecord | TurnRecord
+
+
+def time_flaw(time: datetime) -> str:
+    """Why a time cannot be stored and read again, whatever the zone of who reads it; "" when it can."""
+    if time.tzinfo is None:
+        return "its time has no zone"
+    return "" if _FIRST_YEAR <= time.year <= _LAST_YEAR else "its time is none of the years 2 to 9998"

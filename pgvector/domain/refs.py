@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .errors import InvalidArgument
+from .errors import WrongUsage
 from .models import Store
 
 WAYS = "m123 (or 123) for a memory, t123 for a turn"
@@ -15,7 +15,8 @@ _WORDS: dict[str, Store] = {
     "": "memories", "m": "memories", "memory": "memories", "memories": "memories",
     "t": "turns", "turn": "turns", "turns": "turns",
 }  # fmt: skip
-_REF = re.compile(r"([a-z]*)[\s:/#-]*(\d{1,19})(?!\S)", re.ASCII)
+# No minus sign: `forget -5` must not remove the fifth memory.
+_REF = re.compile(r"([a-z]*)[\s:/#]*(\d{1,19})(?!\S)", re.ASCII)
 
 
 class Ref(NamedTuple):
@@ -31,14 +32,14 @@ class Ref(NamedTuple):
 def parse_refs(words: Sequence[str]) -> list[Ref]:
     """The rows that arguments name, each once. A bare number is a memory, as the tools number them.
 
-    Raises InvalidArgument.
+    Raises WrongUsage.
     """
     refs: list[Ref] = []
     rest = " ".join(word.strip().lower().replace(",", " ") for word in words).strip()
     while rest:
         match = _REF.match(rest)
         if match is None or match[1] not in _WORDS or int(match[2]) >= 2**63:
-            raise InvalidArgument(f"{rest.split()[0]!r} names no row; write {WAYS}")
+            raise WrongUsage(f"{rest.split()[0]!r} names no row; write {WAYS}")
         refs.append(Ref(_WORDS[match[1]], int(match[2])))
         rest = rest[match.end() :].lstrip()
     return list(dict.fromkeys(refs))

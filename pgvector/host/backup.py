@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Mapping
@@ -39,6 +40,7 @@ def write_backup(config: Mapping[str, Any] | None) -> list[str]:
     path = backup_path(home)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _forget_unfinished(path.parent)
         with borrowed_server(settings) as locate, connect(locate()) as conn:
             conn.deadline = time.monotonic() + _LONGEST_S
             with private_output(path, replace=True) as out:
@@ -51,3 +53,11 @@ def write_backup(config: Mapping[str, Any] | None) -> list[str]:
             path,
         )
     return [str(path)] if path.exists() else []
+
+
+def _forget_unfinished(folder: Path) -> None:
+    """Delete what earlier exports left that were killed: it holds texts that may have been removed since."""
+    for part in folder.glob(".*.part"):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - part.stat().st_mtime > 2 * _LONGEST_S:
+                part.unlink()

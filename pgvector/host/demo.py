@@ -9,6 +9,7 @@ from pathlib import Path
 from .provider import PgvectorMemoryProvider
 
 _WAIT_S = 60.0
+_TIDY_S = 10.0  # after a failure or Ctrl-C nobody waits longer
 _FLEET = {
     "demo-marketing": (
         "The spring campaign for the Atlas product starts on 3 May, and its budget is 40,000 euros.",
@@ -46,12 +47,13 @@ def run_demo(home: Path) -> bool:
         took_us = (time.perf_counter() - started) * 1e6
         print(f"{theme}\n  remembers  {memory}\n  was asked  {question}\n  answered   {answer}")
         print(f"             (both hooks returned after {took_us:.0f} microseconds, with the writes on disk)\n")
-    if not all(provider.runtime and provider.runtime.writer.flush(_WAIT_S) for provider in fleet.values()):
-        print("The writes are safe in the spool, but did not reach Postgres; run: hermes-pgvector doctor")
-        return False
-    right = _show_isolation(fleet)
-    _clean_up(fleet)
-    return right
+    try:
+        if not all(provider.runtime and provider.runtime.writer.flush(_WAIT_S) for provider in fleet.values()):
+            print("The writes are safe in the spool, but did not reach Postgres; run: hermes-pgvector doctor")
+            return False
+        return _show_isolation(fleet)
+    finally:  # also after Ctrl-C
+        _clean_up(fleet)
 
 
 def _show_isolation(fleet: dict[str, PgvectorMemoryProvider]) -> bool:
@@ -91,7 +93,7 @@ def _clean_up(fleet: dict[str, PgvectorMemoryProvider]) -> None:
     for theme, (memory, _) in _FLEET.items():
         fleet[theme].on_memory_write("remove", "memory", "", {"old_text": memory})
     for theme, provider in fleet.items():
-        if provider.runtime is not None:
+        if provider.runtime is not None and provider.runtime.writer.flush(_TIDY_S):
             provider.runtime.backend.forget_session(theme, f"{theme}-monday")
         provider.shutdown()
 

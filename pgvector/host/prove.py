@@ -42,20 +42,29 @@ def prove(home: Path) -> bool:
     )
     provider.on_memory_write("add", "memory", _FACT)
     print(f"  wrote     a memory and a turn with the code {word}, theme {THEME}", flush=True)
-    if not _landed(provider):
+    try:
+        landed = _landed(provider)
+    except KeyboardInterrupt:
+        provider.shutdown()
+        _clean_up(home, word)
+        raise
+    if not landed:
         print("  FAILED    they are safe in the spool, but did not reach Postgres; run: hermes-pgvector doctor")
         return False
     provider.shutdown()
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", _LAUNCH, str(_PACKAGE_DIR), "prove", "--hermes-home", str(home), "--recall", word],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-        timeout=_WAIT_S * 2,
-    )
-    print(done.stdout, end="", flush=True)
-    _clean_up(home, word)
+    second = [sys.executable, "-P", "-c", _LAUNCH, str(_PACKAGE_DIR), "prove", "--hermes-home", str(home)]
+    try:
+        done = subprocess.run(
+            [*second, "--recall", word],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=_WAIT_S * 2,
+        )
+        print(done.stdout, end="", flush=True)
+    finally:  # also after Ctrl-C
+        _clean_up(home, word)
     return done.returncode == 0
 
 

@@ -16,7 +16,8 @@ from ..capture.keeping import Keeper, session_name
 from ..domain.errors import OperationRejected
 from ..domain.languages import Languages
 from ..domain.models import EmbeddingSpace
-from ..domain.records import MemoryRecord, Record, TurnRecord
+from ..domain.records import TARGETS, MemoryRecord, Record, TurnRecord, time_flaw
+from ..domain.retention import ROLES
 from ..domain.settings import Settings
 from ..domain.text import clean, clean_json, digest
 from ..domain.theme import ThemeRules
@@ -30,8 +31,6 @@ BATCH_RECORDS = 500
 BATCH_CHARS = 2_000_000  # of text; a batch is one transaction and stays in memory
 MAX_CHARS = 50_000_000  # of one text: what Postgres takes in one row with room to spare
 _EXAMPLES = 20
-_TARGETS = ("memory", "user")
-_ROLES = ("user", "assistant", "system", "tool")
 
 Origin = Literal["foreign", "export", "copy"]
 
@@ -137,10 +136,7 @@ def take_in(
             _write(conn, fit, intake, languages, found)
         except OperationRejected:
             for record in fit:
-                try:
-                    _write(conn, [record], intake, languages, found)
-                except OperationRejected as exc:
-                    found.skip(record, f"Postgres refuses it: {exc}")
+                _write_alone(conn, record, intake, languages, found)
         progress(len(batch))
     return found
 
@@ -180,6 +176,20 @@ def _write(
         found.vectors += record.embedding is not None
     for record in brought.removed:
         found.skip(record, "removed since it was written")
+
+
+def _write_alone(
+    conn: DeadlineConnection, record: Record, intake: Intake, languages: Languages, found: Arrivals
+) -> None:
+    """One record in a transaction of its own; without its vectors where it is those that Postgres refuses."""
+    try:
+        _write(conn, [record], intake, languages, found)
+    except OperationRejected as exc:
+        bare = _bare(record)
+        if bare is record:
+            found.skip(record, f"Postgres refuses it: {exc}")
+        else:
+            _write_alone(conn, bare, intake, languages, found)
 
 
 def _as_space_allows(conn: DeadlineConnection, records: Sequence[Record], intake: Intake) -> Sequence[Record]:
@@ -263,7 +273,7 @@ class _Gate:
     def _theme(self, name: str) -> str:
         if name not in self._themes:
             rules = self._intake.rules
-            theme = rules.resolve_name(clean(name))
+            theme = rules.resolve_name(name)
             self._themes[name] = theme
             if rules.allowed and theme not in rules.allowed and theme != rules.default and not theme.startswith("@"):
                 self._found.unreachable.add(theme)
@@ -273,12 +283,12 @@ class _Gate:
 def _flaw(record: Record) -> str:
     """Why a record cannot be stored at all; "" when it can."""
     times = (record.created_at, record.updated_at) if isinstance(record, MemoryRecord) else (record.ts,)
-    if any(time.tzinfo is None for time in times):
-        return "its time has no zone"
-    if isinstance(record, MemoryRecord) and record.target not in _TARGETS:
+    if flaw := next(filter(None, map(time_flaw, times)), ""):
+        return flaw
+    if isinstance(record, MemoryRecord) and record.target not in TARGETS:
         return "its target is neither memory nor user"
-    if isinstance(record, TurnRecord) and record.role not in _ROLES:
-        return f"its role is none of {', '.join(_ROLES)}"
+    if isinstance(record, TurnRecord) and record.role not in ROLES:
+        return f"its role is none of {', '.join(ROLES)}"
     if len(record.content) > MAX_CHARS:
         return f"its text is longer than {MAX_CHARS:,} characters"
     return ""

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from ..domain.dates import parse_when
-from ..domain.errors import ConfigurationError, InvalidArgument
+from ..domain.errors import ConfigurationError, WrongUsage
 from ..domain.languages import Languages
 from ..domain.theme import ThemeRules
 from ..store import compact as store
@@ -109,20 +109,23 @@ class Plan:
 
 
 def themes_meant(conn: DeadlineConnection, names: Sequence[str], *, every: bool, rules: ThemeRules) -> dict[str, int]:
-    """The themes that an operator means, each with how many turns it has. Raises InvalidArgument."""
+    """The themes that an operator means, each with how many turns it has.
+
+    Raises WrongUsage, InvalidArgument for a theme that is not there.
+    """
     if every == bool(names):
-        raise InvalidArgument("name the themes with --theme, or all of them with --all-themes")
+        raise WrongUsage("name the themes with --theme, or all of them with --all-themes, not both")
     if every:
         return {str(row["theme"]): int(row["turns"]) for row in all_themes.every_theme(conn)}
     return {theme: int(counts["turns"]) for theme, counts in (existing(conn, name, rules) for name in names)}
 
 
 def moment(conn: DeadlineConnection, older_than: str) -> tuple[datetime, bool]:
-    """The moment that `older_than` means by the server's clock, and whether we may log. Raises InvalidArgument."""
+    """The moment that `older_than` means by the server's clock, and whether we may log. Raises WrongUsage."""
     now, may_record = clock.clock(conn)
     before = parse_when(older_than, "--older-than", now=now)
     if before is None or before > now:
-        raise InvalidArgument(f"--older-than must be a time before now, like 180d or 2026-01-01, not {older_than!r}")
+        raise WrongUsage(f"--older-than must be a time before now, like 180d or 2026-01-01, not {older_than!r}")
     return before, may_record
 
 

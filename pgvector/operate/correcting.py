@@ -12,7 +12,7 @@ from typing import Any
 from ..capture.embedding import DocumentEmbedder
 from ..capture.keeping import Keeper
 from ..capture.mirror import Mirror
-from ..domain.errors import HermesPgvectorError, InvalidArgument
+from ..domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
 from ..domain.models import Operation, Store
 from ..domain.refs import Ref
 from ..domain.text import clean
@@ -22,7 +22,7 @@ from ..store.connection import DeadlineConnection
 from ..store.erase import Entry
 from ..store.maintenance import operator, record
 from ..store.vectors import PendingRow
-from .spools import copies_in_spools
+from .spools import drop_copies
 
 _KEPT_OF_WHO = ("source", "os_user", "host")  # beside the memory itself
 _SESSION_SHOWN = 100  # turns of one that goes
@@ -146,7 +146,7 @@ def forget(hand: Hand, refs: Sequence[Ref], *, theme: str | None, really: bool) 
         if really:
             _record(conn, "forget", [row["theme"] for row in rows], {"rows": [str(ref) for ref in refs]}, counts)
     if really:
-        notes += _spooled(hand, [row.content for row in held["memories"]], really=True)
+        notes += _spooled(hand, [(row.theme, row.content) for row in held["memories"]])
     return Correction("forget", really, rows, counts, notes)
 
 
@@ -210,7 +210,7 @@ def forget_session(hand: Hand, theme: str, session_id: str, *, really: bool) -> 
 def _kept(hand: Hand, text: str) -> tuple[str, list[str]]:
     said = clean(text).strip()
     if not said:
-        raise InvalidArgument("the text is empty; say in plain words what to remember")
+        raise WrongUsage("the text is empty; say in plain words what to remember")
     content = hand.keep.text(said, Counter())
     masked = "what looked like a password, key or token was masked before it was stored"
     return content, [masked] if content != said else []
@@ -240,8 +240,8 @@ def _standing(entries: Sequence[Entry], in_files: set[tuple[str, str]]) -> list[
     ]
 
 
-def _spooled(hand: Hand, texts: Sequence[str], *, really: bool) -> list[str]:
-    dropped, waiting = copies_in_spools(hand.home, texts, really=really)
+def _spooled(hand: Hand, texts: Sequence[tuple[str, str]]) -> list[str]:
+    dropped, waiting = drop_copies(hand.home, texts)
     notes = []
     if dropped:
         notes.append(f"{dropped} writes of the same text that Postgres had refused were dropped from the spool")

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ..domain.errors import ConfigurationError
 from ..domain.settings import Settings
 from .examining.check import Check, Locate, Patient, State
 from .examining.database import examine_database
@@ -29,6 +30,14 @@ def examine(
         *examine_database(patient),
         *examine_endpoints(patient),
         *examine_disk(patient),
+    ]
+
+
+def examine_without_settings(home: Path, problem: ConfigurationError) -> list[Check]:
+    """What can be said where the settings cannot be read: nothing else is looked at by guesses."""
+    return [
+        *examine_installation(home),
+        Check("settings", "fail", str(problem), "mend that, then run doctor again; until then agents have no memory"),
     ]
 
 

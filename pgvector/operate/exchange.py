@@ -18,7 +18,7 @@ from typing import Any
 
 from ..domain.errors import ConfigurationError, InvalidArgument
 from ..domain.models import EmbeddingSpace
-from ..domain.records import MemoryRecord, Part, Record, TurnRecord
+from ..domain.records import TARGETS, MemoryRecord, Part, Record, TurnRecord, time_flaw
 from ..store.departures import Removed
 
 FORMAT = "hermes-memory-pgvector"
@@ -200,7 +200,11 @@ def read_row(line: bytes, number: int) -> Record | Removed:
                 digest = bytes.fromhex(_text(row, "sha256"))
                 if len(digest) != hashlib.sha256().digest_size:
                     raise InvalidArgument("its sha256 is of another length")
-                return Removed(_text(row, "theme"), _text(row, "target"), digest, _time(row, "removed_at"))
+                if (target := _text(row, "target")) not in TARGETS:
+                    raise InvalidArgument("its target is neither memory nor user")
+                if flaw := time_flaw(removed_at := _time(row, "removed_at")):
+                    raise InvalidArgument(flaw)
+                return Removed(_text(row, "theme"), target, digest, removed_at)
     except (ValueError, OverflowError, binascii.Error, TypeError) as exc:
         raise InvalidArgument("one of its fields cannot be read") from exc
     raise InvalidArgument("it is of a kind that this version does not know")

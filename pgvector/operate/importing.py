@@ -49,13 +49,18 @@ class Bringing:
 
 @dataclass(frozen=True)
 class Import:
-    """What became of the file: its header, the rows, and what was wrong with it as a whole ("" when nothing was)."""
+    """What became of the file: its header, the rows, and what was wrong with it as a whole ("" when nothing was).
+
+    `held`: the themes in it; `absent`: those that were asked for and are not.
+    """
 
     header: Header
     arrivals: Arrivals
     malformed: int
     damage: str
     vectors_fit: bool
+    held: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -69,6 +74,7 @@ class Import:
             "damage": self.damage,
             "made_at": self.header.made_at,
             "vectors_fit": self.vectors_fit,
+            "absent_themes": list(self.absent),
         }
 
 
@@ -95,7 +101,8 @@ def import_file(conn: DeadlineConnection, path: Path | None, bringing: Bringing)
     if bringing.really and arrivals.added:
         with translated(), conn.transaction():
             log(conn, "import", {"file": path.name if path else "-", "made_at": header.made_at}, arrivals.for_log())
-    return Import(header, arrivals, reader.malformed, damage, fits)
+    absent = tuple(name for name in dict.fromkeys((*bringing.themes, *bringing.renamed)) if name not in reader.themes)
+    return Import(header, arrivals, reader.malformed, damage, fits, tuple(sorted(reader.themes)), absent)
 
 
 def _take_in(
@@ -121,6 +128,7 @@ def _take_in(
 
     def wanted() -> Iterator[Record]:
         for row in reader.rows():
+            reader.themes.add(row.theme)
             if bringing.themes and row.theme not in bringing.themes:
                 continue
             name = bringing.renamed.get(row.theme, row.theme)
@@ -161,6 +169,7 @@ class _Reader:
         self._checksum = Checksum()
         self.malformed = 0
         self.examples: list[str] = []
+        self.themes: set[str] = set()
         self.damage = ""
 
     def header(self) -> Header:

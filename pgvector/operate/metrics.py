@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, generate_latest, start_http_ser
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ..domain.errors import ConfigurationError
+from ..domain.errors import ConfigurationError, WrongUsage
 from .status import WORK, Status
 
 PREFIX = "hermes_pgvector_"
@@ -226,18 +226,21 @@ def as_json(registry: CollectorRegistry) -> list[dict[str, Any]]:
 def parse_address(text: str) -> tuple[str, int]:
     """Host and port of `127.0.0.1:9187`, `[::1]:9187`, `9187` (of this host only) or `:9187` (every address).
 
-    Raises ConfigurationError.
+    Raises WrongUsage.
     """
     host, colon, port = text.strip().rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if not (port.isascii() and port.isdigit() and int(port) < 65536) or (":" in host and not bracketed):
-        raise ConfigurationError(f"--listen {text!r} is no address: write HOST:PORT, as 127.0.0.1:9187 or [::1]:9187")
+        raise WrongUsage(f"--listen {text!r} is no address: write HOST:PORT, as 127.0.0.1:9187 or [::1]:9187")
     return host.strip("[]") or ("0.0.0.0" if colon else "127.0.0.1"), int(port)
 
 
 @contextmanager
 def listen(registry: CollectorRegistry, address: str) -> Iterator[str]:
-    """Serve the metrics in the background for the time of the block; gives their URL. Raises ConfigurationError."""
+    """Serve the metrics in the background for the time of the block; gives their URL.
+
+    Raises WrongUsage for what is no address, ConfigurationError for one that cannot be had.
+    """
     host, port = parse_address(address)
     try:
         server, thread = start_http_server(port, addr=host, registry=registry)

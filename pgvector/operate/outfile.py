@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import io
 import os
@@ -12,6 +13,9 @@ from pathlib import Path
 from typing import Protocol
 
 from ..domain.errors import ConfigurationError
+
+# A file system without hard links, by its kind.
+_NO_LINKS = (errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class ByteSink(Protocol):
@@ -60,5 +64,7 @@ def _name(made: str, path: Path) -> None:
     """Give the finished file its name, but take nobody else's."""
     try:
         os.link(made, path)
-    except PermissionError:  # a file system without hard links
+    except OSError as exc:
+        if exc.errno not in _NO_LINKS or path.exists():
+            raise
         os.rename(made, path)

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from ..domain.dates import parse_when
-from ..domain.errors import InvalidArgument
+from ..domain.errors import WrongUsage
 from ..domain.retention import ROLES
 from ..domain.theme import ThemeRules
 from ..store import retention as store
@@ -17,13 +17,12 @@ from ..store import themes as all_themes
 from ..store.connection import DeadlineConnection
 from ..store.history import note_actor
 from ..store.maintenance import operator, record
-from .progress import ProgressLine
+from .progress import progress
 from .themes import existing, fit_for_json
 
 _SLICE = 1000  # turns of one transaction
 _MEMORIES = 200  # memories of one transaction: the agents' writes of memories wait for it
 _EXAMPLES = 3
-_TOLD_FROM = 5000  # rows; fewer are done before anybody wonders
 _ROUNDS = 10  # after which a turn that is always in use is left for the next time
 _pause = threading.Event()
 
@@ -46,16 +45,16 @@ class Wish:
     memories: bool = False
 
     def check(self) -> None:
-        """Raises InvalidArgument for a wish that names no theme, or nothing by which turns would be chosen."""
+        """Raises WrongUsage for a wish that names no theme, or nothing by which turns would be chosen."""
         if self.every_theme == bool(self.themes):
-            raise InvalidArgument("name the themes with --theme, or all of them with --all-themes")
+            raise WrongUsage("name the themes with --theme, or all of them with --all-themes, not both")
         if not (self.older_than or self.keep_rows or self.max_mb or self.roles or self.session_id):
-            raise InvalidArgument(
+            raise WrongUsage(
                 "say which turns are to go: --older-than, --keep-rows, --max-mb, --role or --session; "
                 "everything of a theme: hermes-pgvector themes delete THEME"
             )
         if self.memories and (not self.older_than or self.keep_rows or self.max_mb or self.roles or self.session_id):
-            raise InvalidArgument("--memories goes with --older-than alone: memories have neither roles nor sessions")
+            raise WrongUsage("--memories goes with --older-than alone: memories have neither roles nor sessions")
 
     def arguments(self) -> dict[str, Any]:
         """The wish as it stands in the log."""
@@ -127,11 +126,11 @@ def plan(conn: DeadlineConnection, wish: Wish, rules: ThemeRules) -> Plan:
     """Find out what a wish means; changes nothing. Raises InvalidArgument for what cannot be meant."""
     wish.check()
     with conn.transaction():
-        store.begin_reading(conn)
+        all_themes.begin_reading(conn)
         now, may_record = store.clock(conn)
         before = parse_when(wish.older_than, "--older-than", now=now)
         if before is not None and before > now:
-            raise InvalidArgument(
+            raise WrongUsage(
                 f"--older-than {wish.older_than} lies in the future; everything of a theme: "
                 "hermes-pgvector themes delete THEME"
             )
@@ -198,21 +197,18 @@ class Pruning:
         meant = {name: count for name, count in plan.totals().items() if name != "bytes"}
         if not any(meant.values()):
             return self.deleted
-        line = ProgressLine("deleted", sum(meant.values())) if sum(meant.values()) >= _TOLD_FROM else None
         state = "interrupted"
         self._record("begun", meant)
         try:
-            for share in plan.shares:
-                for name, count in self._delete(share):
-                    self.deleted[name] += count
-                    if line is not None:
-                        line.advance(count)
+            with progress("deleted", sum(meant.values())) as advance:
+                for share in plan.shares:
+                    for name, count in self._delete(share):
+                        self.deleted[name] += count
+                        advance(count)
             state = "done"
         finally:
             if not self.conn.closed:
                 self._record(state, self.deleted)
-            if line is not None:
-                line.finish()
         return self.deleted
 
     def _delete(self, share: Share) -> Iterator[tuple[str, int]]:

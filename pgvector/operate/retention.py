@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..capture.retention import GRACE_S
+from ..domain.dates import local_minute
 from ..domain.retention import RetentionPolicy
 from ..domain.settings import Settings
 from ..store import retention as store
@@ -30,14 +31,14 @@ def described(state: Mapping[str, Any]) -> str:
     if not state["on"]:
         parts.append("off: this home's agents keep all turns")
     if state["last_at"]:
-        last = state["last_at"][:16].replace("T", " ")
+        last = local_minute(state["last_at"])
         parts.append(f"last run {last}, {state['deleted_in_24h']:,} turns in the last 24 hours")
     elif state["on"]:
         parts.append("on, nothing was deleted yet")
     if state["at_work"]:
         parts.append("at work now")
     if state["announced"]:
-        first = state["first_at"][:16].replace("T", " ")
+        first = local_minute(state["first_at"])
         parts.append(f"new to {state['announced']:,} themes, deletes there from {first} on")
     return "; ".join(parts)
 

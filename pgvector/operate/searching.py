@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..domain.errors import InvalidArgument
+from ..domain.errors import InvalidArgument, WrongUsage
 from ..domain.models import PAGES_END, Answer, Question, Store
 from ..domain.refs import Ref
 from ..domain.text import both_ends, clean
@@ -31,10 +31,10 @@ class Found:
 
 
 def question(text: str) -> str:
-    """A question as it is looked up. Raises InvalidArgument for an empty one."""
+    """A question as it is looked up. Raises WrongUsage for an empty one."""
     kept = both_ends(clean(text), QUESTION_MAX_CHARS).strip()
     if not kept:
-        raise InvalidArgument("the question is empty; say in plain words what to look for")
+        raise WrongUsage("the question is empty; say in plain words what to look for")
     return kept
 
 

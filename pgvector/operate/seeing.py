@@ -49,7 +49,7 @@ def theme_to_write(given: str | None, rules: ThemeRules, home: Path) -> tuple[st
     """The theme that a new memory gets, and what there is to say about it. Raises InvalidArgument for a blank name."""
     if given is None:
         return place(Surface(profile=profile_of(home)), rules).memories.name, ""
-    theme = rules.resolve_name(clean(given))
+    theme = rules.resolve_name(given)
     if not theme:
         raise InvalidArgument("the theme's name is blank")
     if rules.allowed and theme not in rules.allowed and theme != rules.default and not theme.startswith("@"):

@@ -141,21 +141,21 @@ def _opened(path: Path) -> Iterator[Spool]:
         spool.close()
 
 
-def copies_in_spools(home: Path, texts: Collection[str], *, really: bool) -> tuple[int, int]:
-    """How many writes hold one of `texts` word for word: set aside, which are dropped if `really`, and waiting."""
+def drop_copies(home: Path, texts: Collection[tuple[str, str]]) -> tuple[int, int]:
+    """Drop the writes set aside that hold one of these themes' texts; how many, and how many more of them wait."""
     wanted, dropped, waiting = set(texts), 0, 0
     for path in sorted(spool_folder(home).glob("*.db")) if wanted else []:
         with contextlib.suppress(SpoolError), _opened(path) as spool:
             aside = [item.operation for item in spool.aside() if _said(item.operation) & wanted]
             dropped += len(aside)
-            for op in aside if really else []:
+            for op in aside:
                 spool.drop(op)
             waiting += sum(bool(_said(op) & wanted) for op in spool.take(_UNBOUNDED // 2))
     return dropped, waiting
 
 
-def _said(op: Operation) -> set[str]:
-    """The texts that a write would store as memories, or looks for."""
+def _said(op: Operation) -> set[tuple[str, str]]:
+    """The texts that a write would store as memories, or looks for, with its theme."""
     many = op.payload.get("contents")
     texts = [op.payload.get("content"), op.payload.get("old_text"), *(many if isinstance(many, list) else [])]
-    return {text for text in texts if isinstance(text, str)}
+    return {(op.theme, text) for text in texts if isinstance(text, str)}

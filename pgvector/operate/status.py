@@ -17,6 +17,7 @@ from .spools import SpoolView, inspect_spools, short_id
 
 Status = dict[str, Any]
 WORK = ("embed", "embed_query", "write", "search", "rerank")  # what is timed
+_ENDPOINT = {"closed": "up", "open": "failing, left alone for a while", "half-open": "failing, just tried again"}
 
 _MAIN = ("conversations", "memory_entries")
 _STALE_S = 60.0  # a living process tells its counters every five seconds
@@ -160,7 +161,8 @@ def _process_lines(process: dict[str, Any]) -> list[str]:
     if process["living"] and report:
         stale = (process["report_age_s"] or 0) > _STALE_S
         lines.append(
-            f"           Postgres {report.get('postgres')}, endpoint {report.get('endpoint')}, "
+            f"           Postgres {report.get('postgres')}, "
+            f"endpoint {_ENDPOINT.get(str(report.get('endpoint')), report.get('endpoint'))}, "
             f"{report.get('operations', 0)} written, {report.get('operations_per_s', 0)}/s, "
             f"{report.get('retries', 0)} retries"
             + (f", {report['refused']} LOST" if report.get("refused") else "")

@@ -79,7 +79,11 @@ class Summaries:
                     self.failed.append((session.session_id, str(exc)))
                     in_a_row += 1
                     if in_a_row >= _REFUSALS:
-                        raise
+                        raise EmbedderError(
+                            f"{exc}; that was {_REFUSALS} sessions in a row, so the rest was not tried: "
+                            f"{self.done['sessions']} of {len(self.sessions)} sessions were replaced, "
+                            "and running it again goes on with the others"
+                        ) from exc
                 line.advance(1)
             state = "done"
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from shlex import quote
 from typing import Any
 
 from ..domain.errors import InvalidArgument
@@ -64,7 +65,7 @@ def rename(conn: DeadlineConnection, old: str, new: str, rules: ThemeRules, *, r
         if _rows(store.counts(conn, into)):
             raise InvalidArgument(
                 f"there is a theme {into!r} already{_because(new, into)}; "
-                f"to put the two together: hermes-pgvector themes merge {theme!r} {into!r}"
+                f"to put the two together: hermes-pgvector themes merge {quote(theme)} {quote(into)}"
             )
         if theme == normalise_theme(theme, rules.identity_key):
             notes.append(

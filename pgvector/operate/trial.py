@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..domain.errors import ConfigurationError, EmbedderError
+from ..domain.errors import ConfigurationError, EmbedderError, EmbedderUnavailable
 from ..domain.models import EmbeddingSpace
 from ..domain.settings import Settings
 from ..embed.base import space_of
@@ -42,7 +42,10 @@ def try_embedding(settings: Settings, api_key: str, home: Path, room: Room) -> T
 
     Raises EmbedderError or ConfigurationError with why it cannot be used, and what can be done.
     """
-    given = dims_given(settings, api_key, home=home)
+    try:
+        given = dims_given(settings, api_key, home=home)
+    except EmbedderUnavailable as exc:
+        raise EmbedderError(f"{exc}; start the endpoint, or correct its URL") from exc
     dims = _fitting(settings, given, room)
     embedder = embedder_for(replace(settings, dims=dims), api_key, home=home)
     if embedder is None:

@@ -64,6 +64,8 @@ def plan_removal(home: Path, settings: Settings, *, data: bool) -> Removal:
             f"the tables on your server; an admin removes them: psql -d DATABASE -v ON_ERROR_STOP=1 -f {_DROP_SCRIPT}"
         )
     left.append("plugins.pgvector in config.yaml; MEMORY.md and USER.md, which are the host's")
+    if data and (venv := home / "pgvector" / _VENV).exists():
+        left.append(f"the Python environment {venv}, made by scripts/install.sh: remove the folder")
     left.append(f"the package: {sys.executable} -m pip uninstall hermes-memory-pgvector")
     return Removal(tuple(steps), tuple(obstacles), tuple(left))
 

@@ -34,7 +34,7 @@ def copy_removals(source: DeadlineConnection, target: DeadlineConnection, theme:
 
 def copy_traces(source: DeadlineConnection, target: DeadlineConnection, theme: str) -> None:
     """Bring what the hosts' files held when they were read, and which writes were applied."""
-    for some in _slices(source.execute(query("leaving_mirrored"), {"theme": theme})):
+    for some in _slices(_streamed(source, "leaving_mirrored", theme)):
         row = {
             "themes": [theme] * len(some),
             "origins": [each.origin for each in some],
@@ -44,7 +44,7 @@ def copy_traces(source: DeadlineConnection, target: DeadlineConnection, theme: s
             "times": [each.noted_at for each in some],
         }
         target.execute(query("bring_mirrored"), row)
-    for some in _slices(source.execute(query("leaving_operations"), {"theme": theme})):
+    for some in _slices(_streamed(source, "leaving_operations", theme)):
         row = {
             "themes": [theme] * len(some),
             "op_ids": [each.op_id for each in some],
@@ -62,7 +62,7 @@ def may_copy_history(target: DeadlineConnection) -> bool:
 def copy_history(source: DeadlineConnection, target: DeadlineConnection, theme: str) -> int:
     """Bring what happened to memories; returns how many entries are new there."""
     added = 0
-    for some in _slices(source.execute(query("leaving_history"), {"theme": theme})):
+    for some in _slices(_streamed(source, "leaving_history", theme)):
         row: dict[str, Any] = {name: [getattr(each, column) for each in some] for name, column in _HISTORY.items()}
         row |= {"themes": [theme] * len(some), "who": [Jsonb(each.who) for each in some]}
         added += target.execute(query("bring_history"), row).rowcount
@@ -103,6 +103,13 @@ def _lacking(target: DeadlineConnection, theme: str, keys: Sequence[Any]) -> int
         "near_s": 0.0,
     }
     return len(target.execute(query("missing_turns"), row).fetchall())
+
+
+def _streamed(conn: DeadlineConnection, statement: str, theme: str) -> Iterator[Any]:
+    """What a statement finds of a theme, a slice at a time: a large theme's history is not held in memory."""
+    with conn.cursor(statement) as found:
+        found.itersize = _SLICE
+        yield from found.execute(query(statement), {"theme": theme})
 
 
 def _slices(items: Iterable[_Item]) -> Iterator[list[_Item]]:

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from ..domain.errors import StoreUnavailable
 from ..domain.models import EmbeddingSpace, Store
 from ..domain.records import MemoryRecord, Part, Record, TurnRecord
 from .connection import DeadlineConnection
 from .floats import as_floats, know_vectors
 from .sql import query
-from .vectors import hold_space
+from .vectors import recorded_space
 
 _SLICE = 500  # rows of one statement
 _IDS = {"memories": "leaving_memory_ids", "turns": "leaving_turn_ids"}
@@ -52,12 +53,19 @@ def know(conn: DeadlineConnection) -> None:
 
 
 def begin(conn: DeadlineConnection) -> EmbeddingSpace:
-    """Let this transaction see one state of the database, with vectors of one model, to its end; returns that model."""
+    """Let this transaction see one state of the database, with vectors of one model, to its end; returns that model.
+
+    Raises StoreUnavailable while that model is being changed.
+    """
     conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    # Whoever waited here would see the rows of before the change, and the columns of after it.
+    row = conn.execute(query("try_hold_space")).fetchone()
+    if row is None or not row.got:
+        raise StoreUnavailable("the model of the database is being changed at this moment; run this again")
     # A server's own bounds are for agents: this may take an hour.
     for bound in ("statement_timeout", "idle_in_transaction_session_timeout"):
         conn.execute("SELECT set_config(%s, '0', true)", (bound,))
-    return hold_space(conn)
+    return recorded_space(conn)
 
 
 def themes(conn: DeadlineConnection) -> list[str]:

@@ -37,7 +37,7 @@ class ForeignDatabase:
         missing = ", ".join(sorted(set(columns) - there))
         if not there:
             raise ConfigurationError(
-                f'schema "{self._schema}" there holds not {self._expected}: no table {table} '
+                f'schema "{self._schema}" there is not one with {self._expected}: no table {table} '
                 "(or no right to see it); name another one with --schema"
             )
         if missing:

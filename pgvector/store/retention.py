@@ -77,11 +77,6 @@ class Aged:
     recent: bool
 
 
-def begin_reading(conn: DeadlineConnection) -> None:
-    """Make this transaction see one state of the database to its end."""
-    conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-
-
 def clock(conn: DeadlineConnection) -> tuple[datetime, bool]:
     """The server's time, and whether this role may write to the log."""
     row = conn.execute(query("read_clock")).fetchone()

@@ -108,6 +108,11 @@ def _run(conn: DeadlineConnection, migration: Migration) -> None:
         raise ConfigurationError(
             f"{exc.diag.message_primary}; install pgvector on the database server (Debian: postgresql-NN-pgvector)"
         ) from exc
+    except pg.InsufficientPrivilege as exc:
+        raise ConfigurationError(
+            f"{exc.diag.message_primary}; the admin's DSN must name a superuser, or the owner of the database once a "
+            "superuser has run: CREATE EXTENSION vector"
+        ) from exc
     except psycopg.Error as exc:
         raise ConfigurationError(
             f"migration {migration.version:03d} failed: {exc.diag.message_primary or exc}"

@@ -65,6 +65,8 @@ def renew(conn: DeadlineConnection) -> None:
 def disable(conn: DeadlineConnection) -> None:
     """Turn row-level security off; roles with some themes lose their rights. Which role has which is remembered."""
     _call(conn, "SELECT hermes_disable_row_security()")
+    with translated():
+        conn.execute("ANALYZE memory_entries, conversations")  # of what it hid from statistics
 
 
 def grant(conn: DeadlineConnection, role: str, themes: Sequence[str]) -> None:
@@ -115,4 +117,6 @@ def _persistently(change: Callable[[], _Result]) -> _Result:
 
 def _explained(exc: psycopg.Error) -> ConfigurationError:
     hint = exc.diag.message_hint
+    if not hint and isinstance(exc, psycopg.errors.InsufficientPrivilege):
+        hint = "the admin's DSN must name a superuser, or the owner of the tables"
     return ConfigurationError((exc.diag.message_primary or str(exc)) + (f"; {hint}" if hint else ""))

@@ -70,7 +70,7 @@ def move(conn: DeadlineConnection, theme: str, into: str, advance: Advance) -> d
         # Before the memories, so that each of them finds nothing left to take along.
         history.move(conn, theme, into)
         memories = _in_slices(conn, "theme_memory_ids", "move_memories", names, advance)
-        for statement in ("move_operations", "move_tombstones", "move_mirrored"):
+        for statement in ("move_operations", "move_tombstones", "move_mirrored", "forget_retention"):
             conn.execute(query(statement), names)
         conn.execute(query("clear_live_tombstones"), {"theme": into})
     return {"memories": memories, "merged": merged, "turns": turns}
@@ -87,6 +87,7 @@ def delete(conn: DeadlineConnection, theme: str, advance: Advance) -> dict[str, 
         lock_theme(conn, theme)
         memories = _in_slices(conn, "theme_memory_ids", "forget_memories", names, advance)
         history.delete(conn, theme)
+        conn.execute(query("forget_retention"), {"theme": theme})
     return {"memories": memories, "turns": turns}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import stat
 import tempfile
@@ -48,6 +49,10 @@ def test_need_16_hermes_backup_takes_the_embedded_memory_along(
     told = embedded_home.hermes("-z", f"remember: {FACT}")
     assert told.returncode == 0, describe(told)
     archive = tmp_path / "backup.zip"
+    killed = embedded_home.path / "pgvector" / "backup" / ".memory.jsonl.gz.x1y2.part"
+    killed.parent.mkdir(parents=True)
+    killed.write_text("what an export that was killed has left")
+    os.utime(killed, (0, 0))
     made = embedded_home.hermes("backup", "-o", str(archive))
     assert made.returncode == 0, describe(made)
     name = "_external/.hermes/pgvector/backup/memory.jsonl.gz"
@@ -55,7 +60,7 @@ def test_need_16_hermes_backup_takes_the_embedded_memory_along(
         assert name in zipped.namelist(), describe(made)
         assert not any("PG_VERSION" in each for each in zipped.namelist())
     export = embedded_home.path / "pgvector" / "backup" / "memory.jsonl.gz"
-    assert stat.S_IMODE(export.stat().st_mode) == 0o600
+    assert stat.S_IMODE(export.stat().st_mode) == 0o600 and not killed.exists()
 
     shutil.rmtree(embedded_home.path)
     restored = embedded_home.hermes("import", "--force", str(archive))

@@ -20,6 +20,7 @@ from hermes_memory_pgvector.domain.records import MemoryRecord, Part, Record, Tu
 from hermes_memory_pgvector.domain.settings import Settings
 from hermes_memory_pgvector.domain.theme import ThemeRules
 from hermes_memory_pgvector.operate.arrivals import Arrivals, Intake, take_in
+from hermes_memory_pgvector.operate.seeing import theme_to_write
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store import tenants
 from hermes_memory_pgvector.store.connection import DeadlineConnection
@@ -194,3 +195,12 @@ def test_need_04_a_tenant_brings_history_into_its_own_theme(
     (home / "memories" / "MEMORY.md").write_text("The build server is called hal.")
     assert cli.main(["bring", "files", "--theme", "marketing", "--yes"]) == 0, capsys.readouterr().err
     assert Database(admin_dsn).column("SELECT agent_identity FROM memory_entries") == ["marketing"]
+
+
+def test_need_04_names_that_differ_in_odd_characters_are_the_themes_that_sessions_have(dsn: str, home: Path) -> None:
+    rules = ThemeRules()
+    names = ("ab", "a\0b", "a\udcfeb", "a\udcffb")
+    taken(dsn, *(replace(MEMORY, theme=name) for name in names))
+    held = Database(dsn).column("SELECT agent_identity FROM memory_entries ORDER BY id")
+    assert held == [rules.resolve_name(name) for name in names] and len(set(held)) == len(names)
+    assert [theme_to_write(name, rules, home)[0] for name in names] == held

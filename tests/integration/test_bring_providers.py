@@ -126,7 +126,7 @@ def test_need_29_a_large_store_comes_whole(bring: Bring, home: Path, dsn: str, f
     facts.add_fact("Fact 0 of the build server.")
     with sqlite3.connect(home / "memory_store.db") as file:
         file.executemany(
-            "INSERT INTO facts (content) VALUES (?)", [(f"Fact {number} of the build server.",) for number in range(1, 4501)]
+            "INSERT INTO facts (content) VALUES (?)", [(f"Fact {n} of the build server.",) for n in range(1, 4501)]
         )
     file.close()
     source = bring.only("holographic", "--yes")
@@ -209,6 +209,10 @@ def _configure_mem0(home: Path, store: dict[str, Any]) -> None:
 
 def test_need_29_conversations_and_facts_of_hindsight_come(bring: Bring, home: Path, dsn: str, other_dsn: str) -> None:
     load_tables(other_dsn, "hindsight.json")
+    with psycopg.connect(other_dsn) as connection:  # a text may hold what Python takes for the end of a line
+        connection.execute(
+            "UPDATE documents SET original_text = replace(original_text, ', behind the', E',\u2028behind the')"
+        )
     source = bring.only("hindsight", "--dsn", other_dsn, "--yes")
     assert source["skipped"] == {
         "a part of a document that is taken whole": 3,
@@ -292,7 +296,7 @@ def test_need_29_our_own_tables_are_not_brought_into_themselves(
     # Beside ours, in a schema of their own, the other's tables are read.
     load_tables(admin_dsn, "predecessor.json", schema="old")
     assert bring.only("predecessor", "--dsn", admin_dsn, "--schema", "old")["turns_added"] == 8
-    assert "where is the database? --dsn DSN" in bring.text("predecessor", code=1)
+    assert "where is the database? --dsn DSN" in bring.text("predecessor", code=2)
     nowhere = make_conninfo(dsn, dbname="nowhere", password="hushhush")
     said = bring.text("predecessor", "--dsn", nowhere, code=1)
     assert "the source cannot be read" in said and "hushhush" not in said

@@ -264,10 +264,10 @@ def test_need_13_cold_turns_are_found_beside_a_graph(compact: Compact, make_prov
 
 def test_need_16_wrong_wishes_are_told(compact: Compact, dsn: str, home: Path) -> None:
     say(dsn, *numbered(5))
-    assert "name the themes" in compact("--all-themes", code=1)
-    assert "before now" in compact("--older-than", "2999-01-01", code=1)
+    assert "name the themes" in compact("--all-themes", code=2)
+    assert "before now" in compact("--older-than", "2999-01-01", code=2)
     assert "--admin-dsn DSN" in compact("--vacuum", code=1)
-    assert "--summary-model" in compact("--summary-url", "http://127.0.0.1:9/v1", code=1)
+    assert "--summary-model" in compact("--summary-url", "http://127.0.0.1:9/v1", code=2)
 
 
 def test_need_04_a_tenant_collapses_its_own_turns_and_drops_no_vector(
@@ -363,6 +363,24 @@ def test_need_16_a_session_whose_summary_fails_stays(compact: Compact, dsn: str)
         done = compact("--summary-url", model.base_url, "--summary-model", "any", "--yes", code=1)
     assert done["replaced"]["sessions"] == 1 and list(done["failed"]) == ["old-1"]
     assert [row for row in everything(dsn) if '"old-1"' in row] == before
+
+
+def test_need_16_an_endpoint_that_fails_says_how_far_it_came(
+    home: Path, dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(home, dsn)
+    for number in range(4):
+        conversation(dsn, f"old-{number}", 300 - number)
+    with ModelServer(lambda request: Reply("")) as model:
+        arguments = ["--summary-url", model.base_url, "--summary-model", "any"]
+        assert main(["compact", "--all-themes", *arguments, "--yes"]) == 1
+    assert "0 of 4 sessions were replaced" in capsys.readouterr().err
+    for wrong in (arguments[:2], [*arguments, "--summary-key-env", "NO_SUCH_VARIABLE"], ["--older-than", "2199-01-01"]):
+        assert main(["compact", "--all-themes", *wrong]) == 2
+    assert main(["compact", *arguments]) == 2
+    capsys.readouterr()
+    assert main(["compact", "--all-themes", "--older-than", "2000-01-01", *arguments, "--yes"]) == 0
+    assert capsys.readouterr().out == "no session is that old and that long\n"
 
 
 def test_need_03_a_session_that_is_written_to_meanwhile_stays(compact: Compact, dsn: str) -> None:

@@ -148,14 +148,15 @@ def test_need_16_the_switch_writes_the_settings_and_keeps_the_rest(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "--to"),
+        ((), "--to DSN"),
+        (("--to", "embedded"), "--to takes a DSN"),
         (("--to", "{dsn}"), "same database"),
         (("--to", "{dsn}", "--switch", "--theme", "sales"), "left behind"),
         (("--to", "{second}", "--theme", "nobody"), "nobody"),
         (("--to", "host=/nowhere dbname=x"), "start Postgres there"),
         (("--to", "{empty}"), "migrate"),
     ],
-    ids=["no target", "itself", "some themes", "unknown theme", "nobody there", "not migrated"],
+    ids=["no target", "embedded", "itself", "some themes", "unknown theme", "nobody there", "not migrated"],
 )
 def test_need_02_what_cannot_be_copied_is_said(
     in_use: Path,
@@ -168,7 +169,8 @@ def test_need_02_what_cannot_be_copied_is_said(
 ) -> None:
     before = in_use.read_text()
     given = [word.format(dsn=dsn, second=second_dsn, empty=empty_admin_dsn) for word in arguments]
-    assert cli.main(["copy", *given]) == 1
+    wrong_usage = said in ("--to DSN", "--to takes a DSN", "left behind")
+    assert cli.main(["copy", *given]) == (2 if wrong_usage else 1)
     assert said in capsys.readouterr().err
     assert in_use.read_text() == before
 
@@ -217,7 +219,8 @@ def test_need_16_what_a_memory_once_said_does_not_come_where_it_was_removed(
     landed(provider)
     with psycopg.connect(second_dsn) as conn:
         conn.execute(
-            "INSERT INTO hermes_tombstones VALUES ('sales', 'memory', hermes_digest('Atlas is green'), now() + interval '1 h')"
+            "INSERT INTO hermes_tombstones "
+            "VALUES ('sales', 'memory', hermes_digest('Atlas is green'), now() + interval '1 h')"
         )
     admin = make_conninfo(admin_dsn, dbname=conninfo_to_dict(second_dsn)["dbname"])
     told = copied(capsys, "--to", second_dsn, "--admin-dsn", admin)

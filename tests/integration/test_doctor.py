@@ -410,3 +410,18 @@ def test_need_02_for_people_and_for_machines(dsn: str, home: Path, capsys: Captu
     code, answer = doctor(home, capsys, "--fix")
     assert (code, answer["healthy"], answer["repairs"]) == (0, True, [])
     assert as_json([]) == {"healthy": True, "checks": []}
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_need_02_settings_that_cannot_be_read_are_a_line_of_the_checklist(
+    home: Path, as_json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "config.yaml").write_text("memory:\n  provider: pgvector\n plugins: [\n", encoding="utf-8")
+
+    assert main(["doctor", "--hermes-home", str(home), *(["--json"] if as_json else [])]) == 1
+
+    printed = capsys.readouterr().out
+    if as_json:
+        assert {"name": "settings", "state": "fail"}.items() <= json.loads(printed)["checks"][-1].items()
+    else:
+        assert "FAIL  settings: " in printed and "config.yaml" in printed

@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -156,7 +157,7 @@ def test_need_04_keys_that_differ_in_case_and_blanks_are_one_theme(make_provider
 _TABLES = re.compile(
     r"\b(?:FROM|JOIN|INTO|UPDATE|USING)\s+(memory_entries|memory_history|memory_chunks|conversations|conversation_chunks|hermes_\w+)\b"
 )
-_FILTER = re.compile(r"agent_identity\s*=\s*%\(theme\)s|VALUES\s*\([^;]*%\(themes?\)s|unnest\(%\(themes\)s")
+_FILTER = re.compile(r"agent_identity\s*=\s*%\(theme\)s|VALUES\s*\([^;]*%\(themes?\)s|unnest\(%\(themes?\)[sb]")
 
 
 @pytest.mark.parametrize("name", sorted(queries()))
@@ -175,14 +176,16 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
     assert {name for name, statement in queries().items() if "-- exempt:" in statement} <= {
         "set_timeouts", "has_own_themes", "lock_theme", "begin_vectors", "read_question",  # touch no table
         "copy_turns",  # each row names its theme
-        "forget_operations", "forget_tombstones", "record_space", "read_space", "hold_space", "count_all",  # no stored text
+        "forget_operations", "forget_tombstones", "record_space", "read_space", "hold_space",  # no stored text
+        "count_all",
         "list_themes", "count_some", "recent_growth", "relation_sizes", "partial_index_rows", "database_bytes",
         "themes_of_home", "record_maintenance", "read_maintenance",  # names and counts for the operator
         "claim_pending_memories", "claim_pending_turns", "fill_memories", "fill_turns",  # a row and its own vector
         "clear_chunks_memories", "clear_chunks_turns", "sample_texts", "no_vectors",
         "postpone_memories", "postpone_turns",  # a time
         "take_over_mirrored", "mirror_difference", "forget_mirrored",  # this host's own file
-        "lock_arrivals", "new_memory_ids", "database_identity", "may_write_history", "may_write_log",  # touch no stored text
+        "lock_arrivals", "try_hold_space", "new_memory_ids", "database_identity",  # touch no stored text
+        "may_write_history", "may_write_log",
         "themes_with_traces",  # names for the operator
         "read_clock", "try_upkeep", "oldest_turns", "oldest_turns_own", "retention_state",  # names, counts and times
         "note_actor", "forget_history",  # touch no stored text of today
@@ -199,6 +202,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "vector_search_memories_walk", "vector_search_turns_walk",
         "chunk_search_memories_all", "chunk_search_turns_all",
         "estimate_matches_memories", "estimate_matches_turns",
+        "count_some_memories_all", "count_some_turns_all",
         "query_terms_memories_all", "query_terms_turns_all", "lexical_search_memories_all", "lexical_search_turns_all",
     }  # fmt: skip
 
@@ -216,6 +220,27 @@ def test_need_04_every_statement_is_used_and_no_other_sql_reads_stored_text() ->
         text for text in texts if re.search(r"(?:FROM|INTO|UPDATE|JOIN)\\? (?:memory_entries|conversations)", text)
     ]
     assert reads == [], "SQL on stored text stands in store/queries"
+
+
+def test_no_two_statements_have_one_name() -> None:
+    """All files of the folder are one dictionary: of two that clash, one would silently be gone."""
+    named = Counter(re.findall(r"^-- name: (\w+)", _sources("*.sql", "store/queries"), re.MULTILINE))
+    assert [name for name, times in named.items() if times > 1] == []
+    assert set(named) == set(queries())
+
+
+def test_no_two_purposes_share_a_lock_of_the_database() -> None:
+    """Advisory locks are numbers: an import would hold up the upkeep, or a migration an agent."""
+    in_sql = re.findall(r"pg_(?:try_)?advisory\w*lock(\w*)\((\d+)", _sources("*.sql", "store/queries"))
+    in_code = re.findall(r"^_LOCK\w* = (\d+)(?!.*as the statement)", _sources("*.py", "store"), re.MULTILINE)
+    exclusive = [number for kind, number in in_sql if kind != "_shared"]
+    assert [number for number, times in Counter([*exclusive, *in_code]).items() if times > 1] == []
+    assert not {number for kind, number in in_sql if kind == "_shared"} & {*exclusive, *in_code}
+
+
+def _sources(pattern: str, folder: str) -> str:
+    place = Path(str(files("hermes_memory_pgvector").joinpath(folder)))
+    return "\n".join(file.read_text(encoding="utf-8") for file in sorted(place.glob(pattern)))
 
 
 def _texts(tree: ast.AST) -> Iterator[str]:

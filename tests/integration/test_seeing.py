@@ -7,11 +7,13 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from hermes_memory_pgvector.capture.spool import Spool
 from hermes_memory_pgvector.cli import main
@@ -105,15 +107,15 @@ def test_need_24_search_says_why_it_went_by_words(
 @pytest.mark.parametrize(
     ("arguments", "code", "why"),
     [
-        (("search", " "), 1, "empty"),
+        (("search", " "), 2, "empty"),
         (("search", "x", "--theme", "nobody"), 1, "themes list"),
         (("search", "x", "--scope", "session"), 2, "--session ID"),
         (("search", "x", "--scope", "all", "--theme", "marketing"), 2, "not both"),
-        (("search", "x", "--since", "soon"), 1, "2026-05-03"),
+        (("search", "x", "--since", "soon"), 2, "2026-05-03"),
         (("search", "x", "--offset", "600"), 1, "narrower"),
         (("list", "--limit", "0"), 2, "--limit"),
         (("list", "--store", "turns", "--target", "user"), 2, "--role"),
-        (("show", "x1"), 1, "m123"),
+        (("show", "x1"), 2, "m123"),
         (("show", "m999"), 1, "hermes-pgvector list"),
         (("show", "t999"), 1, "--store turns"),
         (("history", "t1"), 1, "turns are written once"),
@@ -122,7 +124,7 @@ def test_need_24_search_says_why_it_went_by_words(
         (("forget", "m1", "m999"), 1, "nothing was removed"),
         (("edit", "t1", "x"), 1, "forget t1"),
         (("edit", "m999", "x"), 1, "hermes-pgvector list"),
-        (("add", " "), 1, "empty"),
+        (("add", " "), 2, "empty"),
         (("add", "x", "--metadata", "[1]"), 2, "object"),
     ],
     ids=lambda value: " ".join(value)[:24] if isinstance(value, tuple) else None,
@@ -162,6 +164,21 @@ def refuse(rows_in: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., s
         return capsys.readouterr().err
 
     return run
+
+
+def test_need_17_times_are_shown_by_the_clock_of_whoever_looks(
+    make_provider: MakeProvider, say: Say, dsn: str, admin_dsn: str
+) -> None:
+    talk(make_provider, "s-1", "the price of Atlas")
+    at = datetime(2026, 5, 3, 23, 30, tzinfo=UTC)
+    with psycopg.connect(admin_dsn, autocommit=True) as conn:
+        conn.execute("UPDATE conversations SET ts = %s", (at,))
+        name = sql.Identifier(conn.info.dbname)
+        conn.execute(sql.SQL("ALTER DATABASE {} SET timezone = 'Asia/Tokyo'").format(name))
+    shown = at.astimezone().strftime("%Y-%m-%d %H:%M")
+    assert shown in say("list", "--store", "turns") and shown in say("sessions", "list")
+    assert shown[:10] in say("forget", "--session", "s-1")
+    assert shown[:10] in say("prune", "--all-themes", "--role", "user")
 
 
 def test_need_16_list_shows_the_newest_first_and_filters(
@@ -340,11 +357,14 @@ def test_need_16_forget_drops_refused_copies_from_the_spool_and_names_waiting_on
     spool = Spool(folder / "4711-dead.db", max_bytes=1_000_000)
     for text in ("Atlas costs 900", "Atlas costs 900", "Bolt is red"):
         spool.append(Operation("add", "marketing", {"target": "memory", "content": text}, 1.0))
-    spool.set_aside(spool.take(1)[0], "refused")
+    spool.append(Operation("add", "sales", {"target": "memory", "content": "Atlas costs 900"}, 1.0))
+    for op in (spool.take(1)[0], spool.take(4)[-1]):
+        spool.set_aside(op, "refused")
     spool.close()
     notes = " ".join(ask("forget", ref, "--yes")["notes"])
     assert "1 writes of the same text that Postgres had refused were dropped" in notes
     assert "1 writes of the same text wait in the spool" in notes
     left = Spool(folder / "4711-dead.db", max_bytes=1_000_000)
-    assert left.aside() == [] and left.depth() == 2
+    assert [item.operation.theme for item in left.aside()] == ["sales"], "what another theme says is not meant"
+    assert left.depth() == 2
     left.close()

@@ -155,7 +155,6 @@ def test_need_22_passwords_go_to_the_dotenv_and_are_shown_nowhere(
         (["--dsn", "postgresql://[::1"], "cannot be read"),
         (["--embed-url", "http://127.0.0.1:1", "--embed-model", "m"], "refused"),
         (["--model", "no-such-model"], "--model-from"),
-        (["--embed-model", "m"], "--embed-url"),
     ],
 )
 def test_need_02_what_does_not_work_is_not_saved(
@@ -172,6 +171,19 @@ def test_need_02_what_does_not_work_is_not_saved(
     assert words in failed.told["error"] and "geheim" not in failed.shown
     assert files_of(home) == before
     assert not (home / "plugins").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"), [(["--embed-model", "m"], "--embed-url"), (["--dsn", ""], "--dsn is empty")]
+)
+def test_need_02_options_that_would_be_ignored_are_refused(
+    home: Path, setup: Setup, arguments: list[str], words: str
+) -> None:
+    local = b"plugins:\n  pgvector:\n    embed_url: local:bge-small-en-v1.5\n"
+    (home / "config.yaml").write_bytes(local)
+    refused = setup(*arguments)
+    assert (refused.code, files_of(home)) == (2, {"config.yaml": local}), refused.shown
+    assert words in refused.shown
 
 
 def test_need_18_a_model_of_another_length_than_the_database_is_refused_with_the_command(

@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.commands import repeating
-from hermes_memory_pgvector.domain.errors import ConfigurationError
+from hermes_memory_pgvector.domain.errors import WrongUsage
 from hermes_memory_pgvector.operate.metrics import METRICS, Tally, parse_address
 from hermes_memory_pgvector.store import tenants, watching
 from hermes_memory_pgvector.store.pool import connect
@@ -273,13 +273,13 @@ def test_need_24_a_file_for_the_node_exporter_is_whole_at_any_time(
 
 def test_need_24_where_it_cannot_listen_it_says_why(home: Path, capsys: Capture) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        for address, said in (
-            (f"127.0.0.1:{taken.getsockname()[1]}", "in use"),
-            ("192.0.2.1:9187", "choose another port or address"),
-            ("nowhere.invalid:9187", "there is no host 'nowhere.invalid'"),
-            ("127.0.0.1", "HOST:PORT"),
+        for address, said, code in (
+            (f"127.0.0.1:{taken.getsockname()[1]}", "in use", 1),
+            ("192.0.2.1:9187", "choose another port or address", 1),
+            ("nowhere.invalid:9187", "there is no host 'nowhere.invalid'", 1),
+            ("127.0.0.1", "HOST:PORT", 2),
         ):
-            assert main(["metrics", "--listen", address, "--hermes-home", str(home)]) == 1
+            assert main(["metrics", "--listen", address, "--hermes-home", str(home)]) == code
             assert said in capsys.readouterr().err
 
 
@@ -290,7 +290,7 @@ def test_need_24_addresses() -> None:
     }  # fmt: skip
     assert {text: parse_address(text) for text in known} == known
     for wrong in ("", "localhost", "::1:9187", "127.0.0.1:", "127.0.0.1:99999", "127.0.0.1:-1", "a:b"):
-        with pytest.raises(ConfigurationError):
+        with pytest.raises(WrongUsage):
             parse_address(wrong)
 
 

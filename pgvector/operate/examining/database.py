@@ -107,7 +107,8 @@ def _tables(conn: DeadlineConnection, patient: Patient) -> Iterator[Check]:
         missing = isinstance(exc, SchemaNotApplied)
         yield Check("schema", "fail", str(exc), schema.MIGRATE_COMMAND if missing else "", "migrate" if missing else "")
         return
-    yield Check("schema", "ok", f"{len(schema.migrations())} migrations applied")
+    count = len(schema.migrations())
+    yield Check("schema", "ok", f"{count} {'migration' if count == 1 else 'migrations'} applied")
     for name in schema.changed_migrations(conn):
         yield Check(
             "schema",

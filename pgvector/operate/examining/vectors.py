@@ -10,7 +10,7 @@ from ...domain.models import EmbeddingSpace
 from ...domain.settings import Settings
 from ...embed.base import space_of
 from ...embed.factory import embedder_for
-from ...embed.modeldir import is_local
+from ...embed.modeldir import is_local, is_model_name, models_folder
 from ...store import reembed, vectorstate, watching
 from ...store.connection import DeadlineConnection
 from .check import Check
@@ -26,12 +26,11 @@ def examine_vectors(conn: DeadlineConnection, settings: Settings, home: Path, in
         named = f"{wanted.model}, {wanted.dims} dimensions"
         if wanted.document_prefix != held.document_prefix and (wanted.model, wanted.dims) == (held.model, held.dims):
             named += f" and {wanted.document_prefix!r} before a text instead of {held.document_prefix!r}"
-        back = f"embed_model: {held.model}, " if held.model and not is_local(settings.embed_url) else ""
         yield Check(
             "vectors",
             "fail",
             f"{said}; the settings name {named}: recall goes by words only",
-            f"hermes-pgvector reembed --yes, or set back {back}dims: {held.dims}",
+            f"hermes-pgvector reembed --yes, or set back {_former(held, wanted, settings, home)}",
         )
     elif wanted is None and settings.dims != held.dims:
         yield Check(
@@ -65,6 +64,21 @@ def examine_vectors(conn: DeadlineConnection, settings: Settings, home: Path, in
             f"{'more than ' if more else ''}{waiting:,} rows wait for their vector",
             "agents do that by themselves; to have it now: hermes-pgvector backfill",
         )
+
+
+def _former(held: EmbeddingSpace, wanted: EmbeddingSpace, settings: Settings, home: Path) -> str:
+    """The settings that fit what the database holds."""
+    parts = []
+    if held.model and held.model != wanted.model:
+        if is_model_name(held.model) and (models_folder(home) / held.model).is_dir():
+            parts.append(f"embed_url: local:{held.model}")
+        elif is_local(settings.embed_url):
+            parts.append(f"embed_url to an endpoint that has the model, embed_model: {held.model}")
+        else:
+            parts.append(f"embed_model: {held.model}")
+    if held.dims != settings.dims:
+        parts.append(f"dims: {held.dims}")
+    return ", ".join(parts) or f"embed_document_prefix: {held.document_prefix!r}"
 
 
 def _space(settings: Settings, home: Path) -> EmbeddingSpace | None:

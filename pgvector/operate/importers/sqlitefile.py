@@ -78,6 +78,8 @@ def read_only(path: Path, expected: str) -> Iterator[SqliteFile]:
     Never written to. Where it is locked, or SQLite may not keep the files beside it that it reads with, a copy is read.
     Raises ConfigurationError when it is missing, damaged or something else.
     """
+    if path.is_dir():
+        raise ConfigurationError(f"{path} is a folder; name the file in it: {expected}")
     if not path.is_file():
         raise ConfigurationError(f"there is no {path}; expected {expected}")
     with tempfile.TemporaryDirectory(prefix="hermes-pgvector-") as folder:

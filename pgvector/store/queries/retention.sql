@@ -128,6 +128,9 @@ ON CONFLICT (agent_identity) DO UPDATE
    SET policy = excluded.policy, announced_at = now(), begun_at = NULL, ended_at = NULL, deleted = 0, held_until = NULL
  WHERE hermes_retention.policy <> excluded.policy;
 
+-- name: forget_retention
+DELETE FROM hermes_retention WHERE agent_identity = %(theme)s;
+
 -- name: claim_retention
 -- Nobody else works on the theme for a while. A run that somebody else has not ended is gone on with.
 UPDATE hermes_retention

@@ -4,6 +4,10 @@
 -- exempt: touches no table. Two imports at once take turns, or both would find a turn missing.
 SELECT pg_advisory_xact_lock(731057950);
 
+-- name: try_hold_space
+-- exempt: touches no table. As hold_space, without waiting.
+SELECT pg_try_advisory_xact_lock_shared(731057947) AS got;
+
 -- name: missing_turns
 -- Which of these turns the themes do not hold; each gets an id. The same turn has the same session, time, side and words;
 -- `near_s` around that time the same words count as well, where they came another way. A subquery with a LIMIT walks the
