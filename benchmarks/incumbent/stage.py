@@ -1,0 +1,206 @@
+"""What both products stand on: one Postgres with a database for each, one embedding endpoint that can misbehave."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import fleet
+import httpx
+import numpy as np
+import psycopg
+from products import DIMS, Product
+from psycopg.conninfo import make_conninfo
+from worker import Worker
+
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
+
+SETTINGS = {"max_connections": "200", "shared_buffers": "1GB", "max_wal_size": "4GB"}
+SEED = 20260101
+POOL = 8192  # vectors; where many rows had one and the same, an HNSW index would have less to do
+_TOPICS = 200
+_POLL_S = 0.005
+
+
+class Endpoint:
+    """embedder.py, on one port for as long as the block lasts, however often it is stopped and started."""
+
+    def __init__(self, scratch: Path, known: Path | None) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._port = probe.getsockname()[1]
+        self._files = [str(_pool(scratch)), *([str(known)] if known else [])]
+        self._process: subprocess.Popen[str] | None = None
+        self.base = f"http://127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        """Answer again, at once."""
+        if self._process is None:
+            script = str(Path(__file__).with_name("embedder.py"))
+            command = [sys.executable, "-P", script, str(self._port), *self._files]
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            assert self._process.stdout is not None
+            self._process.stdout.readline()
+
+    def stop(self) -> None:
+        """Refuse connections."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(10)
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None
+
+    def be(self, mode: str, latency_s: float = 0.0) -> None:
+        """Get into a mood (see embedder.py), or be `down`. What hung before is cut."""
+        if mode == "down":
+            self.stop()
+            return
+        self.stop()
+        self.start()
+        httpx.post(f"{self.base}/mood", json={"mode": mode, "latency_s": latency_s}).raise_for_status()
+
+
+def _pool(folder: Path) -> Path:
+    """A file of vectors such as sentences have, each as a line of JSON."""
+    dice = np.random.default_rng(SEED)
+    vectors = fleet.Mixture(DIMS).sample(dice.integers(0, _TOPICS, POOL), dice)
+    path = folder / "pool.jsonl"
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in vectors.round(6).astype(float).round(6).tolist()))
+    return path
+
+
+@dataclass
+class Database:
+    """A product's own database."""
+
+    admin: str
+    dsn: str
+
+    def ask(self, statement: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...]:
+        """The first row of a statement's answer."""
+        with psycopg.connect(self.admin, autocommit=True) as conn:
+            row = conn.execute(statement.encode(), parameters).fetchone()
+            assert row is not None
+            return tuple(row)
+
+    def counts(self) -> tuple[int, int]:
+        """Rows of turns and memories together, and those that have an embedding."""
+        both = "SELECT embedding FROM conversations UNION ALL SELECT embedding FROM memory_entries"
+        rows, embedded = self.ask(f"SELECT count(*), count(embedding) FROM ({both}) AS both")
+        return rows, embedded
+
+    def wait_for(self, rows: int, *, embedded: int, still_s: float, at_most_s: float) -> tuple[int, int]:
+        """Wait for so many rows and embeddings, until nothing has changed for `still_s`; the counts then."""
+        count = "SELECT count(*), count(embedding) FROM conversations"
+        memories = "SELECT count(*), count(embedding) FROM memory_entries"
+        with psycopg.connect(self.admin, autocommit=True) as conn:
+
+            def look() -> tuple[int, int]:
+                turns, entries = (conn.execute(each.encode()).fetchone() for each in (count, memories))
+                assert turns is not None and entries is not None
+                return turns[0] + entries[0], turns[1] + entries[1]
+
+            begun = changed = time.monotonic()
+            before = look()
+            while before[0] < rows or before[1] < embedded:
+                time.sleep(_POLL_S)
+                now = time.monotonic()
+                seen = look()
+                if seen != before:
+                    before, changed = seen, now
+                if now - changed > still_s or now - begun > at_most_s:
+                    break
+            return before
+
+
+@dataclass
+class Stage:
+    """Server, endpoint and products; a new database and a new process for whoever asks."""
+
+    server: EmbeddedServer
+    endpoint: Endpoint
+    products: tuple[Product, ...]
+    scratch: Path
+    known: Path | None = None
+    _made: dict[str, int] = field(default_factory=dict)
+
+    def database(self, product: Product) -> Database:
+        """A new database with the product's own tables and indexes."""
+        admin = self.server.ensure().admin
+        self._made[product.name] = self._made.get(product.name, 0) + 1
+        name = f"{product.name}_{self._made[product.name]}"
+        with psycopg.connect(admin, autocommit=True) as conn:
+            conn.execute(f"CREATE DATABASE {name} TEMPLATE template0".encode())
+        admin = make_conninfo(admin, dbname=name)
+        product.migrate(admin)
+        return Database(admin, make_conninfo(admin, user="hermes"))
+
+    def home(self) -> Path:
+        """A new, empty home of the agent."""
+        return Path(tempfile.mkdtemp(prefix="home-", dir=self.scratch))
+
+    @contextlib.contextmanager
+    def worker(
+        self, product: Product, database: Database, themes: Sequence[str], home: Path | None = None, **config: Any
+    ) -> Iterator[Worker]:
+        """The product in a process of its own with an instance for each theme, wherever its data goes."""
+        home = home or self.home()
+        with Worker(product.python, product.provider, home) as worker:
+            chosen = product.config(database.dsn, self.endpoint.base, **config)
+            worker.ask("open", config=chosen, home=str(home), themes=list(themes))
+            yield worker
+
+    def kill_postgres(self) -> None:
+        """End the server as the kernel does when memory is short."""
+        os.kill(int((self.server.root / "data" / "postmaster.pid").read_text().split("\n")[0]), signal.SIGKILL)
+        until(lambda: not self.server.running(), 30)
+
+    def stop_postgres(self) -> None:
+        """End the server in good order."""
+        self.server.stop()
+
+    def start_postgres(self) -> None:
+        """Start it on the same data; fine when it runs."""
+        self.server.ensure()
+
+
+def until(holds: Callable[[], bool], timeout_s: float) -> None:
+    """Wait until something holds. Raises: TimeoutError."""
+    end = time.monotonic() + timeout_s
+    while not holds():
+        if time.monotonic() > end:
+            raise TimeoutError(f"not within {timeout_s} s")
+        time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def stage(
+    products: tuple[Product, ...], known: Path | None = None, settings: Mapping[str, str] | None = None
+) -> Iterator[Stage]:
+    """A stage for the length of the block."""
+    place = Path(tempfile.mkdtemp(prefix="hermes-bench-", dir="/tmp"))
+    place.chmod(0o755)
+    server = EmbeddedServer(place / "pg", settings=SETTINGS | dict(settings or {}))
+    endpoint = Endpoint(place, known)
+    try:
+        server.ensure()
+        endpoint.start()
+        yield Stage(server, endpoint, products, place, known)
+    finally:
+        endpoint.stop()
+        server.stop()
+        server.release()
+        shutil.rmtree(place)
