@@ -41,9 +41,9 @@ _CONFINED: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], .
     ),
     (  # From each point of the sample the index is walked to the next row of an own theme, which may be far.
         re.compile(
-            r"THEN 300 (ELSE 0 END\) AS k\s+CROSS JOIN LATERAL \([^()]*id >= span\.first \+ span\.width \* k / )301"
+            r"generate_series\(1, 300(\) AS k\s+CROSS JOIN LATERAL \([^()]*id >= span\.first \+ span\.width \* k / )301"
         ),
-        r"THEN 40 \g<1>41",
+        r"generate_series(1, 40\g<1>41",
     ),
 )
 

@@ -12,10 +12,11 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 import hermes_memory_pgvector
+from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store import tenants
 from hermes_memory_pgvector.store.pool import connect
-from tests.conftest import MakeProvider
+from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import called, landed, recalled, runtime_of
 from tests.support.row_security import let_tenants_in, session
 from tests.support.scripted_embedder import ScriptedEmbedder
@@ -25,6 +26,16 @@ from tests.support.waiting import until
 from .conftest import Run
 
 FILE = Path(hermes_memory_pgvector.__file__).parent / "migrations" / "optional" / "row_security.sql"
+_VERBS = (
+    (0, "search Atlas --scope all"), (1, "search Atlas --theme sales"), (0, "list"), (1, "list --theme sales"),
+    (0, "list --store turns"), (1, "show m2"), (1, "show t3"), (1, "add note --theme sales"),
+    (0, "add note --theme marketing"), (1, "edit m2 changed --yes"), (1, "forget m2 --yes"), (1, "history m2"),
+    (0, "history"), (1, "history --theme sales"), (0, "sessions list"), (1, "sessions show sales-1"),
+    (0, "themes list"), (1, "themes show sales"), (1, "themes delete sales --yes"),
+    (1, "themes rename marketing ads --yes"),
+    (1, "themes merge marketing sales --yes"), (0, "compact --all-themes --older-than 1d --yes"), (0, "export FILE"),
+    (0, "prune --all-themes --keep-rows 1 --yes"), (0, "forget m1 --yes"), (0, "status"), (0, "stats"), (0, "metrics"),
+)  # fmt: skip
 QUESTION = "Who owns the Atlas budget?"
 
 
@@ -118,6 +129,36 @@ def test_need_04_replacing_and_removing_work_for_a_tenant(make_provider: MakePro
     assert not runtime_of(provider).writer.aside()
 
 
+def test_need_04_every_verb_keeps_to_the_themes_of_its_role(
+    tenant_dsn: str, admin_dsn: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": tenant_dsn, "dims": DIMS}}}))
+    admin = Database(admin_dsn)
+    with psycopg.connect(admin_dsn) as conn:
+        for theme in ("marketing", "sales"):  # m1 and t1, t2 are marketing's
+            conn.execute(
+                "INSERT INTO memory_entries (agent_identity, target, content)"
+                " SELECT theme, 'memory', 'Atlas of ' || theme FROM (SELECT %s::text AS theme) AS given",
+                [theme],
+            )
+            conn.execute(
+                "INSERT INTO conversations (session_id, agent_identity, role, content)"
+                " SELECT theme || '-1', theme, 'user', 'Atlas, said by ' || theme"
+                "   FROM (SELECT %s::text AS theme) AS given, generate_series(1, 2)",
+                [theme],
+            )
+    of_sales = "SELECT md5(string_agg(t::text, '' ORDER BY id)) FROM {} AS t WHERE agent_identity = 'sales'"
+    tables = ("memory_entries", "conversations", "memory_history")
+    before = [admin.column(of_sales.format(table)) for table in tables]
+    exported = home / "export.jsonl"
+    for code, line in _VERBS:
+        assert main([str(exported) if word == "FILE" else word for word in line.split()]) == code, line
+        said = "".join(capsys.readouterr())
+        assert "of sales" not in said and "by sales" not in said, line
+    assert "of marketing" in exported.read_text() and "sales" not in exported.read_text()
+    assert [admin.column(of_sales.format(table)) for table in tables] == before
+
+
 def test_need_04_turning_it_on_and_off_under_a_writing_agent_loses_nothing(
     make_provider: MakeProvider, admin_dsn: str, dsn: str
 ) -> None:
@@ -168,7 +209,7 @@ def test_need_04_the_commands_say_what_they_do(postgres: EmbeddedServer, admin_d
     with session(admin_dsn, "tenant_marketing") as conn, pytest.raises(psycopg.errors.InsufficientPrivilege):
         conn.execute("SELECT FROM conversations")
     assert run("grant", "tenant_marketing")[0] == 2
-    assert cli("tenants", "list").returncode == 1, "without an admin"
+    assert cli("tenants", "list").returncode == 2, "without an admin"
 
 
 def test_need_04_the_file_and_the_functions_work_in_psql(

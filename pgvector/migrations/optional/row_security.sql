@@ -38,14 +38,22 @@ CREATE OR REPLACE FUNCTION hermes_themes_of(caller name) RETURNS text[]
     LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SECURITY DEFINER
 AS $themes$
 DECLARE
+    self  constant oid := to_regrole(quote_ident(caller));
     found text[];
 BEGIN
     IF caller <> session_user AND NOT pg_has_role(session_user, caller,
             CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END) THEN
         RETURN '{}';
     END IF;
-    SELECT coalesce(array_agg(DISTINCT t.theme), '{}') INTO found
-      FROM hermes_tenants AS t WHERE pg_has_role(caller, t.role::oid, 'USAGE');
+    -- Asked for by each table of each statement: however many tenants there are, the usual one has no other role's rights.
+    IF EXISTS (SELECT FROM pg_auth_members WHERE member = self) THEN
+        found := ARRAY(WITH RECURSIVE held(role) AS (
+                           SELECT self UNION SELECT m.roleid FROM held JOIN pg_auth_members AS m ON m.member = held.role)
+                       SELECT DISTINCT t.theme FROM held JOIN hermes_tenants AS t ON t.role = held.role
+                        WHERE pg_has_role(self, held.role, 'USAGE'));
+    ELSE
+        found := ARRAY(SELECT t.theme FROM hermes_tenants AS t WHERE t.role = self);
+    END IF;
     RETURN CASE WHEN '*' = ANY (found) THEN ARRAY['*'] ELSE found END;
 END
 $themes$;
@@ -142,12 +150,23 @@ BEGIN
     IF wanted IS NOT NULL THEN
         themes := ARRAY(SELECT wanted WHERE wanted = ANY (themes) OR themes = '{*}');
     END IF;
+    -- By the statistics that tell of no theme to anybody who may only explain queries: see hermes_hide_statistics.
     EXECUTE format(CASE WHEN themes = '{*}' THEN 'EXPLAIN (FORMAT JSON) SELECT FROM %I'
-                        ELSE 'EXPLAIN (FORMAT JSON) SELECT FROM %I WHERE agent_identity = ANY (%L::text[])' END,
-                   relation, themes) INTO plan;
+                        ELSE 'EXPLAIN (FORMAT JSON) SELECT FROM %I WHERE to_jsonb(agent_identity) = ANY (%L::jsonb[])' END,
+                   relation, ARRAY(SELECT to_jsonb(theme) FROM unnest(themes) AS theme)) INTO plan;
     RETURN plan;
 END
 $plan$;
+
+-- Whether the parts of a long text may belong to this row: those of another theme's row would count for that one.
+CREATE OR REPLACE FUNCTION hermes_is_own_row(relation text, row_id bigint) RETURNS boolean
+    LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
+AS $own$
+BEGIN
+    RETURN CASE WHEN relation LIKE 'memory%' THEN EXISTS (SELECT FROM memory_entries AS m WHERE m.id = row_id)
+                ELSE EXISTS (SELECT FROM conversations AS c WHERE c.id = row_id) END;
+END
+$own$;
 
 -- Every table of ours that has themes, and the rights that a role needs there to run an agent.
 CREATE OR REPLACE FUNCTION hermes_theme_tables(OUT relation regclass, OUT rights text) RETURNS SETOF record
@@ -160,12 +179,63 @@ AS $tables$
                 WHEN c.relname = 'memory_history'
                 THEN 'SELECT, DELETE, UPDATE (agent_identity, old_content), INSERT (agent_identity, memory_id, target, action, '
                      'who, chars, digest, old_theme, old_chars, old_digest, old_content)'
+                -- What a change of the model fills is not the agents' yet.
+                WHEN c.relname IN ('memory_chunks_next', 'conversation_chunks_next') THEN NULL
                 ELSE 'SELECT, INSERT' END
       FROM pg_class AS c
       JOIN pg_class AS ours ON ours.oid = 'memory_entries'::regclass
       JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = 'agent_identity' AND NOT a.attisdropped
      WHERE c.relkind IN ('r', 'p') AND c.relnamespace = ours.relnamespace AND c.relowner = ours.relowner
 $tables$;
+
+-- From statistics of what is written, whoever may explain a query could read values of other themes, and how large a theme
+-- is. Those of numbers and times stay. How many rows a theme has is asked for as jsonb, whose operators Postgres does not
+-- trust with statistics under a policy, as it does those of text.
+CREATE OR REPLACE FUNCTION hermes_hide_statistics() RETURNS void
+    LANGUAGE plpgsql
+AS $hide$
+DECLARE
+    each   record;
+    gone   boolean;
+    stay   text[] := '{}';
+BEGIN
+    FOR each IN SELECT c.oid::regclass AS relation, n.nspname, c.relowner::regrole AS holder,
+                       CASE c.relname WHEN 'conversations' THEN 'hermes_turns_by_theme' ELSE 'hermes_memories_by_theme' END AS name
+                  FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+                 WHERE c.oid IN ('conversations'::regclass, 'memory_entries'::regclass) LOOP
+        EXECUTE format('CREATE STATISTICS IF NOT EXISTS %I.%I ON (to_jsonb(agent_identity)) FROM %s', each.nspname, each.name,
+                       each.relation);
+        EXECUTE format('ALTER STATISTICS %I.%I OWNER TO %s', each.nspname, each.name, each.holder);
+    END LOOP;
+    FOR each IN SELECT t.relation, a.attname, a.attnum FROM hermes_theme_tables() AS t
+                  JOIN pg_attribute AS a ON a.attrelid = t.relation AND a.attnum > 0 AND NOT a.attisdropped AND a.attname <> ALL (
+                       '{id,row_id,memory_id,part,ts,at,created_at,updated_at,applied_at,removed_at,noted_at,announced_at,
+                         begun_at,ended_at,held_until,embed_after,role,target}'::text[])
+                 UNION ALL
+                SELECT i.indexrelid::regclass, a.attname, a.attnum FROM hermes_theme_tables() AS t
+                  JOIN pg_index AS i ON i.indrelid = t.relation AND i.indexprs IS NOT NULL
+                  JOIN pg_attribute AS a ON a.attrelid = i.indexrelid AND i.indkey[a.attnum - 1] = 0 LOOP
+        EXECUTE CASE (SELECT relkind FROM pg_class WHERE oid = each.relation)
+                WHEN 'i' THEN format('ALTER INDEX %s ALTER COLUMN %s SET STATISTICS 0', each.relation, each.attnum)
+                ELSE format('ALTER TABLE %s ALTER COLUMN %I SET STATISTICS 0', each.relation, each.attname) END;
+        IF to_regprocedure('pg_clear_attribute_stats(text,text,text,boolean)') IS NOT NULL THEN
+            EXECUTE 'SELECT pg_clear_attribute_stats(n.nspname, c.relname, $1, false) '
+                    'FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = $2'
+              USING each.attname::text, each.relation;
+        ELSIF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
+            DELETE FROM pg_statistic AS s USING pg_attribute AS a
+             WHERE a.attrelid = each.relation AND a.attname = each.attname
+               AND s.starelid = a.attrelid AND s.staattnum = a.attnum;
+        ELSIF (SELECT reltuples FROM pg_class WHERE oid = each.relation) > 0 THEN
+            stay := stay || each.relation::text;
+        END IF;
+    END LOOP;
+    IF stay <> '{}' THEN
+        RAISE WARNING 'statistics of % stay as they are: before Postgres 18 only a superuser can remove them',
+            (SELECT string_agg(DISTINCT name, ', ') FROM unnest(stay) AS name);
+    END IF;
+END
+$hide$;
 
 -- Makes tables, policies and rights what hermes_tenants says.
 CREATE OR REPLACE FUNCTION hermes_apply_row_security() RETURNS void
@@ -192,7 +262,9 @@ BEGIN
             EXECUTE format('CREATE POLICY hermes_all_themes ON %s TO %s USING (true) WITH CHECK (true)', each.relation, free);
         END IF;
         IF each.themed THEN
-            EXECUTE format('CREATE POLICY hermes_own_themes ON %1$s USING (%2$s) WITH CHECK (%2$s)', each.relation, own);
+            EXECUTE format('CREATE POLICY hermes_own_themes ON %s USING (%s) WITH CHECK (%s)', each.relation, own,
+                           own || CASE WHEN each.relation::text ~ '_chunks(_next)?"?$'
+                                       THEN format(' AND hermes_is_own_row(%L, row_id)', each.relation::text) ELSE '' END);
         ELSE
             -- The name of the model is everybody's to read, and to write only while there is none.
             EXECUTE format('CREATE POLICY hermes_own_themes ON %s FOR SELECT USING (true)', each.relation);
@@ -201,7 +273,9 @@ BEGIN
         END IF;
         FOR tenant IN SELECT DISTINCT r.rolname FROM hermes_tenants AS t JOIN pg_roles AS r ON r.oid = t.role
                        WHERE t.theme <> '*' LOOP
-            EXECUTE format('GRANT %s ON %s TO %I', each.rights, each.relation, tenant.rolname);
+            IF each.rights IS NOT NULL THEN
+                EXECUTE format('GRANT %s ON %s TO %I', each.rights, each.relation, tenant.rolname);
+            END IF;
         END LOOP;
     END LOOP;
     FOR tenant IN SELECT DISTINCT r.rolname FROM hermes_tenants AS t JOIN pg_roles AS r ON r.oid = t.role
@@ -210,30 +284,7 @@ BEGIN
         EXECUTE format('GRANT SELECT ON hermes_migrations TO %I', tenant.rolname);
         EXECUTE format('GRANT USAGE ON SEQUENCE memory_entries_id_seq, conversations_id_seq TO %I', tenant.rolname);
     END LOOP;
-    -- From statistics of what is written, whoever may explain a query could read values of other themes. No statement of
-    -- ours needs them.
-    FOR each IN SELECT t.relation, a.attname, a.attnum FROM hermes_theme_tables() AS t
-                  JOIN pg_attribute AS a ON a.attrelid = t.relation AND NOT a.attisdropped AND a.attname = ANY (
-                       '{content,metadata,tsv,digest,session_id,origin,op_id,who,old_content,old_digest,old_theme}'::text[])
-                 UNION ALL
-                SELECT i.indexrelid::regclass, a.attname, a.attnum FROM hermes_theme_tables() AS t
-                  JOIN pg_index AS i ON i.indrelid = t.relation AND i.indexprs IS NOT NULL
-                  JOIN pg_attribute AS a ON a.attrelid = i.indexrelid AND i.indkey[a.attnum - 1] = 0 LOOP
-        EXECUTE CASE (SELECT relkind FROM pg_class WHERE oid = each.relation)
-                WHEN 'i' THEN format('ALTER INDEX %s ALTER COLUMN %s SET STATISTICS 0', each.relation, each.attnum)
-                ELSE format('ALTER TABLE %s ALTER COLUMN %I SET STATISTICS 0', each.relation, each.attname) END;
-        IF to_regprocedure('pg_clear_attribute_stats(text,text,text,boolean)') IS NOT NULL THEN
-            EXECUTE 'SELECT pg_clear_attribute_stats(n.nspname, c.relname, $1, false) '
-                    'FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = $2'
-              USING each.attname::text, each.relation;
-        ELSIF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
-            DELETE FROM pg_statistic AS s USING pg_attribute AS a
-             WHERE a.attrelid = each.relation AND a.attname = each.attname
-               AND s.starelid = a.attrelid AND s.staattnum = a.attnum;
-        ELSE
-            RAISE WARNING 'statistics of %.% stay: before Postgres 18 only a superuser can remove them', each.relation, each.attname;
-        END IF;
-    END LOOP;
+    PERFORM hermes_hide_statistics();
 END
 $apply$;
 
@@ -265,7 +316,8 @@ BEGIN
         IF holder = grantee THEN
             RAISE EXCEPTION 'the role "%" has every theme', grantee
                 USING HINT = CASE WHEN found.oid = owner THEN 'it owns the tables: use another role'
-                                  ELSE format('take that from it first: hermes_revoke_themes(%L, NULL)', grantee) END;
+                                  ELSE format('take that from it first: hermes-pgvector tenants revoke %s --yes, or hermes_revoke_themes(%L, NULL)',
+                                              grantee, grantee) END;
         ELSIF holder IS NOT NULL THEN
             RAISE EXCEPTION 'the role "%" is a member of "%", which no policy holds back', grantee, holder
                 USING HINT = format('take it out first: REVOKE %I FROM %I', holder, grantee);
@@ -336,6 +388,11 @@ BEGIN
                    AND a.attname <> ALL ('{content,metadata,tsv,who,old_content}'::text[]) LOOP
         EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET STATISTICS -1', each.relation, each.attname);
     END LOOP;
+    FOR each IN SELECT n.nspname, s.stxname AS name FROM pg_statistic_ext AS s JOIN pg_namespace AS n ON n.oid = s.stxnamespace
+                 WHERE s.stxrelid IN ('conversations'::regclass, 'memory_entries'::regclass)
+                   AND s.stxname IN ('hermes_turns_by_theme', 'hermes_memories_by_theme') LOOP
+        EXECUTE format('DROP STATISTICS %I.%I', each.nspname, each.name);
+    END LOOP;
 END
 $disable$;
 
@@ -349,10 +406,11 @@ BEGIN
     FOR each IN SELECT p.oid::regprocedure AS name, p.prosecdef FROM pg_proc AS p
                  WHERE p.pronamespace = home::regnamespace AND p.proname = ANY (
                      '{hermes_themes_of,hermes_searched_themes,hermes_words_in,hermes_memories_with,hermes_turns_with,
-                       hermes_turns_like,hermes_expected_rows,hermes_theme_tables,hermes_apply_row_security,hermes_grant_themes,hermes_revoke_themes,hermes_withdraw_rights,
+                       hermes_turns_like,hermes_expected_rows,hermes_theme_tables,hermes_is_own_row,
+                       hermes_hide_statistics,hermes_apply_row_security,hermes_grant_themes,hermes_revoke_themes,hermes_withdraw_rights,
                        hermes_disable_row_security}'::text[]) LOOP
         EXECUTE format('ALTER FUNCTION %s SET search_path = pg_catalog, %I, pg_temp', each.name, home);
-        IF NOT each.prosecdef THEN
+        IF NOT each.prosecdef AND each.name::text !~ 'hermes_is_own_row' THEN
             EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', each.name);
         END IF;
     END LOOP;
@@ -372,3 +430,5 @@ END
 $enable$;
 
 COMMIT;
+
+ANALYZE memory_entries, conversations;

@@ -306,78 +306,84 @@ SELECT number, tsvector_to_array(hermes_lexemes(body, language)) AS terms,
   FROM unnest(%(texts)s::text[]) WITH ORDINALITY AS given(body, number)
  CROSS JOIN unnest(%(languages)s::text[]) AS language;
 
+-- name: count_some_memories
+-- How many rows a theme has, up to 5,001: of more it only matters that they are more.
+SELECT count(*) AS rows FROM (
+    SELECT FROM memory_entries WHERE agent_identity = %(theme)s ORDER BY created_at DESC LIMIT 5001) AS counted;
+
+-- name: count_some_memories_all
+-- exempt: the explicit scope 'all'.
+SELECT count(*) AS rows FROM (SELECT FROM memory_entries LIMIT 5001) AS counted;
+
+-- name: count_some_turns
+SELECT count(*) AS rows FROM (
+    SELECT FROM conversations WHERE agent_identity = %(theme)s ORDER BY ts DESC LIMIT 5001) AS counted;
+
+-- name: count_some_turns_all
+-- exempt: the explicit scope 'all'.
+SELECT count(*) AS rows FROM (SELECT FROM conversations LIMIT 5001) AS counted;
+
 -- name: query_terms_memories
--- In how many rows of a sample each word of a question stands. `rows` ends at 5,001: up to 5,000 rows are searched
--- exactly and need no sample.
+-- In how many rows of a sample each word of a question stands; up to 5,000 rows are searched exactly and need no sample.
 WITH words AS MATERIALIZED (
     SELECT matcher, matcher::tsquery AS query FROM unnest(%(matchers)s::text[]) AS matcher),
-size AS MATERIALIZED (
-    SELECT count(*) AS n FROM (
-        SELECT FROM memory_entries WHERE agent_identity = %(theme)s ORDER BY created_at DESC LIMIT 5001) AS counted),
 sample AS MATERIALIZED (
-    SELECT tsv FROM memory_entries WHERE agent_identity = %(theme)s AND (SELECT n > 5000 FROM size)
+    SELECT tsv FROM memory_entries WHERE agent_identity = %(theme)s
      ORDER BY created_at DESC LIMIT 1000)
-SELECT matcher, size.n AS rows, (SELECT count(*) FROM sample) AS sampled,
+SELECT matcher, (SELECT count(*) FROM sample) AS sampled,
        (SELECT count(*) FROM sample WHERE tsv @@ query) AS holding
-  FROM words CROSS JOIN size;
+  FROM words;
 
 -- name: query_terms_memories_all
 -- exempt: the explicit scope 'all'.
 WITH words AS MATERIALIZED (
     SELECT matcher, matcher::tsquery AS query FROM unnest(%(matchers)s::text[]) AS matcher),
-size AS MATERIALIZED (
-    SELECT count(*) AS n FROM (SELECT FROM memory_entries LIMIT 5001) AS counted),
 sample AS MATERIALIZED (
-    SELECT tsv FROM memory_entries WHERE (SELECT n > 5000 FROM size)
+    SELECT tsv FROM memory_entries
      ORDER BY id DESC LIMIT 1000)
-SELECT matcher, size.n AS rows, (SELECT count(*) FROM sample) AS sampled,
+SELECT matcher, (SELECT count(*) FROM sample) AS sampled,
        (SELECT count(*) FROM sample WHERE tsv @@ query) AS holding
-  FROM words CROSS JOIN size;
+  FROM words;
 
 -- name: query_terms_turns
 -- As query_terms_memories; a part of the sample is spread over the theme's whole time, for what is talked about changes.
 WITH words AS MATERIALIZED (
     SELECT matcher, matcher::tsquery AS query FROM unnest(%(matchers)s::text[]) AS matcher),
-size AS MATERIALIZED (
-    SELECT count(*) AS n FROM (
-        SELECT FROM conversations WHERE agent_identity = %(theme)s ORDER BY ts DESC LIMIT 5001) AS counted),
 span AS (
     SELECT min(ts) AS first, max(ts) - min(ts) AS width FROM conversations WHERE agent_identity = %(theme)s),
 sample AS MATERIALIZED (
     SELECT DISTINCT ON (id) id, tsv FROM (
-        (SELECT id, tsv FROM conversations WHERE agent_identity = %(theme)s AND (SELECT n > 5000 FROM size)
+        (SELECT id, tsv FROM conversations WHERE agent_identity = %(theme)s
           ORDER BY ts DESC LIMIT 700)
         UNION ALL
         (SELECT one.id, one.tsv
-           FROM span CROSS JOIN generate_series(1, CASE WHEN (SELECT n > 5000 FROM size) THEN 300 ELSE 0 END) AS k
+           FROM span CROSS JOIN generate_series(1, 300) AS k
           CROSS JOIN LATERAL (SELECT id, tsv FROM conversations
                                WHERE agent_identity = %(theme)s AND ts >= span.first + span.width * (k / 301.0::float8)
                                ORDER BY ts LIMIT 1) AS one)) AS rows)
-SELECT matcher, size.n AS rows, (SELECT count(*) FROM sample) AS sampled,
+SELECT matcher, (SELECT count(*) FROM sample) AS sampled,
        (SELECT count(*) FROM sample WHERE tsv @@ query) AS holding
-  FROM words CROSS JOIN size;
+  FROM words;
 
 -- name: query_terms_turns_all
 -- exempt: the explicit scope 'all'.
 WITH words AS MATERIALIZED (
     SELECT matcher, matcher::tsquery AS query FROM unnest(%(matchers)s::text[]) AS matcher),
-size AS MATERIALIZED (
-    SELECT count(*) AS n FROM (SELECT FROM conversations LIMIT 5001) AS counted),
 span AS (
     SELECT min(id) AS first, max(id) - min(id) AS width FROM conversations),
 sample AS MATERIALIZED (
     SELECT DISTINCT ON (id) id, tsv FROM (
-        (SELECT id, tsv FROM conversations WHERE (SELECT n > 5000 FROM size)
+        (SELECT id, tsv FROM conversations
           ORDER BY id DESC LIMIT 700)
         UNION ALL
         (SELECT one.id, one.tsv
-           FROM span CROSS JOIN generate_series(1, CASE WHEN (SELECT n > 5000 FROM size) THEN 300 ELSE 0 END) AS k
+           FROM span CROSS JOIN generate_series(1, 300) AS k
           CROSS JOIN LATERAL (SELECT id, tsv FROM conversations
                                WHERE id >= span.first + span.width * k / 301
                                ORDER BY id LIMIT 1) AS one)) AS rows)
-SELECT matcher, size.n AS rows, (SELECT count(*) FROM sample) AS sampled,
+SELECT matcher, (SELECT count(*) FROM sample) AS sampled,
        (SELECT count(*) FROM sample WHERE tsv @@ query) AS holding
-  FROM words CROSS JOIN size;
+  FROM words;
 
 -- name: estimate_rows_memories
 -- The planner's own estimate: to count a large theme takes longer than to search it.
@@ -391,14 +397,22 @@ EXPLAIN (FORMAT JSON) SELECT FROM conversations WHERE agent_identity = %(theme)s
 -- words out (`recent`), from the newest rows of the theme. Each word weighs by how rare it is in the theme (BM25's idf),
 -- by the estimate in `holding` or else by the rows found; one that no row holds weighs `absent` of what it would if one
 -- did, and all those together no more than eight words. Coverage is the share of the question's weight that a row holds, 0 to 1. Nothing but `@@` stands in `matching`, so that no other index can be preferred, and no LIMIT, which
--- would make the planner prefer to read the table; it is read only as far as the LIMIT of `hits` asks.
+-- would make the planner prefer to read the table; it is read only as far as the LIMIT of `hits` asks. Where the theme is
+-- searched whole (`exact`) and is tiny, or three quarters of its newest rows hold some word, the index is asked for the
+-- theme alone: to sort out there which rows hold none takes longer than to look at them.
 WITH words AS MATERIALIZED (
-    SELECT matcher::tsquery AS query, holding, absent, word
+    SELECT matcher::tsquery AS query, holding, absent, word::integer
       FROM unnest(%(matchers)s::text[], %(holding)s::float8[], %(absent)s::float8[])
            WITH ORDINALITY AS given(matcher, holding, absent, word)),
+newest_words AS MATERIALIZED (
+    SELECT CASE WHEN %(rows)s::float8 > 150 THEN count(*) FILTER (WHERE tsv @@ (SELECT %(match)s::tsquery)) > 0.75 * count(*)
+                ELSE %(exact)s::boolean END AS wide
+      FROM (SELECT tsv FROM memory_entries WHERE agent_identity = %(theme)s AND %(exact)s::boolean AND %(rows)s::float8 > 150
+             ORDER BY created_at DESC LIMIT 50) AS newest),
 matching AS MATERIALIZED (
     SELECT id, agent_identity, tsv, target, metadata, updated_at FROM memory_entries
-     WHERE tsv @@ (('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery && %(match)s::tsquery)),
+     WHERE tsv @@ CASE WHEN (SELECT wide FROM newest_words) THEN ('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery
+                       ELSE ('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery && %(match)s::tsquery END),
 recent AS MATERIALIZED (
     SELECT id, tsv
       FROM (SELECT id, agent_identity, tsv, target, metadata, updated_at FROM memory_entries
@@ -421,22 +435,23 @@ hits AS NOT MATERIALIZED (
     UNION ALL SELECT id, tsv FROM recent),
 found AS MATERIALIZED (
     SELECT id, word FROM hits CROSS JOIN LATERAL (SELECT word FROM words WHERE hits.tsv @@ words.query OFFSET 0) AS held),
-weights AS (
+counted AS (
+    SELECT word, count(*) AS n FROM found GROUP BY word),
+weights AS MATERIALIZED (
     -- In millionths and whole, so that rows with the same words have the same sum whatever the order of adding.
     SELECT word, held,
            (1e6 * CASE WHEN held > 0 THEN 1 ELSE absent * least(1, 8 / sum(absent) FILTER (WHERE held = 0) OVER ()) END
                 * ln(1 + (greatest(%(rows)s::float8 - held, 0) + 0.5) / (greatest(held, 1) + 0.5)))::integer AS idf
-      FROM (SELECT word, absent, coalesce(holding, count(found.id)) AS held
-              FROM words LEFT JOIN found USING (word) GROUP BY word, holding, absent) AS counted)
-SELECT id, sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights)::float8 AS coverage,
+      FROM (SELECT word, absent, coalesce(holding, n, 0) AS held FROM words LEFT JOIN counted USING (word)) AS known)
+SELECT id, sum((SELECT array_agg(idf ORDER BY word) FROM weights)[word]) / (SELECT nullif(sum(idf), 0) FROM weights)::float8 AS coverage,
        ARRAY(SELECT word FROM weights WHERE held = 0) AS absent
-  FROM found JOIN weights USING (word)
+  FROM found
  GROUP BY id ORDER BY coverage DESC, id DESC LIMIT %(limit)s;
 
 -- name: lexical_search_memories_all
 -- exempt: the explicit scope 'all'.
 WITH words AS MATERIALIZED (
-    SELECT matcher::tsquery AS query, holding, absent, word
+    SELECT matcher::tsquery AS query, holding, absent, word::integer
       FROM unnest(%(matchers)s::text[], %(holding)s::float8[], %(absent)s::float8[])
            WITH ORDINALITY AS given(matcher, holding, absent, word)),
 matching AS MATERIALIZED (
@@ -462,26 +477,33 @@ hits AS NOT MATERIALIZED (
     UNION ALL SELECT id, tsv FROM recent),
 found AS MATERIALIZED (
     SELECT id, word FROM hits CROSS JOIN LATERAL (SELECT word FROM words WHERE hits.tsv @@ words.query OFFSET 0) AS held),
-weights AS (
+counted AS (
+    SELECT word, count(*) AS n FROM found GROUP BY word),
+weights AS MATERIALIZED (
     -- In millionths and whole, so that rows with the same words have the same sum whatever the order of adding.
     SELECT word, held,
            (1e6 * CASE WHEN held > 0 THEN 1 ELSE absent * least(1, 8 / sum(absent) FILTER (WHERE held = 0) OVER ()) END
                 * ln(1 + (greatest(%(rows)s::float8 - held, 0) + 0.5) / (greatest(held, 1) + 0.5)))::integer AS idf
-      FROM (SELECT word, absent, coalesce(holding, count(found.id)) AS held
-              FROM words LEFT JOIN found USING (word) GROUP BY word, holding, absent) AS counted)
-SELECT id, sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights)::float8 AS coverage,
+      FROM (SELECT word, absent, coalesce(holding, n, 0) AS held FROM words LEFT JOIN counted USING (word)) AS known)
+SELECT id, sum((SELECT array_agg(idf ORDER BY word) FROM weights)[word]) / (SELECT nullif(sum(idf), 0) FROM weights)::float8 AS coverage,
        ARRAY(SELECT word FROM weights WHERE held = 0) AS absent
-  FROM found JOIN weights USING (word)
+  FROM found
  GROUP BY id ORDER BY coverage DESC, id DESC LIMIT %(limit)s;
 
 -- name: lexical_search_turns
 WITH words AS MATERIALIZED (
-    SELECT matcher::tsquery AS query, holding, absent, word
+    SELECT matcher::tsquery AS query, holding, absent, word::integer
       FROM unnest(%(matchers)s::text[], %(holding)s::float8[], %(absent)s::float8[])
            WITH ORDINALITY AS given(matcher, holding, absent, word)),
+newest_words AS MATERIALIZED (
+    SELECT CASE WHEN %(rows)s::float8 > 150 THEN count(*) FILTER (WHERE tsv @@ (SELECT %(match)s::tsquery)) > 0.75 * count(*)
+                ELSE %(exact)s::boolean END AS wide
+      FROM (SELECT tsv FROM conversations WHERE agent_identity = %(theme)s AND %(exact)s::boolean AND %(rows)s::float8 > 150
+             ORDER BY ts DESC LIMIT 50) AS newest),
 matching AS MATERIALIZED (
     SELECT id, agent_identity, tsv, role, ts FROM conversations
-     WHERE tsv @@ (('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery && %(match)s::tsquery)),
+     WHERE tsv @@ CASE WHEN (SELECT wide FROM newest_words) THEN ('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery
+                       ELSE ('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery && %(match)s::tsquery END),
 recent AS MATERIALIZED (
     SELECT id, tsv
       FROM (SELECT id, agent_identity, tsv, role, ts FROM conversations
@@ -502,21 +524,22 @@ hits AS NOT MATERIALIZED (
     UNION ALL SELECT id, tsv FROM recent),
 found AS MATERIALIZED (
     SELECT id, word FROM hits CROSS JOIN LATERAL (SELECT word FROM words WHERE hits.tsv @@ words.query OFFSET 0) AS held),
-weights AS (
+counted AS (
+    SELECT word, count(*) AS n FROM found GROUP BY word),
+weights AS MATERIALIZED (
     -- In millionths and whole, so that rows with the same words have the same sum whatever the order of adding.
     SELECT word, held,
            (1e6 * CASE WHEN held > 0 THEN 1 ELSE absent * least(1, 8 / sum(absent) FILTER (WHERE held = 0) OVER ()) END
                 * ln(1 + (greatest(%(rows)s::float8 - held, 0) + 0.5) / (greatest(held, 1) + 0.5)))::integer AS idf
-      FROM (SELECT word, absent, coalesce(holding, count(found.id)) AS held
-              FROM words LEFT JOIN found USING (word) GROUP BY word, holding, absent) AS counted)
-SELECT id, sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights)::float8 AS coverage,
+      FROM (SELECT word, absent, coalesce(holding, n, 0) AS held FROM words LEFT JOIN counted USING (word)) AS known)
+SELECT id, sum((SELECT array_agg(idf ORDER BY word) FROM weights)[word]) / (SELECT nullif(sum(idf), 0) FROM weights)::float8 AS coverage,
        ARRAY(SELECT word FROM weights WHERE held = 0) AS absent
-  FROM found JOIN weights USING (word)
+  FROM found
  GROUP BY id ORDER BY coverage DESC, id DESC LIMIT %(limit)s;
 
 -- name: lexical_search_turns_session
 WITH words AS MATERIALIZED (
-    SELECT matcher::tsquery AS query, holding, absent, word
+    SELECT matcher::tsquery AS query, holding, absent, word::integer
       FROM unnest(%(matchers)s::text[], %(holding)s::float8[], %(absent)s::float8[])
            WITH ORDINALITY AS given(matcher, holding, absent, word)),
 matching AS MATERIALIZED (
@@ -544,22 +567,23 @@ hits AS NOT MATERIALIZED (
     UNION ALL SELECT id, tsv FROM recent),
 found AS MATERIALIZED (
     SELECT id, word FROM hits CROSS JOIN LATERAL (SELECT word FROM words WHERE hits.tsv @@ words.query OFFSET 0) AS held),
-weights AS (
+counted AS (
+    SELECT word, count(*) AS n FROM found GROUP BY word),
+weights AS MATERIALIZED (
     -- In millionths and whole, so that rows with the same words have the same sum whatever the order of adding.
     SELECT word, held,
            (1e6 * CASE WHEN held > 0 THEN 1 ELSE absent * least(1, 8 / sum(absent) FILTER (WHERE held = 0) OVER ()) END
                 * ln(1 + (greatest(%(rows)s::float8 - held, 0) + 0.5) / (greatest(held, 1) + 0.5)))::integer AS idf
-      FROM (SELECT word, absent, coalesce(holding, count(found.id)) AS held
-              FROM words LEFT JOIN found USING (word) GROUP BY word, holding, absent) AS counted)
-SELECT id, sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights)::float8 AS coverage,
+      FROM (SELECT word, absent, coalesce(holding, n, 0) AS held FROM words LEFT JOIN counted USING (word)) AS known)
+SELECT id, sum((SELECT array_agg(idf ORDER BY word) FROM weights)[word]) / (SELECT nullif(sum(idf), 0) FROM weights)::float8 AS coverage,
        ARRAY(SELECT word FROM weights WHERE held = 0) AS absent
-  FROM found JOIN weights USING (word)
+  FROM found
  GROUP BY id ORDER BY coverage DESC, id DESC LIMIT %(limit)s;
 
 -- name: lexical_search_turns_all
 -- exempt: the explicit scope 'all'.
 WITH words AS MATERIALIZED (
-    SELECT matcher::tsquery AS query, holding, absent, word
+    SELECT matcher::tsquery AS query, holding, absent, word::integer
       FROM unnest(%(matchers)s::text[], %(holding)s::float8[], %(absent)s::float8[])
            WITH ORDINALITY AS given(matcher, holding, absent, word)),
 matching AS MATERIALIZED (
@@ -583,16 +607,17 @@ hits AS NOT MATERIALIZED (
     UNION ALL SELECT id, tsv FROM recent),
 found AS MATERIALIZED (
     SELECT id, word FROM hits CROSS JOIN LATERAL (SELECT word FROM words WHERE hits.tsv @@ words.query OFFSET 0) AS held),
-weights AS (
+counted AS (
+    SELECT word, count(*) AS n FROM found GROUP BY word),
+weights AS MATERIALIZED (
     -- In millionths and whole, so that rows with the same words have the same sum whatever the order of adding.
     SELECT word, held,
            (1e6 * CASE WHEN held > 0 THEN 1 ELSE absent * least(1, 8 / sum(absent) FILTER (WHERE held = 0) OVER ()) END
                 * ln(1 + (greatest(%(rows)s::float8 - held, 0) + 0.5) / (greatest(held, 1) + 0.5)))::integer AS idf
-      FROM (SELECT word, absent, coalesce(holding, count(found.id)) AS held
-              FROM words LEFT JOIN found USING (word) GROUP BY word, holding, absent) AS counted)
-SELECT id, sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights)::float8 AS coverage,
+      FROM (SELECT word, absent, coalesce(holding, n, 0) AS held FROM words LEFT JOIN counted USING (word)) AS known)
+SELECT id, sum((SELECT array_agg(idf ORDER BY word) FROM weights)[word]) / (SELECT nullif(sum(idf), 0) FROM weights)::float8 AS coverage,
        ARRAY(SELECT word FROM weights WHERE held = 0) AS absent
-  FROM found JOIN weights USING (word)
+  FROM found
  GROUP BY id ORDER BY coverage DESC, id DESC LIMIT %(limit)s;
 
 -- name: phrase_search_memories
@@ -674,38 +699,42 @@ SELECT word, lexeme
      ORDER BY similarity(lexeme, word) DESC, lexeme LIMIT 10) AS near;
 
 -- name: fetch_memories
--- By key alone: a CASE keeps the indexes of the theme out, which a planner without statistics would read whole as well.
--- Of a long text the part that is nearest counts.
-SELECT id, agent_identity AS theme, target AS kind, metadata ->> 'session_id' AS session_id, content,
-       updated_at AS at, greatest(1 - (embedding <=> %(vector)s::vector), near.similarity) AS similarity,
-       CASE WHEN near.similarity > 1 - (embedding <=> %(vector)s::vector) THEN near.first_char ELSE 0 END AS nearest_char
-  FROM memory_entries
-  LEFT JOIN LATERAL (SELECT first_char, 1 - (k.embedding <=> %(vector)s::vector) AS similarity
-                       FROM memory_chunks AS k WHERE k.row_id = id
-                      ORDER BY (k.embedding <=> %(vector)s::vector) + 0 LIMIT 1) AS near ON true
- WHERE id = ANY(%(ids)s) AND CASE WHEN agent_identity = %(theme)s THEN true ELSE %(any_theme)s END;
+-- One by one by their key, whatever a planner makes of the size of the table; see vector_search_memories. Of a long text the
+-- part that is nearest counts, the first of them in a tie: by an aggregate, since a sort looks dear after `set_timeouts`.
+SELECT own.id, agent_identity AS theme, target AS kind, metadata ->> 'session_id' AS session_id, content,
+       updated_at AS at, greatest(1 - (embedding <=> %(vector)s::vector), 1 - near.part[1]) AS similarity,
+       CASE WHEN near.part[1] < embedding <=> %(vector)s::vector THEN near.part[2]::integer ELSE 0 END AS nearest_char
+  FROM unnest(%(ids)s::bigint[]) AS wanted
+ CROSS JOIN LATERAL (SELECT id, agent_identity, target, metadata, content, updated_at, embedding
+                       FROM memory_entries AS m
+                      WHERE m.id = wanted AND CASE WHEN agent_identity = %(theme)s THEN true ELSE %(any_theme)s END
+                     OFFSET 0) AS own
+ CROSS JOIN LATERAL (SELECT min(ARRAY[k.embedding <=> %(vector)s::vector, k.first_char]) AS part
+                       FROM memory_chunks AS k WHERE k.row_id = own.id) AS near;
 
 -- name: fetch_turns
 -- As fetch_memories; without its vector a turn is as near as its signature says.
-SELECT id, agent_identity AS theme, role AS kind, session_id, content,
-       ts AS at, greatest(own.similarity, near.similarity) AS similarity,
-       CASE WHEN near.similarity > own.similarity THEN near.first_char ELSE 0 END AS nearest_char
-  FROM conversations
+SELECT own.id, agent_identity AS theme, role AS kind, session_id, content,
+       ts AS at, greatest(1 - own.distance, 1 - near.part[1]) AS similarity,
+       CASE WHEN near.part[1] < own.distance THEN near.part[2]::integer ELSE 0 END AS nearest_char
+  FROM unnest(%(ids)s::bigint[]) AS wanted
  CROSS JOIN LATERAL (
-       SELECT 1 - coalesce(embedding <=> %(vector)s::vector,
-                           -- `greatest` of nothing and 0 is 0, which would be as near as can be.
-                           CASE WHEN sig IS NOT NULL AND %(vector)s::vector IS NOT NULL THEN
-                           greatest(0, 1 - (SELECT sig_offset FROM hermes_embedding) - (SELECT sig_slope FROM hermes_embedding)
-                                         * cos(pi() * (sig <~> binary_quantize(%(vector)s::vector)) / length(sig))) END) AS similarity) AS own
-  LEFT JOIN LATERAL (SELECT first_char, 1 - distance AS similarity
-                       FROM (SELECT first_char,
-                                    coalesce(k.embedding <=> %(vector)s::vector,
-                                             CASE WHEN %(vector)s::vector IS NOT NULL THEN
-                                             greatest(0, 1 - (SELECT sig_offset FROM hermes_embedding) - (SELECT sig_slope FROM hermes_embedding)
-                                               * cos(pi() * (k.sig <~> binary_quantize(%(vector)s::vector)) / length(k.sig))) END) AS distance
-                               FROM conversation_chunks AS k WHERE k.row_id = id) AS parts
-                      ORDER BY distance + 0 LIMIT 1) AS near ON true
- WHERE id = ANY(%(ids)s) AND CASE WHEN agent_identity = %(theme)s THEN true ELSE %(any_theme)s END;
+       SELECT id, agent_identity, role, session_id, content, ts,
+              coalesce(embedding <=> %(vector)s::vector,
+                       -- `greatest` of nothing and 0 is 0, which would be as near as can be.
+                       CASE WHEN sig IS NOT NULL AND %(vector)s::vector IS NOT NULL THEN
+                       greatest(0, 1 - (SELECT sig_offset FROM hermes_embedding) - (SELECT sig_slope FROM hermes_embedding)
+                                     * cos(pi() * (sig <~> binary_quantize(%(vector)s::vector)) / length(sig))) END) AS distance
+         FROM conversations AS c
+        WHERE c.id = wanted AND CASE WHEN agent_identity = %(theme)s THEN true ELSE %(any_theme)s END
+       OFFSET 0) AS own
+ CROSS JOIN LATERAL (
+       SELECT min(ARRAY[coalesce(k.embedding <=> %(vector)s::vector,
+                                 CASE WHEN %(vector)s::vector IS NOT NULL THEN
+                                 greatest(0, 1 - (SELECT sig_offset FROM hermes_embedding) - (SELECT sig_slope FROM hermes_embedding)
+                                               * cos(pi() * (k.sig <~> binary_quantize(%(vector)s::vector)) / length(k.sig))) END),
+                        k.first_char]) AS part
+         FROM conversation_chunks AS k WHERE k.row_id = own.id) AS near;
 
 -- name: turns_before
 -- The end of the session before this one, newest first. `|| ''`: see neighbours.
