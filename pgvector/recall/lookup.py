@@ -11,7 +11,7 @@ from ..domain.models import PAGES_END, Candidate, EmbeddingSpace, Hit, Question,
 from ..domain.periods import named_periods
 from ..embed.base import Vector
 from ..store.connection import DeadlineConnection
-from ..store.lexical import Reading, lexical_answer
+from ..store.lexical import Reading, ask_size, lexical_answer
 from ..store.search import Candidates, ask_vectors, begin_vectors, dated, fetch, neighbours
 from ..store.vectors import ask_space
 from .fuse import LENDERS, LENT_SHARES, favour, fuse, smooth
@@ -50,11 +50,13 @@ class Lookup:
         self._periods = named_periods(text, datetime.now(UTC))
 
     def read(self, conn: DeadlineConnection) -> None:
-        """Have the question read; to be called first."""
+        """Have the question read, and the rows counted; to be called first."""
         self._reading = Reading(conn, self._text, self._languages)
+        self._sizes = {store: ask_size(conn, store, self._asked.scope) for store in self._stores}
 
     def by_words(self, conn: DeadlineConnection) -> None:
         """Run the leg that needs no vector; to be called next."""
+        self._rows_of = {store: size() for store, size in self._sizes.items()}
         self._worded = self._words(conn, CANDIDATES)
 
     def by_vector(self, conn: DeadlineConnection, vector: Vector, timeout_s: float | None) -> EmbeddingSpace:
@@ -89,7 +91,9 @@ class Lookup:
     def _words(self, conn: DeadlineConnection, depth: int) -> Legs:
         asked = self._asked
         return {
-            store: lexical_answer(conn, store, asked.scope, asked.filters, self._reading, limit=depth)
+            store: lexical_answer(
+                conn, store, asked.scope, asked.filters, self._reading, self._rows_of[store], limit=depth
+            )
             for store in self._stores
         }
 

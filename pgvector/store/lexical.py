@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,7 +27,7 @@ from .words import (
     word,
 )
 
-EXACT_ROWS = 5000  # of a theme; the statements query_terms_* count no further than the next one
+EXACT_ROWS = 5000  # of a theme; the statements count_some_* count no further than the next one
 MIN_ROWS = 50  # in a nearly empty theme, words that no row holds would outweigh all that match
 _MAX_CORRECTED = 4  # words of a question for which other spellings are looked up, longest first
 
@@ -82,30 +82,46 @@ def lexical_candidates(
     propose rows, and so do the newest rows; when that is too little, as a narrow filter makes it, all words do. Where
     the database has pg_trgm, a word that no row holds stands for the words of the theme that it may have been.
     """
-    return lexical_answer(conn, store, scope, filters, Reading(conn, text, languages), limit=limit)
+    rows_of = ask_size(conn, store, scope)
+    return lexical_answer(conn, store, scope, filters, Reading(conn, text, languages), rows_of(), limit=limit)
+
+
+def ask_size(conn: DeadlineConnection, store: Store, scope: Scope) -> Callable[[], int]:
+    """Ask how many rows the theme, or the table, has; told by a call, and never more than one above EXACT_ROWS."""
+    name = f"count_some_{store}{'_all' if scope.kind == 'all' else ''}"
+    sent = conn.execute(query(name), {"theme": scope.theme})
+    return lambda: sum(int(row.rows) for row in sent)
 
 
 def lexical_answer(
-    conn: DeadlineConnection, store: Store, scope: Scope, filters: Filters, reading: Reading, *, limit: int
+    conn: DeadlineConnection,
+    store: Store,
+    scope: Scope,
+    filters: Filters,
+    reading: Reading,
+    size: int,
+    *,
+    limit: int,
 ) -> list[Candidate]:
-    """As `lexical_candidates`, for a question that is being read."""
+    """As `lexical_candidates`, for a question that is being read and a theme of the `size` that `ask_size` told."""
     asked, text = reading.question, reading.text
     if not asked.terms:
         return []
     row = where(scope, filters) | {"any_theme": scope.kind == "all"}
     words = list(asked.terms)
-    name = f"query_terms_{store}{'_all' if scope.kind == 'all' else ''}"
-    given = row | {"matchers": [w.matcher for w in words]}
-    counted = {term.matcher: term for term in conn.execute(query(name, own_themes=conn.own_themes), given)}
-    rows = float(counted[words[0].matcher].rows)
-    if rows <= EXACT_ROWS:
+    rows, sampled = float(size), set[str]()
+    if size <= EXACT_ROWS:
         choice = exactly(words)
     else:
+        name = f"query_terms_{store}{'_all' if scope.kind == 'all' else ''}"
+        given = row | {"matchers": [w.matcher for w in words]}
+        counted = {term.matcher: term for term in conn.execute(query(name, own_themes=conn.own_themes), given)}
+        sampled = {term.matcher for term in counted.values() if term.holding}
         rows = max(rows, estimated_rows(conn, store, scope))
         choice = choose([_estimated(each, counted[each.matcher], rows) for each in words], rows)
     found, absent = _coverage(conn, store, scope, row, choice, rows, limit)
     if asked.has_trigrams and absent:
-        missing = {asked.terms[w]: w for w in words if w.matcher in absent and not counted[w.matcher].holding}
+        missing = {asked.terms[w]: w for w in words if w.matcher in absent - sampled}
         near = _near(conn, store, row, missing, text, narrow=rows > EXACT_ROWS or scope.kind == "all")
         if near:
             choice = replaced(choice, near)
@@ -139,6 +155,7 @@ def _coverage(
         "absent": [each.absent for each in choice.words],
         "match": choice.match,
         "recent": choice.partial,
+        "exact": rows <= EXACT_ROWS,
         "rows": max(rows, MIN_ROWS),
         "limit": limit,
     }

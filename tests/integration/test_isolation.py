@@ -194,7 +194,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "foreign_schema", "foreign_columns", "foreign_count",  # names and counts for the operator
         "predecessor_memories", "predecessor_turns", "predecessor_turns_without_parents",  # another program's tables
         "mem0_points", "hindsight_documents", "hindsight_facts",
-        "walk_vectors", "plan_for_values", "has_graph",  # touch no stored text
+        "walk_vectors", "walk_timeline", "plan_for_values", "has_graph",  # touch no stored text
         "compact_sizes", "count_cold", "keep_signatures", "calibrate_signatures", "signature_scale",
         "claim_cold_turns", "vector_search_turns_cold",  # as claim_pending_turns; as vector_search_turns_walk
         "vector_search_memories_all", "vector_search_turns_all",  # the explicit scope 'all'

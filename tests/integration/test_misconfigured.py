@@ -223,7 +223,8 @@ def test_need_02_a_broken_configuration_is_named_by_the_doctor(config: str, home
     (home / "config.yaml").write_text(config, encoding="utf-8")
     doctor = cli("doctor")
     assert doctor.returncode == 1
-    assert "config.yaml" in doctor.stderr or "plugins.pgvector.dsn" in doctor.stderr
+    assert "FAIL  settings: " in doctor.stdout
+    assert "config.yaml" in doctor.stdout or "plugins.pgvector.dsn" in doctor.stdout
     assert "Traceback" not in doctor.stderr
 
 

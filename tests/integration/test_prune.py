@@ -321,6 +321,7 @@ def test_trap_09_a_slice_reads_no_more_than_itself(dsn: str, admin_dsn: str, ses
     old = store.Old("sales", session_id=session).row()
     row = old | {"after_at": store.FIRST[0], "after_id": 0, "limit": 100}
     with psycopg.connect(dsn) as conn:
+        conn.execute(query("walk_timeline"))
         explain = b"EXPLAIN (ANALYZE, FORMAT JSON) " + query("prune_turns")
         found = conn.execute(explain, row, prepare=False).fetchone()
         conn.rollback()

@@ -18,7 +18,7 @@ THEMES = {"large": 3000, "small": 20}
 _TYPES = {
     "theme": "text", "session_id": "text", "target": "text", "limit": "bigint",
     "matchers": "text[]", "holding": "float8[]", "absent": "float8[]", "match": "text", "recent": "boolean",
-    "rows": "float8", "role": "text", "phrase": "text", "words": "text[]", "initials": "text[]",
+    "exact": "boolean", "rows": "float8", "role": "text", "phrase": "text", "words": "text[]", "initials": "text[]",
     "ids": "bigint[]", "any_theme": "boolean", "since": "text", "until": "text",
 }  # fmt: skip
 MODES = ("force_custom_plan", "force_generic_plan")
@@ -78,9 +78,10 @@ def _plan(connection: psycopg.Connection[Any], name: str, row: dict[str, Any]) -
 
 def test_need_20_words_come_from_the_text_index(filled: psycopg.Connection[Any]) -> None:
     row = {"matchers": ["'17'"], "match": "'17'", "rows": 3000, "recent": False, "limit": 40}
-    for store, mode in itertools.product(TABLES, MODES):
+    row |= {"theme": "large", "holding": [None], "absent": [1.0]}
+    for store, mode, exact in itertools.product(TABLES, MODES, (False, True)):
         filled.execute(f"SET plan_cache_mode = {mode}".encode())
-        nodes = _plan(filled, f"lexical_search_{store}", row | {"theme": "large", "holding": [None], "absent": [1.0]})
+        nodes = _plan(filled, f"lexical_search_{store}", row | {"exact": exact})
         assert f"{TABLES[store]}_tsv_idx" in {node.get("Index Name") for node in nodes}, (store, mode)
 
 
@@ -106,6 +107,7 @@ def test_need_20_no_statement_by_words_reads_the_whole_table(admin_dsn: str, ana
             for name, row in (
                 ("query_terms_turns", words),
                 ("lexical_search_turns", search | {"match": match}),
+                ("lexical_search_turns", search | {"match": match, "recent": False, "exact": True}),
                 ("lexical_search_turns_session", search | {"match": match}),
             ):
                 nodes = _plan(admin, name, row | {"theme": "small"})
@@ -146,12 +148,15 @@ def test_need_20_the_newest_rows_of_a_large_theme_are_read_alone(admin_dsn: str,
         for mode in MODES:
             admin.execute(f"SET plan_cache_mode = {mode}".encode())
             for name, most in (
-                ("query_terms_turns", 5001),
+                ("count_some_turns", 5001),
+                ("query_terms_turns", 1000),
                 ("lexical_search_turns", 1000),
                 ("lexical_search_turns_session", 5000),
             ):
                 with admin.transaction():
-                    admin.execute(queries()["read_question"].encode(), {"texts": ["topic"], "languages": ["english"]})
+                    # Not prepared: `_plan` forgets what is.
+                    question = {"texts": ["topic"], "languages": ["english"]}
+                    admin.execute(queries()["read_question"].encode(), question, prepare=False)
                     nodes = _plan(admin, name, row | {"theme": "large", "session_id": "s1"})
                 reads = [n["Actual Rows"] for n in nodes if n.get("Relation Name") or n.get("Index Name")]
                 assert max(reads) <= most, (name, mode, reads)

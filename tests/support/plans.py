@@ -17,9 +17,9 @@ MODES: tuple[Mode, ...] = ("custom", "generic", "13th")
 _SETTING = {"custom": "force_custom_plan", "generic": "force_generic_plan", "13th": "auto"}
 _TYPES = {
     "theme": "text", "session_id": "text", "target": "text", "vector": "vector", "depth": "bigint", "limit": "bigint",
-    "matchers": "text[]", "holding": "float8[]", "match": "text", "recent": "boolean", "rows": "float8", "role": "text",
-    "text": "text", "ids": "bigint[]", "any_theme": "boolean", "since": "text", "until": "text",
-    "reach": "bigint", "large": "bigint", "deep": "bigint",
+    "matchers": "text[]", "holding": "float8[]", "match": "text", "recent": "boolean", "exact": "boolean",
+    "rows": "float8", "role": "text", "text": "text", "ids": "bigint[]",
+    "any_theme": "boolean", "since": "text", "until": "text", "reach": "bigint", "large": "bigint", "deep": "bigint",
     "themes": "text[]", "digests": "bytea[]",
 }  # fmt: skip
 _USUAL: Mapping[str, Any] = {
