@@ -232,7 +232,7 @@ INVALID = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'conversati
     ("harm", "name", "state", "said"),
     [
         (on("SELECT"), "postgres", "ok", "answers in"),
-        (on("SELECT"), "row security", "ok", "off"),
+        (on("SELECT"), "row security", "ok", "on" if os.environ.get("PGVECTOR_TEST_ROW_SECURITY") else "off"),
         (on(OLD_POSTGRES), "postgres", "fail", "Postgres 14.11"),
         (on(READ_ONLY), "postgres", "fail", "takes no writes"),
         (lambda admin, dsn: make_conninfo(dsn, dbname="nowhere"), "postgres", "fail", "nowhere"),

@@ -82,12 +82,16 @@ def test_trap_13_three_plain_psql_migrations_at_once_all_succeed(empty_admin_dsn
 
 
 def test_need_28_plain_psql_and_the_command_make_the_same_schema(
-    admin_dsn: str, empty_admin_dsn: str, psql_files: Callable[..., None]
+    empty_admin_dsn: str, cli: Run, psql_files: Callable[..., None]
 ) -> None:
+    database = Database(empty_admin_dsn)
     psql_files(empty_admin_dsn, f"-c hermes_pgvector.dims={DIMS} -c hermes_pgvector.runtime_role=hermes")
-    by_psql, by_command = Database(empty_admin_dsn), Database(admin_dsn)
-    assert by_psql.column(_RECORDED) == by_command.column(_RECORDED)
-    assert by_psql.column(_SHAPE) == by_command.column(_SHAPE)
+    by_psql = database.column(_RECORDED), database.column(_SHAPE)
+    with psycopg.connect(empty_admin_dsn) as connection:
+        connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    done = cli("migrate", "--admin-dsn", empty_admin_dsn, "--dims", str(DIMS), "--runtime-role", "hermes")
+    assert done.returncode == 0, done.stderr
+    assert (database.column(_RECORDED), database.column(_SHAPE)) == by_psql
 
 
 def test_need_28_repeating_a_migration_changes_nothing(
