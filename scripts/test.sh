@@ -62,13 +62,13 @@ else
 fi
 if [ "$status" != 0 ] || [ $# != 0 ]; then exit "$status"; fi
 
-# What reads and writes, once more where Postgres holds the agents' role to a list of themes, and where it has every theme.
+# Once more where Postgres holds the agents' role to a list of themes, where that role has every theme, and through PgBouncer.
 step "Running tests with row-level security, and through PgBouncer"
 modules() { for name in "$@"; do echo "tests/integration/test_$name.py"; done; }
 # shellcheck disable=SC2046
 PGVECTOR_TEST_ROW_SECURITY=some pytest $(modules \
   search_words search_exact recall_prefetch recall_filters mirror_hooks mirror_files contexts reuse) || status=$?
+PGVECTOR_TEST_ROW_SECURITY=all pytest tests/integration || status=$?
 # shellcheck disable=SC2046
-PGVECTOR_TEST_ROW_SECURITY=all PGVECTOR_TEST_POOLER=1 pytest $(modules \
-  isolation mirror_hosts sessions) || status=$?
+PGVECTOR_TEST_ROW_SECURITY=all PGVECTOR_TEST_POOLER=1 pytest $(modules isolation mirror_hosts sessions) || status=$?
 exit "$status"
