@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -156,6 +155,8 @@ def _explain(exc: Exception) -> int:
     else:
         print(f"error: unexpected {type(exc).__name__}: {mask_dsn(str(exc))}", file=sys.stderr)
         if os.environ.get("HERMES_PGVECTOR_DEBUG"):
+            import traceback
+
             print(mask_dsn("".join(traceback.format_exception(exc))), file=sys.stderr)
         else:
             print("to see where it happened, for a report: HERMES_PGVECTOR_DEBUG=1", file=sys.stderr)

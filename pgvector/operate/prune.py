@@ -218,6 +218,7 @@ class Pruning:
             while seen == _SLICE:
                 with self.conn.transaction():
                     all_themes.begin(self.conn)
+                    store.walk_timeline(self.conn)
                     some = store.prune_turns(self.conn, share.old, at, _SLICE)
                 at, seen, left = some.last, some.seen, left + some.meant - some.deleted
                 yield "turns", some.deleted

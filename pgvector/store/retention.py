@@ -105,9 +105,13 @@ def newest(conn: DeadlineConnection, old: Old, *, rows: int = 0, bytes: int = 0)
     return old
 
 
+def walk_timeline(conn: DeadlineConnection) -> None:
+    """Have `prune_turns` go along a theme's timeline until the transaction ends; a pool's connections do so anyway."""
+    conn.execute(query("walk_timeline"))
+
+
 def prune_turns(conn: DeadlineConnection, old: Old, after: Mark, limit: int) -> Slice:
     """Delete what is old of the next `limit` turns after a mark, with what was derived of them."""
-    conn.execute(query("walk_timeline"))
     row = _one(conn, "prune_turns", old.row() | {"after_at": after[0], "after_id": after[1], "limit": limit})
     return Slice(row.seen, row.meant, row.deleted, (row.last_at, row.last_id) if row.seen else after)
 
