@@ -140,7 +140,7 @@ def test_need_02_a_plugin_that_hermes_does_not_find(
 def distributions(place: Path, **versions: str) -> Iterator[None]:
     """Makes Python believe that these are installed, and our own package with what it asks for."""
     needed = tomllib.loads(PROJECT.read_text())["project"]["dependencies"]
-    for name, version in (versions | {"hermes_memory_pgvector": "0.1.0"}).items():
+    for name, version in (versions | {"hermes_memory_pgvector": "1.0.0"}).items():
         folder = place / f"{name}-{version}.dist-info"
         folder.mkdir(parents=True)
         lines = [f"Name: {name.replace('_', '-')}", f"Version: {version}"]
