@@ -12,7 +12,6 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector import cli
 from hermes_memory_pgvector.domain.models import EmbeddingSpace
@@ -22,11 +21,10 @@ from hermes_memory_pgvector.domain.theme import ThemeRules
 from hermes_memory_pgvector.operate.arrivals import Arrivals, Intake, take_in
 from hermes_memory_pgvector.operate.seeing import theme_to_write
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import tenants
 from hermes_memory_pgvector.store.connection import DeadlineConnection
 from hermes_memory_pgvector.store.pool import connect
 from tests.support.records import all_rows, fill_theme
-from tests.support.row_security import let_tenants_in
+from tests.support.row_security import tenant_of
 from tests.support.stored import Database
 
 from .conftest import DIMS
@@ -134,13 +132,9 @@ def test_need_04_a_tenant_exports_and_imports_only_its_own_themes(
     postgres: EmbeddedServer, admin_dsn: str, home: Path, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    let_tenants_in(postgres)
     fill_theme(admin_dsn, "marketing", prefix="Ours")
     fill_theme(admin_dsn, "sales", prefix="Theirs")
-    with connect(admin_dsn) as conn:
-        tenants.enable(conn)
-        tenants.grant(conn, "tenant_marketing", ["marketing"])
-    tenant = make_conninfo(admin_dsn, user="tenant_marketing")
+    tenant = tenant_of(postgres, admin_dsn, "marketing")
     (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": tenant, "dims": DIMS}}}))
     out = tmp_path / "mine.jsonl"
     assert cli.main(["export", str(out)]) == 0
@@ -185,11 +179,7 @@ def test_trap_10_a_time_that_cannot_be_read_again_is_not_stored(dsn: str, at: da
 def test_need_04_a_tenant_brings_history_into_its_own_theme(
     postgres: EmbeddedServer, admin_dsn: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    let_tenants_in(postgres)
-    with connect(admin_dsn) as conn:
-        tenants.enable(conn)
-        tenants.grant(conn, "tenant_marketing", ["marketing"])
-    tenant = make_conninfo(admin_dsn, user="tenant_marketing")
+    tenant = tenant_of(postgres, admin_dsn, "marketing")
     (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": tenant, "dims": DIMS}}}))
     (home / "memories").mkdir(exist_ok=True)
     (home / "memories" / "MEMORY.md").write_text("The build server is called hal.")

@@ -12,20 +12,17 @@ import psycopg
 import pytest
 from pgvector import Vector
 from pgvector.psycopg import register_vector
-from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.domain.models import Filters, Scope
 from hermes_memory_pgvector.operate import compact as operate
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store import compact as store
-from hermes_memory_pgvector.store import tenants
-from hermes_memory_pgvector.store.pool import connect
 from hermes_memory_pgvector.store.search import vector_candidates
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import called, landed, recalled, runtime_of
 from tests.support.model_server import ChatRequest, ModelServer, Reply
-from tests.support.row_security import let_tenants_in
+from tests.support.row_security import tenant_of
 from tests.support.scripted_embedder import ScriptedEmbedder, hash_vector
 from tests.support.stored import Database
 from tests.support.waiting import until
@@ -275,11 +272,7 @@ def test_need_04_a_tenant_collapses_its_own_turns_and_drops_no_vector(
 ) -> None:
     for theme in ("marketing", "sales"):
         say(dsn, *numbered(20), (300, "user", "We ship on Friday."), (200, "user", "we ship on friday"), theme=theme)
-    let_tenants_in(postgres)
-    with connect(admin_dsn) as conn:
-        tenants.enable(conn)
-        tenants.grant(conn, "tenant_marketing", ["marketing"])
-    configure(home, make_conninfo(dsn, user="tenant_marketing"))
+    configure(home, tenant_of(postgres, admin_dsn, "marketing"))
     assert "row-level security" in compact("--sample", "0", "--yes", code=1)
     assert len(texts(dsn)) == 44
     assert compact("--sample", "5", "--keep-vectors", "--yes")["changed"]["duplicates"] == 1

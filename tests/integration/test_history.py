@@ -13,13 +13,12 @@ from psycopg import errors as pg
 
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import tenants
 from hermes_memory_pgvector.store.backend import Backend
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS, MakeProvider
 from tests.support.leftovers import places_of
 from tests.support.memory import called, landed, write_entries
-from tests.support.row_security import let_tenants_in, session
+from tests.support.row_security import session, tenant_of
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
 
@@ -262,10 +261,8 @@ def test_trap_13_the_agents_role_cannot_rewrite_what_happened(make_provider: Mak
 def test_need_04_a_tenant_sees_and_writes_the_history_of_its_own_themes_only(
     postgres: EmbeddedServer, admin_dsn: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    let_tenants_in(postgres)
+    login = tenant_of(postgres, admin_dsn, "marketing")
     with connect(admin_dsn) as conn:
-        tenants.enable(conn)
-        tenants.grant(conn, "tenant_marketing", ["marketing"])
         conn.execute(
             "INSERT INTO memory_entries (agent_identity, target, content) VALUES "
             "('marketing', 'memory', 'Atlas is blue'), ('sales', 'memory', 'Atlas costs 900')"
@@ -276,7 +273,6 @@ def test_need_04_a_tenant_sees_and_writes_the_history_of_its_own_themes_only(
         assert (
             tenant.execute("UPDATE memory_history SET old_content = 'x' WHERE agent_identity = 'sales'").rowcount == 0
         )
-        login = tenant.info.dsn
     (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": login, "dims": DIMS}}}))
     for arguments in (
         ("list",), ("history",), ("show", "m1"), ("search", "atlas"), ("add", "Bolt is red", "--theme", "marketing"),

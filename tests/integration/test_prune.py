@@ -18,13 +18,11 @@ from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.operate import prune as operate
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store import retention as store
-from hermes_memory_pgvector.store import tenants
-from hermes_memory_pgvector.store.pool import connect
 from hermes_memory_pgvector.store.sql import query
 from tests.conftest import DIMS, MakeProvider
 from tests.support.aged import age
 from tests.support.memory import called, landed, recalled, write_entries
-from tests.support.row_security import let_tenants_in
+from tests.support.row_security import tenant_of
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
 from tests.support.waiting import until
@@ -287,13 +285,9 @@ def test_trap_02_stopped_in_the_middle_it_leaves_whole_batches_and_goes_on_when_
 def test_need_04_a_role_of_one_theme_prunes_that_theme_only(
     postgres: EmbeddedServer, admin_dsn: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    let_tenants_in(postgres)
-    with connect(admin_dsn) as conn:
-        tenants.enable(conn)
-        tenants.grant(conn, "tenant_marketing", ["marketing"])
     fill(admin_dsn, "marketing")
     fill(admin_dsn, "sales")
-    configure(home, psycopg.conninfo.make_conninfo(admin_dsn, user="tenant_marketing"))
+    configure(home, tenant_of(postgres, admin_dsn, "marketing"))
     assert main(["prune", "--all-themes", "--older-than", "180d", "--yes", "--json"]) == 0
     done = json.loads(capsys.readouterr().out)
     assert done["deleted"] == {"turns": DAYS - 180} and "log" in done["notes"][0]

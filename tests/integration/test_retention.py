@@ -17,13 +17,11 @@ from hermes_memory_pgvector.capture.retention import Pacing, Retention
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.domain.retention import RetentionPolicy
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import tenants
 from hermes_memory_pgvector.store.backend import Backend
-from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS, MakeProvider
 from tests.support.aged import age
 from tests.support.memory import landed, recalled, runtime_of
-from tests.support.row_security import let_tenants_in
+from tests.support.row_security import tenant_of
 from tests.support.stored import Database
 from tests.support.waiting import until
 
@@ -239,13 +237,9 @@ def test_trap_09_a_role_without_the_right_holds_no_write_up(
 def test_need_04_a_role_of_one_theme_has_that_theme_pruned_only(
     postgres: EmbeddedServer, admin_dsn: str, process: Make
 ) -> None:
-    let_tenants_in(postgres)
-    with connect(admin_dsn) as conn:
-        tenants.enable(conn)
-        tenants.grant(conn, "tenant_marketing", ["marketing"])
     fill(admin_dsn, "marketing")
     fill(admin_dsn, "sales")
-    retention = process("*=180", login=psycopg.conninfo.make_conninfo(admin_dsn, user="tenant_marketing"))
+    retention = process("*=180", login=tenant_of(postgres, admin_dsn, "marketing"))
     run(retention)
     assert run(retention) == DAYS - 180
     assert turns(admin_dsn, "sales") == DAYS and turns(admin_dsn, "marketing") == 180

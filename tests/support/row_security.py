@@ -46,6 +46,15 @@ def let_tenants_in(postgres: EmbeddedServer) -> None:
             conn.execute("SELECT pg_reload_conf()")
 
 
+def tenant_of(postgres: EmbeddedServer, admin_dsn: str, *themes: str, role: str = "tenant_marketing") -> str:
+    """Turn row-level security on, grant `role` its themes, and return how it logs in."""
+    let_tenants_in(postgres)
+    with connect(admin_dsn) as conn:
+        tenants.enable(conn)
+        tenants.grant(conn, role, themes)
+    return make_conninfo(admin_dsn, user=role)
+
+
 @contextmanager
 def session(admin_dsn: str, role: str) -> Iterator[psycopg.Connection[Any]]:
     """A login of a role, in autocommit."""
