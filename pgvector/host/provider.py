@@ -19,6 +19,7 @@ from ..domain.models import Answer, Operation, Question, Store
 from ..domain.settings import FIELDS, Settings
 from ..domain.text import both_ends, clean, strip_injected
 from . import availability, setup
+from .builtin import BuiltInMemory
 from .context import Policy, SessionContext, environment, hermes_home, load_settings
 from .delegation import Delegation
 from .guard import guarded
@@ -128,18 +129,9 @@ class PgvectorMemoryProvider(MemoryProvider):
         return ready if ready is not None and self._may_write(*ready) else None
 
     def _reconcile(self, runtime: Runtime, context: SessionContext) -> None:
-        """Queue what the host's memory files hold. They belong to the profile, not to a session key's theme."""
-        read_at = time.time()  # before the files are read: what is noted later is none of this reading's business
-        for state in runtime.mirror.changed():
-            contents = dict.fromkeys(self._policy.keep.text(content, runtime.counts) for content in state.contents)
-            payload = {
-                "target": state.target,
-                "contents": list(contents),
-                "file_time": state.written_at,
-                "origin": runtime.mirror.origin,
-                "metadata": {"source": "file"} | {key: name for key, name in context.scope.items() if key == "profile"},
-            }
-            self._submit(runtime, Operation("reconcile", context.place.files.name, payload, read_at))
+        """Queue what the host's memory files hold."""
+        for op in BuiltInMemory(runtime, context, self._policy.keep).files():
+            self._submit(runtime, op)
 
     @guarded(None)
     def shutdown(self, **kwargs: Any) -> None:
@@ -242,25 +234,10 @@ class PgvectorMemoryProvider(MemoryProvider):
         if ready is None:
             return
         runtime, context = ready
-        given = dict(metadata) if isinstance(metadata, Mapping) else {}
-        old_text = clean(given.pop("previous_content", None) or given.get("old_text") or "").strip()
-        given.pop("old_text", None)
-        text, old_text = (self._policy.keep.text(each, runtime.counts) for each in (clean(content).strip(), old_text))
-        if action not in ("add", "replace", "remove") or target not in ("memory", "user"):
-            runtime.counts["memory_writes_unknown"] += 1
-            return
-        if (action != "remove" and not text) or (action != "add" and not old_text):
-            runtime.counts["memory_writes_empty"] += 1
-            return
         provenance = context.provenance(self._session_id, self._parent_session_id)
-        payload = {
-            "target": target,
-            "content": text,
-            "old_text": old_text,
-            "origin": runtime.mirror.origin,
-            "metadata": provenance | self._policy.keep.metadata(given, runtime.counts) | {"source": "memory_tool"},
-        }
-        self._submit(runtime, Operation(action, context.place.memories.name, payload, time.time()))
+        memory = BuiltInMemory(runtime, context, self._policy.keep)
+        if (op := memory.written(action, target, content, metadata, provenance)) is not None:
+            self._submit(runtime, op)
 
     # -- sessions ------------------------------------------------------------------------------------------------
 

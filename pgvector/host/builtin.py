@@ -1,0 +1,63 @@
+"""What happens to the host's built-in memory, as operations for the writer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..capture.keeping import Keeper
+from ..domain.models import Operation
+from ..domain.text import clean
+from .context import SessionContext
+
+if TYPE_CHECKING:
+    from ..runtime.process import Runtime
+
+
+class BuiltInMemory:
+    """The built-in memory as one session knows it."""
+
+    def __init__(self, runtime: Runtime, context: SessionContext, keep: Keeper) -> None:
+        self._runtime = runtime
+        self._context = context
+        self._keep = keep
+
+    def files(self) -> Iterator[Operation]:
+        """What changed files of it hold. They belong to the profile, not to a session key's theme."""
+        read_at = time.time()  # before the files are read: what is noted later is none of this reading's business
+        for state in self._runtime.mirror.changed():
+            contents = dict.fromkeys(self._keep.text(content, self._runtime.counts) for content in state.contents)
+            payload = {
+                "target": state.target,
+                "contents": list(contents),
+                "file_time": state.written_at,
+                "origin": self._runtime.mirror.origin,
+                "metadata": {"source": "file"}
+                | {key: name for key, name in self._context.scope.items() if key == "profile"},
+            }
+            yield Operation("reconcile", self._context.place.files.name, payload, read_at)
+
+    def written(
+        self, action: str, target: str, content: Any, metadata: Mapping[str, Any] | None, provenance: dict[str, str]
+    ) -> Operation | None:
+        """What its tool wrote; None, and counted, for what says nothing or is of a kind we do not know."""
+        counts = self._runtime.counts
+        given = dict(metadata) if isinstance(metadata, Mapping) else {}
+        old_text = clean(given.pop("previous_content", None) or given.get("old_text") or "").strip()
+        given.pop("old_text", None)
+        text, old_text = (self._keep.text(each, counts) for each in (clean(content).strip(), old_text))
+        if action not in ("add", "replace", "remove") or target not in ("memory", "user"):
+            counts["memory_writes_unknown"] += 1
+            return None
+        if (action != "remove" and not text) or (action != "add" and not old_text):
+            counts["memory_writes_empty"] += 1
+            return None
+        payload = {
+            "target": target,
+            "content": text,
+            "old_text": old_text,
+            "origin": self._runtime.mirror.origin,
+            "metadata": provenance | self._keep.metadata(given, counts) | {"source": "memory_tool"},
+        }
+        return Operation(action, self._context.place.memories.name, payload, time.time())
