@@ -12,6 +12,7 @@ from .http import MAX_BATCH_TEXTS, MAX_BATCH_TOKENS, HttpEmbedder
 from .instructions import Instructions, instructions_for
 from .modeldir import is_local, local_folder
 from .onnx import OnnxEmbedder, dims_of
+from .rerank import Reranker
 
 
 def make_embedder(
@@ -68,6 +69,17 @@ def embedder_for(settings: Settings, api_key: str, *, home: Path) -> CountedEmbe
         max_batch_texts=settings.embed_batch_size,
         max_batch_tokens=settings.embed_batch_tokens,
         dimensions=settings.embed_dimensions,
+        ca_file=settings.embed_ca_file,
+    )
+
+
+def reranker_for(settings: Settings, api_key: str) -> Reranker:
+    """The cross-encoder that `rerank_url` names. Raises ConfigurationError."""
+    return Reranker(
+        url=settings.rerank_url,
+        model=settings.rerank_model,
+        api=settings.rerank_api,
+        api_key=api_key,
         ca_file=settings.embed_ca_file,
     )
 

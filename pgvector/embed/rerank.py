@@ -66,7 +66,7 @@ class Reranker:
     protocol name or an API key that cannot be used.
     """
 
-    def __init__(self, *, url: str, model: str = "", api: str = "auto", api_key: str = "") -> None:
+    def __init__(self, *, url: str, model: str = "", api: str = "auto", api_key: str = "", ca_file: str = "") -> None:
         parts = parse_url(url, "rerank_url")
         key = api_key.strip()
         if not (key.isascii() and key.isprintable()):
@@ -79,6 +79,7 @@ class Reranker:
         self._transport = HttpTransport(
             headers={"Authorization": f"Bearer {key}"} if key else {},
             auth=(user, password) if user and not key else None,
+            ca_file=ca_file,
         )
         self._guard = Guard(
             CircuitBreaker(),

@@ -75,6 +75,8 @@ def add(hand: Hand, theme: str, target: str, text: str, metadata: Mapping[str, A
     payload = {"target": target, "content": content, "metadata": metadata, "given": given, "who": who}
     with hand.backend.connection(WRITE_TIMEOUT_S) as conn:
         before = erase.id_of(conn, theme, target, content)
+        if not seeing.theme_exists(conn, theme):
+            notes.append(f"{theme!r} held nothing before: if that is a slip, forget this and look at: themes list")
     hand.backend.apply([Operation("remember", theme, payload, time.time())], {})
     with hand.backend.connection(WRITE_TIMEOUT_S) as conn:
         found = erase.id_of(conn, theme, target, content)

@@ -11,6 +11,7 @@ from ..domain.errors import EmbedderError
 from ..domain.latency import Latencies
 from ..domain.models import Hit
 from ..domain.settings import Settings
+from ..embed.factory import reranker_for
 from ..embed.rerank import Reranker, Scores
 from .aside import Aside, Late
 from .excerpt import excerpt
@@ -83,5 +84,5 @@ def reorderer_for(settings: Settings, api_key: str, latencies: Latencies) -> Reo
     """The cross-encoder that the settings name, None where they name none. Raises ConfigurationError."""
     if not settings.rerank_url:
         return None
-    reranker = Reranker(url=settings.rerank_url, model=settings.rerank_model, api=settings.rerank_api, api_key=api_key)
+    reranker = reranker_for(settings, api_key)
     return Reorderer(reranker, latencies, candidates=settings.rerank_candidates, deadline_s=settings.rerank_deadline_s)

@@ -11,10 +11,10 @@ import ssl
 import threading
 from collections.abc import Iterable
 from operator import add
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from .embedding_server import PATHS, Api, EmbedHandler, LoopbackServer, embed_reply
+from .embedding_server import PATHS, Api, EmbedHandler, embed_reply
+from .scripted_endpoint import ScriptedEndpoint
 
 Mode = Literal[
     "ok",
@@ -66,7 +66,7 @@ def _unit(values: list[float]) -> list[float]:
     return [value / norm for value in values]
 
 
-class ScriptedEmbedder:
+class ScriptedEmbedder(ScriptedEndpoint[Mode]):
     """An endpoint in both protocols (or those of `apis`) whose behaviour `mode` switches at any time.
 
     Counts in `requests`, and keeps in `bodies` and `headers`, what was posted to a path that it has.
@@ -90,8 +90,6 @@ class ScriptedEmbedder:
         self.max_chars = max_chars
         self.max_texts = max_texts
         self.apis = frozenset(apis)
-        self.bodies: list[dict[str, Any]] = []
-        self.headers: list[dict[str, str]] = []
         self.base64: Manners = "obeys"
         self.dimensions: Manners = "obeys"
         self.native_dims = dims  # without `dimensions`, or where they are ignored
@@ -99,16 +97,7 @@ class ScriptedEmbedder:
         self.refused_word = ""  # a text with it gets a batch refused, as a model refuses some that it cannot embed
         self.misses = 0
         self.connections = 0
-        self.arrived = threading.Event()
-        self._lock = threading.Lock()
-        self._mode: Mode = mode
-        self._released = threading.Event()
-        self._tls = tls
-        self._server: LoopbackServer | None = LoopbackServer(self._handler(), tls=tls)
-        self.port = self._server.port
-        self.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{self.port}"
-        if mode == "down":
-            self._stop()
+        super().__init__(mode, tls)
 
     @property
     def requests(self) -> int:
@@ -119,39 +108,6 @@ class ScriptedEmbedder:
     def texts(self) -> list[str]:
         """All texts that were posted, in order."""
         return [text for body in self.bodies for text in body["input"]]
-
-    @property
-    def mode(self) -> Mode:
-        """What the server does with the next request."""
-        return self._mode
-
-    @mode.setter
-    def mode(self, mode: Mode) -> None:
-        with self._lock:
-            self._mode = mode
-            waiting, self._released = self._released, threading.Event()
-        waiting.set()
-        if mode == "down":
-            self._stop()
-        elif self._server is None:
-            self._server = LoopbackServer(self._handler(), self.port, self._tls)
-
-    def close(self) -> None:
-        """Stop; requests that hang are ended."""
-        self.mode = "down"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _stop(self) -> None:
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
 
     def _handler(self) -> type[EmbedHandler]:
         script = self
@@ -168,10 +124,9 @@ class ScriptedEmbedder:
                     script.misses += 1
                     self.send_bytes(404, b"404 page not found", {"Content-Type": "text/plain"})
                     return
-                with script._lock:
-                    mode, released = script._mode, script._released
-                    script.bodies.append(body)
-                    script.headers.append(dict(self.headers))
+                mode, released = script._now()
+                script.bodies.append(body)
+                script.headers.append(dict(self.headers))
                 script.arrived.set()
                 if script.latency_ms:
                     released.wait(script.latency_ms / 1000)

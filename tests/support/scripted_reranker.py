@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
+import ssl
 import threading
 from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from .embedding_server import EmbedHandler, LoopbackServer
+from .embedding_server import EmbedHandler
+from .scripted_endpoint import ScriptedEndpoint
 
 Api = Literal["cohere", "tei"]
 Mode = Literal[
@@ -48,7 +49,7 @@ def shared_words(question: str, text: str) -> float:
     return float(len(set(re.findall(r"\w+", question.casefold())) & set(re.findall(r"\w+", text.casefold()))))
 
 
-class ScriptedReranker:
+class ScriptedReranker(ScriptedEndpoint[Mode]):
     """An endpoint with the `paths` of the protocols `apis`; `score` and `mode` may be switched at any time.
 
     Keeps in `bodies` and `headers` what was posted to a path that it has, in the shape of a protocol that it speaks.
@@ -61,60 +62,20 @@ class ScriptedReranker:
         paths: Iterable[str] = ("/rerank", "/v1/rerank"),
         score: Callable[[str, str], float] = shared_words,
         mode: Mode = "ok",
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.apis = frozenset(apis)
         self.paths = frozenset(paths)
         self.score = score
-        self.bodies: list[dict[str, Any]] = []
-        self.headers: list[dict[str, str]] = []
         self.refused = 0
-        self.arrived = threading.Event()
-        self._mode: Mode = mode
-        self._released = threading.Event()
-        self._server: LoopbackServer | None = LoopbackServer(self._handler())
-        self.port = self._server.port
-        self.url = f"http://127.0.0.1:{self.port}"
-        if mode == "down":
-            self._stop()
-
-    @property
-    def mode(self) -> Mode:
-        """What the server does with the next request."""
-        return self._mode
-
-    @mode.setter
-    def mode(self, mode: Mode) -> None:
-        self._mode = mode
-        waiting, self._released = self._released, threading.Event()
-        waiting.set()
-        if mode == "down":
-            self._stop()
-        elif self._server is None:
-            self._server = LoopbackServer(self._handler(), self.port)
-
-    def close(self) -> None:
-        """Stop; requests that hang are ended."""
-        self.mode = "down"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _stop(self) -> None:
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
+        super().__init__(mode, tls)
 
     def _handler(self) -> type[EmbedHandler]:
         script = self
 
         class Handler(EmbedHandler):
             def do_POST(self) -> None:
-                mode, released = script._mode, script._released
+                mode, released = script._now()
                 body = self.read_body()
                 api: Api = "tei" if "texts" in body else "cohere"
                 if self.path.partition("?")[0] not in script.paths:

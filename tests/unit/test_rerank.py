@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hermes_memory_pgvector.domain.errors import ConfigurationError, EmbedderError, EmbedderUnavailable
+from hermes_memory_pgvector.domain.settings import Settings
+from hermes_memory_pgvector.embed.factory import reranker_for
 from hermes_memory_pgvector.embed.rerank import MAX_TEXT_CHARS, Reranker
+from tests.support.certificate import make_certificate
 from tests.support.scripted_reranker import FAULTS, Api, Mode, ScriptedReranker
 from tests.support.turns import seconds
 
@@ -144,6 +148,19 @@ def test_what_cannot_be_used_is_refused_in_words(arguments: dict[str, str], word
     with pytest.raises(ConfigurationError, match=words) as caught:
         Reranker(**arguments)  # type: ignore[arg-type]
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_private_certificate_is_trusted_where_the_setting_names_it(tmp_path: Path) -> None:
+    trusted, tls = make_certificate(tmp_path)
+    with ScriptedReranker(tls=tls) as server:
+        stranger = Reranker(url=server.url)
+        with pytest.raises(EmbedderUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+            stranger.scores(QUESTION, TEXTS, timeout_s=TIMEOUT_S)
+        stranger.close()
+        settings = Settings(rerank_url=server.url, embed_ca_file=str(trusted))
+        reranker = reranker_for(settings, "")
+        assert len(reranker.scores(QUESTION, TEXTS, timeout_s=TIMEOUT_S)) == len(TEXTS)
+        reranker.close()
 
 
 def test_a_server_without_such_an_endpoint_is_named_with_the_settings_to_check() -> None:

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 from ...domain.errors import EmbedderError, HermesPgvectorError
 from ...domain.settings import Settings
-from ...embed.factory import embedder_for
+from ...embed.factory import embedder_for, reranker_for
 from ...embed.modeldir import is_local
-from ...embed.rerank import Reranker
 from .check import Check, Patient
 
 _QUESTION = "Is anybody there?"
@@ -51,9 +50,7 @@ def _embedding(patient: Patient) -> Check:
 def _reranker(settings: Settings, api_key: str) -> Check:
     name = "reranking"
     try:
-        reranker = Reranker(
-            url=settings.rerank_url, model=settings.rerank_model, api=settings.rerank_api, api_key=api_key
-        )
+        reranker = reranker_for(settings, api_key)
         started = time.monotonic()
         try:
             reranker.scores(_QUESTION, _TEXTS, timeout_s=max(settings.rerank_deadline_s, settings.embed_timeout_s))
