@@ -1,9 +1,10 @@
 """An endpoint in the protocols of Ollama and OpenAI that costs no model: ready-made vectors after a set latency.
 
-python endpoint.py DIMS LATENCY_MS [unit] [many]      prints its URL and serves until it is terminated
+python endpoint.py DIMS LATENCY_MS [unit] [many] [sentences]      prints its URL and serves until it is terminated
 
 `unit` gives the vectors unit length and the digits of 32-bit floats, as models' servers do; `many` gives KINDS * DIMS
-different ones instead of KINDS, for indexes that make equal ones into one.
+different ones instead of KINDS, for indexes that make equal ones into one. `sentences` gives unit vectors that lie to
+each other as those of sentences do, and each of the first POOL texts one of its own; it needs numpy.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import struct
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 SEED = 20260101
 KINDS = 64  # different vectors, so that an HNSW index has something to do
+POOL = 4096
 
 dims, latency_s = int(sys.argv[1]), float(sys.argv[2]) / 1000
 generator = random.Random(SEED)
@@ -29,6 +32,22 @@ if "unit" in sys.argv[3:]:
 vectors = [json.dumps(each) for each in numbers]
 digits = [[json.dumps(x) for x in each] for each in numbers] if "many" in sys.argv[3:] else []
 in_base64 = [json.dumps(base64.b64encode(struct.pack(f"<{dims}f", *each)).decode()) for each in numbers]
+pool: list[str] = []
+given: dict[str, int] = {}
+if "sentences" in sys.argv[3:]:
+    import numpy as np
+
+    sys.path.append(str(Path(__file__).with_name("scale")))
+    from population import Mixture
+
+    dice = np.random.default_rng(SEED)
+    made = Mixture(dims).sample(dice.integers(0, 200, POOL), dice)
+    pool = [json.dumps(each) for each in made.astype(float).round(8).tolist()]
+
+
+def own(text: str) -> str:
+    """The vector of the pool that nobody had before this text."""
+    return pool[given.setdefault(text, len(given)) % POOL]
 
 
 def turned(text: str) -> str:
@@ -49,7 +68,9 @@ class Handler(BaseHTTPRequestHandler):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         time.sleep(latency_s)
         ready = in_base64 if request.get("encoding_format") == "base64" else vectors
-        chosen = [turned(text) if digits else ready[hash(text) % KINDS] for text in request["input"]]
+        chosen = [
+            own(text) if pool else turned(text) if digits else ready[hash(text) % KINDS] for text in request["input"]
+        ]
         if self.path.endswith("/v1/embeddings"):
             rows = ",".join(f'{{"index":{index},"embedding":{each}}}' for index, each in enumerate(chosen))
             body = f'{{"data":[{rows}]}}'.encode()

@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 
 from products import Product
-from stage import Stage
+from stage import Stage, in_turn
 from tables import Table
 
 # Turns of each writer: two rows each, and fewer than the 256 that the incumbent's queue holds, so that none is dropped.
@@ -35,13 +35,13 @@ def rows_per_s(stage: Stage, product: Product, writers: int) -> float:
 
 def run(stage: Stage, args: argparse.Namespace) -> list[Table]:
     """Rows a second by endpoint and writers."""
-    table = Table("Drain: rows a second")
+    table = Table("incumbent-drain", "Drain: rows a second")
     for latency_ms in (0, 20):
         stage.endpoint.be("ok", latency_ms / 1000)
         for writers in TURNS:
             measured: dict[str, list[float]] = defaultdict(list)
-            for _ in range(args.rounds):
-                for product in stage.products:
+            for turn in range(args.rounds):
+                for product in in_turn(stage.products, turn):
                     measured[product.name].append(rows_per_s(stage, product, writers))
             table.compare({"endpoint": f"{latency_ms} ms", "writers": writers}, measured, "rows/s")
     stage.endpoint.be("ok")

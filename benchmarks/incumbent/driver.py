@@ -49,7 +49,10 @@ class Driver:
         self._open: list[Any] = []
 
     def do_open(self, request: Answer) -> Answer:
-        """Make and initialise an instance for each theme, until `max_s`; `keep` false lets go of them at once."""
+        """Make and initialise an instance for each theme, until `max_s`; `keep` false lets go of them at once.
+
+        With `message`, the time is that of a request which finds no instance: until its message has been answered.
+        """
         took, end = [], time.monotonic() + request.get("max_s", 3600)
         for theme in request["themes"]:
             if time.monotonic() > end:
@@ -64,6 +67,8 @@ class Driver:
                 "gateway_session_key": theme,
             }
             took.append(timed_us(made.initialize, SESSION, **about))
+            if "message" in request:
+                took[-1] += timed_us(made.prefetch, f"{request['message']} {len(took)}?", session_id=SESSION)
             if request.get("turn"):
                 made.sync_turn(*texts(request["turn"] + len(took)), session_id=SESSION)
             if request.get("keep", True):
@@ -116,12 +121,18 @@ class Driver:
         return {"us": took, "answers": answers}
 
     def do_prefetch(self, request: Answer) -> Answer:
-        """What is put before each of the messages by the instance of that number."""
+        """What is put before each of the messages by the instance of that number.
+
+        With `queued_s`, the message before was named as the host does at the end of a turn, so many seconds earlier.
+        """
         took, shown = [], []
         made = self._open[request.get("instance", 0)]
         for number, query in enumerate(request["queries"]):
             if request.get("sessions"):  # a session a message: what was shown in it before is not shown again
                 made.on_session_switch(f"{request['sessions']}-{number}", reset=True)
+            if request.get("queued_s"):
+                made.queue_prefetch(request["queries"][number - 1], session_id="")
+                time.sleep(request["queued_s"])
             started = time.perf_counter_ns()
             text = made.prefetch(query, session_id="")
             took.append((time.perf_counter_ns() - started) / 1000)
@@ -153,8 +164,9 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)  # what the product prints is not part of the protocol
     module, _, name = sys.argv[1].partition(":")
+    started = time.perf_counter_ns()
     driver = Driver(getattr(importlib.import_module(module), name))
-    print(json.dumps({"ready": os.getpid()}), file=out, flush=True)
+    print(json.dumps({"import_us": (time.perf_counter_ns() - started) / 1000}), file=out, flush=True)
     for line in sys.stdin:
         request = json.loads(line)
         try:

@@ -96,7 +96,7 @@ def run(stage: Stage, args: argparse.Namespace) -> list[Table]:
                 answer = worker.ask("ask", timeout_s=600, **asked)
                 rows[name] += scored(conversation, answer["answers"])
                 took[name] += answer["us"]
-    table = Table(f"LoCoMo, {len(rows[OURS]):,} questions, {name_of(args)}: evidence recall")
+    table = Table("incumbent-evidence", f"LoCoMo, {len(rows[OURS]):,} questions, {name_of(args)}: evidence recall")
     for label, number in {"all": 0, **{name: number for number, name in CATEGORIES.items()}}.items():
         line: dict[str, Any] = {"questions": label}
         chosen = {name: [row for row in each if number in (0, row["category"])] for name, each in rows.items()}

@@ -130,7 +130,7 @@ def _shut_down(worker: Worker) -> None:
 
 def run(stage: Stage, args: argparse.Namespace) -> list[Table]:
     """Rows lost, and rows without an embedding, by fault."""
-    table = Table("Writes lost in faults")
+    table = Table("incumbent-faults", "Writes lost in faults")
     for fault in FAULTS:
         if args.fault and not any(word in fault.name for word in args.fault):
             continue

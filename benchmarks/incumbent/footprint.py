@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import psycopg
 from products import Product
-from stage import Database, Stage
+from stage import Database, Stage, in_turn
 from tables import Table
 from worker import Worker
 
@@ -69,11 +69,11 @@ def one_round(stage: Stage, product: Product) -> dict[str, float]:
 def run(stage: Stage, args: argparse.Namespace) -> list[Table]:
     """What is left behind."""
     measured: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for _ in range(args.rounds):
-        for product in stage.products:
+    for turn in range(args.rounds):
+        for product in in_turn(stage.products, turn):
             for what, value in one_round(stage, product).items():
                 measured[what][product.name].append(value)
-    table = Table(f"{INSTANCES:,} provider instances, none shut down")
+    table = Table("incumbent-footprint", f"{INSTANCES:,} provider instances, none shut down")
     for what, by_product in measured.items():
         table.compare({"what": what}, by_product, "")
     return [table]

@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
-from stage import Stage
+from products import Product
+from stage import Database, Stage, in_turn
 from tables import Table, percentile
+from worker import Worker
 
 STATES = ("all is well", "endpoint takes 300 ms", "endpoint down", "endpoint hangs", "Postgres down")
 SLOW_S = 0.3
 WARM_UP = 10  # questions, before anything is measured
+MANY, FEW = 20, 3  # calls of the hooks that wait, and where one may take five seconds
 _FAR = 1_000_000  # numbers of texts that no other part of a run uses
+
+WRITES = ("sync_turn", "on_memory_write")
+WAITS = {
+    "prefetch": "prefetch",
+    "queued": "prefetch, the message before it named to queue_prefetch",
+    "initialize": "initialize",
+    "instance": "initialize and prefetch of a new instance",
+    "process": "import, initialize and prefetch of a new process",
+}
+
+Took = dict[str, list[float]]
 
 
 def enter(stage: Stage, state: str) -> None:
@@ -29,54 +44,69 @@ def leave(stage: Stage) -> None:
     stage.start_postgres()
 
 
-def one_round(stage: Stage, state: str, calls: int, pause_s: float) -> dict[str, dict[str, list[float]]]:
-    """Microseconds of every call, by product and hook."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for product in stage.products:
-        database = stage.database(product)
-        home = stage.home()
-        with stage.worker(product, database, ["alpha"], home) as worker:
-            worker.ask("turns", first=_FAR, count=1)
-            database.wait_for(2, embedded=2, still_s=10, at_most_s=10)
-            worker.ask("prefetch", queries=[f"What became of ticket {n} of the platform team?" for n in range(WARM_UP)])
-            enter(stage, state)
-            try:
-                took = {
-                    "sync_turn": worker.ask("turns", first=0, count=calls, pause_s=pause_s),
-                    "on_memory_write": worker.ask("memories", first=0, count=calls, pause_s=pause_s),
-                    "prefetch": worker.ask("prefetch", queries=[f"Who looks after ticket {n}?" for n in range(5)]),
-                    "initialize": worker.ask(
-                        "open",
-                        config=product.config(database.dsn, stage.endpoint.base),
-                        home=str(home),
-                        themes=["alpha"] * 3,
-                        keep=False,
-                    ),
-                }
-            finally:
-                leave(stage)
-        found[product.name] = {hook: answer["us"] for hook, answer in took.items()}
+def one_round(stage: Stage, product: Product, state: str, calls: int, pause_s: float) -> Took:
+    """Microseconds of every call by hook."""
+    database = stage.database(product)
+    home = stage.home()
+    with stage.worker(product, database, ["alpha"], home) as worker:
+        worker.ask("turns", first=_FAR, count=1)
+        database.wait_for(2, embedded=2, still_s=10, at_most_s=10)
+        worker.ask("prefetch", queries=[f"What became of ticket {n} of the platform team?" for n in range(WARM_UP)])
+        enter(stage, state)
+        try:
+            took = {
+                "sync_turn": worker.ask("turns", first=0, count=calls, pause_s=pause_s)["us"],
+                "on_memory_write": worker.ask("memories", first=0, count=calls, pause_s=pause_s)["us"],
+            }
+            if state == STATES[0]:  # what was written is not on its way any more when questions come
+                expected = 2 + 3 * calls
+                database.wait_for(expected, embedded=expected, still_s=10, at_most_s=60)
+            return took | waits(stage, product, database, home, worker, state)
+        finally:
+            leave(stage)
+
+
+def waits(stage: Stage, product: Product, database: Database, home: Path, worker: Worker, state: str) -> Took:
+    """Microseconds of the hooks that the agent waits for."""
+    count = MANY if state in STATES[:3] else FEW
+    asked = [f"Who looks after ticket {number}?" for number in range(count)]
+    found = {"prefetch": worker.ask("prefetch", queries=asked)["us"]}
+    if state == STATES[0]:
+        again = [f"Who reviews the draft of ticket {number}?" for number in range(count)]
+        found["queued"] = worker.ask("prefetch", queries=again, queued_s=0.1)["us"]
+    config = product.config(database.dsn, stage.endpoint.base)
+    request = {"config": config, "home": str(home), "keep": False}
+    found["initialize"] = worker.ask("open", themes=["alpha"] * FEW, **request)["us"]
+    if state == STATES[0]:
+        message = "Who writes the second draft of ticket"
+        found["instance"] = worker.ask("open", themes=["alpha"] * count, message=message, **request)["us"]
+        found["process"] = []
+        for number in range(FEW):
+            with Worker(product.python, product.provider, home) as new:
+                asked_first = {"themes": ["alpha"], "message": f"What was said of ticket {number}, "}
+                found["process"] += [us + new.imported_us for us in new.ask("open", **asked_first, **request)["us"]]
     return found
 
 
 def run(stage: Stage, args: argparse.Namespace) -> list[Table]:
     """The tables of all states."""
-    writes = Table("Hooks that write: microseconds of the agent's thread")
-    waits = Table("Hooks that the agent waits for: milliseconds")
+    writes = Table("incumbent-hooks-write", "Hooks that write: microseconds of the agent's thread")
+    waiting = Table("incumbent-hooks-wait", "Hooks that the agent waits for: milliseconds")
     for state in STATES:
         p50: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         p99: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-        for _ in range(args.rounds):
-            for name, hooks in one_round(stage, state, args.calls, 0.02).items():
-                for hook, took in hooks.items():
-                    p50[hook][name].append(percentile(took, 0.5))
-                    p99[hook][name].append(percentile(took, 0.99))
-        for hook in ("sync_turn", "on_memory_write"):
+        for turn in range(args.rounds):
+            for product in in_turn(stage.products, turn):
+                for hook, took in one_round(stage, product, state, args.calls, 0.02).items():
+                    p50[hook][product.name].append(percentile(took, 0.5))
+                    p99[hook][product.name].append(percentile(took, 0.99))
+        for hook in WRITES:
             row: dict[str, Any] = {"state": state, "hook": hook}
             writes.compare(row | {"of the calls": "p50"}, p50[hook], "us")
             writes.compare(row | {"of the calls": "p99"}, p99[hook], "us")
-        for hook in ("prefetch", "initialize"):
-            for label, of in (("p50", p50), ("slowest", p99)):
-                in_ms = {name: [us / 1000 for us in values] for name, values in of[hook].items()}
-                waits.compare({"state": state, "hook": hook, "of the calls": label}, in_ms, "ms")
-    return [writes, waits]
+        for hook, label in WAITS.items():
+            for kind, of in (("p50", p50), ("slowest", p99)):
+                if hook in of:
+                    in_ms = {name: [us / 1000 for us in values] for name, values in of[hook].items()}
+                    waiting.compare({"state": state, "hook": label, "of the calls": kind}, in_ms, "ms")
+    return [writes, waiting]

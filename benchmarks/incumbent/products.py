@@ -20,11 +20,15 @@ MODEL = "made-up-768"
 
 @dataclass(frozen=True)
 class Product:
-    """A product as the benchmark drives it; `admin` is the command that migrates, with the database after it."""
+    """A product as the benchmark drives it; `admin` is the command that migrates, with the database after it.
+
+    `graphs`: questions about one theme may be answered from the HNSW graph of the table.
+    """
 
     name: str
     python: Path
     provider: str
+    graphs: bool
     admin: tuple[str, ...] = ()
 
     def migrate(self, admin_dsn: str) -> None:
@@ -44,7 +48,7 @@ class Product:
 
 def ours() -> Product:
     """This package, in the environment of this process."""
-    return Product("ours", Path(sys.executable), "hermes_memory_pgvector:PgvectorMemoryProvider")
+    return Product("ours", Path(sys.executable), "hermes_memory_pgvector:PgvectorMemoryProvider", graphs=False)
 
 
 def theirs(cache: Path) -> Product:
@@ -59,4 +63,4 @@ def theirs(cache: Path) -> Product:
         subprocess.run([*pip, INCUMBENT, HOST, *same], check=True)
         (venv / "complete").touch()
     migrate = (str(venv / "bin" / "hermes-pgvector"), "migrate", "--runtime-role", "hermes", "--admin-dsn")
-    return Product("theirs", venv / "bin" / "python", "hermes_pgvector:PgvectorMemoryProvider", migrate)
+    return Product("theirs", venv / "bin" / "python", "hermes_pgvector:PgvectorMemoryProvider", True, migrate)

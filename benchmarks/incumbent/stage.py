@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import fleet
 import httpx
 import numpy as np
+import population
 import psycopg
 from products import DIMS, Product
 from psycopg.conninfo import make_conninfo
@@ -27,11 +27,17 @@ from worker import Worker
 
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 
-SETTINGS = {"max_connections": "200", "shared_buffers": "1GB", "max_wal_size": "4GB"}
+SETTINGS = {
+    "max_connections": "200",
+    "shared_buffers": "1GB",
+    "max_wal_size": "4GB",
+    "dynamic_shared_memory_type": "posix",  # as Postgres has it: in files, parallel builds and scans wait for the disk
+}
 SEED = 20260101
 POOL = 8192  # vectors; where many rows had one and the same, an HNSW index would have less to do
 _TOPICS = 200
 _POLL_S = 0.005
+_POLL_SHARE = 10  # times as long as the count itself took
 
 
 class Endpoint:
@@ -76,7 +82,7 @@ class Endpoint:
 def _pool(folder: Path) -> Path:
     """A file of vectors such as sentences have, each as a line of JSON."""
     dice = np.random.default_rng(SEED)
-    vectors = fleet.Mixture(DIMS).sample(dice.integers(0, _TOPICS, POOL), dice)
+    vectors = population.Mixture(DIMS).sample(dice.integers(0, _TOPICS, POOL), dice)
     path = folder / "pool.jsonl"
     path.write_text("".join(f"{json.dumps(each)}\n" for each in vectors.round(6).astype(float).round(6).tolist()))
     return path
@@ -113,10 +119,11 @@ class Database:
                 assert turns is not None and entries is not None
                 return turns[0] + entries[0], turns[1] + entries[1]
 
-            begun = changed = time.monotonic()
+            begun = changed = now = time.monotonic()
             before = look()
             while before[0] < rows or before[1] < embedded:
-                time.sleep(_POLL_S)
+                # Counting costs a core as well: little of it, however many rows there are.
+                time.sleep(max(_POLL_S, _POLL_SHARE * (time.monotonic() - now)))
                 now = time.monotonic()
                 seen = look()
                 if seen != before:
@@ -137,16 +144,38 @@ class Stage:
     known: Path | None = None
     _made: dict[str, int] = field(default_factory=dict)
 
-    def database(self, product: Product) -> Database:
+    def database(self, product: Product, name: str = "") -> Database:
         """A new database with the product's own tables and indexes."""
         admin = self.server.ensure().admin
         self._made[product.name] = self._made.get(product.name, 0) + 1
-        name = f"{product.name}_{self._made[product.name]}"
+        name = name or f"{product.name}_{self._made[product.name]}"
         with psycopg.connect(admin, autocommit=True) as conn:
             conn.execute(f"CREATE DATABASE {name} TEMPLATE template0".encode())
-        admin = make_conninfo(admin, dbname=name)
-        product.migrate(admin)
+        made = self._named(name)
+        product.migrate(made.admin)
+        return made
+
+    def _named(self, name: str) -> Database:
+        admin = make_conninfo(self.server.ensure().admin, dbname=name)
         return Database(admin, make_conninfo(admin, user="hermes"))
+
+    def loaded(self, product: Product, name: str, load: Callable[[Database], None]) -> Database:
+        """A database filled by `load`, or the one that an earlier run over the same data directory has filled."""
+        name = f"{product.name}_{name}"
+        with psycopg.connect(self.server.ensure().admin, autocommit=True) as conn:
+            if conn.execute("SELECT FROM pg_database WHERE datname = %s", (name,)).fetchone() is None:
+                conn.execute(f"DROP DATABASE IF EXISTS {name}_unfinished".encode())
+                load(self.database(product, f"{name}_unfinished"))
+                conn.execute(f"ALTER DATABASE {name}_unfinished RENAME TO {name}".encode())
+        return self._named(name)
+
+    def read_all(self, database: Database) -> None:
+        """Read every file of a database once, so that no product's first questions wait for the disk."""
+        (oid,) = database.ask("SELECT oid FROM pg_database WHERE datname = current_database()")
+        for path in (self.server.root / "data" / "base" / str(oid)).iterdir():
+            with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+                while file.read(1 << 20):
+                    pass
 
     def home(self) -> Path:
         """A new, empty home of the agent."""
@@ -177,6 +206,11 @@ class Stage:
         self.server.ensure()
 
 
+def in_turn(products: Sequence[Product], turn: int) -> Sequence[Product]:
+    """Both, in the other order each time: neither is always the one that comes second."""
+    return products if turn % 2 == 0 else products[::-1]
+
+
 def until(holds: Callable[[], bool], timeout_s: float) -> None:
     """Wait until something holds. Raises: TimeoutError."""
     end = time.monotonic() + timeout_s
@@ -188,12 +222,15 @@ def until(holds: Callable[[], bool], timeout_s: float) -> None:
 
 @contextlib.contextmanager
 def stage(
-    products: tuple[Product, ...], known: Path | None = None, settings: Mapping[str, str] | None = None
+    products: tuple[Product, ...],
+    known: Path | None = None,
+    settings: Mapping[str, str] | None = None,
+    kept: Path | None = None,
 ) -> Iterator[Stage]:
-    """A stage for the length of the block."""
+    """A stage for the length of the block; with `kept`, its databases are in that directory and stay there."""
     place = Path(tempfile.mkdtemp(prefix="hermes-bench-", dir="/tmp"))
     place.chmod(0o755)
-    server = EmbeddedServer(place / "pg", settings=SETTINGS | dict(settings or {}))
+    server = EmbeddedServer(kept or place / "pg", settings=SETTINGS | dict(settings or {}))
     endpoint = Endpoint(place, known)
     try:
         server.ensure()

@@ -12,8 +12,9 @@ OURS, THEIRS = "ours", "theirs"
 
 @dataclass
 class Table:
-    """A heading, rows in order, and remarks below them."""
+    """A name by which pages know it, a heading, rows in order, and remarks below them."""
 
+    name: str
     title: str
     rows: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -23,12 +23,12 @@ class WorkerError(Exception):
 class Worker:
     """A product in a process of its own. Leaving the block kills it."""
 
-    def __init__(self, python: Path, provider: str, home: Path) -> None:
+    def __init__(self, python: Path, provider: str, home: Path, script: Path = DRIVER) -> None:
         self.log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
         environ = {name: value for name, value in os.environ.items() if not name.startswith(("HERMES_", "PYTHON"))}
         environ |= {"HOME": str(home), "HERMES_HOME": str(home)}
         self._process = subprocess.Popen(
-            [str(python), "-P", str(DRIVER), provider],
+            [str(python), "-P", str(script), provider],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,
@@ -37,7 +37,7 @@ class Worker:
         )
         self._answers: queue.Queue[bytes] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
-        self._next(60)
+        self.imported_us = float(json.loads(self._next(60)).get("import_us", 0.0))
 
     def __enter__(self) -> Self:
         return self

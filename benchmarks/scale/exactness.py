@@ -24,7 +24,7 @@ from typing import Any
 
 sys.path += [str(Path(__file__).resolve().parents[number]) for number in (0, 1, 2)]
 import common
-import fleet
+import population
 import psycopg
 import sentences
 from pgvector.psycopg import register_vector
@@ -236,8 +236,8 @@ def _buckets(asked: Sequence[Asked]) -> dict[str, list[Asked]]:
 def questions(sizes: dict[str, int], dims: int, themes: int, each: int) -> list[Asked]:
     """`each` questions about up to `themes` themes of every bucket, with words that stand in the rows."""
     words, per_bucket, asked = common_words(), defaultdict(int), []
-    for theme, vectors in fleet.questions(sizes, dims, each):
-        bucket = fleet.bucket_of(sizes[theme])
+    for theme, vectors in population.questions(sizes, dims, each):
+        bucket = population.bucket_of(sizes[theme])
         per_bucket[bucket] += 1
         if per_bucket[bucket] <= themes:
             asked += [Asked(theme, sizes[theme], f"{next(words)} {len(asked)}", vector) for vector in vectors]
@@ -248,9 +248,9 @@ def common_words() -> Iterator[str]:
     """Texts like those of the rows."""
     import random
 
-    dice = random.Random(fleet.SEED + 3)
+    dice = random.Random(population.SEED + 3)
     while True:
-        yield fleet.sentence(dice)
+        yield population.sentence(dice)
 
 
 @contextlib.contextmanager
@@ -299,11 +299,11 @@ def main() -> None:
             sizes, rows = stored.sizes, stored.rows
         else:
             dims, name = args.dims, f"fleet_{args.rows}_{args.dims}"
-            sizes = fleet.theme_sizes(args.rows, args.themes)
-            asked, rows = questions(sizes, dims, args.ask_themes, args.each), fleet.rows(sizes, dims)
+            sizes = population.theme_sizes(args.rows, args.themes)
+            asked, rows = questions(sizes, dims, args.ask_themes, args.each), population.rows(sizes, dims)
         admin, empty = stack.enter_context(database(args, name, dims))
         if empty:
-            fleet.load(admin, rows, memory=args.build_memory)
+            population.load(admin, rows, memory=args.build_memory)
         if {"themes", "all"} & set(parts):
             find_truth(admin, asked)
         plain = stack.enter_context(psycopg.connect(make_conninfo(admin, user="hermes"), autocommit=True))

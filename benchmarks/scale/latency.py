@@ -22,7 +22,7 @@ from typing import Any
 
 sys.path += [str(Path(__file__).resolve().parents[number]) for number in (0, 1, 2)]
 import common
-import fleet
+import population
 import psycopg
 from exactness import BARE, Answers, common_words, database, recorded, replay
 from pgvector.psycopg import register_vector
@@ -41,8 +41,8 @@ def asked_of(sizes: dict[str, int], vectors: dict[str, Any], themes: int, words:
     """Questions about `themes` themes of every bucket, spread over its sizes."""
     buckets: dict[str, list[str]] = defaultdict(list)
     for theme, size in sorted(sizes.items(), key=lambda each: each[1]):
-        if size >= fleet.BUCKETS[0]:
-            buckets[fleet.bucket_of(size)].append(theme)
+        if size >= population.BUCKETS[0]:
+            buckets[population.bucket_of(size)].append(theme)
     chosen = [
         theme
         for group in buckets.values()
@@ -113,13 +113,15 @@ def main() -> None:
         "--keep", type=Path, metavar="DIR", help="a server's directory to use again, loaded when empty"
     )
     args = options.parse_args()
-    sizes = fleet.theme_sizes(args.rows, args.themes)
+    sizes = population.theme_sizes(args.rows, args.themes)
     with contextlib.ExitStack() as stack:
         admin, empty = stack.enter_context(database(args, f"latency_{args.rows}_{args.dims}", args.dims))
         if empty:
-            fleet.load(admin, fleet.rows(sizes, args.dims), memory="2GB", memory_share=MEMORY_SHARE, graphs=False)
+            population.load(
+                admin, population.rows(sizes, args.dims), memory="2GB", memory_share=MEMORY_SHARE, graphs=False
+            )
         vectors: dict[str, Any] = defaultdict(list)
-        for theme, some in fleet.questions(sizes, args.dims, args.each):
+        for theme, some in population.questions(sizes, args.dims, args.each):
             vectors[theme] = some
         words = common_words()
         plain = stack.enter_context(psycopg.connect(make_conninfo(admin, user="hermes"), autocommit=True))

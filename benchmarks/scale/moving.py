@@ -2,7 +2,7 @@
 
 Turns of everyday length in 50 themes, with a vector each. Each command runs in a process of its own; `peak` is the most
 memory that process had. Beside them the floor: pg_dump, and pg_restore into an empty database. An import with vectors
-builds the graph of the other database row by row, as pg_restore does at once.
+builds the graph of the other database row by row, as pg_restore does at once, and `index build` after it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def main() -> None:
     found: list[dict[str, Any]] = []
     try:
         with common.postgres() as server:
-            source, whole, bare, copied, restored = (server.database(DIMS) for _ in range(5))
+            source, whole, bare, copied, restored, bulk = (server.database(DIMS) for _ in range(6))
             admin = server.server.ensure().admin
 
             def home(dsn: str) -> Path:
@@ -85,7 +85,7 @@ def main() -> None:
                 print(found[-1], flush=True)
 
             load(make_conninfo(admin, dbname=conninfo_to_dict(source)["dbname"]), args.rows)
-            for dsn in (whole, copied):
+            for dsn in (whole, copied, bulk):
                 with psycopg.connect(make_conninfo(admin, dbname=conninfo_to_dict(dsn)["dbname"])) as conn:
                     conn.execute("UPDATE hermes_embedding SET model = 'made'")
             vectors, texts_only, packed = place / "v.jsonl", place / "t.jsonl", place / "v.jsonl.gz"
@@ -95,6 +95,10 @@ def main() -> None:
             step("import (texts only)", bare, *ours, "import", str(texts_only))
             step("the same again", bare, *ours, "import", str(texts_only))
             step("import (vectors)", whole, *ours, "import", str(vectors))
+            login = ("--admin-dsn", make_conninfo(admin, dbname=conninfo_to_dict(bulk)["dbname"]))
+            step("index drop", bulk, *ours, "index", "drop", "--yes", *login)
+            step("import (vectors), without the indexes", bulk, *ours, "import", str(vectors))
+            step("index build", bulk, *ours, "index", "build", *login)
             step("copy", source, *ours, "copy", "--to", copied)
             step("the same again", source, *ours, "copy", "--to", copied)
             programs, dump = find_binaries().directory, place / "dump"

@@ -28,7 +28,8 @@ from hermes_memory_pgvector.store import tenants
 from hermes_memory_pgvector.store.backend import Backend
 from hermes_memory_pgvector.store.lexical import lexical_candidates
 from hermes_memory_pgvector.store.pool import connect
-from hermes_memory_pgvector.store.search import fetch, neighbours, vector_candidates
+from hermes_memory_pgvector.store.search import as_sent, fetch, neighbours, vector_candidates
+from hermes_memory_pgvector.store.together import alone
 
 DIMS = 384
 THEMES = 20  # of equal share
@@ -72,8 +73,8 @@ def recall(backend: Backend, scope: Scope, text: str, vector: list[float]) -> in
         words = lexical_candidates(conn, "turns", scope, Filters(), text, limit=40)
         near = vector_candidates(conn, "turns", scope, Filters(), vector, limit=40)
         ids = [each.id for each in [*words, *near]][:60]
-        found = fetch(conn, "turns", scope, ids, vector)
-        neighbours(conn, scope, list(found)[:10], reach=2)
+        found = alone(conn, fetch("turns", scope, ids, as_sent(vector)))
+        alone(conn, neighbours(scope, list(found)[:10], reach=2))
     return len(found)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import fleet
 import numpy as np
+import population
 import psycopg
 from pgvector import Vector
 from pgvector.psycopg import register_vector
@@ -33,7 +33,7 @@ class Asked:
     @property
     def bucket(self) -> str:
         """That of its theme."""
-        return fleet.bucket_of(self.size)
+        return population.bucket_of(self.size)
 
     def row(self) -> dict[str, Any]:
         """The parameters of BARE."""

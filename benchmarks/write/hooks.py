@@ -14,7 +14,9 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 import common
 
 DIMS = 384
-PAUSE_S = 0.2  # until the drain sleeps again; what runs then finds cold caches, the floor as well
+# After 0.2 s the drain sleeps again, after 20 ms it may be at work. What runs after a pause finds cold caches, the
+# floor as well: `nothing` is the call alone.
+PAUSES = {"0.2 s apart": (200, 0.2), "20 ms apart": (500, 0.02)}
 
 
 def timed(calls: int, call: Callable[[int], object], first: int = 0, pause_s: float = 0.0) -> dict[str, float]:
@@ -48,16 +50,17 @@ def main() -> None:
     """Measure and print."""
     options = common.parser(__doc__)
     options.add_argument("--calls", type=int, default=3000, metavar="N")
+    options.add_argument("--backlog", type=int, default=10_000, metavar="N", help="writes that wait, for a full queue")
     args = options.parse_args()
     rows: list[dict[str, Any]] = []
 
     def add(state: str, hook: str, figures: dict[str, float]) -> None:
         rows.append({"state": state, "hook": hook} | {f"{key}_us": value for key, value in figures.items()})
 
-    floor = bare_insert(args.calls)
-    cold = bare_insert(200, PAUSE_S)
-    add("floor", "bare SQLite insert", floor)
-    add("floor, after a pause", "bare SQLite insert", cold)
+    floors = {"": bare_insert(args.calls)} | {name: bare_insert(*pause) for name, pause in PAUSES.items()}
+    for name, floor in floors.items():
+        add(f"floor {name}".strip(), "bare SQLite insert", floor)
+    add("floor 20 ms apart", "nothing", timed(500, lambda _: None, pause_s=0.02))
     with common.postgres() as server:
         dsn = server.database(DIMS)
         with common.endpoint(DIMS, 0) as url:
@@ -70,16 +73,16 @@ def main() -> None:
                 def idle(number: int) -> None:
                     made.sync_turn(*common.turn(number))
 
-                add("drain asleep, after a pause", "sync_turn", timed(200, idle, pause_s=PAUSE_S))
+                def remember(number: int) -> None:
+                    made.on_memory_write("add", "memory", f"Fact {number}: " + common.turn(number)[1])
+
+                for number, (name, (calls, pause_s)) in enumerate(PAUSES.items(), 1):
+                    first = 1_000_000 * number
+                    add(name, "sync_turn", timed(calls, idle, first, pause_s))
+                    add(name, "on_memory_write", timed(calls, remember, first, pause_s))
                 add("drain at work", "sync_turn", timed(args.calls, idle, first=1000))
-                add(
-                    "drain at work",
-                    "on_memory_write",
-                    timed(
-                        args.calls, lambda n: made.on_memory_write("add", "memory", f"Fact {n}: " + common.turn(n)[1])
-                    ),
-                )
-                add("queue full of 10,000", "sync_turn", _with_backlog(made, args.calls))
+                add("drain at work", "on_memory_write", timed(args.calls, remember))
+                add(f"queue full of {args.backlog:,}", "sync_turn", _with_backlog(made, args.calls, args.backlog))
                 made.runtime.writer.flush(600)
                 add(
                     "warm",
@@ -97,12 +100,14 @@ def main() -> None:
     with common.provider({"dsn": "host=/nonexistent dbname=none", "dims": DIMS}) as made:
         add("Postgres down", "sync_turn", timed(args.calls, lambda n: made.sync_turn(*common.turn(n))))
     for row in rows:
-        row["p50_to_floor"] = round(row["p50_us"] / (cold if "pause" in row["state"] else floor)["p50"], 1)
+        row["p50_to_floor"] = round(
+            row["p50_us"] / floors.get(row["state"].removeprefix("floor "), floors[""])["p50"], 1
+        )
     common.report("write/hooks", {"calls": args.calls, "dims": DIMS}, rows, args.json)
 
 
-def _with_backlog(made: Any, calls: int) -> dict[str, float]:
-    for number in range(100_000, 110_000):
+def _with_backlog(made: Any, calls: int, backlog: int) -> dict[str, float]:
+    for number in range(100_000, 100_000 + backlog):
         made.sync_turn(*common.turn(number))
     return timed(calls, lambda n: made.sync_turn(*common.turn(n)), first=200_000)
 

@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -42,8 +43,9 @@ class Gateway:
     Leaving the `with` block stops the process and everything it started.
     """
 
-    def __init__(self, home: HermesHome) -> None:
+    def __init__(self, home: HermesHome, command: Sequence[str] = HERMES_COMMAND) -> None:
         self.home = home
+        self._command = command
         self.port = _free_port()
         self._output_path = home.root / "gateway-output.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -69,7 +71,7 @@ class Gateway:
         }
         with self._output_path.open("ab") as output:
             self._process = subprocess.Popen(
-                [*HERMES_COMMAND, "gateway", "run"],
+                [*self._command, "gateway", "run"],
                 cwd=self.home.root,
                 env=self.home.environment(variables),
                 stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""A fleet's worth of turns with vectors: themes of very different size in one table, and questions about them."""
+"""Turns with vectors for a table that a fleet shares: themes of very different size, and questions about them."""
 
 from __future__ import annotations
 
