@@ -1,0 +1,278 @@
+"""What goes wrong in a soak, when, and for how long: drawn from a seed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+
+from tests.support.embedded import postmaster_of
+from tests.support.own_postgres import OwnPostgres
+from tests.support.scripted_embedder import ScriptedEmbedder
+from tests.support.stored import Database
+
+from .driver import AgentHandle
+from .ledger import Ledger
+
+MODES = (
+    "down", "hanging", "http_500", "wrong_dims", "rate_limited", "hanging_body", "trickle", "reset", "cut_body", "nan",
+    "wrong_count", "truncated_json", "not_json", "zeros",
+)  # fmt: skip
+VERBS = (
+    ("status", "--json"),
+    ("stats",),
+    ("doctor", "--json"),
+    ("themes", "list", "--json"),
+    ("prune", "--older-than", "1d", "--all-themes", "--json"),
+    ("spool", "list", "--json"),
+    ("themes", "delete", "scrap", "--yes"),
+    ("search", "the crane", "--theme", "scrap", "--json"),
+    ("export", "{home}/quay.jsonl", "--theme", "quay", "--replace"),
+    ("forget", "--query", "crane", "--theme", "scrap", "--yes", "--json"),
+)
+VERB_TIMEOUT_S = 120.0
+
+
+@dataclass
+class World:
+    """All that can fail."""
+
+    server: OwnPostgres
+    database: Database
+    endpoint: ScriptedEmbedder
+    agents: list[AgentHandle]
+    ledger: Ledger
+
+    @property
+    def admin_dsn(self) -> str:
+        """The superuser's conninfo of the database."""
+        return self.server.admin_of(self.database)
+
+
+class Fault:
+    """Something that has begun; `group` is what no two faults may touch at once, `ends_at` in monotonic seconds."""
+
+    def __init__(self, name: str, group: str, ends_at: float, end: Callable[[], None]) -> None:
+        self.name, self.group, self.ends_at, self.end = name, group, ends_at, end
+
+
+class Schedule:
+    """Draws faults and ends them in time. `step` is called often and rarely waits."""
+
+    def __init__(self, world: World, seed: int, *, every_s: float, spared: AgentHandle) -> None:
+        """`spared` is the one agent that is never ended, so that its memory can be watched."""
+        self._world = world
+        self._random = random.Random(seed)
+        self._every_s = every_s
+        self._spared = spared
+        self._next_at = time.monotonic() + every_s
+        self._running: list[Fault] = []
+        self._verbs: list[tuple[str, float, subprocess.Popen[str]]] = []
+        self.counts: Counter[str] = Counter()
+        self.verb_exits: Counter[str] = Counter()
+
+    @property
+    def running_groups(self) -> set[str]:
+        """What something is wrong with now."""
+        return {fault.group for fault in self._running}
+
+    def step(self) -> None:
+        """End what is over, and begin what is due."""
+        now = time.monotonic()
+        self._end_overdue()
+        self._collect_verbs()
+        if now >= self._next_at:
+            self._next_at = now + self._random.expovariate(1 / self._every_s)
+            self._begin(now)
+
+    def _end_overdue(self) -> None:
+        now = time.monotonic()
+        for fault in [fault for fault in self._running if fault.ends_at <= now]:
+            self._running.remove(fault)
+            fault.end()
+
+    def heal(self) -> None:
+        """End everything that is wrong, at once."""
+        while self._running:
+            self._running.pop().end()
+        for _, _, process in self._verbs:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(VERB_TIMEOUT_S)
+        self._collect_verbs()
+        self._next_at = time.monotonic() + self._every_s
+
+    def _begin(self, now: float) -> None:
+        kinds: dict[str, tuple[float, Callable[[], tuple[str, str, float, Callable[[], None]]]]] = {
+            "kill agent": (4, self._kill_agent),
+            "kill postgres": (1.2, self._stop_postgres),
+            "deaf postgres": (1.2, self._freeze_postgres),
+            "lock": (1.2, self._lock_tables),
+            "cut": (1.5, self._cut_connections),
+            "endpoint": (3.5, self._spoil_endpoint),
+            "slow endpoint": (1, self._slow_endpoint),
+            "disk": (1.5, self._fill_disk),
+            "verb": (1.5, self._run_verb),
+        }
+        (begin,) = self._random.choices(
+            [begin for _, begin in kinds.values()], [weight for weight, _ in kinds.values()]
+        )
+        with contextlib.suppress(_Busy):
+            name, group, duration_s, end = begin()
+            self.counts[name] += 1
+            self._running.append(Fault(name, group, now + duration_s, end))
+
+    def _claim(self, group: str) -> str:
+        if any(fault.group == group for fault in self._running):
+            raise _Busy
+        return group
+
+    # -- agents
+
+    def _victim(self) -> AgentHandle:
+        victim = self._random.choice([agent for agent in self._world.agents if agent is not self._spared])
+        self._claim(victim.name)
+        return victim
+
+    def _kill_agent(self) -> tuple[str, str, float, Callable[[], None]]:
+        victim = self._victim()
+        how = self._random.choices(("SIGKILL", "SIGTERM", "quit"), (4, 2, 1))[0]
+        away_s = self._random.choice((0.0, 0.0, self._random.uniform(0, 6)))
+        victim.end(how, self._end_overdue)
+        return f"agent ended by {how}", victim.name, away_s, victim.start
+
+    def _fill_disk(self) -> tuple[str, str, float, Callable[[], None]]:
+        victim = self._random.choice(self._world.agents)
+        self._claim(victim.name)
+        victim.fill_disk(True)
+        return "disk of an agent full", victim.name, self._random.uniform(1, 8), lambda: victim.fill_disk(False)
+
+    # -- Postgres
+
+    def _stop_postgres(self) -> tuple[str, str, float, Callable[[], None]]:
+        group, server = self._claim("postgres"), self._world.server
+        server.stop("kill")
+        return "Postgres killed -9", group, self._random.uniform(0.2, 8), server.start
+
+    def _freeze_postgres(self) -> tuple[str, str, float, Callable[[], None]]:
+        group = self._claim("postgres")
+        postmaster = psutil.Process(postmaster_of(self._world.server.server))
+        frozen = [postmaster, *postmaster.children(recursive=True)]
+        for process in frozen:
+            _signal(process, signal.SIGSTOP)
+
+        def thaw() -> None:
+            for process in frozen:
+                _signal(process, signal.SIGCONT)
+
+        return "Postgres deaf (SIGSTOP)", group, self._random.uniform(1, 10), thaw
+
+    def _lock_tables(self) -> tuple[str, str, float, Callable[[], None]]:
+        group = self._claim("postgres")
+        mode, table = (
+            self._random.choice(("ACCESS EXCLUSIVE", "EXCLUSIVE")),
+            self._random.choice(("conversations", "memory_entries", "hermes_operations")),
+        )
+        connection = psycopg.connect(self._world.admin_dsn, connect_timeout=10)
+        try:
+            connection.execute("SET lock_timeout = '3s'")
+            connection.execute(f"LOCK TABLE {table} IN {mode} MODE".encode())
+        except psycopg.Error:
+            connection.close()
+            raise _Busy from None
+        return f"{table} locked", group, self._random.uniform(1, 8), connection.close
+
+    def _cut_connections(self) -> tuple[str, str, float, Callable[[], None]]:
+        group = self._claim("postgres")
+        with psycopg.connect(self._world.admin_dsn, autocommit=True, connect_timeout=10) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'hermes'"
+                " AND datname = current_database()"
+            )
+        return "connections terminated", group, 0.0, lambda: None
+
+    # -- the endpoint
+
+    def _spoil_endpoint(self) -> tuple[str, str, float, Callable[[], None]]:
+        group, mode = self._claim("endpoint"), self._random.choice(MODES)
+        self._world.endpoint.mode = mode  # type: ignore[assignment]
+        return f"endpoint: {mode}", group, self._random.uniform(2, 12), self._mend_endpoint
+
+    def _slow_endpoint(self) -> tuple[str, str, float, Callable[[], None]]:
+        group = self._claim("endpoint")
+        self._world.endpoint.latency_ms = self._random.uniform(200, 1200)
+        return "endpoint: slow", group, self._random.uniform(3, 15), self._mend_endpoint
+
+    def _mend_endpoint(self) -> None:
+        self._world.endpoint.latency_ms = 2.0
+        self._world.endpoint.mode = "ok"
+
+    # -- the operator
+
+    def _run_verb(self) -> tuple[str, str, float, Callable[[], None]]:
+        group = self._claim("operator")
+        home = self._random.choice(self._world.agents).home
+        verb = [word.format(home=home) for word in self._random.choice(VERBS)]
+        command = [sys.executable, "-P", "-m", "hermes_memory_pgvector.cli", *verb, "--hermes-home", str(home)]
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        self._verbs.append((" ".join(verb[:2]), time.monotonic(), process))
+        return "operator's verb", group, 0.0, lambda: None
+
+    def _collect_verbs(self) -> None:
+        for entry in list(self._verbs):
+            name, began, process = entry
+            if process.poll() is None:
+                if time.monotonic() - began > VERB_TIMEOUT_S:
+                    process.kill()
+                    self._world.ledger.accuse(f"{name} did not end within {VERB_TIMEOUT_S} s")
+                continue
+            self._verbs.remove(entry)
+            assert process.stderr is not None
+            said = process.stderr.read()
+            process.stderr.close()
+            self.verb_exits[f"{name}: {process.returncode}"] += 1
+            if process.returncode not in (0, 1) or "Traceback" in said:
+                self._world.ledger.accuse(f"{name} ended with {process.returncode}: {said[-1500:]}")
+
+
+class _Busy(Exception):
+    """What the fault would touch is being touched."""
+
+
+def _signal(process: psutil.Process, number: signal.Signals) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.send_signal(number)
+
+
+def write_config(home: Path, config: dict[str, Any]) -> None:
+    """What the operator's verbs read; JSON is YAML."""
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": config}}))
+
+
+@contextlib.contextmanager
+def watched(server: OwnPostgres) -> Iterator[None]:
+    """End the server also when this process is killed."""
+    script = (
+        f'while kill -0 {os.getpid()} 2>/dev/null; do sleep 2; done; kill -QUIT "$(head -1 "$0")" 2>/dev/null; exit 0'
+    )
+    pid_file = server.server.root / "data" / "postmaster.pid"
+    watcher = subprocess.Popen(["/bin/sh", "-c", script, str(pid_file)], start_new_session=True)
+    try:
+        yield
+    finally:
+        watcher.kill()
+        watcher.wait()
