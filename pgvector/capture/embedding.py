@@ -136,7 +136,10 @@ class DocumentEmbedder:
             finally:
                 box.put(outcome)
 
-        threading.Thread(target=run, name="hermes-pgvector-ahead", daemon=True).start()
+        try:
+            threading.Thread(target=run, name="hermes-pgvector-ahead", daemon=True).start()
+        except RuntimeError:  # an interpreter that is ending starts no thread
+            self._ahead = None
 
     def _from_ahead(self, unique: tuple[ThemedText, ...]) -> Vectors | None:
         if self._ahead is None:

@@ -1,14 +1,29 @@
-"""What stands in for the spool while its directory cannot be written: the same queue, in memory, bounded."""
+"""What the drain empties; and what stands in for the spool while that cannot be written: bounded, in memory."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from ..domain.errors import SpoolFull
 from ..domain.models import Operation
 from .spool import SetAside
+
+
+class Queue(Protocol):
+    """A queue of operations: the spool on disk, or its stand-in."""
+
+    def append(self, op: Operation) -> None: ...
+    def take(self, limit: int) -> list[Operation]: ...
+    def ack(self, ops: Sequence[Operation]) -> None: ...
+    def set_aside(self, op: Operation, error: str) -> None: ...
+    def aside(self) -> list[SetAside]: ...
+    def depth(self) -> int: ...
+    def size_bytes(self) -> int: ...
+    def checkpoint(self) -> None: ...
+    def empty(self) -> bool: ...
 
 
 class MemoryQueue:

@@ -1,7 +1,7 @@
 """The durable queue: one SQLite file a process, written by the hooks, emptied by the drain.
 
-An append survives the death of the process the moment it returns (`normal`), or a power cut as well (`full`). A file is
-held by a lock for the life of its process; what a dead process left is adopted by the next one that starts.
+An append survives the death of the process the moment it returns (`normal`), or a power cut as well (`full`).
+`spool_files.py` says whose file is whose.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import sqlite3
 import threading
 import time
@@ -23,13 +22,11 @@ from ..domain.errors import SpoolError, SpoolFull
 from ..domain.models import Operation
 from ..domain.pace import breathe, paced
 
-try:
-    import fcntl
-except ImportError:  # Windows: files of dead processes are adopted by hand there
-    fcntl = None  # type: ignore[assignment]
-
 logger = logging.getLogger(__name__)
 
+# What a damaged file raises: SQLite quotes it in its words, and Python may not be able to read them.
+_FAULTS = (sqlite3.Error, UnicodeDecodeError)
+_UNREADABLE_KIND = "unreadable"
 _UNREADABLE = uuid.UUID("0d7f7f0e-58a4-4b53-9d0b-6b6d2a6a1c55")
 FORMAT = 1  # PRAGMA user_version of the files this version writes and reads
 _SCHEMA = """
@@ -76,7 +73,8 @@ class Spool:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._done: set[int] = set()  # committed in Postgres, but not deleted here: the disk took nothing
-        with contextlib.ExitStack() as opened, _as_spool_error(path):
+        self._passed: set[int] = set()  # set aside, but that could not be noted, or the damaged file gives them again
+        with contextlib.ExitStack() as opened, as_spool_error(path):
             self._front = opened.enter_context(contextlib.closing(_connect(path)))  # the hooks' connection
             self._back = opened.enter_context(contextlib.closing(_connect(path)))
             version = self._front.execute("PRAGMA user_version").fetchone()[0]
@@ -106,7 +104,7 @@ class Spool:
                     "INSERT INTO operations (op_id, theme, kind, payload, at) VALUES (?, ?, ?, ?, ?)",
                     (op.op_id.bytes, op.theme, op.kind, payload, op.at),
                 )
-            except sqlite3.Error as exc:
+            except _FAULTS as exc:
                 raise _cannot_use(self.path, exc) from exc
             self._depth += 1
             self._bytes += size
@@ -118,15 +116,15 @@ class Spool:
         """
         ops: list[Operation] = []
         with self._lock:
-            done = set(self._done)
-        with _as_spool_error(self.path), contextlib.closing(self._back.cursor()) as cursor:
+            done = self._done | self._passed
+        with as_spool_error(self.path), contextlib.closing(self._back.cursor()) as cursor:
             cursor.execute(
                 "SELECT seq, op_id, theme, kind, payload, at FROM operations WHERE error IS NULL ORDER BY seq LIMIT ?",
                 (limit + len(done),),
             )
             try:
                 ops.extend(_operation(row) for row in paced(cursor) if row[0] not in done)
-            except sqlite3.Error:
+            except _FAULTS:
                 if not ops:
                     raise
         return ops
@@ -138,25 +136,43 @@ class Spool:
                 breathe()
             self._forget({op.seq for op in ops[first : first + _ACK_SLICE]})
 
+    def _cross_off(self) -> None:
+        """Delete what could not be deleted when it was committed: left behind, it would be written again much later."""
+        if self._done:
+            self._forget(set())
+
     def _forget(self, seqs: set[int]) -> None:
         with self._lock:
             fresh = seqs - self._done
             self._done |= fresh
-            done = json.dumps(sorted(self._done))
+            done = set(self._done)
         try:
             gone = self._measure("error IS NULL AND seq IN (SELECT value FROM json_each(?))", json.dumps(sorted(fresh)))
             with self._lock:  # a hook may wait for this
                 self._take_off(gone)
-                self._back.execute("DELETE FROM operations WHERE seq IN (SELECT value FROM json_each(?))", (done,))
-                self._done.clear()
-        except sqlite3.Error as exc:
+                deleted = self._back.execute(
+                    "DELETE FROM operations WHERE seq IN (SELECT value FROM json_each(?))", (json.dumps(sorted(done)),)
+                )
+                # A damaged file may give rows that it does not find by their number.
+                left = done & self._numbers("true") if deleted.rowcount < len(done) else set()
+                self._done -= done - left
+        except _FAULTS as exc:
             logger.debug("hermes-pgvector: %s", _cannot_use(self.path, exc))
 
     def set_aside(self, op: Operation, error: str) -> None:
-        """Keep `op` out of the way of the rest, with its error, until an operator looks at it."""
-        with _as_spool_error(self.path), self._lock:
-            self._take_off(self._measure("error IS NULL AND seq = ?", op.seq))
-            self._back.execute("UPDATE operations SET error = ? WHERE seq = ?", (error or "unknown error", op.seq))
+        """Keep `op` out of the way of the rest, with its error, until an operator looks at it.
+
+        While the disk takes nothing, or where the file is damaged, only for the life of this process.
+        """
+        try:
+            with self._lock:
+                self._take_off(self._measure("error IS NULL AND seq = ?", op.seq))
+                self._back.execute("UPDATE operations SET error = ? WHERE seq = ?", (error or "unknown error", op.seq))
+                if op.kind.startswith(_UNREADABLE_KIND) and op.seq in self._numbers("error IS NULL"):
+                    self._passed.add(op.seq)  # as above: it must not come again and again
+        except _FAULTS as exc:
+            self._passed.add(op.seq)
+            logger.debug("hermes-pgvector: %s", _cannot_use(self.path, exc))
 
     def checkpoint(self) -> None:
         """Move the write-ahead log into the file, on the drain's time."""
@@ -166,12 +182,12 @@ class Spool:
     def publish(self, report: Mapping[str, Any]) -> None:
         """Leave the process's counters in the file, for whoever looks from outside."""
         body = json.dumps(report)
-        with _as_spool_error(self.path), self._lock:
+        with as_spool_error(self.path), self._lock:
             self._back.execute("INSERT OR REPLACE INTO report VALUES (1, ?, ?)", (time.time(), body))
 
     def report(self) -> tuple[float, dict[str, Any]]:
         """When (seconds since the epoch) the counters were last published, and the counters."""
-        with _as_spool_error(self.path):
+        with as_spool_error(self.path):
             row = self._back.execute("SELECT at, body FROM report").fetchone()
         try:
             return (0.0, {}) if row is None else (float(row[0]), dict(json.loads(row[1])))
@@ -180,17 +196,18 @@ class Spool:
 
     def retry(self, op: Operation) -> None:
         """Put an operation that was set aside back in its place."""
-        with _as_spool_error(self.path), self._lock:
+        with as_spool_error(self.path), self._lock:
             self._back.execute("UPDATE operations SET error = NULL WHERE seq = ?", (op.seq,))
 
     def drop(self, op: Operation) -> None:
         """Delete an operation that was set aside."""
-        with _as_spool_error(self.path), self._lock:
+        with as_spool_error(self.path), self._lock:
             self._back.execute("DELETE FROM operations WHERE seq = ? AND error IS NOT NULL", (op.seq,))
 
     def recount(self) -> None:
         """Count again what waits: an operator may have changed the file."""
-        with _as_spool_error(self.path), self._lock:
+        self._cross_off()
+        with as_spool_error(self.path), self._lock:
             done = json.dumps(sorted(self._done))
             self._depth, self._bytes = self._measure(
                 "error IS NULL AND seq NOT IN (SELECT value FROM json_each(?))", done
@@ -206,7 +223,7 @@ class Spool:
 
     def aside(self) -> list[SetAside]:
         """The operations that were set aside, oldest first."""
-        with _as_spool_error(self.path):
+        with as_spool_error(self.path):
             rows = self._back.execute(
                 "SELECT seq, op_id, theme, kind, payload, at, error FROM operations "
                 "WHERE error IS NOT NULL ORDER BY seq"
@@ -215,7 +232,8 @@ class Spool:
 
     def empty(self) -> bool:
         """True when nothing waits and nothing is set aside."""
-        with _as_spool_error(self.path):
+        self._cross_off()
+        with as_spool_error(self.path):
             return not self._back.execute("SELECT EXISTS (SELECT 1 FROM operations)").fetchone()[0]
 
     def close(self) -> None:
@@ -223,6 +241,10 @@ class Spool:
         with self._lock, contextlib.suppress(sqlite3.Error):
             self._front.close()
             self._back.close()
+
+    def _numbers(self, condition: str) -> set[int]:
+        """The numbers of those operations that a reading of the whole file gives."""
+        return {row[0] for row in self._back.execute(f"SELECT seq FROM operations WHERE {condition}")}
 
     def _take_off(self, gone: tuple[int, int]) -> None:
         self._depth, self._bytes = max(0, self._depth - gone[0]), max(0, self._bytes - gone[1])
@@ -237,124 +259,9 @@ class Spool:
             ).fetchone()
         except sqlite3.OperationalError:
             raise
-        except sqlite3.DatabaseError:
+        except (sqlite3.DatabaseError, UnicodeDecodeError):
             return 0, 0
         return int(row[0]), int(row[1])
-
-
-def is_held(path: Path) -> bool:
-    """Whether the living process that made the spool `path` holds it, not one that has adopted it."""
-    if fcntl is None:
-        return True
-    try:
-        handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return os.pread(handle, 20, 0).decode(errors="replace") in ("", path.name.split("-")[0])
-    finally:
-        os.close(handle)
-    return False
-
-
-class SpoolDirectory:
-    """The spool files of all processes of one HERMES_HOME."""
-
-    def __init__(self, folder: Path, *, max_bytes: int, sync: str = "normal") -> None:
-        self._folder = folder
-        self._max_bytes = max_bytes
-        self._sync = sync
-        self._locks: dict[Path, int] = {}
-        self._unreadable: set[Path] = set()
-
-    def open_own(self) -> Spool:
-        """This process's file, created and locked. Raises SpoolError."""
-        with _as_spool_error(self._folder):
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            path = self._folder / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.db"
-            if not self._acquire(path):
-                raise SpoolError(f"cannot lock {path}")
-        return Spool(path, max_bytes=self._max_bytes, sync=self._sync)
-
-    def adopt(self) -> Iterator[Spool]:
-        """The files of processes that are gone, each locked to us now; what cannot be read is kept and reported."""
-        with _as_spool_error(self._folder):
-            paths = sorted(self._folder.glob("*.db"), key=_written_at)
-        for path in paths:
-            if path in self._locks or path in self._unreadable or not self._acquire(path):
-                continue
-            if not path.exists():  # its holder finished and deleted it while we looked
-                Path(f"{path}.lock").unlink(missing_ok=True)
-                self.release(path)
-                continue
-            try:
-                spool = Spool(path, max_bytes=self._max_bytes, sync=self._sync)
-            except SpoolError as exc:
-                self._leave_alone(path, exc)
-                continue
-            yield spool
-
-    def give_up(self, spool: Spool, exc: SpoolError) -> None:
-        """Leave a file that cannot be read any further as it is."""
-        spool.close()
-        self._leave_alone(spool.path, exc)
-
-    def _leave_alone(self, path: Path, exc: SpoolError) -> None:
-        self._unreadable.add(path)
-        self.release(path)
-        logger.error("hermes-pgvector: writes of an earlier process were kept but cannot be read: %s", exc)
-
-    def discard(self, spool: Spool) -> None:
-        """Close an empty spool and delete its files; one that is not empty is only closed and let go."""
-        empty = spool.empty()
-        spool.close()
-        if empty:
-            for suffix in ("", "-wal", "-shm"):
-                Path(f"{spool.path}{suffix}").unlink(missing_ok=True)
-        self.release(spool.path)
-        if empty:
-            Path(f"{spool.path}.lock").unlink(missing_ok=True)
-
-    def release(self, path: Path) -> None:
-        """Let another process have `path`."""
-        handle = self._locks.pop(path, None)
-        if handle is not None:
-            os.close(handle)
-
-    def forget_after_fork(self) -> None:
-        """Close a child's copies of the locks: they stay the parent's, and end with it."""
-        for path in list(self._locks):
-            self.release(path)
-
-    def _acquire(self, path: Path) -> bool:
-        handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        if fcntl is not None:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                os.close(handle)
-                return False
-            # The holder deletes the lock file when it goes: what we locked may no longer be the file of that name.
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(handle), os.stat(f"{path}.lock")):
-                    with contextlib.suppress(OSError):  # a full disk
-                        os.ftruncate(handle, 0)
-                        os.pwrite(handle, str(os.getpid()).encode(), 0)
-                    self._locks[path] = handle
-                    return True
-        os.close(handle)
-        return False
-
-
-def _written_at(path: Path) -> float:
-    """When the file or its log was last written; 0 when it is gone."""
-    times = [0.0]
-    for each in (path, Path(f"{path}-wal")):
-        with contextlib.suppress(FileNotFoundError):
-            times.append(each.stat().st_mtime)
-    return max(times)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -372,17 +279,18 @@ def _operation(row: tuple[Any, ...]) -> Operation:
         body = json.loads(payload)
         if isinstance(body, dict):
             return Operation(str(kind), str(theme), body, float(at), uuid.UUID(bytes=op_id), seq)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         pass
     unreadable = {"content": str(payload)}
-    return Operation(f"unreadable {kind}", str(theme), unreadable, 0.0, uuid.uuid5(_UNREADABLE, repr(row)), seq)
+    return Operation(f"{_UNREADABLE_KIND} {kind}", str(theme), unreadable, 0.0, uuid.uuid5(_UNREADABLE, repr(row)), seq)
 
 
 @contextlib.contextmanager
-def _as_spool_error(path: Path) -> Iterator[None]:
+def as_spool_error(path: Path) -> Iterator[None]:
+    """Raise what SQLite or the file system has against `path` as SpoolError."""
     try:
         yield
-    except (sqlite3.Error, OSError) as exc:
+    except (*_FAULTS, OSError) as exc:
         raise _cannot_use(path, exc) from exc
 
 

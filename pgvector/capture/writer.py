@@ -1,4 +1,4 @@
-"""The one drain thread of a process: spool -> embedding -> one transaction a batch -> acknowledgement."""
+"""The one drain thread of a process: spool -> embedding -> a batch in one transaction or a few -> acknowledgement."""
 
 from __future__ import annotations
 
@@ -11,22 +11,19 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from ..domain.errors import (
-    HermesPgvectorError,
-    OperationRejected,
-    SpoolError,
-    SpoolFull,
-)
+from ..domain.errors import HermesPgvectorError, SpoolError, SpoolFull
 from ..domain.latency import Latencies
 from ..domain.models import Operation
 from ..domain.pace import note_hook
 from ..store.backend import Backend
+from .applying import POISON, apply_parts, share_out
 from .embedding import DocumentEmbedder
-from .memory_queue import MemoryQueue
+from .memory_queue import MemoryQueue, Queue
 from .pending import PendingRows
-from .spool import SetAside, Spool, SpoolDirectory
+from .spool import SetAside, Spool
+from .spool_files import SpoolDirectory
 from .upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
@@ -38,22 +35,6 @@ _IDLE_S = 5.0  # how often an idle drain looks after what others left: dead spoo
 _ADOPT_S = 5.0  # how often the files of dead processes are looked for
 _REPORT_S = 5.0  # how often the counters are published
 Delivery = Literal["stored", "waiting", "refused"]
-# What no repetition mends: Postgres refuses the content, or the operation has another shape than we know.
-_POISON = (OperationRejected, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
-
-
-class Queue(Protocol):
-    """A queue of operations: the spool on disk, or its stand-in."""
-
-    def append(self, op: Operation) -> None: ...
-    def take(self, limit: int) -> list[Operation]: ...
-    def ack(self, ops: Sequence[Operation]) -> None: ...
-    def set_aside(self, op: Operation, error: str) -> None: ...
-    def aside(self) -> list[SetAside]: ...
-    def depth(self) -> int: ...
-    def size_bytes(self) -> int: ...
-    def checkpoint(self) -> None: ...
-    def empty(self) -> bool: ...
 
 
 @dataclass
@@ -78,6 +59,7 @@ class Writer:
         upkeep: Upkeep,
         embed_on_write: bool,
         memory_max_items: int,
+        lanes: int,
         latencies: Latencies,
         report: Callable[[], dict[str, Any]],
     ) -> None:
@@ -85,6 +67,7 @@ class Writer:
         self._backend = backend
         self._embedder = embedder
         self._embed_on_write = embed_on_write
+        self._lanes = lanes
         self._upkeep = upkeep
         self._pending = PendingRows(backend, embedder)
         self._wake = threading.Event()
@@ -334,33 +317,52 @@ class Writer:
         return round((done - before) / max(now - then, 1e-3), 1)
 
     def _write(self, queue: Queue, ops: list[Operation], upcoming: list[Operation]) -> None:
+        """Write a batch. Raises HermesPgvectorError when some of it has to be tried again."""
         embeddings: dict[str, list[float]] = {}
         try:
             if self._embed_on_write:
-                texts = [(op.theme, text) for op in ops for text in _texts(op)]
-                embeddings = self._embedder.embed(texts)
-                if self._embedder.has_long(texts):
-                    self._due.pending = 0.0
-                # A batch that is not full yet will hold other texts when its turn comes.
-                if len(upcoming) == BATCH_SIZE:
-                    self._embedder.prepare([(op.theme, text) for op in upcoming for text in _texts(op)])
-            embedded = time.monotonic()
-            self.counts.update(self._backend.apply(ops, embeddings))
-        except _POISON:
-            for op in ops:
-                self._write_alone(queue, op, embeddings)
+                embeddings = self._embed(ops, upcoming)
+        except POISON:
+            self._write_singly(queue, ops, embeddings)
             return
-        queue.ack(ops)
-        self._note_written(ops)
+        embedded = time.monotonic()
+        refused: list[Operation] = []
+        trouble: Exception | None = None
+        for part in apply_parts(self._backend, share_out(ops, self._lanes), embeddings, self._lanes):
+            if part.error is None:
+                self.counts.update(part.counts)
+                queue.ack(part.ops)
+                self._note_written(part.ops)
+            elif isinstance(part.error, POISON):
+                refused += part.ops
+            else:
+                trouble = part.error
+        if trouble is not None:
+            raise trouble
+        self._write_singly(queue, refused, embeddings)
         self.counts["batches"] += 1
         self.latencies.add("write", time.monotonic() - embedded)
         if self.counts["batches"] % 16 == 0:
             queue.checkpoint()
 
+    def _embed(self, ops: list[Operation], upcoming: list[Operation]) -> dict[str, list[float]]:
+        texts = [(op.theme, text) for op in ops for text in _texts(op)]
+        embeddings = self._embedder.embed(texts)
+        if self._embedder.has_long(texts):
+            self._due.pending = 0.0
+        # A batch that is not full yet will hold other texts when its turn comes.
+        if len(upcoming) == BATCH_SIZE:
+            self._embedder.prepare([(op.theme, text) for op in upcoming for text in _texts(op)])
+        return embeddings
+
+    def _write_singly(self, queue: Queue, ops: list[Operation], embeddings: dict[str, list[float]]) -> None:
+        for op in ops:
+            self._write_alone(queue, op, embeddings)
+
     def _write_alone(self, queue: Queue, op: Operation, embeddings: dict[str, list[float]]) -> None:
         try:
             self.counts.update(self._backend.apply([op], embeddings))
-        except _POISON as exc:
+        except POISON as exc:
             queue.set_aside(op, f"{type(exc).__name__}: {exc}")
             self.counts["set_aside"] += 1
             self._note_end([op], "refused")

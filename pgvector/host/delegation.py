@@ -7,6 +7,7 @@ import uuid
 from typing import Any
 
 from ..domain.models import Operation
+from ..domain.text import named_uuid
 from .context import SessionContext
 
 _NAMESPACE = uuid.UUID("0b5f7f0e-6b0a-4c38-9d53-3f1b9f4f6f57")
@@ -41,5 +42,5 @@ class Delegation:
         return self._operation("remember", self._context.place.memories.name, payload)
 
     def _operation(self, kind: str, theme: str, payload: dict[str, Any]) -> Operation:
-        op_id = uuid.uuid5(_NAMESPACE, "\0".join((kind, theme, *self._names)))
+        op_id = named_uuid(_NAMESPACE, "\0".join((kind, theme, *self._names)))
         return Operation(kind, theme, payload, time.time(), op_id)

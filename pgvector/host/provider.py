@@ -17,7 +17,7 @@ from ..capture.keeping import session_name
 from ..domain.errors import ConfigurationError, HermesPgvectorError
 from ..domain.models import Answer, Operation, Question, Store
 from ..domain.settings import FIELDS, Settings
-from ..domain.text import both_ends, clean, strip_injected
+from ..domain.text import both_ends, clean, named_uuid, strip_injected
 from . import availability, setup
 from .builtin import BuiltInMemory
 from .context import Policy, SessionContext, environment, hermes_home, load_settings
@@ -200,7 +200,7 @@ class PgvectorMemoryProvider(MemoryProvider):
             return
         session = self._session_name(session_id) or self._session_id or "unknown"
         # The host may report a turn again, after a reconnect or a compression: its words and session name it.
-        op_id = uuid.uuid5(_TURN_NAMESPACE, "\0".join((context.theme.name, session, user, assistant)))
+        op_id = named_uuid(_TURN_NAMESPACE, "\0".join((context.theme.name, session, user, assistant)))
         parent = self._parent_session_id if session == self._session_id else ""
         payload = {"session_id": session, "messages": said, "metadata": context.provenance(session, parent)}
         self._submit(runtime, Operation("turn", context.theme.name, payload, time.time(), op_id))

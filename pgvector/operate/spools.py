@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from ..capture.spool import SetAside, Spool, is_held
+from ..capture.spool import SetAside, Spool
+from ..capture.spool_files import is_held
 from ..domain.errors import InvalidArgument, SpoolError
 from ..domain.models import Operation
 

@@ -18,11 +18,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..capture.applying import lanes_of
 from ..capture.embedding import DocumentEmbedder
 from ..capture.mirror import Mirror
 from ..capture.refusals import Refusals
 from ..capture.retention import Retention
-from ..capture.spool import SpoolDirectory
+from ..capture.spool_files import SpoolDirectory
 from ..capture.upkeep import Upkeep
 from ..capture.writer import Writer
 from ..domain.errors import ConfigurationError, HermesPgvectorError
@@ -83,6 +84,8 @@ class Runtime:
             languages=Languages(settings.text_language, settings.text_languages),
             history_texts=settings.history_texts,
             pooler=settings.pooler,
+            read_conninfo=settings.read_dsn,
+            read_max_lag_s=settings.read_max_lag_s,
         )
         self.latencies = Latencies()
         self._documents = DocumentEmbedder(
@@ -100,6 +103,7 @@ class Runtime:
             upkeep=self._upkeep,
             embed_on_write=settings.embed_on_write,
             memory_max_items=settings.write_queue_maxsize,
+            lanes=lanes_of(settings.pool_max_size),
             latencies=self.latencies,
             report=self.stats,
         )
@@ -206,6 +210,7 @@ class Runtime:
             **(self.embedder.stats() if self.embedder is not None else {}),
             **(self.reorderer.stats() if self.reorderer is not None else {}),
             **{f"pool_{name}": value for name, value in self.backend.pool_stats().items()},
+            **(self.backend.replica.stats() if self.backend.replica is not None else {}),
         }
 
 

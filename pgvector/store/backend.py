@@ -6,8 +6,9 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 from ..domain.errors import DimensionMismatch, HermesPgvectorError, OperationRejected, SpaceChanged, StoreUnavailable
 from ..domain.languages import Languages
@@ -19,6 +20,7 @@ from .history import forget_old_texts
 from .memories import MEMORY_KINDS, Embeddings, apply_memory, lock_theme
 from .pool import Along, Pool, connect
 from .pooler import is_pooled
+from .reading import Replica, Source, answered_by
 from .reuse import ThemedText, known_vectors
 from .schema import ensure_schema
 from .sql import query
@@ -36,10 +38,16 @@ from .vectors import (
 logger = logging.getLogger(__name__)
 
 WRITE_TIMEOUT_S = 30.0
+_T = TypeVar("_T")
 
 
 class Backend:
-    """The store of one process. `locate` gives the conninfo, starting the embedded server where there is none."""
+    """The store of one process. `locate` gives the conninfo, starting the embedded server where there is none.
+
+    `read_conninfo` leads to a replica that answers questions, which may be `read_max_lag_s` behind; empty means none.
+    """
+
+    stand_in: Source | None = None
 
     def __init__(
         self,
@@ -50,6 +58,8 @@ class Backend:
         languages: Languages | None = None,
         pooler: str = "auto",
         history_texts: bool = True,
+        read_conninfo: str = "",
+        read_max_lag_s: float = 10.0,
     ) -> None:
         self._locate = locate
         self._dims = dims
@@ -61,6 +71,7 @@ class Backend:
         self._up = threading.Event()
         self._settled = threading.Event()  # up, or down for a known reason
         self._lock = threading.Lock()
+        self._telling = threading.Lock()
         self._closed = False
         self._dims_fit = True
         self._space: EmbeddingSpace | None = None  # of the database, as last seen
@@ -68,6 +79,11 @@ class Backend:
         self._warned_models: set[str] = set()
         self.problem: HermesPgvectorError | None = None
         self.on_down: Callable[[], None] = lambda: None
+        self.replica: Replica | None = None
+        if read_conninfo:
+            self.replica = Replica(
+                read_conninfo, self, max_lag_s=read_max_lag_s, pool_max_size=pool_max_size, pooler=pooler
+            )
 
     def bring_up(self, *, quietly: bool = False) -> None:
         """Connect, verify the schema and open the pool; does nothing when up. Raises HermesPgvectorError.
@@ -97,6 +113,8 @@ class Backend:
             self.problem = None
             self._up.set()
             self._settled.set()
+            if self.replica is not None:
+                self.replica.start()
 
     def _verify(self, conn: DeadlineConnection) -> None:
         """Raises SchemaNotApplied; with vectors of another size recall goes on by words."""
@@ -134,10 +152,23 @@ class Backend:
                 self.on_down()
             raise
 
+    def read(self, work: Callable[[Source], _T], theme: str | None) -> _T:
+        """What `work` gives, who only reads: on the replica while that is fit for it, else or once it fails here.
+
+        `theme` is the one that is read, None where it is every one. Raises what `work` raises.
+        """
+        return answered_by(self.replica, self, work, theme)
+
+    def wrote(self, themes: Iterable[str]) -> None:
+        """Note that a transaction wrote something of these themes, which `read` is to find from now on."""
+        if self.replica is not None:
+            self.replica.wrote(set(themes))
+
     def _report_down(self, exc: HermesPgvectorError, *, quietly: bool = False) -> None:
-        if self.problem is None and not quietly:
+        with self._telling:  # several connections may break at once
+            told, self.problem = self.problem is not None, exc
+        if not told and not quietly:
             logger.warning("hermes-pgvector: memory is out of reach, writes are kept on disk until it is back: %s", exc)
-        self.problem = exc
         self._up.clear()
         self._settled.set()
 
@@ -170,6 +201,7 @@ class Backend:
             if not self._history_texts:
                 for theme in sorted({op.theme for op in todo if op.kind == "replace"}):
                     forget_old_texts(conn, theme)
+        self.wrote(op.theme for op in ops)
         return counts
 
     def known_vectors(self, space: EmbeddingSpace, texts: Sequence[ThemedText]) -> Embeddings:
@@ -256,6 +288,7 @@ class Backend:
         """Delete the turns of one session of a theme."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
             conn.execute(query("forget_session"), {"theme": theme, "session_id": session_id})
+        self.wrote([theme])
 
     def counts(self) -> dict[str, int]:
         """How many rows there are in all, and how many still have no embedding."""
@@ -275,6 +308,8 @@ class Backend:
     def close(self) -> None:
         """Close the pool for good."""
         self._closed = True
+        if self.replica is not None:
+            self.replica.close()
         self._up.clear()
         pool, self._pool = self._pool, None
         if pool is not None:

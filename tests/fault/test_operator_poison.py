@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from hermes_memory_pgvector.capture.spool import Spool
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.domain.models import Operation
 from tests.conftest import DIMS, MakeProvider
+from tests.support.left_spool import leave_spool
 from tests.support.memory import landed, runtime_of
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
@@ -49,16 +48,6 @@ def poison() -> dict[str, Operation]:
         "a time that does not exist": Operation("add", "marketing", entry, 1e30),
         "a NUL byte": said(5, messages=[{"role": "user", "content": "a\0b"}]),
     }
-
-
-def leave_spool(home: Path, operations: list[Operation]) -> None:
-    """The file of a process that is gone."""
-    folder = home / "pgvector" / "spool"
-    folder.mkdir(parents=True, exist_ok=True)
-    spool = Spool(folder / f"4000000-{uuid.uuid4().hex[:8]}.db", max_bytes=1 << 30)
-    for operation in operations:
-        spool.append(operation)
-    spool.close()
 
 
 @pytest.fixture

@@ -17,11 +17,13 @@ from typing import Any, Self
 # ("must_recall" among it) and how it leaves: "exit" as the main program does, "_exit" as a worker of multiprocessing.
 # At "orphan" the child stays until it is killed or its standard input is closed.
 PROGRAM = """
-import json, logging, os, sys
+import json, logging, os, resource, sys
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 
 logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
 config, arguments = json.loads(sys.argv[1])
+if sys.argv[2] == "full disk":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 provider = PgvectorMemoryProvider(config)
 provider.initialize("session-1", **arguments)
 print("ready", flush=True)
@@ -58,19 +60,23 @@ EXIT_TIMEOUT_S = 30.0
 
 
 class AgentProcess:
-    """Leaving the `with` block kills the process; `log` is what it wrote to standard error."""
+    """Leaving the `with` block kills the process; `log` is what it wrote to standard error.
 
-    def __init__(self, config: Mapping[str, Any], home: Path, **arguments: Any) -> None:
+    With `full_disk` no file takes a byte of it from its beginning on.
+    """
+
+    def __init__(self, config: Mapping[str, Any], home: Path, *, full_disk: bool = False, **arguments: Any) -> None:
         given = {"hermes_home": str(home), "platform": "api_server", "gateway_session_key": "marketing"} | arguments
         # A fork beside other threads is what is tested here; newer Pythons warn of it.
         command = [sys.executable, "-P", "-W", "ignore:This process:DeprecationWarning"]
         self._log_path = home.parent / f"agent-{len(list(home.parent.glob('agent-*.log')))}.log"
         with self._log_path.open("wb") as log:
             self._process = subprocess.Popen(
-                [*command, "-c", PROGRAM, json.dumps([dict(config), given])],
+                [*command, "-c", PROGRAM, json.dumps([dict(config), given]), "full disk" if full_disk else ""],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=log,
+                # A log file would take nothing of it either.
+                stderr=subprocess.DEVNULL if full_disk else log,
                 text=True,
                 start_new_session=True,
                 env={**os.environ, "HERMES_HOME": str(home)},
@@ -86,6 +92,11 @@ class AgentProcess:
         if error is not None:
             error.add_note(self.log)
         self.kill()
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
 
     @property
     def log(self) -> str:

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.domain.text import clean, clean_json, digest, flatten, strip_injected
+from hermes_memory_pgvector.domain.text import clean, clean_json, digest, flatten, named_uuid, strip_injected
 
 _any_text = st.text(st.characters() | st.characters(categories=["Cs"]))
 _leaves = (
@@ -180,6 +180,14 @@ def test_clean_json_ends_on_depth_and_cycles() -> None:
     assert json.dumps(clean_json(deep)).count("{") == 20
     shared = {"x": 1}
     assert clean_json([shared, shared]) == [shared, shared]
+
+
+@pytest.mark.parametrize(
+    "name", ["", "marketing\0session\0What is the harbour crane's number?", "\u00e9\U0001f600" * 500]
+)
+def test_named_uuid_is_that_of_the_standard_library(name: str) -> None:
+    """Ids of turns are in spools and databases of earlier versions."""
+    assert named_uuid(uuid.NAMESPACE_URL, name) == uuid.uuid5(uuid.NAMESPACE_URL, name)
 
 
 def test_digest() -> None:

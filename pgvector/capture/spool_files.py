@@ -1,0 +1,181 @@
+"""Whose spool file is whose: each process of a home has its own, and takes over those of processes that are gone.
+
+A file is held by a lock for the life of its process. What a dead process left is adopted by the next one that looks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sqlite3
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..domain.errors import SpoolError
+from .spool import Spool, as_spool_error
+
+try:
+    import fcntl
+except ImportError:  # Windows: files of dead processes are adopted by hand there
+    fcntl = None  # type: ignore[assignment]
+
+logger = logging.getLogger(__name__)
+
+
+def is_held(path: Path) -> bool:
+    """Whether the living process that made the spool `path` holds it, not one that has adopted it."""
+    if fcntl is None:
+        return True
+    try:
+        handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return os.pread(handle, 20, 0).decode(errors="replace") in ("", path.name.split("-")[0])
+    finally:
+        os.close(handle)
+    return False
+
+
+class SpoolDirectory:
+    """The spool files of all processes of one HERMES_HOME."""
+
+    def __init__(self, folder: Path, *, max_bytes: int, sync: str = "normal") -> None:
+        self._folder = folder
+        self._max_bytes = max_bytes
+        self._sync = sync
+        self._locks: dict[Path, int] = {}
+        self._unreadable: set[Path] = set()
+        self._waiting: set[Path] = set()  # those of which it was told that they cannot be used now
+
+    def open_own(self) -> Spool:
+        """This process's file, created and locked. Raises SpoolError, and then leaves none behind."""
+        # The name says when it was made, for those who come after us have to read the older one first.
+        path = self._folder / f"{os.getpid()}-{time.time_ns():016x}-{uuid.uuid4().hex[:8]}.db"
+        with as_spool_error(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not self._acquire(path):
+                raise SpoolError(f"cannot lock {path}")
+        try:
+            with as_spool_error(path):  # SQLite would let the umask decide; the files beside it have its mode
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            return self._opened(path)
+        except SpoolError:
+            with contextlib.suppress(OSError):
+                _delete(path)
+            self.release(path)
+            raise
+
+    def adopt(self) -> Iterator[Spool]:
+        """The files of processes that are gone, oldest first, each locked to us now; what cannot be read is kept and
+        reported."""
+        with as_spool_error(self._folder):
+            paths = sorted(self._folder.glob("*.db"), key=lambda path: (_made_at_ns(path), _written_at(path)))
+        for path in paths:
+            if path in self._locks or path in self._unreadable:
+                continue
+            try:
+                spool = self._take_over(path)
+            except SpoolError as exc:
+                self._leave_alone(path, exc)
+                continue
+            if spool is not None:
+                yield spool
+
+    def _take_over(self, path: Path) -> Spool | None:
+        """The spool of a process that is gone; None while there is somebody, or when there is nothing any more."""
+        with as_spool_error(path):
+            if not self._acquire(path):
+                return None
+            if not path.exists():  # its holder finished and deleted it while we looked
+                Path(f"{path}.lock").unlink(missing_ok=True)
+                self.release(path)
+                return None
+        return self._opened(path)
+
+    def _opened(self, path: Path) -> Spool:
+        return Spool(path, max_bytes=self._max_bytes, sync=self._sync)
+
+    def give_up(self, spool: Spool, exc: SpoolError) -> None:
+        """Leave a file that cannot be read any further as it is."""
+        spool.close()
+        self._leave_alone(spool.path, exc)
+
+    def _leave_alone(self, path: Path, exc: SpoolError) -> None:
+        self.release(path)
+        if not isinstance(exc.__cause__, (OSError, sqlite3.OperationalError)):
+            self._unreadable.add(path)
+            logger.error("hermes-pgvector: writes of an earlier process were kept but cannot be read: %s", exc)
+        elif path not in self._waiting:
+            self._waiting.add(path)
+            logger.warning("hermes-pgvector: writes of an earlier process wait, and are tried again: %s", exc)
+
+    def discard(self, spool: Spool) -> None:
+        """Close an empty spool and delete its files; one that is not empty is only closed and let go."""
+        empty = False
+        with contextlib.suppress(SpoolError):
+            empty = spool.empty()
+        spool.close()
+        if empty:
+            _delete(spool.path, lock=False)
+        self.release(spool.path)
+        if empty:
+            Path(f"{spool.path}.lock").unlink(missing_ok=True)
+
+    def release(self, path: Path) -> None:
+        """Let another process have `path`."""
+        handle = self._locks.pop(path, None)
+        if handle is not None:
+            os.close(handle)
+
+    def forget_after_fork(self) -> None:
+        """Close a child's copies of the locks: they stay the parent's, and end with it."""
+        for path in list(self._locks):
+            self.release(path)
+
+    def _acquire(self, path: Path) -> bool:
+        handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if fcntl is not None:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(handle)
+                return False
+            # The holder deletes the lock file when it goes: what we locked may no longer be the file of that name.
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(handle), os.stat(f"{path}.lock")):
+                    with contextlib.suppress(OSError):  # a full disk
+                        os.ftruncate(handle, 0)
+                        os.pwrite(handle, str(os.getpid()).encode(), 0)
+                    self._locks[path] = handle
+                    return True
+        os.close(handle)
+        return False
+
+
+def _delete(path: Path, *, lock: bool = True) -> None:
+    for suffix in ("", "-wal", "-shm", *([".lock"] if lock else [])):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
+def _made_at_ns(path: Path) -> int:
+    """When the file was made, by its name; 0 where that does not say."""
+    parts = path.name.split("-")
+    try:
+        return int(parts[1], 16) if len(parts) == 3 else 0
+    except ValueError:
+        return 0
+
+
+def _written_at(path: Path) -> float:
+    """When the file or its log was last written; 0 when it is gone."""
+    times = [0.0]
+    for each in (path, Path(f"{path}-wal")):
+        with contextlib.suppress(FileNotFoundError):
+            times.append(each.stat().st_mtime)
+    return max(times)
