@@ -63,13 +63,13 @@ def reading(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConn
 
 
 @contextmanager
-def at_bench(args: argparse.Namespace, home: Path) -> Iterator[tuple[Bench, ThemeRules]]:
-    """What searches and corrects, and the rules of names."""
+def at_bench(args: argparse.Namespace, home: Path, *, reads: bool = False) -> Iterator[tuple[Bench, ThemeRules]]:
+    """What searches and corrects, and the rules of names; `reads`: only searches, so a replica will do."""
     from ..host.context import Policy, environment
     from ..runtime.bench import bench
 
     settings = settings_of(home)
-    with bench(settings, home, environment(home), args.admin_dsn) as made:
+    with bench(settings, home, environment(home), args.admin_dsn, reads=reads) as made:
         yield made, Policy.of(settings).rules
 
 

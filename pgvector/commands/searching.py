@@ -42,7 +42,7 @@ def _search(args: argparse.Namespace, home: Path) -> int:
     text = searching.question(args.question)
     stores = _stores(args)
     bounds = page(args)
-    with at_bench(args, home) as (made, rules):
+    with at_bench(args, home, reads=True) as (made, rules):
         with made.backend.connection(PATIENCE_S) as conn:
             scope = _scope(args, conn, rules, home)
         asked = {store: _question(args, text, scope, store, bounds) for store in stores}

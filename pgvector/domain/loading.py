@@ -57,6 +57,12 @@ def load(section: object, environ: Mapping[str, str], form: Mapping[str, object]
             _take(field, raw_env, name, values, warnings)
         elif name not in KNOWN_ENV:
             unknown_env.append(name)
+    if values.get("read_dsn") and not values.get("dsn"):
+        values.pop("read_dsn")
+        warnings.append(
+            f"{SECTION}.read_dsn: a replica needs a primary, and `dsn` names none (the embedded Postgres has no "
+            "replicas); ignored: set dsn as well, or leave read_dsn out"
+        )
     key_envs = (values.get("embed_api_key_env"), values.get("rerank_api_key_env"))
     for name in unknown_env:
         if name not in key_envs:

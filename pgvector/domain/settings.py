@@ -19,6 +19,7 @@ ENV_PREFIX = "HERMES_PGVECTOR_"
 # Names with our prefix that are read somewhere but are not settings.
 KNOWN_ENV = frozenset({"HERMES_PGVECTOR_EMBED_API_KEY", "HERMES_PGVECTOR_RERANK_API_KEY", "HERMES_PGVECTOR_ADMIN_DSN"})
 
+CONNECTIONS = ("dsn", "read_dsn")  # of which all but the password may be shown
 TOOLS = ("recall_memory", "recall_conversation", "remember", "forget", "memory_profile")  # all there are
 EXPRESSIONS = "regular expressions"  # the form of a list of them
 _ENV_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -55,6 +56,17 @@ class Settings:
         secret=True,
         label="Postgres",
     )
+    read_dsn: str = _setting(
+        "",
+        "Streaming replica of `dsn` that recall reads from while it is up and near enough; empty reads from `dsn`",
+        secret=True,
+    )
+    read_max_lag_s: float = _setting(
+        10.0,
+        "How far the replica may be behind with what other processes wrote, in seconds; own writes are always found",
+        low=1.0,
+        high=600.0,
+    )
     embed_url: str = _setting(
         "",
         "Base URL of an Ollama or OpenAI-compatible embedding endpoint, or local:NAME for an installed model; "
@@ -85,7 +97,9 @@ class Settings:
     )
     embed_document_prefix: str = _setting("auto", "Words put before a stored text for the model, likewise")
     embed_ca_file: str = _setting(
-        "", "File with the certificates to trust of the endpoint; empty trusts SSL_CERT_FILE or the usual ones"
+        "",
+        "File with the certificates to trust of the embedding and the rerank endpoint; empty trusts SSL_CERT_FILE "
+        "or the usual ones",
     )
     embed_threads: int = _setting(1, "CPU threads that work on one text with a local model", low=1, high=64)
     dims: int = _setting(
@@ -292,6 +306,6 @@ FIELDS: tuple[Field, ...] = tuple(
 
 
 def _masked(field: Field, value: object) -> object:
-    if field.secret and field.key != "dsn":
+    if field.secret and field.key not in CONNECTIONS:
         return "***" if value else ""
     return masked(value) if isinstance(value, str) else value

@@ -199,6 +199,7 @@ def _forgotten(entries: Sequence[Entry], desk: Desk) -> dict[str, Any]:
     with runtime.backend.connection(desk.deadline_s) as conn:
         who = {**desk.provenance, "source": "forget"}
         done = erase.forget(conn, desk.theme, entries, in_files, runtime.mirror.origin, who)
+    runtime.backend.wrote([desk.theme])
     if not done:
         raise InvalidArgument("a memory has changed since it was shown; nothing was removed: look again")
     runtime.counts["memories_forgotten"] += len(entries)

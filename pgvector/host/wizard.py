@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from ..domain.errors import HermesPgvectorError
 from ..domain.settings import Settings
 from ..operate.modelsource import BUNDLED
+from ..operate.progress import building
 from ..operate.saving import API_KEY_ENV, Changes, changes_to
 from ..runtime.embedded import borrowed_server, resize_embedded
 from ..store.schema import migrate
@@ -129,7 +130,8 @@ class Wizard:
         settings = plan.wanted
         if plan.database.admin_dsn:
             role = plan.database.found.role if plan.database.found else ""
-            report = migrate(plan.database.admin_dsn, dims=settings.dims, runtime_role=role)
+            with building() as tell:
+                report = migrate(plan.database.admin_dsn, dims=settings.dims, runtime_role=role, tell=tell)
             self._say("  " + (", ".join(f"applied {name}" for name in report.applied) or f"rights given to {role}"))
         elif not settings.dsn:
             if plan.model.resize and resize_embedded(replace(settings, dims=settings.dims), settings.dims):

@@ -15,6 +15,7 @@ from .examining.disk import examine_disk
 from .examining.endpoints import examine_endpoints
 from .examining.forms import examine_forms
 from .examining.installation import examine_installation
+from .examining.replica import examine_replica
 
 _MARKS: dict[State, str] = {"ok": "ok  ", "note": "note", "fail": "FAIL"}
 
@@ -28,6 +29,7 @@ def examine(
         *examine_installation(home),
         *examine_forms(home),
         *examine_database(patient),
+        *examine_replica(patient),
         *examine_endpoints(patient),
         *examine_disk(patient),
     ]

@@ -175,9 +175,20 @@ def _process_lines(process: dict[str, Any]) -> list[str]:
         ]
         if timings:
             lines.append("           p50/p95: " + ", ".join(timings))
+        if "replica" in report:
+            lines.append("           " + _replica_line(report))
         if report.get("last_error"):
             lines.append(f"           last error: {report['last_error']}")
     return lines
+
+
+def _replica_line(report: Mapping[str, Any]) -> str:
+    states = {"up": f"up, {report.get('replica_lag_s', 0)} s behind", "starting": "not looked at yet"}
+    state = states.get(str(report["replica"]), f"left alone ({report.get('replica_problem')})")
+    return (
+        f"replica {state}; it answered {report.get('reads_replica', 0)} questions, "
+        f"the primary {report.get('reads_primary', 0)}"
+    )
 
 
 def size(count: float) -> str:
@@ -190,7 +201,7 @@ def size(count: float) -> str:
 
 
 def flat(status: Status) -> dict[str, int | float]:
-    """Numbers only, over all living processes: counters are summed, timings are the slowest process's."""
+    """Numbers only, over all living processes: counters are summed, timings and lags are the slowest process's."""
     totals: dict[str, int | float] = {
         "processes": sum(process["living"] for process in status["processes"]),
         **{key: value for key, value in status.items() if _is_number(value)},
@@ -200,7 +211,7 @@ def flat(status: Status) -> dict[str, int | float]:
         for key, value in process["report"].items() if process["living"] else ():
             if not _is_number(value) or key in ("spool_bytes", "set_aside"):
                 continue
-            slowest = "_p50_" in key or "_p95_" in key
+            slowest = "_p50_" in key or "_p95_" in key or key == "replica_lag_s"
             totals[key] = max(totals.get(key, 0), value) if slowest else totals.get(key, 0) + value
     rates = {key: value for key, value in status["recall"].items() if key.endswith("_rate") and value is not None}
     return totals | rates

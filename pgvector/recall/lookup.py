@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
+from typing import NamedTuple
 
-from ..domain.models import PAGES_END, Candidate, EmbeddingSpace, Hit, Question, Scope, Store
+from ..domain.models import PAGES_END, Candidate, EmbeddingSpace, Hit, Question, Store
 from ..domain.periods import named_periods
 from ..embed.base import Vector
 from ..store.connection import DeadlineConnection
-from ..store.lexical import Reading, ask_size, lexical_answer
-from ..store.search import Candidates, ask_vectors, begin_vectors, dated, fetch, neighbours
+from ..store.lexical import Reading, ask_size, lexical_lookup
+from ..store.search import Beside, Candidates, SentVector, as_sent, ask_vectors, begin_vectors, dated, fetch, neighbours
+from ..store.together import LookUp, alone, together
 from ..store.vectors import ask_space
 from .fuse import LENDERS, LENT_SHARES, favour, fuse, smooth
 from .settle import settle, statement_of
@@ -24,9 +26,8 @@ _BLOCK = 20
 Legs = dict[Store, list[Candidate]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A row in the common order of both legs, before it is fetched."""
+class _Place(NamedTuple):
+    """A row in the common order of both legs, before it is fetched; hundreds are made for each question."""
 
     store: Store
     id: int
@@ -46,7 +47,10 @@ class Lookup:
         self._languages = languages
         self._worded: Legs = {}
         self._nearest: Legs = {}
-        self._vector: Vector | None = None
+        self._vector: SentVector | None = None
+        # What need not be asked twice, once while the endpoint thinks and again by both legs.
+        self._known_beside: dict[int, Beside] = {}
+        self._around: dict[int, Hit] = {}
         self._periods = named_periods(text, datetime.now(UTC))
 
     def read(self, conn: DeadlineConnection) -> None:
@@ -59,16 +63,18 @@ class Lookup:
         self._rows_of = {store: size() for store, size in self._sizes.items()}
         self._worded = self._words(conn, CANDIDATES)
 
-    def by_vector(self, conn: DeadlineConnection, vector: Vector, timeout_s: float | None) -> EmbeddingSpace:
-        """Run the other leg, each statement within `timeout_s`; returns the space of the vectors it has looked at."""
-        self._vector = vector
-        with conn.pipeline():
-            begin_vectors(conn, timeout_s=timeout_s)
-            nearest = self._ask_vectors(conn, vector, CANDIDATES)
-            # The tables cannot change their model before the transaction ends.
-            space = ask_space(conn)
-        self._nearest = {store: answer() for store, answer in nearest.items()}
-        return space()
+    def ask_nearest(self, conn: DeadlineConnection, vector: Vector, timeout_s: float | None) -> None:
+        """Send the other leg, each statement of it within `timeout_s`; to be called in a pipeline."""
+        self._vector = as_sent(vector)
+        begin_vectors(conn, timeout_s=timeout_s)
+        self._nearest_of = self._ask_vectors(conn, self._vector, CANDIDATES)
+        # The tables cannot change their model before the transaction ends.
+        self._space = ask_space(conn)
+
+    def take_nearest(self) -> EmbeddingSpace:
+        """Read what `ask_nearest` has found; returns the space of the vectors it has looked at."""
+        self._nearest = {store: answer() for store, answer in self._nearest_of.items()}
+        return self._space()
 
     def hits(self, conn: DeadlineConnection, wanted: int, *, by_words: bool = False) -> list[Hit]:
         """The best `wanted` rows, best first, by the legs that were run; `by_words` alone where that is said.
@@ -90,14 +96,16 @@ class Lookup:
 
     def _words(self, conn: DeadlineConnection, depth: int) -> Legs:
         asked = self._asked
-        return {
-            store: lexical_answer(
-                conn, store, asked.scope, asked.filters, self._reading, self._rows_of[store], limit=depth
-            )
-            for store in self._stores
-        }
+        legs = together(
+            conn,
+            [
+                lexical_lookup(store, asked.scope, asked.filters, self._reading, self._rows_of[store], limit=depth)
+                for store in self._stores
+            ],
+        )
+        return dict(zip(self._stores, legs, strict=True))
 
-    def _ask_vectors(self, conn: DeadlineConnection, vector: Vector, depth: int) -> dict[Store, Candidates]:
+    def _ask_vectors(self, conn: DeadlineConnection, vector: SentVector, depth: int) -> dict[Store, Candidates]:
         asked = self._asked
         return {
             store: ask_vectors(conn, store, asked.scope, asked.filters, vector, limit=depth) for store in self._stores
@@ -105,32 +113,43 @@ class Lookup:
 
     def _in_order(self, conn: DeadlineConnection, nearest: Legs, worded: Legs) -> list[_Place]:
         """Every row that the legs propose, and turns beside them, best first."""
-        places: list[_Place] = []
-        for store in self._stores:
-            by_vector, by_words = nearest.get(store, []), worded.get(store, [])
-            scores = dict(fuse(by_vector, by_words))
-            # A turn beside a match need not pass a filter, so it lends nothing where there is one.
-            if scores and store == "turns" and not self._asked.filters.restrict():
-                lenders = sorted(scores, key=lambda row: (-scores[row], -row))[:LENDERS]
-                beside = neighbours(conn, self._asked.scope, lenders, reach=len(LENT_SHARES))
-                scores = smooth(scores, beside)
-            if scores and self._periods:
-                scores = favour(scores, dated(conn, store, self._asked.scope, list(scores), self._periods))
-            # A leg's score is at most 1: whoever quotes a phrase wants the rows that hold it, whatever else is close.
-            scores |= {each.id: scores[each.id] + each.quoted for each in by_words if each.quoted}
-            coverage = {candidate.id: candidate.score for candidate in by_words}
-            vector_rank, word_rank = _ranks(by_vector), _ranks(by_words)
-            places += [
-                _Place(store, row, score, coverage.get(row, 0.0), vector_rank.get(row), word_rank.get(row))
-                for row, score in scores.items()
-            ]
-        return sorted(places, key=lambda place: (-place.score, place.store, -place.id))
+        places = together(
+            conn, [self._places(store, nearest.get(store, []), worded.get(store, [])) for store in self._stores]
+        )
+        return sorted(chain.from_iterable(places), key=lambda place: (-place.score, place.store, -place.id))
+
+    def _places(
+        self, store: Store, by_vector: Sequence[Candidate], by_words: Sequence[Candidate]
+    ) -> LookUp[list[_Place]]:
+        scores = dict(fuse(by_vector, by_words))
+        # A turn beside a match need not pass a filter, so it lends nothing where there is one.
+        if scores and store == "turns" and not self._asked.filters.restrict():
+            lenders = sorted(scores, key=lambda row: (-scores[row], -row))[:LENDERS]
+            scores = smooth(scores, (yield from self._beside(lenders)))
+        if scores and self._periods:
+            scores = favour(scores, (yield from dated(store, self._asked.scope, list(scores), self._periods)))
+        # A leg's score is at most 1: whoever quotes a phrase wants the rows that hold it, whatever else is close.
+        scores |= {each.id: scores[each.id] + each.quoted for each in by_words if each.quoted}
+        coverage = {candidate.id: candidate.score for candidate in by_words}
+        vector_rank, word_rank = _ranks(by_vector), _ranks(by_words)
+        return [
+            _Place(store, row, score, coverage.get(row, 0.0), vector_rank.get(row), word_rank.get(row))
+            for row, score in scores.items()
+        ]
+
+    def _beside(self, turns: Sequence[int]) -> LookUp[dict[int, Beside]]:
+        """The turns around each of `turns`; of those that were asked for before, as they were then."""
+        unknown = [turn for turn in turns if turn not in self._known_beside]
+        if unknown:
+            found = yield from neighbours(self._asked.scope, unknown, reach=len(LENT_SHARES))
+            self._known_beside |= dict.fromkeys(unknown, ([], [])) | found
+        return {turn: self._known_beside[turn] for turn in turns}
 
     def _fetched(
         self,
         conn: DeadlineConnection,
         places: Sequence[_Place],
-        vector: Vector | None,
+        vector: SentVector | None,
         hits: list[Hit],
         wanted: int,
     ) -> list[Hit]:
@@ -150,16 +169,18 @@ class Lookup:
                 said.update(map(statement_of, fresh))
         return hits
 
-    def _rows(self, conn: DeadlineConnection, places: Sequence[_Place], vector: Vector | None) -> dict[_Place, Hit]:
+    def _rows(self, conn: DeadlineConnection, places: Sequence[_Place], vector: SentVector | None) -> dict[_Place, Hit]:
+        wanted = {store: {each.id: each for each in places if each.store == store} for store in self._stores}
+        wanted = {store: there for store, there in wanted.items() if there}
+        found = together(
+            conn, [fetch(store, self._asked.scope, list(there), vector) for store, there in wanted.items()]
+        )
         rows: dict[_Place, Hit] = {}
-        for store in self._stores:
-            there = {place.id: place for place in places if place.store == store}
-            if not there:
-                continue
-            for row, hit in fetch(conn, store, self._asked.scope, list(there), vector).items():
+        for there, hits in zip(wanted.values(), found, strict=True):
+            for row, hit in hits.items():
                 place = there[row]
                 rows[place] = Hit(
-                    store,
+                    place.store,
                     row,
                     hit.theme,
                     hit.kind,
@@ -175,17 +196,19 @@ class Lookup:
                 )
         return rows
 
-
-def with_surroundings(conn: DeadlineConnection, scope: Scope, hits: Sequence[Hit]) -> list[Hit]:
-    """Each turn of `hits` with the turns right before and after it."""
-    if not hits:
-        return []
-    beside: Mapping[int, Sequence[int]] = {
-        turn: [*reversed(before), *after]
-        for turn, (before, after) in neighbours(conn, scope, [hit.id for hit in hits], reach=1).items()
-    }
-    rows = fetch(conn, "turns", scope, sorted({turn for turns in beside.values() for turn in turns}), None)
-    return [replace(hit, around=tuple(rows[turn] for turn in beside.get(hit.id, ()) if turn in rows)) for hit in hits]
+    def with_surroundings(self, conn: DeadlineConnection, hits: Sequence[Hit]) -> list[Hit]:
+        """Each turn of `hits` with the turns right before and after it."""
+        if not hits:
+            return []
+        known = alone(conn, self._beside([hit.id for hit in hits]))
+        beside = {turn: [*before[:1], *after[:1]] for turn, (before, after) in known.items()}
+        wanted = {turn for turns in beside.values() for turn in turns} - self._around.keys()
+        if wanted:
+            self._around |= alone(conn, fetch("turns", self._asked.scope, sorted(wanted), None))
+        return [
+            replace(hit, around=tuple(self._around[turn] for turn in beside[hit.id] if turn in self._around))
+            for hit in hits
+        ]
 
 
 def _ranks(leg: Sequence[Candidate]) -> dict[int, int]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from ..domain.errors import EmbedderError, HermesPgvectorError
 from ..domain.latency import Latencies
@@ -16,12 +18,14 @@ from ..embed.base import Embedder, Vector, space_of
 from ..embed.cache import CachedEmbedder
 from ..store.backend import Backend
 from ..store.connection import DeadlineConnection
+from ..store.reading import Source
 from ..store.search import turns_before
 from .aside import Aside, Late, Pending
-from .lookup import Lookup, with_surroundings
+from .lookup import Lookup
 from .reorder import Reorderer
 
 QUERY_MAX_CHARS = 2000  # of a longer question the beginning and the end, half each: what is asked stands in one of them
+_PATIENCE_S = 0.002  # with a connection in hand: to let it go and take one again costs that much
 _RESERVED = 0.3  # share of a deadline that the embedding, and a vector leg that can still be done without, leave over
 
 
@@ -70,7 +74,8 @@ class Searcher:
         if reorderer is not None and asked.offset >= reorderer.candidates:
             reorderer = None  # it has no say in this page
         page = _Page(max(asked.offset + asked.limit, reorderer.candidates if reorderer else 0), asked.around)
-        hits, mode = self._find(stores, asked, text, page, end)
+        theme = None if asked.scope.kind == "all" else asked.scope.theme
+        hits, mode = self._backend.read(lambda source: self._find(source, stores, asked, text, page, end), theme)
         reranked = False
         if reorderer is not None:
             hits, reranked = reorderer.reorder(text, hits, end)
@@ -86,49 +91,68 @@ class Searcher:
         That is the parent where there is one, else the session of the theme that spoke last. Raises StoreUnavailable
         or DeadlineExceeded within `deadline_s`.
         """
-        with self._backend.connection(deadline_s) as conn:
-            return turns_before(conn, theme, session_id, parent_session_id, limit=limit)
+        end = time.monotonic() + deadline_s
+
+        def turns(source: Source) -> list[Hit]:
+            with source.connection(_left_s(end)) as conn:
+                return turns_before(conn, theme, session_id, parent_session_id, limit=limit)
+
+        return self._backend.read(turns, theme)
 
     def _find(
-        self, stores: Sequence[Store], asked: Question, text: str, page: _Page, end: float
+        self, source: Source, stores: Sequence[Store], asked: Question, text: str, page: _Page, end: float
     ) -> tuple[list[Hit], str]:
         languages = self._backend.languages
         spoken = languages.all if asked.scope.kind == "all" else (languages.of(asked.scope.theme),)
-        look = Lookup(stores, asked, text, spoken)
         at_hand = self._known_vector(text)
         pending = self._embed_aside(text, asked.deadline_s) if at_hand is None else None
+        look = Lookup(stores, asked, text, spoken)
         vector: Vector | None = None
         try:
-            with self._backend.connection(asked.deadline_s, look.read) as conn:
+            with source.connection(_left_s(end), look.read) as conn:
                 look.by_words(conn)
                 vector, pending = (at_hand, None) if at_hand is not None else self._look(pending)
                 if vector is not None:
-                    self._by_vector(conn, look, vector, _left_s(end - _RESERVED * asked.deadline_s))
+                    with conn.pipeline():
+                        look.ask_nearest(conn, vector, _left_s(end - _RESERVED * asked.deadline_s))
+                    self._check_space(source, look)
                     return _rows(conn, look, asked, page), "hybrid"
                 known = _rows(conn, look, asked, page)  # while the endpoint thinks
         except HermesPgvectorError:
-            if vector is None:
+            if vector is None or source.stand_in is not None:
                 raise
             self.counts["vector_leg_failures"] += 1
-            with self._backend.connection(_left_s(end)) as conn:
+            with source.connection(_left_s(end)) as conn:
                 return _rows(conn, look, asked, page, by_words=True), "lexical"
         # No connection is held while the endpoint thinks.
         vector = self._await(pending, end - _RESERVED * asked.deadline_s)
         if vector is None:
             return known, "lexical"
-        try:
-            with self._backend.connection(_left_s(end)) as conn:
-                self._by_vector(conn, look, vector, None)
-                return _rows(conn, look, asked, page), "hybrid"
-        except HermesPgvectorError:
-            self.counts["vector_leg_failures"] += 1
-            return known, "lexical"
+        for each in filter(None, (source, source.stand_in)):
+            with suppress(HermesPgvectorError):
+                return self._by_both(each, look, vector, asked, page, end), "hybrid"
+        self.counts["vector_leg_failures"] += 1
+        return known, "lexical"
 
-    def _by_vector(self, conn: DeadlineConnection, look: Lookup, vector: Vector, timeout_s: float | None) -> None:
-        """Run the vector leg. Raises SpaceChanged where the vectors are those of another model."""
-        space = look.by_vector(conn, vector, timeout_s)
+    def _by_both(
+        self, source: Source, look: Lookup, vector: Vector, asked: Question, page: _Page, end: float
+    ) -> list[Hit]:
+        """Run the vector leg in a transaction of its own, and fetch the best rows of both legs."""
+        leg = partial(look.ask_nearest, vector=vector, timeout_s=None)
+        # How all themes are searched depends on what this role may see, which the transaction's beginning tells.
+        everywhere = asked.scope.kind == "all"
+        with source.connection(_left_s(end), None if everywhere else leg) as conn:
+            if everywhere:
+                with conn.pipeline():
+                    leg(conn)
+            self._check_space(source, look)
+            return _rows(conn, look, asked, page)
+
+    def _check_space(self, source: Source, look: Lookup) -> None:
+        """Take what the vector leg has found. Raises SpaceChanged where the vectors are those of another model."""
+        space = look.take_nearest()
         if self._embedder is not None:
-            self._backend.check_space(space, space_of(self._embedder))
+            source.check_space(space, space_of(self._embedder))
 
     def _known_vector(self, text: str) -> Vector | None:
         """The question's vector where it takes no work: a thread of its own would cost more than to look."""
@@ -145,11 +169,11 @@ class Searcher:
         return self._embedding.start(lambda: embedder.embed_query(text, timeout_s=timeout_s))
 
     def _look(self, pending: Pending[Vector] | None) -> tuple[Vector | None, Pending[Vector] | None]:
-        """The vector if it is there already; else what may still give it."""
+        """The vector if it is there already, or in a moment; else what may still give it."""
         if pending is None:
             return None, None
         try:
-            return pending.take(0.0), None
+            return pending.take(time.monotonic() + _PATIENCE_S), None
         except Late:
             return None, pending
         except EmbedderError:
@@ -173,7 +197,7 @@ def _rows(conn: DeadlineConnection, look: Lookup, asked: Question, page: _Page, 
     if not page.around:
         return hits
     shown_from = 0 if page.rows > asked.offset + asked.limit else asked.offset
-    return hits[:shown_from] + with_surroundings(conn, asked.scope, hits[shown_from:])
+    return hits[:shown_from] + look.with_surroundings(conn, hits[shown_from:])
 
 
 def _left_s(end: float) -> float:

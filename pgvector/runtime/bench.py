@@ -21,6 +21,7 @@ from ..recall.search import Searcher
 from ..store.backend import Backend
 from .embedded import borrowed_server
 
+_REPLICA_S = 2.0  # longest wait to learn whether a replica can be used
 _CONNECTIONS = 2  # a search holds one; the one after it may begin before that is back
 
 
@@ -45,8 +46,12 @@ class Bench:
 
 
 @contextmanager
-def bench(settings: Settings, home: Path, environ: Mapping[str, str], login: str | None = None) -> Iterator[Bench]:
+def bench(
+    settings: Settings, home: Path, environ: Mapping[str, str], login: str | None = None, *, reads: bool = False
+) -> Iterator[Bench]:
     """The bench on the database of the settings, embedded or not, or by another login.
+
+    With `reads` nothing is to be corrected, and a replica that the settings name answers.
 
     Raises SchemaNotApplied and StoreUnavailable.
     """
@@ -67,9 +72,13 @@ def bench(settings: Settings, home: Path, environ: Mapping[str, str], login: str
             languages=Languages(settings.text_language, settings.text_languages),
             history_texts=settings.history_texts,
             pooler=settings.pooler,
+            read_conninfo=settings.read_dsn if reads and not login else "",
+            read_max_lag_s=settings.read_max_lag_s,
         )
         try:
             backend.bring_up(quietly=True)
+            if backend.replica is not None:
+                backend.replica.settle(_REPLICA_S)
             documents = DocumentEmbedder(embedder, backend, latencies, chunk_tokens=settings.chunk_tokens)
             hand = Hand(backend, Keeper(settings), home, documents, settings.history_texts)
             searcher = Searcher(backend, embedder, latencies, reorderer)

@@ -118,13 +118,50 @@ def _first_line(exc: BaseException) -> str:
 
 
 # What only somebody's hand changes; everything else may pass by itself.
-_REFUSALS = ("authentication failed", "no password supplied", "does not exist", "pg_hba.conf")
+_REFUSALS = (
+    "authentication failed",
+    "no password supplied",
+    "does not exist",
+    "pg_hba.conf",
+    "certificate",
+    "private key file",
+    "ssl required",
+    "ssl was required",
+    "unknown ca",
+    "channel binding",
+    "connection is bad: invalid",
+)
+
+_TRUST = "`sslrootcert` in `dsn` has to name the file of the authority that signed it, or `system` for a public one"
+_CLIENT_CERTIFICATE = "`sslcert` and `sslkey` in `dsn` have to name this role's certificate and its key"
+_LET_IN = "let this host and role in, in the server's pg_hba.conf"
+_TLS = "let `dsn` ask for it: sslmode=verify-full sslrootcert=FILE"
 
 _REMEDIES = (
     ("password authentication failed", "check the user and password in `dsn`"),
+    ("sasl authentication failed", "check the user and password in `dsn`"),
+    ("certificate authentication failed", _CLIENT_CERTIFICATE),
+    ("certificate verify failed", f"the server's certificate is not trusted: {_TRUST}"),
+    (
+        "does not match host name",
+        "`host` in `dsn` has to be a name in the server's certificate (`hostaddr` may lead there)",
+    ),
+    ("root certificate file", f"to trust the server's certificate: {_TRUST}"),
+    ("has group or world access", "let only its owner read it: chmod 600"),
+    ("private key file", _CLIENT_CERTIFICATE),
+    ("certificate required", f"the server wants a certificate: {_CLIENT_CERTIFICATE}"),
+    ("valid client certificate", f"the server wants a certificate: {_CLIENT_CERTIFICATE}"),
+    ("unknown ca", f"the server does not trust our certificate: {_CLIENT_CERTIFICATE}"),
+    ("ssl was required", "turn `ssl` on at the server; sslmode in `dsn` forbids to go on without TLS"),
+    ("ssl required", f"the server wants TLS: {_TLS}"),
+    ('host "[local]"', _LET_IN),  # a socket never is
+    ("no encryption", f"the server may want TLS, and pg_hba.conf says so: {_TLS}"),
+    ("channel binding", "a pooler cannot do it: leave channel_binding out of `dsn`"),
+    ("connection is bad: invalid", "correct that value in `dsn`"),
+    ("authentication failed", "check the user and password in `dsn`; a pooler has its own list of them"),
     ("no password supplied", "put the password into `dsn`, a passfile or PGPASSWORD"),
     ("does not exist", "create it, or correct `dsn`"),
-    ("pg_hba.conf", "let this host and role in, in the server's pg_hba.conf"),
+    ("pg_hba.conf", _LET_IN),
     ("too many clients", "raise max_connections, lower `pool_max_size`, or put PgBouncer in between"),
     ("remaining connection slots", "raise max_connections, lower `pool_max_size`, or put PgBouncer in between"),
     ("server login has been failing", "PgBouncer cannot log in at the server: look into its log"),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from ..domain.models import Candidate, Filters, Scope, Store
 from .connection import DeadlineConnection
-from .search import estimated_rows, variant, where
+from .search import ask_estimate, planned_rows, variant, where
 from .sql import query
+from .together import Ask, LookUp, alone
 from .words import (
     Choice,
     Word,
@@ -83,7 +85,8 @@ def lexical_candidates(
     the database has pg_trgm, a word that no row holds stands for the words of the theme that it may have been.
     """
     rows_of = ask_size(conn, store, scope)
-    return lexical_answer(conn, store, scope, filters, Reading(conn, text, languages), rows_of(), limit=limit)
+    reading = Reading(conn, text, languages)
+    return alone(conn, lexical_lookup(store, scope, filters, reading, rows_of(), limit=limit))
 
 
 def ask_size(conn: DeadlineConnection, store: Store, scope: Scope) -> Callable[[], int]:
@@ -93,16 +96,9 @@ def ask_size(conn: DeadlineConnection, store: Store, scope: Scope) -> Callable[[
     return lambda: sum(int(row.rows) for row in sent)
 
 
-def lexical_answer(
-    conn: DeadlineConnection,
-    store: Store,
-    scope: Scope,
-    filters: Filters,
-    reading: Reading,
-    size: int,
-    *,
-    limit: int,
-) -> list[Candidate]:
+def lexical_lookup(
+    store: Store, scope: Scope, filters: Filters, reading: Reading, size: int, *, limit: int
+) -> LookUp[list[Candidate]]:
     """As `lexical_candidates`, for a question that is being read and a theme of the `size` that `ask_size` told."""
     asked, text = reading.question, reading.text
     if not asked.terms:
@@ -114,23 +110,30 @@ def lexical_answer(
         choice = exactly(words)
     else:
         name = f"query_terms_{store}{'_all' if scope.kind == 'all' else ''}"
-        given = row | {"matchers": [w.matcher for w in words]}
-        counted = {term.matcher: term for term in conn.execute(query(name, own_themes=conn.own_themes), given)}
+        counts, estimate = yield [(name, row | {"matchers": [w.matcher for w in words]}), ask_estimate(store, scope)]
+        counted = {term.matcher: term for term in counts}
         sampled = {term.matcher for term in counted.values() if term.holding}
-        rows = max(rows, estimated_rows(conn, store, scope))
+        rows = max(rows, planned_rows(estimate))
         choice = choose([_estimated(each, counted[each.matcher], rows) for each in words], rows)
-    found, absent = _coverage(conn, store, scope, row, choice, rows, limit)
+
+    def by(choice: Choice) -> Ask:
+        return _by_words(store, scope, row, choice, rows, limit)
+
+    covered, *quotes = yield [by(choice), *_by_phrases(store, row, asked, limit)]
+    found, absent = _coverage(covered, choice)
     if asked.has_trigrams and absent:
         missing = {asked.terms[w]: w for w in words if w.matcher in absent - sampled}
-        near = _near(conn, store, row, missing, text, narrow=rows > EXACT_ROWS or scope.kind == "all")
+        near = yield from _near(store, row, missing, text, narrow=rows > EXACT_ROWS or scope.kind == "all")
         if near:
             choice = replaced(choice, near)
-            found, absent = _coverage(conn, store, scope, row, choice, rows, limit)
+            (covered,) = yield [by(choice)]
+            found, absent = _coverage(covered, choice)
     if choice.partial and len(found) < limit and (wider := widened(choice)) is not None:
-        found = _coverage(conn, store, scope, row, wider, rows, limit)[0] | found
-    quoting = _quoting(conn, store, row, asked, limit)
+        (covered,) = yield [by(wider)]
+        found = _coverage(covered, wider)[0] | found
+    quoting = Counter(each.id for phrase in quotes for each in phrase)
     best = sorted(
-        ((row_id, found.get(row_id, 0.0), quoting.get(row_id, 0)) for row_id in found.keys() | quoting.keys()),
+        ((row_id, found.get(row_id, 0.0), quoting[row_id]) for row_id in found.keys() | quoting.keys()),
         key=lambda each: (-each[2], -each[1], -each[0]),
     )
     # A row that holds a phrase answers at least half of what was asked.
@@ -145,10 +148,7 @@ def _estimated(each: Word, sample: Any, rows: float) -> Word:
     return Word(each.matcher, (sample.holding + 0.5) / (sample.sampled + 1) * rows, each.absent)
 
 
-def _coverage(
-    conn: DeadlineConnection, store: Store, scope: Scope, row: dict[str, Any], choice: Choice, rows: float, limit: int
-) -> tuple[dict[int, float], frozenset[str]]:
-    """The best rows with their coverage, and the matchers of the words that no row holds."""
+def _by_words(store: Store, scope: Scope, row: dict[str, Any], choice: Choice, rows: float, limit: int) -> Ask:
     given = row | {
         "matchers": [each.matcher for each in choice.words],
         "holding": [each.holding for each in choice.words],
@@ -159,28 +159,30 @@ def _coverage(
         "rows": max(rows, MIN_ROWS),
         "limit": limit,
     }
-    name = f"lexical_search_{store}{variant(store, scope)}"
-    found = conn.execute(query(name, own_themes=conn.own_themes), given).fetchall()
+    return f"lexical_search_{store}{variant(store, scope)}", given
+
+
+def _coverage(rows: Iterable[Any], choice: Choice) -> tuple[dict[int, float], frozenset[str]]:
+    """The best rows with their coverage, and the matchers of the words that no row holds."""
+    found = list(rows)
     numbers = found[0].absent if found else range(1, len(choice.words) + 1)
     return {each.id: each.coverage for each in found}, frozenset(choice.words[n - 1].matcher for n in numbers)
 
 
 def _near(
-    conn: DeadlineConnection, store: Store, row: dict[str, Any], missing: dict[str, Word], text: str, *, narrow: bool
-) -> dict[str, str]:
+    store: Store, row: dict[str, Any], missing: dict[str, Word], text: str, *, narrow: bool
+) -> LookUp[dict[str, str]]:
     """By the matcher of each of the `missing` words that may be misspelt, the tsquery of what may have been meant."""
     forms = misspellable(missing, text)
     terms = sorted(forms, key=len, reverse=True)[:_MAX_CORRECTED]
-    near: dict[str, str] = {}
     # The words of a small theme are read once for all, those of a large one by how each word begins.
-    for together in [[term] for term in terms] if narrow else [terms] if terms else []:
-        begin = together[0][: max(2, len(together[0]) // 2)]
-        given = {
-            "words": sorted({form for term in together for form in forms[term]}),
-            "initials": sorted({letter for term in together for letter in term[:2]}),
-            "match": f"{word(begin).matcher}:*" if narrow else None,
-        }
-        found = conn.execute(query(f"near_words_{store}", own_themes=conn.own_themes), row | given).fetchall()
+    groups = [[term] for term in terms] if narrow else [terms] if terms else []
+    if not groups:
+        return {}
+    near: dict[str, str] = {}
+    answers = yield [_words_like(store, row, together, forms, narrow=narrow) for together in groups]
+    for together, answer in zip(groups, answers, strict=True):
+        found = answer.fetchall()
         lexemes = {each.lexeme for each in found}
         for term in together:
             meant = {each.lexeme for each in found if each.word in forms[term] and is_slip(each.word, each.lexeme)}
@@ -190,19 +192,26 @@ def _near(
     return near
 
 
+def _words_like(
+    store: Store, row: dict[str, Any], terms: Sequence[str], forms: Mapping[str, Sequence[str]], *, narrow: bool
+) -> Ask:
+    begin = terms[0][: max(2, len(terms[0]) // 2)]
+    given = {
+        "words": sorted({form for term in terms for form in forms[term]}),
+        "initials": sorted({letter for term in terms for letter in term[:2]}),
+        "match": f"{word(begin).matcher}:*" if narrow else None,
+    }
+    return f"near_words_{store}", row | given
+
+
 def _any_of(terms: Collection[str]) -> str:
     return f"({' | '.join(word(term).matcher for term in sorted(terms))})"
 
 
-def _quoting(
-    conn: DeadlineConnection, store: Store, row: dict[str, Any], asked: _Question, limit: int
-) -> dict[int, int]:
-    """How many of the question's phrases each row holds that holds any."""
-    held: dict[int, int] = {}
-    for phrase, terms in asked.phrases.items():
-        if not terms:
-            continue
-        given = row | {"phrase": phrase, "match": every(terms), "limit": limit}
-        for found in conn.execute(query(f"phrase_search_{store}", own_themes=conn.own_themes), given):
-            held[found.id] = held.get(found.id, 0) + 1
-    return held
+def _by_phrases(store: Store, row: dict[str, Any], asked: _Question, limit: int) -> list[Ask]:
+    """For each of the question's phrases, which rows hold it."""
+    return [
+        (f"phrase_search_{store}", row | {"phrase": phrase, "match": every(terms), "limit": limit})
+        for phrase, terms in asked.phrases.items()
+        if terms
+    ]

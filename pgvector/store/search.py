@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pgvector import Vector
@@ -11,9 +11,11 @@ from ..domain.models import Candidate, Filters, Hit, Scope, Store
 from ..domain.periods import Period
 from .connection import DeadlineConnection
 from .sql import query
+from .together import Ask, LookUp
 
 Beside = tuple[list[int], list[int]]  # turns before and turns after a turn, nearest first
 Candidates = Callable[[], list[Candidate]]  # to be called once
+SentVector = Vector
 
 # Signatures taken into the exact rerank. Of real sentences 400 find all of the true top 10 among 1,500, but .988 among
 # 15,000, where 1,200 find .999 for a quarter more of CPU.
@@ -46,7 +48,12 @@ def vector_candidates(
     more the HNSW graph is walked instead; what it does not give, as under a narrow filter, the signatures do. Old turns
     that have only their signature left are in no graph: theirs are read besides.
     """
-    return ask_vectors(conn, store, scope, filters, vector, limit=limit, graph_rows=graph_rows)()
+    return ask_vectors(conn, store, scope, filters, as_sent(vector), limit=limit, graph_rows=graph_rows)()
+
+
+def as_sent(vector: Sequence[float]) -> SentVector:
+    """The vector as the statements take it, to be made once for all of them."""
+    return Vector(list(vector))
 
 
 def ask_vectors(
@@ -54,13 +61,13 @@ def ask_vectors(
     store: Store,
     scope: Scope,
     filters: Filters,
-    vector: Sequence[float],
+    vector: SentVector,
     *,
     limit: int,
     graph_rows: int = GRAPH_ROWS,
 ) -> Candidates:
     """Send what `vector_candidates` asks; the rows are had by a call, before which others may send as well."""
-    row = where(scope, filters) | {"vector": Vector(list(vector)), "limit": limit}
+    row = where(scope, filters) | {"vector": vector, "limit": limit}
     rows_of = _by_rows(conn, store, scope, filters, row, graph_rows)
     parts_of = _by_parts(conn, store, scope, filters, row)
 
@@ -131,24 +138,32 @@ def _worth_walking(conn: DeadlineConnection, store: Store, scope: Scope, filters
 
 def estimated_rows(conn: DeadlineConnection, store: Store, scope: Scope) -> float:
     """How many rows the planner takes the theme, or the table, to have."""
-    return _plan_rows(conn, f"estimate_rows_{store}", {"theme": scope.theme, "any_theme": scope.kind == "all"})
+    return _plan_rows(conn, *ask_estimate(store, scope))
+
+
+def ask_estimate(store: Store, scope: Scope) -> Ask:
+    """What to ask for `planned_rows` of the theme, or the table."""
+    return f"estimate_rows_{store}", {"theme": scope.theme, "any_theme": scope.kind == "all"}
 
 
 def _plan_rows(conn: DeadlineConnection, name: str, row: dict[str, Any]) -> float:
-    """How many rows the planner expects of the statement `name`, an EXPLAIN."""
-    (plan,) = conn.execute(query(name, own_themes=conn.own_themes), row).fetchone() or ([],)
+    return planned_rows(conn.execute(query(name, own_themes=conn.own_themes), row))
+
+
+def planned_rows(explained: Iterable[Any]) -> float:
+    """How many rows the planner expects, by what an EXPLAIN has found."""
+    (plan,) = next(iter(explained), ([],))
     return float(plan[0]["Plan"]["Plan Rows"])
 
 
-def neighbours(conn: DeadlineConnection, scope: Scope, ids: Sequence[int], *, reach: int) -> dict[int, Beside]:
+def neighbours(scope: Scope, ids: Sequence[int], *, reach: int) -> LookUp[dict[int, Beside]]:
     """For each of the turns `ids` up to `reach` turns before and after it in its session."""
     row = {"ids": list(ids), "theme": scope.theme, "any_theme": scope.kind == "all", "reach": reach}
-    return {found.id: (found.before, found.after) for found in conn.execute(query("neighbours"), row)}
+    (rows,) = yield [("neighbours", row)]
+    return {found.id: (found.before, found.after) for found in rows}
 
 
-def dated(
-    conn: DeadlineConnection, store: Store, scope: Scope, ids: Sequence[int], periods: Sequence[Period]
-) -> set[int]:
+def dated(store: Store, scope: Scope, ids: Sequence[int], periods: Sequence[Period]) -> LookUp[set[int]]:
     """Those of the rows `ids` that were written in one of `periods`."""
     row = {
         "ids": list(ids),
@@ -157,20 +172,20 @@ def dated(
         "starts": [period.start for period in periods],
         "ends": [period.end for period in periods],
     }
-    return {found.id for found in conn.execute(query(f"dated_{store}"), row)}
+    (rows,) = yield [(f"dated_{store}", row)]
+    return {found.id for found in rows}
 
 
-def fetch(
-    conn: DeadlineConnection, store: Store, scope: Scope, ids: Sequence[int], vector: Sequence[float] | None
-) -> dict[int, Hit]:
+def fetch(store: Store, scope: Scope, ids: Sequence[int], vector: SentVector | None) -> LookUp[dict[int, Hit]]:
     """The rows `ids`, each with its similarity to `vector` where both exist; rows of other themes are left out."""
     row = {
         "ids": list(ids),
         "theme": scope.theme,
         "any_theme": scope.kind == "all",
-        "vector": None if vector is None else Vector(list(vector)),
+        "vector": vector,
     }
-    return {found.id: Hit(store, *found) for found in conn.execute(query(f"fetch_{store}"), row)}
+    (rows,) = yield [(f"fetch_{store}", row)]
+    return {found.id: Hit(store, *found) for found in rows}
 
 
 def turns_before(

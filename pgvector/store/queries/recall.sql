@@ -702,10 +702,11 @@ SELECT word, lexeme
 -- One by one by their key, whatever a planner makes of the size of the table; see vector_search_memories. Of a long text the
 -- part that is nearest counts, the first of them in a tie: by an aggregate, since a sort looks dear after `set_timeouts`.
 SELECT own.id, agent_identity AS theme, target AS kind, metadata ->> 'session_id' AS session_id, content,
-       updated_at AS at, greatest(1 - (embedding <=> %(vector)s::vector), 1 - near.part[1]) AS similarity,
-       CASE WHEN near.part[1] < embedding <=> %(vector)s::vector THEN near.part[2]::integer ELSE 0 END AS nearest_char
+       updated_at AS at, greatest(1 - own.distance, 1 - near.part[1]) AS similarity,
+       CASE WHEN near.part[1] < own.distance THEN near.part[2]::integer ELSE 0 END AS nearest_char
   FROM unnest(%(ids)s::bigint[]) AS wanted
- CROSS JOIN LATERAL (SELECT id, agent_identity, target, metadata, content, updated_at, embedding
+ CROSS JOIN LATERAL (SELECT id, agent_identity, target, metadata, content, updated_at,
+                            embedding <=> %(vector)s::vector AS distance
                        FROM memory_entries AS m
                       WHERE m.id = wanted AND CASE WHEN agent_identity = %(theme)s THEN true ELSE %(any_theme)s END
                      OFFSET 0) AS own

@@ -1,0 +1,60 @@
+"""The replica that recall reads from, where one is set."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from ...domain.dsn import mask_dsn
+from ...domain.errors import HermesPgvectorError
+from ...store.connection import DeadlineConnection
+from ...store.pool import connect
+from ...store.replica import about_replica, check_replica, look_at_primary, replayed
+from .check import Check, Patient
+
+_DEADLINE_S = 10.0
+_CATCH_UP_S = 2.0
+_LOOK_AGAIN_S = 0.02
+
+
+def examine_replica(patient: Patient) -> Iterator[Check]:
+    """Whether it follows the primary, and how long what is written there takes to come."""
+    settings = patient.settings
+    if not settings.read_dsn:
+        return
+    where = mask_dsn(settings.read_dsn)
+    try:
+        with connect(settings.dsn) as primary:
+            primary.deadline = time.monotonic() + _DEADLINE_S
+            place = look_at_primary(primary)
+    except HermesPgvectorError:
+        yield Check("replica", "note", f"{where}: not looked at, since the primary does not answer")
+        return
+    try:
+        with connect(settings.read_dsn) as conn:
+            conn.deadline = time.monotonic() + _DEADLINE_S
+            started = time.monotonic()
+            missing = place.position - check_replica(conn, place)
+            yield _followed(conn, place.position, missing, started, where, settings.read_max_lag_s)
+    except HermesPgvectorError as exc:
+        yield Check(
+            "replica", "fail", f"{where}: {about_replica(exc)}; the primary answers instead",
+            "mend that, or leave plugins.pgvector.read_dsn out",
+        )  # fmt: skip
+
+
+def _followed(
+    conn: DeadlineConnection, position: int, missing: int, started: float, where: str, max_lag_s: float
+) -> Check:
+    while replayed(conn) < position:
+        if time.monotonic() > started + _CATCH_UP_S:
+            return Check(
+                "replica",
+                "fail",
+                f"{where}: it lacks {max(0, missing) / 1e6:.1f} MB of what the primary has written, and did not catch "
+                f"up in {_CATCH_UP_S:.0f} s; past {max_lag_s:g} s the primary answers instead",
+                "see on the primary whether it is connected (pg_stat_replication), and there whether replay is paused",
+            )
+        time.sleep(_LOOK_AGAIN_S)
+    took_ms = (time.monotonic() - started) * 1000
+    return Check("replica", "ok", f"{where}, follows the primary and had everything within {took_ms:.0f} ms")

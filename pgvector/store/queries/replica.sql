@@ -1,0 +1,31 @@
+-- What a replica is asked, and its primary about it.
+
+-- name: server_identity
+-- exempt: which database this is, no stored text. The same on a primary and its replicas, and nowhere else.
+SELECT (SELECT oid FROM pg_database WHERE datname = current_database())::bigint AS database,
+       coalesce(to_regclass('conversations')::oid, 0)::bigint AS tables,
+       has_function_privilege('pg_control_system()', 'EXECUTE') AND has_function_privilege('pg_control_checkpoint()', 'EXECUTE')
+         AND has_function_privilege('pg_control_recovery()', 'EXECUTE') AS tells_system;
+
+-- name: server_system
+-- exempt: which cluster of databases this is.
+SELECT system_identifier AS system FROM pg_control_system();
+
+-- name: server_migrations
+-- exempt: when the tables were made. Tells databases apart where a server does not say which one it is.
+SELECT string_agg(version || ' ' || checksum || ' ' || extract(epoch FROM applied_at), ', ' ORDER BY version) AS applied
+  FROM hermes_migrations;
+
+-- name: primary_position
+-- exempt: how much a primary has written, in bytes, and as which one in the row of those that took over.
+SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint AS position,
+       ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer AS timeline;
+
+-- name: replica_position
+-- exempt: how much of that a replica has replayed; no replica does that any more once it was promoted.
+SELECT pg_is_in_recovery() AS follows, pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint AS position;
+
+-- name: replica_timeline
+-- exempt: which primary a replica follows, in the row of those that took over; after a failover it learns that late.
+SELECT greatest((SELECT timeline_id FROM pg_control_checkpoint()),
+                (SELECT min_recovery_end_timeline FROM pg_control_recovery()))::integer AS timeline;

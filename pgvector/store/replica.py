@@ -1,0 +1,192 @@
+"""What tells a replica from another server, and whether it has come far enough for a question."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..domain.errors import HermesPgvectorError, StoreMisconfigured, StoreUnavailable
+from .connection import DeadlineConnection, translated
+from .sql import query
+
+_KEPT = 1024  # moments at which the primary was looked at: half an hour and more
+# A position at the beginning of a page of WAL, which nothing was written to yet, is told with the page's header.
+_PAGE_BYTES, _HEADER_BYTES = 8192, 40
+
+
+class ReplicaBehind(StoreUnavailable):
+    """The replica has not replayed yet what the answer must know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A database and its copies on replicas. `system` is 0 where the server does not tell it to this role."""
+
+    system: int
+    database: int
+    tables: int
+    migrations: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A primary: which database, which one in the row of primaries (0: not told), and how far it has written."""
+
+    identity: Identity
+    timeline: int
+    position: int
+
+
+def look_at_primary(conn: DeadlineConnection) -> Place:
+    """Where a primary stands. Raises StoreUnavailable when it is none."""
+    with translated():
+        row = conn.execute(query("primary_position")).fetchone()
+        who = identity_of(conn)
+    assert row is not None
+    return Place(who, row.timeline if who.system else 0, _page_start(row.position))
+
+
+def identity_of(conn: DeadlineConnection) -> Identity:
+    """Which database this is. Raises StoreMisconfigured when it holds none of our tables."""
+    with translated():
+        row = conn.execute(query("server_identity")).fetchone()
+        assert row is not None
+        if not row.tables:
+            raise StoreMisconfigured(
+                "its database holds no memory tables; let `read_dsn` lead to a replica of the primary"
+            )
+        applied = conn.execute(query("server_migrations")).fetchone()
+        told = conn.execute(query("server_system")).fetchone() if row.tells_system else None
+    return Identity(told.system if told else 0, row.database, row.tables, (applied and applied.applied) or "")
+
+
+def replayed(conn: DeadlineConnection) -> int:
+    """The primary's position that a replica has come to. Raises StoreMisconfigured where the server is no replica."""
+    with translated():
+        row = conn.execute(query("replica_position")).fetchone()
+    return check_position(row.follows, row.position) if row is not None else 0
+
+
+def check_position(follows: bool, position: int | None) -> int:
+    """The position in an answer to `replica_position`. Raises StoreMisconfigured where the server is no replica."""
+    if not follows:
+        raise StoreMisconfigured(
+            "it is no replica but takes writes itself; one that was promoted belongs into plugins.pgvector.dsn"
+        )
+    if position is None:
+        raise StoreMisconfigured("it does not say how far it has come; a streaming replica of Postgres is wanted")
+    return position
+
+
+def check_replica(conn: DeadlineConnection, primary: Place) -> int:
+    """See that `conn` leads to a replica of `primary`; returns the position it has come to.
+
+    Raises StoreMisconfigured, which says what it is instead.
+    """
+    position = replayed(conn)
+    who = identity_of(conn)
+    if (who.system, who.database, who.tables) != (
+        primary.identity.system,
+        primary.identity.database,
+        primary.identity.tables,
+    ):
+        raise StoreMisconfigured("it holds another database than the primary; let `read_dsn` lead to a replica of that")
+    if who.migrations != primary.identity.migrations:
+        raise StoreMisconfigured("its tables are not those of the primary, or not yet since a migration")
+    if primary.timeline:
+        with translated():
+            row = conn.execute(query("replica_timeline")).fetchone()
+        if row is not None and row.timeline != primary.timeline:
+            raise StoreMisconfigured("it follows another primary, or has not noticed yet that this one took over")
+    return position
+
+
+def about_replica(exc: HermesPgvectorError) -> str:
+    """What went wrong with a replica, by the name of its own setting."""
+    return str(exc).replace("`dsn`", "`read_dsn`")
+
+
+class Progress:
+    """What a replica must have replayed for an answer. Positions are bytes of WAL, times are monotonic seconds.
+
+    Whatever others wrote `max_lag_s` ago has to be there, and everything that this process wrote. Any thread.
+    """
+
+    def __init__(self, max_lag_s: float) -> None:
+        self._max_lag_s = max_lag_s
+        self._lock = threading.Lock()
+        self._seen: deque[tuple[float, int]] = deque(maxlen=_KEPT)
+        self._writes = 0
+        self._own: dict[str, tuple[int, int | None]] = {}  # of a theme the last write's number and position
+
+    def wrote(self, themes: Iterable[str]) -> None:
+        """Note that this process has written something of these themes, to be found from now on."""
+        with self._lock:
+            self._writes += 1
+            self._own.update((theme, (self._writes, None)) for theme in themes)
+
+    def writes(self) -> int:
+        """The number of the last write; to be asked before the primary is, for `saw`."""
+        return self._writes
+
+    def unplaced(self) -> bool:
+        """Whether there are own writes whose position is not known."""
+        with self._lock:
+            return any(position is None for _, position in self._own.values())
+
+    def saw(self, position: int, *, at: float, writes: int) -> None:
+        """Note where the primary stood, asked at the time `at` when so many writes had been done."""
+        with self._lock:
+            self._seen.append((at, position))
+            told = self._floor(at)
+            for theme, (number, place) in list(self._own.items()):
+                if place is None and number <= writes:
+                    place = position
+                    self._own[theme] = (number, place)
+                # What is old enough is asked of the replica for every theme.
+                if place is not None and told is not None and place <= told:
+                    del self._own[theme]
+
+    def needed(self, theme: str | None, now: float) -> int | None:
+        """The position that an answer about a theme (None: about all) needs now; None when that is not known."""
+        with self._lock:
+            floor = self._floor(now)
+            if floor is None:
+                return None
+            own = self._own.values() if theme is None else [self._own[theme]] if theme in self._own else []
+            for _, position in own:
+                if position is None:
+                    return None
+                floor = max(floor, position)
+            return floor
+
+    def _floor(self, now: float) -> int | None:
+        floor = None
+        for at, position in reversed(self._seen):
+            if at < now - self._max_lag_s:
+                break
+            floor = position
+        return floor
+
+    def lag_s(self, position: int, now: float) -> float:
+        """For how long at least a replica at `position` has lacked something; 0 when nothing is known to be missing."""
+        with self._lock:
+            missing_since = 0.0
+            for at, seen in reversed(self._seen):
+                if seen <= position:
+                    break
+                missing_since = at
+        return max(0.0, now - missing_since) if missing_since else 0.0
+
+    def restart(self) -> None:
+        """Forget all positions: another primary counts anew."""
+        with self._lock:
+            self._seen.clear()
+            self._own.clear()
+
+
+def _page_start(position: int) -> int:
+    inside = position % _PAGE_BYTES
+    return position - inside if inside <= _HEADER_BYTES else position
