@@ -23,6 +23,7 @@ from hermes_memory_pgvector.runtime.process import close_all
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store.schema import migrate
 
+from .support.embedded import BIN_DIR
 from .support.no_skips import NoSkips
 from .support.pooler import pgbouncer
 from .support.row_security import confine_runtime_role
@@ -56,7 +57,7 @@ def postgres() -> Iterator[EmbeddedServer]:
     # Nothing here survives a power cut, so nothing need wait for the disk.
     server = EmbeddedServer(
         place / "pg",
-        bin_dir=os.environ.get("PGVECTOR_TEST_POSTGRES", ""),
+        bin_dir=BIN_DIR,
         settings={"fsync": "off", "max_connections": "200"},
     )
     server.ensure()
@@ -100,9 +101,15 @@ def led_through(postgres: EmbeddedServer) -> Iterator[Callable[[str], str]]:
 
 
 @pytest.fixture
-def dsn(admin_dsn: str, led_through: Callable[[str], str]) -> str:
+def dsn(direct_dsn: str, led_through: Callable[[str], str]) -> str:
     """The runtime role's conninfo of the same database."""
-    return led_through(make_conninfo(admin_dsn, user="hermes"))
+    return led_through(direct_dsn)
+
+
+@pytest.fixture
+def direct_dsn(admin_dsn: str) -> str:
+    """The runtime role's conninfo at the server itself, whatever stands before it elsewhere."""
+    return make_conninfo(admin_dsn, user="hermes")
 
 
 def _database(postgres: EmbeddedServer, template: str) -> Iterator[str]:

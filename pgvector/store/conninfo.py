@@ -8,6 +8,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from .connection import check_conninfo
 
+_OF_THE_SERVER = ("host", "port", "dbname", "hostaddr", "sslmode", "sslrootcert", "channel_binding")
+
 
 def has_secret(conninfo: str) -> bool:
     """Whether a password of any kind stands in it. Raises StoreMisconfigured when libpq cannot read it."""
@@ -28,5 +30,5 @@ def user_of(conninfo: str) -> str:
 def as_admin(conninfo: str, admin: str = "postgres") -> str:
     """What an administrator of the same database would write, without a password, to be shown."""
     known = conninfo_to_dict(conninfo)
-    kept = {key: value for key, value in known.items() if key in ("host", "port", "dbname", "hostaddr", "sslmode")}
+    kept = {key: value for key, value in known.items() if key in _OF_THE_SERVER}
     return make_conninfo("", **kept, user=admin)

@@ -14,6 +14,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from hermes_memory_pgvector.server.binaries import find_binaries
+from tests.support.embedded import BIN_DIR
 from tests.support.scripted_embedder import ScriptedEmbedder
 
 DIMS = 384
@@ -86,7 +87,7 @@ def cli(start_cli: Callable[..., subprocess.Popen[str]]) -> Run:
 @pytest.fixture
 def program(home: Path, tmp_path: Path) -> Run:
     """Runs one of Postgres' own programs; `options` is what PGOPTIONS holds meanwhile."""
-    folder = find_binaries().directory
+    folder = find_binaries(BIN_DIR).directory
 
     def run(name: str, *arguments: str, options: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(

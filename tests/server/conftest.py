@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from tests.support.embedded import Client, MakeServer, StartClient
+from tests.support.embedded import BIN_DIR, Client, MakeServer, StartClient
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def make_server(place: Path) -> Iterator[MakeServer]:
     def make(root: Path | None = None, **options: Any) -> EmbeddedServer:
         # Nothing here survives a power cut, so nothing need wait for the disk.
         settings = {"fsync": "off", **options.pop("settings", {})}
-        made.append(EmbeddedServer(root or place / "pg", settings=settings, **options))
+        made.append(EmbeddedServer(root or place / "pg", **{"bin_dir": BIN_DIR, "settings": settings} | options))
         return made[-1]
 
     yield make

@@ -15,7 +15,7 @@ import pytest
 from hermes_memory_pgvector.domain.errors import EmbeddedServerError
 from hermes_memory_pgvector.server.account import choose_account
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from tests.support.embedded import MakeServer, ask, is_root, postmaster_of
+from tests.support.embedded import BIN_DIR, MakeServer, ask, is_root, postmaster_of
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def shared() -> Iterator[EmbeddedServer]:
     """One server for the tests that only look."""
     with tempfile.TemporaryDirectory(prefix="hermes-test-", dir="/tmp") as directory:
         Path(directory).chmod(0o755)
-        server = EmbeddedServer(Path(directory, "pg"))
+        server = EmbeddedServer(Path(directory, "pg"), bin_dir=BIN_DIR)
         try:
             yield server
         finally:

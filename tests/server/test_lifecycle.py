@@ -145,7 +145,8 @@ FORKING = """
 import os, sys
 from pathlib import Path
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-server, other = EmbeddedServer(Path(sys.argv[1])), EmbeddedServer(Path(sys.argv[1]))
+bin_dir = os.environ.get("PGVECTOR_TEST_POSTGRES", "")
+server, other = (EmbeddedServer(Path(sys.argv[1]), bin_dir=bin_dir) for _ in range(2))
 server.ensure()
 hold, go = os.pipe()
 if (child := os.fork()) == 0:

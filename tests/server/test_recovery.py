@@ -18,13 +18,14 @@ from tests.support.waiting import until
 
 # The kernel makes this process the parent of the server, and it never waits for its children.
 STARTS_AND_NEVER_REAPS = """
-import ctypes, sys
+import ctypes, os, sys
 from pathlib import Path
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 if sys.platform == "linux":
     PR_SET_CHILD_SUBREAPER = 36
     assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-print(EmbeddedServer(Path(sys.argv[1])).ensure(), flush=True)
+server = EmbeddedServer(Path(sys.argv[1]), bin_dir=os.environ.get("PGVECTOR_TEST_POSTGRES", ""))
+print(server.ensure(), flush=True)
 sys.stdin.read()
 """
 

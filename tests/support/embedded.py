@@ -13,6 +13,9 @@ import psycopg
 
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 
+# The bin directory of the Postgres that the tests run; empty for the one that comes with the package.
+BIN_DIR = os.environ.get("PGVECTOR_TEST_POSTGRES", "")
+
 PROGRAM = """
 import os, signal, sys
 from pathlib import Path
@@ -21,7 +24,7 @@ from hermes_memory_pgvector.server.cluster import EmbeddedServer
 
 # A shell that runs the tests in the background has told its children to ignore it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-server = EmbeddedServer(Path(sys.argv[1]))
+server = EmbeddedServer(Path(sys.argv[1]), bin_dir=os.environ.get("PGVECTOR_TEST_POSTGRES", ""))
 print("up", flush=True)
 for line in sys.stdin:
     try:

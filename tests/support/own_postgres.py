@@ -18,7 +18,7 @@ from psycopg.conninfo import make_conninfo
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store.schema import migrate
 
-from .embedded import ask, postmaster_of
+from .embedded import BIN_DIR, ask, postmaster_of
 from .stored import Database
 from .waiting import until
 
@@ -68,7 +68,7 @@ def own_postgres(dims: int, **settings: str) -> Iterator[OwnPostgres]:
     place.chmod(0o755)
     # What survives the death of a process is what is tested here; a power cut is not.
     chosen: Mapping[str, str] = {"fsync": "off"} | settings
-    server = EmbeddedServer(place / "pg", settings=dict(chosen))
+    server = EmbeddedServer(place / "pg", bin_dir=BIN_DIR, settings=dict(chosen))
     try:
         yield OwnPostgres(server, dims)
     finally:
