@@ -93,7 +93,7 @@ def read_json(path: Path) -> dict[str, Any]:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, RecursionError) as exc:
         raise EmbedderError(f"{path} cannot be read: {exc}") from exc
     return found if isinstance(found, dict) else {}
 

@@ -283,7 +283,8 @@ def _tokenizer(tokenizers: Any, folder: ModelFolder) -> Any:
     if folder.tokenizer.suffix == ".json":
         tokenizer = tokenizers.Tokenizer.from_file(str(folder.tokenizer))
     else:
-        tokenizer = tokenizers.BertWordPieceTokenizer(str(folder.tokenizer), lowercase=folder.lowercase)
+        vocabulary = tokenizers.models.WordPiece.read_file(str(folder.tokenizer))
+        tokenizer = tokenizers.BertWordPieceTokenizer(vocabulary, lowercase=folder.lowercase)
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_length=folder.max_tokens)
     return tokenizer

@@ -290,8 +290,6 @@ CREATE INDEX IF NOT EXISTS memory_entries_theme_sig_idx ON memory_entries (agent
 CREATE INDEX IF NOT EXISTS memory_entries_theme_time_idx ON memory_entries (agent_identity, created_at DESC);
 CREATE INDEX IF NOT EXISTS memory_entries_tsv_idx ON memory_entries USING gin (tsv);
 CREATE INDEX IF NOT EXISTS memory_entries_pending_idx ON memory_entries (id) WHERE embedding IS NULL AND sig IS NULL;
-CREATE INDEX IF NOT EXISTS memory_entries_embedding_idx ON memory_entries
-    USING hnsw (embedding vector_cosine_ops) WITH (m = 16, ef_construction = 64);
 
 CREATE INDEX IF NOT EXISTS conversations_theme_sig_idx ON conversations (agent_identity) INCLUDE (sig, id);
 CREATE INDEX IF NOT EXISTS conversations_theme_time_idx ON conversations (agent_identity, ts DESC);
@@ -303,8 +301,20 @@ CREATE INDEX IF NOT EXISTS conversations_pending_idx ON conversations (id) WHERE
 -- Turns that `compact` has left their signature only: they are in no graph.
 CREATE INDEX IF NOT EXISTS conversations_cold_idx ON conversations (id) INCLUDE (sig, role, ts)
     WHERE embedding IS NULL AND sig IS NOT NULL;
-CREATE INDEX IF NOT EXISTS conversations_embedding_idx ON conversations
-    USING hnsw (embedding vector_cosine_ops) WITH (m = 16, ef_construction = 64);
+-- Only where there are no rows yet. Building these for a filled table may take an hour, in which nobody could write:
+-- `migrate` and `hermes-pgvector index build` do it with CREATE INDEX CONCURRENTLY.
+DO $graphs$
+BEGIN
+    IF NOT EXISTS (SELECT FROM memory_entries) THEN
+        CREATE INDEX IF NOT EXISTS memory_entries_embedding_idx ON memory_entries
+            USING hnsw (embedding vector_cosine_ops) WITH (m = 16, ef_construction = 64);
+    END IF;
+    IF NOT EXISTS (SELECT FROM conversations) THEN
+        CREATE INDEX IF NOT EXISTS conversations_embedding_idx ON conversations
+            USING hnsw (embedding vector_cosine_ops) WITH (m = 16, ef_construction = 64);
+    END IF;
+END
+$graphs$;
 
 CREATE INDEX IF NOT EXISTS memory_chunks_theme_sig_idx ON memory_chunks (agent_identity) INCLUDE (sig, row_id, part);
 CREATE INDEX IF NOT EXISTS conversation_chunks_theme_sig_idx ON conversation_chunks (agent_identity) INCLUDE (sig, row_id, part);
@@ -508,7 +518,7 @@ END
 $grants$;
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (1, 'schema', '42e09cfedd0d4588a100251a212dbcbb29a0739dc8c77e461ccaa08f145b07f4')
+VALUES (1, 'schema', '7e3bbda9d22393f4f42ab688a91b1d6cfc304efea413fa0d022712e9714d8656')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;

@@ -10,6 +10,7 @@ from ..domain.errors import ConfigurationError, SchemaNotApplied
 from ..domain.settings import Settings
 from ..store.pool import connect
 from ..store.schema import MIGRATE_COMMAND, MigrationReport, ensure_schema, migrate, migrations
+from .progress import building
 
 
 def migrate_database(
@@ -22,7 +23,8 @@ def migrate_database(
     if not 1 <= dims <= 2000:
         raise ConfigurationError(f"--dims must be 1 to 2000, not {dims}")
     if admin_dsn:
-        return migrate(admin_dsn, dims=dims, runtime_role=runtime_role)
+        with building() as tell:
+            return migrate(admin_dsn, dims=dims, runtime_role=runtime_role, tell=tell)
     if runtime_role:
         raise ConfigurationError("--runtime-role needs --admin-dsn: only an admin of the database can grant rights")
     with connect(settings.dsn or locate()) as conn:
@@ -40,5 +42,6 @@ def render_report(report: MigrationReport, *, as_json: bool) -> str:
         return json.dumps(asdict(report))
     lines = [f"applied {name}" for name in report.applied]
     lines += [f"in place: {name}" for name in report.already]
+    lines += [f"built {index}" for index in report.built]
     lines += [f"note: {notice}" for notice in report.notices]
     return "\n".join(lines)

@@ -40,6 +40,13 @@ class ProgressLine:
         self._stream.flush()
         self._open = False
 
+    def clear(self) -> None:
+        """Take away what stands on a terminal."""
+        if self._open:
+            self._stream.write("\r\033[K")
+            self._stream.flush()
+            self._open = False
+
     def finish(self) -> None:
         """Say the last figure."""
         self._tell()
@@ -71,6 +78,24 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
         yield line.advance
     finally:
         line.finish()
+
+
+@contextmanager
+def building() -> Iterator[Callable[[str, int, int], None]]:
+    """A function that hears which index is built and how many blocks of its table are in it, and tells that."""
+    lines: dict[str, ProgressLine] = {}
+
+    def tell(index: str, done: int, total: int) -> None:
+        line = lines.get(index)
+        if line is None:
+            line = lines[index] = ProgressLine(f"building {index}, blocks", total)
+            line.say(f"building {index}; agents go on meanwhile")
+        line.total = max(total, line.total)
+        line.advance(max(0, done - line.done))
+
+    yield tell
+    for line in lines.values():
+        line.clear()
 
 
 def describe(done: int, total: int, per_s: float) -> str:

@@ -23,6 +23,7 @@ from ..store.schema import migrate
 from .activate import activate, enable, find_hermes
 from .examining.check import Check
 from .install import install_plugin
+from .progress import building
 
 Admin = Callable[[], AbstractContextManager[str]]
 _BY_ADMIN = ("migrate", "extension", "index")
@@ -99,8 +100,8 @@ def _enable(means: Means, _: str) -> tuple[bool, str]:
 def _migrate(means: Means, _: str) -> tuple[bool, str]:
     assert means.admin is not None
     role = user_of(means.settings.dsn) if means.settings.dsn else "hermes"
-    with means.admin() as conninfo:
-        report = migrate(conninfo, dims=means.settings.dims, runtime_role=role)
+    with means.admin() as conninfo, building() as tell:
+        report = migrate(conninfo, dims=means.settings.dims, runtime_role=role, tell=tell)
     return True, f"{len(report.applied)} migrations applied; the role {role} has its rights"
 
 

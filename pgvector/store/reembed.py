@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-import psycopg
 from pgvector.psycopg import register_vector
 from psycopg import errors as pg
-from psycopg import sql
 
 from ..domain.errors import ConfigurationError, DeadlineExceeded, SchemaNotApplied
 from ..domain.models import EmbeddingSpace, Store
 from .connection import DeadlineConnection, translated
+from .graphs import build_index, restore, steering
 from .pool import connect
 from .pooler import require_session
 from .reembed_statements import (
@@ -27,7 +26,6 @@ from .reembed_statements import (
     CHUNKS,
     DEPENDENTS,
     FILL_NEXT,
-    HNSW,
     INDEXES,
     INDEXES_OF_TURNS,
     ROWS,
@@ -39,9 +37,7 @@ from .vectors import STORES, Chunk, PendingRow, recorded_space, values_of
 
 _BLOCK = 512  # ids that one worker takes at a time
 _LOCK_WORK = 731057948  # one worker a block: (this, store and block)
-_LOCK_STEER = 731057949  # one process begins, builds indexes or switches
 _LOCK_SPACE = 731057947  # as the statement hold_space: writers of vectors share it
-_STEER_POLL_S = 0.2
 # How long others are held up at most by somebody who waits for the tables to be free. Less than deadlock_timeout: where
 # each waits for the other it is we who give way, not an agent.
 _LOCK_WAIT_MS = 800
@@ -59,11 +55,19 @@ class Progress(NamedTuple):
 
 @contextmanager
 def admin_connection(conninfo: str) -> Iterator[DeadlineConnection]:
-    """A connection for this work, in autocommit. Raises StoreUnavailable, and ConfigurationError behind a pooler."""
+    """A connection for this work, in autocommit.
+
+    Raises StoreUnavailable, and ConfigurationError behind a pooler or where this is no administrator's login.
+    """
     with translated(), connect(conninfo, prepares=True) as conn:
         require_session(conn, conninfo)
         register_vector(conn)
-        yield conn
+        try:
+            yield conn
+        except pg.InsufficientPrivilege as exc:
+            raise ConfigurationError(
+                f"{exc.diag.message_primary}; the admin's DSN must name a superuser, or the owner of the tables"
+            ) from exc
 
 
 def running(conn: DeadlineConnection) -> EmbeddingSpace | None:
@@ -90,7 +94,7 @@ def begin(conn: DeadlineConnection, space: EmbeddingSpace, *, again: bool = Fals
     Raises ConfigurationError when another change is under way, or when something of the operator's hangs on the old
     columns; DeadlineExceeded when the tables are in use all the time.
     """
-    with _steering(conn):
+    with steering(conn):
         if conn.execute("SELECT to_regclass('hermes_embedding')").fetchone() == (None,):
             raise SchemaNotApplied(SchemaNotApplied.__doc__ or "")
         under_way = running(conn)
@@ -203,31 +207,13 @@ def build_indexes(conn: DeadlineConnection, space: EmbeddingSpace, say: Callable
 
     Does nothing when another worker has brought the change to its end; `switch` neither.
     """
-    with _steering(conn):
+    with steering(conn):
         if running(conn) != space:
             return
         for store in STORES:
             for name, statement in INDEXES + (INDEXES_OF_TURNS if store == "turns" else ()):
                 index = name.format(rows=ROWS[store], chunks=CHUNKS[store])
-                _build(conn, store, index, statement, say)
-
-
-def _build(
-    conn: DeadlineConnection,
-    store: Store,
-    index: str,
-    statement: str,
-    say: Callable[[str], None] = lambda line: None,
-) -> None:
-    state = conn.execute(
-        "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", (f'"{index}"',)
-    ).fetchone()
-    if state == (True,):
-        return
-    if state is not None:  # what a build that was killed has left
-        conn.execute(sql.SQL("DROP INDEX CONCURRENTLY {}").format(sql.Identifier(index)))
-    say(f"building {index}")
-    conn.execute(for_store(statement, store, index=index))
+                build_index(conn, store, index, statement, say)
 
 
 def switch(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
@@ -236,7 +222,7 @@ def switch(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
     Raises DeadlineExceeded when readers did not let go in time: try again. Raises ConfigurationError when something
     of the operator's hangs on the old columns, or when `space` names no model and there are vectors by now.
     """
-    with _steering(conn):
+    with steering(conn):
         if running(conn) != space:
             return
         try:
@@ -269,7 +255,7 @@ def vacuum(conn: DeadlineConnection) -> None:
 
 def abort(conn: DeadlineConnection) -> bool:
     """Drop the new vectors and keep the old ones; False when no change was under way."""
-    with _steering(conn):
+    with steering(conn):
         under_way = running(conn) is not None
 
         def drop() -> None:
@@ -281,14 +267,8 @@ def abort(conn: DeadlineConnection) -> bool:
 
         if under_way:
             _insist(conn, drop)
-        restore_index(conn)  # also where an earlier abort was killed
+        restore(conn)  # also where an earlier abort was killed
         return under_way
-
-
-def restore_index(conn: DeadlineConnection) -> None:
-    """Build the HNSW indexes that a change has dropped; those that are there and whole stay."""
-    for store in STORES:
-        _build(conn, store, f"{ROWS[store]}_embedding_idx", HNSW.replace("embedding_next", "embedding"))
 
 
 def current(conn: DeadlineConnection) -> EmbeddingSpace:
@@ -342,16 +322,3 @@ def _alone(conn: DeadlineConnection) -> Iterator[None]:
             yield
     except (pg.LockNotAvailable, pg.DeadlockDetected) as exc:
         raise DeadlineExceeded("the tables were in use; try again") from exc
-
-
-@contextmanager
-def _steering(conn: DeadlineConnection) -> Iterator[None]:
-    """One process at a time; the others wait."""
-    # By asking again: a concurrent build of an index waits for every statement that runs, a waiting one among them.
-    while conn.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK_STEER,)).fetchone() != (True,):
-        _never.wait(_STEER_POLL_S)
-    try:
-        yield
-    finally:
-        if not conn.closed and conn.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
-            conn.execute("SELECT pg_advisory_unlock(%s)", (_LOCK_STEER,))

@@ -11,7 +11,7 @@ import psycopg
 from psycopg import errors as pg
 
 from ..domain.errors import ConfigurationError, DimensionMismatch, SchemaNotApplied
-from . import tenants
+from . import graphs, tenants
 from .connection import DeadlineConnection, translated
 from .pool import connect
 from .pooler import require_session
@@ -34,11 +34,12 @@ class Migration:
 
 @dataclass(frozen=True)
 class MigrationReport:
-    """What `migrate` did: the names applied now, the names found applied, and what the server remarked."""
+    """What `migrate` did: the names applied now, the names found applied, what the server remarked, indexes built."""
 
     applied: tuple[str, ...]
     already: tuple[str, ...]
     notices: tuple[str, ...]
+    built: tuple[str, ...] = ()
 
 
 def migrations() -> list[Migration]:
@@ -58,8 +59,18 @@ def checksum(sql: str) -> str:
     return hashlib.sha256(_SEAL.sub("'" + "0" * 64 + "'", sql).encode()).hexdigest()
 
 
-def migrate(admin_conninfo: str, *, dims: int, runtime_role: str = "", timeout_s: float = 120.0) -> MigrationReport:
+def migrate(
+    admin_conninfo: str,
+    *,
+    dims: int,
+    runtime_role: str = "",
+    timeout_s: float = 120.0,
+    tell: graphs.Tell = lambda index, done, total: None,
+) -> MigrationReport:
     """Apply what is missing, as the administrator of `admin_conninfo`. Safe in many processes at once.
+
+    HNSW indexes that a filled database lacks are built at the end, beside agents and without a time limit; `tell` hears
+    how far that is. `timeout_s` is for each wait for a lock.
 
     Raises StoreUnavailable, ConfigurationError (no such role, wrong server) or DimensionMismatch.
     """
@@ -72,7 +83,9 @@ def migrate(admin_conninfo: str, *, dims: int, runtime_role: str = "", timeout_s
         for name, value in (
             ("hermes_pgvector.dims", str(dims)),
             ("hermes_pgvector.runtime_role", runtime_role),
-            ("statement_timeout", str(int(timeout_s * 1000))),
+            # Any index of a large table may have to be built; a time limit would be met at each attempt anew.
+            ("statement_timeout", "0"),
+            ("lock_timeout", str(int(timeout_s * 1000))),
             ("client_min_messages", "warning"),
         ):
             conn.execute("SELECT set_config(%s, %s, false)", (name, value))
@@ -95,7 +108,11 @@ def migrate(admin_conninfo: str, *, dims: int, runtime_role: str = "", timeout_s
             notices.append(
                 "no runtime role was named and there is no role `hermes`: nobody but the owner has rights yet"
             )
-    return MigrationReport(tuple(applied), tuple(already), tuple(notices))
+        with translated():
+            # A build waits for whoever waits for this lock.
+            conn.execute("SELECT pg_advisory_unlock(%s)", (_LOCK,))
+            built = [] if graphs.is_changing(conn) else graphs.build(conn, admin_conninfo, tell)
+    return MigrationReport(tuple(applied), tuple(already), tuple(notices), tuple(built))
 
 
 def _run(conn: DeadlineConnection, migration: Migration) -> None:
@@ -228,6 +245,11 @@ def missing_rights(conn: DeadlineConnection) -> list[str]:
             f"{right} on {table}"
             for table, right in partly
             if conn.execute("SELECT has_any_column_privilege(%s, %s)", (table, right)).fetchone() == (False,)
+        ]
+        lacking += [
+            f"USAGE on {sequence}"
+            for sequence in ("memory_entries_id_seq", "conversations_id_seq")
+            if conn.execute("SELECT has_sequence_privilege(%s, 'USAGE')", (sequence,)).fetchone() == (False,)
         ]
     return lacking
 

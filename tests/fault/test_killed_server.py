@@ -14,7 +14,7 @@ import pytest
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store.schema import migrate
 from tests.conftest import DIMS, MakeProvider
-from tests.support.embedded import postmaster_of
+from tests.support.embedded import BIN_DIR, postmaster_of
 from tests.support.stored import Database
 from tests.support.turns import ANSWER, finds, question, seconds, turn, user_turns
 from tests.support.waiting import until
@@ -25,7 +25,7 @@ def mortal() -> Iterator[EmbeddedServer]:
     """A server of this test alone."""
     place = Path(tempfile.mkdtemp(prefix="hermes-test-", dir="/tmp"))
     place.chmod(0o755)
-    server = EmbeddedServer(place / "pg", settings={"fsync": "off"})
+    server = EmbeddedServer(place / "pg", bin_dir=BIN_DIR, settings={"fsync": "off"})
     yield server
     server.stop()
     server.release()
@@ -58,7 +58,7 @@ def test_need_01_a_killed_server_that_comes_back_is_used_again(
 def test_need_01_a_killed_embedded_server_is_started_again_unattended(
     mortal: EmbeddedServer, make_provider: MakeProvider
 ) -> None:
-    provider = make_provider({"dsn": "", "embedded_dir": str(mortal.root)})
+    provider = make_provider({"dsn": "", "embedded_dir": str(mortal.root), "embedded_bin_dir": BIN_DIR})
     provider.sync_turn(turn(1), ANSWER)
     until(lambda: finds(provider, "number0001", turn(1)), 60, "the server's first start")
 

@@ -27,9 +27,9 @@ ANSWER = "That is a long enough answer to be worth storing, about the Atlas proj
 
 
 @pytest.fixture
-def password_dsn(postgres: EmbeddedServer, dsn: str) -> Iterator[str]:
+def password_dsn(postgres: EmbeddedServer, direct_dsn: str) -> Iterator[str]:
     """A conninfo for a role that Postgres asks for a password, which it does not hold."""
-    with password_role(postgres, dsn) as conninfo:
+    with password_role(postgres, direct_dsn) as conninfo:
         yield conninfo
 
 
@@ -93,9 +93,9 @@ def test_need_02_a_wrong_password_is_named_without_it(
     ],
 )
 def test_need_02_a_wrong_dsn_says_which_part(
-    make_provider: MakeProvider, dsn: str, change: dict[str, str | None], remedy: str
+    make_provider: MakeProvider, direct_dsn: str, change: dict[str, str | None], remedy: str
 ) -> None:
-    assert remedy in _refused(make_provider({"dsn": make_conninfo(dsn, **change)}))
+    assert remedy in _refused(make_provider({"dsn": make_conninfo(direct_dsn, **change)}))
 
 
 def test_need_02_a_dsn_that_cannot_be_read_is_said_without_its_password(

@@ -54,7 +54,7 @@ def configure(home: Path, dsn: str, **settings: object) -> None:
 
 def say(dsn: str, *turns: tuple[int, str, str], theme: str = "marketing", session: str = "s1") -> None:
     """Store turns, given by their age in days, their role and their text, with vectors by their words."""
-    with psycopg.connect(dsn) as conn:
+    with psycopg.connect(dsn, prepare_threshold=None) as conn:
         register_vector(conn)
         conn.cursor().executemany(
             "INSERT INTO conversations (agent_identity, session_id, role, content, ts, embedding)"

@@ -18,7 +18,7 @@ import pytest
 import yaml
 from psycopg.conninfo import make_conninfo
 
-from hermes_memory_pgvector.capture.spool import SpoolDirectory
+from hermes_memory_pgvector.capture.spool_files import SpoolDirectory
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.domain.models import Operation
 from hermes_memory_pgvector.domain.settings import Settings

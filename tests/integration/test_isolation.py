@@ -188,6 +188,8 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "may_write_history", "may_write_log",
         "themes_with_traces",  # names for the operator
         "read_clock", "try_upkeep", "oldest_turns", "oldest_turns_own", "retention_state",  # names, counts and times
+        "server_identity", "server_system", "server_migrations",  # which server this is
+        "primary_position", "replica_position", "replica_timeline",
         "note_actor", "forget_history",  # touch no stored text of today
         "history_of_memory", "show_memory", "show_turn", "rows_of_memories", "rows_of_turns",  # by their number
         "theme_names", "session_themes",  # names for the operator
@@ -195,6 +197,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "predecessor_memories", "predecessor_turns", "predecessor_turns_without_parents",  # another program's tables
         "mem0_points", "hindsight_documents", "hindsight_facts",
         "walk_vectors", "walk_timeline", "plan_for_values", "has_graph",  # touch no stored text
+        "graph_state", "build_progress",
         "compact_sizes", "count_cold", "keep_signatures", "calibrate_signatures", "signature_scale",
         "claim_cold_turns", "vector_search_turns_cold",  # as claim_pending_turns; as vector_search_turns_walk
         "vector_search_memories_all", "vector_search_turns_all",  # the explicit scope 'all'

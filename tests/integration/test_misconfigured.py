@@ -128,12 +128,12 @@ def test_need_02_a_healthy_setup_is_available_and_says_nothing(
 
 
 def test_need_02_a_wrong_password_is_named_and_never_shown(
-    home: Path, dsn: str, admin_dsn: str, postgres: EmbeddedServer, cli: Run, records: Records
+    home: Path, direct_dsn: str, admin_dsn: str, postgres: EmbeddedServer, cli: Run, records: Records
 ) -> None:
     with psycopg.connect(admin_dsn, autocommit=True) as connection:
         connection.execute("ALTER ROLE hermes PASSWORD 'another one'")
-    configure(home, dsn=make_conninfo(dsn, password=SECRET))
-    with password_required(postgres, str(conninfo_to_dict(dsn)["dbname"])):
+    configure(home, dsn=make_conninfo(direct_dsn, password=SECRET))
+    with password_required(postgres, str(conninfo_to_dict(direct_dsn)["dbname"])):
         provider_of(home)
         doctor = cli("doctor")
     (warning,) = records(logging.WARNING)
@@ -144,8 +144,8 @@ def test_need_02_a_wrong_password_is_named_and_never_shown(
     assert SECRET not in warning + doctor.stdout + doctor.stderr
 
 
-def test_need_02_a_missing_role_or_database_is_named(home: Path, dsn: str, cli: Run, records: Records) -> None:
-    configure(home, dsn=make_conninfo(dsn, dbname="nowhere_to_be_found"))
+def test_need_02_a_missing_role_or_database_is_named(home: Path, direct_dsn: str, cli: Run, records: Records) -> None:
+    configure(home, dsn=make_conninfo(direct_dsn, dbname="nowhere_to_be_found"))
     provider_of(home)
     doctor = cli("doctor")
     (warning,) = records(logging.WARNING)

@@ -127,13 +127,13 @@ def test_need_30_without_the_setting_it_is_named_and_nothing_is_lost(
     ],
 )
 def test_need_30_doctor_knows_the_pooler_and_the_setting_it_needs(
-    pooler: Pooler, narrow_pooler: Pooler, session_pooler: Pooler, dsn: str, home: Path,
+    pooler: Pooler, narrow_pooler: Pooler, session_pooler: Pooler, direct_dsn: str, home: Path,
     capsys: pytest.CaptureFixture[str],
     way: str, setting: str, state: str, said: str,
 ) -> None:  # fmt: skip
     through = {
-        "direct": dsn, "transaction": pooler.conninfo(dsn), "narrow": narrow_pooler.conninfo(dsn),
-        "session": session_pooler.conninfo(dsn),
+        "direct": direct_dsn, "transaction": pooler.conninfo(direct_dsn), "narrow": narrow_pooler.conninfo(direct_dsn),
+        "session": session_pooler.conninfo(direct_dsn),
     }[way]  # fmt: skip
     section = {"dsn": through, "dims": DIMS, "pooler": setting}
     (home / "config.yaml").write_text(yaml.safe_dump({"plugins": {"pgvector": section}}))

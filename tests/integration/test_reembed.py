@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from hermes_memory_pgvector.operate.reembed import resize_empty
+from hermes_memory_pgvector.runtime.process import close_all
 from hermes_memory_pgvector.store.reembed import admin_connection
 from tests.conftest import DIMS, MakeProvider
 from tests.support.local_models import link_model
@@ -466,6 +467,7 @@ def test_need_18_reembed_with_a_model_on_disk_and_what_doctor_says(
     make_provider: MakeProvider, settings: dict[str, object], home: Path, dsn: str, cli: Run, admin_dsn: str
 ) -> None:
     written(make_provider, settings, dsn, turns=3)
+    close_all()  # an agent would embed what is made to wait below
     link_model(home)
     configured(home, dsn, {"embed_url": f"local:{MODEL_NAME}"})
     doctor = cli("doctor").stdout

@@ -54,7 +54,7 @@ def examine_vectors(conn: DeadlineConnection, settings: Settings, home: Path, in
             "index",
             "note",
             f"no whole HNSW index on {' and '.join(lacking)}: over all themes of millions of rows recall is slow",
-            "hermes-pgvector reembed --abort --yes builds it",
+            "hermes-pgvector index build",
         )
     waiting, more = watching.pending(conn) if wanted is not None else (0, False)
     if waiting:

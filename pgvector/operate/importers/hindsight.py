@@ -150,7 +150,7 @@ def _messages(text: str) -> list[Message] | None:
     for line in text.split("\n"):  # a text may hold other line ends
         try:
             pieces: Any = json.loads(line) if line.strip() else []
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         if not isinstance(pieces, list):
             return None

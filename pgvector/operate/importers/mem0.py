@@ -45,11 +45,11 @@ def configured(home: Home) -> Settings | None:
         return None
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, RecursionError) as exc:
         raise ConfigurationError(f"{file} cannot be read: {exc}") from exc
-    oss = found.get("oss") if isinstance(found, dict) and found.get("mode") == "oss" else None
-    store = (oss.get("vector_store") or {}) if isinstance(oss, dict) else {}
-    given = store.get("config") or {}
+    oss = _object(found.get("oss")) if isinstance(found, dict) and found.get("mode") == "oss" else {}
+    store = _object(oss.get("vector_store"))
+    given = _object(store.get("config"))
     collection = str(given.get("collection_name") or COLLECTION)
     match store.get("provider"):
         case "qdrant" if given.get("path"):
@@ -63,6 +63,10 @@ def configured(home: Home) -> Settings | None:
                 f"{file} names no store that can be read here (mode oss with a local qdrant `path`, or pgvector); what "
                 "is in Mem0's cloud is exported there, the facts of another store are in Mem0's history.db: --path FILE"
             )
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 class Mem0Store:

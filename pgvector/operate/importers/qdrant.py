@@ -39,7 +39,7 @@ def collections(folder: Path) -> list[str]:
     try:
         found = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
         return sorted(found["collections"])
-    except (OSError, ValueError, KeyError, TypeError) as exc:
+    except (OSError, ValueError, RecursionError, KeyError, TypeError) as exc:
         raise ConfigurationError(
             f"{folder} is no folder of qdrant-client: its meta.json cannot be read ({exc})"
         ) from exc

@@ -168,7 +168,7 @@ def _text(content: object) -> str:
     if isinstance(content, str) and content.startswith(_PARTS):
         try:
             return clean(json.loads(content.removeprefix(_PARTS)))
-        except ValueError:
+        except (ValueError, RecursionError):
             pass
     return clean(content)
 
@@ -176,6 +176,6 @@ def _text(content: object) -> str:
 def _json_object(text: object) -> dict[str, Any]:
     try:
         found = json.loads(text) if isinstance(text, str) else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

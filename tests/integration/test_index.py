@@ -1,0 +1,155 @@
+"""The HNSW indexes: dropped for a bulk load, and built again, by `index build` or `migrate`, without a time limit."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from hermes_memory_pgvector import cli
+from hermes_memory_pgvector.operate.graphs import build_memory
+from hermes_memory_pgvector.store import graphs
+from hermes_memory_pgvector.store.pool import connect
+from tests.conftest import DIMS
+from tests.support.stored import Database
+from tests.support.waiting import until
+
+INDEXES = ["memory_entries_embedding_idx", "conversations_embedding_idx"]
+WHOLE = (
+    "SELECT c.relname FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid"
+    " WHERE i.indisvalid AND c.relname ~ 'embedding_idx$' ORDER BY 1 DESC"
+)
+DEFINITIONS = "SELECT indexdef FROM pg_indexes WHERE indexname ~ 'embedding_idx$' ORDER BY 1"
+VECTORS = (
+    " 'bulk', 'user', 'row ' || n, (SELECT array_agg(sin(n * 12.9898 + d * 78.233))"
+    f" FROM generate_series(1, {DIMS}) AS d)::vector FROM generate_series(1, %s) AS n"
+)
+TURNS = "INSERT INTO conversations (session_id, agent_identity, role, content, embedding) SELECT 's'," + VECTORS
+MEMORIES = "INSERT INTO memory_entries (agent_identity, target, content, embedding) SELECT" + VECTORS
+
+
+@pytest.fixture
+def configured(home: Path, dsn: str, admin_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_ADMIN_DSN", admin_dsn)
+    (home / "config.yaml").write_text(f"plugins: {{pgvector: {{dsn: '{dsn}', dims: {DIMS}}}}}\n")
+
+
+def filled(admin_dsn: str, rows: int) -> None:
+    """Both tables have rows, and no HNSW index."""
+    with psycopg.connect(admin_dsn, autocommit=True) as admin:
+        admin.execute("DROP INDEX conversations_embedding_idx, memory_entries_embedding_idx")
+        admin.execute(TURNS, (rows,))
+        admin.execute(MEMORIES, (3,))
+        admin.execute("ANALYZE conversations")
+
+
+@contextmanager
+def held_up(admin_dsn: str) -> Iterator[None]:
+    """A transaction that a concurrent build waits for, ended a second and a half after it began to."""
+    database = Database(admin_dsn)
+    with psycopg.connect(admin_dsn) as other:
+        other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        other.execute("SELECT 1")
+
+        def let_go() -> None:
+            building = "SELECT count(*) FROM pg_stat_progress_create_index WHERE phase ~ 'old snapshots'"
+            until(lambda: database.column(building) == [1], 60, "a build")
+            database.column("SELECT 1 FROM pg_sleep(1.5)")
+            other.rollback()
+
+        thread = threading.Thread(target=let_go)
+        thread.start()
+        yield
+        thread.join()
+
+
+@pytest.mark.usefixtures("configured")
+def test_need_24_the_indexes_go_for_a_bulk_load_and_come_back_the_same(
+    home: Path, admin_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = Database(admin_dsn)
+    before = database.column(DEFINITIONS)
+    where = ["--hermes-home", str(home)]
+
+    assert cli.main(["index", "drop", *where]) == 0
+    assert "nothing was changed: add --yes" in capsys.readouterr().out
+    assert database.column(WHOLE) == INDEXES
+    assert cli.main(["index", "drop", "--yes", "--json", *where]) == 0
+    assert json.loads(capsys.readouterr().out)["dropped"] == INDEXES
+    assert database.column(WHOLE) == []
+    database.column(TURNS + " RETURNING id", 50)
+    assert cli.main(["index", "build", "--memory", "32MB", "--json", *where]) == 0
+    assert json.loads(capsys.readouterr().out)["built"] == INDEXES
+
+    assert database.column(DEFINITIONS) == before
+    assert cli.main(["index", "show", *where]) == 0
+    assert capsys.readouterr().out.count("whole") == 2
+
+
+@pytest.mark.usefixtures("configured")
+def test_need_24_a_build_knows_no_time_limit_and_finishes_what_was_killed(
+    home: Path, admin_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled(admin_dsn, 200)
+    database = Database(admin_dsn)
+    hurried = make_conninfo(admin_dsn, options="-c statement_timeout=1000")
+    concurrently = "CREATE INDEX CONCURRENTLY conversations_embedding_idx ON conversations USING hnsw"
+    with (
+        held_up(admin_dsn),
+        psycopg.connect(hurried, autocommit=True) as admin,
+        pytest.raises(psycopg.errors.QueryCanceled),
+    ):
+        admin.execute(f"{concurrently} (embedding vector_cosine_ops)".encode())
+    with connect(admin_dsn) as conn:
+        assert [each.state for each in graphs.graphs(conn)] == ["missing", "unfinished"]
+
+    with held_up(admin_dsn):
+        assert cli.main(["index", "build", "--admin-dsn", hurried, "--hermes-home", str(home)]) == 0
+
+    said = capsys.readouterr()
+    assert "building conversations_embedding_idx; agents go on meanwhile" in said.err
+    assert f"built: {', '.join(INDEXES)}" in said.out
+    assert database.column(WHOLE) == INDEXES
+
+
+def test_need_28_migrate_builds_what_a_filled_database_lacks_without_a_time_limit(
+    home: Path, admin_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled(admin_dsn, 200)
+    hurried = make_conninfo(admin_dsn, options="-c statement_timeout=1000")
+    command = ["migrate", "--admin-dsn", hurried, "--dims", str(DIMS), "--hermes-home", str(home)]
+
+    with held_up(admin_dsn):
+        assert cli.main([*command, "--runtime-role", "hermes"]) == 0
+
+    said = capsys.readouterr()
+    assert all(f"built {index}" in said.out for index in INDEXES)
+    assert "building conversations_embedding_idx; agents go on meanwhile" in said.err
+    assert Database(admin_dsn).column(WHOLE) == INDEXES
+    assert cli.main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["built"] == []
+
+
+def test_need_28_a_migration_never_builds_them_where_others_would_wait(admin_dsn: str) -> None:
+    """The file alone, as psql runs it, in one transaction."""
+    from hermes_memory_pgvector.store.schema import migrations
+
+    filled(admin_dsn, 20)
+    with psycopg.connect(admin_dsn, autocommit=True, options=f"-c hermes_pgvector.dims={DIMS}") as admin:
+        admin.execute(migrations()[0].sql.encode())
+
+    assert Database(admin_dsn).column(WHOLE) == []
+
+
+def test_need_24_a_build_gets_what_it_wants_of_memory_that_is_free() -> None:
+    assert build_memory(10**8, 64 * 2**20, on_this_machine=False) == ""
+    assert build_memory(10**7, 64 * 2**20, on_this_machine=True) == ""
+    assert build_memory(100 * 2**20, 64 * 2**20, on_this_machine=True) == f"{100 * 1024}kB"
+    vast = build_memory(10**18, 2**20, on_this_machine=True)
+    assert vast.endswith("kB") and 1024 < int(vast.removesuffix("kB")) < 10**15 // 1024
