@@ -50,12 +50,7 @@ PAGE = {
     "vacuum without graph cpu s": "the same without HNSW: CPU s",
     "drain backend MB": "memory of a backend that writes, MB",
     "recall all backend MB": "memory of a backend that answers, MB",
-    "verb status cpu s": "`status`: CPU s of the server",
-    "verb doctor cpu s": "`doctor`: CPU s of the server",
-    "verb stats cpu s": "`stats`: CPU s of the server",
     "verb themes cpu s": "`themes list`: CPU s of the server",
-    "verb sessions cpu s": "`sessions list`, largest theme: CPU s of the server",
-    "verb list cpu s": "`list`, largest theme: CPU s of the server",
     "verb search cpu s": "`search`, largest theme: CPU s of the server",
     "verb prune cpu s": "`prune --all-themes`, dry run: CPU s of the server",
 }
