@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..domain.errors import HermesPgvectorError, SpoolError, SpoolFull
+from ..domain.errors import HermesPgvectorError, SpoolError, SpoolFull, StoreConflict
 from ..domain.latency import Latencies
 from ..domain.models import Operation
 from ..domain.pace import note_hook
 from ..store.backend import Backend
 from .applying import POISON, apply_parts, share_out
-from .embedding import DocumentEmbedder
+from .embedding import DocumentEmbedder, texts_of
 from .memory_queue import MemoryQueue, Queue
 from .pending import PendingRows
 from .spool import SetAside, Spool
@@ -85,6 +85,7 @@ class Writer:
         self._spool: Spool | None = None
         self._warned_volatile = False
         self._told_waiting = False
+        self._met_others = False
         self._open_spool()
         backend.on_down = self._wake.set
         self._thread = self._new_thread()
@@ -240,6 +241,9 @@ class Writer:
         self._tell_waiters()
         self.counts["retries"] += 1
         self.last_error = str(exc)
+        if isinstance(exc, StoreConflict) and not self._met_others:
+            self._met_others = True  # mostly it works the next time
+            return
         # A lost connection was told by the store; the words of other errors may change with each attempt.
         if self._backend.is_up() and not self._told_waiting:
             self._told_waiting = True
@@ -253,6 +257,10 @@ class Writer:
         self._note_end(ops, "stored")
         self._tell_waiters()
         self.counts["operations"] += len(ops)
+
+    def _note_whole(self) -> None:
+        """Note that nothing of a batch has to be tried again."""
+        self._met_others = False
         if self._told_waiting:
             self._told_waiting = False
             logger.info("hermes-pgvector: writes go on; what waited follows now")
@@ -324,6 +332,7 @@ class Writer:
                 embeddings = self._embed(ops, upcoming)
         except POISON:
             self._write_singly(queue, ops, embeddings)
+            self._note_whole()
             return
         embedded = time.monotonic()
         refused: list[Operation] = []
@@ -340,19 +349,20 @@ class Writer:
         if trouble is not None:
             raise trouble
         self._write_singly(queue, refused, embeddings)
+        self._note_whole()
         self.counts["batches"] += 1
         self.latencies.add("write", time.monotonic() - embedded)
         if self.counts["batches"] % 16 == 0:
             queue.checkpoint()
 
     def _embed(self, ops: list[Operation], upcoming: list[Operation]) -> dict[str, list[float]]:
-        texts = [(op.theme, text) for op in ops for text in _texts(op)]
+        texts = [(op.theme, text) for op in ops for text in texts_of(op)]
         embeddings = self._embedder.embed(texts)
         if self._embedder.has_long(texts):
             self._due.pending = 0.0
         # A batch that is not full yet will hold other texts when its turn comes.
         if len(upcoming) == BATCH_SIZE:
-            self._embedder.prepare([(op.theme, text) for op in upcoming for text in _texts(op)])
+            self._embedder.prepare([(op.theme, text) for op in upcoming for text in texts_of(op)])
         return embeddings
 
     def _write_singly(self, queue: Queue, ops: list[Operation], embeddings: dict[str, list[float]]) -> None:
@@ -381,15 +391,3 @@ class Writer:
         filled, more = self._pending.fill()
         self.counts["embedded_later"] += filled
         return more
-
-
-def _texts(op: Operation) -> list[str]:
-    match op.kind:
-        case "turn":
-            return [message["content"] for message in op.payload["messages"]]
-        case "add" | "remember" | "replace":
-            return [op.payload["content"]]
-        case "reconcile":
-            return list(op.payload["contents"])
-        case _:
-            return []

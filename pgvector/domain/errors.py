@@ -46,6 +46,10 @@ class StoreUnavailable(HermesPgvectorError):
     """Postgres cannot be reached; run `hermes-pgvector doctor`."""
 
 
+class StoreConflict(StoreUnavailable):
+    """Another transaction was in the way; this is tried again."""
+
+
 class StoreMisconfigured(StoreUnavailable):
     """Postgres refuses us; check `dsn`, the role and its rights: hermes-pgvector doctor."""
 

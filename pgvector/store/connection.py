@@ -14,7 +14,14 @@ from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 
 from ..domain.dsn import mask_dsn
-from ..domain.errors import DeadlineExceeded, OperationRejected, SchemaNotApplied, StoreMisconfigured, StoreUnavailable
+from ..domain.errors import (
+    DeadlineExceeded,
+    OperationRejected,
+    SchemaNotApplied,
+    StoreConflict,
+    StoreMisconfigured,
+    StoreUnavailable,
+)
 
 _T = TypeVar("_T")
 # Not the fault of what was asked. The last one is a server that gave up on us while we were stopped or swapped out.
@@ -81,6 +88,8 @@ def translated() -> Iterator[None]:
         raise StoreMisconfigured(explain(exc)) from exc
     except (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement) as exc:
         raise StoreMisconfigured(f"{_first_line(exc)}; {_POOLED}") from exc
+    except (pg.DeadlockDetected, pg.SerializationFailure) as exc:
+        raise StoreConflict(f"{_first_line(exc)}: another transaction was in the way; this is tried again") from exc
     except (pg.QueryCanceled, pg.LockNotAvailable) as exc:
         raise DeadlineExceeded(
             "Postgres cancelled the statement: it, or a lock it waited for, took longer than the deadline allows"

@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, TypeVar
 
-from psycopg import errors as pg
-
-from ..domain.errors import DeadlineExceeded, HermesPgvectorError, SpaceChanged, StoreUnavailable
+from ..domain.errors import DeadlineExceeded, HermesPgvectorError, SpaceChanged, StoreConflict, StoreUnavailable
 from ..domain.models import EmbeddingSpace
 from .connection import DeadlineConnection
 from .pool import Along, Pool, connect
@@ -30,8 +28,6 @@ _FAIR_S = 0.2  # who had less time than that is not blamed for being late
 _LOOK_S = 2.0  # longest wait for a server that is looked at in the background
 _LOOK_FIRST_S, _LOOK_MAX_S = 5.0, 60.0  # how long a replica that failed is left alone; longer when it fails again
 _SAMPLE_PAUSE_S = 0.02  # between two looks at the primary, however fast this process writes
-# The replica had to choose between what the primary sent and a statement of ours; the next one may well succeed.
-_CONFLICTS = (pg.SerializationFailure, pg.DeadlockDetected)
 
 
 class Source(Protocol):
@@ -126,7 +122,7 @@ class Replica:
         """Note that it did not answer within `given_s`; leave it alone for a while where that was its fault."""
         if isinstance(exc, ReplicaBehind):
             self.counts["replica_behind"] += 1
-        elif isinstance(exc.__cause__, _CONFLICTS):
+        elif isinstance(exc, StoreConflict):  # with what the primary sent; the next question may well be answered
             self.counts["replica_conflicts"] += 1
         elif isinstance(exc, (StoreUnavailable, DeadlineExceeded)) and given_s >= _FAIR_S:
             self.counts["replica_failures"] += 1

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -195,7 +196,9 @@ class Play:
         """Wait for what was written so far, and compare."""
         if self._away:
             return
-        wanted = self._model.entries | {"turns": self._model.turns}
+        # In each theme the order is what it was in the hooks; themes are written beside one another.
+        wanted = {kind: sorted(rows, key=itemgetter(0)) for kind, rows in self._model.entries.items()}
+        wanted["turns"] = sorted(self._model.turns, key=itemgetter(0))
         with contextlib.suppress(AssertionError):
             until(lambda: self._agent.is_done() or self._stored() == wanted, LANDED_TIMEOUT_S)
         assert self._stored() == wanted
@@ -208,9 +211,10 @@ class Play:
 
             entries = "SELECT agent_identity, content FROM memory_entries WHERE agent_identity LIKE %s AND target = %s"
             turns = "SELECT agent_identity, session_id, content FROM conversations WHERE agent_identity LIKE %s"
-            return {target: rows(f"{entries} ORDER BY id", target) for target in ("memory", "user")} | {
-                "turns": rows(f"{turns} ORDER BY id")
-            }
+            return {
+                target: rows(f'{entries} ORDER BY agent_identity COLLATE "C", id', target)
+                for target in ("memory", "user")
+            } | {"turns": rows(f'{turns} ORDER BY agent_identity COLLATE "C", id')}
 
 
 def examples(count: int) -> settings:
