@@ -32,9 +32,11 @@ def test_trap_11_initialize_does_not_wait_for_embeddings(
     assert embedder.requests <= 10, "entries are embedded in batches"
 
 
-def test_trap_11_recalls_write_no_rows(make_provider: MakeProvider, dsn: str, embedder: ScriptedEmbedder) -> None:
-    database = Database(dsn)
-    config = {"embed_url": embedder.url}
+def test_trap_11_recalls_write_no_rows(
+    make_provider: MakeProvider, direct_dsn: str, embedder: ScriptedEmbedder
+) -> None:
+    database = Database(direct_dsn)
+    config = {"dsn": direct_dsn, "embed_url": embedder.url}  # a pooler would keep connections open
     provider = make_provider(config)
     for number in range(10):
         provider.on_memory_write("add", "memory", f"Fact {number} about the Atlas project")

@@ -119,11 +119,11 @@ def test_need_10_a_stuck_endpoint_does_not_pile_up_threads(
     until(lambda: own_threads()["hermes-pgvector-embed"] == 0, 20, "the end of the stuck threads")
 
 
-def test_need_10_instances_that_come_and_go_leave_nothing(make_provider: MakeProvider, dsn: str) -> None:
+def test_need_10_instances_that_come_and_go_leave_nothing(make_provider: MakeProvider, direct_dsn: str) -> None:
     for number in range(30):
-        provider = make_provider()
+        provider = make_provider({"dsn": direct_dsn})  # a pooler would keep connections open
         provider.sync_turn(turn(number), ANSWER)
         provider.shutdown()
-    assert user_turns(Database(dsn)) == [turn(number) for number in range(30)]
+    assert user_turns(Database(direct_dsn)) == [turn(number) for number in range(30)]
     until(lambda: own_threads().total() == 0, 20, "the end of our threads")
-    until(lambda: Database(dsn).client_connections() == 0, 20, "the end of our connections")
+    until(lambda: Database(direct_dsn).client_connections() == 0, 20, "the end of our connections")

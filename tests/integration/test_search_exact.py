@@ -61,13 +61,13 @@ def fleet(
 
 
 def test_need_13_a_theme_of_any_share_gives_what_an_exact_scan_gives(
-    fleet: dict[str, PgvectorMemoryProvider], dsn: str
+    fleet: dict[str, PgvectorMemoryProvider], direct_dsn: str
 ) -> None:
     stored = "SELECT agent_identity || ':' || count(*) FROM conversations WHERE sig IS NOT NULL GROUP BY agent_identity"
-    assert sorted(Database(dsn).column(stored)) == sorted(f"{name}:{size}" for name, size in SIZES.items())
+    assert sorted(Database(direct_dsn).column(stored)) == sorted(f"{name}:{size}" for name, size in SIZES.items())
     dice = random.Random(8)
     found, wanted = 0, 0
-    with psycopg.connect(dsn, autocommit=True) as plain:
+    with psycopg.connect(direct_dsn, autocommit=True) as plain:
         register_vector(plain)
         backend = runtime_of(fleet["rare"]).backend
         for theme in ("rare", "half"):

@@ -30,6 +30,7 @@ _OURS = {
     "idle_in_transaction_session_timeout",
     "jit",
     "enable_sort",
+    "application_name",  # which a pooler passes on
 }  # of every transaction
 
 
