@@ -111,6 +111,16 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     }
 
 
+def machine() -> dict[str, Any]:
+    """What a figure depends on before all."""
+    release = ".".join(platform.release().split(".")[:2])
+    return {
+        "cpus": os.cpu_count(),
+        "system": f"{platform.system()} {release}",
+        "python": platform.python_version(),
+    }
+
+
 def report(name: str, parameters: dict[str, Any], rows: list[dict[str, Any]], to: Path | None) -> None:
     """Print the rows as a table; write all there is to know to `to`."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
@@ -119,6 +129,5 @@ def report(name: str, parameters: dict[str, Any], rows: list[dict[str, Any]], to
     for line in table:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
     if to is not None:
-        machine = {"cpus": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()}
-        body = {"benchmark": name, "machine": machine, "seed": SEED, "parameters": parameters, "rows": rows}
+        body = {"benchmark": name, "machine": machine(), "seed": SEED, "parameters": parameters, "rows": rows}
         to.write_text(json.dumps(body, indent=2) + "\n")

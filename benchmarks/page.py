@@ -17,7 +17,7 @@ from typing import Any
 
 BENCHMARKS = Path(__file__).resolve().parent
 PAGE = BENCHMARKS.parent / "docs" / "benchmarks.md"
-_BLOCK = re.compile(r"^<!-- table: ([\w-]+) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^<!-- table: ([\w/-]+) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 
 
 def tables_of(folder: Path) -> dict[str, str]:

