@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,13 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     }
 
 
-def machine() -> dict[str, Any]:
+def described(benchmark: str, about: str, *packages: str) -> dict[str, Any]:
+    """How results of several tables begin: which they are, of which machine, with which versions of `packages`."""
+    versions = {name: version(name) for name in packages}
+    return {"benchmark": benchmark, "about": about, "machine": _machine(), "versions": versions}
+
+
+def _machine() -> dict[str, Any]:
     """What a figure depends on before all."""
     release = ".".join(platform.release().split(".")[:2])
     return {
@@ -129,5 +136,5 @@ def report(name: str, parameters: dict[str, Any], rows: list[dict[str, Any]], to
     for line in table:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
     if to is not None:
-        body = {"benchmark": name, "machine": machine(), "seed": SEED, "parameters": parameters, "rows": rows}
+        body = {"benchmark": name, "machine": _machine(), "seed": SEED, "parameters": parameters, "rows": rows}
         to.write_text(json.dumps(body, indent=2) + "\n")

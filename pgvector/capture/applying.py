@@ -5,12 +5,13 @@ from __future__ import annotations
 import queue
 import threading
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..domain.errors import HermesPgvectorError, OperationRejected, StoreUnavailable
 from ..domain.models import Operation
 from ..store.backend import Backend
+from ..store.memories import Embeddings
 
 # What no repetition mends: Postgres refuses the content, or the operation has another shape than we know.
 POISON = (OperationRejected, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
@@ -50,9 +51,7 @@ def share_out(ops: Sequence[Operation], lanes: int) -> list[Part]:
     return [Part(part) for part in parts if part]
 
 
-def apply_parts(
-    backend: Backend, parts: Sequence[Part], embeddings: Mapping[str, list[float]], lanes: int
-) -> Iterator[Part]:
+def apply_parts(backend: Backend, parts: Sequence[Part], embeddings: Embeddings, lanes: int) -> Iterator[Part]:
     """Apply each part in a transaction of its own, `lanes` at the same time; gives each when it is through."""
     if len(parts) == 1:
         _apply(backend, parts[0], embeddings)
@@ -89,8 +88,8 @@ def apply_parts(
     yield from left  # of a lane that came to an unexpected end
 
 
-def _apply(backend: Backend, part: Part, embeddings: Mapping[str, list[float]]) -> None:
+def _apply(backend: Backend, part: Part, embeddings: Embeddings) -> None:
     try:
-        part.counts, part.error = backend.apply(part.ops, dict(embeddings)), None
+        part.counts, part.error = backend.apply(part.ops, embeddings), None
     except (HermesPgvectorError, *POISON) as exc:
         part.error = exc

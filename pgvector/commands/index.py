@@ -86,7 +86,7 @@ def _build(args: argparse.Namespace, home: Path) -> int:
     from ..store.graphs import build, graphs
 
     with _admin(args, home) as (conn, conninfo):
-        todo = [graph for graph in graphs(conn) if graph.state in ("missing", "unfinished")]
+        todo = [graph for graph in graphs(conn) if graph.is_to_build()]
         wants = max((graph.wants_bytes for graph in todo), default=0)
         given = max((graph.given_bytes for graph in todo), default=0)
         ours = not (settings_of(home).dsn or given_admin_dsn(args))

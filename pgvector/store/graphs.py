@@ -42,6 +42,10 @@ class Graph(NamedTuple):
     wants_bytes: int
     given_bytes: int
 
+    def is_to_build(self) -> bool:
+        """Whether it is not there, or not whole, and nobody is building it."""
+        return self.state in ("missing", "unfinished")
+
 
 def graphs(conn: DeadlineConnection) -> list[Graph]:
     """How the HNSW indexes stand."""
@@ -87,7 +91,7 @@ def build(conn: DeadlineConnection, conninfo: str, tell: Tell, *, memory: str = 
             )
         if memory:
             conn.execute("SELECT set_config('maintenance_work_mem', %s, false)", (memory,))
-        todo = [graph for graph in graphs(conn) if graph.state in ("missing", "unfinished")]
+        todo = [graph for graph in graphs(conn) if graph.is_to_build()]
         for graph in todo:
             with _told(conninfo, conn.info.backend_pid, graph.name, tell):
                 build_index(conn, graph.store, graph.name, _HNSW)
