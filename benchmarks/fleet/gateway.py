@@ -222,9 +222,9 @@ def warnings(home: HermesHome) -> Counter[str]:
     return Counter(_LOGGED.sub("", line)[:300] for line in log if " WARNING " in line or " ERROR " in line)
 
 
-def overhead(found: dict[str, dict[str, list[dict[str, list[float]]]]]) -> Table:
+def overhead(family: str, found: dict[str, dict[str, list[dict[str, list[float]]]]]) -> Table:
     """A request of each way; medians over the rounds."""
-    table = Table("fleet-overhead", "What a request costs")
+    table = Table(f"{family}-overhead", "What a request costs")
     for kind, rounds in found.items():
         measured: dict[str, Callable[[dict[str, list[float]]], float]] = {
             "p50, ms": lambda one: figures.p50_p99(one["ms"])[0],
@@ -243,9 +243,9 @@ def overhead(found: dict[str, dict[str, list[dict[str, list[float]]]]]) -> Table
     return table
 
 
-def over_time(way: Way, seen: list[dict[str, float]], took: list[dict[str, list[float]]]) -> Table:
+def over_time(family: str, way: Way, seen: list[dict[str, float]], took: list[dict[str, list[float]]]) -> Table:
     """The gateway's figures in the first third and the last third of its turns."""
-    table = Table(f"fleet-gateway-{way.name}", f"The gateway over {way.sent:,} turns: {way.name}")
+    table = Table(f"{family}-gateway-{way.name}", f"The gateway over {way.sent:,} turns: {way.name}")
     names = [name for name in ("rss_mb", "threads", "connections") if name in seen[-1]]
     values: dict[str, list[float]] = {name: [look[name] for look in seen] for name in names}
     for number, what in enumerate(("p50", "p99")):
@@ -292,10 +292,11 @@ def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> tuple[list[Tab
             print(f"round {turn + 1}: {[(each.name, each.sent) for each in ways]}", file=sys.stderr, flush=True)
         time.sleep(LOOK_EVERY_S + 0.5)  # one more look at each
     lines = [line for each in ways for line in (*each.refused, *astray(each, asked if each is ours else set()))]
-    tables, logged = [overhead({kind: dict(rounds) for kind, rounds in beside.items() if rounds})], {}
+    family = "incumbent" if "theirs" in args.ways else "fleet"  # of the tables: a page may have both
+    tables, logged = [overhead(family, {kind: dict(rounds) for kind, rounds in beside.items() if rounds})], {}
     for each in ways:
         rounds = took if each is ours and took else beside[f"{args.at_once} at once"][each.name]
-        tables.append(over_time(each, seen[each.name], rounds))
+        tables.append(over_time(family, each, seen[each.name], rounds))
         logged[each.name] = warnings(each.gateway.home)
         tables[-1].notes.append(f"Warnings and errors in the host's logs: {sum(logged[each.name].values())}.")
     every = {"looks": seen, "rounds": beside, "ours alone": took, "logged": logged}

@@ -4,11 +4,14 @@ Themes of 10 to 54,000 turns, and as many memories, in one table; an endpoint in
 20 ms, so that no question's vector is known before it is asked. In turn, for each theme and round:
 
 - the embedding alone: the same client, another question;
-- the bare two-step statement (signatures, then exact), by plain psycopg, for each store;
-- the vector leg as it is shipped, in a transaction that is open already: its time, and the CPU of the backend;
+- the bare two-step statement (signatures, then exact), by plain psycopg, for each store, right after an embedding, when
+  the processor has waited as long as it does for whoever embeds a question first;
+- the vector leg as it is shipped, also after one, in a transaction that is open already: its time, and the CPU of the
+  backend;
 - `recall_memory`, `recall_conversation` and `prefetch`, each with a question of its own.
 
-What lies beyond the embedding is the difference within a round. Medians, with quartiles.
+What lies beyond the embedding is the difference within a round. Medians, with quartiles; last, all themes together,
+each asked as often as another.
 
     recall.py [--keep DIR]      loads for half a minute; with --keep the next run only asks
 """
@@ -80,6 +83,7 @@ class Bench:
         cpu = Cpu(self._plain.info.backend_pid)
         row = Asked(self._theme, self._size, "", vector).row()
         statement = BARE.replace("conversations", STORES[store])
+        self._embed()
         before = cpu()
         taken = milliseconds(lambda: self._plain.execute(statement, row, prepare=True).fetchall())
         return {f"bare {store}": taken, f"bare cpu {store}": cpu() - before}
@@ -88,6 +92,7 @@ class Bench:
         with self._runtime.backend.connection(60) as conn:
             begin_vectors(conn, timeout_s=None)
             cpu = Cpu(conn.info.backend_pid)
+            self._embed()
             before = cpu()
             scope = Scope("theme", self._theme)
             taken = milliseconds(lambda: vector_candidates(conn, store, scope, Filters(), vector, limit=40))
@@ -156,6 +161,26 @@ def rows_of(size: int, rounds: list[dict[str, float]]) -> list[dict[str, Any]]:
     return lines
 
 
+def of_all(rounds: list[dict[str, float]]) -> list[dict[str, Any]]:
+    """A line for each tool: the time of every theme's calls over that of their bare statements."""
+    lines = []
+    for store, tool in TOOLS.items():
+        bare, cpu = (sum(one[f"{what} {store}"] for one in rounds) for what in ("bare", "bare cpu"))
+        lines.append(
+            {
+                "asked": tool,
+                "theme rows": "all",
+                "embed_ms": round(statistics.fmean(one["embed"] for one in rounds), 2),
+                "bare_ms": round(bare / len(rounds), 2),
+                "leg / bare": round(sum(one[f"leg {store}"] for one in rounds) / bare, 2),
+                "leg / bare, CPU": round(sum(one[f"leg cpu {store}"] for one in rounds) / cpu, 2),
+                "beyond_ms": round(statistics.fmean(one[tool] - one["embed"] for one in rounds), 2),
+                "beyond / bare": round(sum(one[tool] - one["embed"] for one in rounds) / bare, 2),
+            }
+        )
+    return lines
+
+
 def options(doc: str | None) -> argparse.ArgumentParser:
     """Which themes, and how often."""
     made = common.parser(doc)
@@ -192,11 +217,14 @@ def main() -> None:
     """Load where needed, ask, print."""
     args = options(__doc__).parse_args()
     table: list[dict[str, Any]] = []
+    every: list[dict[str, float]] = []
     for bench, size, vectors in benches(args):
         asking = itertools.cycle([vector.tolist() for vector in vectors])
-        rounds = [bench.round(next(asking)) for _ in range(WARM_UP + args.rounds)]
-        table += rows_of(size, rounds[WARM_UP:])
+        rounds = [bench.round(next(asking)) for _ in range(WARM_UP + args.rounds)][WARM_UP:]
+        table += rows_of(size, rounds)
+        every += rounds
     table.sort(key=lambda line: (line["asked"], line["theme rows"]))
+    table += of_all(every)
     common.report("limit/recall", {"dims": args.dims, "latency_ms": args.latency_ms}, table, args.json)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import random
 import threading
@@ -13,14 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..domain.errors import HermesPgvectorError, SpoolError, SpoolFull, StoreConflict
+from ..domain.errors import HermesPgvectorError, SpoolError, StoreConflict
 from ..domain.latency import Latencies
 from ..domain.models import Operation
 from ..domain.pace import note_hook
 from ..store.backend import Backend
 from .applying import POISON, apply_parts, share_out
 from .embedding import DocumentEmbedder, texts_of
-from .memory_queue import MemoryQueue, Queue
+from .memory_queue import Queue
+from .own_queues import OwnQueues
 from .pending import PendingRows
 from .spool import SetAside, Spool
 from .spool_files import SpoolDirectory
@@ -81,28 +81,14 @@ class Writer:
         self.last_error = ""
         self.latencies = latencies
         self._report = report
-        self._memory = MemoryQueue(memory_max_items)
-        self._spool: Spool | None = None
-        self._warned_volatile = False
+        self._own = OwnQueues(directory, memory_max_items)
         self._told_waiting = False
         self._met_others = False
-        self._open_spool()
         backend.on_down = self._wake.set
         self._thread = self._new_thread()
 
     def _new_thread(self) -> threading.Thread:
         return threading.Thread(target=self._run, name="hermes-pgvector-writer", daemon=True)
-
-    def _open_spool(self) -> None:
-        try:
-            self._spool = self._directory.open_own()
-        except SpoolError as exc:
-            self._warn_volatile(exc)
-
-    def _warn_volatile(self, exc: SpoolError) -> None:
-        if not self._warned_volatile:
-            self._warned_volatile = True
-            logger.warning("hermes-pgvector: writes are kept in memory only and are lost with this process: %s", exc)
 
     def forget_after_fork(self) -> None:
         """Let go, in a child, of what only the parent may hold."""
@@ -115,17 +101,7 @@ class Writer:
     def submit(self, op: Operation) -> None:
         """Accept `op`: when this returns it is on disk, or in memory while the disk takes nothing. Raises SpoolFull."""
         note_hook()
-        # What went to memory goes to Postgres after the spool, so what follows it has to go there as well.
-        if self._spool is None or self._memory.depth():
-            self._memory.append(op)
-        else:
-            try:
-                self._spool.append(op)
-            except SpoolFull:
-                raise
-            except SpoolError as exc:
-                self._warn_volatile(exc)
-                self._memory.append(op)
+        self._own.append(op)
         if not self._wake.is_set():  # else the drain has yet to look, and will see this as well
             self._wake.set()
         if not self._thread.is_alive() and not self._stopping.is_set():
@@ -153,11 +129,15 @@ class Writer:
             return self._drained.wait_for(lambda: not self.depth(), timeout_s)
 
     def flush_own(self, timeout_s: float) -> int:
-        """Wait until what this process accepted is in Postgres, as far as that is possible now; returns what is not."""
+        """Wait until what this process accepted is in Postgres, as far as that is possible now; returns what is not.
+
+        That is on disk then, unless the disk takes nothing.
+        """
         self._wake.set()
         with self._drained:
-            self._drained.wait_for(lambda: not self._own_depth() or self._backend.problem is not None, timeout_s)
-        return self._own_depth()
+            self._drained.wait_for(lambda: not self._own.depth() or self._backend.problem is not None, timeout_s)
+        self._own.move_to_disk()
+        return self._own.depth()
 
     def stop(self, timeout_s: float) -> int:
         """Drain for at most `timeout_s`, then stop; returns how many writes stay in the spool. Twice is fine."""
@@ -170,12 +150,9 @@ class Writer:
         return left
 
     def _close_queues(self) -> None:
-        for spool in (*self._adopted, *([self._spool] if self._spool is not None else [])):
+        for spool in (*self._adopted, *self._own.spools()):
             self._directory.discard(spool)
         self._adopted.clear()
-
-    def _own_depth(self) -> int:
-        return self._memory.depth() + (self._spool.depth() if self._spool is not None else 0)
 
     def depth(self) -> int:
         """How many accepted writes are not in Postgres yet."""
@@ -191,13 +168,11 @@ class Writer:
 
     def is_durable(self) -> bool:
         """False while accepted writes are in memory only."""
-        return self._spool is not None and not self._memory.depth()
+        return self._own.is_durable()
 
     def _queues(self) -> Iterator[Queue]:
         yield from list(self._adopted)
-        if self._spool is not None:
-            yield self._spool
-        yield self._memory
+        yield from self._own.queues()
 
     # -- the drain thread ----------------------------------------------------------------------------------------
 
@@ -223,8 +198,8 @@ class Writer:
                 retry_s = _RETRY_FIRST_S
             except HermesPgvectorError as exc:
                 self._note(exc)
-                if self._spool is not None:
-                    self._spool.checkpoint()
+                self._own.move_to_disk()
+                self._own.checkpoint()
                 self._stopping.wait(retry_s * random.uniform(0.7, 1.3))
                 retry_s = min(retry_s * 2, _RETRY_MAX_S)
                 continue
@@ -269,13 +244,12 @@ class Writer:
         """Write one batch, or look after what is due; True when there may be more to do at once."""
         now = time.monotonic()
         if now >= self._due.adopt:
-            if self._spool is None:
-                self._open_spool()
-            if self._spool is not None:
+            if self._own.open():
                 self._adopted += self._directory.adopt()
             self._due.adopt = now + _ADOPT_S
         if now >= self._due.report:
-            self._publish()
+            self._own.publish(self._report() | {"operations_per_s": self._rate()})
+            self._own.checkpoint()
             self._backend.refresh_space()
             self._due.report = now + _REPORT_S
         for queue in self._queues():
@@ -292,7 +266,7 @@ class Writer:
                 return True
         if now >= self._due.upkeep:
             self._due.upkeep = now + self._upkeep.step()
-        for spool in (*self._adopted, *([self._spool] if self._spool is not None else [])):
+        for spool in (*self._adopted, *self._own.spools()):
             spool.recount()
         self._tell_waiters()
         return False
@@ -309,13 +283,6 @@ class Writer:
             self._adopted = [spool for spool in self._adopted if spool is not queue]
             self._directory.give_up(queue, exc)
             return []
-
-    def _publish(self) -> None:
-        """Leave the counters where other processes, the operator's among them, can read them."""
-        if self._spool is not None:
-            with contextlib.suppress(SpoolError):  # a full disk holds no write up
-                self._spool.publish(self._report() | {"operations_per_s": self._rate()})
-            self._spool.checkpoint()
 
     def _rate(self) -> float:
         """Operations a second since the last call."""

@@ -313,7 +313,8 @@ class PgvectorMemoryProvider(MemoryProvider):
 
         source = context.provenance(self._session_id, self._parent_session_id)
         may_write, submit = partial(self._may_write, runtime, context), partial(self._submit, runtime)
-        desk = Desk(runtime, context, self._policy, source, may_write, submit)
+        ends = time.monotonic() + self._settings.recall_deadline_s
+        desk = Desk(runtime, context, self._policy, source, may_write, submit, ends)
         return answer(tool_name, args, desk)
 
     def _more_tools(self) -> tuple[str, ...]:

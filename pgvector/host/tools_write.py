@@ -28,12 +28,13 @@ _IDS_MOST = 100
 _PROFILE_ROWS = 200  # of each target; more would not fit
 _PROFILE_CHARS = 600  # of one memory
 _SETTLE_S = 1.0  # how long `forget` waits for what this process has not written yet
+_LEAST_S = 0.1  # for a statement, however late it is
 _confirmations = Confirmations()
 
 
 @dataclass(frozen=True)
 class Desk:
-    """Where a tool was called, and what it may use. `may_write` counts a refusal."""
+    """Where a tool was called, what it may use, and by when (`ends`, monotonic). `may_write` counts a refusal."""
 
     runtime: Runtime
     context: SessionContext
@@ -41,6 +42,7 @@ class Desk:
     provenance: Mapping[str, str]
     may_write: Callable[[], bool]
     submit: Callable[[Operation], bool]
+    ends: float
 
     @property
     def theme(self) -> str:
@@ -48,9 +50,9 @@ class Desk:
         return self.context.place.memories.name
 
     @property
-    def deadline_s(self) -> float:
-        """The longest a call takes."""
-        return self.runtime.settings.recall_deadline_s
+    def left_s(self) -> float:
+        """How long the rest of the call may take."""
+        return max(_LEAST_S, self.ends - time.monotonic())
 
     @property
     def realm(self) -> object:
@@ -128,17 +130,17 @@ def _remember(args: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
 
 def _delivered(op: Operation, desk: Desk) -> dict[str, Any]:
     """Write, wait, look; what is known of it then."""
-    ends = time.monotonic() + desk.deadline_s
-    state = desk.runtime.writer.deliver(op, desk.deadline_s)
+    state = desk.runtime.writer.deliver(op, desk.left_s)
     if state == "refused":
         raise InvalidArgument("Postgres refuses this text; an operator sees why: hermes-pgvector spool list")
     if state == "stored":
-        with desk.runtime.backend.connection(max(0.1, ends - time.monotonic())) as conn:
+        with desk.runtime.backend.connection(desk.left_s) as conn:
             found = erase.id_of(conn, op.theme, op.payload["target"], op.payload["content"])
         if found is not None:
             return {"state": "stored", "id": found}
     where = "on disk" if desk.runtime.writer.is_durable() else "in the memory of this process"
-    return {"state": "accepted", "waits": f"{where}: it was not in the database within {desk.deadline_s:g} s"}
+    limit_s = desk.runtime.settings.recall_deadline_s
+    return {"state": "accepted", "waits": f"{where}: it was not in the database within {limit_s:g} s"}
 
 
 # -- forget
@@ -159,7 +161,7 @@ def _forget(args: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
     if not ids and not query:
         raise InvalidArgument("say what to forget: `id` or `ids` as recall_memory gave them, or a `query`")
     # What was just accepted should be found, and not come after its own removal.
-    desk.runtime.writer.flush_own(min(_SETTLE_S, desk.deadline_s / 2))
+    desk.runtime.writer.flush_own(min(_SETTLE_S, desk.left_s / 2))
     return _forgotten(_named(ids, desk), desk) if ids else _preview(query, args, desk)
 
 
@@ -170,7 +172,7 @@ def _chosen(shown: Sequence[Entry], ids: Sequence[int]) -> list[Entry]:
 
 
 def _named(ids: Sequence[int], desk: Desk) -> list[Entry]:
-    with desk.runtime.backend.connection(desk.deadline_s) as conn:
+    with desk.runtime.backend.connection(desk.left_s) as conn:
         found = erase.entries(conn, desk.theme, ids)
     if missing := set(ids) - {entry.id for entry in found}:
         raise InvalidArgument(f"this theme has no memory with the id {_listed(missing)}; nothing was removed")
@@ -179,9 +181,9 @@ def _named(ids: Sequence[int], desk: Desk) -> list[Entry]:
 
 def _preview(query: str, args: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
     limit = _whole(args.get("limit"), "limit", 1, PREVIEW_MOST, _PREVIEW_DEFAULT)
-    asked = Question(query, Scope("theme", desk.theme), limit, desk.deadline_s, Filters(target=_target(args)))
+    asked = Question(query, Scope("theme", desk.theme), limit, desk.left_s, Filters(target=_target(args)))
     ids = [hit.id for hit in desk.recall(asked).hits]
-    with desk.runtime.backend.connection(desk.deadline_s) as conn:
+    with desk.runtime.backend.connection(desk.left_s) as conn:
         by_id = {entry.id: entry for entry in erase.entries(conn, desk.theme, ids)}
     entries = tuple(by_id[each] for each in ids if each in by_id)
     result: dict[str, Any] = {"would_forget": [_shown(entry) for entry in entries], "count": len(entries)}
@@ -196,7 +198,7 @@ def _forgotten(entries: Sequence[Entry], desk: Desk) -> dict[str, Any]:
     runtime = desk.runtime
     # The files as they are read in: without secrets. Nothing is stored of this, so nothing is counted.
     in_files = {(target, desk.policy.keep.text(text, Counter())) for target, text in runtime.mirror.entries()}
-    with runtime.backend.connection(desk.deadline_s) as conn:
+    with runtime.backend.connection(desk.left_s) as conn:
         who = {**desk.provenance, "source": "forget"}
         done = erase.forget(conn, desk.theme, entries, in_files, runtime.mirror.origin, who)
     runtime.backend.wrote([desk.theme])
@@ -231,7 +233,7 @@ def _profile(args: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
     )
     only = _target(args)
     targets = (only,) if only else ("user", "memory")
-    with desk.runtime.backend.connection(desk.deadline_s) as conn:
+    with desk.runtime.backend.connection(desk.left_s) as conn:
         totals = erase.totals(conn, desk.theme)
         known = {
             target: erase.newest(conn, desk.theme, target, limit=_PROFILE_ROWS, chars=_PROFILE_CHARS + 1)

@@ -88,6 +88,42 @@ def test_need_03_with_a_full_disk_writes_are_kept_in_memory_and_those_beyond_are
     assert user_turns(database) == [turn(number) for number in (*accepted, *range(6000, 6050), 7000)]
 
 
+@pytest.mark.parametrize("end", ["SIGKILL", "exit"])
+def test_need_03_what_was_in_memory_only_goes_to_disk_once_that_takes_it(
+    end: str,
+    make_provider: MakeProvider,
+    proxy: TcpProxy,
+    proxied: str,
+    database: Database,
+    home: Path,
+    tmp_path: Path,
+) -> None:
+    proxy.stop()
+    spool = home / "pgvector" / "spool"
+    spool.parent.mkdir(parents=True, exist_ok=True)
+    spool.write_text("a file where the folder should be")
+    process = WritingProcess({"dsn": proxied, "dims": DIMS}, home, tmp_path / "memory.log", "orders", turns=20)
+    try:
+        process.order("write 20 40", "written")
+        assert [line for line in process.logged("WARNING") if "in memory only" in line]
+        spool.unlink()
+        if end == "SIGKILL":
+            until(lambda: any("are on disk now" in line for line in process.logged("INFO")), 30, "the spool")
+            process.order("write 40 50", "written")
+            process.close()
+        else:
+            process.order("write 40 50", "written")
+            process.die()
+            assert not [line for line in process.logged("WARNING") if "they are lost" in line]
+    finally:
+        process.close()
+
+    proxy.start()
+    landed(make_provider({"dsn": proxied}))
+    until(lambda: len(user_turns(database)) == 50, 30, "the turns of the process that is gone")
+    assert user_turns(database) == [turn(number) for number in range(50)]
+
+
 def test_need_03_past_its_bound_the_spool_refuses_counts_and_tells(
     make_provider: MakeProvider, proxy: TcpProxy, proxied: str, database: Database, records: Records
 ) -> None:
