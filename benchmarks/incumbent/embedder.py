@@ -2,9 +2,10 @@
 
     python -P embedder.py PORT POOL [VECTORS.npz]
 
-The two protocols of `benchmarks/endpoint.py`, and `POST /mood` with `{"mode": MODE, "latency_s": N}`; MODE is `ok`,
-`hang`, `error` or `short`. VECTORS.npz holds `texts` and `vectors` of the texts that it knows; any other text gets one
-of POOL, a file with a vector a line, which cost the endpoint next to nothing.
+The two protocols of `benchmarks/endpoint.py`, and `POST /mood` with `{"mode": MODE, "latency_s": N, "mixed": BOOL}`;
+MODE is `ok`, `hang`, `error` or `short`. VECTORS.npz holds `texts` and `vectors` of the texts that it knows; any other
+text gets one of POOL, a file with a vector a line, which cost the endpoint next to nothing, or where they are to be
+`mixed` one that lies between two of them, and so one of its own.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import struct
 import sys
 import time
 import zlib
+from array import array
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 HANG_S = 3600.0
 
-mood: dict[str, Any] = {"mode": "ok", "latency_s": 0.0}
+mood: dict[str, Any] = {"mode": "ok", "latency_s": 0.0, "mixed": False}
 _pool: list[str] = []
 _known: dict[str, tuple[str, str]] = {}
 
@@ -46,6 +48,18 @@ def _pooled(number: int) -> str:
     return packed(json.loads(_pool[number]))
 
 
+@cache
+def _values(number: int) -> array[float]:
+    return array("d", json.loads(_pool[number]))
+
+
+def mixed(text: str) -> list[float]:
+    """A vector near to one of the pool, and a little to another one, which the text says."""
+    near, far = divmod(zlib.crc32(text.encode("utf-8", "replace")), len(_pool))
+    pairs = zip(_values(near % len(_pool)), _values(far), strict=True)
+    return [round(0.8 * one + 0.6 * other, 6) for one, other in pairs]
+
+
 def vector_of(text: str, in_base64: bool, short: bool) -> str:
     """The JSON of a text's vector: its own, else the one of the pool that the text says."""
     number = zlib.crc32(text.encode("utf-8", "replace")) % len(_pool)
@@ -54,6 +68,8 @@ def vector_of(text: str, in_base64: bool, short: bool) -> str:
         return packed(values) if in_base64 else json.dumps(values)
     if text in _known:
         return _known[text][in_base64]
+    if mood["mixed"]:
+        return packed(mixed(text)) if in_base64 else json.dumps(mixed(text))
     return _pooled(number) if in_base64 else _pool[number]
 
 

@@ -69,14 +69,15 @@ class Endpoint:
             self._process.stdout.close()
             self._process = None
 
-    def be(self, mode: str, latency_s: float = 0.0) -> None:
+    def be(self, mode: str, latency_s: float = 0.0, *, mixed: bool = False) -> None:
         """Get into a mood (see embedder.py), or be `down`. What hung before is cut."""
         if mode == "down":
             self.stop()
             return
         self.stop()
         self.start()
-        httpx.post(f"{self.base}/mood", json={"mode": mode, "latency_s": latency_s}).raise_for_status()
+        mood = {"mode": mode, "latency_s": latency_s, "mixed": mixed}
+        httpx.post(f"{self.base}/mood", json=mood).raise_for_status()
 
 
 def _pool(folder: Path) -> Path:
