@@ -267,6 +267,37 @@ def show(found: dict[str, Any], minutes: float, seed: int) -> None:
         print(f"VIOLATION {wrong}")
 
 
+def tables(found: dict[str, Any], minutes: float) -> list[dict[str, Any]]:
+    """What benchmarks/page.py puts into a page: what happened and what came of it, and how long calls took."""
+    counts = {
+        "writes accepted": sum(found["accepted"].values()),
+        "of them in memory only, or under way, when their process was killed": sum(found["unclear"].values()),
+        "faults": sum(found["faults"].values()),
+        "lives of the agents": found["lives"],
+        "turns stored": found["stored"]["turns"],
+        "recalls": sum(found["recalls"].values()),
+        **{what.replace("_", " "): count for what, count in found["verdict"].items()},
+        "violations of any kind": len(found["violations"]),
+    }
+    notes = [
+        f"{minutes:g} minutes. Everything had arrived {found['settled_s']['median']} s after all faults had ended, "
+        f"at most {found['settled_s']['worst']} s. Memory of the agent that lived all the time: "
+        f"{found['memory'].get('then_mb')} MB, later {found['memory'].get('now_mb')} MB."
+    ]
+    times = [
+        {"what": what} | {name if name == "calls" else f"{name}, ms": each for name, each in spread.items()}
+        for what, spread in found["times_ms"].items()
+    ]
+    return [
+        {
+            "name": "soak",
+            "rows": [{"what": what, "count": f"{count:,}"} for what, count in counts.items()],
+            "notes": notes,
+        },
+        {"name": "soak-times", "rows": times, "notes": []},
+    ]
+
+
 @contextmanager
 def world_of(processes: int, seed: int, per_s: float) -> Iterator[World]:
     """A database, an endpoint and agents that have not begun; all but the last two have homes of their own."""
@@ -330,7 +361,8 @@ def main() -> int:
     show(found, arguments.minutes, arguments.seed)
     if arguments.json:
         given = {name: value for name, value in vars(arguments).items() if name != "json"}
-        arguments.json.write_text(json.dumps({"arguments": given} | found, indent=1, ensure_ascii=False))
+        made = {"arguments": given, "tables": tables(found, arguments.minutes)}
+        arguments.json.write_text(json.dumps(made | found, indent=1, ensure_ascii=False) + "\n")
     if found["violations"]:
         print(f"\n{len(found['violations'])} violations; again with --seed {arguments.seed}")
     return bool(found["violations"])

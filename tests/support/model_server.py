@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -211,7 +212,7 @@ class _Handler(BaseHTTPRequestHandler):
 def _completion(reply: Reply) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
     if reply.tool_calls:
-        message["tool_calls"] = [_tool_call(index, call) for index, call in enumerate(reply.tool_calls)]
+        message["tool_calls"] = [_tool_call(call) for call in reply.tool_calls]
     choice = {"index": 0, "message": message, "finish_reason": _finish_reason(reply)}
     return {**_envelope("chat.completion"), "choices": [choice], "usage": _USAGE}
 
@@ -223,7 +224,7 @@ def _stream_chunks(reply: Reply) -> Iterator[dict[str, Any]]:
         if part:
             yield _chunk({"content": part})
     for index, call in enumerate(reply.tool_calls):
-        yield _chunk({"tool_calls": [{**_tool_call(index, call), "index": index}]})
+        yield _chunk({"tool_calls": [{**_tool_call(call), "index": index}]})
     yield _chunk({}, _finish_reason(reply))
     yield {**_envelope("chat.completion.chunk"), "choices": [], "usage": _USAGE}
 
@@ -237,9 +238,10 @@ def _envelope(kind: str) -> dict[str, Any]:
     return {"id": "chatcmpl-scripted", "object": kind, "created": 0, "model": MODEL_NAME}
 
 
-def _tool_call(index: int, call: ToolCall) -> dict[str, Any]:
+def _tool_call(call: ToolCall) -> dict[str, Any]:
     function = {"name": call.name, "arguments": json.dumps(dict(call.arguments))}
-    return {"id": f"call_{index}", "type": "function", "function": function}
+    # No two of a session have one id: the host would take the second result for the first one told again.
+    return {"id": f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": function}
 
 
 def _finish_reason(reply: Reply) -> str:
