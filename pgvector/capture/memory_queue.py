@@ -33,7 +33,7 @@ class MemoryQueue:
         self._max_items = max_items
         self._lock = threading.Lock()
         self._waiting: dict[int, Operation] = {}
-        self._aside: list[SetAside] = []
+        self._aside: dict[int, SetAside] = {}
         self._next = 1
 
     def append(self, op: Operation) -> None:
@@ -41,8 +41,8 @@ class MemoryQueue:
         with self._lock:
             if len(self._waiting) >= self._max_items:
                 raise SpoolFull(
-                    f"{self._max_items} writes wait in memory (`write_queue_maxsize`) and the spool cannot be "
-                    "written; make $HERMES_HOME/pgvector/spool writable"
+                    f"{self._max_items} writes wait in memory (`write_queue_maxsize`) and the spool takes "
+                    "nothing; make $HERMES_HOME/pgvector/spool writable, or raise `spool_max_mb`"
                 )
             self._waiting[self._next] = replace(op, seq=self._next)
             self._next += 1
@@ -53,21 +53,22 @@ class MemoryQueue:
             return [self._waiting[seq] for seq in sorted(self._waiting)[:limit]]
 
     def ack(self, ops: Sequence[Operation]) -> None:
-        """Forget operations that Postgres has committed."""
+        """Forget operations that are in Postgres, or on disk."""
         with self._lock:
             for op in ops:
                 self._waiting.pop(op.seq, None)
+                self._aside.pop(op.seq, None)
 
     def set_aside(self, op: Operation, error: str) -> None:
         """Keep `op` out of the way of the rest."""
         with self._lock:
-            self._waiting.pop(op.seq, None)
-            self._aside.append(SetAside(op, error))
+            if self._waiting.pop(op.seq, None) is not None:
+                self._aside[op.seq] = SetAside(op, error)
 
     def aside(self) -> list[SetAside]:
         """The operations that were set aside."""
         with self._lock:
-            return list(self._aside)
+            return list(self._aside.values())
 
     def depth(self) -> int:
         """How many operations wait."""

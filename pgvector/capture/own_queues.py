@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -26,18 +27,18 @@ class OwnQueues:
         self._directory = directory
         self._memory = MemoryQueue(memory_max_items)
         self._spool: Spool | None = None
-        self._opening = threading.RLock()
+        self._pid = os.getpid()
+        self._moving = threading.Lock()
         self._warned = False
         self.open()
 
     def open(self) -> bool:
-        """Open the spool where that failed before; True once there is one."""
-        with self._opening:
-            if self._spool is None:
-                try:
-                    self._spool = self._directory.open_own()
-                except SpoolError as exc:
-                    self._warn(exc)
+        """Open the spool where that failed before; True once there is one. For one thread at a time."""
+        if self._spool is None:
+            try:
+                self._spool = self._directory.open_own()
+            except SpoolError as exc:
+                self._warn(exc)
         return self._spool is not None
 
     def append(self, op: Operation) -> None:
@@ -48,6 +49,7 @@ class OwnQueues:
             return
         try:
             self._spool.append(op)
+            self._warned = False
         except SpoolFull:
             raise
         except SpoolError as exc:
@@ -55,21 +57,30 @@ class OwnQueues:
             self._memory.append(op)
 
     def move_to_disk(self) -> None:
-        """Put into the spool what is in memory only, as far as the disk takes it by now."""
-        with self._opening:
-            if not self._memory.depth() or not self.open():
+        """Put into the spool what is in memory only, as far as the disk takes it by now.
+
+        For the thread that empties the queues, or once that can be waited for no longer: what it writes at that moment
+        is written once all the same. What Postgres has refused is refused, and set aside, once more.
+        """
+        # A child's copy of the memory is the parent's to bring home.
+        if self._memory.empty() or self._pid != os.getpid():
+            return
+        with self._moving:
+            moved = 0
+            if not self.open():
                 return
             assert self._spool is not None
             try:
-                while ops := self._memory.take(_MOVED_AT_ONCE):
+                while ops := self._memory.take(_MOVED_AT_ONCE) or [item.operation for item in self._memory.aside()]:
                     for op in ops:
-                        # If the drain is writing it at this moment, the copy comes later, and is seen to be one.
                         self._spool.append(op)
                         self._memory.ack([op])
+                        moved += 1
             except SpoolError:  # that was told when it began
                 return
+        if moved and self._memory.empty():
             self._warned = False
-        logger.info("hermes-pgvector: the writes that were in memory only are on disk now")
+            logger.info("hermes-pgvector: the writes that were in memory only are on disk now")
 
     def queues(self) -> list[Queue]:
         """In the order in which they are to be emptied."""
@@ -79,13 +90,13 @@ class OwnQueues:
         """The file, where there is one."""
         return [] if self._spool is None else [self._spool]
 
-    def depth(self) -> int:
-        """How many operations wait."""
-        return sum(queue.depth() for queue in self.queues())
+    def in_memory(self) -> int:
+        """How many operations wait in memory only."""
+        return self._memory.depth()
 
-    def is_durable(self) -> bool:
-        """False while some are in memory only."""
-        return self._spool is not None and not self._memory.depth()
+    def depth(self) -> int:
+        """How many operations wait. What is being moved counts twice rather than not at all."""
+        return self._memory.depth() + sum(spool.depth() for spool in self.spools())
 
     def checkpoint(self) -> None:
         """Have the log of the file written into it."""

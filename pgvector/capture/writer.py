@@ -129,24 +129,21 @@ class Writer:
             return self._drained.wait_for(lambda: not self.depth(), timeout_s)
 
     def flush_own(self, timeout_s: float) -> int:
-        """Wait until what this process accepted is in Postgres, as far as that is possible now; returns what is not.
-
-        That is on disk then, unless the disk takes nothing.
-        """
+        """Wait until what this process accepted is in Postgres, as far as that is possible now; returns what is not."""
         self._wake.set()
         with self._drained:
             self._drained.wait_for(lambda: not self._own.depth() or self._backend.problem is not None, timeout_s)
-        self._own.move_to_disk()
         return self._own.depth()
 
     def stop(self, timeout_s: float) -> int:
-        """Drain for at most `timeout_s`, then stop; returns how many writes stay in the spool. Twice is fine."""
+        """Drain for at most `timeout_s`, then stop; returns how many writes are not in Postgres. Twice is fine."""
         deadline = time.monotonic() + timeout_s
         left = self.flush_own(timeout_s)
         self._stopping.set()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(max(0.0, deadline - time.monotonic()))
+        self._own.move_to_disk()  # where the thread does not come to do it
         return left
 
     def _close_queues(self) -> None:
@@ -156,7 +153,7 @@ class Writer:
 
     def depth(self) -> int:
         """How many accepted writes are not in Postgres yet."""
-        return sum(queue.depth() for queue in self._queues())
+        return sum(spool.depth() for spool in list(self._adopted)) + self._own.depth()
 
     def size_bytes(self) -> int:
         """How many bytes they take on disk."""
@@ -166,9 +163,9 @@ class Writer:
         """The writes that Postgres refused for what they hold."""
         return [item for queue in self._queues() for item in queue.aside()]
 
-    def is_durable(self) -> bool:
-        """False while accepted writes are in memory only."""
-        return self._own.is_durable()
+    def in_memory(self) -> int:
+        """How many accepted writes are in memory only, because the disk takes nothing."""
+        return self._own.in_memory()
 
     def _queues(self) -> Iterator[Queue]:
         yield from list(self._adopted)
@@ -206,6 +203,7 @@ class Writer:
             if not busy:
                 self._wake.wait(max(0.0, min(_IDLE_S, self._due.upkeep - time.monotonic())))
                 self._stopping.wait(LINGER_S)
+        self._own.move_to_disk()
         self._close_queues()
 
     def _tell_waiters(self) -> None:
@@ -244,6 +242,7 @@ class Writer:
         """Write one batch, or look after what is due; True when there may be more to do at once."""
         now = time.monotonic()
         if now >= self._due.adopt:
+            self._own.move_to_disk()
             if self._own.open():
                 self._adopted += self._directory.adopt()
             self._due.adopt = now + _ADOPT_S

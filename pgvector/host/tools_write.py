@@ -138,7 +138,7 @@ def _delivered(op: Operation, desk: Desk) -> dict[str, Any]:
             found = erase.id_of(conn, op.theme, op.payload["target"], op.payload["content"])
         if found is not None:
             return {"state": "stored", "id": found}
-    where = "on disk" if desk.runtime.writer.is_durable() else "in the memory of this process"
+    where = "in the memory of this process" if desk.runtime.writer.in_memory() else "on disk"
     limit_s = desk.runtime.settings.recall_deadline_s
     return {"state": "accepted", "waits": f"{where}: it was not in the database within {limit_s:g} s"}
 

@@ -116,7 +116,7 @@ class Runtime:
         self.pid = os.getpid()
         self.users: weakref.WeakSet[object] = weakref.WeakSet()
         self._closed = False
-        self._left_said = 0
+        self._left_said: set[tuple[int, str]] = set()
 
     def _make_embedder(self, api_key: str) -> CountedEmbedder | None:
         try:
@@ -185,10 +185,11 @@ class Runtime:
                 self.server.release()
 
     def _say_left(self, left: int) -> None:
-        if left != self._left_said:
-            self._left_said = left
-            where = "stay in the spool and follow at the next start" if self.writer.is_durable() else "are lost"
-            logger.warning("hermes-pgvector: %d writes did not reach Postgres before shutdown; they %s", left, where)
+        lost = min(left, self.writer.in_memory())
+        for said in ((left - lost, "stay in the spool and follow at the next start"), (lost, "are lost")):
+            if said[0] and said not in self._left_said:
+                self._left_said.add(said)
+                logger.warning("hermes-pgvector: %d writes did not reach Postgres before shutdown; they %s", *said)
 
     def stats(self) -> dict[str, Any]:
         """Flat counters, units in the names; what is text is a state or the last error."""
