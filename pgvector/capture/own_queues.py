@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..domain.errors import SpoolError, SpoolFull
@@ -103,11 +103,11 @@ class OwnQueues:
         for spool in self.spools():
             spool.checkpoint()
 
-    def publish(self, report: Mapping[str, Any]) -> None:
+    def publish(self, report: Callable[[], Mapping[str, Any]]) -> None:
         """Leave the counters in the file, where other processes, the operator's among them, can read them."""
         for spool in self.spools():
-            with contextlib.suppress(SpoolError):  # a full disk holds no write up
-                spool.publish(report)
+            with contextlib.suppress(SpoolError):  # neither a full disk nor a damaged file holds a write up
+                spool.publish(report())
 
     def _warn(self, exc: SpoolError) -> None:
         if not self._warned:

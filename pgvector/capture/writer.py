@@ -247,7 +247,7 @@ class Writer:
                 self._adopted += self._directory.adopt()
             self._due.adopt = now + _ADOPT_S
         if now >= self._due.report:
-            self._own.publish(self._report() | {"operations_per_s": self._rate()})
+            self._own.publish(lambda: self._report() | {"operations_per_s": self._rate()})
             self._own.checkpoint()
             self._backend.refresh_space()
             self._due.report = now + _REPORT_S
@@ -255,9 +255,7 @@ class Writer:
             if ops := self._take(queue):
                 self._write(queue, ops[:BATCH_SIZE], ops[BATCH_SIZE:])
                 return True
-        for spool in [spool for spool in self._adopted if spool.empty()]:
-            self._adopted.remove(spool)
-            self._directory.discard(spool)
+        self._look_after_adopted()
         if now >= self._due.pending:
             more = self._fill_pending()
             self._due.pending = 0.0 if more else now + _IDLE_S
@@ -265,7 +263,7 @@ class Writer:
                 return True
         if now >= self._due.upkeep:
             self._due.upkeep = now + self._upkeep.step()
-        for spool in (*self._adopted, *self._own.spools()):
+        for spool in self._own.spools():
             spool.recount()
         self._tell_waiters()
         return False
@@ -278,10 +276,24 @@ class Writer:
         except SpoolError as exc:
             if queue not in self._adopted:
                 raise
-            # One damaged file must not hold up the others.
-            self._adopted = [spool for spool in self._adopted if spool is not queue]
-            self._directory.give_up(queue, exc)
+            self._give_up(queue, exc)
             return []
+
+    def _look_after_adopted(self) -> None:
+        for spool in list(self._adopted):
+            try:
+                if spool.empty():
+                    self._adopted.remove(spool)
+                    self._directory.discard(spool)
+                else:
+                    spool.recount()
+            except SpoolError as exc:
+                self._give_up(spool, exc)
+
+    def _give_up(self, damaged: Spool, exc: SpoolError) -> None:
+        """Leave an adopted file where it is: it must not hold up the others."""
+        self._adopted = [spool for spool in self._adopted if spool is not damaged]
+        self._directory.give_up(damaged, exc)
 
     def _rate(self) -> float:
         """Operations a second since the last call."""

@@ -106,7 +106,8 @@ def translated() -> Iterator[None]:
         refused = any(sign in str(exc).lower() for sign in _REFUSALS)
         raise (StoreMisconfigured if refused else StoreUnavailable)(explain(exc)) from exc
     except psycopg.Error as exc:
-        if isinstance(exc, psycopg.InternalError) and _NAMES_A_FILE.search(str(exc)):
+        # Without a code it is psycopg's own: a pooler told of its server's end, and answered the statement besides.
+        if isinstance(exc, psycopg.InternalError) and (not exc.sqlstate or _NAMES_A_FILE.search(str(exc))):
             raise StoreUnavailable(explain(exc)) from exc
         raise OperationRejected(_first_line(exc)) from exc
 
