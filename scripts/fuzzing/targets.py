@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import tempfile
+import time
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -216,11 +217,13 @@ def _desk(settings: Settings, context: SessionContext) -> tools_write.Desk:
 
     runtime = SimpleNamespace(
         settings=settings, home=Path(), counts=Counter(), backend=SimpleNamespace(connection=connection),
-        writer=SimpleNamespace(flush_own=lambda timeout_s: 0, deliver=lambda op, timeout_s: "waiting", is_durable=bool),
+        writer=SimpleNamespace(flush_own=lambda timeout_s: 0, deliver=lambda op, timeout_s: "waiting", in_memory=int),
         searcher=SimpleNamespace(recall=lambda stores, asked: Answer((), "hybrid")),
         mirror=SimpleNamespace(entries=set, origin="x"),
     )  # fmt: skip
-    return tools_write.Desk(cast("Any", runtime), context, Policy.of(settings), {}, lambda: True, submit)
+    return tools_write.Desk(
+        cast("Any", runtime), context, Policy.of(settings), {}, lambda: True, submit, time.monotonic() + 60
+    )
 
 
 def metadata(data: bytes) -> None:

@@ -101,7 +101,7 @@ class Agent:
             if time.monotonic() - told >= _TOLD_EVERY_S:
                 told = time.monotonic()
                 writer = self._runtime_of(self._plan["themes"][0]).writer
-                tell(depth=writer.depth(), durable=writer.is_durable(), paused=paused, failed=dict(guard.failures))
+                tell(depth=writer.depth(), durable=not writer.in_memory(), paused=paused, failed=dict(guard.failures))
 
     def close(self) -> None:
         """Shut every session down, as the host does at its end."""
@@ -122,7 +122,7 @@ class Agent:
             end=number,
             ms=round(took_ms, 3),
             refused=runtime.counts["refused"] - refused,
-            durable=runtime.writer.is_durable(),
+            durable=not runtime.writer.in_memory(),
             **self._outcome(what, theme, answer),
         )
         return answer
