@@ -61,6 +61,7 @@ def options() -> argparse.Namespace:
     made.add_argument("--latency-ms", type=float, default=5.0, metavar="MS", help="of the embedding endpoint")
     made.add_argument("--max-connections", type=int, default=100, metavar="N", help="of the server; 100 is shipped")
     made.add_argument("--shared-buffers", default=SHARED_BUFFERS, metavar="SIZE", help="of the server")
+    made.add_argument("--name", default="fleet-processes", help="of the table")
     made.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
     args = made.parse_args()
     if args.themes % 2 or args.processes * 4 < args.themes:
@@ -222,7 +223,7 @@ def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> tuple[list[Tab
     lines = astray(database, args, ends, loaded)
     lines += [f"process {number} did not get rid of all" for number, end in enumerate(ends) if not end["arrived"]]
     settled = seen[min(args.settle, max(0, len(seen) - 3)) :]
-    table = Table("fleet-processes", f"{args.processes} processes, {args.minutes:g} minutes")
+    table = Table(args.name, f"{args.processes} processes, {args.minutes:g} minutes")
     names = [name for name in seen[-1] if name not in ("minute", "turns", "autovacuums")]
     table.rows = figures.flat({name: [w[name] for w in settled if name in w] for name in names}, LIMITS)
     turns = sum(end["turns"] for end in ends)
