@@ -10,7 +10,6 @@ import contextlib
 import json
 import logging
 import sqlite3
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..domain.errors import SpoolError, SpoolFull
+from ..domain.forking import fork_lock
 from ..domain.models import Operation
 from ..domain.pace import breathe, paced
 
@@ -71,10 +71,12 @@ class Spool:
         """Open or create `path`, whose lock the caller holds. Raises SpoolError."""
         self.path = path
         self._max_bytes = max_bytes
-        self._lock = threading.Lock()
+        # SQLite's own locks are nobody's to make anew in a forked child, so it is used under one of ours only.
+        self._back_lock = fork_lock(0)  # for the back connection
+        self._lock = fork_lock(1)  # for the front connection, and what a hook sees
         self._done: set[int] = set()  # committed in Postgres, but not deleted here: the disk took nothing
         self._passed: set[int] = set()  # set aside, but that could not be noted, or the damaged file gives them again
-        with contextlib.ExitStack() as opened, as_spool_error(path):
+        with self._back_lock, contextlib.ExitStack() as opened, as_spool_error(path):
             self._front = opened.enter_context(contextlib.closing(_connect(path)))  # the hooks' connection
             self._back = opened.enter_context(contextlib.closing(_connect(path)))
             version = self._front.execute("PRAGMA user_version").fetchone()[0]
@@ -117,7 +119,7 @@ class Spool:
         ops: list[Operation] = []
         with self._lock:
             done = self._done | self._passed
-        with as_spool_error(self.path), contextlib.closing(self._back.cursor()) as cursor:
+        with as_spool_error(self.path), self._back_lock, contextlib.closing(self._back.cursor()) as cursor:
             cursor.execute(
                 "SELECT seq, op_id, theme, kind, payload, at FROM operations WHERE error IS NULL ORDER BY seq LIMIT ?",
                 (limit + len(done),),
@@ -147,17 +149,21 @@ class Spool:
             self._done |= fresh
             done = set(self._done)
         try:
-            gone = self._measure("error IS NULL AND seq IN (SELECT value FROM json_each(?))", json.dumps(sorted(fresh)))
-            with self._lock:  # a hook may wait for this
-                self._take_off(gone)
-                deleted = self._back.execute(
-                    "DELETE FROM operations WHERE seq IN (SELECT value FROM json_each(?))", (json.dumps(sorted(done)),)
-                )
-                # A damaged file may give rows that it does not find by their number.
-                left = done & self._numbers("true") if deleted.rowcount < len(done) else set()
-                self._done -= done - left
+            with self._back_lock:
+                self._delete(json.dumps(sorted(fresh)), done)
         except _FAULTS as exc:
             logger.debug("hermes-pgvector: %s", _cannot_use(self.path, exc))
+
+    def _delete(self, fresh: str, done: set[int]) -> None:
+        gone = self._measure("error IS NULL AND seq IN (SELECT value FROM json_each(?))", fresh)
+        with self._lock:  # a hook may wait for this
+            self._take_off(gone)
+            deleted = self._back.execute(
+                "DELETE FROM operations WHERE seq IN (SELECT value FROM json_each(?))", (json.dumps(sorted(done)),)
+            )
+            # A damaged file may give rows that it does not find by their number.
+            left = done & self._numbers("true") if deleted.rowcount < len(done) else set()
+            self._done -= done - left
 
     def set_aside(self, op: Operation, error: str) -> None:
         """Keep `op` out of the way of the rest, with its error, until an operator looks at it.
@@ -165,7 +171,7 @@ class Spool:
         While the disk takes nothing, or where the file is damaged, only for the life of this process.
         """
         try:
-            with self._lock:
+            with self._back_lock, self._lock:
                 self._take_off(self._measure("error IS NULL AND seq = ?", op.seq))
                 self._back.execute("UPDATE operations SET error = ? WHERE seq = ?", (error or "unknown error", op.seq))
                 if op.kind.startswith(_UNREADABLE_KIND) and op.seq in self._numbers("error IS NULL"):
@@ -176,18 +182,18 @@ class Spool:
 
     def checkpoint(self) -> None:
         """Move the write-ahead log into the file, on the drain's time."""
-        with contextlib.suppress(sqlite3.Error):
+        with self._back_lock, contextlib.suppress(sqlite3.Error):
             self._back.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def publish(self, report: Mapping[str, Any]) -> None:
         """Leave the process's counters in the file, for whoever looks from outside."""
         body = json.dumps(report)
-        with as_spool_error(self.path), self._lock:
+        with as_spool_error(self.path), self._back_lock, self._lock:
             self._back.execute("INSERT OR REPLACE INTO report VALUES (1, ?, ?)", (time.time(), body))
 
     def report(self) -> tuple[float, dict[str, Any]]:
         """When (seconds since the epoch) the counters were last published, and the counters."""
-        with as_spool_error(self.path):
+        with as_spool_error(self.path), self._back_lock:
             row = self._back.execute("SELECT at, body FROM report").fetchone()
         try:
             return (0.0, {}) if row is None else (float(row[0]), dict(json.loads(row[1])))
@@ -196,18 +202,18 @@ class Spool:
 
     def retry(self, op: Operation) -> None:
         """Put an operation that was set aside back in its place."""
-        with as_spool_error(self.path), self._lock:
+        with as_spool_error(self.path), self._back_lock, self._lock:
             self._back.execute("UPDATE operations SET error = NULL WHERE seq = ?", (op.seq,))
 
     def drop(self, op: Operation) -> None:
         """Delete an operation that was set aside."""
-        with as_spool_error(self.path), self._lock:
+        with as_spool_error(self.path), self._back_lock, self._lock:
             self._back.execute("DELETE FROM operations WHERE seq = ? AND error IS NOT NULL", (op.seq,))
 
     def recount(self) -> None:
         """Count again what waits: an operator may have changed the file."""
         self._cross_off()
-        with as_spool_error(self.path), self._lock:
+        with as_spool_error(self.path), self._back_lock, self._lock:
             done = json.dumps(sorted(self._done))
             self._depth, self._bytes = self._measure(
                 "error IS NULL AND seq NOT IN (SELECT value FROM json_each(?))", done
@@ -223,7 +229,7 @@ class Spool:
 
     def aside(self) -> list[SetAside]:
         """The operations that were set aside, oldest first."""
-        with as_spool_error(self.path):
+        with as_spool_error(self.path), self._back_lock:
             rows = self._back.execute(
                 "SELECT seq, op_id, theme, kind, payload, at, error FROM operations "
                 "WHERE error IS NOT NULL ORDER BY seq"
@@ -233,12 +239,12 @@ class Spool:
     def empty(self) -> bool:
         """True when nothing waits and nothing is set aside."""
         self._cross_off()
-        with as_spool_error(self.path):
+        with as_spool_error(self.path), self._back_lock:
             return not self._back.execute("SELECT EXISTS (SELECT 1 FROM operations)").fetchone()[0]
 
     def close(self) -> None:
         """Close the file; calling twice is fine."""
-        with self._lock, contextlib.suppress(sqlite3.Error):
+        with self._back_lock, self._lock, contextlib.suppress(sqlite3.Error):
             self._front.close()
             self._back.close()
 

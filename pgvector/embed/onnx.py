@@ -20,6 +20,7 @@ from typing import Any, Self
 from weakref import WeakValueDictionary
 
 from ..domain.errors import EmbedderError, EmbedderUnavailable, HermesPgvectorError
+from ..domain.forking import fork_lock
 from .base import Vector
 from .counters import Counters
 from .instructions import KNOWN, Instructions, instructions_for
@@ -226,6 +227,8 @@ class _Slot:
 
 _slots: WeakValueDictionary[tuple[Path, int], _Slot] = WeakValueDictionary()
 _slots_lock = threading.Lock()
+# A child of a half-done import would wait for it for ever. Last, since loading may take longer than a fork waits.
+_at_load = fork_lock(2)
 
 
 def _slot_of(folder: Path, threads: int) -> _Slot:
@@ -249,7 +252,7 @@ if hasattr(os, "register_at_fork"):
 
 def _load(path: Path, threads: int) -> _Model:
     folder = read_model_folder(path)
-    with _Translated(f"the local model {folder.name} cannot be loaded"):
+    with _Translated(f"the local model {folder.name} cannot be loaded"), _at_load:
         try:
             import numpy  # noqa: F401
             import onnxruntime

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import secrets
-import threading
 import time
 from typing import Final, NamedTuple
 
+from ..domain.forking import fork_lock
 from ..store.erase import Entry
 
 LASTS_S: Final = 600.0
@@ -23,7 +23,7 @@ class Confirmations:
     """What may be forgotten by whom. A `realm` is whatever tells one theme of one database from every other."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = fork_lock()
         self._pending: dict[str, _Pending] = {}
 
     def issue(self, realm: object, entries: tuple[Entry, ...]) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from ..domain.forking import fork_lock
 from ..domain.secrets import masked
 
 logger = logging.getLogger(__name__)
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 _Hook = TypeVar("_Hook", bound=Callable[..., Any])
 
 failures: Counter[str] = Counter()  # by hook and type of error, of this process
-_lock = threading.Lock()
+_lock = fork_lock()
 
 
 def guarded(safe_value: Any) -> Callable[[_Hook], _Hook]:

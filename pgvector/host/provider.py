@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 import uuid
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..capture.filters import TurnFilter, is_trivial_query, own_words
 from ..capture.keeping import session_name
 from ..domain.errors import ConfigurationError, HermesPgvectorError
+from ..domain.forking import fork_lock
 from ..domain.models import Answer, Operation, Question, Store
 from ..domain.settings import FIELDS, Settings
 from ..domain.text import both_ends, clean, named_uuid, strip_injected
@@ -54,7 +54,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         self._secrets: dict[str, str] = {}
         self._runtime: Runtime | None = None
         self._context: SessionContext | None = None
-        self._session_lock = threading.Lock()
+        self._session_lock = fork_lock()
         self._session_id = ""
         self._parent_session_id = ""
         self._starts_empty = True
