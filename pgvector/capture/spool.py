@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..domain.errors import SpoolError, SpoolFull
-from ..domain.forking import fork_lock
+from ..domain.forking import BACKGROUND, fork_lock
 from ..domain.models import Operation
 from ..domain.pace import breathe, paced
 
@@ -72,8 +72,8 @@ class Spool:
         self.path = path
         self._max_bytes = max_bytes
         # SQLite's own locks are nobody's to make anew in a forked child, so it is used under one of ours only.
-        self._back_lock = fork_lock(0)  # for the back connection
-        self._lock = fork_lock(1)  # for the front connection, and what a hook sees
+        self._back_lock = fork_lock(BACKGROUND)  # for the back connection
+        self._lock = fork_lock()  # for the front connection, and what a hook sees
         self._done: set[int] = set()  # committed in Postgres, but not deleted here: the disk took nothing
         self._passed: set[int] = set()  # set aside, but that could not be noted, or the damaged file gives them again
         with self._back_lock, contextlib.ExitStack() as opened, as_spool_error(path):

@@ -1,7 +1,7 @@
-"""Locks that a fork waits for, so that no child inherits one, or what it guards, in the hands of a thread it lacks.
+"""Locks that a fork waits for, so that no child inherits what they guard in the hands of a thread that it lacks.
 
 It matters most where the guarded code has locks of its own that a child cannot make anew, as SQLite and Python's
-import do.
+import do. What is not released in time is free in the child all the same: that much of it is ours to undo.
 """
 
 from __future__ import annotations
@@ -9,10 +9,17 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Collection
+from typing import Final
 from weakref import WeakKeyDictionary
 
-# A fork waits this long for all of them together; whoever holds one for longer is stuck, and the fork goes ahead.
-_PATIENCE_S = 2.0
+PATIENCE_S = 5.0  # a fork waits this long for all of them together: whoever holds one for longer is stuck
+_LEAST_S: Final = 0.1  # for each lock, however late it is
+
+# What is taken first may be held for long, and what hooks need comes last, so that no hook waits for the rest.
+SLOW: Final = 0
+BACKGROUND: Final = 1
+HOOKS: Final = 2
 
 
 class _Locks:
@@ -21,6 +28,12 @@ class _Locks:
     def __init__(self) -> None:
         self.guard = threading.Lock()
         self.ranks: WeakKeyDictionary[threading.Lock, int] = WeakKeyDictionary()
+
+    def alive(self, known: Collection[threading.Lock] = ()) -> list[threading.Lock]:
+        """All but those `known`, in the order in which a fork takes them."""
+        # A list of references is made in one step: others may make and drop locks meanwhile.
+        found = [(self.ranks[lock], lock) for ref in self.ranks.keyrefs() if (lock := ref()) is not None]
+        return [lock for _, lock in sorted(found, key=lambda item: item[0]) if lock not in known]
 
 
 class _Taken(threading.local):
@@ -34,7 +47,7 @@ _locks = _Locks()
 _taken = _Taken()
 
 
-def fork_lock(rank: int = 0) -> threading.Lock:
+def fork_lock(rank: int = HOOKS) -> threading.Lock:
     """A lock that is free at every fork. Who holds one may take another of a higher `rank` only."""
     lock = threading.Lock()
     with _locks.guard:
@@ -42,10 +55,20 @@ def fork_lock(rank: int = 0) -> threading.Lock:
     return lock
 
 
+at_import = fork_lock(SLOW)  # around an import in the middle of something: a child would wait for its end for ever
+
+
 def _before() -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    for lock in (_locks.guard, *sorted(_locks.ranks, key=lambda lock: _locks.ranks[lock])):
-        if lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
+    deadline = time.monotonic() + PATIENCE_S
+    known = _locks.alive()
+    _take(known, deadline)
+    _take([_locks.guard], deadline)  # from here on there are no more of them
+    _take(_locks.alive(set(known)), deadline)
+
+
+def _take(locks: list[threading.Lock], deadline: float) -> None:
+    for lock in locks:
+        if lock.acquire(timeout=max(_LEAST_S, deadline - time.monotonic())):
             _taken.locks.append(lock)
 
 
@@ -55,8 +78,9 @@ def _after() -> None:
 
 
 def _after_in_child() -> None:
-    _after()
-    _locks.guard = threading.Lock()
+    _taken.locks.clear()
+    for lock in (_locks.guard, *_locks.alive()):
+        lock._at_fork_reinit()  # type: ignore[attr-defined]
 
 
 if hasattr(os, "register_at_fork"):

@@ -20,7 +20,7 @@ from typing import Any, Self
 from weakref import WeakValueDictionary
 
 from ..domain.errors import EmbedderError, EmbedderUnavailable, HermesPgvectorError
-from ..domain.forking import fork_lock
+from ..domain.forking import SLOW, fork_lock
 from .base import Vector
 from .counters import Counters
 from .instructions import KNOWN, Instructions, instructions_for
@@ -226,9 +226,8 @@ class _Slot:
 
 
 _slots: WeakValueDictionary[tuple[Path, int], _Slot] = WeakValueDictionary()
-_slots_lock = threading.Lock()
-# A child of a half-done import would wait for it for ever. Last, since loading may take longer than a fork waits.
-_at_load = fork_lock(2)
+_slots_lock = fork_lock()
+_at_load = fork_lock(SLOW)  # a child of a half-done import would wait for it for ever
 
 
 def _slot_of(folder: Path, threads: int) -> _Slot:
@@ -241,9 +240,8 @@ def _slot_of(folder: Path, threads: int) -> _Slot:
 
 
 def _forget_after_fork() -> None:
-    """A lock may have been held by a thread that the child does not have."""
-    global _slots, _slots_lock
-    _slots, _slots_lock = WeakValueDictionary(), threading.Lock()
+    """A lock of a slot may be held by a thread that the child does not have."""
+    _slots.clear()
 
 
 if hasattr(os, "register_at_fork"):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..capture.filters import TurnFilter, is_trivial_query, own_words
 from ..capture.keeping import session_name
 from ..domain.errors import ConfigurationError, HermesPgvectorError
-from ..domain.forking import fork_lock
+from ..domain.forking import at_import, fork_lock
 from ..domain.models import Answer, Operation, Question, Store
 from ..domain.settings import FIELDS, Settings
 from ..domain.text import both_ends, clean, named_uuid, strip_injected
@@ -111,7 +111,8 @@ class PgvectorMemoryProvider(MemoryProvider):
             self._reconcile(self._runtime, self._context)
 
     def _acquire(self) -> Runtime:
-        from ..runtime.process import acquire
+        with at_import:
+            from ..runtime.process import acquire
 
         return acquire(self._settings, self._home, self._secrets, self)
 
@@ -137,7 +138,7 @@ class PgvectorMemoryProvider(MemoryProvider):
     def shutdown(self, **kwargs: Any) -> None:
         """Bring what was accepted to Postgres within `shutdown_timeout_s`; the rest stays in the spool."""
         runtime, self._runtime = self._runtime, None
-        if runtime is not None:
+        if runtime is not None and runtime.pid == os.getpid():  # a child leaves its parent's alone
             runtime.leave(self, self._settings.shutdown_timeout_s)
 
     # -- a turn --------------------------------------------------------------------------------------------------
@@ -163,7 +164,8 @@ class PgvectorMemoryProvider(MemoryProvider):
         text = own_words(both_ends(strip_injected(clean(query)), QUESTION_MAX_CHARS))
         if is_trivial_query(text):
             return ""
-        from ..recall.prefetch import Place, prefetch_block
+        with at_import:
+            from ..recall.prefetch import Place, prefetch_block
 
         with self._session_lock:
             place = Place(context.theme.name, self._session_id, self._parent_session_id, starts=self._starts_empty)
@@ -309,7 +311,8 @@ class PgvectorMemoryProvider(MemoryProvider):
         return answer(tool_name, args, here, recall)
 
     def _keep(self, tool_name: str, args: Any, runtime: Runtime, context: SessionContext) -> str:
-        from .tools_write import Desk, answer  # needs the driver, without which we still load
+        with at_import:
+            from .tools_write import Desk, answer  # needs the driver, without which we still load
 
         source = context.provenance(self._session_id, self._parent_session_id)
         may_write, submit = partial(self._may_write, runtime, context), partial(self._submit, runtime)

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import logging
 import os
-import threading
 import time
 import weakref
 from collections import Counter
@@ -27,6 +26,7 @@ from ..capture.spool_files import SpoolDirectory
 from ..capture.upkeep import Upkeep
 from ..capture.writer import Writer
 from ..domain.errors import ConfigurationError, HermesPgvectorError
+from ..domain.forking import SLOW, fork_lock
 from ..domain.languages import Languages
 from ..domain.latency import Latencies
 from ..domain.retention import RetentionPolicy
@@ -50,13 +50,12 @@ class _Registry:
     """The runtimes of this process."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = fork_lock(SLOW)  # a child gets no half-made runtime
         self.runtimes: dict[tuple[Settings, Path, str, str], Runtime] = {}
         self._abandoned: list[Runtime] = []
 
     def forget_after_fork(self) -> None:
         """A child has neither our threads nor the right to our connections: it starts a runtime of its own."""
-        self.lock = threading.Lock()
         # Kept alive, so that no destructor talks to the parent's server.
         self._abandoned.extend(self.runtimes.values())
         self.runtimes.clear()

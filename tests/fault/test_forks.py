@@ -8,50 +8,69 @@ from pathlib import Path
 
 from tests.support.local_models import link_model
 
-# Four threads keep SQLite at work, as the drain and an operator's look do at times; each child writes one operation.
-# One that is caught by a lock of SQLite's, which it shares with all files of the process, is ended by its alarm.
+# Threads keep SQLite at work, as the drain and an operator's look do at times, two others fork; each child writes one
+# operation. One that is caught by a lock of SQLite's, which all files of a process share, is ended by its alarm.
 SPOOLS = """
-import os, signal, sys, threading
+import os, signal, sys, threading, time
 from pathlib import Path
 from hermes_memory_pgvector.capture.spool_files import SpoolDirectory
+from hermes_memory_pgvector.domain import forking
 from hermes_memory_pgvector.domain.models import Operation
 
-def spool():
-    return SpoolDirectory(Path(sys.argv[1]), max_bytes=10**8).open_own()
+forking.PATIENCE_S = 30.0  # of a machine that is busy with other tests
+ends = []
 
-def at_work():
+def directory():
+    return SpoolDirectory(Path(sys.argv[1]), max_bytes=10**8)
+
+def look():
     while True:
         own.take(64)
+        time.sleep(0.0002)
         own.recount()
 
-own = spool()
+def come_and_go():
+    while True:
+        there = directory()
+        there.discard(there.open_own())
+
+def fork():
+    for _ in range(75):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            directory().open_own().append(Operation("turn", "marketing", {"content": "of a child"}, 0.0))
+            os._exit(0)
+        ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        if any(ends):
+            break
+
+own = directory().open_own()
 for number in range(200):
     own.append(Operation("turn", "marketing", {"content": "spring budget " * 20}, number))
-for _ in range(4):
-    threading.Thread(target=at_work, daemon=True).start()
-ends = []
-while len(ends) < 150 and not any(ends):
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)
-        spool().append(Operation("turn", "marketing", {"content": "of a child"}, 0.0))
-        os._exit(0)
-    ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+for work in (look, look, look, come_and_go):
+    threading.Thread(target=work, daemon=True).start()
+forks = [threading.Thread(target=fork) for _ in range(2)]
+for each in forks:
+    each.start()
+for each in forks:
+    each.join()
 print(len(ends), sum(map(bool, ends)), flush=True)
 os._exit(0)
 """
 
 # The first thread to need the model imports what it needs of packages, which takes a while.
 MODELS = """
-import os, signal, sys, threading
+import os, signal, sys, threading, time
 from pathlib import Path
+from hermes_memory_pgvector.domain import forking
 from hermes_memory_pgvector.embed.onnx import dims_of
 
+forking.PATIENCE_S = 60.0
 model = Path(sys.argv[1])
-importing = threading.Thread(target=dims_of, args=[model], daemon=True)
-importing.start()
+threading.Thread(target=dims_of, args=[model], daemon=True).start()
 while "numpy" not in sys.modules:
-    pass
+    time.sleep(0)
 child = os.fork()
 if child == 0:
     signal.alarm(60)
@@ -61,8 +80,28 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 os._exit(0)
 """
 
+# A thread that holds one of two locks and never lets go of it, as one whose disk does not answer.
+STUCK = """
+import os, signal, threading
+from hermes_memory_pgvector.domain import forking
 
-def _printed(program: str, argument: Path) -> str:
+forking.PATIENCE_S = 0.2
+stuck, free = forking.fork_lock(forking.BACKGROUND), forking.fork_lock()
+threading.Thread(target=stuck.acquire).start()
+while not stuck.locked():
+    pass
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    with stuck, free, forking.fork_lock():
+        grandchild = os.fork()
+        os._exit(0 if grandchild == 0 else os.waitstatus_to_exitcode(os.waitpid(grandchild, 0)[1]))
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), stuck.locked(), free.locked(), flush=True)
+os._exit(0)
+"""
+
+
+def _printed(program: str, argument: Path | str = "") -> str:
     # A fork beside other threads is what is tested here; newer Pythons warn of it.
     command = [sys.executable, "-P", "-W", "ignore:This process:DeprecationWarning", "-c", program, str(argument)]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=110).stdout.strip()
@@ -74,3 +113,7 @@ def test_need_03_a_child_forked_while_the_spool_is_read_has_a_spool_of_its_own(t
 
 def test_a_child_forked_while_the_model_is_loaded_loads_it(home: Path) -> None:
     assert _printed(MODELS, link_model(home)) == "0"
+
+
+def test_a_fork_waits_for_a_stuck_thread_no_longer_than_its_patience_and_the_child_is_free_of_it() -> None:
+    assert _printed(STUCK) == "0 True False"

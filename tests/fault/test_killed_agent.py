@@ -95,6 +95,19 @@ def test_need_03_a_forked_child_recalls(dsn: str, home: Path, database: Database
         assert agent.fork(("must_recall", [turn(1)]), leave="exit") == 0
 
 
+def test_need_03_a_child_that_shuts_down_at_once_leaves_its_parent_as_it_was(
+    dsn: str, home: Path, database: Database
+) -> None:
+    with AgentProcess({"dsn": dsn, "dims": DIMS}, home) as agent:
+        agent.call("sync_turn", turn(1), ANSWER)
+        until(lambda: user_turns(database) == [turn(1)], 20, "the parent's turn")
+        assert agent.fork(("shutdown", []), leave="exit") == 0
+        assert turn(1) in agent.call("prefetch", turn(1))
+        agent.call("sync_turn", turn(2), ANSWER)
+        until(lambda: user_turns(database) == [turn(1), turn(2)], 20, "the parent's next turn")
+        assert "WARNING hermes_memory_pgvector" not in agent.log
+
+
 def test_need_03_a_child_that_lives_on_keeps_nothing_of_a_killed_parent(
     proxy: TcpProxy, proxied: str, home: Path, make_provider: MakeProvider, database: Database
 ) -> None:
