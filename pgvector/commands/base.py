@@ -119,8 +119,10 @@ def add_admin_dsn(command: argparse.ArgumentParser) -> None:
 
 
 def add_login(command: argparse.ArgumentParser) -> None:
-    """Add --admin-dsn where the agents' own login does as well."""
-    command.add_argument("--admin-dsn", metavar="DSN", help="log in so, rather than as the agents do")
+    """Add --admin-dsn where the agents' own login does as well, and a variable left set must not widen what is seen."""
+    command.add_argument(
+        "--admin-dsn", metavar="DSN", help="log in so, rather than as the agents do (no variable stands in for this)"
+    )
 
 
 def given_admin_dsn(args: argparse.Namespace) -> str:

@@ -63,7 +63,11 @@ def _arguments(command: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="the environment variable with the endpoint's API key",
     )
-    command.add_argument("--admin-dsn", metavar="DSN", help="log in so, rather than as the agents do")
+    command.add_argument(
+        "--admin-dsn",
+        metavar="DSN",
+        help="log in so, rather than as the agents do; for --vacuum may also stand in $HERMES_PGVECTOR_ADMIN_DSN",
+    )
     add_yes(command)
     add_json(command)
 

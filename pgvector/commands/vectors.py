@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .base import EXIT_OK, Command, add_json, add_yes, print_json, settings_of
+from .base import EXIT_OK, Command, add_admin_dsn, add_json, add_yes, given_admin_dsn, print_json, settings_of
 
 if TYPE_CHECKING:
     from ..domain.settings import Settings
@@ -72,9 +71,7 @@ def _reembed_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--dims", type=int, metavar="N", help="floats in its embeddings (default: as many as the model gives)"
     )
-    command.add_argument(
-        "--admin-dsn", metavar="DSN", help="how to log in as an admin; may also stand in $HERMES_PGVECTOR_ADMIN_DSN"
-    )
+    add_admin_dsn(command)
     command.add_argument("--rate", type=_rate, metavar="N", default=0.0, help="at most N rows a second by this worker")
     command.add_argument(
         "--again", action="store_true", help="also where the database has vectors of this model already"
@@ -93,7 +90,7 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
     from ..store import reembed as store
 
     settings = settings_of(home)
-    admin_dsn = args.admin_dsn or os.environ.get("HERMES_PGVECTOR_ADMIN_DSN", "")
+    admin_dsn = given_admin_dsn(args)
     if args.abort:
         return _abort(args, settings, admin_dsn)
     wanted, changes = _wanted(args, settings, home)
