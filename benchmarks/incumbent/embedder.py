@@ -53,24 +53,24 @@ def _values(number: int) -> array[float]:
     return array("d", json.loads(_pool[number]))
 
 
-def mixed(text: str) -> list[float]:
-    """A vector near to one of the pool, and a little to another one, which the text says."""
-    near, far = divmod(zlib.crc32(text.encode("utf-8", "replace")), len(_pool))
+def mixed(number: int) -> list[float]:
+    """A vector near to one of the pool, and a little to another one, which the number of a text says."""
+    near, far = divmod(number, len(_pool))
     pairs = zip(_values(near % len(_pool)), _values(far), strict=True)
     return [round(0.8 * one + 0.6 * other, 6) for one, other in pairs]
 
 
 def vector_of(text: str, in_base64: bool, short: bool) -> str:
     """The JSON of a text's vector: its own, else the one of the pool that the text says."""
-    number = zlib.crc32(text.encode("utf-8", "replace")) % len(_pool)
+    number = zlib.crc32(text.encode("utf-8", "replace"))
     if short:
-        values = json.loads(_pool[number])[:100]
+        values = json.loads(_pool[number % len(_pool)])[:100]
         return packed(values) if in_base64 else json.dumps(values)
     if text in _known:
         return _known[text][in_base64]
     if mood["mixed"]:
-        return packed(mixed(text)) if in_base64 else json.dumps(mixed(text))
-    return _pooled(number) if in_base64 else _pool[number]
+        return packed(mixed(number)) if in_base64 else json.dumps(mixed(number))
+    return _pooled(number % len(_pool)) if in_base64 else _pool[number % len(_pool)]
 
 
 class Handler(BaseHTTPRequestHandler):

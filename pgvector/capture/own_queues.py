@@ -32,14 +32,14 @@ class OwnQueues:
         self._warned = False
         self.open()
 
-    def open(self) -> bool:
-        """Open the spool where that failed before; True once there is one. For one thread at a time."""
+    def open(self) -> Spool | None:
+        """The spool, opened now where that failed before; None while it cannot be. For one thread at a time."""
         if self._spool is None:
             try:
                 self._spool = self._directory.open_own()
             except SpoolError as exc:
                 self._warn(exc)
-        return self._spool is not None
+        return self._spool
 
     def append(self, op: Operation) -> None:
         """Keep `op`: when this returns it is on disk, or in memory while the disk takes nothing. Raises SpoolFull."""
@@ -67,13 +67,12 @@ class OwnQueues:
             return
         with self._moving:
             moved = 0
-            if not self.open():
+            if (spool := self.open()) is None:
                 return
-            assert self._spool is not None
             try:
                 while ops := self._memory.take(_MOVED_AT_ONCE) or [item.operation for item in self._memory.aside()]:
                     for op in ops:
-                        self._spool.append(op)
+                        spool.append(op)
                         self._memory.ack([op])
                         moved += 1
             except SpoolError:  # that was told when it began

@@ -243,7 +243,7 @@ class Writer:
         now = time.monotonic()
         if now >= self._due.adopt:
             self._own.move_to_disk()
-            if self._own.open():
+            if self._own.open() is not None:
                 self._adopted += self._directory.adopt()
             self._due.adopt = now + _ADOPT_S
         if now >= self._due.report:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -70,6 +71,22 @@ def test_trap_09_locked_tables_hold_up_neither_hooks_nor_recall(
     until(lambda: finds(provider, "number0002", turn(2)), 30, "recall")
     traffic.assert_never_waited()
     assert log.warnings() == []
+
+
+@pytest.mark.parametrize("given", [{"query": "the budget"}, {"id": 1}])
+def test_need_01_forget_has_one_deadline_for_its_waiting_and_its_looking(
+    dsn: str, admin_dsn: str, endpoint: ScriptedEmbedder, make_provider: MakeProvider, given: dict[str, Any]
+) -> None:
+    provider = make_provider({"dsn": dsn, "embed_url": endpoint.url, "tools": ["forget"], **DEADLINES})
+    report(provider, 1)
+    landed(provider)
+    with tables_locked(admin_dsn):
+        report(provider, 2)  # which `forget` waits for first, for a second
+        answers: list[str] = []
+        took = [seconds(lambda: answers.append(provider.handle_tool_call("forget", given))) for _ in range(3)]
+    assert all("error" in json.loads(answer) for answer in answers)
+    # The least of three: what else this machine does lengthens some of them.
+    assert 0.9 < min(took) < DEADLINES["recall_deadline_s"] + 0.6
 
 
 def test_need_01_an_exhausted_pool_holds_up_neither_hooks_nor_recall(

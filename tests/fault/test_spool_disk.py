@@ -63,7 +63,10 @@ def test_need_03_with_a_full_disk_writes_are_kept_in_memory_and_those_beyond_are
         accepted = list(process.accepted["parent"])
         assert 200 < len(accepted) < 5_001
         assert accepted == sorted(accepted)
-        assert [line for line in process.logged("WARNING") if "in memory only" in line]
+        # A disk that takes a little now and then is told of as often as that helped, not with each write.
+        helped = len([line for line in process.logged("INFO") if "are on disk now" in line])
+        assert 1 <= len([line for line in process.logged("WARNING") if "in memory only" in line]) <= 2 * helped + 1
+        assert helped < 20
         refused = 5_001 - len(accepted)
         told = [line for line in process.logged("ERROR") if "refused and is lost" in line]
         assert len(told) == len(str(refused)), "the 1st, 10th, 100th ..."
