@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 
+from ..domain.forking import at_import
+
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 
 
@@ -52,7 +54,9 @@ _CONFINED: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], .
 def queries() -> dict[str, str]:
     """Every statement by its name."""
     named: dict[str, str] = {}
-    for file in files(__package__).joinpath("queries").iterdir():
+    with at_import:  # what reads a package's files is imported when it is first needed
+        folder = files(__package__).joinpath("queries")
+    for file in folder.iterdir():
         parts = _NAME.split(file.read_text(encoding="utf-8"))
         named |= {name: body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
     return named

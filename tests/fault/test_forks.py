@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+from tests.conftest import DIMS
 from tests.support.local_models import link_model
 
 # Threads keep SQLite at work, as the drain and an operator's look do at times, two others fork; each child writes one
@@ -100,6 +102,30 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), stuck.locked(), free.l
 os._exit(0)
 """
 
+# Notes what a thread of ours imports while a fork would not wait for it.
+IMPORTS = """
+import json, os, sys
+from hermes_memory_pgvector.domain import forking
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if not forking.at_import.locked():
+            unguarded.append(name)
+
+unguarded = []
+sys.meta_path.insert(0, Watch())
+provider = PgvectorMemoryProvider(json.loads(sys.argv[1]))
+provider.initialize("s1", hermes_home=os.environ["HERMES_HOME"], platform="api_server", gateway_session_key="marketing")
+unguarded.clear()  # the thread that sets up a session is not the one that forks meanwhile
+provider.sync_turn("The spring budget is forty thousand", "Noted, forty thousand for spring.")
+provider.prefetch("What is the spring budget?")
+provider.handle_tool_call("recall_conversation", {"query": "spring budget"})
+provider.shutdown()
+print(unguarded, flush=True)
+os._exit(0)
+"""
+
 
 def _printed(program: str, argument: Path | str = "") -> str:
     # A fork beside other threads is what is tested here; newer Pythons warn of it.
@@ -117,3 +143,7 @@ def test_a_child_forked_while_the_model_is_loaded_loads_it(home: Path) -> None:
 
 def test_a_fork_waits_for_a_stuck_thread_no_longer_than_its_patience_and_the_child_is_free_of_it() -> None:
     assert _printed(STUCK) == "0 True False"
+
+
+def test_a_child_is_never_forked_beside_a_half_done_import_of_ours(dsn: str, home: Path) -> None:
+    assert _printed(IMPORTS, json.dumps({"dsn": dsn, "dims": DIMS, "shutdown_timeout_s": 30})) == "[]"
