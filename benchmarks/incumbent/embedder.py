@@ -63,14 +63,15 @@ def mixed(number: int) -> list[float]:
 def vector_of(text: str, in_base64: bool, short: bool) -> str:
     """The JSON of a text's vector: its own, else the one of the pool that the text says."""
     number = zlib.crc32(text.encode("utf-8", "replace"))
+    place = number % len(_pool)
     if short:
-        values = json.loads(_pool[number % len(_pool)])[:100]
+        values = json.loads(_pool[place])[:100]
         return packed(values) if in_base64 else json.dumps(values)
     if text in _known:
         return _known[text][in_base64]
     if mood["mixed"]:
         return packed(mixed(number)) if in_base64 else json.dumps(mixed(number))
-    return _pooled(number % len(_pool)) if in_base64 else _pool[number % len(_pool)]
+    return _pooled(place) if in_base64 else _pool[place]
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -13,11 +13,12 @@ from tests.support.local_models import link_model
 # Threads keep SQLite at work, as the drain and an operator's look do at times, two others fork; each child writes one
 # operation. One that is caught by a lock of SQLite's, which all files of a process share, is ended by its alarm.
 SPOOLS = """
-import os, signal, sys, threading, time
+import os, signal, sys, threading
 from pathlib import Path
 from hermes_memory_pgvector.capture.spool_files import SpoolDirectory
 from hermes_memory_pgvector.domain import forking
 from hermes_memory_pgvector.domain.models import Operation
+from hermes_memory_pgvector.domain.pace import breathe
 
 forking.PATIENCE_S = 30.0  # of a machine that is busy with other tests
 ends = []
@@ -28,7 +29,7 @@ def directory():
 def look():
     while True:
         own.take(64)
-        time.sleep(0.0002)
+        breathe()
         own.recount()
 
 def come_and_go():
@@ -63,16 +64,22 @@ os._exit(0)
 
 # The first thread to need the model imports what it needs of packages, which takes a while.
 MODELS = """
-import os, signal, sys, threading, time
+import os, signal, sys, threading
 from pathlib import Path
 from hermes_memory_pgvector.domain import forking
 from hermes_memory_pgvector.embed.onnx import dims_of
 
 forking.PATIENCE_S = 60.0
-model = Path(sys.argv[1])
+model, begun = Path(sys.argv[1]), threading.Event()
+
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numpy":
+            begun.set()
+
+sys.meta_path.insert(0, Watch())
 threading.Thread(target=dims_of, args=[model], daemon=True).start()
-while "numpy" not in sys.modules:
-    time.sleep(0)
+assert begun.wait(60)
 child = os.fork()
 if child == 0:
     signal.alarm(60)
@@ -82,16 +89,16 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 os._exit(0)
 """
 
-# A thread that holds one of two locks and never lets go of it, as one whose disk does not answer.
+# A thread takes one of two locks and never lets go of it, as one whose disk does not answer.
 STUCK = """
 import os, signal, threading
 from hermes_memory_pgvector.domain import forking
 
 forking.PATIENCE_S = 0.2
 stuck, free = forking.fork_lock(forking.BACKGROUND), forking.fork_lock()
-threading.Thread(target=stuck.acquire).start()
-while not stuck.locked():
-    pass
+holder = threading.Thread(target=stuck.acquire)
+holder.start()
+holder.join()  # it is gone, and the lock is not released
 child = os.fork()
 if child == 0:
     signal.alarm(20)
@@ -104,20 +111,22 @@ os._exit(0)
 
 # Notes what a thread of ours imports while a fork would not wait for it.
 IMPORTS = """
-import json, os, sys
+import json, os, sys, threading
 from hermes_memory_pgvector.domain import forking
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 
 class Watch:
     def find_spec(self, name, path=None, target=None):
-        if not forking.at_import.locked():
+        # The thread that sets up a session is not the one that forks meanwhile.
+        ours = ready or threading.current_thread() is not threading.main_thread()
+        if ours and not forking.at_import.locked():
             unguarded.append(name)
 
-unguarded = []
+ready, unguarded = False, []
 sys.meta_path.insert(0, Watch())
 provider = PgvectorMemoryProvider(json.loads(sys.argv[1]))
 provider.initialize("s1", hermes_home=os.environ["HERMES_HOME"], platform="api_server", gateway_session_key="marketing")
-unguarded.clear()  # the thread that sets up a session is not the one that forks meanwhile
+ready = True
 provider.sync_turn("The spring budget is forty thousand", "Noted, forty thousand for spring.")
 provider.prefetch("What is the spring budget?")
 provider.handle_tool_call("recall_conversation", {"query": "spring budget"})
