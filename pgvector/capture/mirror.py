@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import logging
 import os
 import socket
+import time
 import uuid
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from ..domain.forking import fork_lock
 from ..domain.text import clean
 
 logger = logging.getLogger(__name__)
 
 DELIMITER = "\n§\n"  # what the host puts between entries
 _FILES = {"memory": "MEMORY.md", "user": "USER.md"}
-_Signature = tuple[int, int] | None
+_CLOCK_STEP_S = 60.0  # a clock that is further back than that was set
+_Signature = tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
 class FileState:
-    """The entries of one file, and when it was written (seconds since the epoch)."""
+    """The entries of one file, and when it was written (seconds since the epoch, 0 where it is missing).
+
+    `damaged`: bytes that are no text stand in it, so that what is missing from it may still be meant.
+    """
 
     target: str
     contents: tuple[str, ...]
     written_at: float
+    damaged: bool = False
 
 
 class Mirror:
@@ -37,6 +45,9 @@ class Mirror:
         self._home = home
         self._seen: dict[str, _Signature] = {}
         self._unreadable: dict[str, str] = {}
+        self._clock = 0
+        self._clock_lock = fork_lock()
+        self._told_clock = False
 
     @cached_property
     def origin(self) -> str:
@@ -58,19 +69,51 @@ class Mirror:
         except OSError:
             return f":{where}"
 
+    def now(self) -> float:
+        """Return a time (seconds since the epoch) later than any that this home got before, also where a clock stepped.
+
+        Readings of the files and writes to them are ordered by it. It is kept as the time of a file.
+        """
+        with self._clock_lock:
+            wall = time.time_ns()
+            marker = self._home / "pgvector" / "clock"
+            with contextlib.suppress(OSError):
+                self._clock = max(self._clock, marker.stat().st_mtime_ns)
+            self._note_step((self._clock - wall) / 1e9)
+            self._clock = max(wall, self._clock + 1000)
+            try:
+                os.utime(marker, ns=(self._clock, self._clock))
+            except OSError:
+                with contextlib.suppress(OSError):
+                    marker.parent.mkdir(parents=True, exist_ok=True)
+                    marker.touch(mode=0o600)
+                    os.utime(marker, ns=(self._clock, self._clock))
+            return self._clock / 1e9
+
+    def _note_step(self, behind_s: float) -> None:
+        if behind_s > _CLOCK_STEP_S and not self._told_clock:
+            self._told_clock = True
+            logger.warning(
+                "hermes-pgvector: this machine's clock is %.0f s behind what it said before; writes keep their order, "
+                "but the dates of what is stored now are wrong: set the clock",
+                behind_s,
+            )
+
     def changed(self) -> list[FileState]:
-        """The files that changed since the last call, at the first call all of them."""
-        folder = self._home / "memories"
-        if not folder.is_dir():
-            return []
+        """Return the files that changed since the last call, at the first call all of them.
+
+        One that is missing counts where this home has mirrored anything before.
+        """
         states = []
+        mirrored = (self._home / "pgvector" / "origin").exists()
         for target, name in _FILES.items():
-            path = folder / name
+            path = self._home / "memories" / name
             try:
                 signature = _signature(path)
                 if target in self._seen and self._seen[target] == signature:
                     continue
-                states.append(_read(target, path, signature))
+                if signature is not None or mirrored:
+                    states.append(_read(target, path, signature))
                 self._seen[target] = signature
                 self._unreadable.pop(target, None)
             except OSError as exc:
@@ -81,6 +124,17 @@ class Mirror:
                         "hermes-pgvector: %s cannot be read and is not mirrored: %s; let this user read it", path, why
                     )
         return states
+
+    def unreadable(self) -> list[tuple[Path, str]]:
+        """Return the files that are there and cannot be read, and why."""
+        found = []
+        for target, name in _FILES.items():
+            path = self._home / "memories" / name
+            try:
+                _read(target, path, _signature(path))
+            except OSError as exc:
+                found.append((path, exc.strerror or str(exc)))
+        return found
 
     def entries(self) -> set[tuple[str, str]]:
         """Target and text of every entry that stands in the files now; of a file that cannot be read none."""
@@ -93,16 +147,29 @@ class Mirror:
 
 
 def _signature(path: Path) -> _Signature:
+    """What changes when a file does: a copy that was put back may have the time and the size of the one before."""
     try:
         stat = path.stat()
     except FileNotFoundError:
         return None
-    return stat.st_mtime_ns, stat.st_size
+    return stat.st_mtime_ns, stat.st_size, stat.st_ctime_ns, stat.st_ino
 
 
 def _read(target: str, path: Path, signature: _Signature) -> FileState:
     if signature is None:
         return FileState(target, (), 0.0)
-    text = path.read_text(encoding="utf-8", errors="replace")
+    data = path.read_bytes()
+    text = io.StringIO(data.decode("utf-8", errors="replace"), newline=None).read()
     entries = (clean(part).strip() for part in text.split(DELIMITER))
-    return FileState(target, tuple(dict.fromkeys(entry for entry in entries if entry)), signature[0] / 1e9)
+    damaged = b"\0" in data or ("\ufffd" in text and not _is_utf8(data))
+    return FileState(
+        target, tuple(dict.fromkeys(entry for entry in entries if entry)), signature[0] / 1e9, damaged=damaged
+    )
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -11,6 +11,7 @@ from .retention import Retention
 OPERATIONS_KEPT_DAYS = 30
 TOMBSTONES_KEPT_DAYS = 730
 HISTORY_KEPT_DAYS = 730
+REMOVED_TEXTS_KEPT_DAYS = 90  # for so long a memory that a file let go of can be restored
 QUIET_S = 15.0  # without a hook, before old turns are deleted
 _HOUSEKEEPING_S = 3600.0
 
@@ -18,8 +19,9 @@ _HOUSEKEEPING_S = 3600.0
 class Upkeep:
     """Forgets what has served its time. Used by the drain thread only."""
 
-    def __init__(self, backend: Backend, retention: Retention) -> None:
+    def __init__(self, backend: Backend, retention: Retention, *, removal_hold_days: float) -> None:
         self._backend = backend
+        self._removal_hold_days = removal_hold_days
         self._retention = retention
         self._housekeeping = self._look = 0.0  # when (monotonic seconds) each of the two is next due
 
@@ -35,7 +37,13 @@ class Upkeep:
         """
         now = time.monotonic()
         if now >= self._housekeeping:
-            self._backend.housekeep(OPERATIONS_KEPT_DAYS, TOMBSTONES_KEPT_DAYS, HISTORY_KEPT_DAYS)
+            self._backend.housekeep(
+                operations_days=OPERATIONS_KEPT_DAYS,
+                tombstones_days=TOMBSTONES_KEPT_DAYS,
+                history_days=HISTORY_KEPT_DAYS,
+                texts_days=REMOVED_TEXTS_KEPT_DAYS,
+                hold_days=self._removal_hold_days,
+            )
             self._housekeeping = now + _HOUSEKEEPING_S
         if self._retention.on and now >= self._look:
             if (quiet_s := quiet_for_s()) < QUIET_S:

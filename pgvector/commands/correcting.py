@@ -232,7 +232,7 @@ def _found(args: argparse.Namespace, made: Bench, theme: str) -> list[Ref]:
 def _show_forgotten(done: Correction) -> None:
     rows = [row | {"at": minute(row["at"])[:10] if "at" in row else ""} for row in done.rows[:_SHOWN]]
     show_table(_ROWS if rows and rows[0]["at"] else [each for each in _ROWS if each.key != "at"], rows)
-    if (more := max(len(done.rows), sum(done.counts.values())) - len(rows)) > 0 and "texts" not in done.counts:
+    if (more := max(len(done.rows), sum(done.counts.values())) - len(rows)) > 0 and not done.counts.get("texts"):
         say(f"... and {more:,} more")
     for note in done.notes:
         say(f"note: {note}")

@@ -168,6 +168,8 @@ def _show_events(events: list[dict[str, Any]]) -> None:
 
 def _happening(row: Mapping[str, Any]) -> str:
     size = f"{row['chars']:,} characters, sha256 {row['digest']}..."
+    if row["action"] == "removed" and "old_content" in row:
+        return "was: " + str(row["old_content"])
     if row["action"] == "moved":
         return f"from the theme {row['old_theme']!r}"
     if row["action"] != "replaced":

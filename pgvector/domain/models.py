@@ -17,12 +17,14 @@ class Operation:
     """One accepted write. `kind` names the shape of `payload`; `at` is the hook's clock, in seconds since the epoch.
 
     kind      payload
-    add       target, content, metadata, origin
-    remember  target, content, metadata, given (what of metadata the caller said)
-    replace   target, content, old_text, metadata, origin
-    remove    target, old_text, origin
-    reconcile target, contents (list of str), file_time, origin, metadata
+    add       target, content, metadata, origin, noted_at
+    remember  target, content, metadata, given (what of metadata the caller said), owner
+    replace   target, content, old_text, metadata, origin, noted_at
+    remove    target, old_text, origin, noted_at
+    reconcile target, contents (list of str), file_time, damaged, origin, noted_at, metadata
     turn      session_id, messages (list of {role, content}), metadata
+
+    `noted_at` orders what one home read and wrote of its memory files, whatever its clock does.
     """
 
     kind: str

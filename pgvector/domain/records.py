@@ -23,6 +23,7 @@ class MemoryRecord:
     """A durable memory. `target` is memory or user; the times have a zone.
 
     `embedding` is the vector of the text, of a long text that of its beginning; `parts` are those of the rest.
+    `owners` keep it besides the hosts' memory files.
     `where` tells a person where the record stood, as "line 12": it is not stored.
     """
 
@@ -35,6 +36,7 @@ class MemoryRecord:
     embedding: Sequence[float] | None = None
     parts: tuple[Part, ...] = ()
     where: str = ""
+    owners: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

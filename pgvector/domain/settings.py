@@ -188,6 +188,13 @@ class Settings:
         256, "Most writes kept in memory while the spool on disk cannot be written", low=1, high=1_000_000
     )
     bulk_sync_on_init: bool = _setting(True, "Reconcile with MEMORY.md and USER.md when a session starts")
+    removal_hold_days: float = _setting(
+        7.0,
+        "Days for which doctor asks what becomes of memories that a lost, emptied or shortened memory file held; "
+        "undecided, they stay",
+        low=0.01,
+        high=3650,
+    )
     tools: tuple[str, ...] = _setting(
         (), "Tools the model gets besides recall_memory and recall_conversation, which it always gets", choices=TOOLS
     )

@@ -25,18 +25,21 @@ class BuiltInMemory:
 
     def files(self) -> Iterator[Operation]:
         """What changed files of it hold. They belong to the profile, not to a session key's theme."""
-        read_at = time.time()  # before the files are read: what is noted later is none of this reading's business
-        for state in self._runtime.mirror.changed():
+        mirror = self._runtime.mirror
+        read_at = mirror.now()  # before the files are read: what is noted later is none of this reading's business
+        for state in mirror.changed():
             contents = dict.fromkeys(self._keep.text(content, self._runtime.counts) for content in state.contents)
             payload = {
                 "target": state.target,
                 "contents": list(contents),
                 "file_time": state.written_at,
-                "origin": self._runtime.mirror.origin,
+                "damaged": state.damaged,
+                "noted_at": read_at,
+                "origin": mirror.origin,
                 "metadata": {"source": "file"}
                 | {key: name for key, name in self._context.scope.items() if key == "profile"},
             }
-            yield Operation("reconcile", self._context.place.files.name, payload, read_at)
+            yield Operation("reconcile", self._context.place.files.name, payload, time.time())
 
     def written(
         self, action: str, target: str, content: Any, metadata: Mapping[str, Any] | None, provenance: dict[str, str]
@@ -57,6 +60,7 @@ class BuiltInMemory:
             "target": target,
             "content": text,
             "old_text": old_text,
+            "noted_at": self._runtime.mirror.now(),
             "origin": self._runtime.mirror.origin,
             "metadata": provenance | self._keep.metadata(given, counts) | {"source": "memory_tool"},
         }

@@ -39,6 +39,7 @@ class Delegation:
         if not self._found:
             return None
         payload = {"target": "memory", "content": self._text, "metadata": self._metadata, "given": {}}
+        payload["owner"] = "delegation"
         return self._operation("remember", self._context.place.memories.name, payload)
 
     def _operation(self, kind: str, theme: str, payload: dict[str, Any]) -> Operation:

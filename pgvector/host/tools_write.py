@@ -116,6 +116,7 @@ def _remember(args: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
         "content": content,
         "metadata": given | dict(desk.provenance) | {"source": "remember"},
         "given": given,
+        "owner": "remember",
     }
     op = Operation("remember", desk.theme, payload, time.time())
     result: dict[str, Any] = {"theme": desk.theme, "target": target, "content": content}

@@ -260,7 +260,9 @@ class _Gate:
         }
         if text != record.content:
             changed |= {"embedding": None, "parts": ()}
-        if isinstance(record, TurnRecord):
+        if isinstance(record, MemoryRecord):
+            changed["owners"] = ("import",)
+        else:
             changed["session_id"] = session_name(record.session_id, self._intake.settings.identity_key) or "unknown"
         return dataclasses.replace(record, **changed)
 

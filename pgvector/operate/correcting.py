@@ -72,7 +72,7 @@ def add(hand: Hand, theme: str, target: str, text: str, metadata: Mapping[str, A
     given = {key: value for key, value in hand.keep.metadata(metadata, Counter()).items() if key not in _KEPT_OF_WHO}
     who = operator("add")
     metadata = given | {key: who[key] for key in _KEPT_OF_WHO}
-    payload = {"target": target, "content": content, "metadata": metadata, "given": given, "who": who}
+    payload = {"target": target, "content": content, "metadata": metadata, "given": given, "who": who, "owner": "add"}
     with hand.backend.connection(WRITE_TIMEOUT_S) as conn:
         before = erase.id_of(conn, theme, target, content)
         if not seeing.theme_exists(conn, theme):
@@ -135,6 +135,9 @@ def forget(hand: Hand, refs: Sequence[Ref], *, theme: str | None, really: bool) 
     with hand.backend.connection(WRITE_TIMEOUT_S) as conn:
         held = {store: seeing.rows(conn, store, [ref.id for ref in refs if ref.store == store]) for store in _STORES}
         there = {Ref(store, row.id) for store, rows in held.items() for row in rows if theme in (None, row.theme)}
+        wanted = [ref.id for ref in refs if ref.store == "memories" and ref not in there]
+        gone = history.removed(conn, theme=theme, ids=wanted, chars=_WHOLE) if wanted else []
+        there |= {Ref("memories", each.id) for each in gone}
         if missing := [str(ref) for ref in refs if ref not in there]:
             where = f" in the theme {theme!r}" if theme is not None else ""
             raise InvalidArgument(f"there is no {', '.join(missing)}{where}; nothing was removed")
@@ -143,8 +146,19 @@ def forget(hand: Hand, refs: Sequence[Ref], *, theme: str | None, really: bool) 
              "at": row.at.isoformat(timespec="seconds"), "content": row.content}
             for store, found in held.items() for row in found
         ]  # fmt: skip
+        rows += [
+            {"ref": str(Ref("memories", each.id)), "store": "memories", "theme": each.theme, "kind": each.target,
+             "at": each.at.isoformat(timespec="seconds"), "content": each.content}
+            for each in gone
+        ]  # fmt: skip
         counts = {"memories": len(held["memories"]), "turns": len(held["turns"])}
+        if gone:
+            counts["texts"] = len(gone)
         notes = _forget(conn, hand, held, really=really)
+        if gone:
+            notes.append(_RESTORABLE)
+        for each in gone if really else ():
+            history.forget_removed(conn, each.theme, [each.id])
         if really:
             _record(conn, "forget", [row["theme"] for row in rows], {"rows": [str(ref) for ref in refs]}, counts)
     if really:
@@ -153,6 +167,8 @@ def forget(hand: Hand, refs: Sequence[Ref], *, theme: str | None, really: bool) 
 
 
 _STORES: tuple[Store, ...] = ("memories", "turns")
+_WHOLE = 2**31 - 1  # characters
+_RESTORABLE = "what was removed before can no longer be restored once its text is forgotten"
 
 
 def _forget(conn: DeadlineConnection, hand: Hand, held: Mapping[Store, Sequence[Any]], *, really: bool) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any, Self
 from ..domain.errors import HermesPgvectorError
 from ..domain.settings import Settings
 from ..store.backend import Backend
+from ..store.memory_files import held_counts
 from ..store.watching import holdings
 from .retention import described, retention_state
 from .spools import SpoolView, inspect_spools, short_id
@@ -57,6 +58,7 @@ class Watcher:
             started = time.monotonic()
             with self._backend.connection(_DATABASE_S) as conn:
                 held = holdings(conn) | {"retention": retention_state(conn, self._settings)}
+                held["removals_held"] = sum(each.count for each in held_counts(conn))
             return held | {"answered_in_ms": round((time.monotonic() - started) * 1000, 1)}
         except HermesPgvectorError as exc:
             return {"problem": str(exc)}
@@ -142,7 +144,7 @@ def _database_lines(database: Mapping[str, Any]) -> list[str]:
         for table in database["tables"]
         if table["name"] in _MAIN
     )
-    return [
+    lines = [
         f"database   {told('memories')} memories, {told('turns')} turns in {told('themes')} themes; "
         f"{about}{waiting:,} still without an embedding",
         f"growth     {told('turns_last_day')} turns and {told('memories_last_day')} memories of the last day, "
@@ -150,6 +152,11 @@ def _database_lines(database: Mapping[str, Any]) -> list[str]:
         f"size       {size(database['database_bytes'])} ({largest}); answered in {database['answered_in_ms']:.0f} ms",
         f"retention  {described(database['retention'])}",
     ]
+    if held := database["removals_held"]:
+        lines.append(
+            f"removals   {held:,} wait for a decision, as a memory file was lost; see: hermes-pgvector removals list"
+        )
+    return lines
 
 
 def _process_lines(process: dict[str, Any]) -> list[str]:

@@ -91,7 +91,9 @@ class Runtime:
             self.embedder, self.backend, self.latencies, chunk_tokens=settings.chunk_tokens
         )
         self._upkeep = Upkeep(
-            self.backend, Retention(self.backend, RetentionPolicy(settings.retention, settings.identity_key))
+            self.backend,
+            Retention(self.backend, RetentionPolicy(settings.retention, settings.identity_key)),
+            removal_hold_days=settings.removal_hold_days,
         )
         self.writer = Writer(
             directory=SpoolDirectory(

@@ -116,6 +116,7 @@ def _insert_memories(conn: DeadlineConnection, records: Sequence[MemoryRecord], 
         "targets": [each.target for each in records],
         "created": [each.created_at for each in records],
         "updated": [each.updated_at for each in records],
+        "owners": [",".join(each.owners) for each in records],
     }
     conn.execute(query("bring_memories"), row | _columns(records, languages))
     conn.execute(query("lift_tombstones"), _names(records))
@@ -129,6 +130,7 @@ def _confirm(conn: DeadlineConnection, there: Sequence[tuple[int, MemoryRecord]]
             "ids": [id for id, _ in there],
             "created": [each.created_at for _, each in there],
             "updated": [each.updated_at for _, each in there],
+            "owners": [",".join(each.owners) for _, each in there],
         }
         conn.execute(query("confirm_memories"), row)
 
@@ -190,4 +192,5 @@ def _removal_columns(removals: Sequence[Removed]) -> dict[str, Any]:
         "targets": [each.target for each in removals],
         "digests": [each.digest for each in removals],
         "times": [each.removed_at for each in removals],
+        "origins": [each.origin for each in removals],
     }

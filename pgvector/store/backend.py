@@ -13,11 +13,13 @@ from typing import TypeVar
 from ..domain.errors import DimensionMismatch, HermesPgvectorError, OperationRejected, SpaceChanged, StoreUnavailable
 from ..domain.languages import Languages
 from ..domain.models import EmbeddingSpace, Operation
+from . import memory_files
 from .compact import cold_turns
 from .connection import DeadlineConnection, translated
 from .conversations import insert_turns
 from .history import forget_old_texts
-from .memories import MEMORY_KINDS, Embeddings, apply_memory, lock_theme
+from .memories import Embeddings, lock_theme
+from .operations import MEMORY_KINDS, apply_memory
 from .pool import Along, Pool, connect
 from .pooler import is_pooled
 from .reading import Replica, Source, answered_by
@@ -197,7 +199,9 @@ class Backend:
             with conn.pipeline():
                 for op in todo:
                     if op.kind in MEMORY_KINDS:
-                        apply_memory(conn, op, embeddings, counts, self.languages.of(op.theme))
+                        apply_memory(
+                            conn, op, embeddings, counts, self.languages.of(op.theme), keep_removed=self._history_texts
+                        )
             if not self._history_texts:
                 for theme in sorted({op.theme for op in todo if op.kind == "replace"}):
                     forget_old_texts(conn, theme)
@@ -277,12 +281,21 @@ class Backend:
         self._note_space(space)
         return self._own is not None and space.comparable(self._own)
 
-    def housekeep(self, operations_days: int, tombstones_days: int, history_days: int) -> None:
-        """Drop ids of operations, digests of removed memories and entries of the history older than so many days."""
+    def housekeep(
+        self, *, operations_days: int, tombstones_days: int, history_days: int, texts_days: int, hold_days: float
+    ) -> None:
+        """Drop ids of operations, digests and texts of removed memories and the history older than so many days.
+
+        Memories whose removal has waited for `hold_days` without a decision stay.
+        """
         with self.connection(WRITE_TIMEOUT_S) as conn:
             conn.execute(query("forget_operations"), {"days": operations_days})
             conn.execute(query("forget_tombstones"), {"days": tombstones_days})
             conn.execute(query("forget_history"), {"days": history_days})
+            conn.execute(query("forget_removed_texts"), {"days": texts_days})
+            kept = memory_files.dismiss(conn, None, older_than_s=hold_days * 86400)
+        if kept:
+            logger.info("hermes-pgvector: memories of a lost file stay, as nobody decided otherwise: %d", kept)
 
     def forget_session(self, theme: str, session_id: str) -> None:
         """Delete the turns of one session of a theme."""

@@ -42,6 +42,9 @@ def copy_traces(source: DeadlineConnection, target: DeadlineConnection, theme: s
             "digests": [each.digest for each in some],
             "announced": [each.announced for each in some],
             "times": [each.noted_at for each in some],
+            "held": [each.held_at for each in some],
+            "why": [each.held_why for each in some],
+            "kept": [each.kept_at for each in some],
         }
         target.execute(query("bring_mirrored"), row)
     for some in _slices(_streamed(source, "leaving_operations", theme)):
@@ -65,6 +68,7 @@ def copy_history(source: DeadlineConnection, target: DeadlineConnection, theme: 
     for some in _slices(_streamed(source, "leaving_history", theme)):
         row: dict[str, Any] = {name: [getattr(each, column) for each in some] for name, column in _HISTORY.items()}
         row |= {"themes": [theme] * len(some), "who": [Jsonb(each.who) for each in some]}
+        row["old_rows"] = [None if each.old_row is None else Jsonb(each.old_row) for each in some]
         added += target.execute(query("bring_history"), row).rowcount
     return added
 

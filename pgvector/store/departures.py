@@ -38,6 +38,7 @@ class Removed(NamedTuple):
     target: str
     digest: bytes
     removed_at: datetime
+    origin: str = ""  # the home whose memory file let go of it
 
 
 class Fingerprint(NamedTuple):
@@ -92,8 +93,9 @@ def _record(theme: str, store: Store, row: Any, parts: Sequence[Part]) -> Record
     known = tuple(parts) if embedding is not None else ()
     if store == "memories":
         return MemoryRecord(
-            theme, row.target, row.content, row.created_at, row.updated_at, row.metadata, embedding, known
-        )
+            theme, row.target, row.content, row.created_at, row.updated_at, row.metadata, embedding, known,
+            owners=tuple(row.owners),
+        )  # fmt: skip
     return TurnRecord(theme, row.session_id, row.role, row.content, row.ts, row.metadata, embedding, known)
 
 
@@ -108,7 +110,7 @@ def removed(conn: DeadlineConnection, theme: str, period: Period) -> Iterator[Re
     """What was removed from a theme."""
     asked = {"theme": theme, "since": period.since, "until": period.until}
     for row in conn.execute(query("leaving_tombstones"), asked):
-        yield Removed(theme, row.target, bytes(row.digest), row.removed_at)
+        yield Removed(theme, row.target, bytes(row.digest), row.removed_at, row.origin)
 
 
 def fingerprint(conn: DeadlineConnection, theme: str, store: Store) -> Fingerprint:

@@ -57,7 +57,7 @@ def forget(
     for _, target, content in there:
         if (target, content) in in_files:
             noted = {"theme": theme, "origin": origin, "target": target, "content": content}
-            conn.execute(query("note_mirrored"), noted | {"announced": False, "at": at})
+            conn.execute(query("note_mirrored"), noted | {"announced": False, "noted_at": at})
     return True
 
 
@@ -98,7 +98,10 @@ def edit(
     lock_theme(conn, theme)
     check_unsaid(conn, theme, old, content)
     now = datetime.now(UTC)
-    told = {"theme": theme, "target": old.target, "id": old.id, "at": now, "origin": origin, "announced": False}
+    told = {
+        "theme": theme, "target": old.target, "id": old.id, "at": now, "noted_at": now, "origin": origin,
+        "announced": False,
+    }  # fmt: skip
     kept = {key: value for key, value in who.items() if key != "verb"}
     note_actor(conn, who)
     changed = conn.execute(

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from .connection import DeadlineConnection, translated
+from .memories import lock_theme
 from .sql import query
 
 # Of what is known of a write, that which tells who it was; the rest may be part of what was said.
@@ -37,10 +38,16 @@ class Window:
         }
 
 
-def note_actor(conn: DeadlineConnection, known: Mapping[str, Any]) -> None:
-    """Say who does what follows in this transaction; `known` is a row's metadata or an operator."""
+def note_actor(
+    conn: DeadlineConnection, known: Mapping[str, Any], *, origin: str = "", keep_removed: bool = False
+) -> None:
+    """Say who does what follows in this transaction; `known` is a row's metadata or an operator.
+
+    With `keep_removed` the memories they remove can be brought back; `origin` is the home whose file let go of them.
+    """
     who = {key: known[key] for key in _WHO if isinstance(known.get(key), str) and known[key]}
-    conn.execute(query("note_actor"), {"who": json.dumps(who)})
+    row = {"who": json.dumps(who), "origin": origin, "keep_removed": "on" if keep_removed else "off"}
+    conn.execute(query("note_actor"), row)
 
 
 def of_theme(
@@ -78,6 +85,57 @@ def delete(conn: DeadlineConnection, theme: str) -> None:
 def forget_old_texts(conn: DeadlineConnection, theme: str, ids: Sequence[int] | None = None) -> int:
     """Drop what memories of a theme, `ids` or all of them, said before they were replaced; returns how many texts."""
     return conn.execute(query("forget_old_texts"), {"theme": theme, "ids": None if ids is None else list(ids)}).rowcount
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedMemory:
+    """A memory that a file let go of, as it can be brought back. `removal` is the number of its removal."""
+
+    removal: int
+    id: int
+    theme: str
+    target: str
+    content: str
+    chars: int
+    at: datetime
+    who: Mapping[str, Any]
+
+
+def removed(
+    conn: DeadlineConnection,
+    *,
+    theme: str | None = None,
+    ids: Sequence[int] | None = None,
+    since: datetime | None = None,
+    chars: int,
+) -> list[RemovedMemory]:
+    """Return what can be brought back, the last removed first; of each text at most `chars` characters."""
+    asked = {"theme": theme, "ids": None if ids is None else list(ids), "chars": chars}
+    asked["since"] = since.isoformat() if since else "-infinity"
+    with translated():
+        rows = conn.execute(query("removed_memories"), asked).fetchall()
+    return [
+        RemovedMemory(row.removal, row.id, row.theme, row.target, row.content, row.chars, row.at, row.who)
+        for row in rows
+    ]
+
+
+def forget_removed(conn: DeadlineConnection, theme: str, ids: Sequence[int]) -> None:
+    """Drop what memories of a theme said that were removed before, also where others once said the same."""
+    conn.execute(query("forget_removed"), {"theme": theme, "ids": list(ids)})
+
+
+def restore(conn: DeadlineConnection, found: Sequence[RemovedMemory]) -> dict[int, int]:
+    """Bring memories back, owned by whoever asks for it; return their numbers by that of the removal."""
+    restored: dict[int, int] = {}
+    for theme in sorted({each.theme for each in found}):
+        lock_theme(conn, theme)
+    for each in found:
+        row = conn.execute(query("restore_memory"), {"removal": each.removal, "owners": ["restored"]}).fetchone()
+        if row is not None:
+            restored[each.removal] = int(row.id)
+            conn.execute(query("clear_tombstone"), {"theme": row.theme, "target": row.target, "content": row.content})
+    return restored
 
 
 def old_texts(conn: DeadlineConnection, theme: str, ids: Sequence[int]) -> int:

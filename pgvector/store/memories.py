@@ -1,9 +1,10 @@
-"""Writes of durable memories: add, replace, remove, and the reconciliation with the host's own files."""
+"""Writes of durable memories: add, remember, replace, remove."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +13,6 @@ from psycopg.types.json import Jsonb
 
 from ..domain.models import Operation
 from .connection import DeadlineConnection
-from .history import note_actor
 from .sql import query
 
 logger = logging.getLogger(__name__)
@@ -20,41 +20,34 @@ logger = logging.getLogger(__name__)
 Embeddings = dict[str, list[float]]
 
 
-def apply_memory(
-    conn: DeadlineConnection, op: Operation, embeddings: Embeddings, counts: Counter[str], language: str
-) -> None:
-    """Apply one memory operation inside the caller's transaction; what happened is added to `counts`.
-
-    `language` is the one in which the words of the theme are stemmed.
-    """
-    note_actor(conn, op.payload.get("who") or op.payload.get("metadata") or {})
-    _APPLY[op.kind](conn, op, embeddings, counts, language)
-
-
 def lock_theme(conn: DeadlineConnection, theme: str) -> None:
     """Make other writers of this theme's memories wait until the transaction ends."""
     conn.execute(query("lock_theme"), {"theme": theme})
 
 
-def _common(op: Operation) -> dict[str, Any]:
+def common(op: Operation) -> dict[str, Any]:
+    """Return what the statements of every operation need; `noted_at` orders readings and writes of one home."""
     return {
         "theme": op.theme,
         "target": op.payload["target"],
         "origin": op.payload["origin"],
         "at": datetime.fromtimestamp(op.at, UTC),
+        "noted_at": datetime.fromtimestamp(op.payload.get("noted_at", op.at), UTC),
     }
 
 
-def _vector(embeddings: Embeddings, content: str) -> Vector | None:
+def vector(embeddings: Embeddings, content: str) -> Vector | None:
+    """Return the vector of a text, None where there is none yet."""
     found = embeddings.get(content)
     return None if found is None else Vector(found)
 
 
-def _add(conn: DeadlineConnection, op: Operation, embeddings: Embeddings, counts: Counter[str], language: str) -> None:
+def add(conn: DeadlineConnection, op: Operation, embeddings: Embeddings, counts: Counter[str], language: str) -> None:
+    """Store an entry that the host wrote to its file."""
     content = op.payload["content"]
-    row = _common(op) | {
+    row = common(op) | {
         "content": content,
-        "embedding": _vector(embeddings, content),
+        "embedding": vector(embeddings, content),
         "metadata": Jsonb(op.payload["metadata"]),
         "language": language,
         "announced": True,
@@ -66,19 +59,20 @@ def _add(conn: DeadlineConnection, op: Operation, embeddings: Embeddings, counts
     counts["memories_added"] += 1
 
 
-def _remember(
+def remember(
     conn: DeadlineConnection, op: Operation, embeddings: Embeddings, counts: Counter[str], language: str
 ) -> None:
-    """As `_add`, of what stands in no file: a reading of the files says nothing about it."""
+    """Store a memory that somebody other than the host's files owns: no reading of the files removes it."""
     content = op.payload["content"]
     row = {
         "theme": op.theme,
         "target": op.payload["target"],
         "at": datetime.fromtimestamp(op.at, UTC),
         "content": content,
-        "embedding": _vector(embeddings, content),
+        "embedding": vector(embeddings, content),
         "metadata": Jsonb(op.payload["metadata"]),
         "given": Jsonb(op.payload["given"]),
+        "owner": op.payload.get("owner", "remember"),
         "language": language,
     }
     conn.execute(query("remember_memory"), row)
@@ -86,32 +80,36 @@ def _remember(
     counts["memories_remembered"] += 1
 
 
-def _replace(
+def replace(
     conn: DeadlineConnection, op: Operation, embeddings: Embeddings, counts: Counter[str], language: str
 ) -> None:
+    """Give the entry that `old_text` means another text, or what it has become since."""
     content = op.payload["content"]
-    found = _find(conn, op)
+    found = _find(conn, op) or _find_successor(conn, op)
     if len(found) != 1:
         # The host did replace something, so the new text is a fact; which old text to drop is what we do not know.
         counts["replace_ambiguous" if found else "replace_unmatched"] += 1
         if found:
             _warn_ambiguous(op, len(found))
-        _add(conn, op, embeddings, counts, language)
+        add(conn, op, embeddings, counts, language)
         return
     (old,) = found
-    row = _common(op) | {
+    row = common(op) | {
         "id": old.id,
         "content": content,
-        "embedding": _vector(embeddings, content),
+        "embedding": vector(embeddings, content),
         "metadata": Jsonb(op.payload["metadata"]),
         "language": language,
         "announced": True,
     }
     (exists,) = conn.execute(query("memory_exists"), row).fetchone() or (False,)
-    if old.theme != op.theme or exists:
-        # Another theme owns the old text, or the new one stands already: what is written belongs to the writer.
-        conn.execute(query("delete_memory"), row | {"theme": old.theme})
-        _add(conn, op, embeddings, counts, language)
+    if old.content == content:
+        add(conn, op, embeddings, counts, language)
+    elif old.theme != op.theme or old.owned or exists:
+        # Another theme or somebody else keeps the old text, or the new one stands already: what is written belongs to
+        # the writer, and the file lets go of the old text.
+        conn.execute(query("let_go_of_memory"), row | {"theme": old.theme})
+        add(conn, op, embeddings, counts, language)
     else:
         conn.execute(query("bury_memory"), row)
         conn.execute(query("replace_memory"), row)
@@ -120,7 +118,8 @@ def _replace(
     counts["memories_replaced"] += 1
 
 
-def _remove(conn: DeadlineConnection, op: Operation, _: Embeddings, counts: Counter[str], __: str) -> None:
+def remove(conn: DeadlineConnection, op: Operation, _: Embeddings, counts: Counter[str], __: str) -> None:
+    """Let the host's file go of the entry that `old_text` means."""
     found = _find(conn, op)
     if not found:
         counts["remove_unmatched"] += 1
@@ -129,8 +128,8 @@ def _remove(conn: DeadlineConnection, op: Operation, _: Embeddings, counts: Coun
         _warn_ambiguous(op, len(found))
     else:
         for old in found:
-            conn.execute(query("delete_memory"), _common(op) | {"theme": old.theme, "id": old.id})
-        counts["memories_removed"] += 1
+            conn.execute(query("let_go_of_memory"), common(op) | {"theme": old.theme, "id": old.id})
+        counts["memories_released" if all(old.owned for old in found) else "memories_removed"] += 1
 
 
 def _warn_ambiguous(op: Operation, count: int) -> None:
@@ -142,15 +141,16 @@ def _warn_ambiguous(op: Operation, count: int) -> None:
     )
 
 
+@dataclass(frozen=True, slots=True)
 class _Found:
-    """An entry that `old_text` may mean."""
+    """An entry that `old_text` may mean. `owned`: somebody keeps it whatever the memory files hold."""
 
-    def __init__(self, row: Any) -> None:
-        self.id: int = row.id
-        self.theme: str = row.agent_identity
-        self.content: str = row.content
-        self.whole: bool = row.whole
-        self.in_file: bool = row.in_file
+    id: int
+    theme: str
+    content: str
+    whole: bool
+    owned: bool
+    in_file: bool = False
 
 
 def _find(conn: DeadlineConnection, op: Operation) -> list[_Found]:
@@ -158,7 +158,8 @@ def _find(conn: DeadlineConnection, op: Operation) -> list[_Found]:
     old_text = op.payload["old_text"]
     if not old_text:
         return []
-    found = [_Found(row) for row in conn.execute(query("find_memory"), _common(op) | {"old_text": old_text})]
+    rows = conn.execute(query("find_memory"), common(op) | {"old_text": old_text})
+    found = [_Found(row.id, row.agent_identity, row.content, row.whole, row.owned, row.in_file) for row in rows]
     for better in (
         [old for old in found if old.whole],
         [old for old in found if old.in_file],
@@ -172,35 +173,9 @@ def _find(conn: DeadlineConnection, op: Operation) -> list[_Found]:
     return found
 
 
-def _reconcile(
-    conn: DeadlineConnection, op: Operation, embeddings: Embeddings, counts: Counter[str], language: str
-) -> None:
-    row = _common(op) | {
-        "contents": op.payload["contents"],
-        "file_time": datetime.fromtimestamp(op.payload["file_time"], UTC),
-    }
-    for change in conn.execute(query("mirror_difference"), row).fetchall():
-        entry = _common(op) | {
-            "content": change.content,
-            "embedding": _vector(embeddings, change.content) if change.content else None,
-            "metadata": Jsonb(op.payload["metadata"]),
-            "language": language,
-            "announced": False,
-        }
-        if change.kind == "buried":
-            # Noted as seen, or it would count as new when somebody edits another line of this file.
-            conn.execute(query("note_mirrored"), entry)
-            counts["memories_kept_removed"] += 1
-        elif change.kind == "new":
-            conn.execute(query("upsert_memory"), entry)
-            conn.execute(query("clear_tombstone"), entry)
-            conn.execute(query("note_mirrored"), entry)
-            counts["memories_imported"] += 1
-        elif change.id is not None:
-            conn.execute(query("delete_memory"), row | {"theme": change.theme, "id": change.id})
-            counts["memories_removed"] += 1
-    conn.execute(query("forget_mirrored"), row)
-
-
-_APPLY = {"add": _add, "remember": _remember, "replace": _replace, "remove": _remove, "reconcile": _reconcile}
-MEMORY_KINDS = frozenset(_APPLY)
+def _find_successor(conn: DeadlineConnection, op: Operation) -> list[_Found]:
+    """What says now what `old_text` said before somebody else replaced it; the whole entry before a part of one."""
+    rows = conn.execute(query("find_successor"), common(op) | {"old_text": op.payload["old_text"]})
+    found = [_Found(row.id, row.agent_identity, row.content, row.whole, row.owned) for row in rows]
+    whole = [old for old in found if old.whole]
+    return whole[:1] or (found if len({old.id for old in found}) > 1 else found[:1])

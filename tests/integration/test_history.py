@@ -110,7 +110,7 @@ def test_need_16_no_way_to_the_table_goes_past_the_history(make_provider: MakePr
     assert all("old_content" not in event for event in events)
 
 
-def test_need_16_a_replaced_text_is_kept_until_its_memory_is_removed(make_provider: MakeProvider, ask: Ask) -> None:
+def test_need_16_what_a_memory_said_is_kept_until_it_is_forgotten(make_provider: MakeProvider, ask: Ask) -> None:
     provider = make_provider()
     provider.on_memory_write("add", "memory", "Atlas costs 900")
     landed(provider)
@@ -121,6 +121,10 @@ def test_need_16_a_replaced_text_is_kept_until_its_memory_is_removed(make_provid
     assert ask("show", replaced["ref"])["history"][0]["old_content"] == "Atlas costs 900"
     provider.on_memory_write("remove", "memory", "", {"old_text": "Atlas costs 950"})
     landed(provider)
+    kept = [event["old_content"] for event in ask("history", replaced["ref"]) if "old_content" in event]
+    assert kept == ["Atlas costs 950", "Atlas costs 900"]
+    forgotten = ask("forget", replaced["ref"], "--yes")
+    assert forgotten["counts"]["texts"] == 1 and "restored" in forgotten["notes"][0]
     assert not any("old_content" in event for event in ask("history", replaced["ref"]))
 
 
@@ -143,6 +147,12 @@ def _replaced_then_removed(make_provider: MakeProvider, ask: Ask, dsn: str) -> N
     landed(provider)
     provider.on_memory_write("remove", "memory", "", {"old_text": "The island is closed"})
     landed(provider)
+    _forget_what_was_removed(ask)
+
+
+def _forget_what_was_removed(ask: Ask) -> None:
+    (removed,) = ask("history", "--theme", "marketing", "--action", "removed")
+    assert ask("forget", removed["ref"], "--yes")["done"]
 
 
 def _by_the_tool(make_provider: MakeProvider, ask: Ask, dsn: str) -> None:
@@ -165,6 +175,7 @@ def _by_what_another_once_said(make_provider: MakeProvider, ask: Ask, dsn: str) 
     provider.on_memory_write("add", "memory", text)
     provider.on_memory_write("remove", "memory", "", {"old_text": text})
     landed(provider)
+    _forget_what_was_removed(ask)
 
 
 def _by_the_earlier_texts(make_provider: MakeProvider, ask: Ask, dsn: str) -> None:
@@ -297,7 +308,7 @@ def test_the_history_is_kept_for_a_bounded_time(dsn: str, admin_dsn: str) -> Non
     backend = Backend(lambda: dsn, dims=DIMS, pool_max_size=1)
     backend.bring_up()
     try:
-        backend.housekeep(30, 30, 30)
+        backend.housekeep(operations_days=30, tombstones_days=30, history_days=30, texts_days=30, hold_days=30)
     finally:
         backend.close()
     assert Database(dsn).column("SELECT memory_id FROM memory_history") == [2]

@@ -213,7 +213,11 @@ def test_need_01_nothing_is_deleted_beside_an_agent_at_work(make_provider: MakeP
     provider = make_provider({"retention": {"marketing": 180}})
     for ask in (lambda: recalled(provider, "atlas"), lambda: provider.prefetch("What of the Atlas project?")):
         ask()
-        assert 1.0 < upkeep.Upkeep(runtime_of(provider).backend, process_like(provider)).step() <= upkeep.QUIET_S
+        assert (
+            1.0
+            < upkeep.Upkeep(runtime_of(provider).backend, process_like(provider), removal_hold_days=7).step()
+            <= upkeep.QUIET_S
+        )
     assert turns(dsn, "marketing") == DAYS
 
 

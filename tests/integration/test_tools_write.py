@@ -236,11 +236,12 @@ def test_need_16_by_query_nothing_goes_before_it_was_confirmed(make_provider: Ma
 
 def test_need_16_a_confirmation_is_for_what_was_shown(make_provider: MakeProvider) -> None:
     provider = make_provider(ALL)
-    told = remember(provider, "Atlas is blue")
+    provider.on_memory_write("add", "memory", "Atlas is blue")
     other = remember(provider, "Bolt is red")
     token = called(provider, "forget", {"query": "atlas"})["confirm"]
     assert f"{other['id']} was not among" in refusal(provider, "forget", confirm=token, ids=[other["id"]])
-    token = called(provider, "forget", {"query": "atlas"})["confirm"]
+    shown = called(provider, "forget", {"query": "atlas"})
+    token, (told,) = shown["confirm"], shown["would_forget"]
     provider.on_memory_write("replace", "memory", "Atlas is green", {"old_text": "Atlas is blue"})
     landed(provider)
     assert "changed" in refusal(provider, "forget", confirm=token)

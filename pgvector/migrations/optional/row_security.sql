@@ -177,8 +177,8 @@ AS $tables$
                                    'hermes_operations', 'hermes_tombstones', 'hermes_mirror', 'hermes_retention')
                 THEN 'SELECT, INSERT, UPDATE, DELETE'
                 WHEN c.relname = 'memory_history'
-                THEN 'SELECT, DELETE, UPDATE (agent_identity, old_content), INSERT (agent_identity, memory_id, target, action, '
-                     'who, chars, digest, old_theme, old_chars, old_digest, old_content)'
+                THEN 'SELECT, DELETE, UPDATE (agent_identity, old_content, old_row), INSERT (agent_identity, memory_id, target, '
+                     'action, who, chars, digest, old_theme, old_chars, old_digest, old_content, old_row)'
                 -- What a change of the model fills is not the agents' yet.
                 WHEN c.relname IN ('memory_chunks_next', 'conversation_chunks_next') THEN NULL
                 ELSE 'SELECT, INSERT' END
@@ -385,7 +385,7 @@ BEGIN
     END LOOP;
     FOR each IN SELECT t.relation, a.attname FROM hermes_theme_tables() AS t
                   JOIN pg_attribute AS a ON a.attrelid = t.relation AND a.attstattarget = 0 AND a.attnum > 0 AND NOT a.attisdropped
-                   AND a.attname <> ALL ('{content,metadata,tsv,who,old_content}'::text[]) LOOP
+                   AND a.attname <> ALL ('{content,metadata,tsv,who,old_content,old_row}'::text[]) LOOP
         EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET STATISTICS -1', each.relation, each.attname);
     END LOOP;
     FOR each IN SELECT n.nspname, s.stxname AS name FROM pg_statistic_ext AS s JOIN pg_namespace AS n ON n.oid = s.stxnamespace

@@ -13,6 +13,7 @@ from ...store.connection import DeadlineConnection
 from ...store.pool import connect
 from .. import sharing
 from .check import Check, Patient
+from .removals import examine_removals
 from .retention import examine_retention
 from .vectors import examine_vectors
 
@@ -127,6 +128,7 @@ def _tables(conn: DeadlineConnection, patient: Patient) -> Iterator[Check]:
     yield _rights(conn)
     yield themes
     yield examine_retention(conn, patient.settings)
+    yield from examine_removals(conn, patient)
     if said := sharing.shared_files(conn, patient.home):
         yield Check("built-in memory", "note", said, sharing.REMEDY)
 

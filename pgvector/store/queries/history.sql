@@ -1,8 +1,10 @@
 -- What happened to memories. The rows come from the triggers of memory_entries.
 
 -- name: note_actor
--- exempt: touches no table. Who does what this transaction does from here on.
-SELECT set_config('hermes_pgvector.who', %(who)s, true) AS who;
+-- exempt: touches no table. Who does what this transaction does from here on; and whether what they remove can be brought
+-- back, with the home whose file let go of it.
+SELECT set_config('hermes_pgvector.who', %(who)s, true) AS who, set_config('hermes_pgvector.origin', %(origin)s, true) AS origin,
+       set_config('hermes_pgvector.keep_removed', %(keep_removed)s, true) AS keep_removed;
 
 -- name: list_history
 -- Newest first. A memory that was removed is still known by its number.
@@ -29,7 +31,7 @@ DELETE FROM memory_history WHERE agent_identity = %(theme)s;
 
 -- name: forget_old_texts
 -- Of some memories of a theme, or of all, what they said before.
-UPDATE memory_history SET old_content = NULL
+UPDATE memory_history SET old_content = NULL, old_row = NULL
  WHERE agent_identity = %(theme)s AND old_content IS NOT NULL
    AND (%(ids)s::bigint[] IS NULL OR memory_id = ANY(%(ids)s));
 
@@ -40,3 +42,16 @@ SELECT count(*) AS count FROM memory_history
 -- name: forget_history
 -- exempt: housekeeping of what happened long ago.
 DELETE FROM memory_history WHERE at < now() - make_interval(days => %(days)s);
+
+-- name: forget_removed
+-- What removed memories said, and what said the same.
+UPDATE memory_history AS h SET old_content = NULL, old_row = NULL
+ WHERE h.agent_identity = %(theme)s AND h.old_content IS NOT NULL
+   AND (h.memory_id = ANY(%(ids)s)
+        OR h.old_digest IN (SELECT g.digest FROM memory_history AS g
+                             WHERE g.agent_identity = %(theme)s AND g.memory_id = ANY(%(ids)s) AND g.old_row IS NOT NULL));
+
+-- name: forget_removed_texts
+-- exempt: housekeeping of what was removed long ago.
+UPDATE memory_history SET old_content = NULL, old_row = NULL
+ WHERE old_row IS NOT NULL AND at < now() - make_interval(days => %(days)s);

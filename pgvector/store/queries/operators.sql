@@ -69,7 +69,7 @@ SELECT count(*) AS count
 -- What both themes hold stays once, as old as the older and as fresh as the fresher of the two. The vector of a long text is
 -- no use without those of its other parts.
 WITH shared AS (
-    SELECT old.id AS old_id, kept.id AS kept_id, old.created_at, old.updated_at,
+    SELECT old.id AS old_id, kept.id AS kept_id, old.created_at, old.updated_at, old.owners,
            CASE WHEN NOT EXISTS (SELECT FROM memory_chunks AS k WHERE k.row_id = old.id) THEN old.embedding END AS embedding
       FROM memory_entries AS old JOIN memory_entries AS kept ON kept.target = old.target AND kept.digest = old.digest
      WHERE old.agent_identity = %(theme)s AND kept.agent_identity = %(into)s),
@@ -77,7 +77,8 @@ merged AS (
     UPDATE memory_entries AS m
        SET created_at = least(m.created_at, shared.created_at), updated_at = greatest(m.updated_at, shared.updated_at),
            embedding = coalesce(m.embedding, shared.embedding),
-           sig = coalesce(m.sig, binary_quantize(shared.embedding))
+           sig = coalesce(m.sig, binary_quantize(shared.embedding)),
+           owners = ARRAY(SELECT DISTINCT owner FROM unnest(m.owners || shared.owners) AS owner)
       FROM shared WHERE m.agent_identity = %(into)s AND m.id = shared.kept_id)
 DELETE FROM memory_entries AS m USING shared WHERE m.agent_identity = %(theme)s AND m.id = shared.old_id;
 
@@ -93,16 +94,18 @@ INSERT INTO hermes_operations (agent_identity, op_id, applied_at) SELECT %(into)
 ON CONFLICT DO NOTHING;
 
 -- name: move_tombstones
-WITH moved AS (DELETE FROM hermes_tombstones WHERE agent_identity = %(theme)s RETURNING target, digest, removed_at)
-INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at)
-SELECT %(into)s, target, digest, removed_at FROM moved
+WITH moved AS (DELETE FROM hermes_tombstones WHERE agent_identity = %(theme)s RETURNING target, digest, removed_at, origin)
+INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at, origin)
+SELECT %(into)s, target, digest, removed_at, origin FROM moved
 ON CONFLICT (agent_identity, target, digest) DO UPDATE
    SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at);
 
 -- name: move_mirrored
-WITH moved AS (DELETE FROM hermes_mirror WHERE agent_identity = %(theme)s RETURNING origin, target, digest, announced, noted_at)
-INSERT INTO hermes_mirror (agent_identity, origin, target, digest, announced, noted_at)
-SELECT %(into)s, origin, target, digest, announced, noted_at FROM moved
+WITH moved AS (
+    DELETE FROM hermes_mirror WHERE agent_identity = %(theme)s
+    RETURNING origin, target, digest, announced, noted_at, held_at, held_why, kept_at)
+INSERT INTO hermes_mirror (agent_identity, origin, target, digest, announced, noted_at, held_at, held_why, kept_at)
+SELECT %(into)s, origin, target, digest, announced, noted_at, held_at, held_why, kept_at FROM moved
 ON CONFLICT (agent_identity, origin, target, digest) DO UPDATE
    SET announced = hermes_mirror.announced OR excluded.announced,
        noted_at = greatest(hermes_mirror.noted_at, excluded.noted_at);

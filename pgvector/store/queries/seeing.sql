@@ -31,7 +31,7 @@ SELECT c.id, c.role AS kind, c.ts AS at, c.ts AS created_at, c.session_id, c.met
 
 -- name: show_memory
 -- exempt: one row, by the number that an operator names.
-SELECT m.id, m.agent_identity AS theme, m.target, m.content, m.created_at, m.updated_at, m.metadata, m.text_language,
+SELECT m.id, m.agent_identity AS theme, m.target, m.content, m.created_at, m.updated_at, m.metadata, m.owners, m.text_language,
        length(m.content) AS chars, encode(m.digest, 'hex') AS sha256, m.embedding IS NULL AND m.sig IS NULL AS pending, m.embed_after,
        (SELECT count(*) FROM memory_chunks AS k WHERE k.row_id = m.id) AS more_parts,
        (SELECT count(DISTINCT f.origin) FROM hermes_mirror AS f

@@ -46,19 +46,24 @@ SELECT given.number,
 SELECT nextval('memory_entries_id_seq') AS id FROM generate_series(1, %(count)s);
 
 -- name: bring_memories
-INSERT INTO memory_entries (agent_identity, id, target, content, created_at, updated_at, embedding, metadata, text_language)
-SELECT * FROM unnest(%(themes)s::text[], %(ids)s::bigint[], %(targets)s::text[], %(contents)s::text[],
-                     %(created)s::timestamptz[], %(updated)s::timestamptz[], %(embeddings)s::vector[], %(metadata)s::jsonb[],
-                     %(languages)s::text[]);
+INSERT INTO memory_entries (agent_identity, id, target, content, created_at, updated_at, embedding, metadata, text_language,
+                            owners)
+SELECT theme, id, target, content, created_at, updated_at, embedding, metadata, language, string_to_array(owners, ',')
+  FROM unnest(%(themes)s::text[], %(ids)s::bigint[], %(targets)s::text[], %(contents)s::text[],
+              %(created)s::timestamptz[], %(updated)s::timestamptz[], %(embeddings)s::vector[], %(metadata)s::jsonb[],
+              %(languages)s::text[], %(owners)s::text[])
+       AS given(theme, id, target, content, created_at, updated_at, embedding, metadata, language, owners);
 
 -- name: confirm_memories
--- What is there already is as old as the older and as fresh as the fresher of the two.
+-- What is there already is as old as the older and as fresh as the fresher of the two, and has the owners of both.
 UPDATE memory_entries AS m
-   SET created_at = least(m.created_at, given.created_at), updated_at = greatest(m.updated_at, given.updated_at)
-  FROM unnest(%(themes)s::text[], %(ids)s::bigint[], %(created)s::timestamptz[], %(updated)s::timestamptz[])
-       AS given(theme, id, created_at, updated_at)
+   SET created_at = least(m.created_at, given.created_at), updated_at = greatest(m.updated_at, given.updated_at),
+       owners = ARRAY(SELECT DISTINCT owner FROM unnest(m.owners || string_to_array(given.owners, ',')) AS owner)
+  FROM unnest(%(themes)s::text[], %(ids)s::bigint[], %(created)s::timestamptz[], %(updated)s::timestamptz[],
+              %(owners)s::text[]) AS given(theme, id, created_at, updated_at, owners)
  WHERE m.id = given.id AND m.agent_identity = given.theme
-   AND (m.created_at > given.created_at OR m.updated_at < given.updated_at);
+   AND (m.created_at > given.created_at OR m.updated_at < given.updated_at
+        OR NOT m.owners @> string_to_array(given.owners, ','));
 
 -- name: lift_tombstones
 DELETE FROM hermes_tombstones AS t
@@ -91,7 +96,7 @@ SELECT id FROM conversations
  ORDER BY id + 0;
 
 -- name: leaving_memories
-SELECT id, target, content, created_at, updated_at, metadata, CASE WHEN %(vectors)s::boolean THEN embedding END AS embedding
+SELECT id, target, content, created_at, updated_at, metadata, owners, CASE WHEN %(vectors)s::boolean THEN embedding END AS embedding
   FROM memory_entries WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) ORDER BY id;
 
 -- name: leaving_turns
@@ -107,13 +112,14 @@ SELECT row_id, first_char, embedding FROM conversation_chunks
  WHERE agent_identity = %(theme)s AND row_id = ANY(%(ids)s) AND embedding IS NOT NULL ORDER BY row_id, part;
 
 -- name: leaving_tombstones
-SELECT target, digest, removed_at FROM hermes_tombstones
+SELECT target, digest, removed_at, origin FROM hermes_tombstones
  WHERE agent_identity = %(theme)s
    AND (%(since)s::timestamptz IS NULL OR removed_at >= %(since)s) AND (%(until)s::timestamptz IS NULL OR removed_at < %(until)s)
  ORDER BY removed_at, target, digest;
 
 -- name: leaving_mirrored
-SELECT origin, target, digest, announced, noted_at FROM hermes_mirror WHERE agent_identity = %(theme)s;
+SELECT origin, target, digest, announced, noted_at, held_at, held_why, kept_at FROM hermes_mirror
+ WHERE agent_identity = %(theme)s;
 
 -- name: leaving_operations
 SELECT op_id, applied_at FROM hermes_operations WHERE agent_identity = %(theme)s;
@@ -127,10 +133,10 @@ ORDER BY 1;
 
 -- name: bring_tombstones
 -- What is held and was confirmed later is held.
-INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at)
-SELECT given.theme, given.target, given.digest, given.removed_at
-  FROM unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[])
-       AS given(theme, target, digest, removed_at)
+INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at, origin)
+SELECT given.theme, given.target, given.digest, given.removed_at, given.origin
+  FROM unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[], %(origins)s::text[])
+       AS given(theme, target, digest, removed_at, origin)
  WHERE NOT EXISTS (SELECT FROM memory_entries AS m
                     WHERE m.agent_identity = given.theme AND m.target = given.target AND m.digest = given.digest)
 ON CONFLICT (agent_identity, target, digest) DO UPDATE
@@ -145,9 +151,9 @@ DELETE FROM memory_entries AS m
    AND m.updated_at <= given.removed_at;
 
 -- name: bring_mirrored
-INSERT INTO hermes_mirror (agent_identity, origin, target, digest, announced, noted_at)
+INSERT INTO hermes_mirror (agent_identity, origin, target, digest, announced, noted_at, held_at, held_why, kept_at)
 SELECT * FROM unnest(%(themes)s::text[], %(origins)s::text[], %(targets)s::text[], %(digests)s::bytea[], %(announced)s::boolean[],
-                     %(times)s::timestamptz[])
+                     %(times)s::timestamptz[], %(held)s::timestamptz[], %(why)s::text[], %(kept)s::timestamptz[])
 ON CONFLICT (agent_identity, origin, target, digest) DO UPDATE
    SET announced = hermes_mirror.announced OR excluded.announced,
        noted_at = greatest(hermes_mirror.noted_at, excluded.noted_at);
@@ -190,15 +196,16 @@ SELECT has_any_column_privilege('hermes_maintenance', 'INSERT') AND NOT pg_is_in
 -- name: leaving_history
 -- With the digest of the memory as it is now, where there still is one.
 SELECT h.memory_id, h.target, h.action, h.at, h.db_role, h.who, h.chars, h.digest, h.old_theme, h.old_chars, h.old_digest,
-       h.old_content, m.digest AS now
+       h.old_content, h.old_row, m.digest AS now
   FROM memory_history AS h
   LEFT JOIN memory_entries AS m ON m.id = h.memory_id AND m.agent_identity = h.agent_identity
  WHERE h.agent_identity = %(theme)s ORDER BY h.id;
 
 -- name: bring_history
--- Memories have other numbers here; one that is gone gets that of its source with a minus, and none of its texts.
+-- Memories have other numbers here; one that is gone gets that of its source with a minus, and of its texts what brings it
+-- back.
 INSERT INTO memory_history (agent_identity, memory_id, target, action, at, db_role, who, chars, digest, old_theme, old_chars,
-                            old_digest, old_content)
+                            old_digest, old_content, old_row)
 SELECT given.theme,
        coalesce((SELECT m.id FROM memory_entries AS m
                   WHERE m.agent_identity = given.theme AND m.target = given.target AND m.digest = given.now), -given.memory_id),
@@ -206,12 +213,13 @@ SELECT given.theme,
        given.old_chars, given.old_digest,
        CASE WHEN EXISTS (SELECT FROM memory_entries AS m
                           WHERE m.agent_identity = given.theme AND m.target = given.target AND m.digest = given.now)
-            THEN given.old_content END
+              OR given.old_row IS NOT NULL THEN given.old_content END, given.old_row
   FROM unnest(%(themes)s::text[], %(memory_ids)s::bigint[], %(targets)s::text[], %(actions)s::text[], %(times)s::timestamptz[],
               %(db_roles)s::text[], %(who)s::jsonb[], %(chars)s::integer[], %(digests)s::bytea[], %(old_themes)s::text[],
-              %(old_chars)s::integer[], %(old_digests)s::bytea[], %(old_contents)s::text[], %(now)s::bytea[])
+              %(old_chars)s::integer[], %(old_digests)s::bytea[], %(old_contents)s::text[], %(old_rows)s::jsonb[],
+              %(now)s::bytea[])
        AS given(theme, memory_id, target, action, at, db_role, who, chars, digest, old_theme, old_chars, old_digest, old_content,
-                now)
+                old_row, now)
  WHERE NOT EXISTS (SELECT FROM memory_history AS h
                     WHERE h.agent_identity = given.theme AND h.at = given.at AND h.action = given.action
                       AND h.target = given.target AND h.digest = given.digest);

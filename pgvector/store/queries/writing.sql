@@ -57,10 +57,10 @@ DELETE FROM hermes_tombstones
 
 -- name: note_mirrored
 INSERT INTO hermes_mirror (agent_identity, origin, target, digest, announced, noted_at)
-VALUES (%(theme)s, %(origin)s, %(target)s, hermes_digest(%(content)s), %(announced)s, %(at)s)
+VALUES (%(theme)s, %(origin)s, %(target)s, hermes_digest(%(content)s), %(announced)s, %(noted_at)s)
 ON CONFLICT (agent_identity, origin, target, digest) DO UPDATE
    SET announced = hermes_mirror.announced OR excluded.announced,
-       noted_at = greatest(hermes_mirror.noted_at, excluded.noted_at);
+       noted_at = greatest(hermes_mirror.noted_at, excluded.noted_at), held_at = NULL, held_why = NULL, kept_at = NULL;
 
 -- name: take_over_mirrored
 -- exempt: moves an entry of this host's own file from the theme it was guessed for to the theme that wrote it.
@@ -71,44 +71,60 @@ WITH guessed AS (
     RETURNING agent_identity, digest)
 DELETE FROM memory_entries AS m USING guessed
  WHERE m.agent_identity = guessed.agent_identity AND m.target = %(target)s AND m.digest = guessed.digest
-   AND m.metadata ->> 'source' = 'file';
+   AND m.metadata ->> 'source' = 'file' AND m.owners = '{}';
 
 -- name: find_memory
--- The entries `old_text` may mean: in this theme, or in this host's own file whichever theme owns the entry there.
-SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s AS whole,
+-- The entries `old_text` may mean: in this theme, or in this host's own file whichever theme owns the entry there. What
+-- somebody else keeps, and no file of this host holds, is not for this host's file to change.
+SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s AS whole, m.owners <> '{}' AS owned,
        EXISTS (SELECT FROM hermes_mirror AS f
                 WHERE f.agent_identity = m.agent_identity AND f.origin = %(origin)s
                   AND f.target = m.target AND f.digest = m.digest) AS in_file
   FROM memory_entries AS m
  WHERE m.agent_identity = %(theme)s AND m.target = %(target)s AND position(%(old_text)s IN m.content) > 0
+   AND m.owners = '{}'
 UNION
-SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s, true
+SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s, m.owners <> '{}', true
   FROM hermes_mirror AS f
   JOIN memory_entries AS m
     ON m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest
  WHERE f.origin = %(origin)s AND f.target = %(target)s AND position(%(old_text)s IN m.content) > 0;
 
--- name: delete_memory
-WITH gone AS (
-    DELETE FROM memory_entries WHERE agent_identity = %(theme)s AND id = %(id)s
-    RETURNING agent_identity, target, digest),
+-- name: find_successor
+-- What became of an entry that was replaced: the memory that says it now, newest change first.
+SELECT m.id, m.agent_identity, m.content, m.owners <> '{}' AS owned, h.old_digest = substr(hermes_digest(%(old_text)s), 1, 8) AS whole
+  FROM memory_history AS h
+  JOIN memory_entries AS m ON m.id = h.memory_id AND m.agent_identity = h.agent_identity
+ WHERE h.agent_identity = %(theme)s AND h.target = %(target)s AND h.action = 'replaced'
+   AND (h.old_digest = substr(hermes_digest(%(old_text)s), 1, 8) OR position(%(old_text)s IN h.old_content) > 0)
+ ORDER BY h.id DESC;
+
+-- name: let_go_of_memory
+-- A memory file lets go of an entry; what nobody else owns is removed.
+WITH entry AS (
+    SELECT id, agent_identity, target, digest FROM memory_entries WHERE agent_identity = %(theme)s AND id = %(id)s),
 unmirrored AS (
-    DELETE FROM hermes_mirror AS f USING gone
-     WHERE f.agent_identity = gone.agent_identity AND f.origin = %(origin)s
-       AND f.target = gone.target AND f.digest = gone.digest)
-INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at)
-SELECT agent_identity, target, digest, %(at)s FROM gone
+    DELETE FROM hermes_mirror AS f USING entry
+     WHERE f.agent_identity = entry.agent_identity AND f.origin = %(origin)s
+       AND f.target = entry.target AND f.digest = entry.digest),
+gone AS (
+    DELETE FROM memory_entries AS m USING entry
+     WHERE m.agent_identity = entry.agent_identity AND m.id = entry.id AND m.owners = '{}'
+    RETURNING m.agent_identity, m.target, m.digest)
+INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at, origin)
+SELECT agent_identity, target, digest, %(noted_at)s, %(origin)s FROM gone
 ON CONFLICT (agent_identity, target, digest) DO UPDATE
-   SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at);
+   SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at), origin = excluded.origin;
 
 -- name: remember_memory
 -- A text that the theme holds already is confirmed, and gets what is said of it now.
-INSERT INTO memory_entries (agent_identity, target, content, embedding, created_at, updated_at, metadata, text_language)
-VALUES (%(theme)s, %(target)s, %(content)s, %(embedding)s, %(at)s, %(at)s, %(metadata)s, %(language)s)
+INSERT INTO memory_entries (agent_identity, target, content, embedding, created_at, updated_at, metadata, text_language, owners)
+VALUES (%(theme)s, %(target)s, %(content)s, %(embedding)s, %(at)s, %(at)s, %(metadata)s, %(language)s, ARRAY[%(owner)s])
 ON CONFLICT (agent_identity, target, digest) DO UPDATE
    SET updated_at = greatest(memory_entries.updated_at, excluded.updated_at),
        embedding = coalesce(memory_entries.embedding, excluded.embedding), sig = coalesce(memory_entries.sig, excluded.sig),
-       metadata = memory_entries.metadata || %(given)s;
+       metadata = memory_entries.metadata || %(given)s,
+       owners = array_remove(memory_entries.owners, %(owner)s) || excluded.owners;
 
 -- name: memory_id
 SELECT id FROM memory_entries
@@ -126,7 +142,7 @@ WITH gone AS (
 INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at)
 SELECT agent_identity, target, digest, %(at)s FROM gone
 ON CONFLICT (agent_identity, target, digest) DO UPDATE
-   SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at);
+   SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at), origin = '';
 
 -- name: newest_memories
 -- Of a long text the beginning.
@@ -156,10 +172,10 @@ unmirrored AS (
     DELETE FROM hermes_mirror AS f USING gone
      WHERE f.agent_identity = gone.agent_identity AND f.origin = %(origin)s
        AND f.target = gone.target AND f.digest = gone.digest)
-INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at)
-SELECT agent_identity, target, digest, %(at)s FROM gone
+INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at, origin)
+SELECT agent_identity, target, digest, %(noted_at)s, %(origin)s FROM gone
 ON CONFLICT (agent_identity, target, digest) DO UPDATE
-   SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at);
+   SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at), origin = excluded.origin;
 
 -- name: memory_exists
 SELECT EXISTS (SELECT FROM memory_entries
@@ -167,32 +183,108 @@ SELECT EXISTS (SELECT FROM memory_entries
 
 -- name: mirror_difference
 -- exempt: compares this host's own file with what was read from it before, whichever theme owns an entry.
--- kind 'new': an entry of the file nobody has seen; 'buried': one that was removed elsewhere after the file was written;
--- 'gone': a seen entry that the file no longer holds. An entry noted after the file was read is left alone.
+-- kind 'new': an entry of the file nobody has seen, with the number of its removal where this very file let go of it before;
+-- 'buried': one that was removed elsewhere after the file was written; 'gone': a seen entry that the file no longer holds,
+-- and of which nobody has decided yet; 'stays': one that it still holds; 'back': one that it holds again. An entry noted
+-- after the file was read is left alone.
 WITH now_in_file AS (
     SELECT DISTINCT content, hermes_digest(content) AS digest FROM unnest(%(contents)s::text[]) AS content),
 seen AS (
-    SELECT agent_identity, digest, noted_at FROM hermes_mirror WHERE origin = %(origin)s AND target = %(target)s)
-SELECT CASE WHEN EXISTS (SELECT FROM hermes_tombstones AS t
-                          WHERE t.agent_identity = %(theme)s AND t.target = %(target)s AND t.digest = n.digest
-                            AND t.removed_at >= %(file_time)s)
+    SELECT agent_identity, digest, noted_at, held_at, kept_at FROM hermes_mirror WHERE origin = %(origin)s AND target = %(target)s)
+SELECT CASE WHEN t.removed_at >= CASE t.origin WHEN %(origin)s THEN %(noted_at)s ELSE %(file_time)s END
             THEN 'buried' ELSE 'new' END AS kind,
-       NULL::bigint AS id, %(theme)s AS theme, n.content
+       NULL::bigint AS id, %(theme)s AS theme, n.content, n.digest,
+       (SELECT h.id FROM memory_history AS h
+         WHERE h.digest = substr(n.digest, 1, 8) AND h.old_row IS NOT NULL AND h.old_content = n.content
+           AND h.target = %(target)s AND h.old_row ->> 'origin' = %(origin)s
+         ORDER BY h.id DESC LIMIT 1) AS removal
   FROM now_in_file AS n
+  LEFT JOIN hermes_tombstones AS t ON t.agent_identity = %(theme)s AND t.target = %(target)s AND t.digest = n.digest
  WHERE NOT EXISTS (SELECT FROM seen WHERE seen.digest = n.digest)
 UNION ALL
-SELECT 'gone', m.id, seen.agent_identity, NULL
+SELECT CASE WHEN n.digest IS NULL THEN 'gone' WHEN coalesce(seen.held_at, seen.kept_at) IS NULL THEN 'stays' ELSE 'back' END,
+       m.id, seen.agent_identity, m.content, seen.digest, NULL
   FROM seen
+  LEFT JOIN now_in_file AS n ON n.digest = seen.digest
   LEFT JOIN memory_entries AS m
     ON m.agent_identity = seen.agent_identity AND m.target = %(target)s AND m.digest = seen.digest
- WHERE seen.noted_at <= %(at)s
-   AND NOT EXISTS (SELECT FROM now_in_file AS n WHERE n.digest = seen.digest);
+ WHERE n.digest IS NOT NULL OR (seen.noted_at <= %(noted_at)s AND seen.held_at IS NULL AND seen.kept_at IS NULL);
+
+-- name: hold_removals
+-- exempt: as mirror_difference. Their removal waits for somebody's word.
+UPDATE hermes_mirror SET held_at = now(), held_why = %(why)s
+ WHERE origin = %(origin)s AND target = %(target)s AND digest = ANY(%(digests)s::bytea[]);
+
+-- name: withdraw_removals
+-- exempt: as mirror_difference. The file holds these entries again, and owns them as it did.
+WITH back AS (
+    UPDATE hermes_mirror SET held_at = NULL, held_why = NULL, kept_at = NULL
+     WHERE origin = %(origin)s AND target = %(target)s AND digest = ANY(%(digests)s::bytea[])
+    RETURNING agent_identity, digest)
+UPDATE memory_entries AS m SET owners = array_remove(m.owners, 'kept')
+  FROM back
+ WHERE m.agent_identity = back.agent_identity AND m.target = %(target)s AND m.digest = back.digest AND 'kept' = ANY(m.owners);
 
 -- name: forget_mirrored
--- exempt: this host's own file no longer holds these entries, whichever theme owns them.
+-- exempt: as mirror_difference. This host's own file no longer holds these entries, whichever theme owns them.
 DELETE FROM hermes_mirror
- WHERE origin = %(origin)s AND target = %(target)s AND noted_at <= %(at)s
-   AND NOT digest = ANY (SELECT hermes_digest(content) FROM unnest(%(contents)s::text[]) AS content);
+ WHERE origin = %(origin)s AND target = %(target)s AND digest = ANY(%(digests)s::bytea[]);
+
+-- name: held_removals
+-- exempt: for the operator, and for doctor: what waits for somebody's word, whichever theme owns it.
+SELECT m.id, m.agent_identity AS theme, m.target, left(m.content, %(chars)s) AS content, length(m.content) AS chars,
+       f.origin, f.held_at, f.held_why
+  FROM hermes_mirror AS f
+  JOIN memory_entries AS m ON m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest
+ WHERE f.held_at IS NOT NULL ORDER BY f.held_at, m.id, f.origin;
+
+-- name: count_held_removals
+-- exempt: as held_removals.
+SELECT f.origin, f.target, f.held_why, count(*) AS count, min(f.held_at) AS held_at
+  FROM hermes_mirror AS f
+  JOIN memory_entries AS m ON m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest
+ WHERE f.held_at IS NOT NULL GROUP BY 1, 2, 3 ORDER BY 5;
+
+-- name: keep_held
+-- exempt: as held_removals. These memories stay although the file lacks them.
+WITH decided AS (
+    UPDATE hermes_mirror AS f SET held_at = NULL, held_why = NULL, kept_at = now()
+     WHERE f.held_at < now() - make_interval(secs => %(older_than_s)s)
+       AND (%(ids)s::bigint[] IS NULL OR EXISTS (SELECT FROM memory_entries AS m
+             WHERE m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest AND m.id = ANY(%(ids)s)))
+    RETURNING f.agent_identity, f.target, f.digest)
+UPDATE memory_entries AS m SET owners = array_append(array_remove(m.owners, 'kept'), 'kept')
+  FROM (SELECT DISTINCT agent_identity, target, digest FROM decided) AS d
+ WHERE m.agent_identity = d.agent_identity AND m.target = d.target AND m.digest = d.digest;
+
+-- name: removed_memories
+-- exempt: for the operator, of one theme or of all. What can be brought back, the last removed first; of several removals of one text in a theme the last one.
+SELECT DISTINCT ON (h.at, h.id) h.id AS removal, h.memory_id AS id, h.agent_identity AS theme, h.target, h.at,
+       left(h.old_content, %(chars)s) AS content, length(h.old_content) AS chars, h.who
+  FROM memory_history AS h
+ WHERE h.old_row IS NOT NULL AND h.old_content IS NOT NULL
+   AND (%(theme)s::text IS NULL OR h.agent_identity = %(theme)s)
+   AND (%(ids)s::bigint[] IS NULL OR h.memory_id = ANY(%(ids)s))
+   AND h.at >= %(since)s::timestamptz
+   AND NOT EXISTS (SELECT FROM memory_entries AS m
+                    WHERE m.agent_identity = h.agent_identity AND m.target = h.target AND m.digest = hermes_digest(h.old_content))
+   AND NOT EXISTS (SELECT FROM memory_history AS later
+                    WHERE later.digest = h.digest AND later.old_row IS NOT NULL AND later.id > h.id
+                      AND later.agent_identity = h.agent_identity AND later.target = h.target
+                      AND later.old_content = h.old_content)
+ ORDER BY h.at DESC, h.id DESC;
+
+-- name: restore_memory
+-- exempt: one removal, by its number. Under the number that the memory had, with its times, metadata and language.
+INSERT INTO memory_entries (id, agent_identity, target, content, created_at, updated_at, metadata, text_language, owners)
+SELECT CASE WHEN h.memory_id > 0 AND NOT EXISTS (SELECT FROM memory_entries AS m WHERE m.id = h.memory_id)
+            THEN h.memory_id ELSE nextval('memory_entries_id_seq') END,
+       h.agent_identity, h.target, h.old_content, (h.old_row ->> 'created_at')::timestamptz,
+       (h.old_row ->> 'updated_at')::timestamptz, h.old_row -> 'metadata', h.old_row ->> 'text_language', %(owners)s::text[]
+  FROM memory_history AS h WHERE h.id = %(removal)s AND h.old_row IS NOT NULL AND h.old_content IS NOT NULL
+ON CONFLICT (agent_identity, target, digest) DO UPDATE
+   SET owners = ARRAY(SELECT DISTINCT owner FROM unnest(memory_entries.owners || excluded.owners) AS owner)
+RETURNING id, agent_identity AS theme, target, content;
 
 -- name: hold_space
 -- exempt: touches no table. Until the transaction ends no other model's vectors take the place of these.

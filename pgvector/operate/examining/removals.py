@@ -1,0 +1,35 @@
+"""What the host's memory files lost, and nobody has decided about yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from ...capture.mirror import Mirror
+from ...store import memory_files
+from ...store.connection import DeadlineConnection
+from ...store.memory_files import FILES, WHY
+from .check import Check, Patient
+
+_DECIDE = "put the file back; or hermes-pgvector removals list, then removals confirm ID... or removals dismiss ID..."
+
+
+def examine_removals(conn: DeadlineConnection, patient: Patient) -> Iterator[Check]:
+    """Yield a line for each file whose removals wait, and for each of this home's that cannot be read."""
+    mirror = Mirror(patient.home)
+    for path, why in mirror.unreadable():
+        yield Check("memory files", "fail", f"{path} cannot be read: {why}", "let this user read it")
+    lost = memory_files.held_counts(conn)
+    for each in lost:
+        own = each.origin == mirror.origin
+        name = FILES[each.target] + ("" if own else " of another home")
+        until = each.held_at.astimezone() + timedelta(days=patient.settings.removal_hold_days)
+        what = "1 memory it held stays" if each.count == 1 else f"{each.count:,} memories it held stay"
+        yield Check(
+            "memory files",
+            "fail" if own else "note",
+            f"{name} {WHY[each.held_why]}: {what}, and from {until:%Y-%m-%d %H:%M} on for good",
+            _DECIDE,
+        )
+    if not lost:
+        yield Check("memory files", "ok", "no removal waits for a decision")
