@@ -202,3 +202,34 @@ def test_need_28_dump_and_restore_keep_every_row_findable(
     restored.on_memory_write("add", "memory", "Borealis is green")
     landed(restored)
     assert recalled(restored, "borealis") == ["Borealis is green"]
+
+
+def test_need_28_a_database_of_the_first_version_gets_owners_and_keeps_its_agents_working(
+    empty_admin_dsn: str, program: Run, cli: Run, make_provider: MakeProvider
+) -> None:
+    with as_file(files("hermes_memory_pgvector").joinpath("migrations/001_schema.sql")) as first:
+        options = f"-c hermes_pgvector.dims={DIMS} -c hermes_pgvector.runtime_role=hermes"
+        done = program("psql", "-X", "-v", "ON_ERROR_STOP=1", "-d", empty_admin_dsn, "-f", str(first), options=options)
+    assert done.returncode == 0, done.stderr
+    sources = {"Atlas": "memory_tool", "Bolt": "remember", "Cord": "operator", "Dome": "import:mem0", "Elm": "file"}
+    with psycopg.connect(make_conninfo(empty_admin_dsn, user="hermes"), autocommit=True) as agent:
+        for name, source in sources.items():
+            agent.execute(
+                "INSERT INTO memory_entries (target, content, metadata) "
+                "VALUES ('memory', %s, jsonb_build_object('source', %s::text))",
+                (f"{name} is blue", source),
+            )
+        agent.execute(
+            "INSERT INTO hermes_mirror (agent_identity, origin, target, digest, announced) "
+            "SELECT 'default', 'here', 'memory', digest, true FROM memory_entries WHERE content LIKE 'Atlas%'"
+        )
+        done = cli("migrate", "--admin-dsn", empty_admin_dsn, "--dims", str(DIMS))
+        assert done.returncode == 0 and "applied 002" in done.stdout, done.stderr
+        owners = dict(agent.execute("SELECT split_part(content, ' ', 1), owners FROM memory_entries").fetchall())
+        assert owners == {"Atlas": [], "Bolt": ["remember"], "Cord": ["add"], "Dome": ["import"], "Elm": ["import"]}
+        agent.execute("DELETE FROM memory_entries WHERE content LIKE 'Elm%'")  # as agents of the first version do
+    provider = make_provider({"dsn": make_conninfo(empty_admin_dsn, user="hermes")}, gateway_session_key="default")
+    provider.on_memory_write("remove", "memory", "", {"old_text": "Atlas"})
+    landed(provider)
+    kept = "SELECT old_content FROM memory_history WHERE old_row IS NOT NULL"
+    assert Database(empty_admin_dsn).column(kept) == ["Atlas is blue"]
