@@ -74,6 +74,7 @@ def _stores(args: argparse.Namespace) -> list[Store]:
 def _scope(args: argparse.Namespace, conn: DeadlineConnection, rules: ThemeRules, home: Path) -> Scope:
     from ..domain.errors import WrongUsage
     from ..domain.models import Scope
+    from ..domain.privacy import EVERYTHING
     from ..operate.seeing import session_place, theme_to_read
 
     word = (args.scope or "current").strip()
@@ -86,7 +87,7 @@ def _scope(args: argparse.Namespace, conn: DeadlineConnection, rules: ThemeRules
     if args.session:
         raise WrongUsage("give --session or --scope, not both")
     if word.lower() == "all":
-        return Scope("all", rules.default)
+        return Scope("all", rules.default, shared=EVERYTHING)
     name = args.theme if word.lower() == "current" else word.removeprefix("theme:")
     return Scope("theme", theme_to_read(conn, name, rules, home))
 

@@ -14,6 +14,7 @@ from ..capture.keeping import Keeper
 from ..domain.errors import ConfigurationError
 from ..domain.loading import Loaded, load
 from ..domain.personal import identity_digest, mask_identifiers
+from ..domain.privacy import SharedChats
 from ..domain.reach import Reach
 from ..domain.settings import FIELDS, Settings
 from ..domain.text import clean
@@ -46,7 +47,7 @@ class Policy:
         )
         return cls(
             rules,
-            Reach(settings.cross_theme, rules),
+            Reach(settings.cross_theme, rules, SharedChats(settings.shared_chats, settings.identity_key)),
             ThemeSet(settings.recall_off, settings.identity_key),
             frozenset(map(_kind_of_run, settings.write_contexts)),
             Keeper(settings),
