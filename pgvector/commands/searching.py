@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .base import EXIT_OK, Command, add_json, print_json
 from .console import say, warn
-from .rows import PATIENCE_S, STORES, add_page, add_theme, at_bench, minute, one_line, page
+from .rows import PATIENCE_S, STORES, add_page, add_theme, at_bench, minute, one_line, page, tell_theme
 
 if TYPE_CHECKING:
     from ..domain.models import Question, Scope, Store
@@ -45,6 +45,8 @@ def _search(args: argparse.Namespace, home: Path) -> int:
     with at_bench(args, home, reads=True) as (made, rules):
         with made.backend.connection(PATIENCE_S) as conn:
             scope = _scope(args, conn, rules, home)
+            if scope.kind == "theme" and (args.scope or "current").strip().lower() == "current":
+                tell_theme(args, conn, scope.theme)
         asked = {store: _question(args, text, scope, store, bounds) for store in stores}
         found = searching.find(made.searcher.recall, stores, asked, explain=args.explain)
         if found.mode == "lexical" and found.results:

@@ -14,6 +14,7 @@ from ...store.pool import connect
 from .. import sharing
 from .check import Check, Patient
 from .retention import examine_retention
+from .strangers import examine_strangers
 from .vectors import examine_vectors
 
 _DEADLINE_S = 15.0
@@ -127,6 +128,7 @@ def _tables(conn: DeadlineConnection, patient: Patient) -> Iterator[Check]:
     yield _rights(conn)
     yield themes
     yield examine_retention(conn, patient.settings)
+    yield from examine_strangers(conn, patient)
     if said := sharing.shared_files(conn, patient.home):
         yield Check("built-in memory", "note", said, sharing.REMEDY)
 

@@ -799,6 +799,11 @@ SELECT own.id, agent_identity AS theme, role AS kind, session_id, content,
                         k.first_char]) AS part
          FROM conversation_chunks AS k WHERE k.row_id = own.id) AS near;
 
+-- name: theme_holds
+-- Whether a session finds anything in a theme that it has named.
+SELECT EXISTS (SELECT FROM memory_entries AS m WHERE m.agent_identity = %(theme)s AND readable(m))
+    OR EXISTS (SELECT FROM conversations AS c WHERE c.agent_identity = %(theme)s AND readable(c)) AS found;
+
 -- name: turns_before
 -- The end of the session before this one, newest first. `|| ''`: see neighbours.
 SELECT id, agent_identity AS theme, role AS kind, session_id, content, ts AS at, NULL::float8 AS similarity
