@@ -58,6 +58,10 @@ class BuiltInMemory:
             "content": text,
             "old_text": old_text,
             "origin": self._runtime.mirror.origin,
-            "metadata": provenance | self._keep.metadata(given, counts) | {"source": "memory_tool"},
+            # Where it was said decides who may read it: there what `initialize` learned counts, whatever is given here.
+            "metadata": provenance
+            | self._keep.metadata(given, counts)
+            | dict(self._context.scope)
+            | {"source": "memory_tool"},
         }
         return Operation(action, self._context.place.memories.name, payload, time.time())

@@ -46,7 +46,8 @@ def tell(make_provider: MakeProvider, mark: str, config: dict[str, Any], **speak
     """A session in which `mark` was said, put into the built-in memory, and remembered."""
     provider = make_provider(config | {"tools": ["remember"]}, **speaker)
     provider.sync_turn(f"The PIN that opens the vault of the Atlas project is {mark}-said.", f"I know {mark}-said now.")
-    provider.on_memory_write("add", "memory", f"The vault of the Atlas project has the PIN {mark}-noted")
+    claimed = {"platform": "cli", "chat_type": "group"}
+    provider.on_memory_write("add", "memory", f"The vault of the Atlas project has the PIN {mark}-noted", claimed)
     called(provider, "remember", {"content": f"PIN of the Atlas vault, for good: {mark}-remembered", "sync": True})
     landed(provider)
     return provider
