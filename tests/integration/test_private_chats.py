@@ -20,9 +20,10 @@ from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.store.backend import Backend
 from hermes_memory_pgvector.store.lexical import lexical_candidates
 from hermes_memory_pgvector.store.search import vector_candidates
-from hermes_memory_pgvector.store.sql import queries
+from hermes_memory_pgvector.store.sql import queries, query
 from tests.conftest import MakeProvider
 from tests.support.memory import called, landed, runtime_of
+from tests.support.row_security import confine_runtime_role
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
 
@@ -221,11 +222,14 @@ def rows(admin_dsn: str) -> Iterator[psycopg.Connection[Any]]:
         yield admin
 
 
+@pytest.mark.parametrize("confined", [False, True], ids=["", "with row-level security"])
 @pytest.mark.parametrize("theme", [None, "marketing"], ids=["by its name", "all"])
 def test_need_35_no_statement_gives_another_theme_what_is_private(
-    rows: psycopg.Connection[Any], theme: str | None
+    rows: psycopg.Connection[Any], admin_dsn: str, theme: str | None, confined: bool
 ) -> None:
     """Asked for all themes, or for the profile's by its name; `theme` is that of who asks."""
+    if confined:
+        confine_runtime_role(admin_dsn, "all")
     given: dict[str, Any] = {
         "theme": theme or "profile", "own": theme, "any_theme": theme is not None, "shared": ["@slack/coder/%"],
         "vector": Vector([1.0] + [0.0] * (DIMS - 1)), "limit": 50, "depth": 400, "deep": 400, "large": 3000, "reach": 3,
@@ -248,7 +252,7 @@ def test_need_35_no_statement_gives_another_theme_what_is_private(
         public = {row[0] for row in rows.execute(f"SELECT id FROM {table} WHERE content ~ 'publicword'".encode())}
         said = []
         for variant in variants:
-            found = rows.execute(queries()[name].encode(), given | {"ids": ids} | variant)
+            found = rows.execute(query(name, own_themes=confined), given | {"ids": ids} | variant)
             columns = [column.name for column in found.description or ()]
             for row in (dict(zip(columns, values, strict=True)) for values in found.fetchall()):
                 said.append(row)
