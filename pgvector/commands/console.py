@@ -67,6 +67,11 @@ def say(text: str = "", style: str = "") -> None:
         print(_harmless(text, lines=True))
 
 
+def remark(text: str) -> None:
+    """Print to stderr what a person should know of the output, and no program reads."""
+    print(_harmless(text, lines=True), file=sys.stderr)
+
+
 def warn(text: str) -> None:
     """Print a warning to stderr."""
     print(f"warning: {_harmless(text, lines=True)}", file=sys.stderr)

@@ -33,6 +33,18 @@ def add_theme(command: argparse.ArgumentParser) -> None:
     add_login(command)
 
 
+def tell_theme(args: argparse.Namespace, conn: DeadlineConnection, theme: str) -> None:
+    """Say which theme is shown, and that there are others, where none was named."""
+    from ..store.seeing import theme_names
+    from .console import remark
+
+    if args.theme is not None or args.json:
+        return
+    others = len(set(theme_names(conn)) - {theme})
+    more = "" if not others else f"; {others} other{'s' if others > 1 else ''}: --theme NAME, see themes list"
+    remark(f"theme {theme!r}{more}")
+
+
 def add_page(command: argparse.ArgumentParser, *, limit: int, what: str) -> None:
     """Add --since, --until, --limit and --offset."""
     command.add_argument("--since", metavar="WHEN", help=f"only {what} from then on: 2026-05-03, 2026-05, 7d, today")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .base import EXIT_OK, Command, add_json, print_json
 from .console import say, warn
-from .rows import PATIENCE_S, STORES, add_page, add_theme, at_bench, minute, one_line, page
+from .rows import PATIENCE_S, STORES, add_page, add_theme, at_bench, minute, one_line, page, tell_theme
 
 if TYPE_CHECKING:
     from ..domain.models import Question, Scope, Store
@@ -45,6 +45,8 @@ def _search(args: argparse.Namespace, home: Path) -> int:
     with at_bench(args, home, reads=True) as (made, rules):
         with made.backend.connection(PATIENCE_S) as conn:
             scope = _scope(args, conn, rules, home)
+            if scope.kind == "theme" and (args.scope or "current").strip().lower() == "current":
+                tell_theme(args, conn, scope.theme)
         asked = {store: _question(args, text, scope, store, bounds) for store in stores}
         found = searching.find(made.searcher.recall, stores, asked, explain=args.explain)
         if found.mode == "lexical" and found.results:
@@ -74,6 +76,7 @@ def _stores(args: argparse.Namespace) -> list[Store]:
 def _scope(args: argparse.Namespace, conn: DeadlineConnection, rules: ThemeRules, home: Path) -> Scope:
     from ..domain.errors import WrongUsage
     from ..domain.models import Scope
+    from ..domain.privacy import EVERYTHING
     from ..operate.seeing import session_place, theme_to_read
 
     word = (args.scope or "current").strip()
@@ -86,7 +89,7 @@ def _scope(args: argparse.Namespace, conn: DeadlineConnection, rules: ThemeRules
     if args.session:
         raise WrongUsage("give --session or --scope, not both")
     if word.lower() == "all":
-        return Scope("all", rules.default)
+        return Scope("all", rules.default, shared=EVERYTHING)
     name = args.theme if word.lower() == "current" else word.removeprefix("theme:")
     return Scope("theme", theme_to_read(conn, name, rules, home))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from .base import EXIT_OK, Command, add_json, print_json
 from .console import Column, say, show_pairs, show_table
-from .rows import PIPED_CHARS, STORES, WHOLE, add_page, add_theme, minute, page, reading
+from .rows import PIPED_CHARS, STORES, WHOLE, add_page, add_theme, minute, page, reading, tell_theme
 
 _ROWS = (
     Column("ref", "id", style="bold"),
@@ -66,6 +66,7 @@ def _list(args: argparse.Namespace, home: Path) -> int:
     chars = WHOLE if args.json else PIPED_CHARS + 1
     with reading(args, home) as (conn, rules):
         theme = seeing.theme_to_read(conn, args.theme, rules, home)
+        tell_theme(args, conn, theme)
         rows = seeing.listed(conn, args.store, theme, bounds, wanted, chars=chars)
     if args.json:
         print_json(rows)
@@ -152,6 +153,7 @@ def _history(args: argparse.Namespace, home: Path) -> int:
             events = seeing.happened_to(conn, refs[0], bounds)
         else:
             theme = seeing.theme_to_read(conn, args.theme, rules, home)
+            tell_theme(args, conn, theme)
             events = seeing.happened(conn, theme, bounds, action=args.action, target=args.target, session=args.session)
     if args.json:
         print_json(events)
@@ -194,6 +196,7 @@ def _sessions(args: argparse.Namespace, home: Path) -> int:
     bounds = page(args)
     with reading(args, home) as (conn, rules):
         theme = seeing.theme_to_read(conn, args.theme, rules, home)
+        tell_theme(args, conn, theme)
         rows = seeing.sessions(conn, theme, bounds)
     if args.json:
         print_json([{"theme": theme} | row for row in rows])

@@ -37,11 +37,17 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where to look: one theme, one session of that theme, or every theme."""
+    """Where to look: one theme, one session of that theme, or every theme.
+
+    `own`: `theme` is that of who asks, and everything in it is readable; else, as in the other themes of `all`, what is
+    private is not. `shared`: addresses of chats that are not private, see domain/privacy.py.
+    """
 
     kind: ScopeKind
     theme: str
     session_id: str | None = None
+    own: bool = True
+    shared: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

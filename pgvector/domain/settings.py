@@ -239,6 +239,13 @@ class Settings:
         "Themes a tool call may read besides its own: none, all, agents (all, but nothing from a messaging chat), or "
         "names",
     )
+    shared_chats: tuple[str, ...] = _setting(
+        (),
+        "Messaging chats that sessions of other themes may read: slack (its groups and channels, no direct messages), "
+        "@slack/* or the theme of one chat (all that is said there); empty: none",
+        pattern=r"@[^*]+\*?|[^@*/\s]+",
+        form="platform or @theme",
+    )
     recall_off: tuple[str, ...] = _setting((), "Themes whose sessions recall nothing, for agents that face customers")
     identity_key: str = _setting(
         "", "Key for the digests of chats, users and telephone numbers; changing it gives every chat a new theme",

@@ -62,6 +62,10 @@ class BuiltInMemory:
             "old_text": old_text,
             "noted_at": self._runtime.mirror.now(),
             "origin": self._runtime.mirror.origin,
-            "metadata": provenance | self._keep.metadata(given, counts) | {"source": "memory_tool"},
+            # Where it was said decides who may read it: there what `initialize` learned counts, whatever is given here.
+            "metadata": provenance
+            | self._keep.metadata(given, counts)
+            | dict(self._context.scope)
+            | {"source": "memory_tool"},
         }
         return Operation(action, self._context.place.memories.name, payload, time.time())

@@ -6,7 +6,7 @@ import functools
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,13 @@ from ..capture.keeping import Keeper
 from ..domain.errors import ConfigurationError
 from ..domain.loading import Loaded, load
 from ..domain.personal import identity_digest, mask_identifiers
+from ..domain.privacy import SharedChats
 from ..domain.reach import Reach
 from ..domain.settings import FIELDS, Settings
 from ..domain.text import clean
 from ..domain.theme import CONTEXT_PLATFORMS, Place, Surface, Theme, ThemeRules, ThemeSet, place
 from ..operate.configfile import read_dotenv, read_form, read_section
+from ..server.layout import default_root, root_of
 
 _WORD_MAX_CHARS = 64
 
@@ -46,7 +48,7 @@ class Policy:
         )
         return cls(
             rules,
-            Reach(settings.cross_theme, rules),
+            Reach(settings.cross_theme, rules, SharedChats(settings.shared_chats, settings.identity_key)),
             ThemeSet(settings.recall_off, settings.identity_key),
             frozenset(map(_kind_of_run, settings.write_contexts)),
             Keeper(settings),
@@ -156,4 +158,15 @@ def load_settings(config: Mapping[str, Any] | None, home: Path) -> Loaded:
     loaded = load(section, environment(home), read_form(home) if config is None else None)
     if isinstance(section, Mapping) and section.get("dsn") not in (None, "") and not loaded.settings.dsn:
         raise ConfigurationError("; ".join(loaded.warnings) + "; memory stays off rather than use another database")
-    return loaded
+    return loaded._replace(settings=_with_directory(loaded.settings, home))
+
+
+def _with_directory(settings: Settings, home: Path) -> Settings:
+    """The settings with the directory of the home's embedded Postgres, where that is not the user's."""
+    if settings.embedded_dir:
+        return settings
+    try:
+        root = root_of(home)
+        return settings if root == default_root() else replace(settings, embedded_dir=str(root))
+    except RuntimeError:  # a user without a home directory; whoever starts the server will say so
+        return settings

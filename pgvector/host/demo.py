@@ -33,6 +33,7 @@ _FLEET = {
         ),
     ),
 }
+_WRITTEN = {memory for memory, _ in _FLEET.values()}
 _QUESTION = "What do we know about the Atlas campaign?"
 
 
@@ -79,14 +80,18 @@ def _show_isolation(fleet: dict[str, PgvectorMemoryProvider]) -> bool:
 
 
 def _ask(provider: PgvectorMemoryProvider, theme: str, args: dict[str, str]) -> set[str]:
-    answer = json.loads(provider.handle_tool_call("recall_memory", args))
+    """Ask, and show what the demo itself has written: of real themes nothing is anybody's business here."""
+    answer = json.loads(provider.handle_tool_call("recall_memory", args | {"limit": 50}))
     scope = f", scope={args['scope']!r}" if "scope" in args else ""
     print(f"  {theme}{scope}:")
-    for hit in answer.get("results", [])[:3]:
+    hits = [hit for hit in answer.get("results", []) if hit["content"] in _WRITTEN]
+    for hit in hits[:3]:
         print(f"    [{hit['theme']}] {hit['content']}")
+    if others := len(answer.get("results", [])) - len(hits):
+        print(f"    ({others} more of your own themes, not shown)")
     if not answer.get("results"):
         print(f"    {answer.get('error', '(nothing)')}")
-    return {hit["theme"] for hit in answer.get("results", [])}
+    return {hit["theme"] for hit in hits}
 
 
 def _clean_up(fleet: dict[str, PgvectorMemoryProvider]) -> None:

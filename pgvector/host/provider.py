@@ -23,6 +23,7 @@ from .builtin import BuiltInMemory
 from .context import Policy, SessionContext, environment, hermes_home, load_settings
 from .delegation import Delegation
 from .guard import guarded
+from .misspelt import ThemeNotes
 from .once import warn_once, warn_unknown_themes
 from .scopes import ChatSearcher, Here
 from .toolbox import prompt_block, schemas, switched_on, tools_in_file
@@ -308,7 +309,8 @@ class PgvectorMemoryProvider(MemoryProvider):
 
         policy = self._policy
         here = Here(context.place, self._session_id, settings.scope_default, settings.recall_deadline_s, policy)
-        return answer(tool_name, args, here, recall)
+        notes = ThemeNotes(runtime, here, time.monotonic() + settings.recall_deadline_s)
+        return answer(tool_name, args, here, recall, notes.about)
 
     def _keep(self, tool_name: str, args: Any, runtime: Runtime, context: SessionContext) -> str:
         with at_import:

@@ -58,14 +58,14 @@ class Here:
             if word:
                 raise
             return Scope("theme", own), f"only this theme was searched: {exc}"
-        return Scope("all", own), ""
+        return Scope("all", own, shared=self.policy.reach.shared), ""
 
     def _named(self, name: str, own: str) -> Scope:
         wanted = self.policy.rules.resolve_name(name)
         if not wanted:
             raise InvalidArgument(f"`scope` is empty; it may be {SCOPES}")
         self.policy.reach.check(wanted, own=frozenset({own}), chat=self.place.chat)
-        return Scope("theme", wanted)
+        return Scope("theme", wanted, own=wanted == own, shared=self.policy.reach.shared)
 
 
 def _text(name: str, given: object) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..domain.dates import WAYS, parse_when
 from ..domain.errors import HermesPgvectorError, InvalidArgument
-from ..domain.models import PAGES_END, Answer, Filters, Question, Store
+from ..domain.models import PAGES_END, Answer, Filters, Question, Scope, Store
 from ..domain.text import both_ends, clean
 from ..recall.render import as_result
 from .scopes import SCOPES, Here
@@ -77,12 +77,16 @@ SCHEMAS: tuple[dict[str, Any], ...] = (
 _STORES: dict[str, Store] = {"recall_memory": "memories", "recall_conversation": "turns"}
 
 Recall = Callable[[Store, Question], Answer]
+About = Callable[[Scope], str]
 
 
-def answer(tool: str, args: object, here: Here, recall: Recall) -> str:
-    """The JSON text a tool call returns; what went wrong stands under `error`, with what to do about it."""
+def answer(tool: str, args: object, here: Here, recall: Recall, about: About) -> str:
+    """The JSON text a tool call returns; what went wrong stands under `error`, with what to do about it.
+
+    `about`: what to say of a scope in which nothing was found.
+    """
     try:
-        return _json(_answer(tool, args if isinstance(args, Mapping) else {}, here, recall))
+        return _json(_answer(tool, args if isinstance(args, Mapping) else {}, here, recall, about))
     except HermesPgvectorError as exc:
         return error(str(exc))
 
@@ -92,7 +96,7 @@ def error(message: str) -> str:
     return _json({"error": message or "unknown error; run hermes-pgvector doctor"})
 
 
-def _answer(tool: str, args: Mapping[str, Any], here: Here, recall: Recall) -> dict[str, Any]:
+def _answer(tool: str, args: Mapping[str, Any], here: Here, recall: Recall, about: About) -> dict[str, Any]:
     store = _STORES.get(tool)
     if store is None:
         raise InvalidArgument(f"there is no tool {tool!r} here; the tools are {', '.join(_STORES)}")
@@ -121,7 +125,8 @@ def _answer(tool: str, args: Mapping[str, Any], here: Here, recall: Recall) -> d
     }
     if found.reranked:
         result["reranked"] = True
-    if notes := "; ".join(filter(None, (note, narrowed))):
+    nothing = "" if found.hits else about(scope)
+    if notes := "; ".join(filter(None, (note, narrowed, nothing))):
         result["note"] = notes
     return result
 

@@ -53,7 +53,7 @@ def plan_removal(home: Path, settings: Settings, *, data: bool) -> Removal:
         if server.root.is_dir():
             steps.append(
                 f"stop the embedded Postgres and remove {server.root} ({_size(server.root)}), with ALL memory in it, "
-                "of every home and profile of this user"
+                "of every home and profile that uses it"
             )
         if names := _variables(home):
             steps.append(f"remove {', '.join(names)} from .env")

@@ -75,6 +75,8 @@ class Runtime:
         self.counts: Counter[str] = Counter()
         self.refusals = Refusals()
         self.server: EmbeddedServer | None = None
+        if not settings.dsn:
+            embedded_server(settings).reserve()
         self.embedder = self._make_embedder(embed_key)
         self.backend = Backend(
             self._locate,

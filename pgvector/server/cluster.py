@@ -18,11 +18,11 @@ from . import databases, options, processes
 from .account import Account, choose_account, require_posix
 from .binaries import Binaries, find_binaries
 from .databases import State
-from .layout import Layout, default_root, delete_files, make_root, make_socket_dir, remove_socket_dir
+from .layout import Layout, default_root, delete_files, make_root, make_socket_dir, remove_socket_dir, reserve, root_of
 from .locks import Presence, exclusive, open_lock, try_exclusive
 from .relocation import within_reach
 
-__all__ = ["Conninfo", "EmbeddedServer", "default_root"]
+__all__ = ["Conninfo", "EmbeddedServer", "default_root", "root_of"]
 
 POLL_S = 0.03
 
@@ -112,6 +112,11 @@ class EmbeddedServer:
                     runtime=databases.conninfo(self._layout, user=databases.RUNTIME),
                 )
                 return self._ready
+
+    def reserve(self) -> None:
+        """Make the directory, before a home has anything else that would tell that it ran."""
+        if self.root != default_root():
+            reserve(self.root)
 
     def release(self) -> bool:
         """Gives up presence; stops the server when nobody else is present or connected. True if it stopped.

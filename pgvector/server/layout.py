@@ -31,6 +31,44 @@ _MAKE_SOCKET_DIR = '[ -d "$1" ] || mkdir -m 0700 "$1" || [ -d "$1" ]'
 _IS_WRITABLE = '[ -w "$1" ] && [ -x "$1" ]'
 
 
+def root_of(hermes_home: Path) -> Path:
+    """Return the directory of the server for a hermes home and its profiles.
+
+    That of ~/.hermes is the user's. Any other home has one of its own, lest the themes of two homes mix, unless it has
+    used the user's before this was so: what it wrote is there. Nothing is created.
+    """
+    shared = default_root()
+    where = Path(os.path.realpath(hermes_home.expanduser()))
+    if where.parent.name == "profiles":
+        where = where.parent.parent
+    if where == Path(os.path.realpath(Path.home() / ".hermes")):
+        return shared
+    digest = hashlib.sha256(os.fsencode(Path.home()) + b"\0" + os.fsencode(where)).hexdigest()[:12]
+    # In root's case the user's directory belongs to the account that runs its server, and may yet have to be made.
+    own = SYSTEM_DIR / digest if shared.parent == SYSTEM_DIR else shared / "homes" / digest
+    return shared if not own.is_dir() and (shared / "data").exists() and _has_run(where) else own
+
+
+def reserve(root: Path) -> None:
+    """Make the directory of a server that is still to come, so that `root_of` tells the same from now on.
+
+    Where that fails nothing is said: whoever starts the server will say it.
+    """
+    with suppress(OSError):
+        if root.parent == SYSTEM_DIR:
+            make_public_dir(SYSTEM_DIR)
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _has_run(hermes_home: Path) -> bool:
+    """Whether an agent of the home, or of one of its profiles, has stored anything."""
+    try:
+        homes = [hermes_home, *(hermes_home / "profiles").glob("*")]
+        return any((home / "pgvector" / sign).exists() for home in homes for sign in ("spool", "origin"))
+    except OSError:
+        return False
+
+
 def default_root(home: Path | None = None, uid: int | None = None) -> Path:
     """The directory of the user's server: one for each home directory; nothing is created.
 

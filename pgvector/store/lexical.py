@@ -103,7 +103,7 @@ def lexical_lookup(
     asked, text = reading.question, reading.text
     if not asked.terms:
         return []
-    row = where(scope, filters) | {"any_theme": scope.kind == "all"}
+    row = where(scope, filters)
     words = list(asked.terms)
     rows, sampled = float(size), set[str]()
     if size <= EXACT_ROWS:

@@ -89,7 +89,10 @@ def _by_parts(
 ) -> Candidates:
     restricted = filters.restrict() or scope.kind == "session"
     name = f"chunk_search_{store}{'_all' if scope.kind == 'all' else ''}"
-    return _nearest(conn, name, row | {"restricted": restricted, "depth": max(RERANK_DEPTH, row["limit"])})
+    given = row | {"restricted": restricted, "depth": max(RERANK_DEPTH, row["limit"])}
+    if scope.kind != "all" or restricted:
+        return _nearest(conn, name, given)
+    return _unless_thin(conn, name, given, lambda: _nearest(conn, name, given | {"restricted": True}))
 
 
 def _by_rows(
@@ -100,18 +103,23 @@ def _by_rows(
         conn.execute(query("walk_vectors"), {"breadth": BREADTH, "most": MAX_WALK})
         found = _nearest(conn, f"vector_search_{store}_walk", row | {"depth": max(WALK_DEPTH, limit)})()
         if store == "turns":
-            found += _nearest(conn, "vector_search_turns_cold", row)()
+            found += _nearest(conn, "vector_search_turns_cold", row | {"depth": max(WALK_DEPTH, limit)})()
         if len(found) >= limit:
             return lambda: sorted(found, key=lambda each: (-each.score, -each.id))[:limit]
-    suffix = variant(store, scope)
-    if scope.kind == "all" and filters.restrict():
-        conn.execute(query("plan_for_values"))
-        suffix = "_all_filtered"
-    elif not suffix and (filters.restrict() or scope.kind == "session"):
-        suffix = "_filtered"
     depth = DEEP_RERANK if scope.kind == "all" else RERANK_DEPTH
-    row |= {"depth": max(depth, limit), "deep": max(DEEP_RERANK, limit), "large": LARGE_THEME}
-    return _nearest(conn, f"vector_search_{store}{suffix}", row)
+    row = row | {"depth": max(depth, limit), "deep": max(DEEP_RERANK, limit), "large": LARGE_THEME}
+    if scope.kind != "all":
+        narrowed = filters.restrict() or scope.kind == "session" or not scope.own
+        suffix = variant(store, scope) or ("_filtered" if narrowed else "")
+        return _nearest(conn, f"vector_search_{store}{suffix}", row)
+
+    def filtered() -> Candidates:
+        conn.execute(query("plan_for_values"))
+        return _nearest(conn, f"vector_search_{store}_all_filtered", row)
+
+    if filters.restrict():
+        return filtered()
+    return _unless_thin(conn, f"vector_search_{store}_all", row, filtered)
 
 
 def begin_vectors(conn: DeadlineConnection, *, timeout_s: float | None) -> None:
@@ -123,6 +131,21 @@ def begin_vectors(conn: DeadlineConnection, *, timeout_s: float | None) -> None:
 def _nearest(conn: DeadlineConnection, name: str, row: dict[str, Any]) -> Candidates:
     sent = conn.execute(query(name), row)
     return lambda: [Candidate(found.id, found.similarity) for found in sent]
+
+
+def _unless_thin(
+    conn: DeadlineConnection, name: str, row: dict[str, Any], exactly: Callable[[], Candidates]
+) -> Candidates:
+    """What a statement finds among what is near; `exactly` where too little of that was readable."""
+    sent = conn.execute(query(name), row)
+
+    def answer() -> list[Candidate]:
+        rows = sent.fetchall()
+        if not rows or rows[0].thin:
+            return exactly()()
+        return [Candidate(found.id, found.similarity) for found in rows]
+
+    return answer
 
 
 def _worth_walking(conn: DeadlineConnection, store: Store, scope: Scope, filters: Filters, graph_rows: int) -> bool:
@@ -158,7 +181,7 @@ def planned_rows(explained: Iterable[Any]) -> float:
 
 def neighbours(scope: Scope, ids: Sequence[int], *, reach: int) -> LookUp[dict[int, Beside]]:
     """For each of the turns `ids` up to `reach` turns before and after it in its session."""
-    row = {"ids": list(ids), "theme": scope.theme, "any_theme": scope.kind == "all", "reach": reach}
+    row = {"ids": list(ids), "reach": reach} | themes_of(scope)
     (rows,) = yield [("neighbours", row)]
     return {found.id: (found.before, found.after) for found in rows}
 
@@ -167,23 +190,19 @@ def dated(store: Store, scope: Scope, ids: Sequence[int], periods: Sequence[Peri
     """Those of the rows `ids` that were written in one of `periods`."""
     row = {
         "ids": list(ids),
-        "theme": scope.theme,
-        "any_theme": scope.kind == "all",
         "starts": [period.start for period in periods],
         "ends": [period.end for period in periods],
-    }
+    } | themes_of(scope)
     (rows,) = yield [(f"dated_{store}", row)]
     return {found.id for found in rows}
 
 
 def fetch(store: Store, scope: Scope, ids: Sequence[int], vector: SentVector | None) -> LookUp[dict[int, Hit]]:
-    """The rows `ids`, each with its similarity to `vector` where both exist; rows of other themes are left out."""
-    row = {
-        "ids": list(ids),
-        "theme": scope.theme,
-        "any_theme": scope.kind == "all",
-        "vector": vector,
-    }
+    """The rows `ids`, each with its similarity to `vector` where both exist.
+
+    Rows of other themes, and what is private of them, are left out.
+    """
+    row = {"ids": list(ids), "vector": vector} | themes_of(scope)
     (rows,) = yield [(f"fetch_{store}", row)]
     return {found.id: Hit(store, *found) for found in rows}
 
@@ -206,10 +225,19 @@ def variant(store: Store, scope: Scope) -> str:
     return "_session" if store == "turns" and scope.kind == "session" else ""
 
 
-def where(scope: Scope, filters: Filters) -> dict[str, Any]:
-    """The parameters that say which rows count."""
+def themes_of(scope: Scope) -> dict[str, Any]:
+    """The parameters that say of which themes rows count, and what of them may be read."""
     return {
         "theme": scope.theme,
+        "any_theme": scope.kind == "all",
+        "own": scope.theme if scope.own else None,
+        "shared": list(scope.shared),
+    }
+
+
+def where(scope: Scope, filters: Filters) -> dict[str, Any]:
+    """The parameters that say which rows count."""
+    return themes_of(scope) | {
         "session_id": scope.session_id if scope.kind == "session" else None,
         "target": filters.target,
         "role": filters.role,

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..domain.models import Store
+from ..domain.models import Scope, Store
 from .connection import DeadlineConnection, translated
 from .history import Window
+from .search import themes_of
 from .sql import query
 
 _SLICE = 500  # turns of one statement
@@ -68,6 +69,13 @@ def theme_exists(conn: DeadlineConnection, theme: str) -> bool:
     """Whether a theme holds anything, or held it and has a history."""
     with translated():
         row = conn.execute(query("theme_exists"), {"theme": theme}).fetchone()
+    return bool(row and row.found)
+
+
+def theme_holds(conn: DeadlineConnection, scope: Scope) -> bool:
+    """Return whether the theme of `scope` holds anything that may be read there."""
+    with translated():
+        row = conn.execute(query("theme_holds"), themes_of(scope)).fetchone()
     return bool(row and row.found)
 
 

@@ -10,6 +10,10 @@ from importlib.resources import files
 from ..domain.forking import at_import
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
+_CONDITION = re.compile(r"^-- condition: (\w+)\s*$", re.MULTILINE)
+_COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
+_ROW = re.compile(r"\bt\.")
+_CONDITIONS_FILE = "conditions.sql"
 
 
 def _rows_with_words(found: re.Match[str]) -> str:
@@ -52,14 +56,27 @@ _CONFINED: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], .
 
 @cache
 def queries() -> dict[str, str]:
-    """Every statement by its name."""
+    """Every statement by its name, with the conditions it shares with others written out."""
     named: dict[str, str] = {}
     with at_import:  # what reads a package's files is imported when it is first needed
         folder = files(__package__).joinpath("queries")
+    conditions = _parts(_CONDITION, folder.joinpath(_CONDITIONS_FILE).read_text(encoding="utf-8"))
+    used = re.compile(rf"\b({'|'.join(conditions)})\((\w+)\)")
+
+    def written_out(found: re.Match[str]) -> str:
+        name, row = found.groups()
+        return "(" + _ROW.sub(f"{row}.", _COMMENT.sub("", conditions[name])) + ")"
+
     for file in folder.iterdir():
-        parts = _NAME.split(file.read_text(encoding="utf-8"))
-        named |= {name: body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+        if file.name != _CONDITIONS_FILE:
+            found = _parts(_NAME, file.read_text(encoding="utf-8"))
+            named |= {name: used.sub(written_out, body) for name, body in found.items()}
     return named
+
+
+def _parts(begins: re.Pattern[str], text: str) -> dict[str, str]:
+    parts = begins.split(text)
+    return {name: body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
 
 
 def query(name: str, *, own_themes: bool = False) -> bytes:

@@ -131,3 +131,16 @@ def of_home(conn: DeadlineConnection, profile: str, origin: str) -> list[str]:
     """The themes that the sessions of a home have written to, as far as the tables tell."""
     with translated():
         return [row.theme for row in conn.execute(query("themes_of_home"), {"profile": profile, "origin": origin})]
+
+
+def of_clients(conn: DeadlineConnection) -> list[str]:
+    """The themes that clients of the API server have named by a session key."""
+    with translated():
+        return [row.theme for row in conn.execute(query("themes_of_clients"))]
+
+
+def homes(conn: DeadlineConnection, theme: str) -> int:
+    """How many homes have memory files of which entries stand in the theme."""
+    with translated():
+        row = conn.execute(query("homes_of_theme"), {"theme": theme}).fetchone()
+    return 0 if row is None else int(row.homes)

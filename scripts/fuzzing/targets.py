@@ -188,7 +188,7 @@ def arguments(data: bytes) -> None:
         return Answer((Hit("memories", 1, "t", "memory", None, "Ada owns the port", _NOW, 0.5),), "hybrid")
 
     here = Here(context.place, "session", settings.scope_default, 1.0, Policy.of(settings))
-    answers = [tools.answer(tool, given, here, cast("tools.Recall", recall))]
+    answers = [tools.answer(tool, given, here, cast("tools.Recall", recall), lambda scope: "")]
     if tool in settings.tools:
         answers.append(tools_write.answer(tool, given, _desk(settings, context)))
     for said in answers:

@@ -19,7 +19,7 @@ _TYPES = {
     "theme": "text", "session_id": "text", "target": "text", "limit": "bigint",
     "matchers": "text[]", "holding": "float8[]", "absent": "float8[]", "match": "text", "recent": "boolean",
     "exact": "boolean", "rows": "float8", "role": "text", "phrase": "text", "words": "text[]", "initials": "text[]",
-    "ids": "bigint[]", "any_theme": "boolean", "since": "text", "until": "text",
+    "ids": "bigint[]", "any_theme": "boolean", "since": "text", "until": "text", "own": "text", "shared": "text[]",
 }  # fmt: skip
 MODES = ("force_custom_plan", "force_generic_plan")
 
@@ -63,7 +63,7 @@ def _plan(connection: psycopg.Connection[Any], name: str, row: dict[str, Any]) -
     used = [parameter for parameter in _TYPES if f"%({parameter})s" in statement]
     for number, parameter in enumerate(used, 1):
         statement = statement.replace(f"%({parameter})s", f"${number}")
-    row = {"limit": 40, "since": "-infinity", "until": "infinity"} | row
+    row = {"limit": 40, "since": "-infinity", "until": "infinity", "own": row.get("theme"), "shared": []} | row
     with psycopg.ClientCursor(connection) as cursor:
         types = ", ".join(_TYPES[parameter] for parameter in used)
         cursor.execute("DEALLOCATE ALL")

@@ -20,7 +20,7 @@ _TYPES = {
     "matchers": "text[]", "holding": "float8[]", "match": "text", "recent": "boolean", "exact": "boolean",
     "rows": "float8", "role": "text", "text": "text", "ids": "bigint[]",
     "any_theme": "boolean", "since": "text", "until": "text", "reach": "bigint", "large": "bigint", "deep": "bigint",
-    "themes": "text[]", "digests": "bytea[]",
+    "themes": "text[]", "digests": "bytea[]", "own": "text", "shared": "text[]",
 }  # fmt: skip
 _USUAL: Mapping[str, Any] = {
     "depth": 400,
@@ -43,7 +43,8 @@ def explained(
     used = [parameter for parameter in _TYPES if f"%({parameter})s" in statement]
     for number, parameter in enumerate(used, 1):
         statement = statement.replace(f"%({parameter})s", f"${number}")
-    given = [_literal((_USUAL | dict(row)).get(parameter)) for parameter in used]
+    known = {**_USUAL, "own": row.get("theme"), "shared": [], **row}
+    given = [_literal(known.get(parameter)) for parameter in used]
     with psycopg.ClientCursor(connection) as cursor:
         cursor.execute(f"SET plan_cache_mode = {_SETTING[mode]}".encode())
         types = ", ".join(_TYPES[parameter] for parameter in used)

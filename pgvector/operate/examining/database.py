@@ -15,6 +15,7 @@ from .. import sharing
 from .check import Check, Patient
 from .removals import examine_removals
 from .retention import examine_retention
+from .strangers import examine_strangers
 from .vectors import examine_vectors
 
 _DEADLINE_S = 15.0
@@ -129,6 +130,7 @@ def _tables(conn: DeadlineConnection, patient: Patient) -> Iterator[Check]:
     yield themes
     yield examine_retention(conn, patient.settings)
     yield from examine_removals(conn, patient)
+    yield from examine_strangers(conn, patient)
     if said := sharing.shared_files(conn, patient.home):
         yield Check("built-in memory", "note", said, sharing.REMEDY)
 

@@ -127,6 +127,24 @@ VALUES (%(os_user)s, %(host)s, %(verb)s, %(arguments)s, %(counts)s);
 -- exempt: what operators did, no stored text.
 SELECT id, done_at, db_role, os_user, host, verb, arguments, counts FROM hermes_maintenance ORDER BY id DESC LIMIT %(limit)s;
 
+-- name: themes_of_clients
+-- exempt: names for the operator, no stored text. Those whose last turn came through the API server, and that are not the
+-- profile's own: a client named them. The themes are found one by one along an index.
+WITH RECURSIVE themes(theme) AS (
+    (SELECT agent_identity FROM conversations ORDER BY agent_identity LIMIT 1)
+    UNION ALL
+    SELECT (SELECT agent_identity FROM conversations WHERE agent_identity > themes.theme ORDER BY agent_identity LIMIT 1)
+      FROM themes WHERE theme IS NOT NULL)
+SELECT theme FROM themes
+ CROSS JOIN LATERAL (SELECT metadata FROM conversations WHERE agent_identity = theme ORDER BY ts DESC LIMIT 1) AS last
+ WHERE theme IS NOT NULL AND metadata ->> 'platform' = 'api_server'
+   AND theme <> lower(coalesce(metadata ->> 'profile', 'default'))
+ ORDER BY theme;
+
+-- name: homes_of_theme
+-- How many homes have noted entries of their memory files under a theme.
+SELECT count(DISTINCT split_part(origin, ':', 1)) AS homes FROM hermes_mirror WHERE agent_identity = %(theme)s;
+
 -- name: themes_of_home
 -- exempt: names for the operator, no stored text. Those that this home's memory files were written under, and those
 -- whose last turn came from its profile; the themes are found one by one along an index.

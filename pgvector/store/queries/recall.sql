@@ -29,6 +29,7 @@ WITH candidates AS MATERIALIZED (
        AND (%(target)s::text IS NULL OR target = %(target)s)
        AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
        AND updated_at >= (SELECT %(since)s::timestamptz) AND updated_at < (SELECT %(until)s::timestamptz)
+       AND readable(memory_entries)
      ORDER BY (sig <~> (SELECT binary_quantize(%(vector)s))) + 0
      LIMIT CASE WHEN EXISTS (SELECT FROM memory_entries
                               WHERE agent_identity = %(theme)s AND sig IS NOT NULL OFFSET %(large)s)
@@ -38,22 +39,29 @@ SELECT id, 1 - (embedding <=> %(vector)s) AS similarity
  ORDER BY (embedding <=> %(vector)s) + 0 LIMIT %(limit)s;
 
 -- name: vector_search_memories_all
--- exempt: the explicit scope 'all'.
+-- exempt: the explicit scope 'all', of what is readable. What an index does not tell of that is looked at in the rows that
+-- are near; `thin`, where that leaves so few that others may have been cut away, which the statement with a filter finds.
 WITH candidates AS MATERIALIZED (
     SELECT id FROM memory_entries
-     WHERE sig IS NOT NULL
-     ORDER BY (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 LIMIT %(depth)s)
-SELECT id, 1 - (embedding <=> %(vector)s) AS similarity
-  FROM candidates CROSS JOIN LATERAL (SELECT embedding FROM memory_entries AS t WHERE t.id = candidates.id OFFSET 0) AS t
- ORDER BY (embedding <=> %(vector)s) + 0 LIMIT %(limit)s;
+     WHERE sig IS NOT NULL AND reachable(memory_entries)
+     ORDER BY (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 LIMIT %(depth)s),
+passed AS MATERIALIZED (
+    SELECT candidates.id, embedding <=> %(vector)s AS distance
+      FROM candidates CROSS JOIN LATERAL (
+           SELECT embedding FROM memory_entries AS t WHERE t.id = candidates.id AND readable(t) OFFSET 0) AS near)
+SELECT id, 1 - distance AS similarity,
+       (SELECT count(*) FROM candidates) >= %(depth)s
+         AND (SELECT count(*) FROM passed) < greatest(%(limit)s, %(depth)s / 3) AS thin
+  FROM passed ORDER BY distance + 0 LIMIT %(limit)s;
 
 -- name: vector_search_memories_all_filtered
--- exempt: the explicit scope 'all'.
+-- exempt: the explicit scope 'all', of what is readable.
 WITH candidates AS MATERIALIZED (
     SELECT id FROM memory_entries
      WHERE sig IS NOT NULL
        AND (%(target)s::text IS NULL OR target = %(target)s)
        AND updated_at >= %(since)s::timestamptz AND updated_at < %(until)s::timestamptz
+       AND readable(memory_entries)
      ORDER BY (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 LIMIT %(depth)s)
 SELECT id, 1 - (embedding <=> %(vector)s) AS similarity
   FROM candidates CROSS JOIN LATERAL (SELECT embedding FROM memory_entries AS t WHERE t.id = candidates.id OFFSET 0) AS t
@@ -77,12 +85,13 @@ SELECT EXISTS (SELECT FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexre
                 WHERE i.indrelid = %(table)s::regclass AND i.indisvalid AND a.amname = 'hnsw') AS found;
 
 -- name: vector_search_memories_walk
--- exempt: the explicit scope 'all'. After `walk_vectors`: the index gives rows nearly in order, and goes on until enough
+-- exempt: the explicit scope 'all', of what is readable. After `walk_vectors`: the index gives rows nearly in order, and goes on until enough
 -- have passed the filter.
 WITH candidates AS MATERIALIZED (
     SELECT id, embedding <=> %(vector)s AS distance FROM memory_entries
      WHERE (%(target)s::text IS NULL OR target = %(target)s)
        AND updated_at >= %(since)s::timestamptz AND updated_at < %(until)s::timestamptz
+       AND readable(memory_entries)
      ORDER BY embedding <=> %(vector)s LIMIT %(depth)s)
 SELECT id, 1 - distance AS similarity FROM candidates ORDER BY distance + 0 LIMIT %(limit)s;
 
@@ -116,6 +125,7 @@ WITH candidates AS MATERIALIZED (
      WHERE agent_identity = %(theme)s AND sig IS NOT NULL
        AND (%(role)s::text IS NULL OR role = %(role)s)
        AND ts >= (SELECT %(since)s::timestamptz) AND ts < (SELECT %(until)s::timestamptz)
+       AND readable(conversations)
      ORDER BY bits
      LIMIT CASE WHEN EXISTS (SELECT FROM conversations
                               WHERE agent_identity = %(theme)s AND sig IS NOT NULL OFFSET %(large)s)
@@ -144,26 +154,31 @@ SELECT id, 1 - distance AS similarity
  ORDER BY distance + 0 LIMIT %(limit)s;
 
 -- name: vector_search_turns_all
--- exempt: the explicit scope 'all'.
+-- exempt: the explicit scope 'all', as vector_search_memories_all.
 WITH candidates AS MATERIALIZED (
     SELECT id, (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 AS bits FROM conversations
-     WHERE sig IS NOT NULL
-     ORDER BY bits LIMIT %(depth)s)
-SELECT id, 1 - distance AS similarity
-  FROM candidates CROSS JOIN LATERAL (
-       SELECT coalesce(embedding <=> %(vector)s,
-                       greatest(0, 1 - (SELECT sig_offset FROM hermes_embedding)
-                                     - (SELECT sig_slope FROM hermes_embedding) * cos(pi() * bits / vector_dims(%(vector)s)))) AS distance
-         FROM conversations AS t WHERE t.id = candidates.id OFFSET 0) AS t
- ORDER BY distance + 0 LIMIT %(limit)s;
+     WHERE sig IS NOT NULL AND reachable(conversations)
+     ORDER BY bits LIMIT %(depth)s),
+passed AS MATERIALIZED (
+    SELECT candidates.id, distance
+      FROM candidates CROSS JOIN LATERAL (
+           SELECT coalesce(embedding <=> %(vector)s,
+                           greatest(0, 1 - (SELECT sig_offset FROM hermes_embedding)
+                                         - (SELECT sig_slope FROM hermes_embedding) * cos(pi() * bits / vector_dims(%(vector)s)))) AS distance
+             FROM conversations AS t WHERE t.id = candidates.id AND readable(t) OFFSET 0) AS near)
+SELECT id, 1 - distance AS similarity,
+       (SELECT count(*) FROM candidates) >= %(depth)s
+         AND (SELECT count(*) FROM passed) < greatest(%(limit)s, %(depth)s / 3) AS thin
+  FROM passed ORDER BY distance + 0 LIMIT %(limit)s;
 
 -- name: vector_search_turns_all_filtered
--- exempt: the explicit scope 'all'.
+-- exempt: the explicit scope 'all', of what is readable.
 WITH candidates AS MATERIALIZED (
     SELECT id, (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 AS bits FROM conversations
      WHERE sig IS NOT NULL
        AND (%(role)s::text IS NULL OR role = %(role)s)
        AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
+       AND readable(conversations)
      ORDER BY bits LIMIT %(depth)s)
 SELECT id, 1 - distance AS similarity
   FROM candidates CROSS JOIN LATERAL (
@@ -174,24 +189,29 @@ SELECT id, 1 - distance AS similarity
  ORDER BY distance + 0 LIMIT %(limit)s;
 
 -- name: vector_search_turns_walk
--- exempt: the explicit scope 'all'. After `walk_vectors`: the index gives rows nearly in order, and goes on until enough
+-- exempt: the explicit scope 'all', of what is readable. After `walk_vectors`: the index gives rows nearly in order, and goes on until enough
 -- have passed the filter.
 WITH candidates AS MATERIALIZED (
     SELECT id, embedding <=> %(vector)s AS distance FROM conversations
      WHERE (%(role)s::text IS NULL OR role = %(role)s)
        AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
+       AND readable(conversations)
      ORDER BY embedding <=> %(vector)s LIMIT %(depth)s)
 SELECT id, 1 - distance AS similarity FROM candidates ORDER BY distance + 0 LIMIT %(limit)s;
 
 -- name: vector_search_turns_cold
--- exempt: the explicit scope 'all'. What the graph does not hold: turns that `compact` has left their signature only.
-SELECT id, least(1, (SELECT sig_offset FROM hermes_embedding) + (SELECT sig_slope FROM hermes_embedding)
-                    * cos(pi() * ((sig <~> (SELECT binary_quantize(%(vector)s))) + 0) / vector_dims(%(vector)s))) AS similarity
-  FROM conversations
- WHERE embedding IS NULL AND sig IS NOT NULL
-   AND (%(role)s::text IS NULL OR role = %(role)s)
-   AND ts >= (SELECT %(since)s::timestamptz) AND ts < (SELECT %(until)s::timestamptz)
- ORDER BY (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 LIMIT %(limit)s;
+-- exempt: the explicit scope 'all', of what is readable. What the graph does not hold: turns that `compact` has left their
+-- signature only. The index tells no theme of theirs, so of the nearest those are kept that are readable.
+WITH candidates AS MATERIALIZED (
+    SELECT id, (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 AS bits FROM conversations
+     WHERE embedding IS NULL AND sig IS NOT NULL
+       AND (%(role)s::text IS NULL OR role = %(role)s)
+       AND ts >= (SELECT %(since)s::timestamptz) AND ts < (SELECT %(until)s::timestamptz)
+     ORDER BY bits LIMIT %(depth)s)
+SELECT candidates.id, least(1, (SELECT sig_offset FROM hermes_embedding) + (SELECT sig_slope FROM hermes_embedding)
+                               * cos(pi() * bits / vector_dims(%(vector)s))) AS similarity
+  FROM candidates CROSS JOIN LATERAL (SELECT FROM conversations AS t WHERE t.id = candidates.id AND readable(t) OFFSET 0) AS near
+ ORDER BY bits LIMIT %(limit)s;
 
 -- name: estimate_matches_turns
 -- exempt: the explicit scope 'all'. As estimate_rows_turns, of the rows that pass a filter.
@@ -205,40 +225,49 @@ EXPLAIN (FORMAT JSON) SELECT FROM conversations
 WITH candidates AS MATERIALIZED (
     SELECT row_id, part FROM memory_chunks
      WHERE agent_identity = %(theme)s
-       AND CASE WHEN %(restricted)s THEN EXISTS (
+       AND CASE WHEN %(restricted)s OR %(own)s::text IS NULL THEN EXISTS (
              SELECT FROM memory_entries AS t WHERE t.id = row_id
                 AND (%(target)s::text IS NULL OR target = %(target)s)
                 AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
-                AND updated_at >= (SELECT %(since)s::timestamptz) AND updated_at < (SELECT %(until)s::timestamptz)) ELSE true END
+                AND updated_at >= (SELECT %(since)s::timestamptz) AND updated_at < (SELECT %(until)s::timestamptz)
+                AND readable(t)) ELSE true END
      ORDER BY (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 LIMIT %(depth)s)
 SELECT row_id AS id, 1 - min(embedding <=> %(vector)s) AS similarity
   FROM candidates JOIN memory_chunks USING (row_id, part)
  GROUP BY row_id ORDER BY 2 DESC, row_id LIMIT %(limit)s;
 
 -- name: chunk_search_memories_all
--- exempt: the explicit scope 'all'.
+-- exempt: the explicit scope 'all', as vector_search_memories_all.
 WITH candidates AS MATERIALIZED (
     SELECT row_id, part FROM memory_chunks
-     WHERE true
+     WHERE reachable(memory_chunks)
        AND CASE WHEN %(restricted)s THEN EXISTS (
              SELECT FROM memory_entries AS t WHERE t.id = row_id
                 AND (%(target)s::text IS NULL OR target = %(target)s)
                 AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
-                AND updated_at >= (SELECT %(since)s::timestamptz) AND updated_at < (SELECT %(until)s::timestamptz)) ELSE true END
-     ORDER BY (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 LIMIT %(depth)s)
-SELECT row_id AS id, 1 - min(embedding <=> %(vector)s) AS similarity
-  FROM candidates JOIN memory_chunks USING (row_id, part)
+                AND updated_at >= (SELECT %(since)s::timestamptz) AND updated_at < (SELECT %(until)s::timestamptz)
+                AND readable(t)) ELSE true END
+     ORDER BY (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 LIMIT %(depth)s),
+passed AS MATERIALIZED (
+    SELECT row_id, k.embedding <=> %(vector)s AS distance
+      FROM candidates JOIN memory_chunks AS k USING (row_id, part)
+      JOIN memory_entries AS t ON t.id = row_id AND readable(t))
+SELECT row_id AS id, 1 - min(distance) AS similarity,
+       (SELECT count(*) FROM candidates) >= %(depth)s
+         AND (SELECT count(*) FROM passed) < greatest(%(limit)s, %(depth)s / 3) AS thin
+  FROM passed
  GROUP BY row_id ORDER BY 2 DESC, row_id LIMIT %(limit)s;
 
 -- name: chunk_search_turns
 WITH candidates AS MATERIALIZED (
     SELECT row_id, part, (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 AS bits FROM conversation_chunks
      WHERE agent_identity = %(theme)s
-       AND CASE WHEN %(restricted)s THEN EXISTS (
+       AND CASE WHEN %(restricted)s OR %(own)s::text IS NULL THEN EXISTS (
              SELECT FROM conversations AS t WHERE t.id = row_id
                 AND (%(role)s::text IS NULL OR role = %(role)s)
                 AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s)
-                AND ts >= (SELECT %(since)s::timestamptz) AND ts < (SELECT %(until)s::timestamptz)) ELSE true END
+                AND ts >= (SELECT %(since)s::timestamptz) AND ts < (SELECT %(until)s::timestamptz)
+                AND readable(t)) ELSE true END
      ORDER BY bits LIMIT %(depth)s)
 SELECT row_id AS id,
        1 - min(coalesce(embedding <=> %(vector)s,
@@ -248,21 +277,27 @@ SELECT row_id AS id,
  GROUP BY row_id ORDER BY 2 DESC, row_id LIMIT %(limit)s;
 
 -- name: chunk_search_turns_all
--- exempt: the explicit scope 'all'.
+-- exempt: the explicit scope 'all', as vector_search_memories_all.
 WITH candidates AS MATERIALIZED (
     SELECT row_id, part, (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 AS bits FROM conversation_chunks
-     WHERE true
+     WHERE reachable(conversation_chunks)
        AND CASE WHEN %(restricted)s THEN EXISTS (
              SELECT FROM conversations AS t WHERE t.id = row_id
                 AND (%(role)s::text IS NULL OR role = %(role)s)
                 AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s)
-                AND ts >= (SELECT %(since)s::timestamptz) AND ts < (SELECT %(until)s::timestamptz)) ELSE true END
-     ORDER BY bits LIMIT %(depth)s)
-SELECT row_id AS id,
-       1 - min(coalesce(embedding <=> %(vector)s,
+                AND ts >= (SELECT %(since)s::timestamptz) AND ts < (SELECT %(until)s::timestamptz)
+                AND readable(t)) ELSE true END
+     ORDER BY bits LIMIT %(depth)s),
+passed AS MATERIALIZED (
+    SELECT row_id, coalesce(k.embedding <=> %(vector)s,
                         greatest(0, 1 - (SELECT sig_offset FROM hermes_embedding)
-                                      - (SELECT sig_slope FROM hermes_embedding) * cos(pi() * bits / vector_dims(%(vector)s))))) AS similarity
-  FROM candidates JOIN conversation_chunks USING (row_id, part)
+                                      - (SELECT sig_slope FROM hermes_embedding) * cos(pi() * bits / vector_dims(%(vector)s)))) AS distance
+      FROM candidates JOIN conversation_chunks AS k USING (row_id, part)
+      JOIN conversations AS t ON t.id = row_id AND readable(t))
+SELECT row_id AS id, 1 - min(distance) AS similarity,
+       (SELECT count(*) FROM candidates) >= %(depth)s
+         AND (SELECT count(*) FROM passed) < greatest(%(limit)s, %(depth)s / 3) AS thin
+  FROM passed
  GROUP BY row_id ORDER BY 2 DESC, row_id LIMIT %(limit)s;
 
 -- name: neighbours
@@ -272,25 +307,25 @@ SELECT row_id AS id,
 SELECT c.id,
        ARRAY(SELECT p.id FROM conversations AS p
               WHERE p.session_id = c.session_id AND (p.ts, p.id) < (c.ts, c.id)
-                AND CASE WHEN p.agent_identity = c.agent_identity THEN true ELSE false END
+                AND CASE WHEN p.agent_identity = c.agent_identity THEN true ELSE false END AND readable(p)
               ORDER BY p.ts DESC, p.id DESC LIMIT %(reach)s) AS before,
        ARRAY(SELECT n.id FROM conversations AS n
               WHERE n.session_id = c.session_id AND (n.ts, n.id) > (c.ts, c.id)
-                AND CASE WHEN n.agent_identity = c.agent_identity THEN true ELSE false END
+                AND CASE WHEN n.agent_identity = c.agent_identity THEN true ELSE false END AND readable(n)
               ORDER BY n.ts, n.id LIMIT %(reach)s) AS after
   FROM conversations AS c
- WHERE c.id = ANY(%(ids)s) AND CASE WHEN c.agent_identity = %(theme)s THEN true ELSE %(any_theme)s END;
+ WHERE c.id = ANY(%(ids)s) AND CASE WHEN c.agent_identity = %(theme)s THEN true ELSE %(any_theme)s END AND readable(c);
 
 -- name: dated_memories
 -- Which of some rows were written in one of some periods.
 SELECT id FROM memory_entries
- WHERE id = ANY(%(ids)s) AND CASE WHEN agent_identity = %(theme)s THEN true ELSE %(any_theme)s END
+ WHERE id = ANY(%(ids)s) AND CASE WHEN agent_identity = %(theme)s THEN true ELSE %(any_theme)s END AND readable(memory_entries)
    AND EXISTS (SELECT FROM unnest(%(starts)s::timestamptz[], %(ends)s::timestamptz[]) AS period(start, stop)
                 WHERE updated_at >= start AND updated_at < stop);
 
 -- name: dated_turns
 SELECT id FROM conversations
- WHERE id = ANY(%(ids)s) AND CASE WHEN agent_identity = %(theme)s THEN true ELSE %(any_theme)s END
+ WHERE id = ANY(%(ids)s) AND CASE WHEN agent_identity = %(theme)s THEN true ELSE %(any_theme)s END AND readable(conversations)
    AND EXISTS (SELECT FROM unnest(%(starts)s::timestamptz[], %(ends)s::timestamptz[]) AS period(start, stop)
                 WHERE ts >= start AND ts < stop);
 
@@ -328,19 +363,19 @@ SELECT count(*) AS rows FROM (SELECT FROM conversations LIMIT 5001) AS counted;
 WITH words AS MATERIALIZED (
     SELECT matcher, matcher::tsquery AS query FROM unnest(%(matchers)s::text[]) AS matcher),
 sample AS MATERIALIZED (
-    SELECT tsv FROM memory_entries WHERE agent_identity = %(theme)s
+    SELECT tsv FROM memory_entries WHERE agent_identity = %(theme)s AND readable(memory_entries)
      ORDER BY created_at DESC LIMIT 1000)
 SELECT matcher, (SELECT count(*) FROM sample) AS sampled,
        (SELECT count(*) FROM sample WHERE tsv @@ query) AS holding
   FROM words;
 
 -- name: query_terms_memories_all
--- exempt: the explicit scope 'all'.
+-- exempt: the explicit scope 'all', of what is readable.
 WITH words AS MATERIALIZED (
     SELECT matcher, matcher::tsquery AS query FROM unnest(%(matchers)s::text[]) AS matcher),
 sample AS MATERIALIZED (
-    SELECT tsv FROM memory_entries
-     ORDER BY id DESC LIMIT 1000)
+    SELECT tsv FROM (SELECT agent_identity, tsv, metadata FROM memory_entries ORDER BY id DESC LIMIT 10000) AS last
+     WHERE readable(last) LIMIT 1000)
 SELECT matcher, (SELECT count(*) FROM sample) AS sampled,
        (SELECT count(*) FROM sample WHERE tsv @@ query) AS holding
   FROM words;
@@ -353,34 +388,36 @@ span AS (
     SELECT min(ts) AS first, max(ts) - min(ts) AS width FROM conversations WHERE agent_identity = %(theme)s),
 sample AS MATERIALIZED (
     SELECT DISTINCT ON (id) id, tsv FROM (
-        (SELECT id, tsv FROM conversations WHERE agent_identity = %(theme)s
+        (SELECT id, tsv FROM conversations WHERE agent_identity = %(theme)s AND readable(conversations)
           ORDER BY ts DESC LIMIT 700)
         UNION ALL
         (SELECT one.id, one.tsv
            FROM span CROSS JOIN generate_series(1, 300) AS k
-          CROSS JOIN LATERAL (SELECT id, tsv FROM conversations
+          CROSS JOIN LATERAL (SELECT id, agent_identity, tsv, metadata FROM conversations
                                WHERE agent_identity = %(theme)s AND ts >= span.first + span.width * (k / 301.0::float8)
-                               ORDER BY ts LIMIT 1) AS one)) AS rows)
+                               ORDER BY ts LIMIT 1) AS one
+          WHERE readable(one))) AS rows)
 SELECT matcher, (SELECT count(*) FROM sample) AS sampled,
        (SELECT count(*) FROM sample WHERE tsv @@ query) AS holding
   FROM words;
 
 -- name: query_terms_turns_all
--- exempt: the explicit scope 'all'.
+-- exempt: the explicit scope 'all', of what is readable.
 WITH words AS MATERIALIZED (
     SELECT matcher, matcher::tsquery AS query FROM unnest(%(matchers)s::text[]) AS matcher),
 span AS (
     SELECT min(id) AS first, max(id) - min(id) AS width FROM conversations),
 sample AS MATERIALIZED (
     SELECT DISTINCT ON (id) id, tsv FROM (
-        (SELECT id, tsv FROM conversations
-          ORDER BY id DESC LIMIT 700)
+        (SELECT id, tsv FROM (SELECT id, agent_identity, tsv, metadata FROM conversations ORDER BY id DESC LIMIT 10000) AS last
+          WHERE readable(last) LIMIT 700)
         UNION ALL
         (SELECT one.id, one.tsv
            FROM span CROSS JOIN generate_series(1, 300) AS k
-          CROSS JOIN LATERAL (SELECT id, tsv FROM conversations
+          CROSS JOIN LATERAL (SELECT id, agent_identity, tsv, metadata FROM conversations
                                WHERE id >= span.first + span.width * k / 301
-                               ORDER BY id LIMIT 1) AS one)) AS rows)
+                               ORDER BY id LIMIT 1) AS one
+          WHERE readable(one))) AS rows)
 SELECT matcher, (SELECT count(*) FROM sample) AS sampled,
        (SELECT count(*) FROM sample WHERE tsv @@ query) AS holding
   FROM words;
@@ -423,6 +460,7 @@ recent AS MATERIALIZED (
        AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
        AND updated_at >= (SELECT %(since)s::timestamptz)
        AND updated_at < (SELECT %(until)s::timestamptz)
+       AND readable(newest)
        AND (tsv @@ (SELECT %(match)s::tsquery)) IS NOT TRUE),
 hits AS NOT MATERIALIZED (
     (SELECT id, tsv FROM matching
@@ -431,6 +469,7 @@ hits AS NOT MATERIALIZED (
        AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
        AND updated_at >= (SELECT %(since)s::timestamptz)
        AND updated_at < (SELECT %(until)s::timestamptz)
+       AND readable(matching)
      LIMIT 10000)
     UNION ALL SELECT id, tsv FROM recent),
 found AS MATERIALIZED (
@@ -449,7 +488,7 @@ SELECT id, sum((SELECT array_agg(idf ORDER BY word) FROM weights)[word]) / (SELE
  GROUP BY id ORDER BY coverage DESC, id DESC LIMIT %(limit)s;
 
 -- name: lexical_search_memories_all
--- exempt: the explicit scope 'all'.
+-- exempt: the explicit scope 'all', of what is readable.
 WITH words AS MATERIALIZED (
     SELECT matcher::tsquery AS query, holding, absent, word::integer
       FROM unnest(%(matchers)s::text[], %(holding)s::float8[], %(absent)s::float8[])
@@ -459,9 +498,11 @@ matching AS MATERIALIZED (
      WHERE tsv @@ %(match)s::tsquery),
 recent AS MATERIALIZED (
     SELECT id, tsv
-      FROM (SELECT id, agent_identity, tsv, target, metadata, updated_at FROM memory_entries
-             WHERE %(recent)s::boolean
-             ORDER BY id DESC LIMIT 1000) AS newest
+      FROM (SELECT id, tsv, target, metadata, updated_at
+              FROM (SELECT id, agent_identity, tsv, target, metadata, updated_at FROM memory_entries
+                     WHERE %(recent)s::boolean
+                     ORDER BY id DESC LIMIT 10000) AS last
+             WHERE readable(last) LIMIT 1000) AS newest
      WHERE (%(target)s::text IS NULL OR target = %(target)s)
        AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
        AND updated_at >= (SELECT %(since)s::timestamptz)
@@ -473,6 +514,7 @@ hits AS NOT MATERIALIZED (
        AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
        AND updated_at >= (SELECT %(since)s::timestamptz)
        AND updated_at < (SELECT %(until)s::timestamptz)
+       AND readable(matching)
      LIMIT 10000)
     UNION ALL SELECT id, tsv FROM recent),
 found AS MATERIALIZED (
@@ -506,13 +548,14 @@ matching AS MATERIALIZED (
                        ELSE ('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery && %(match)s::tsquery END),
 recent AS MATERIALIZED (
     SELECT id, tsv
-      FROM (SELECT id, agent_identity, tsv, role, ts FROM conversations
+      FROM (SELECT id, agent_identity, tsv, role, ts, metadata FROM conversations
              WHERE agent_identity = %(theme)s
                AND ts >= (SELECT %(since)s::timestamptz)
                AND ts < (SELECT %(until)s::timestamptz)
                AND %(recent)s::boolean
              ORDER BY ts DESC LIMIT 1000) AS newest
      WHERE (%(role)s::text IS NULL OR role = %(role)s)
+       AND readable(newest)
        AND (tsv @@ (SELECT %(match)s::tsquery)) IS NOT TRUE),
 hits AS NOT MATERIALIZED (
     (SELECT id, tsv FROM matching
@@ -520,6 +563,8 @@ hits AS NOT MATERIALIZED (
        AND (%(role)s::text IS NULL OR role = %(role)s)
        AND ts >= (SELECT %(since)s::timestamptz)
        AND ts < (SELECT %(until)s::timestamptz)
+       AND CASE WHEN agent_identity = %(own)s::text THEN true
+                ELSE EXISTS (SELECT FROM conversations AS said WHERE said.id = matching.id AND readable(said)) END
      LIMIT 10000)
     UNION ALL SELECT id, tsv FROM recent),
 found AS MATERIALIZED (
@@ -581,7 +626,7 @@ SELECT id, sum((SELECT array_agg(idf ORDER BY word) FROM weights)[word]) / (SELE
  GROUP BY id ORDER BY coverage DESC, id DESC LIMIT %(limit)s;
 
 -- name: lexical_search_turns_all
--- exempt: the explicit scope 'all'.
+-- exempt: the explicit scope 'all', of what is readable.
 WITH words AS MATERIALIZED (
     SELECT matcher::tsquery AS query, holding, absent, word::integer
       FROM unnest(%(matchers)s::text[], %(holding)s::float8[], %(absent)s::float8[])
@@ -591,9 +636,11 @@ matching AS MATERIALIZED (
      WHERE tsv @@ %(match)s::tsquery),
 recent AS MATERIALIZED (
     SELECT id, tsv
-      FROM (SELECT id, agent_identity, tsv, role, ts FROM conversations
-             WHERE %(recent)s::boolean
-             ORDER BY id DESC LIMIT 1000) AS newest
+      FROM (SELECT id, tsv, role, ts
+              FROM (SELECT id, agent_identity, tsv, role, ts, metadata FROM conversations
+                     WHERE %(recent)s::boolean
+                     ORDER BY id DESC LIMIT 10000) AS last
+             WHERE readable(last) LIMIT 1000) AS newest
      WHERE (%(role)s::text IS NULL OR role = %(role)s)
        AND ts >= (SELECT %(since)s::timestamptz)
        AND ts < (SELECT %(until)s::timestamptz)
@@ -603,6 +650,8 @@ hits AS NOT MATERIALIZED (
      WHERE (%(role)s::text IS NULL OR role = %(role)s)
        AND ts >= (SELECT %(since)s::timestamptz)
        AND ts < (SELECT %(until)s::timestamptz)
+       AND CASE WHEN agent_identity = %(own)s::text THEN true
+                ELSE EXISTS (SELECT FROM conversations AS said WHERE said.id = matching.id AND readable(said)) END
      LIMIT 10000)
     UNION ALL SELECT id, tsv FROM recent),
 found AS MATERIALIZED (
@@ -635,6 +684,7 @@ measured AS (
                AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
                AND updated_at >= (SELECT %(since)s::timestamptz)
                AND updated_at < (SELECT %(until)s::timestamptz)
+               AND readable(matching)
              LIMIT 10000) AS passed)
 SELECT id FROM measured
  WHERE (bytes < 20000000 OR bytes = octet_length(content)) AND position((SELECT hermes_folded(%(phrase)s)) IN hermes_folded(content)) > 0
@@ -653,6 +703,8 @@ measured AS (
                AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s)
                AND ts >= (SELECT %(since)s::timestamptz)
                AND ts < (SELECT %(until)s::timestamptz)
+               AND CASE WHEN agent_identity = %(own)s::text THEN true
+                         ELSE EXISTS (SELECT FROM conversations AS said WHERE said.id = matching.id AND readable(said)) END
              LIMIT 10000) AS passed)
 SELECT id FROM measured
  WHERE (bytes < 20000000 OR bytes = octet_length(content)) AND position((SELECT hermes_folded(%(phrase)s)) IN hermes_folded(content)) > 0
@@ -662,13 +714,18 @@ SELECT id FROM measured
 -- Words of the theme that look like a word of the question, most alike first; needs pg_trgm. `match` narrows the rows to
 -- those with a word of the same beginning, and is null where the theme is small enough to do without.
 WITH rows AS MATERIALIZED (
-    SELECT agent_identity, tsv FROM memory_entries
+    SELECT id, agent_identity, tsv FROM memory_entries
      WHERE tsv @@ CASE WHEN %(any_theme)s::boolean THEN %(match)s::tsquery
                        WHEN %(match)s::text IS NULL THEN ('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery
                        ELSE ('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery && %(match)s::tsquery END),
 vocabulary AS MATERIALIZED (
     SELECT DISTINCT lexeme FROM (
-        SELECT held.lexeme FROM (SELECT tsv FROM rows WHERE agent_identity = %(theme)s OR %(any_theme)s::boolean LIMIT 2000) AS read
+        SELECT held.lexeme FROM (
+          SELECT tsv FROM rows
+           WHERE (agent_identity = %(theme)s OR %(any_theme)s::boolean)
+             AND CASE WHEN agent_identity = %(own)s::text THEN true
+                      ELSE EXISTS (SELECT FROM memory_entries AS said WHERE said.id = rows.id AND readable(said)) END
+           LIMIT 2000) AS read
          CROSS JOIN LATERAL unnest(read.tsv) AS held
          LIMIT 100000) AS looked_at
      WHERE left(lexeme, 1) = ANY(%(initials)s::text[]))
@@ -681,13 +738,18 @@ SELECT word, lexeme
 
 -- name: near_words_turns
 WITH rows AS MATERIALIZED (
-    SELECT agent_identity, tsv FROM conversations
+    SELECT id, agent_identity, tsv FROM conversations
      WHERE tsv @@ CASE WHEN %(any_theme)s::boolean THEN %(match)s::tsquery
                        WHEN %(match)s::text IS NULL THEN ('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery
                        ELSE ('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery && %(match)s::tsquery END),
 vocabulary AS MATERIALIZED (
     SELECT DISTINCT lexeme FROM (
-        SELECT held.lexeme FROM (SELECT tsv FROM rows WHERE agent_identity = %(theme)s OR %(any_theme)s::boolean LIMIT 2000) AS read
+        SELECT held.lexeme FROM (
+          SELECT tsv FROM rows
+           WHERE (agent_identity = %(theme)s OR %(any_theme)s::boolean)
+             AND CASE WHEN agent_identity = %(own)s::text THEN true
+                      ELSE EXISTS (SELECT FROM conversations AS said WHERE said.id = rows.id AND readable(said)) END
+           LIMIT 2000) AS read
          CROSS JOIN LATERAL unnest(read.tsv) AS held
          LIMIT 100000) AS looked_at
      WHERE left(lexeme, 1) = ANY(%(initials)s::text[]))
@@ -708,7 +770,7 @@ SELECT own.id, agent_identity AS theme, target AS kind, metadata ->> 'session_id
  CROSS JOIN LATERAL (SELECT id, agent_identity, target, metadata, content, updated_at,
                             embedding <=> %(vector)s::vector AS distance
                        FROM memory_entries AS m
-                      WHERE m.id = wanted AND CASE WHEN agent_identity = %(theme)s THEN true ELSE %(any_theme)s END
+                      WHERE m.id = wanted AND CASE WHEN agent_identity = %(theme)s THEN true ELSE %(any_theme)s END AND readable(m)
                      OFFSET 0) AS own
  CROSS JOIN LATERAL (SELECT min(ARRAY[k.embedding <=> %(vector)s::vector, k.first_char]) AS part
                        FROM memory_chunks AS k WHERE k.row_id = own.id) AS near;
@@ -727,7 +789,7 @@ SELECT own.id, agent_identity AS theme, role AS kind, session_id, content,
                        greatest(0, 1 - (SELECT sig_offset FROM hermes_embedding) - (SELECT sig_slope FROM hermes_embedding)
                                      * cos(pi() * (sig <~> binary_quantize(%(vector)s::vector)) / length(sig))) END) AS distance
          FROM conversations AS c
-        WHERE c.id = wanted AND CASE WHEN agent_identity = %(theme)s THEN true ELSE %(any_theme)s END
+        WHERE c.id = wanted AND CASE WHEN agent_identity = %(theme)s THEN true ELSE %(any_theme)s END AND readable(c)
        OFFSET 0) AS own
  CROSS JOIN LATERAL (
        SELECT min(ARRAY[coalesce(k.embedding <=> %(vector)s::vector,
@@ -736,6 +798,11 @@ SELECT own.id, agent_identity AS theme, role AS kind, session_id, content,
                                                * cos(pi() * (k.sig <~> binary_quantize(%(vector)s::vector)) / length(k.sig))) END),
                         k.first_char]) AS part
          FROM conversation_chunks AS k WHERE k.row_id = own.id) AS near;
+
+-- name: theme_holds
+-- Whether a session finds anything in a theme that it has named.
+SELECT EXISTS (SELECT FROM memory_entries AS m WHERE m.agent_identity = %(theme)s AND readable(m))
+    OR EXISTS (SELECT FROM conversations AS c WHERE c.agent_identity = %(theme)s AND readable(c)) AS found;
 
 -- name: turns_before
 -- The end of the session before this one, newest first. `|| ''`: see neighbours.

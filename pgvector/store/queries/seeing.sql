@@ -60,7 +60,8 @@ SELECT EXISTS (SELECT FROM memory_entries WHERE agent_identity = %(theme)s)
     OR EXISTS (SELECT FROM memory_history WHERE agent_identity = %(theme)s) AS found;
 
 -- name: theme_names
--- exempt: names for the operator, no stored text. They are found one by one along an index.
+-- exempt: names for the operator, no stored text; of them a session is told those that it may read, see host/misspelt.py.
+-- They are found one by one along an index.
 WITH RECURSIVE said(theme) AS (
     (SELECT agent_identity FROM conversations ORDER BY agent_identity LIMIT 1)
     UNION ALL

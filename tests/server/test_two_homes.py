@@ -1,0 +1,109 @@
+"""Two homes of one user do not mix, unless they did before; the profiles of a home share its server."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hermes_memory_pgvector.host.context import load_settings
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.operate.serve import embedded_server
+from hermes_memory_pgvector.runtime.process import close_all
+from hermes_memory_pgvector.server.cluster import EmbeddedServer, default_root, root_of
+from tests.support.embedded import BIN_DIR
+from tests.support.memory import landed, recalled
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def user(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The home directory of a user, in reach of the account that runs root's servers; their servers go at the end."""
+    place = Path(tempfile.mkdtemp(prefix="hermes-user-", dir="/tmp"))
+    place.chmod(0o755)
+    monkeypatch.setenv("HOME", str(place))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBEDDED_BIN_DIR", BIN_DIR)
+    roots = {default_root(), *(root_of(place / name) for name in (".hermes", "one", "two"))}
+    yield place
+    close_all()
+    for root in roots:
+        if (root / "data").exists():
+            EmbeddedServer(root, bin_dir=BIN_DIR).remove(force=True)
+        shutil.rmtree(root, ignore_errors=True)
+    shutil.rmtree(place)
+
+
+@pytest.fixture
+def run(user: Path) -> Run:
+    """Runs `hermes-pgvector ARGUMENTS` for a home in a process of its own; returns what it printed."""
+
+    def ran(home: str, *arguments: str) -> str:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("HERMES_", "PG"))}
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "hermes_memory_pgvector.cli", *arguments],
+            env=kept | {"HERMES_HOME": str(user / home), "HERMES_PGVECTOR_EMBEDDED_BIN_DIR": BIN_DIR},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return ran
+
+
+def agent(home: Path, **kwargs: str) -> PgvectorMemoryProvider:
+    """A session of the home, as the host begins one at its terminal."""
+    home.mkdir(parents=True, exist_ok=True)
+    provider = PgvectorMemoryProvider()
+    provider.initialize("session-1", hermes_home=str(home), platform="cli", **{"agent_identity": "default"} | kwargs)
+    return provider
+
+
+def test_need_04_two_new_homes_of_a_user_do_not_mix_their_default_themes(user: Path, run: Run) -> None:
+    for name in (".hermes", "one", "two"):
+        provider = agent(user / name)
+        provider.on_memory_write("add", "memory", f"The Atlas budget of the home {name} is secret")
+        landed(provider)
+    for name in (".hermes", "one", "two"):
+        assert recalled(agent(user / name), "atlas", scope="all") == [f"The Atlas budget of the home {name} is secret"]
+    profile = agent(user / "one" / "profiles" / "coder", agent_identity="coder")
+    assert recalled(profile, "atlas", scope="default") == ["The Atlas budget of the home one is secret"]
+    close_all()
+    for name in (".hermes", "one", "two"):  # after a restart, and for who looks from the command line
+        (row,) = json.loads(run(name, "list", "--json"))
+        assert row["content"] == f"The Atlas budget of the home {name} is secret"
+
+
+def test_need_04_homes_that_shared_a_server_go_on_finding_it(user: Path, run: Run) -> None:
+    first = agent(user / ".hermes")
+    first.on_memory_write("add", "memory", "The Atlas budget is known to both")
+    landed(first)
+    (user / "one" / "pgvector" / "spool").mkdir(parents=True)  # an agent of this home has run
+    (user / "two" / "profiles" / "coder" / "pgvector" / "spool").mkdir(parents=True)
+    for name in ("one", "two"):
+        assert recalled(agent(user / name), "atlas") == ["The Atlas budget is known to both"]
+        assert root_of(user / name) == default_root()
+
+
+def test_need_04_which_server_a_home_has_never_changes_while_it_starts(user: Path) -> None:
+    """The first process of a new home leaves signs of it before its server is up; the next one reads the same."""
+    (default_root() / "data").mkdir(parents=True)
+    first = load_settings(None, user / "one").settings
+    assert first.embedded_dir not in ("", str(default_root()))
+    embedded_server(first).reserve()
+    (user / "one" / "pgvector" / "spool").mkdir(parents=True)
+    for home in (user / "one", user / "one" / "profiles" / "coder"):
+        assert load_settings(None, home).settings.embedded_dir == first.embedded_dir
+    assert load_settings({"embedded_dir": "/elsewhere"}, user / "one").settings.embedded_dir == "/elsewhere"
+    assert load_settings(None, user / ".hermes").settings.embedded_dir == ""
