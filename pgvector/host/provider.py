@@ -73,7 +73,7 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     @guarded(False)
     def is_available(self, **kwargs: Any) -> bool:
-        """True unless something is missing that somebody has to put right; that is logged once, with the remedy."""
+        """True while hooks can accept writes; what prevents that is logged once, with the remedy."""
         problem = availability.problem(self._config, hermes_home())
         if problem:
             warn_once(f"memory is off: {problem}")

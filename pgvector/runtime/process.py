@@ -229,12 +229,6 @@ def acquire(settings: Settings, home: Path, environ: Mapping[str, str], user: ob
         return runtime
 
 
-def running(settings: Settings) -> Runtime | None:
-    """A runtime of this process with these settings, None when none was started."""
-    with _registry.lock:
-        return next((runtime for key, runtime in _registry.runtimes.items() if key[0] == settings), None)
-
-
 def close_all() -> None:
     """Close every runtime of this process, each within its `shutdown_timeout_s`."""
     for runtime in list(_registry.runtimes.values()):

@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from ..domain.errors import DimensionMismatch, HermesPgvectorError, OperationRejected, SpaceChanged, StoreUnavailable
+from ..domain.errors import (
+    DimensionMismatch,
+    HermesPgvectorError,
+    OperationRejected,
+    SpaceChanged,
+    StoreMisconfigured,
+    StoreUnavailable,
+)
 from ..domain.languages import Languages
 from ..domain.models import EmbeddingSpace, Operation
 from .compact import cold_turns
@@ -166,8 +173,10 @@ class Backend:
 
     def _report_down(self, exc: HermesPgvectorError, *, quietly: bool = False) -> None:
         with self._telling:  # several connections may break at once
-            told, self.problem = self.problem is not None, exc
-        if not told and not quietly:
+            before, self.problem = self.problem, exc
+        # A server that was down may turn out to lack the schema: that somebody has to hear of as well.
+        news = before is None or (isinstance(exc, StoreMisconfigured) and not isinstance(before, StoreMisconfigured))
+        if news and not quietly:
             logger.warning("hermes-pgvector: memory is out of reach, writes are kept on disk until it is back: %s", exc)
         self._up.clear()
         self._settled.set()
