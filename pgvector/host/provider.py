@@ -25,6 +25,7 @@ from .delegation import Delegation
 from .guard import guarded
 from .once import warn_once, warn_unknown_themes
 from .scopes import ChatSearcher, Here
+from .startup import load_at_startup
 from .toolbox import prompt_block, schemas, switched_on, tools_in_file
 from .tools import QUESTION_MAX_CHARS, answer, error
 
@@ -74,10 +75,12 @@ class PgvectorMemoryProvider(MemoryProvider):
     @guarded(False)
     def is_available(self, **kwargs: Any) -> bool:
         """True while hooks can accept writes; what prevents that is logged once, with the remedy."""
-        problem = availability.problem(self._config, hermes_home())
-        if problem:
+        home = hermes_home()
+        if problem := availability.problem(self._config, home):
             warn_once(f"memory is off: {problem}")
-        return not problem
+            return False
+        load_at_startup(home)
+        return True
 
     @guarded(None)
     def initialize(self, session_id: str, **kwargs: Any) -> None:
