@@ -7,6 +7,7 @@ import os
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -19,6 +20,7 @@ from ..domain.models import Answer, Operation, Question, Store
 from ..domain.settings import FIELDS, Settings
 from ..domain.text import both_ends, clean, named_uuid, strip_injected
 from . import availability, setup
+from .backup import hold_place, write_backup
 from .builtin import BuiltInMemory
 from .context import Policy, SessionContext, environment, hermes_home, load_settings
 from .delegation import Delegation
@@ -110,6 +112,9 @@ class PgvectorMemoryProvider(MemoryProvider):
         unknown = self._context.place.unknown
         self._runtime.counts["themes_unknown"] += len(unknown)
         warn_unknown_themes(unknown, self._policy.rules.default)
+        if not loaded.settings.dsn:
+            with suppress(OSError):
+                hold_place(home)
         if loaded.settings.bulk_sync_on_init and self._may_write(self._runtime, self._context):
             self._reconcile(self._runtime, self._context)
 
@@ -350,8 +355,6 @@ class PgvectorMemoryProvider(MemoryProvider):
     @guarded(list)
     def backup_paths(self, **kwargs: Any) -> list[str]:
         """A fresh export of the embedded database; a server of one's own is backed up there."""
-        from .backup import write_backup
-
         return write_backup(self._config)
 
     # -- helpers -------------------------------------------------------------------------------------------------

@@ -21,11 +21,15 @@ _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "LD_LIBR
 
 
 class HermesHome:
-    """One HERMES_HOME with its own HOME beside it, so that nothing outside of `root` is read or written."""
+    """One HERMES_HOME with its own HOME, so that nothing outside of them is read or written.
 
-    def __init__(self, root: Path) -> None:
+    HOME is `root`, and HERMES_HOME a folder in it unless `path` is given, as in a container.
+    """
+
+    def __init__(self, root: Path, path: Path | None = None) -> None:
         self.root = root
-        self.path = root / ".hermes"
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.path = path or root / ".hermes"
         self.path.mkdir(parents=True)
 
     @property
