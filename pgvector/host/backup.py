@@ -29,9 +29,10 @@ def hold_place(home: Path) -> None:
     besides it takes only from below the user's own home directory, where `home` need not be.
     """
     path = backup_path(home)
-    if not path.exists():
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.touch(mode=0o600)
+    with contextlib.suppress(OSError):
+        if not path.exists():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.touch(mode=0o600)
 
 
 def write_backup(config: Mapping[str, Any] | None) -> list[str]:

@@ -30,6 +30,7 @@ from ..domain.forking import SLOW, fork_lock
 from ..domain.languages import Languages
 from ..domain.latency import Latencies
 from ..domain.retention import RetentionPolicy
+from ..domain.said import Said
 from ..domain.settings import Settings
 from ..embed.base import CountedEmbedder
 from ..embed.cache import CachedEmbedder
@@ -109,7 +110,8 @@ class Runtime:
         if isinstance(self.embedder, CachedEmbedder):
             self.embedder.on_query = functools.partial(self.latencies.add, "embed_query")
         self.reorderer = self._make_reorderer(rerank_key)
-        self.searcher = Searcher(self.backend, self.embedder, self.latencies, self.reorderer)
+        self.said = Said()
+        self.searcher = Searcher(self.backend, self.embedder, self.latencies, self.reorderer, self.said)
         self.shown = Shown()
         self.mirror = Mirror(home)
         self.pid = os.getpid()

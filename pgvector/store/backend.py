@@ -8,6 +8,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby
+from operator import attrgetter
 from typing import TypeVar
 
 from ..domain.errors import (
@@ -19,10 +21,10 @@ from ..domain.errors import (
     StoreUnavailable,
 )
 from ..domain.languages import Languages
-from ..domain.models import EmbeddingSpace, Operation
+from ..domain.models import TURN_KINDS, EmbeddingSpace, Operation
 from .compact import cold_turns
 from .connection import DeadlineConnection, translated
-from .conversations import insert_turns
+from .conversations import insert_turns, undo_turns
 from .history import forget_old_texts
 from .memories import MEMORY_KINDS, Embeddings, apply_memory, lock_theme
 from .pool import Along, Pool, connect
@@ -189,7 +191,7 @@ class Backend:
         Raises StoreUnavailable or DeadlineExceeded (worth another try) or OperationRejected (never will be).
         """
         counts: Counter[str] = Counter()
-        if unknown := {op.kind for op in ops} - MEMORY_KINDS - {"turn"}:
+        if unknown := {op.kind for op in ops} - MEMORY_KINDS - TURN_KINDS:
             raise OperationRejected(f"nobody knows how to apply {', '.join(sorted(unknown))}")
         with self.connection(WRITE_TIMEOUT_S) as conn:
             ids = {"themes": [op.theme for op in ops], "op_ids": [op.op_id for op in ops]}
@@ -201,8 +203,12 @@ class Backend:
             # In one order everywhere, so that two writers never wait for each other in a ring.
             for theme in sorted({op.theme for op in todo if op.kind in MEMORY_KINDS}):
                 lock_theme(conn, theme)
-            turns = [op for op in todo if op.kind == "turn"]
-            counts["turn_rows"] = insert_turns(conn, turns, embeddings, self.languages)
+            turns = [op for op in todo if op.kind in TURN_KINDS]
+            for kind, some in groupby(turns, attrgetter("kind")):
+                if kind == "turn":
+                    counts["turn_rows"] += insert_turns(conn, list(some), embeddings, self.languages)
+                else:
+                    counts["turns_undone"] += sum(undo_turns(conn, op) for op in some)
             with conn.pipeline():
                 for op in todo:
                     if op.kind in MEMORY_KINDS:
