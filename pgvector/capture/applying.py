@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..domain.errors import HermesPgvectorError, OperationRejected, StoreUnavailable
-from ..domain.models import Operation
+from ..domain.models import TURN_KINDS, Operation
 from ..store.backend import Backend
 from ..store.memories import Embeddings
 
@@ -36,18 +36,19 @@ def lanes_of(pool_max_size: int) -> int:
 def share_out(ops: Sequence[Operation], lanes: int) -> list[Part]:
     """Cut a batch into at most `lanes` parts of turns, about equally long, and one of memories; each is in order.
 
-    The turns of a theme stay together. So do the memories of all themes: by a host's file one may reach another's.
+    The turns of a theme stay together, with what undoes them. So do the memories of all themes: by a host's file one
+    may reach another's.
     """
     if lanes == 1 or len(ops) < _WORTH_SHARING:
         return [Part(list(ops))]
-    sizes = Counter(op.theme for op in ops if op.kind == "turn")
+    sizes = Counter(op.theme for op in ops if op.kind in TURN_KINDS)
     loads, lane_of = [0] * lanes, {}
     for theme, size in sizes.most_common():
         lane_of[theme] = lane = loads.index(min(loads))
         loads[lane] += size
     parts: list[list[Operation]] = [[] for _ in range(lanes + 1)]
     for op in ops:
-        parts[lane_of[op.theme] if op.kind == "turn" else lanes].append(op)
+        parts[lane_of[op.theme] if op.kind in TURN_KINDS else lanes].append(op)
     return [Part(part) for part in parts if part]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..domain.errors import HermesPgvectorError, SpoolError, StoreConflict
+from ..domain.errors import HermesPgvectorError, SpoolError, StoreConflict, StoreMisconfigured
 from ..domain.latency import Latencies
 from ..domain.models import Operation
 from ..domain.pace import note_hook
@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 BATCH_SIZE = 64
 LINGER_S = 0.02  # waits this long for company before a batch that is not full goes out
 _RETRY_FIRST_S, _RETRY_MAX_S = 0.2, 10.0
+_RETRY_REFUSED_S = (
+    2.0  # where somebody has to put something right, a migration say: they look at once whether it helped
+)
 _IDLE_S = 5.0  # how often an idle drain looks after what others left: dead spools, pending rows, a lost server
 _ADOPT_S = 5.0  # how often the files of dead processes are looked for
 _REPORT_S = 5.0  # how often the counters are published
@@ -198,7 +201,8 @@ class Writer:
                 self._own.move_to_disk()
                 self._own.checkpoint()
                 self._stopping.wait(retry_s * random.uniform(0.7, 1.3))
-                retry_s = min(retry_s * 2, _RETRY_MAX_S)
+                longest_s = _RETRY_REFUSED_S if isinstance(exc, StoreMisconfigured) else _RETRY_MAX_S
+                retry_s = min(retry_s * 2, longest_s)
                 continue
             if not busy:
                 self._wake.wait(max(0.0, min(_IDLE_S, self._due.upkeep - time.monotonic())))

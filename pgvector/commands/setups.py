@@ -58,12 +58,13 @@ def _install(args: argparse.Namespace, home: Path) -> int:
         "version": report.version,
     }
     lines = [f"plugin {report.action}: {report.path} ({report.mode}, version {report.version})", report.note]
+    hermes = find_hermes()
     if not args.no_activate:
-        hermes = find_hermes()
-        done |= {"activated": activate(home, hermes), "enabled": enable(home, hermes)}
+        done["activated"] = activate(home, hermes)
         lines.append(f"memory.provider is pgvector: {done['activated']}")
-        if not done["enabled"]:
-            lines.append("to load it before the first requests, run: hermes plugins enable pgvector")
+    done["enabled"] = enable(home, hermes)
+    if not done["enabled"]:
+        lines.append("to load it before the first requests, run: hermes plugins enable pgvector")
     if args.json:
         print_json(done)
     else:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 PAGES_END = 550  # rows: no page of results reaches further down; another question finds that better
+TURN_KINDS = frozenset({"turn", "undo"})
 Store = Literal["memories", "turns"]
 ScopeKind = Literal["theme", "session", "all"]
 
@@ -23,6 +24,7 @@ class Operation:
     remove    target, old_text, origin, noted_at
     reconcile target, contents (list of str), file_time, damaged, origin, noted_at, metadata
     turn      session_id, messages (list of {role, content}), metadata
+    undo      session_id, spans (list of [from, to], by the clock of `at`), op_ids (of turns in them, as far as known)
 
     `noted_at` orders what one home read and wrote of its memory files, whatever its clock does.
     """

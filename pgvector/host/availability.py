@@ -1,4 +1,4 @@
-"""Whether memory can work here, without waiting for anybody."""
+"""Whether a write that a hook accepts can be kept here, without asking anybody."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..domain.errors import DimensionMismatch, HermesPgvectorError, StoreMisconfigured
+from ..domain.errors import HermesPgvectorError
 from .context import load_settings
 
 _MODULES = {
@@ -17,7 +17,6 @@ _MODULES = {
     "httpx": "httpx",
     "yaml": "PyYAML",
 }
-_LOOK_S = 0.25  # a server that can be reached has told by then whether it is usable
 
 
 def missing_packages() -> list[str]:
@@ -34,22 +33,15 @@ def lacking() -> str:
 
 
 def problem(config: Mapping[str, Any] | None, home: Path) -> str:
-    """What somebody has to put right before memory works, with the remedy; "" when there is nothing.
+    """What keeps hooks from accepting writes, with the remedy; "" when there is nothing.
 
-    A server that is merely down is no such problem: writes wait in the spool and recall comes back by itself. Neither
-    are vectors of another size: the store says so when it is opened, and recall goes on by words.
+    Whatever is wrong with the database is no such thing: writes wait in the spool until somebody has put it right. The
+    host asks once for each agent, and what is turned away then is lost to that agent for good.
     """
     if sentence := lacking():
         return sentence
-    from ..runtime.probe import known_problem
-    from ..server.binaries import find_binaries
-
     try:
-        settings = load_settings(config, home).settings
-        if not settings.dsn:
-            find_binaries(settings.embedded_bin_dir)
-        found = known_problem(settings, wait_s=_LOOK_S)
+        load_settings(config, home)
     except HermesPgvectorError as exc:
         return str(exc)
-    off = isinstance(found, StoreMisconfigured) and not isinstance(found, DimensionMismatch)
-    return str(found) if off else ""
+    return ""

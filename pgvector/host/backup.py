@@ -22,10 +22,25 @@ def backup_path(home: Path) -> Path:
     return home / "pgvector" / "backup" / "memory.jsonl.gz"
 
 
-def write_backup(config: Mapping[str, Any] | None) -> list[str]:
-    """Export the embedded database anew; returns where. Nothing where `dsn` names a server, or none was ever made.
+def hold_place(home: Path) -> None:
+    """Put an empty file where the export will lie.
 
-    When that fails, an earlier export is better than none, and the reason is logged.
+    `hermes backup` notes which files there are before it asks for the export, and reads them after. What it is told of
+    besides it takes only from below the user's own home directory, where `home` need not be.
+    """
+    path = backup_path(home)
+    with contextlib.suppress(OSError):
+        if not path.exists():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.touch(mode=0o600)
+
+
+def write_backup(config: Mapping[str, Any] | None) -> list[str]:
+    """Export the embedded database anew; returns where, if the host has to be told of it.
+
+    That is nowhere when `dsn` names a server, or none was ever made, or when the host has found the file in a home
+    that lies where it takes nothing else from. When the export fails, an earlier one is better than none, and the
+    reason is logged.
     """
     from ..operate.exporting import Wanted, export
     from ..operate.outfile import private_output
@@ -38,6 +53,7 @@ def write_backup(config: Mapping[str, Any] | None) -> list[str]:
     if settings.dsn or not (embedded_server(settings).root / "data").exists():
         return []
     path = backup_path(home)
+    found = path.exists() and not home.resolve().is_relative_to(Path.home().resolve())
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _forget_unfinished(path.parent)
@@ -52,7 +68,7 @@ def write_backup(config: Mapping[str, Any] | None) -> list[str]:
             exc,
             path,
         )
-    return [str(path)] if path.exists() else []
+    return [str(path)] if not found and path.exists() and path.stat().st_size else []
 
 
 def _forget_unfinished(folder: Path) -> None:

@@ -19,6 +19,7 @@ from ..domain.models import Answer, Operation, Question, Store
 from ..domain.settings import FIELDS, Settings
 from ..domain.text import both_ends, clean, named_uuid, strip_injected
 from . import availability, setup
+from .backup import hold_place, write_backup
 from .builtin import BuiltInMemory
 from .context import Policy, SessionContext, environment, hermes_home, load_settings
 from .delegation import Delegation
@@ -26,8 +27,10 @@ from .guard import guarded
 from .misspelt import ThemeNotes
 from .once import warn_once, warn_unknown_themes
 from .scopes import ChatSearcher, Here
+from .startup import load_at_startup
 from .toolbox import prompt_block, schemas, switched_on, tools_in_file
 from .tools import QUESTION_MAX_CHARS, answer, error
+from .undone import taken_back
 
 if TYPE_CHECKING:
     from ..recall.search import Searcher
@@ -74,11 +77,13 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     @guarded(False)
     def is_available(self, **kwargs: Any) -> bool:
-        """True unless something is missing that somebody has to put right; that is logged once, with the remedy."""
-        problem = availability.problem(self._config, hermes_home())
-        if problem:
+        """True while hooks can accept writes; what prevents that is logged once, with the remedy."""
+        home = hermes_home()
+        if problem := availability.problem(self._config, home):
             warn_once(f"memory is off: {problem}")
-        return not problem
+            return False
+        load_at_startup(home)
+        return True
 
     @guarded(None)
     def initialize(self, session_id: str, **kwargs: Any) -> None:
@@ -100,14 +105,14 @@ class PgvectorMemoryProvider(MemoryProvider):
         self._context = SessionContext.from_host(kwargs, self._policy.rules)
         self._session_id = self._session_name(session_id)
         self._parent_session_id = self._session_name(kwargs.get("parent_session_id"))
-        environ, settings = environment(home), loaded.settings
-        self._secrets = {
-            name: environ.get(name, "") for name in (settings.embed_api_key_env, settings.rerank_api_key_env)
-        }
+        environ, keys = environment(home), (loaded.settings.embed_api_key_env, loaded.settings.rerank_api_key_env)
+        self._secrets = {name: environ.get(name, "") for name in keys}
         self._runtime = self._acquire()
-        unknown = self._context.place.unknown
-        self._runtime.counts["themes_unknown"] += len(unknown)
-        warn_unknown_themes(unknown, self._policy.rules.default)
+        self._runtime.counts["themes_unknown"] += len(self._context.place.unknown)
+        warn_unknown_themes(self._context.place.unknown, self._policy.rules.default)
+        self._follow_undo(session_id, told=False)
+        if not loaded.settings.dsn:
+            hold_place(home)
         if loaded.settings.bulk_sync_on_init and self._may_write(self._runtime, self._context):
             self._reconcile(self._runtime, self._context)
 
@@ -196,17 +201,22 @@ class PgvectorMemoryProvider(MemoryProvider):
         assistant = strip_injected(clean(assistant_content))
         verdict = TurnFilter(self._settings.turn_min_chars).judge(user, assistant)
         user, assistant = (self._policy.keep.text(text, runtime.counts) for text in (user, assistant))
+        session, at = self._session_name(session_id) or self._session_id or "unknown", time.time()
+        place = (context.theme.name, session)
         sides = (("user", user, verdict.store_user), ("assistant", assistant, verdict.store_assistant))
         said = [{"role": role, "content": content} for role, content, keep in sides if keep]
         if not said:
             runtime.counts[f"turns_skipped_{verdict.reason}"] += 1
+            runtime.said.add(place, at, None)
             return
-        session = self._session_name(session_id) or self._session_id or "unknown"
-        # The host may report a turn again, after a reconnect or a compression: its words and session name it.
-        op_id = named_uuid(_TURN_NAMESPACE, "\0".join((context.theme.name, session, user, assistant)))
+        # The host may report a turn again, after a reconnect or a compression: its words and session name it. What
+        # is said again after it was taken back is another turn.
+        names = (*place, user, assistant, runtime.said.generation(place))
+        op_id = named_uuid(_TURN_NAMESPACE, "\0".join(names).removesuffix("\0"))
         parent = self._parent_session_id if session == self._session_id else ""
         payload = {"session_id": session, "messages": said, "metadata": context.provenance(session, parent)}
-        self._submit(runtime, Operation("turn", context.theme.name, payload, time.time(), op_id))
+        if self._submit(runtime, Operation("turn", context.theme.name, payload, at, op_id)):
+            runtime.said.add(place, at, op_id)
 
     @guarded(None)
     def on_delegation(self, task: Any, result: Any, *, child_session_id: str = "", **kwargs: Any) -> None:
@@ -264,11 +274,21 @@ class PgvectorMemoryProvider(MemoryProvider):
         ready = self._ready()
         if ready is None or not new:
             return
+        self._follow_undo(new_session_id, told=rewound)
         shown, theme = ready[0].shown, ready[1].theme.name
         if rewound or kwargs.get("reason") == "compression":
             shown.forget((theme, new))
         elif kwargs.get("reason") == "branch":
             shown.branch((theme, old), (theme, new))
+
+    def _follow_undo(self, session_id: str, *, told: bool) -> None:
+        """Take out of memory what the user took back; when this returns that is on disk."""
+        ready = self._ready()
+        if ready is None or ready[1].agent_context not in self._policy.write_contexts:
+            return
+        session = (ready[1].theme.name, self._session_name(session_id))
+        if (op := taken_back(ready[0].said, session, self._home, session_id, told=told)) is not None:
+            self._submit(ready[0], op)
 
     @guarded(None)
     def on_session_end(self, messages: Any = None, **kwargs: Any) -> None:
@@ -349,8 +369,6 @@ class PgvectorMemoryProvider(MemoryProvider):
     @guarded(list)
     def backup_paths(self, **kwargs: Any) -> list[str]:
         """A fresh export of the embedded database; a server of one's own is backed up there."""
-        from .backup import write_backup
-
         return write_backup(self._config)
 
     # -- helpers -------------------------------------------------------------------------------------------------

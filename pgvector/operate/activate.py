@@ -94,6 +94,12 @@ def is_enabled(hermes_home: Path) -> bool:
     return isinstance(enabled, list) and _PROVIDER in enabled
 
 
+def is_disabled(hermes_home: Path) -> bool:
+    """Whether somebody has forbidden the host's plugin manager to load this plugin."""
+    disabled = _at(_config(hermes_home), "plugins", "disabled")
+    return isinstance(disabled, list) and _PROVIDER in disabled
+
+
 def built_in_memory(hermes_home: Path) -> list[str]:
     """The files of the host's own memory that stand in its prompts: MEMORY.md, USER.md, both or none."""
     config = _config(hermes_home)

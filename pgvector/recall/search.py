@@ -6,13 +6,14 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from ..domain.errors import EmbedderError, HermesPgvectorError
 from ..domain.latency import Latencies
 from ..domain.models import Answer, Hit, Question, Store
 from ..domain.pace import note_recall
+from ..domain.said import Said
 from ..domain.text import both_ends
 from ..embed.base import Embedder, Vector, space_of
 from ..embed.cache import CachedEmbedder
@@ -46,7 +47,9 @@ class Searcher:
         embedder: Embedder | None,
         latencies: Latencies,
         reorderer: Reorderer | None = None,
+        said: Said | None = None,
     ) -> None:
+        self._said = said or Said()
         self._latencies = latencies
         self._backend = backend
         self._embedder = embedder
@@ -76,6 +79,7 @@ class Searcher:
         page = _Page(max(asked.offset + asked.limit, reorderer.candidates if reorderer else 0), asked.around)
         theme = None if asked.scope.kind == "all" else asked.scope.theme
         hits, mode = self._backend.read(lambda source: self._find(source, stores, asked, text, page, end), theme)
+        hits = self._standing(hits)
         reranked = False
         if reorderer is not None:
             hits, reranked = reorderer.reorder(text, hits, end)
@@ -97,7 +101,16 @@ class Searcher:
             with source.connection(_left_s(end)) as conn:
                 return turns_before(conn, theme, session_id, parent_session_id, limit=limit)
 
-        return self._backend.read(turns, theme)
+        return self._standing(self._backend.read(turns, theme))
+
+    def _standing(self, hits: Sequence[Hit]) -> list[Hit]:
+        """Those that the user did not take back, as far as Postgres has not heard of it yet."""
+        kept = []
+        for hit in hits:
+            if hit.session_id is None or not self._said.is_undone((hit.theme, hit.session_id), hit.at.timestamp()):
+                around = tuple(self._standing(hit.around))
+                kept.append(hit if around == hit.around else replace(hit, around=around))
+        return kept
 
     def _find(
         self, source: Source, stores: Sequence[Store], asked: Question, text: str, page: _Page, end: float

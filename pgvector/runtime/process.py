@@ -30,6 +30,7 @@ from ..domain.forking import SLOW, fork_lock
 from ..domain.languages import Languages
 from ..domain.latency import Latencies
 from ..domain.retention import RetentionPolicy
+from ..domain.said import Said
 from ..domain.settings import Settings
 from ..embed.base import CountedEmbedder
 from ..embed.cache import CachedEmbedder
@@ -113,7 +114,8 @@ class Runtime:
         if isinstance(self.embedder, CachedEmbedder):
             self.embedder.on_query = functools.partial(self.latencies.add, "embed_query")
         self.reorderer = self._make_reorderer(rerank_key)
-        self.searcher = Searcher(self.backend, self.embedder, self.latencies, self.reorderer)
+        self.said = Said()
+        self.searcher = Searcher(self.backend, self.embedder, self.latencies, self.reorderer, self.said)
         self.shown = Shown()
         self.mirror = Mirror(home)
         self.pid = os.getpid()
@@ -231,12 +233,6 @@ def acquire(settings: Settings, home: Path, environ: Mapping[str, str], user: ob
             runtime.writer.start()
         runtime.users.add(user)
         return runtime
-
-
-def running(settings: Settings) -> Runtime | None:
-    """A runtime of this process with these settings, None when none was started."""
-    with _registry.lock:
-        return next((runtime for key, runtime in _registry.runtimes.items() if key[0] == settings), None)
 
 
 def close_all() -> None:

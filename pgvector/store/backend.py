@@ -8,15 +8,24 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby
+from operator import attrgetter
 from typing import TypeVar
 
-from ..domain.errors import DimensionMismatch, HermesPgvectorError, OperationRejected, SpaceChanged, StoreUnavailable
+from ..domain.errors import (
+    DimensionMismatch,
+    HermesPgvectorError,
+    OperationRejected,
+    SpaceChanged,
+    StoreMisconfigured,
+    StoreUnavailable,
+)
 from ..domain.languages import Languages
-from ..domain.models import EmbeddingSpace, Operation
+from ..domain.models import TURN_KINDS, EmbeddingSpace, Operation
 from . import memory_files
 from .compact import cold_turns
 from .connection import DeadlineConnection, translated
-from .conversations import insert_turns
+from .conversations import insert_turns, undo_turns
 from .history import forget_old_texts
 from .memories import Embeddings, lock_theme
 from .operations import MEMORY_KINDS, apply_memory
@@ -168,8 +177,10 @@ class Backend:
 
     def _report_down(self, exc: HermesPgvectorError, *, quietly: bool = False) -> None:
         with self._telling:  # several connections may break at once
-            told, self.problem = self.problem is not None, exc
-        if not told and not quietly:
+            before, self.problem = self.problem, exc
+        # A server that was down may turn out to lack the schema: that somebody has to hear of as well.
+        news = before is None or (isinstance(exc, StoreMisconfigured) and not isinstance(before, StoreMisconfigured))
+        if news and not quietly:
             logger.warning("hermes-pgvector: memory is out of reach, writes are kept on disk until it is back: %s", exc)
         self._up.clear()
         self._settled.set()
@@ -182,7 +193,7 @@ class Backend:
         Raises StoreUnavailable or DeadlineExceeded (worth another try) or OperationRejected (never will be).
         """
         counts: Counter[str] = Counter()
-        if unknown := {op.kind for op in ops} - MEMORY_KINDS - {"turn"}:
+        if unknown := {op.kind for op in ops} - MEMORY_KINDS - TURN_KINDS:
             raise OperationRejected(f"nobody knows how to apply {', '.join(sorted(unknown))}")
         with self.connection(WRITE_TIMEOUT_S) as conn:
             ids = {"themes": [op.theme for op in ops], "op_ids": [op.op_id for op in ops]}
@@ -194,8 +205,12 @@ class Backend:
             # In one order everywhere, so that two writers never wait for each other in a ring.
             for theme in sorted({op.theme for op in todo if op.kind in MEMORY_KINDS}):
                 lock_theme(conn, theme)
-            turns = [op for op in todo if op.kind == "turn"]
-            counts["turn_rows"] = insert_turns(conn, turns, embeddings, self.languages)
+            turns = [op for op in todo if op.kind in TURN_KINDS]
+            for kind, some in groupby(turns, attrgetter("kind")):
+                if kind == "turn":
+                    counts["turn_rows"] += insert_turns(conn, list(some), embeddings, self.languages)
+                else:
+                    counts["turns_undone"] += sum(undo_turns(conn, op) for op in some)
             with conn.pipeline():
                 for op in todo:
                     if op.kind in MEMORY_KINDS:

@@ -42,6 +42,21 @@ def insert_turns(
     return len(rows)
 
 
+def undo_turns(conn: DeadlineConnection, op: Operation) -> int:
+    """Delete the turns that an `undo` names, and see to it that none of them is stored later; returns how many rows."""
+    op_ids = op.payload["op_ids"]
+    conn.execute(query("claim_operations"), {"themes": [op.theme] * len(op_ids), "op_ids": op_ids})
+    since, until = zip(*op.payload["spans"], strict=True) if op.payload["spans"] else ((), ())
+    spans = {"since": [_at(each) for each in since], "until": [_at(each) for each in until]}
+    return conn.execute(
+        query("undo_turns"), {"theme": op.theme, "session_id": op.payload["session_id"]} | spans
+    ).rowcount
+
+
+def _at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
 def _row(
     op: Operation, message: dict[str, Any], embeddings: dict[str, list[float]], languages: Languages
 ) -> dict[str, Any]:
@@ -52,7 +67,7 @@ def _row(
         "theme": op.theme,
         "role": message["role"],
         "content": message["content"],
-        "at": datetime.fromtimestamp(op.at, UTC),
+        "at": _at(op.at),
         "embedding": None if vector is None else Vector(vector),
         "metadata": Jsonb(op.payload["metadata"]),
         "language": languages.of(op.theme),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -50,7 +51,6 @@ def test_need_16_hermes_backup_takes_the_embedded_memory_along(
     assert told.returncode == 0, describe(told)
     archive = tmp_path / "backup.zip"
     killed = embedded_home.path / "pgvector" / "backup" / ".memory.jsonl.gz.x1y2.part"
-    killed.parent.mkdir(parents=True)
     killed.write_text("what an export that was killed has left")
     os.utime(killed, (0, 0))
     made = embedded_home.hermes("backup", "-o", str(archive))
@@ -70,3 +70,23 @@ def test_need_16_hermes_backup_takes_the_embedded_memory_along(
     taken = embedded_home.python(*OURS, "import", str(export), "--json")
     assert taken.returncode == 0, describe(taken)
     assert json.loads(taken.stdout)["memories_added"] == 1
+
+
+def test_need_16_the_first_backup_of_a_home_outside_home_holds_the_memory(
+    model: ModelServer, servers: Path, tmp_path: Path
+) -> None:
+    # As in our container: HERMES_HOME is a volume, HOME is not.
+    home = HermesHome(tmp_path / "user", tmp_path / "data")
+    home.copy_plugin()
+    home.write_config(model.base_url, {"embedded_dir": str(servers / "first"), "dims": DIMS, "shutdown_timeout_s": 30})
+    told = home.hermes("-z", f"remember: {FACT}")
+    assert told.returncode == 0, describe(told)
+    archive = tmp_path / "backup.zip"
+    made = home.hermes("backup", "-o", str(archive))
+    assert made.returncode == 0, describe(made)
+    assert "outside your home directory" not in made.stdout
+    restored = tmp_path / "restored"
+    with zipfile.ZipFile(archive) as zipped:
+        export = zipped.extract("pgvector/backup/memory.jsonl.gz", restored)
+    with gzip.open(export, "rt", encoding="utf-8") as lines:
+        assert any(json.loads(line).get("content") == FACT for line in lines), describe(made)

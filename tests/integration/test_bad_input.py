@@ -73,11 +73,10 @@ def test_need_02_a_wrong_password_is_named_without_it(
 ) -> None:
     for password, remedy in (("wr0ng", "check the user and password in `dsn`"), ("", "put the password into `dsn`")):
         config = {"dsn": make_conninfo(password_dsn, **({"password": password} if password else {})), "dims": DIMS}
-        available = PgvectorMemoryProvider(config).is_available()
-        assert not available, "somebody has to put this right"
+        assert PgvectorMemoryProvider(config).is_available(), "what is said meanwhile is kept"
         assert remedy in _refused(make_provider(config, hermes_home=str(tmp_path / f"home-{password}")))
     said = "\n".join(records(logging.DEBUG))
-    assert said.count("memory is off") == 2
+    assert said.count("memory is out of reach") == 2
     assert "wr0ng" not in said
     right = make_provider({"dsn": make_conninfo(password_dsn, password="right")})
     assert "migrate --admin-dsn DSN --runtime-role ROLE" in _refused(right)
@@ -107,7 +106,7 @@ def test_need_02_a_dsn_that_cannot_be_read_is_said_without_its_password(
         "password=a s3cr3t host=x",
         "hots=x password=s3cr3t",
     ):
-        assert not PgvectorMemoryProvider({"dsn": text}).is_available()
+        assert PgvectorMemoryProvider({"dsn": text}).is_available()
         said = _refused(make_provider({"dsn": text}, hermes_home=str(tmp_path / str(len(text)))))
         assert "`dsn` cannot be read" in said and "s3cr3t" not in said
     assert "s3cr3t" not in "\n".join(records(logging.DEBUG))

@@ -139,7 +139,7 @@ def test_need_28_the_runtime_only_verifies_and_names_the_command(
     assert "hermes-pgvector migrate --admin-dsn" in str(caught.value)
     assert LABELS[0] in str(caught.value)
     config = {"dsn": empty_admin_dsn, "dims": DIMS}
-    assert not PgvectorMemoryProvider(config).is_available()
+    assert PgvectorMemoryProvider(config).is_available()
     provider = make_provider(config)
     provider.on_memory_write("add", "memory", "Atlas is blue")
     assert "hermes-pgvector migrate" in called(provider, "recall_memory", {"query": "atlas"})["error"]

@@ -19,7 +19,8 @@ from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import DIMS, MakeProvider
 from tests.integration.conftest import Run
 from tests.support.blocked_packages import PoorEnvironment
-from tests.support.memory import called, landed, recalled
+from tests.support.memory import called, landed, recalled, runtime_of
+from tests.support.tcp_proxy import TcpProxy
 from tests.support.turns import ANSWER, turn
 from tests.support.waiting import until
 
@@ -56,13 +57,21 @@ def configure(home: Path, **settings: Any) -> None:
     (home / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
 
 
-def provider_of(home: Path) -> PgvectorMemoryProvider:
-    """A provider as the host makes one, asked twice whether it is available."""
+def warned_of(home: Path, records: Records) -> str:
+    """The one WARNING of an agent whose database cannot be used: it has a provider all the same, which keeps a turn."""
     provider = PgvectorMemoryProvider()
     assert len(provider.get_tool_schemas()) >= 2
-    assert not provider.is_available()
-    assert not provider.is_available()
-    return provider
+    assert provider.is_available()
+    provider.initialize("session-1", hermes_home=str(home), platform="cli")
+    provider.sync_turn(turn(1), ANSWER)
+    until(lambda: records(logging.WARNING), what="the cause")
+    (warning,) = records(logging.WARNING)
+    assert "writes are kept on disk" in warning
+    assert provider.is_available()
+    assert runtime_of(provider).stats()["queue_depth"] == 1
+    assert provider.prefetch("What was number0001?") == ""
+    assert called(provider, "recall_memory", {"query": "number0001"})["error"] in warning
+    return warning
 
 
 @contextmanager
@@ -134,9 +143,8 @@ def test_need_02_a_wrong_password_is_named_and_never_shown(
         connection.execute("ALTER ROLE hermes PASSWORD 'another one'")
     configure(home, dsn=make_conninfo(direct_dsn, password=SECRET))
     with password_required(postgres, str(conninfo_to_dict(direct_dsn)["dbname"])):
-        provider_of(home)
+        warning = warned_of(home, records)
         doctor = cli("doctor")
-    (warning,) = records(logging.WARNING)
     for said in (warning, doctor.stdout):
         assert "password authentication failed" in said
         assert "check the user and password in `dsn`" in said
@@ -146,9 +154,8 @@ def test_need_02_a_wrong_password_is_named_and_never_shown(
 
 def test_need_02_a_missing_role_or_database_is_named(home: Path, direct_dsn: str, cli: Run, records: Records) -> None:
     configure(home, dsn=make_conninfo(direct_dsn, dbname="nowhere_to_be_found"))
-    provider_of(home)
+    warning = warned_of(home, records)
     doctor = cli("doctor")
-    (warning,) = records(logging.WARNING)
     for said in (warning, doctor.stdout):
         assert "nowhere_to_be_found" in said
         assert "create it, or correct `dsn`" in said
@@ -159,9 +166,8 @@ def test_need_02_a_missing_migration_is_named_with_the_command(
     home: Path, empty_admin_dsn: str, cli: Run, records: Records
 ) -> None:
     configure(home, dsn=empty_admin_dsn)
-    provider_of(home)
+    warning = warned_of(home, records)
     doctor = cli("doctor")
-    (warning,) = records(logging.WARNING)
     for said in (warning, doctor.stdout):
         assert "hermes-pgvector migrate --admin-dsn" in said
     assert doctor.returncode == 1
@@ -228,16 +234,50 @@ def test_need_02_a_broken_configuration_is_named_by_the_doctor(config: str, home
     assert "Traceback" not in doctor.stderr
 
 
-def test_need_02_what_came_right_is_available_again(
+def test_need_34_what_was_said_before_the_migration_arrives_after_it_without_a_restart(
     home: Path, empty_admin_dsn: str, cli: Run, make_provider: MakeProvider
 ) -> None:
     config = {"dsn": empty_admin_dsn}
+    assert PgvectorMemoryProvider(config).is_available()
     provider = make_provider(config)
     provider.sync_turn(turn(1), ANSWER)
-    until(lambda: not provider.is_available(), 20, "the cause")
-    assert "migrate" in called(provider, "recall_conversation", {"query": "number0001"})["error"]
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    until(lambda: runtime_of(provider).backend.problem, 20, "the cause")
+    assert PgvectorMemoryProvider(config).is_available()
+    assert provider.prefetch("What was number0001?") == ""
+    for tool in ("recall_memory", "recall_conversation"):
+        assert "run: hermes-pgvector migrate" in called(provider, tool, {"query": "number0001"})["error"]
 
     assert cli("migrate", "--admin-dsn", empty_admin_dsn, "--dims", str(DIMS)).returncode == 0
-    until(provider.is_available, 30, "availability")
+    until(lambda: runtime_of(provider).backend.problem is None, 10, "the end of the cause")
     landed(provider)
     assert turn(1) in recalled(provider, "number0001", tool="recall_conversation")
+    assert recalled(provider, "atlas") == ["Atlas is blue"]
+
+
+def test_need_34_a_schema_older_than_the_code_costs_no_write(
+    home: Path, admin_dsn: str, dsn: str, cli: Run, make_provider: MakeProvider, records: Records
+) -> None:
+    # As a database that a release with fewer migrations has made.
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        connection.execute("DELETE FROM hermes_migrations WHERE version = (SELECT max(version) FROM hermes_migrations)")
+    configure(home, dsn=dsn)
+    warning = warned_of(home, records)
+    assert "run: hermes-pgvector migrate" in warning
+    assert cli("migrate", "--admin-dsn", admin_dsn, "--runtime-role", "hermes", "--dims", str(DIMS)).returncode == 0
+    provider = make_provider(platform="cli", gateway_session_key="")
+    until(lambda: runtime_of(provider).backend.problem is None, 10, "the end of the cause")
+    until(lambda: turn(1) in recalled(provider, "number0001", tool="recall_conversation"), 20, "what was kept")
+
+
+def test_need_34_what_a_server_lacks_that_was_down_is_said_when_it_is_up(
+    empty_admin_dsn: str, make_provider: MakeProvider, records: Records
+) -> None:
+    with TcpProxy.before(empty_admin_dsn) as proxy:
+        proxy.stop()
+        make_provider({"dsn": proxy.conninfo(empty_admin_dsn)})
+        until(lambda: records(logging.WARNING), what="the outage")
+        proxy.start()
+        until(lambda: len(records(logging.WARNING)) == 2, 30, "what is missing")
+    down, missing = records(logging.WARNING)
+    assert "migrate" not in down and "run: hermes-pgvector migrate" in missing

@@ -50,11 +50,6 @@ SWITCHES: dict[str, tuple[str, dict[str, Any], Row]] = {
         {"parent_session_id": "session-1", "reset": False, "reason": "branch"},
         ("session-1b", "session-1"),
     ),
-    "undo": (
-        "session-1",
-        {"parent_session_id": "", "reset": False, "rewound": True},
-        ("session-1", None),
-    ),
     "compression": (
         "session-1",
         {"parent_session_id": "session-1", "reset": False, "reason": "compression"},

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,15 @@ _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "LD_LIBR
 
 
 class HermesHome:
-    """One HERMES_HOME with its own HOME beside it, so that nothing outside of `root` is read or written."""
+    """One HERMES_HOME with its own HOME, so that nothing outside of them is read or written.
 
-    def __init__(self, root: Path) -> None:
+    HOME is `root`, and HERMES_HOME a folder in it unless `path` is given, as in a container.
+    """
+
+    def __init__(self, root: Path, path: Path | None = None) -> None:
         self.root = root
-        self.path = root / ".hermes"
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.path = path or root / ".hermes"
         self.path.mkdir(parents=True)
 
     @property
@@ -59,8 +63,12 @@ class HermesHome:
         plugin_settings: Mapping[str, Any],
         *,
         memory: Mapping[str, Any] | None = None,
+        enabled: Sequence[str] | None = ("pgvector",),
     ) -> None:
-        """Writes config.yaml: the model at `model_base_url`, our provider, and `memory` over the memory section."""
+        """Writes config.yaml: the model at `model_base_url`, our provider, and `memory` over the memory section.
+
+        `enabled` is what plugins.enabled holds; None leaves it out.
+        """
         config: dict[str, Any] = {
             "model": {
                 "default": MODEL_NAME,
@@ -71,7 +79,7 @@ class HermesHome:
                 "context_length": 128_000,
             },
             "memory": {"provider": "pgvector", "memory_enabled": True, "user_profile_enabled": True, **(memory or {})},
-            "plugins": {"enabled": ["pgvector"], "pgvector": dict(plugin_settings)},
+            "plugins": ({} if enabled is None else {"enabled": [*enabled]}) | {"pgvector": dict(plugin_settings)},
             # The memory tools are all that the tests call; the other tools only make requests long.
             "platform_toolsets": {"cli": ["memory"], "api_server": ["memory"]},
         }

@@ -221,7 +221,8 @@ def _switches(home: Path) -> Iterator[Check]:
         yield Check(
             "enabled",
             "note",
-            "not loaded at start-up: of several first requests at once, some may run without memory",
+            "not loaded at start-up: of several first requests of a gateway at once, some may run without memory; the "
+            "first agent that uses this plugin adds it to plugins.enabled",
             "hermes plugins enable pgvector",
             "enable",
         )

@@ -41,6 +41,10 @@ INSERT INTO conversations (agent_identity, session_id, role, content, ts, embedd
 SELECT * FROM unnest(%(theme)b::text[], %(session_id)b::text[], %(role)b::text[], %(content)b::text[],
                      %(at)b::timestamptz[], %(embedding)b::vector[], %(metadata)b::jsonb[], %(language)b::text[]);
 
+-- name: undo_turns
+DELETE FROM conversations AS c USING unnest(%(since)s::timestamptz[], %(until)s::timestamptz[]) AS span (since, until)
+ WHERE c.agent_identity = %(theme)s AND c.session_id = %(session_id)s AND c.ts BETWEEN span.since AND span.until;
+
 -- name: forget_session
 DELETE FROM conversations WHERE agent_identity = %(theme)s AND session_id = %(session_id)s;
 

@@ -1,0 +1,40 @@
+"""Loading before the first requests: of several that load a plugin at once, the host gives some no provider."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+
+from ..domain.forking import at_import
+from .once import warn_once
+
+logger = logging.getLogger(__name__)
+
+_settled: set[Path] = set()  # homes of which there is nothing more to do, or nothing that we can
+
+
+def load_at_startup(home: Path) -> None:
+    """See to it, in the background, that the next gateway of `home` loads this plugin before it takes requests.
+
+    `memory.provider` alone has the first request load it. `plugins.enabled` is what the host reads at start-up.
+    """
+    if home not in _settled:
+        threading.Thread(target=_enable, args=(home,), name="hermes-pgvector-enable", daemon=True).start()
+
+
+def _enable(home: Path) -> None:
+    with at_import:
+        from ..operate.activate import enable, is_active, is_disabled, is_enabled
+    if not is_active(home):  # somebody only looks at the list of providers
+        return
+    _settled.add(home)
+    if is_enabled(home) or is_disabled(home):
+        return
+    if enable(home, None):
+        logger.info("hermes-pgvector: added pgvector to plugins.enabled, so that gateways load it at start-up")
+    else:
+        warn_once(
+            "config.yaml cannot be changed, so some of a gateway's very first requests may run without memory; "
+            "run: hermes plugins enable pgvector"
+        )

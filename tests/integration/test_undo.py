@@ -1,0 +1,185 @@
+"""`/undo`: what was taken back was not said."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+from hermes_state import SessionDB
+
+from hermes_memory_pgvector.capture.spool_files import SpoolDirectory
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.operate.spools import spool_folder
+from tests.conftest import DIMS, MakeProvider
+from tests.support.memory import landed, recalled, runtime_of
+from tests.support.stored import Database
+from tests.support.tcp_proxy import TcpProxy
+from tests.support.turns import ANSWER, question, turn
+from tests.support.waiting import until
+
+SESSION = "session-1"
+
+
+def undo(provider: PgvectorMemoryProvider) -> None:
+    """As the command line and the terminal interface tell it."""
+    provider.on_session_switch(SESSION, parent_session_id="", reset=False, rewound=True)
+
+
+def said(provider: PgvectorMemoryProvider) -> list[str]:
+    return [each for each in recalled(provider, "harbour crane", tool="recall_conversation") if each != ANSWER]
+
+
+def stored(dsn: str) -> list[str]:
+    return Database(dsn).column("SELECT content FROM conversations WHERE role = 'user' ORDER BY id")
+
+
+class Host:
+    """The host's own session database, written as an agent does: the user's words first, then a turn is handed over."""
+
+    def __init__(self, home: Path) -> None:
+        self.database = SessionDB(home / "state.db")
+        self.database.create_session(SESSION, "cli")
+
+    def say(self, provider: PgvectorMemoryProvider, number: int, *, sent_at: float | None = None) -> None:
+        self.database.append_message(SESSION, "user", turn(number), timestamp=sent_at)
+        self.database.append_message(SESSION, "assistant", ANSWER)
+        provider.sync_turn(turn(number), ANSWER, session_id=SESSION)
+
+    def undo(self, turns: int = 1) -> None:
+        recent = self.database.list_recent_user_messages(SESSION, limit=10)
+        self.database.rewind_to_message(SESSION, recent[turns - 1]["id"])
+
+
+@pytest.fixture
+def host(home: Path) -> Host:
+    return Host(home)
+
+
+def test_need_38_the_last_turn_is_taken_back_and_may_be_said_again(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider(session_id=SESSION)
+    for number in (1, 2):
+        provider.sync_turn(turn(number), ANSWER)
+    landed(provider)
+    undo(provider)
+    assert said(provider) == [turn(1)], "at once, whatever Postgres knows by then"
+    landed(provider)
+    assert stored(dsn) == [turn(1)]
+    assert turn(2) not in provider.prefetch(question(2))
+
+    provider.sync_turn(turn(2), ANSWER)
+    provider.sync_turn(turn(2), ANSWER)  # as a host that reconnects reports it
+    landed(provider)
+    assert stored(dsn) == [turn(1), turn(2)]
+    assert sorted(said(provider)) == [turn(1), turn(2)]
+
+
+def test_need_38_a_turn_that_left_nothing_in_memory_takes_none_with_it(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider(session_id=SESSION)
+    provider.sync_turn(turn(1), ANSWER)
+    provider.sync_turn("ok", "Fine.")
+    undo(provider)
+    landed(provider)
+    assert stored(dsn) == [turn(1)]
+
+
+def test_need_38_what_waits_on_disk_is_taken_back_in_order(
+    make_provider: MakeProvider, dsn: str, home: Path, direct_dsn: str
+) -> None:
+    with TcpProxy.before(direct_dsn) as proxy:
+        proxy.stop()
+        provider = make_provider({"dsn": proxy.conninfo(direct_dsn)}, session_id=SESSION)
+        for number in (1, 2):
+            provider.sync_turn(turn(number), ANSWER)
+        undo(provider)
+        provider.sync_turn(turn(2), ANSWER)
+        undo(provider)
+        provider.sync_turn(turn(3), ANSWER)
+        runtime_of(provider).close(0.1)  # the process ends; all of it is on disk
+        directory = SpoolDirectory(spool_folder(home), max_bytes=1_000_000)
+        (left,) = directory.adopt()
+        assert [op.kind for op in left.take(10)] == ["turn", "turn", "undo", "turn", "undo", "turn"]
+        directory.discard(left)
+    another = make_provider(session_id="session-2")
+    until(lambda: stored(dsn) == [turn(1), turn(3)], 30, "what was not taken back")
+    landed(another)
+
+
+def test_need_38_a_turn_that_was_set_aside_stays_away(
+    make_provider: MakeProvider, dsn: str, admin_dsn: str, home: Path
+) -> None:
+    provider = make_provider(session_id=SESSION)
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        connection.execute(
+            "ALTER TABLE conversations ADD CONSTRAINT refuse CHECK (content NOT LIKE '%number0001%') NOT VALID"
+        )
+        provider.sync_turn(turn(1), ANSWER)
+        writer = runtime_of(provider).writer
+        until(lambda: len(writer.aside()) == 1, what="the refusal")
+        undo(provider)
+        landed(provider)
+        connection.execute("ALTER TABLE conversations DROP CONSTRAINT refuse")
+    (refused,) = writer.aside()
+    (spool,) = writer._own.spools()
+    spool.retry(refused.operation)
+    landed(provider)
+    until(lambda: not writer.aside() and spool.empty(), what="the second attempt")
+    assert stored(dsn) == []
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_need_38_the_hosts_database_says_how_far_it_goes(
+    turns: int, host: Host, make_provider: MakeProvider, dsn: str
+) -> None:
+    provider = make_provider(session_id=SESSION)
+    for number in (1, 2, 3):
+        host.say(provider, number)
+    landed(provider)
+    host.undo(turns)
+    undo(provider)
+    landed(provider)
+    assert stored(dsn) == [turn(number) for number in (1, 2, 3)[:-turns]]
+    host.say(provider, 3)
+    landed(provider)
+    assert stored(dsn)[-1] == turn(3)
+    host.undo()
+    undo(provider)
+    landed(provider)
+    assert stored(dsn) == [turn(number) for number in (1, 2, 3)[:-turns]]
+
+
+def test_need_38_in_a_chat_the_next_agent_learns_of_it(host: Host, make_provider: MakeProvider, dsn: str) -> None:
+    before = make_provider(session_id=SESSION)
+    host.say(before, 1)
+    # A message that waited for the turn before it bears the time at which it was sent.
+    host.say(before, 2, sent_at=time.time() - 60)
+    landed(before)
+    host.undo()  # the gateway tells no provider
+    for _ in range(2):
+        provider = make_provider(session_id=SESSION)
+        assert turn(2) not in provider.prefetch(question(2))
+        assert said(provider) == [turn(1)]
+    landed(provider)
+    assert stored(dsn) == [turn(1)]
+
+    host.say(provider, 2)
+    landed(provider)
+    restarted = PgvectorMemoryProvider({"dsn": dsn, "dims": DIMS, "prefetch_limit": 4})  # as in another process
+    restarted.initialize(SESSION, hermes_home=str(runtime_of(provider).home), platform="cli")
+    landed(restarted)
+    assert stored(dsn) == [turn(1), turn(2)], "what was said again stands"
+
+
+def test_need_38_nobody_who_may_not_write_takes_anything_back(
+    host: Host, make_provider: MakeProvider, dsn: str, records: Callable[[int], list[str]]
+) -> None:
+    provider = make_provider(session_id=SESSION)
+    host.say(provider, 1)
+    landed(provider)
+    host.undo()
+    looking = make_provider(session_id=SESSION, agent_context="subagent")
+    undo(looking)
+    landed(looking)
+    assert stored(dsn) == [turn(1)]
