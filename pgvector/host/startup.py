@@ -6,12 +6,13 @@ import logging
 import threading
 from pathlib import Path
 
-from ..domain.forking import at_import
+from ..domain.forking import SLOW, at_import, fork_lock
 from .once import warn_once
 
 logger = logging.getLogger(__name__)
 
 _settled: set[Path] = set()  # homes of which there is nothing more to do, or nothing that we can
+_one_at_a_time = fork_lock(SLOW)
 
 
 def load_at_startup(home: Path) -> None:
@@ -25,13 +26,15 @@ def load_at_startup(home: Path) -> None:
 
 def _enable(home: Path) -> None:
     with at_import:
-        from ..operate.activate import enable, is_active, is_disabled, is_enabled
-    if not is_active(home):  # somebody only looks at the list of providers
-        return
-    _settled.add(home)
-    if is_enabled(home) or is_disabled(home):
-        return
-    if enable(home, None):
+        from ..operate import activate
+    with _one_at_a_time:  # of many first requests one does it
+        if home in _settled or not activate.is_active(home):  # somebody only looks at the list of providers
+            return
+        _settled.add(home)
+        if activate.is_enabled(home) or activate.is_disabled(home):
+            return
+        enabled = activate.enable(home, None)
+    if enabled:
         logger.info("hermes-pgvector: added pgvector to plugins.enabled, so that gateways load it at start-up")
     else:
         warn_once(
