@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..capture.keeping import session_name
@@ -152,9 +152,9 @@ def run_upgrade(admin_dsn: str, settings: Settings, *, dims: int, role: str, say
                 upgrade.copy_turns(conn, land, advance)
             done = _begun(conn)
         with building() as tell:
-            graphs.build(conn, admin_dsn, tell)
+            built = graphs.build(conn, admin_dsn, tell)
         vacuum(conn)
-    return Upgraded(plan, done.merged, done.left_out, migration)
+    return Upgraded(plan, done.merged, done.left_out, replace(migration, built=tuple(built)))
 
 
 def confirm_upgrade(admin_dsn: str, *, really: bool) -> None:

@@ -33,11 +33,10 @@ SELECT c.relname AS name, c.relkind::text AS kind, pg_total_relation_size(c.oid)
  WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %(schema)s) AND c.relname = ANY (%(names)s)
    AND c.relkind IN ('r', 'p', 'v')"""
 
-# Who may write there now, other than the administrator who asks.
+# Who may write there now.
 WRITERS = """
 SELECT r.rolname AS name FROM pg_roles AS r
- WHERE r.rolcanlogin AND NOT r.rolsuper AND r.rolname <> current_user
-   AND has_table_privilege(r.oid, %s::regclass, 'INSERT')
+ WHERE r.rolcanlogin AND NOT r.rolsuper AND has_table_privilege(r.oid, %s::regclass, 'INSERT')
  ORDER BY 1"""
 
 THEMES = "SELECT DISTINCT agent_identity AS theme, metadata::jsonb ->> 'raw_identity' AS key FROM {rows}"

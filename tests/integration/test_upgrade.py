@@ -444,6 +444,17 @@ def test_need_36_the_plain_file_stops_with_the_command_to_run(
     assert database.column(SHAPE) == shape
 
 
+def test_need_36_memories_alone_are_upgraded_as_well(empty_admin_dsn: str, cli: Run) -> None:
+    before = Predecessor(empty_admin_dsn, "0.3.0")
+    before.memory("marketing", FACT)
+    before.execute("DROP TABLE conversations")
+    report = upgraded(cli, empty_admin_dsn)
+    assert (report["memories"], report["turns"]) == (1, 0)
+    assert cli("migrate", "--admin-dsn", empty_admin_dsn, "--undo-upgrade").returncode == 0
+    assert Database(empty_admin_dsn).column("SELECT content FROM memory_entries") == [FACT]
+    before.close()
+
+
 def test_need_36_tables_of_nobody_we_know_are_left_alone(empty_admin_dsn: str, cli: Run) -> None:
     with psycopg.connect(empty_admin_dsn, autocommit=True) as conn:
         conn.execute("CREATE EXTENSION vector")

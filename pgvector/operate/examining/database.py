@@ -109,7 +109,8 @@ def _tables(conn: DeadlineConnection, patient: Patient) -> Iterator[Check]:
         missing = isinstance(exc, SchemaNotApplied)
         # What another program's tables become is an operator's to begin.
         repair = "migrate" if missing and not isinstance(exc, UpgradeNeeded) else ""
-        yield Check("schema", "fail", str(exc), schema.MIGRATE_COMMAND if missing else "", repair)
+        command = schema.MIGRATE_COMMAND if patient.settings.dsn else "hermes-pgvector migrate"
+        yield Check("schema", "fail", str(exc), command if missing else "", repair)
         return
     count = len(schema.migrations())
     yield Check("schema", "ok", f"{count} {'migration' if count == 1 else 'migrations'} applied")
