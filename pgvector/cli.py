@@ -29,6 +29,7 @@ def _commands() -> tuple[Command, ...]:
         keeping,
         lifecycle,
         metrics,
+        migrating,
         models,
         moving,
         removals,
@@ -44,7 +45,7 @@ def _commands() -> tuple[Command, ...]:
     return (
         lifecycle.SETUP,
         checks.DOCTOR,
-        setups.MIGRATE,
+        migrating.MIGRATE,
         setups.INSTALL,
         checks.PROVE,
         checks.DEMO,

@@ -1,4 +1,4 @@
-"""migrate, install and server."""
+"""install and server."""
 
 from __future__ import annotations
 
@@ -6,35 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any, Literal
 
-from .base import EXIT_FAILED, EXIT_OK, Command, add_admin_dsn, add_json, given_admin_dsn, print_json, settings_of
-
-
-def _migrate_arguments(command: argparse.ArgumentParser) -> None:
-    add_admin_dsn(command)
-    command.add_argument(
-        "--runtime-role", metavar="ROLE", default="", help="the role agents log in as; gets its rights"
-    )
-    command.add_argument("--dims", type=int, metavar="N", help="floats in an embedding (default: the setting `dims`)")
-    add_json(command)
-
-
-def _migrate(args: argparse.Namespace, home: Path) -> int:
-    from ..operate.migrate import migrate_database, render_report
-    from ..runtime.embedded import borrowed_server
-
-    settings = settings_of(home)
-    admin_dsn = given_admin_dsn(args)
-    dims = settings.dims if args.dims is None else args.dims
-    with borrowed_server(settings) as locate:
-        report = migrate_database(
-            settings, admin_dsn=admin_dsn, runtime_role=args.runtime_role, dims=dims, locate=locate
-        )
-    print(render_report(report, as_json=args.json))
-    if not (args.json or admin_dsn or settings.dsn):
-        from ..operate.serve import whereabouts
-
-        print(whereabouts(settings))
-    return EXIT_OK
+from .base import EXIT_FAILED, EXIT_OK, Command, add_json, print_json, settings_of
 
 
 def _install_arguments(command: argparse.ArgumentParser) -> None:
@@ -95,15 +67,6 @@ def _server(args: argparse.Namespace, home: Path, action: Literal["start", "stop
     return EXIT_OK if state.up or action == "stop" else EXIT_FAILED
 
 
-MIGRATE = Command(
-    "migrate",
-    "create or upgrade the tables, as an admin of the database",
-    'hermes-pgvector migrate --admin-dsn "dbname=hermes_memory user=postgres" --runtime-role hermes\n'
-    'hermes-pgvector migrate --admin-dsn "postgresql://postgres@db/hermes_memory" --dims 1024\n'
-    "hermes-pgvector migrate          # embedded Postgres: starts and migrates it",
-    _migrate,
-    _migrate_arguments,
-)
 INSTALL = Command(
     "install",
     "put the plugin into a hermes home and activate it",

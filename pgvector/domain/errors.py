@@ -7,6 +7,7 @@
     +-- StoreUnavailable          Postgres cannot be reached
     |   +-- StoreMisconfigured    ... or refuses us until somebody changes something
     |       +-- SchemaNotApplied  the migrations have not been run there
+    |       |   +-- UpgradeNeeded ... for the tables are another program's, or half taken over from it
     |       +-- DimensionMismatch the database holds vectors of another size
     +-- OperationRejected         Postgres will never take this write as it is
     +-- EmbedderError             the embedding endpoint or model gave no usable vectors
@@ -56,6 +57,10 @@ class StoreMisconfigured(StoreUnavailable):
 
 class SchemaNotApplied(StoreMisconfigured):
     """The memory tables are missing; run `hermes-pgvector migrate --admin-dsn ...` as a database admin."""
+
+
+class UpgradeNeeded(SchemaNotApplied):
+    """The memory tables are another program's; run `hermes-pgvector migrate --admin-dsn ...` as a database admin."""
 
 
 class DimensionMismatch(StoreMisconfigured):

@@ -2,7 +2,8 @@
 --
 -- Run it as an administrator of the database, in either way:
 --     hermes-pgvector migrate --admin-dsn "dbname=hermes_memory user=postgres" [--runtime-role hermes] [--dims 768]
---     PGOPTIONS="-c hermes_pgvector.dims=768 -c hermes_pgvector.runtime_role=hermes" psql -d hermes_memory -f 001_schema.sql
+--     PGOPTIONS="-c hermes_pgvector.dims=768 -c hermes_pgvector.runtime_role=hermes" \
+--         psql -d hermes_memory -v ON_ERROR_STOP=1 -f 001_schema.sql
 --
 -- Settings: hermes_pgvector.dims          floats in an embedding (1 to 2000, default 768)
 --           hermes_pgvector.runtime_role  the role the agents log in as; when not set, `hermes` if it exists
@@ -22,6 +23,13 @@ BEGIN
         RAISE EXCEPTION 'hermes-memory-pgvector needs a database with encoding UTF8, this one has %',
             current_setting('server_encoding')
             USING HINT = 'CREATE DATABASE hermes_memory ENCODING ''UTF8'' TEMPLATE template0';
+    END IF;
+    -- Only the command moves rows, and can put them back.
+    IF EXISTS (SELECT FROM pg_class AS c
+                WHERE c.relnamespace = current_schema()::regnamespace AND c.relname IN ('memory_entries', 'conversations')
+                  AND NOT EXISTS (SELECT FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attname = 'tsv')) THEN
+        RAISE EXCEPTION 'the tables memory_entries and conversations of this database are another program''s, as of the other hermes-memory-pgvector: to upgrade them with all rows, run instead: hermes-pgvector migrate --admin-dsn "dbname=% user=%"',
+            current_database(), current_user;
     END IF;
 END
 $check$;
@@ -164,6 +172,16 @@ DECLARE
 BEGIN
     IF dims NOT BETWEEN 1 AND 2000 THEN
         RAISE EXCEPTION 'hermes_pgvector.dims must be 1 to 2000, not %', dims;
+    END IF;
+    -- What belonged to rows whose table somebody has dropped would belong to others of the same number.
+    IF to_regclass('memory_entries') IS NULL THEN
+        DROP TABLE IF EXISTS memory_chunks, memory_history, hermes_tombstones, hermes_mirror;
+    END IF;
+    IF to_regclass('conversations') IS NULL THEN
+        DROP TABLE IF EXISTS conversation_chunks, hermes_retention;
+    END IF;
+    IF to_regclass('memory_entries') IS NULL AND to_regclass('conversations') IS NULL THEN
+        DROP TABLE IF EXISTS hermes_embedding, hermes_reembed, memory_chunks_next, conversation_chunks_next;
     END IF;
     EXECUTE format($ddl$
         CREATE TABLE IF NOT EXISTS memory_entries (
@@ -385,50 +403,57 @@ CREATE INDEX IF NOT EXISTS memory_history_text_idx ON memory_history (agent_iden
 
 -- Who did it stands in hermes_pgvector.who, set for the transaction; where it is not set, a new row says itself where it comes
 -- from. Without sequential scans: one transaction may remove a theme that was loaded just now, before there are statistics.
-CREATE OR REPLACE FUNCTION hermes_note_memory() RETURNS trigger
-    LANGUAGE plpgsql
-    SET search_path FROM CURRENT
-    SET enable_seqscan = off
-AS $note$
-DECLARE
-    actor jsonb := coalesce(nullif(current_setting('hermes_pgvector.who', true), ''), '{}')::jsonb;
+-- A later migration replaces it: running this one again leaves that be.
+DO $once$
 BEGIN
-    IF TG_OP = 'INSERT' THEN
-        IF actor = '{}' THEN
-            actor := jsonb_strip_nulls(jsonb_build_object(
-                'source', NEW.metadata -> 'source', 'session_id', NEW.metadata -> 'session_id',
-                'profile', NEW.metadata -> 'profile', 'platform', NEW.metadata -> 'platform',
-                'user', NEW.metadata -> 'user', 'chat', NEW.metadata -> 'chat'));
-        END IF;
-        INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest)
-        VALUES (NEW.agent_identity, NEW.id, NEW.target, 'added', actor, length(NEW.content), substr(NEW.digest, 1, 8));
-    ELSIF TG_OP = 'UPDATE' THEN
-        IF NEW.agent_identity <> OLD.agent_identity THEN
-            UPDATE memory_history SET agent_identity = NEW.agent_identity
-             WHERE memory_id = OLD.id AND agent_identity = OLD.agent_identity;
-            INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest, old_theme)
-            VALUES (NEW.agent_identity, NEW.id, NEW.target, 'moved', actor, length(NEW.content), substr(NEW.digest, 1, 8),
-                    OLD.agent_identity);
-        END IF;
-        IF NEW.content <> OLD.content THEN
-            INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest,
-                                        old_chars, old_digest, old_content)
-            VALUES (NEW.agent_identity, NEW.id, NEW.target, 'replaced', actor, length(NEW.content), substr(NEW.digest, 1, 8),
-                    length(OLD.content), substr(OLD.digest, 1, 8), OLD.content);
-        END IF;
-    ELSIF TG_OP = 'DELETE' THEN
-        UPDATE memory_history SET old_content = NULL WHERE memory_id = OLD.id AND old_content IS NOT NULL;
-        -- The same words may also be what another memory of the theme once said.
-        UPDATE memory_history SET old_content = NULL
-         WHERE agent_identity = OLD.agent_identity AND old_digest = substr(OLD.digest, 1, 8) AND old_content IS NOT NULL;
-        INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest)
-        VALUES (OLD.agent_identity, OLD.id, OLD.target, 'removed', actor, length(OLD.content), substr(OLD.digest, 1, 8));
-    ELSE
-        UPDATE memory_history SET old_content = NULL WHERE old_content IS NOT NULL;
+    IF to_regprocedure('hermes_note_memory()') IS NULL THEN
+        CREATE FUNCTION hermes_note_memory() RETURNS trigger
+            LANGUAGE plpgsql
+            SET search_path FROM CURRENT
+            SET enable_seqscan = off
+        AS $note$
+        DECLARE
+            actor jsonb := coalesce(nullif(current_setting('hermes_pgvector.who', true), ''), '{}')::jsonb;
+        BEGIN
+            IF TG_OP = 'INSERT' THEN
+                IF actor = '{}' THEN
+                    actor := jsonb_strip_nulls(jsonb_build_object(
+                        'source', NEW.metadata -> 'source', 'session_id', NEW.metadata -> 'session_id',
+                        'profile', NEW.metadata -> 'profile', 'platform', NEW.metadata -> 'platform',
+                        'user', NEW.metadata -> 'user', 'chat', NEW.metadata -> 'chat'));
+                END IF;
+                INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest)
+                VALUES (NEW.agent_identity, NEW.id, NEW.target, 'added', actor, length(NEW.content), substr(NEW.digest, 1, 8));
+            ELSIF TG_OP = 'UPDATE' THEN
+                IF NEW.agent_identity <> OLD.agent_identity THEN
+                    UPDATE memory_history SET agent_identity = NEW.agent_identity
+                     WHERE memory_id = OLD.id AND agent_identity = OLD.agent_identity;
+                    INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest, old_theme)
+                    VALUES (NEW.agent_identity, NEW.id, NEW.target, 'moved', actor, length(NEW.content), substr(NEW.digest, 1, 8),
+                            OLD.agent_identity);
+                END IF;
+                IF NEW.content <> OLD.content THEN
+                    INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest,
+                                                old_chars, old_digest, old_content)
+                    VALUES (NEW.agent_identity, NEW.id, NEW.target, 'replaced', actor, length(NEW.content), substr(NEW.digest, 1, 8),
+                            length(OLD.content), substr(OLD.digest, 1, 8), OLD.content);
+                END IF;
+            ELSIF TG_OP = 'DELETE' THEN
+                UPDATE memory_history SET old_content = NULL WHERE memory_id = OLD.id AND old_content IS NOT NULL;
+                -- The same words may also be what another memory of the theme once said.
+                UPDATE memory_history SET old_content = NULL
+                 WHERE agent_identity = OLD.agent_identity AND old_digest = substr(OLD.digest, 1, 8) AND old_content IS NOT NULL;
+                INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest)
+                VALUES (OLD.agent_identity, OLD.id, OLD.target, 'removed', actor, length(OLD.content), substr(OLD.digest, 1, 8));
+            ELSE
+                UPDATE memory_history SET old_content = NULL WHERE old_content IS NOT NULL;
+            END IF;
+            RETURN NULL;
+        END
+        $note$;
     END IF;
-    RETURN NULL;
 END
-$note$;
+$once$;
 
 CREATE OR REPLACE TRIGGER hermes_note_memory AFTER INSERT OR DELETE ON memory_entries
     FOR EACH ROW EXECUTE FUNCTION hermes_note_memory();
@@ -518,7 +543,7 @@ END
 $grants$;
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (1, 'schema', '7e3bbda9d22393f4f42ab688a91b1d6cfc304efea413fa0d022712e9714d8656')
+VALUES (1, 'schema', '7a635e6a9fdbbe1a44979d50b7ffb17fda830060fb399fa572046cd0ddf6dadb')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict
 
-from ..domain.errors import ConfigurationError, SchemaNotApplied
+from ..domain.errors import ConfigurationError, SchemaNotApplied, UpgradeNeeded
 from ..domain.settings import Settings
 from ..store.pool import connect
-from ..store.schema import MIGRATE_COMMAND, MigrationReport, ensure_schema, migrate, migrations
+from ..store.schema import MIGRATE_COMMAND, MigrationReport, applied_versions, ensure_schema, migrate, migrations
 from .progress import building
 
 
@@ -30,16 +28,25 @@ def migrate_database(
     with connect(settings.dsn or locate()) as conn:
         try:
             ensure_schema(conn, dims=dims)
+        except UpgradeNeeded:
+            raise
         except SchemaNotApplied as exc:
             raise SchemaNotApplied(f"the schema is missing and `dsn` names no admin; run: {MIGRATE_COMMAND}") from exc
     names = tuple(f"{migration.version:03d}_{migration.name}" for migration in migrations())
     return MigrationReport((), names, ())
 
 
-def render_report(report: MigrationReport, *, as_json: bool) -> str:
-    """The report for people, or for machines."""
-    if as_json:
-        return json.dumps(asdict(report))
+def missing_migrations(conninfo: str) -> list[str]:
+    """The migrations that `migrate_database` would apply; all of them where `conninfo` is empty."""
+    applied: set[int] = set()
+    if conninfo:
+        with connect(conninfo) as conn:
+            applied = applied_versions(conn)
+    return [f"{each.version:03d}_{each.name}" for each in migrations() if each.version not in applied]
+
+
+def render_report(report: MigrationReport) -> str:
+    """The report for people."""
     lines = [f"applied {name}" for name in report.applied]
     lines += [f"in place: {name}" for name in report.already]
     lines += [f"built {index}" for index in report.built]

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 
-from ..domain.errors import ConfigurationError, HermesPgvectorError, SchemaNotApplied
+from ..domain.errors import ConfigurationError, HermesPgvectorError, SchemaNotApplied, UpgradeNeeded
 from ..domain.settings import Settings
 from ..operate.reembed import resize_empty
 from ..operate.serve import embedded_server
@@ -25,6 +25,8 @@ def bring_up_embedded(server: EmbeddedServer, *, dims: int) -> str:
         conn.deadline = time.monotonic() + _STARTUP_S
         try:
             ensure_schema(conn, dims=dims)
+        except UpgradeNeeded:
+            pass  # an operator's to begin, for it can be undone
         except SchemaNotApplied:
             migrate(conninfo.admin, dims=dims, runtime_role="hermes")
         except HermesPgvectorError:

@@ -55,13 +55,13 @@ BEGIN = (
     "ALTER TABLE {rows} ADD COLUMN embedding_next vector({dims}), ADD COLUMN sig_next bit({dims})",
     "CREATE TABLE {chunks_next} (row_id bigint NOT NULL, part integer NOT NULL CHECK (part > 0), "
     "agent_identity text NOT NULL, first_char integer NOT NULL, embedding vector({dims}) {always}, "
-    "sig bit({dims}) NOT NULL, CONSTRAINT {chunks_next_key} PRIMARY KEY (row_id, part, agent_identity), "
-    "CONSTRAINT {chunks_next_reference} FOREIGN KEY (row_id) REFERENCES {rows} ON DELETE CASCADE) "
+    "sig bit({dims}) NOT NULL, CONSTRAINT {chunks_next_key} PRIMARY KEY (row_id, part, agent_identity)) "
     "WITH (autovacuum_vacuum_insert_threshold = 1000, autovacuum_vacuum_insert_scale_factor = 0.02)",
     # With the rights of its owner: the agents' role does not know these tables yet.
     "CREATE OR REPLACE FUNCTION hermes_keep_next() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER "
     "SET search_path FROM CURRENT AS $$ BEGIN "
-    "IF NEW.content IS DISTINCT FROM OLD.content THEN "
+    "IF TG_OP = 'DELETE' THEN EXECUTE format('DELETE FROM %I WHERE row_id = $1', TG_ARGV[0]) USING OLD.id; "
+    "ELSIF NEW.content IS DISTINCT FROM OLD.content THEN "
     "EXECUTE format('DELETE FROM %I WHERE row_id = $1', TG_ARGV[0]) USING OLD.id; "
     "EXECUTE format('UPDATE %I SET embedding_next = NULL, sig_next = NULL WHERE id = $1', TG_TABLE_NAME) USING NEW.id; "
     "ELSE EXECUTE format('UPDATE %I SET agent_identity = $2 WHERE row_id = $1', TG_ARGV[0]) "
@@ -69,6 +69,8 @@ BEGIN = (
     # Not BEFORE UPDATE: see the migration.
     "CREATE TRIGGER hermes_keep_next AFTER UPDATE OF content, agent_identity ON {rows} FOR EACH ROW "
     "WHEN (NEW.content IS DISTINCT FROM OLD.content OR NEW.agent_identity IS DISTINCT FROM OLD.agent_identity) "
+    "EXECUTE FUNCTION hermes_keep_next({chunks_next_name})",
+    "CREATE TRIGGER hermes_drop_next AFTER DELETE ON {rows} FOR EACH ROW "
     "EXECUTE FUNCTION hermes_keep_next({chunks_next_name})",
     "DROP INDEX IF EXISTS {embedding_index}",
     # What an administrator makes must not be his alone.
@@ -152,6 +154,7 @@ $take_over$"""
 # Only the catalogue changes, however many rows there are.
 SWITCH = (
     "DROP TRIGGER hermes_keep_next ON {rows}",
+    "DROP TRIGGER IF EXISTS hermes_drop_next ON {rows}",
     "DROP TRIGGER hermes_keep_sig ON {rows}",
     "ALTER TABLE {rows} DROP COLUMN embedding, DROP COLUMN sig",
     "ALTER TABLE {rows} RENAME COLUMN embedding_next TO embedding",
@@ -165,6 +168,8 @@ SWITCH = (
     _TAKE_OVER,
     "DROP TABLE {chunks}",
     "ALTER TABLE {chunks_next} RENAME TO {chunks}",
+    # A change that version 1.0 began.
+    "ALTER TABLE {chunks} DROP CONSTRAINT IF EXISTS {chunks_next_reference}",
     "DO $$ DECLARE each name; BEGIN "
     "FOR each IN SELECT conname FROM pg_constraint WHERE conrelid = {chunks_name}::regclass LOOP "
     "EXECUTE format('ALTER TABLE %I RENAME CONSTRAINT %I TO %I', {chunks_name}, each, "
@@ -174,6 +179,7 @@ SWITCH = (
 
 ABORT = (
     "DROP TRIGGER IF EXISTS hermes_keep_next ON {rows}",
+    "DROP TRIGGER IF EXISTS hermes_drop_next ON {rows}",
     "ALTER TABLE {rows} DROP COLUMN embedding_next, DROP COLUMN sig_next",
     "DROP TABLE {chunks_next}",
 )

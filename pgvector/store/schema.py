@@ -4,22 +4,39 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 from psycopg import errors as pg
 
-from ..domain.errors import ConfigurationError, DimensionMismatch, SchemaNotApplied
+from ..domain.errors import ConfigurationError, DimensionMismatch, SchemaNotApplied, UpgradeNeeded
 from . import graphs, tenants
 from .connection import DeadlineConnection, translated
 from .pool import connect
 from .pooler import require_session
 
-MIGRATE_COMMAND = 'hermes-pgvector migrate --admin-dsn "dbname=... user=postgres host=..." --runtime-role hermes'
+
+def migrate_command(role: str) -> str:
+    """What an admin runs, so that agents may log in as `role`."""
+    return f'hermes-pgvector migrate --admin-dsn "dbname=... user=postgres host=..." --runtime-role {shlex.quote(role)}'
+
+
+MIGRATE_COMMAND = migrate_command("hermes")
 _SEAL = re.compile(r"'[0-9a-f]{64}'")
-_LOCK = 7310579462
+MIGRATION_LOCK = 7310579462  # each migration takes it as well
 _FILE = re.compile(r"(\d{3})_(\w+)\.sql")
+# Earlier texts of a migration that make the same tables, by version.
+_EARLIER_TEXTS = {1: frozenset({"7e3bbda9d22393f4f42ab688a91b1d6cfc304efea413fa0d022712e9714d8656"})}
+_STATE = """
+SELECT to_regclass('hermes_migrations') IS NOT NULL AS recorded,
+       coalesce(has_table_privilege(to_regclass('hermes_migrations'), 'SELECT'), false) AS readable,
+       to_regclass('memory_entries') IS NOT NULL AND to_regclass('conversations') IS NOT NULL AS whole"""
+_FOREIGN = """
+SELECT EXISTS (SELECT FROM pg_class AS c
+                WHERE c.oid IN (to_regclass('memory_entries'), to_regclass('conversations'))
+                  AND NOT EXISTS (SELECT FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attname = 'tsv'))"""
 
 
 @dataclass(frozen=True)
@@ -72,7 +89,7 @@ def migrate(
     HNSW indexes that a filled database lacks are built at the end, beside agents and without a time limit; `tell` hears
     how far that is. `timeout_s` is for each wait for a lock.
 
-    Raises StoreUnavailable, ConfigurationError (no such role, wrong server) or DimensionMismatch.
+    Raises StoreUnavailable, UpgradeNeeded, ConfigurationError (no such role, wrong server) or DimensionMismatch.
     """
     applied: list[str] = []
     already: list[str] = []
@@ -91,8 +108,8 @@ def migrate(
             conn.execute("SELECT set_config(%s, %s, false)", (name, value))
         # The lock each file takes for itself, over all of them: who waits finds the work done, and reports it so.
         with translated():
-            conn.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
-        done = _applied_versions(conn)
+            conn.execute("SELECT pg_advisory_lock(%s)", (MIGRATION_LOCK,))
+        done = applied_versions(conn)
         for migration in migrations():
             label = f"{migration.version:03d}_{migration.name}"
             # A named role gets its rights even where the tables stand already: the files are idempotent.
@@ -110,7 +127,7 @@ def migrate(
             )
         with translated():
             # A build waits for whoever waits for this lock.
-            conn.execute("SELECT pg_advisory_unlock(%s)", (_LOCK,))
+            conn.execute("SELECT pg_advisory_unlock(%s)", (MIGRATION_LOCK,))
             built = [] if graphs.is_changing(conn) else graphs.build(conn, admin_conninfo, tell)
     return MigrationReport(tuple(applied), tuple(already), tuple(notices), tuple(built))
 
@@ -140,29 +157,74 @@ def _run(conn: DeadlineConnection, migration: Migration) -> None:
 
 
 def ensure_schema(conn: DeadlineConnection, *, dims: int) -> None:
-    """Verify, changing nothing, that every migration is applied and vectors have `dims` floats.
+    """Verify, changing no table, that every migration is applied and vectors have `dims` floats.
 
-    Raises SchemaNotApplied with the command that fixes it, or DimensionMismatch.
+    A role that became the owner of the main tables gets the rights it lacks on the others. Raises SchemaNotApplied or
+    UpgradeNeeded with the command that fixes it, or DimensionMismatch.
     """
-    missing = [m for m in migrations() if m.version not in _applied_versions(conn)]
+    _require_open(conn)
+    applied = applied_versions(conn)
+    missing = [m for m in migrations() if m.version not in applied]
     if missing:
         names = ", ".join(f"{m.version:03d}_{m.name}" for m in missing)
         raise SchemaNotApplied(f"the memory schema is not applied (missing: {names}); run: {MIGRATE_COMMAND}")
     _check_dims(conn, dims)
 
 
-def _applied_versions(conn: DeadlineConnection) -> set[int]:
+def has_foreign_tables(conn: DeadlineConnection) -> bool:
+    """Whether another program's tables stand in the place of ours."""
     with translated():
-        if conn.execute("SELECT to_regclass('hermes_migrations')").fetchone() == (None,):
+        return conn.execute(_FOREIGN).fetchone() == (True,)
+
+
+def applied_versions(conn: DeadlineConnection) -> set[int]:
+    """The migrations that are applied; none where somebody has dropped a main table. Raises UpgradeNeeded."""
+    if has_foreign_tables(conn):
+        raise UpgradeNeeded(
+            "the tables memory_entries and conversations here are another program's, as of the other "
+            f"hermes-memory-pgvector; to upgrade them with all rows, run: {MIGRATE_COMMAND}"
+        )
+    with translated():
+        state = conn.execute(_STATE).fetchone()
+        assert state is not None
+        if not (state.recorded and state.whole):
             return set()
+        if not state.readable:
+            _admit_owner(conn)
         return {row[0] for row in conn.execute("SELECT version FROM hermes_migrations")}
 
 
+def _require_open(conn: DeadlineConnection) -> None:
+    """Raises UpgradeNeeded while an upgrade has not brought every memory."""
+    with translated():
+        if conn.execute("SELECT to_regclass('hermes_upgrade')").fetchone() == (None,):
+            return
+        if conn.execute("SELECT opened_at IS NULL FROM hermes_upgrade").fetchone() == (True,):
+            raise UpgradeNeeded(
+                "the memory tables are being upgraded from another program's; agents begin by themselves when the "
+                f"memories are there. Where nobody is at it any more, go on with it: {MIGRATE_COMMAND}"
+            )
+
+
+def _admit_owner(conn: DeadlineConnection) -> None:
+    """Where this role owns the main tables, by ALTER TABLE ... OWNER TO, let it use the others."""
+    found = conn.execute(
+        "SELECT to_regprocedure('hermes_admit_owners()') IS NOT NULL AND NOT pg_is_in_recovery() AND EXISTS (SELECT "
+        "FROM pg_class WHERE oid = to_regclass('memory_entries') AND pg_has_role(current_user, relowner, 'USAGE'))"
+    ).fetchone()
+    if found == (True,):
+        conn.execute("SELECT hermes_admit_owners()")
+
+
 def changed_migrations(conn: DeadlineConnection) -> list[str]:
-    """The names of applied migrations whose text was another when they were applied."""
+    """The names of applied migrations whose text was another when they were applied, and made other tables."""
     with translated():
         recorded = dict(conn.execute("SELECT version, checksum FROM hermes_migrations").fetchall())
-    return [f"{m.version:03d}_{m.name}" for m in migrations() if recorded.get(m.version, m.checksum) != m.checksum]
+    return [
+        f"{m.version:03d}_{m.name}"
+        for m in migrations()
+        if recorded.get(m.version, m.checksum) not in {m.checksum} | _EARLIER_TEXTS.get(m.version, frozenset())
+    ]
 
 
 def _check_dims(conn: DeadlineConnection, dims: int) -> None:
@@ -206,7 +268,7 @@ def excess_rights(conn: DeadlineConnection) -> list[str]:
             "SELECT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user), "
             "has_schema_privilege(current_schema(), 'CREATE'), "
             "EXISTS (SELECT FROM pg_tables WHERE tablename IN ('memory_entries', 'conversations') "
-            "AND pg_has_role(current_user, tableowner, 'USAGE'))"
+            "AND schemaname = current_schema() AND pg_has_role(current_user, tableowner, 'USAGE'))"
         ).fetchone()
     assert row is not None
     names = ("is a superuser", "may create objects in the schema", "owns the tables")

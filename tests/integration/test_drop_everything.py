@@ -13,10 +13,11 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from hermes_memory_pgvector.domain.models import EmbeddingSpace
 from hermes_memory_pgvector.server.binaries import find_binaries
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import reembed, tenants
+from hermes_memory_pgvector.store import reembed, tenants, upgrade
 from hermes_memory_pgvector.store.pool import connect
 from hermes_memory_pgvector.store.schema import migrate
 from tests.conftest import DIMS
+from tests.support.predecessor import Predecessor
 from tests.support.row_security import let_tenants_in
 
 PACKAGE = Path(migrate.__code__.co_filename).resolve().parents[1]
@@ -84,6 +85,8 @@ def test_nothing_of_ours_is_left_and_nothing_of_others_is_gone(full: tuple[str, 
 
     done = psql(dsn)
     assert done.returncode == 0, done.stderr
+    assert "function hermes_lexemes(text,text)" in done.stderr
+    assert not re.search(r"NOTICE:  (table|function) \d", done.stderr), "names, not numbers"
     assert objects(dsn) == others
     again = psql(dsn)
     assert again.returncode == 0 and "0 tables and 0 functions" in again.stderr
@@ -118,6 +121,19 @@ def test_what_others_made_stops_it_and_all_stays(admin_dsn: str, made: str, said
     refused = psql(admin_dsn)
     assert refused.returncode == 3 and said in refused.stderr
     assert objects(admin_dsn) == before
+
+
+def test_tables_of_the_other_program_are_not_ours_to_drop(empty_admin_dsn: str) -> None:
+    before = Predecessor(empty_admin_dsn, "1.0.0")
+    before.memory("marketing", "Atlas is blue")
+    refused = psql(empty_admin_dsn)
+    assert refused.returncode == 3 and "is not ours" in refused.stderr
+    with connect(empty_admin_dsn) as conn:
+        upgrade.begin(conn, dims=DIMS, keeps_vectors=False)
+    refused = psql(empty_admin_dsn)
+    assert refused.returncode == 3 and "hermes-pgvector migrate --undo-upgrade" in refused.stderr
+    before.execute("SELECT 1 FROM hermes_before_upgrade.memory_entries")
+    before.close()
 
 
 def test_the_runtime_role_cannot_do_it(dsn: str, admin_dsn: str) -> None:

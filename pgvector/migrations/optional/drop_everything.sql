@@ -7,7 +7,8 @@
 --
 -- It says by a NOTICE what it drops. Pieces that are missing are passed over, so it may be run again. It is all or
 -- nothing, and drops nothing of anybody else: a view of yours on these tables, a table of yours by one of these names, or
--- an agent that holds the tables for longer than ten seconds stops it with an error. What stays: the extensions vector
+-- an agent that holds the tables for longer than ten seconds stops it with an error; so does an upgrade from another
+-- program's tables that was not confirmed. What stays: the extensions vector
 -- and pg_trgm, which others may use, and the roles with their right to use the schema. For a role that is not needed
 -- any more: DROP OWNED BY hermes; DROP ROLE hermes;
 
@@ -18,12 +19,13 @@ DECLARE
         ['memory_chunks', 'agent_identity'], ['conversation_chunks', 'agent_identity'],
         ['memory_chunks_next', 'agent_identity'], ['conversation_chunks_next', 'agent_identity'],
         ['memory_history', 'agent_identity'],
-        ['memory_entries', 'agent_identity'], ['conversations', 'agent_identity'],
+        ['memory_entries', 'tsv'], ['conversations', 'tsv'],
         ['hermes_operations', 'op_id'], ['hermes_tombstones', 'digest'], ['hermes_mirror', 'digest'],
         ['hermes_retention', 'agent_identity'],
         ['hermes_maintenance', 'verb'], ['hermes_embedding', 'model'], ['hermes_reembed', 'model'],
-        ['hermes_tenants', 'theme'], ['hermes_migrations', 'checksum']];
+        ['hermes_tenants', 'theme'], ['hermes_upgrade', 'opened_at'], ['hermes_migrations', 'checksum']];
     functions constant text[] := '{hermes_keep_vectors,hermes_keep_chunks,hermes_keep_next,hermes_note_memory,
+        hermes_drop_chunks,hermes_admit_owners,
         hermes_search_vector,hermes_lexemes,hermes_theme_lexeme,hermes_folded,hermes_digest,
         hermes_memories_with,hermes_turns_with,hermes_searched_themes,hermes_words_in,hermes_turns_like,
         hermes_expected_rows,hermes_is_own_row,hermes_hide_statistics,hermes_apply_row_security,hermes_grant_themes,
@@ -39,6 +41,11 @@ BEGIN
     -- As a migration: never two at once.
     PERFORM pg_advisory_xact_lock(7310579462), set_config('lock_timeout', '10s', true);
     home := coalesce(home, current_schema()::regnamespace);
+    IF to_regclass('hermes_upgrade') IS NOT NULL AND current_setting('hermes_pgvector.undo_upgrade', true) IS DISTINCT FROM 'on' THEN
+        RAISE EXCEPTION 'an upgrade awaits confirmation: the tables of before are in the schema hermes_before_upgrade'
+            USING HINT = 'first drop them: hermes-pgvector migrate --confirm-upgrade; or have them back in the place of all '
+                         'that this script drops: hermes-pgvector migrate --undo-upgrade';
+    END IF;
     FOR i IN 1 .. array_length(tables, 1) LOOP
         SELECT c.oid::regclass INTO each FROM pg_class AS c
          WHERE c.relnamespace = home AND c.relname = tables[i][1] AND c.relkind IN ('r', 'p');
@@ -60,7 +67,7 @@ BEGIN
     END IF;
     -- Those that others are made of go last.
     FOR i IN 1 .. array_length(functions, 1) LOOP
-        FOR named IN SELECT oid::regprocedure AS name FROM pg_proc WHERE pronamespace = home AND proname = functions[i] LOOP
+        FOR named IN SELECT oid::regprocedure::text AS name FROM pg_proc WHERE pronamespace = home AND proname = functions[i] LOOP
             EXECUTE format('DROP FUNCTION %s', named.name);
             RAISE NOTICE 'function %', named.name;
             gone := gone + 1;

@@ -185,7 +185,12 @@ AS $tables$
       FROM pg_class AS c
       JOIN pg_class AS ours ON ours.oid = 'memory_entries'::regclass
       JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = 'agent_identity' AND NOT a.attisdropped
-     WHERE c.relkind IN ('r', 'p') AND c.relnamespace = ours.relnamespace AND c.relowner = ours.relowner
+     WHERE c.relkind IN ('r', 'p') AND c.relnamespace = ours.relnamespace
+       -- ALTER TABLE ... OWNER TO may have parted them; others' tables have this column as well.
+       AND (c.relowner = ours.relowner
+            OR c.relname IN ('conversations', 'memory_chunks', 'conversation_chunks', 'memory_chunks_next',
+                             'conversation_chunks_next', 'memory_history', 'hermes_operations', 'hermes_tombstones',
+                             'hermes_mirror', 'hermes_retention'))
 $tables$;
 
 -- From statistics of what is written, whoever may explain a query could read values of other themes, and how large a theme
@@ -415,7 +420,7 @@ BEGIN
         END IF;
     END LOOP;
     INSERT INTO hermes_tenants
-    SELECT relowner::regrole, '*' FROM pg_class WHERE oid = 'memory_entries'::regclass
+    SELECT DISTINCT c.relowner::regrole, '*' FROM hermes_theme_tables() AS t JOIN pg_class AS c ON c.oid = t.relation
     ON CONFLICT DO NOTHING;
     IF NOT (SELECT relrowsecurity FROM pg_class WHERE oid = 'conversations'::regclass) THEN
         INSERT INTO hermes_tenants

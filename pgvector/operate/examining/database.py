@@ -6,11 +6,13 @@ import time
 from collections.abc import Iterator
 
 from ...domain.dsn import mask_dsn
-from ...domain.errors import DimensionMismatch, HermesPgvectorError, SchemaNotApplied
+from ...domain.errors import DimensionMismatch, HermesPgvectorError, SchemaNotApplied, UpgradeNeeded
 from ...domain.settings import Settings
-from ...store import health, pooler, schema
+from ...store import health, pooler, schema, upgrade
 from ...store.connection import DeadlineConnection
 from ...store.pool import connect
+from ...store.upgrade import Progress
+from ...store.upgrade_statements import SCHEMA
 from .. import sharing
 from .check import Check, Patient
 from .removals import examine_removals
@@ -107,10 +109,15 @@ def _tables(conn: DeadlineConnection, patient: Patient) -> Iterator[Check]:
     except HermesPgvectorError as exc:
         # Of the others the message itself says what to do, and migrating would not help.
         missing = isinstance(exc, SchemaNotApplied)
-        yield Check("schema", "fail", str(exc), schema.MIGRATE_COMMAND if missing else "", "migrate" if missing else "")
+        # What another program's tables become is an operator's to begin.
+        repair = "migrate" if missing and not isinstance(exc, UpgradeNeeded) else ""
+        command = schema.MIGRATE_COMMAND if patient.settings.dsn else "hermes-pgvector migrate"
+        yield Check("schema", "fail", str(exc), command if missing else "", repair)
         return
     count = len(schema.migrations())
     yield Check("schema", "ok", f"{count} {'migration' if count == 1 else 'migrations'} applied")
+    if (upgraded := upgrade.under_way(conn)) is not None:
+        yield _upgrade(upgraded)
     for name in schema.changed_migrations(conn):
         yield Check(
             "schema",
@@ -148,9 +155,27 @@ def _extension(conn: DeadlineConnection, vector: str) -> Check:
     return Check("pgvector", "ok", vector)
 
 
+def _upgrade(progress: Progress) -> Check:
+    """An upgrade from another program's tables that somebody has to bring to its end."""
+    if progress.finished_at is None:
+        return Check(
+            "upgrade",
+            "fail",
+            f"begun on {progress.began_at:%Y-%m-%d}, and turns of before are still missing",
+            "while nobody is at it, go on with it: hermes-pgvector migrate --admin-dsn DSN",
+        )
+    return Check(
+        "upgrade",
+        "note",
+        f"of {progress.finished_at:%Y-%m-%d}, awaits confirmation: the tables of before stay in {SCHEMA}",
+        "hermes-pgvector migrate --confirm-upgrade drops them, --undo-upgrade puts them back (with --admin-dsn DSN)",
+    )
+
+
 def _rights(conn: DeadlineConnection) -> Check:
     if missing := schema.missing_rights(conn):
-        return Check("rights", "fail", "this role lacks " + ", ".join(missing), schema.MIGRATE_COMMAND, "migrate")
+        command = schema.migrate_command(conn.info.user)
+        return Check("rights", "fail", "this role lacks " + ", ".join(missing), command, "migrate")
     if excess := schema.excess_rights(conn):
         return Check("rights", "note", "this role " + ", ".join(excess), _FEWER_RIGHTS)
     return Check("rights", "ok", "reads and writes rows, nothing more")

@@ -19,7 +19,7 @@ EXPECTED = "the tables of hermes-memory-pgvector 0.3 to 1.0"
 _MEMORY = ("id", "agent_identity", "target", "content", "created_at", "updated_at", "metadata")
 _TURN = ("id", "session_id", "agent_identity", "role", "content", "ts", "metadata")
 # The theme it gives to sessions of the default profile that name none: the host's name for every workspace.
-_NAMELESS = "hermes"
+NAMELESS = "hermes"
 _CHAT_KEY = re.compile(r"agent:[^:]+:([^:]+):")
 # Copies of MEMORY.md and USER.md, of which it keeps one in every theme.
 _COPIED = "bulk_import"
@@ -109,10 +109,10 @@ class PredecessorTables:
         key = raw if isinstance(raw, str) else ""
         if (theme, key) not in self._landings:
             chat = _CHAT_KEY.match(key)
-            words = {"agent_identity": self._profile, "agent_workspace": _NAMELESS}
+            words = {"agent_identity": self._profile, "agent_workspace": NAMELESS}
             if chat is not None:
                 words |= {"platform": chat[1], "gateway_session_key": key}
-            elif theme != _NAMELESS:
+            elif theme != NAMELESS:
                 # It has no such field as a platform: any other theme was named by a header, or is a profile's name.
                 words |= {"platform": "api_server", "gateway_session_key": theme}
             self._landings[theme, key] = self._destination.of_session(words, "")
