@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..domain.errors import HermesPgvectorError, SpoolError, StoreConflict
+from ..domain.errors import HermesPgvectorError, SpoolError, SpoolGone, StoreConflict
 from ..domain.latency import Latencies
 from ..domain.models import Operation
 from ..domain.pace import note_hook
@@ -22,8 +22,10 @@ from .embedding import DocumentEmbedder, texts_of
 from .memory_queue import Queue
 from .own_queues import OwnQueues
 from .pending import PendingRows
-from .spool import SetAside, Spool
-from .spool_files import SpoolDirectory
+from .refusals import Refusals
+from .spool import Spool
+from .spool_files import ADOPTED_AT_ONCE, SpoolDirectory
+from .spool_format import SetAside
 from .upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
@@ -34,6 +36,7 @@ _RETRY_FIRST_S, _RETRY_MAX_S = 0.2, 10.0
 _IDLE_S = 5.0  # how often an idle drain looks after what others left: dead spools, pending rows, a lost server
 _ADOPT_S = 5.0  # how often the files of dead processes are looked for
 _REPORT_S = 5.0  # how often the counters are published
+_TOLD_EACH = 10  # refused writes that are each told of, and from then on the 100th, 1,000th ...
 Delivery = Literal["stored", "waiting", "refused"]
 
 
@@ -58,7 +61,7 @@ class Writer:
         embedder: DocumentEmbedder,
         upkeep: Upkeep,
         embed_on_write: bool,
-        memory_max_items: int,
+        memory_max_bytes: int,
         lanes: int,
         latencies: Latencies,
         report: Callable[[], dict[str, Any]],
@@ -81,8 +84,9 @@ class Writer:
         self.last_error = ""
         self.latencies = latencies
         self._report = report
-        self._own = OwnQueues(directory, memory_max_items)
+        self._own = OwnQueues(directory, memory_max_bytes)
         self._told_waiting = False
+        self._refusals = Refusals(each=_TOLD_EACH)
         self._met_others = False
         backend.on_down = self._wake.set
         self._thread = self._new_thread()
@@ -163,6 +167,14 @@ class Writer:
         """The writes that Postgres refused for what they hold."""
         return [item for queue in self._queues() for item in queue.aside()]
 
+    def aside_count(self) -> int:
+        """How many there are of them, those of stopped processes among them."""
+        return self._directory.aside_count() + sum(queue.aside_count() for queue in self._queues())
+
+    def lost(self) -> int:
+        """How many accepted writes somebody took away together with their file."""
+        return self._own.lost
+
     def in_memory(self) -> int:
         """How many accepted writes are in memory only, because the disk takes nothing."""
         return self._own.in_memory()
@@ -195,6 +207,7 @@ class Writer:
                 retry_s = _RETRY_FIRST_S
             except HermesPgvectorError as exc:
                 self._note(exc)
+                self._look_after_files()
                 self._own.move_to_disk()
                 self._own.checkpoint()
                 self._stopping.wait(retry_s * random.uniform(0.7, 1.3))
@@ -243,8 +256,9 @@ class Writer:
         now = time.monotonic()
         if now >= self._due.adopt:
             self._own.move_to_disk()
+            self._look_after_files()
             if self._own.open() is not None:
-                self._adopted += self._directory.adopt()
+                self._adopted += self._directory.adopt(ADOPTED_AT_ONCE - len(self._adopted))
             self._due.adopt = now + _ADOPT_S
         if now >= self._due.report:
             self._own.publish(lambda: self._report() | {"operations_per_s": self._rate()})
@@ -266,7 +280,7 @@ class Writer:
         for spool in self._own.spools():
             spool.recount()
         self._tell_waiters()
-        return False
+        return self._due.adopt == 0.0
 
     def _take(self, queue: Queue) -> list[Operation]:
         try:
@@ -274,19 +288,25 @@ class Writer:
             ahead = self._embed_on_write and self._embedder.is_slow()
             return queue.take(2 * BATCH_SIZE if ahead else BATCH_SIZE)
         except SpoolError as exc:
-            if queue not in self._adopted:
+            if queue in self._adopted:
+                self._give_up(queue, exc)
+            elif not (isinstance(exc, SpoolGone) and isinstance(queue, Spool) and self._own.rescue(queue, exc)):
                 raise
-            self._give_up(queue, exc)
             return []
+
+    def _look_after_files(self) -> None:
+        self._own.look_after()
+        self._adopted = [spool for spool in self._adopted if self._own.look_at(spool)]
+        self._own.finish_moves()
 
     def _look_after_adopted(self) -> None:
         for spool in list(self._adopted):
             try:
-                if spool.empty():
+                spool.recount()
+                if not spool.depth():
                     self._adopted.remove(spool)
-                    self._directory.discard(spool)
-                else:
-                    spool.recount()
+                    self._directory.rest(spool)
+                    self._due.adopt = 0.0  # there may be more of them
             except SpoolError as exc:
                 self._give_up(spool, exc)
 
@@ -355,9 +375,14 @@ class Writer:
             self.counts["set_aside"] += 1
             self._note_end([op], "refused")
             self._tell_waiters()
-            logger.error(
-                "hermes-pgvector: Postgres refuses a write (%s, theme %s), it is set aside: %s", op.kind, op.theme, exc
-            )
+            if count := self._refusals.add():
+                logger.error(
+                    "hermes-pgvector: Postgres refuses a write (%s, theme %s), it is set aside%s: %s",
+                    op.kind,
+                    op.theme,
+                    "" if count <= _TOLD_EACH else f" as {count} by now are",
+                    exc,
+                )
             return
         queue.ack([op])
         self._note_written([op])

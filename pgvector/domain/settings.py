@@ -185,7 +185,10 @@ class Settings:
         "current", "Scope of a recall tool call that names none", choices=("current", "session", "all")
     )
     write_queue_maxsize: int = _setting(
-        256, "Most writes kept in memory while the spool on disk cannot be written", low=1, high=1_000_000
+        256, "Taken for the sake of other providers' settings: `write_queue_max_mb` is the bound", low=1, high=1_000_000
+    )
+    write_queue_max_mb: int = _setting(
+        64, "Most memory for writes that no disk takes while Postgres is away, in MB", low=1, high=100_000
     )
     bulk_sync_on_init: bool = _setting(True, "Reconcile with MEMORY.md and USER.md when a session starts")
     tools: tuple[str, ...] = _setting(

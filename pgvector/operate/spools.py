@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from ..capture.spool import SetAside, Spool
+from ..capture.spool import OPERATOR_PATIENCE_MS, Spool
 from ..capture.spool_files import is_held
-from ..domain.errors import InvalidArgument, SpoolError
+from ..capture.spool_format import SetAside
+from ..capture.spool_places import is_private, spool_folder, spool_folders
+from ..domain.errors import InvalidArgument, SpoolError, SpoolGone
 from ..domain.models import Operation
 
 _TEXT_SHOWN = 200
@@ -44,18 +46,20 @@ class SpoolView:
         return self.path.name.split("-")[0]
 
 
-def spool_folder(home: Path) -> Path:
-    """Where the writes that Postgres does not have yet are kept."""
-    return home / "pgvector" / "spool"
+def spool_paths(home: Path) -> list[Path]:
+    """The spool files of all processes of the home, wherever they lie."""
+    folders = [folder for folder in spool_folders(home) if folder == spool_folder(home) or is_private(folder)]
+    return [path for folder in folders for path in sorted(folder.glob("*.db"))]
 
 
 def inspect_spools(home: Path) -> list[SpoolView]:
     """Every spool of the home, read without disturbing the process that uses it."""
     views = []
-    for path in sorted(spool_folder(home).glob("*.db")):
+    for path in spool_paths(home):
         living = is_held(path)
         try:
             with _opened(path) as spool:
+                spool.must_be_whole()
                 at, report = spool.report()
                 age = time.time() - at if at else None
                 oldest = next((op.at for op in spool.take(1)), None)
@@ -64,7 +68,8 @@ def inspect_spools(home: Path) -> list[SpoolView]:
                     SpoolView(path, living, spool.depth(), spool.size_bytes(), aside, report, age, oldest_at=oldest)
                 )
         except SpoolError as exc:
-            views.append(SpoolView(path, living, 0, path.stat().st_size, (), {}, None, str(exc)))
+            with contextlib.suppress(FileNotFoundError):  # what was in it has arrived meanwhile
+                views.append(SpoolView(path, living, 0, path.stat().st_size, (), {}, None, str(exc)))
     return views
 
 
@@ -121,10 +126,9 @@ def change_aside(
         ]
         meant += chosen
         if really and chosen:
-            with _opened(view.path) as spool:
-                change: Callable[[Any], None] = spool.retry if action == "retry" else spool.drop
-                for item in chosen:
-                    change(item.operation)
+            with _unless_gone(view.path), _opened(view.path) as spool:
+                change = spool.retry if action == "retry" else spool.drop
+                change([item.operation for item in chosen])
     for each in ids:
         if not any(item.operation.op_id.hex.startswith(each) for item in meant):
             raise InvalidArgument(
@@ -134,8 +138,20 @@ def change_aside(
 
 
 @contextmanager
+def _unless_gone(path: Path) -> Iterator[None]:
+    """What was in a file has arrived when the file is gone, whatever was being done to it."""
+    try:
+        yield
+    except SpoolError:
+        if path.exists():
+            raise
+
+
+@contextmanager
 def _opened(path: Path) -> Iterator[Spool]:
-    spool = Spool(path, max_bytes=_UNBOUNDED)
+    if not path.exists():  # SQLite would make one
+        raise SpoolGone(f"the spool {path} is no longer there")
+    spool = Spool(path, max_bytes=_UNBOUNDED, patience_ms=OPERATOR_PATIENCE_MS)
     try:
         yield spool
     finally:
@@ -145,12 +161,11 @@ def _opened(path: Path) -> Iterator[Spool]:
 def drop_copies(home: Path, texts: Collection[tuple[str, str]]) -> tuple[int, int]:
     """Drop the writes set aside that hold one of these themes' texts; how many, and how many more of them wait."""
     wanted, dropped, waiting = set(texts), 0, 0
-    for path in sorted(spool_folder(home).glob("*.db")) if wanted else []:
+    for path in spool_paths(home) if wanted else []:
         with contextlib.suppress(SpoolError), _opened(path) as spool:
             aside = [item.operation for item in spool.aside() if _said(item.operation) & wanted]
             dropped += len(aside)
-            for op in aside:
-                spool.drop(op)
+            spool.drop(aside)
             waiting += sum(bool(_said(op) & wanted) for op in spool.take(_UNBOUNDED // 2))
     return dropped, waiting
 
