@@ -224,6 +224,12 @@ class OwnQueues:
             self._warned = False
             logger.info("hermes-pgvector: the writes that were in memory only are on disk now")
 
+    def label(self) -> None:
+        """Note in the files for which database their writes are, now that it is known."""
+        for spool in self.spools():
+            with contextlib.suppress(SpoolError):
+                spool.label(self._directory.destination.place, self._directory.destination.database)
+
     def queues(self) -> list[Queue]:
         """In the order in which they are to be emptied."""
         return [*self.spools(), self._memory]

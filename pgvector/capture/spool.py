@@ -33,6 +33,7 @@ from .spool_format import (
     holds,
     operation_of,
     prepare,
+    readable,
 )
 from .watched import WatchedFiles
 from .window import Window
@@ -197,6 +198,17 @@ class Spool:
             self._back.execute("PRAGMA wal_checkpoint(PASSIVE)")
             self._files.settle()
 
+    def label(self, place: str, database: str) -> None:
+        """Note for which database its writes were accepted."""
+        with as_spool_error(self.path), self._back_lock, self._lock:
+            self._back.execute("INSERT OR REPLACE INTO accepted_for VALUES (1, ?, ?)", (place, database))
+
+    def accepted_for(self) -> tuple[str, str]:
+        """For which database, see `Destination`; both empty where nobody knows."""
+        with as_spool_error(self.path), self._back_lock:
+            row = self._back.execute("SELECT place, database FROM accepted_for").fetchone()
+        return (str(row[0]), str(row[1])) if row else ("", "")
+
     def publish(self, report: Mapping[str, Any]) -> None:
         """Leave the process's counters in the file, for whoever looks from outside."""
         body = json.dumps(report)
@@ -307,20 +319,13 @@ class Spool:
             aside = {op.op_id: (op, error) for op, error in self._window.aside()}
             expected = self._depth + self._aside
             if len(waiting) < self._depth:
-                for op in self._readable("operations", "''"):
+                for op in readable(self._back, "operations", "''"):
                     if op[0].seq not in self._done | self._passed:
                         waiting.setdefault(op[0].seq, op[0])
             if len(aside) < self._aside:
-                aside = {op.op_id: (op, error) for op, error in self._readable("aside", "error")} | aside
+                aside = {op.op_id: (op, error) for op, error in readable(self._back, "aside", "error")} | aside
         saved = [*aside.values(), *((waiting[seq], "") for seq in sorted(waiting))]
         return saved, max(0, expected - len(saved))
-
-    def _readable(self, table: str, error: str) -> list[tuple[Operation, str]]:
-        found: list[tuple[Operation, str]] = []
-        with contextlib.suppress(*FAULTS):
-            rows = self._back.execute(f"SELECT seq, {COLUMNS}, {error} FROM {table} ORDER BY seq")
-            found.extend((operation_of(row[:6]), row[6]) for row in paced(rows))
-        return found
 
     def take_in(self, saved: Iterable[tuple[Operation, str]], max_bytes: int) -> int:
         """Keep the first of what `salvage` gave of another file, about `max_bytes`; returns how many.

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..domain.errors import SpoolBusy, SpoolError
+from .destination import Destination
 from .spool import Spool
 from .spool_format import as_spool_error
 from .spool_places import is_private, make_private
@@ -59,15 +60,25 @@ ADOPTED_AT_ONCE = 8  # each takes some open files of the host's
 class SpoolDirectory:
     """The spool files of all processes of one HERMES_HOME, in `folder`, and in `spill` what that could not take."""
 
-    def __init__(self, folder: Path, *, max_bytes: int, sync: str = "normal", spill: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        max_bytes: int,
+        sync: str = "normal",
+        spill: Sequence[Path] = (),
+        destination: Destination | None = None,
+    ) -> None:
         self.folder = folder
         self._spill = tuple(spill)
+        self.destination = destination or Destination("")
         self._max_bytes = max_bytes
         self._sync = sync
         self._locks: dict[Path, int] = {}
         self._unreadable: set[Path] = set()
         self._waiting: set[Path] = set()  # those of which it was told that they cannot be used now
         self._told_elsewhere = False
+        self._told_held: set[str] = set()  # places for which it was told that writes wait
         self._resting: dict[Path, _Resting] = {}  # those that hold nothing but what was set aside
 
     def open_own(self, *, taken_bytes: int = 0, spare: Container[Path] = ()) -> Spool:
@@ -106,7 +117,9 @@ class SpoolDirectory:
         try:
             with as_spool_error(path):  # SQLite would let the umask decide; the files beside it have its mode
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            return Spool(path, max_bytes=max(0, self._max_bytes - taken_bytes), sync=self._sync)
+            spool = Spool(path, max_bytes=max(0, self._max_bytes - taken_bytes), sync=self._sync)
+            spool.label(self.destination.place, self.destination.database)
+            return spool
         except SpoolError:
             with contextlib.suppress(OSError):
                 _delete(path)
@@ -126,11 +139,28 @@ class SpoolDirectory:
             except SpoolError as exc:
                 self._leave_alone(path, exc)
                 continue
-            if spool is not None:
+            if spool is not None and not self._holds_back(spool):
                 yield spool
                 at_most -= 1
                 if not at_most:
                     return
+
+    def _holds_back(self, spool: Spool) -> bool:
+        """Let go of a file whose writes were accepted for another database, until somebody has changed it."""
+        place, database = spool.accepted_for()
+        if not spool.depth() or self.destination.takes(place, database):
+            return False
+        waiting = spool.depth()
+        self.rest(spool, even_so=True)
+        if place not in self._told_held:
+            self._told_held.add(place)
+            logger.warning(
+                "hermes-pgvector: %d writes were accepted for another database (%s) and wait for it; to send all such "
+                "writes to the database of this home instead: hermes-pgvector spool send --yes",
+                waiting,
+                place,
+            )
+        return True
 
     def _paths(self) -> list[Path]:
         folders = [self.folder, *(folder for folder in self._spill if is_private(folder))]
@@ -148,11 +178,11 @@ class SpoolDirectory:
         self._resting.pop(path, None)
         return False
 
-    def rest(self, spool: Spool) -> None:
-        """Let go of an adopted file of which nothing waits; once an operator has changed it, it is adopted anew."""
+    def rest(self, spool: Spool, *, even_so: bool = False) -> None:
+        """Let go of an adopted file of which nothing waits, or `even_so`; whoever changes it has it adopted anew."""
         aside = spool.aside_count()
         self.discard(spool)
-        if aside and spool.path.exists():
+        if (aside or even_so) and spool.path.exists():
             self._resting[spool.path] = _Resting(_written_at(spool.path), aside)
 
     def _take_over(self, path: Path) -> Spool | None:

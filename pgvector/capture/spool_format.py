@@ -13,6 +13,7 @@ from typing import Any
 
 from ..domain.errors import SpoolBusy, SpoolError, SpoolGone
 from ..domain.models import Operation
+from ..domain.pace import paced
 
 # What a damaged file raises: SQLite quotes it in its words, and Python may not be able to read them.
 FAULTS = (sqlite3.Error, UnicodeDecodeError)
@@ -26,6 +27,9 @@ _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS operations (seq INTEGER PRIMARY KEY, {_OPERATION});
 CREATE TABLE IF NOT EXISTS aside (seq INTEGER PRIMARY KEY, {_OPERATION}, error TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS aside_op_id ON aside (op_id);
+CREATE TABLE IF NOT EXISTS accepted_for (
+    only_row INTEGER PRIMARY KEY CHECK (only_row = 1), place TEXT NOT NULL, database TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS report (
     only_row INTEGER PRIMARY KEY CHECK (only_row = 1), at REAL NOT NULL, body TEXT NOT NULL
 );
@@ -93,6 +97,15 @@ def holds(path: Path, at_least: int, last: int | None, *, thoroughly: bool = Fal
         found = fresh.execute("SELECT EXISTS (SELECT 1 FROM operations WHERE seq = ?)", (last,)).fetchone()
         whole = not thoroughly or fresh.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
     return whole and count >= at_least and (last is None or found == (1,))
+
+
+def readable(conn: sqlite3.Connection, table: str, error: str) -> list[tuple[Operation, str]]:
+    """What can be read of a table, each operation with its `error`."""
+    found: list[tuple[Operation, str]] = []
+    with contextlib.suppress(*FAULTS):
+        rows = conn.execute(f"SELECT seq, {COLUMNS}, {error} FROM {table} ORDER BY seq")
+        found.extend((operation_of(row[:6]), row[6]) for row in paced(rows))
+    return found
 
 
 def operation_of(row: tuple[Any, ...]) -> Operation:

@@ -203,6 +203,8 @@ class Writer:
             self._wake.clear()
             try:
                 self._backend.bring_up()
+                if self._directory.destination.saw(self._backend.database):
+                    self._own.label()
                 busy = self._step()
                 retry_s = _RETRY_FIRST_S
             except HermesPgvectorError as exc:

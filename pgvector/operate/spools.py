@@ -7,19 +7,23 @@ import json
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from ..capture.destination import Destination
 from ..capture.spool import OPERATOR_PATIENCE_MS, Spool
 from ..capture.spool_files import is_held
 from ..capture.spool_format import SetAside
 from ..capture.spool_places import is_private, spool_folder, spool_folders
 from ..domain.errors import InvalidArgument, SpoolError, SpoolGone
 from ..domain.models import Operation
+from ..domain.settings import Settings
+from ..store.conninfo import place_of
 
 _TEXT_SHOWN = 200
+EMBEDDED_PLACE = "the embedded Postgres"
 _UNBOUNDED = 1 << 62  # nothing is appended here, so no bound applies
 
 
@@ -39,11 +43,33 @@ class SpoolView:
     report_age_s: float | None
     problem: str = ""
     oldest_at: float | None = None
+    place: str = ""  # for which database its writes were accepted, and what tells that from others
+    database: str = ""
+
+    def is_for(self, here: Destination) -> bool:
+        """Whether what waits in it may go to that database."""
+        return not self.waiting or here.takes(self.place, self.database)
 
     @property
     def pid(self) -> str:
         """The process id in the file's name."""
         return self.path.name.split("-")[0]
+
+
+def destination_of(settings: Settings, home: Path) -> Destination:
+    """The database that the settings name."""
+    return Destination(place_of(settings.dsn) if settings.dsn else EMBEDDED_PLACE, home)
+
+
+def send(settings: Settings, home: Path, *, really: bool) -> list[SpoolView]:
+    """Have writes of stopped processes that were accepted for another database go to that of the settings; returns the
+    files meant, changed if `really`."""
+    here = destination_of(settings, home)
+    meant = [view for view in inspect_spools(home) if not view.living and not view.is_for(here)]
+    for view in meant if really else ():
+        with _unless_gone(view.path), _opened(view.path) as spool:
+            spool.label(here.place, here.database)
+    return meant
 
 
 def spool_paths(home: Path) -> list[Path]:
@@ -64,9 +90,9 @@ def inspect_spools(home: Path) -> list[SpoolView]:
                 age = time.time() - at if at else None
                 oldest = next((op.at for op in spool.take(1)), None)
                 aside = tuple(spool.aside())
-                views.append(
-                    SpoolView(path, living, spool.depth(), spool.size_bytes(), aside, report, age, oldest_at=oldest)
-                )
+                view = SpoolView(path, living, spool.depth(), spool.size_bytes(), aside, report, age, "", oldest)
+                place, database = spool.accepted_for()
+                views.append(replace(view, place=place, database=database))
         except SpoolError as exc:
             with contextlib.suppress(FileNotFoundError):  # what was in it has arrived meanwhile
                 views.append(SpoolView(path, living, 0, path.stat().st_size, (), {}, None, str(exc)))

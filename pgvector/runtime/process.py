@@ -36,6 +36,7 @@ from ..embed.base import CountedEmbedder
 from ..embed.cache import CachedEmbedder
 from ..embed.factory import embedder_for
 from ..operate.serve import embedded_server
+from ..operate.spools import destination_of
 from ..recall.prefetch import Shown
 from ..recall.reorder import Reorderer, reorderer_for
 from ..recall.search import Searcher
@@ -96,7 +97,11 @@ class Runtime:
         folder, *elsewhere = spool_folders(home)
         self.writer = Writer(
             directory=SpoolDirectory(
-                folder, max_bytes=settings.spool_max_mb * 1_000_000, sync=settings.spool_sync, spill=elsewhere
+                folder,
+                max_bytes=settings.spool_max_mb * 1_000_000,
+                sync=settings.spool_sync,
+                spill=elsewhere,
+                destination=destination_of(settings, home),
             ),
             backend=self.backend,
             embedder=self._documents,

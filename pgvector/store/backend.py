@@ -21,6 +21,7 @@ from .memories import MEMORY_KINDS, Embeddings, apply_memory, lock_theme
 from .pool import Along, Pool, connect
 from .pooler import is_pooled
 from .reading import Replica, Source, answered_by
+from .replica import identity_of
 from .reuse import ThemedText, known_vectors
 from .schema import ensure_schema
 from .sql import query
@@ -48,6 +49,7 @@ class Backend:
     """
 
     stand_in: Source | None = None
+    database = ""  # what tells the database from all others, once it was reached
 
     def __init__(
         self,
@@ -99,6 +101,7 @@ class Backend:
                     conn.deadline = time.monotonic() + WRITE_TIMEOUT_S
                     self._verify(conn)
                     self._space = recorded_space(conn)
+                    self.database = str(identity_of(conn))
                     lends = self._pooler == "transaction" or (self._pooler == "auto" and is_pooled(conn))
                 pool = Pool(conninfo, max_size=self._pool_max_size, prepares=not lends)
                 pool.open()

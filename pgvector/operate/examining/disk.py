@@ -8,10 +8,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from ...capture.destination import Destination
 from ...capture.spool_places import spool_folder
 from ...domain.settings import Settings
 from ..serve import embedded_server
-from ..spools import SpoolView, inspect_spools, short_id
+from ..spools import SpoolView, destination_of, inspect_spools, short_id
 from .check import Check, Patient
 
 MANY_WAITING = 1000  # a burst is gone in seconds; more than this says that something holds the drain up
@@ -35,14 +36,16 @@ def examine_disk(patient: Patient) -> Iterator[Check]:
             f"make {patient.home} writable for this user",
         )
     else:
-        yield from _spool(inspect_spools(patient.home), folder, patient.settings)
+        yield from _spool(
+            inspect_spools(patient.home), folder, patient.settings, destination_of(patient.settings, patient.home)
+        )
     yield _room("disk", "the spool", there, patient.settings.spool_max_mb * 1_000_000)
     if not patient.settings.dsn:
         root = embedded_server(patient.settings).root
         yield _room("disk", "the embedded Postgres", _existing(root), ROOMY_BYTES)
 
 
-def _spool(views: list[SpoolView], folder: Path, settings: Settings) -> Iterator[Check]:
+def _spool(views: list[SpoolView], folder: Path, settings: Settings, here: Destination) -> Iterator[Check]:
     bad = False
     for view in views:
         if view.problem:
@@ -58,7 +61,16 @@ def _spool(views: list[SpoolView], folder: Path, settings: Settings) -> Iterator
         )
     if len(refused) > TOLD_EACH:
         yield Check("spool", "fail", f"Postgres refused {len(refused) - TOLD_EACH} more writes", _SET_ASIDE)
-    orphaned = sum(view.waiting for view in views if not view.living)
+    for view in views:
+        if not view.living and not view.is_for(here):
+            bad = True
+            yield Check(
+                "spool",
+                "note",
+                f"{view.waiting} writes of a stopped process were accepted for another database ({view.place})",
+                "hermes-pgvector spool send --yes sends them to the one that this home names",
+            )
+    orphaned = sum(view.waiting for view in views if not view.living and view.is_for(here))
     if orphaned:
         bad = True
         yield Check(
