@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 
+from ..domain.models import Operation
+
+logger = logging.getLogger(__name__)
+
+TOLD_EACH = 10  # writes that Postgres refuses, and from then on the 100th, 1,000th ...
 _QUIET_S = 60.0  # without a refusal for so long, the next one begins another time of trouble
 
 
@@ -25,3 +31,16 @@ class Refusals:
             self._count = 1 if now - self._last > _QUIET_S else self._count + 1
             self._last = now
             return self._count if self._count <= self._each or str(self._count).rstrip("0") == "1" else 0
+
+
+def tell_set_aside(refusals: Refusals, op: Operation, why: Exception) -> None:
+    """Log that a write was set aside, or count it only."""
+    if count := refusals.add():
+        so_far = "" if count <= TOLD_EACH else f" as {count} by now are"
+        logger.error(
+            "hermes-pgvector: Postgres refuses a write (%s, theme %s), it is set aside%s: %s",
+            op.kind,
+            op.theme,
+            so_far,
+            why,
+        )

@@ -11,13 +11,13 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..domain.errors import SpoolFull, SpoolGone
+from ..domain.errors import SpoolError, SpoolFull, SpoolGone
 from ..domain.forking import BACKGROUND, fork_lock
 from ..domain.models import Operation
 from ..domain.pace import in_slices, paced
@@ -31,6 +31,7 @@ from .spool_format import (
     cannot_use,
     connect,
     holds,
+    move,
     operation_of,
     prepare,
     readable,
@@ -165,30 +166,15 @@ class Spool:
         with self._lock:
             self._window.set_aside(op, error)
         try:
-            with self._back_lock, self._lock:
-                self._must_be_there()
+            with self.written() as conn:
                 self._take_off(self._measure("seq = ?", op.seq))
-                self._move("operations", "aside", f"{COLUMNS}, error", f"{COLUMNS}, ?", [op], error or "unknown error")
+                move(conn, "operations", "aside", f"{COLUMNS}, error", f"{COLUMNS}, ?", [op], error or "unknown error")
                 self._aside += 1
                 if op.kind.startswith(UNREADABLE_KIND) and op.seq in self._numbers():
                     self._passed.add(op.seq)  # as above: it must not come again and again
-        except (*FAULTS, SpoolGone) as exc:
+        except SpoolError as exc:
             self._passed.add(op.seq)
-            logger.debug("hermes-pgvector: %s", cannot_use(self.path, exc))
-
-    def _move(self, source: str, target: str, into: str, values: str, ops: Sequence[Operation], *more: str) -> None:
-        """Move rows from one table to the other, all or none."""
-        numbers = json.dumps([op.seq for op in ops])
-        self._back.execute("BEGIN IMMEDIATE")
-        try:
-            chosen = "WHERE seq IN (SELECT value FROM json_each(?))"
-            found = f"SELECT {values} FROM {source} {chosen} ORDER BY at, seq"
-            self._back.execute(f"INSERT INTO {target} ({into}) {found}", (*more, numbers))
-            self._back.execute(f"DELETE FROM {source} {chosen}", (numbers,))
-            self._back.execute("COMMIT")
-        finally:
-            if self._back.in_transaction:
-                self._back.execute("ROLLBACK")
+            logger.debug("hermes-pgvector: %s", exc)
 
     def checkpoint(self) -> None:
         """Move the write-ahead log into the file, on the drain's time."""
@@ -198,10 +184,23 @@ class Spool:
             self._back.execute("PRAGMA wal_checkpoint(PASSIVE)")
             self._files.settle()
 
+    @contextlib.contextmanager
+    def written(self) -> Iterator[sqlite3.Connection]:
+        """One transaction on the file, for a moment: a hook may have to wait. Raises SpoolError."""
+        with as_spool_error(self.path), self._back_lock, self._lock:
+            self._must_be_there()
+            self._back.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._back
+                self._back.execute("COMMIT")
+            finally:
+                if self._back.in_transaction:
+                    self._back.execute("ROLLBACK")
+
     def label(self, place: str, database: str) -> None:
         """Note for which database its writes were accepted."""
-        with as_spool_error(self.path), self._back_lock, self._lock:
-            self._back.execute("INSERT OR REPLACE INTO accepted_for VALUES (1, ?, ?)", (place, database))
+        with self.written() as conn:
+            conn.execute("INSERT OR REPLACE INTO accepted_for VALUES (1, ?, ?)", (place, database))
 
     def accepted_for(self) -> tuple[str, str]:
         """For which database, see `Destination`; both empty where nobody knows."""
@@ -212,10 +211,8 @@ class Spool:
     def publish(self, report: Mapping[str, Any]) -> None:
         """Leave the process's counters in the file, for whoever looks from outside."""
         body = json.dumps(report)
-        with as_spool_error(self.path), self._back_lock, self._lock:
-            self._must_be_there()
-            self._must_be_there()
-            self._back.execute("INSERT OR REPLACE INTO report VALUES (1, ?, ?)", (time.time(), body))
+        with self.written() as conn:
+            conn.execute("INSERT OR REPLACE INTO report VALUES (1, ?, ?)", (time.time(), body))
 
     def report(self) -> tuple[float, dict[str, Any]]:
         """When (seconds since the epoch) the counters were last published, and the counters."""
@@ -234,15 +231,15 @@ class Spool:
     def retry(self, ops: Sequence[Operation]) -> None:
         """Put operations that were set aside at the end of what waits, in the order in which they were accepted."""
         for part in in_slices(ops, _SLICE):
-            with as_spool_error(self.path), self._back_lock, self._lock:
-                self._move("aside", "operations", COLUMNS, COLUMNS, part)
+            with self.written() as conn:
+                move(conn, "aside", "operations", COLUMNS, COLUMNS, part)
 
     def drop(self, ops: Sequence[Operation]) -> None:
         """Delete operations that were set aside."""
         for part in in_slices(ops, _SLICE):
-            with as_spool_error(self.path), self._back_lock, self._lock:
+            with self.written() as conn:
                 numbers = json.dumps([op.seq for op in part])
-                self._back.execute("DELETE FROM aside WHERE seq IN (SELECT value FROM json_each(?))", (numbers,))
+                conn.execute("DELETE FROM aside WHERE seq IN (SELECT value FROM json_each(?))", (numbers,))
 
     def recount(self) -> None:
         """Count again what waits and what was set aside: an operator may have changed the file."""

@@ -134,12 +134,16 @@ class SpoolDirectory:
         for path in self._paths():
             if path in self._locks or path in self._unreadable or self._rests(path):
                 continue
+            spool: Spool | None = None
             try:
                 spool = self._take_over(path)
+                held = spool is None or self._holds_back(spool)
             except SpoolError as exc:
+                if spool is not None:
+                    spool.close()
                 self._leave_alone(path, exc)
                 continue
-            if spool is not None and not self._holds_back(spool):
+            if spool is not None and not held:
                 yield spool
                 at_most -= 1
                 if not at_most:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import sqlite3
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS operations (seq INTEGER PRIMARY KEY, {_OPERATION});
 CREATE TABLE IF NOT EXISTS aside (seq INTEGER PRIMARY KEY, {_OPERATION}, error TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS aside_op_id ON aside (op_id);
+CREATE TABLE IF NOT EXISTS kept (seq INTEGER PRIMARY KEY, {_OPERATION});
 CREATE TABLE IF NOT EXISTS accepted_for (
     only_row INTEGER PRIMARY KEY CHECK (only_row = 1), place TEXT NOT NULL, database TEXT NOT NULL
 );
@@ -97,6 +98,17 @@ def holds(path: Path, at_least: int, last: int | None, *, thoroughly: bool = Fal
         found = fresh.execute("SELECT EXISTS (SELECT 1 FROM operations WHERE seq = ?)", (last,)).fetchone()
         whole = not thoroughly or fresh.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
     return whole and count >= at_least and (last is None or found == (1,))
+
+
+def move(
+    conn: sqlite3.Connection, source: str, target: str, into: str, values: str, ops: Sequence[Operation], *more: str
+) -> None:
+    """Move rows from one table to the other, within a transaction."""
+    numbers = json.dumps([op.seq for op in ops])
+    chosen = "WHERE seq IN (SELECT value FROM json_each(?))"
+    found = f"SELECT {values} FROM {source} {chosen} ORDER BY at, seq"
+    conn.execute(f"INSERT INTO {target} ({into}) {found}", (*more, numbers))
+    conn.execute(f"DELETE FROM {source} {chosen}", (numbers,))
 
 
 def readable(conn: sqlite3.Connection, table: str, error: str) -> list[tuple[Operation, str]]:

@@ -19,10 +19,11 @@ from ..domain.pace import note_hook
 from ..store.backend import Backend
 from .applying import POISON, apply_parts, share_out
 from .embedding import DocumentEmbedder, texts_of
+from .kept import Kept
 from .memory_queue import Queue
 from .own_queues import OwnQueues
 from .pending import PendingRows
-from .refusals import Refusals
+from .refusals import TOLD_EACH, Refusals, tell_set_aside
 from .spool import Spool
 from .spool_files import ADOPTED_AT_ONCE, SpoolDirectory
 from .spool_format import SetAside
@@ -36,7 +37,6 @@ _RETRY_FIRST_S, _RETRY_MAX_S = 0.2, 10.0
 _IDLE_S = 5.0  # how often an idle drain looks after what others left: dead spools, pending rows, a lost server
 _ADOPT_S = 5.0  # how often the files of dead processes are looked for
 _REPORT_S = 5.0  # how often the counters are published
-_TOLD_EACH = 10  # refused writes that are each told of, and from then on the 100th, 1,000th ...
 Delivery = Literal["stored", "waiting", "refused"]
 
 
@@ -62,6 +62,7 @@ class Writer:
         upkeep: Upkeep,
         embed_on_write: bool,
         memory_max_bytes: int,
+        keep_s: float,
         lanes: int,
         latencies: Latencies,
         report: Callable[[], dict[str, Any]],
@@ -86,7 +87,8 @@ class Writer:
         self._report = report
         self._own = OwnQueues(directory, memory_max_bytes)
         self._told_waiting = False
-        self._refusals = Refusals(each=_TOLD_EACH)
+        self._kept = Kept(backend, keep_s)
+        self._refusals = Refusals(each=TOLD_EACH)
         self._met_others = False
         backend.on_down = self._wake.set
         self._thread = self._new_thread()
@@ -172,7 +174,7 @@ class Writer:
         return self._directory.aside_count() + sum(queue.aside_count() for queue in self._queues())
 
     def lost(self) -> int:
-        """How many accepted writes somebody took away together with their file."""
+        """How many somebody took away together with their file."""
         return self._own.lost
 
     def in_memory(self) -> int:
@@ -205,6 +207,7 @@ class Writer:
                 self._backend.bring_up()
                 if self._directory.destination.saw(self._backend.database):
                     self._own.label()
+                self._kept.look(self._own.spools(), self._directory.destination)
                 busy = self._step()
                 retry_s = _RETRY_FIRST_S
             except HermesPgvectorError as exc:
@@ -260,12 +263,16 @@ class Writer:
             self._own.move_to_disk()
             self._look_after_files()
             if self._own.open() is not None:
-                self._adopted += self._directory.adopt(ADOPTED_AT_ONCE - len(self._adopted))
+                for spool in self._directory.adopt(ADOPTED_AT_ONCE - len(self._adopted)):
+                    self._adopted.append(spool)
+                    self._kept.send_again(spool, self._directory.destination)
             self._due.adopt = now + _ADOPT_S
         if now >= self._due.report:
             self._own.publish(lambda: self._report() | {"operations_per_s": self._rate()})
             self._own.checkpoint()
             self._backend.refresh_space()
+            self._kept.look(self._own.spools(), self._directory.destination)
+            self._kept.expire()
             self._due.report = now + _REPORT_S
         for queue in self._queues():
             if ops := self._take(queue):
@@ -340,6 +347,7 @@ class Writer:
         for part in apply_parts(self._backend, share_out(ops, self._lanes), embeddings, self._lanes):
             if part.error is None:
                 self.counts.update(part.counts)
+                self._kept.add(self._own.open(), part.ops)
                 queue.ack(part.ops)
                 self._note_written(part.ops)
             elif isinstance(part.error, POISON):
@@ -377,15 +385,9 @@ class Writer:
             self.counts["set_aside"] += 1
             self._note_end([op], "refused")
             self._tell_waiters()
-            if count := self._refusals.add():
-                logger.error(
-                    "hermes-pgvector: Postgres refuses a write (%s, theme %s), it is set aside%s: %s",
-                    op.kind,
-                    op.theme,
-                    "" if count <= _TOLD_EACH else f" as {count} by now are",
-                    exc,
-                )
+            tell_set_aside(self._refusals, op, exc)
             return
+        self._kept.add(self._own.open(), [op])
         queue.ack([op])
         self._note_written([op])
 

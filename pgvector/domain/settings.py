@@ -211,6 +211,12 @@ class Settings:
     spool_sync: str = _setting(
         "normal", "normal survives the death of the process, full also power loss", choices=("normal", "full")
     )
+    spool_keep_s: float = _setting(
+        600.0,
+        "How long acknowledged writes are kept, to send them again to a server that lacks them, in seconds",
+        low=0.0,
+        high=86_400.0,
+    )
     shutdown_timeout_s: float = _setting(
         2.0, "Longest time a shutdown waits for writes, in seconds; the rest stays in the spool", low=0.0, high=60.0
     )

@@ -108,6 +108,7 @@ class Runtime:
             upkeep=self._upkeep,
             embed_on_write=settings.embed_on_write,
             memory_max_bytes=settings.write_queue_max_mb * 1_000_000,
+            keep_s=settings.spool_keep_s,
             lanes=lanes_of(settings.pool_max_size),
             latencies=self.latencies,
             report=self.stats,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 import psycopg
@@ -19,9 +18,9 @@ def place_of(conninfo: str) -> str:
         known = {key: str(value) for key, value in conninfo_to_dict(conninfo).items() if value}
     except psycopg.ProgrammingError:
         return ""
-    host = known.get("host") or known.get("hostaddr") or known.get("service") or os.environ.get("PGHOST", "")
-    port = known.get("port") or os.environ.get("PGPORT", "5432")
-    name = known.get("dbname") or os.environ.get("PGDATABASE") or known.get("user", "")
+    host = known.get("host") or known.get("hostaddr") or known.get("service", "")
+    port = known.get("port", "5432")
+    name = known.get("dbname") or known.get("user", "")
     return f"{host.lower()}:{port}/{name}"
 
 
