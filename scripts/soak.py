@@ -51,7 +51,6 @@ SETTINGS: dict[str, Any] = {
     "pool_max_size": 3,
     "tools": ["remember", "forget", "memory_profile"],
     "messaging_theme": "chat",
-    "write_queue_maxsize": 256,
 }
 SHARED, SCRAP = "quay", "scrap"  # a theme of all agents; one that an operator deletes again and again
 CHECK_EVERY_S = 60.0

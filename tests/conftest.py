@@ -140,6 +140,7 @@ def home(tmp_path: Path) -> Path:
 def fresh_process_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Every test starts without runtimes, warnings already given, or a home of the developer's."""
     monkeypatch.setenv("HERMES_HOME", str(tmp_path / "hermes-home"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     guard.failures.clear()
     once.forget_warnings()
     yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +10,9 @@ from typing import Protocol
 
 from ..domain.errors import SpoolFull
 from ..domain.models import Operation
-from .spool import SetAside
+from .spool_format import SetAside
+
+_OVERHEAD_BYTES = 1024  # of the objects that one operation consists of
 
 
 class Queue(Protocol):
@@ -20,6 +23,7 @@ class Queue(Protocol):
     def ack(self, ops: Sequence[Operation]) -> None: ...
     def set_aside(self, op: Operation, error: str) -> None: ...
     def aside(self) -> list[SetAside]: ...
+    def aside_count(self) -> int: ...
     def depth(self) -> int: ...
     def size_bytes(self) -> int: ...
     def checkpoint(self) -> None: ...
@@ -27,48 +31,55 @@ class Queue(Protocol):
 
 
 class MemoryQueue:
-    """At most `max_items` operations, lost with the process."""
+    """Operations of at most `max_bytes`, lost with the process."""
 
-    def __init__(self, max_items: int) -> None:
-        self._max_items = max_items
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._waiting: dict[int, Operation] = {}
-        self._aside: dict[int, SetAside] = {}
+        self._waiting: dict[int, tuple[Operation, int]] = {}
+        self._aside: dict[int, tuple[SetAside, int]] = {}
+        self._bytes = 0
         self._next = 1
 
     def append(self, op: Operation) -> None:
         """Keep `op`. Raises SpoolFull."""
+        size = len(json.dumps(op.payload, ensure_ascii=False).encode()) + _OVERHEAD_BYTES
         with self._lock:
-            if len(self._waiting) >= self._max_items:
+            if self._bytes + size > self._max_bytes:
                 raise SpoolFull(
-                    f"{self._max_items} writes wait in memory (`write_queue_maxsize`) and the spool takes "
-                    "nothing; make $HERMES_HOME/pgvector/spool writable, or raise `spool_max_mb`"
+                    f"{len(self._waiting)} writes wait in memory, as many as `write_queue_max_mb` allows, and no disk "
+                    "takes any; make $HERMES_HOME/pgvector/spool writable, or make room there"
                 )
-            self._waiting[self._next] = replace(op, seq=self._next)
+            self._bytes += size
+            self._waiting[self._next] = (replace(op, seq=self._next), size)
             self._next += 1
 
     def take(self, limit: int) -> list[Operation]:
         """The oldest operations; they stay until `ack`."""
         with self._lock:
-            return [self._waiting[seq] for seq in sorted(self._waiting)[:limit]]
+            return [self._waiting[seq][0] for seq in sorted(self._waiting)[:limit]]
 
     def ack(self, ops: Sequence[Operation]) -> None:
         """Forget operations that are in Postgres, or on disk."""
         with self._lock:
             for op in ops:
-                self._waiting.pop(op.seq, None)
-                self._aside.pop(op.seq, None)
+                held = self._waiting.pop(op.seq, None) or self._aside.pop(op.seq, None)
+                self._bytes -= held[1] if held else 0
 
     def set_aside(self, op: Operation, error: str) -> None:
         """Keep `op` out of the way of the rest."""
         with self._lock:
-            if self._waiting.pop(op.seq, None) is not None:
-                self._aside[op.seq] = SetAside(op, error)
+            if (held := self._waiting.pop(op.seq, None)) is not None:
+                self._aside[op.seq] = (SetAside(op, error), held[1])
 
     def aside(self) -> list[SetAside]:
         """The operations that were set aside."""
         with self._lock:
-            return list(self._aside.values())
+            return [item for item, _ in self._aside.values()]
+
+    def aside_count(self) -> int:
+        """How many there are of them."""
+        return len(self._aside)
 
     def depth(self) -> int:
         """How many operations wait."""

@@ -1,4 +1,4 @@
-"""What this process has accepted: on disk, and while the disk takes nothing, in memory."""
+"""What this process has accepted: on disk, and while no disk takes anything, in memory."""
 
 from __future__ import annotations
 
@@ -6,55 +6,193 @@ import contextlib
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from ..domain.errors import SpoolError, SpoolFull
+from ..domain.errors import SpoolBusy, SpoolError, SpoolFull, SpoolGone
 from ..domain.models import Operation
+from ..domain.pace import breathe
 from .memory_queue import MemoryQueue, Queue
+from .moving import Move
 from .spool import Spool
 from .spool_files import SpoolDirectory
 
 logger = logging.getLogger(__name__)
 
 _MOVED_AT_ONCE = 64
+_FILES_MOST = 16  # of one process: whoever locks more of them than that is not to be evaded
+_ATTEMPTS = 5  # of one write to find a file that takes it
+_SPARED_S = 30.0  # a place that took no more is left alone for so long
+_HOOK_MOVES_S = 0.01  # a hook spends so long on what another file held, and leaves the rest to who comes next
 
 
 class OwnQueues:
-    """The spool of this process and its stand-in, which holds what came after everything in the spool."""
+    """The spools of this process, the last of which takes what comes, and their stand-in in memory.
 
-    def __init__(self, directory: SpoolDirectory, memory_max_items: int) -> None:
+    Mostly there is one spool. Another one is begun beside it while it cannot be had: somebody else's lock is on it, its
+    disk takes no more, or it was deleted or damaged. Whatever is in an older one goes to Postgres first.
+    """
+
+    def __init__(self, directory: SpoolDirectory, memory_max_bytes: int) -> None:
         self._directory = directory
-        self._memory = MemoryQueue(memory_max_items)
+        self._memory = MemoryQueue(memory_max_bytes)
+        self._older: list[Spool] = []
+        self._moves: list[Move] = []
+        self._spared: dict[Path, float] = {}  # places that took no more, and until when they are left alone
         self._spool: Spool | None = None
         self._pid = os.getpid()
         self._moving = threading.Lock()
+        self._rescuing = threading.Lock()  # around what is moved from a file that is gone
+        self._changing = threading.RLock()  # around which files there are
         self._warned = False
+        self.lost = 0  # operations that were accepted, and are in no file and not in memory any more
         self.open()
 
     def open(self) -> Spool | None:
-        """The spool, opened now where that failed before; None while it cannot be. For one thread at a time."""
-        if self._spool is None:
-            try:
-                self._spool = self._directory.open_own()
-            except SpoolError as exc:
-                self._warn(exc)
-        return self._spool
+        """The spool, opened now where that failed before; None while it cannot be."""
+        with self._changing:
+            if self._spool is None:
+                try:
+                    self._spool = self._begin()
+                except SpoolError as exc:
+                    self._warn(exc)
+            return self._spool
+
+    def _begin(self) -> Spool:
+        now = time.monotonic()
+        self._spared = {folder: until for folder, until in self._spared.items() if until > now}
+        return self._directory.open_own(
+            taken_bytes=sum(spool.size_bytes() for spool in self.spools()), spare=self._spared.keys()
+        )
 
     def append(self, op: Operation) -> None:
-        """Keep `op`: when this returns it is on disk, or in memory while the disk takes nothing. Raises SpoolFull."""
+        """Keep `op`: when this returns it is on disk, or in memory while no disk takes anything. Raises SpoolFull."""
+        if self._moves:
+            self._go_on_moving(_HOOK_MOVES_S, in_hook=True)
         # What went to memory goes to Postgres after the spool, so what follows it has to go there as well.
-        if self._spool is None or self._memory.depth():
-            self._memory.append(op)
+        for _ in range(_ATTEMPTS):
+            if (spool := self._spool) is None or self._memory.depth():
+                break
+            try:
+                spool.append(op)
+                self._warned = False
+                return
+            except SpoolFull:
+                raise
+            except SpoolError as exc:
+                if not self._leave_behind(spool, exc):
+                    self._warn(exc)
+                    break
+        self._memory.append(op)
+
+    def _leave_behind(self, spool: Spool, exc: SpoolError) -> bool:
+        """Begin a file beside one that could not be had; False when there cannot be one."""
+        with self._changing:
+            if spool is not self._spool:  # another thread was first
+                return self._spool is not None
+            if isinstance(exc, SpoolGone):
+                return self.rescue(spool, exc)
+            if not isinstance(exc, SpoolBusy):
+                self._spared[spool.path.parent] = time.monotonic() + _SPARED_S
+            if len(self._older) >= _FILES_MOST:
+                return False
+            try:
+                self._spool = self._begin()
+            except SpoolError:
+                return False
+            self._older.append(spool)
+        logger.warning("hermes-pgvector: writes go to another file of the spool, %s: %s", self._spool.path, exc)
+        return True
+
+    def rescue(self, gone: Spool, exc: SpoolGone) -> bool:
+        """Begin to write anew what can still be had of a file that was deleted, cut or overwritten.
+
+        The file may be one of this process's own, or one that it has adopted. False where that cannot be done now.
+        """
+        with self._changing:
+            try:
+                into = self._begin()
+            except SpoolError as failed:
+                self._warn(failed)
+                return False
+            own = self.spools()
+            at = own.index(gone) if gone in own else 0
+            self._older = [*own[:at], into, *(spool for spool in own[at:] if spool is not gone)]
+            self._spool = self._older.pop()
+            self._moves.append(Move(gone, into, exc))
+            self._go_on_moving(_HOOK_MOVES_S, in_hook=True)
+            if self._moves and self._spool is into:  # what comes now comes after all that
+                self._older.append(into)
+                self._spool = None
+                self.open()
+        return True
+
+    def _go_on_moving(self, for_s: float, *, in_hook: bool = False) -> None:
+        """Write anew for about so long what files that are gone still held; the rest is for whoever comes next."""
+        if not self._rescuing.acquire(blocking=not in_hook):  # somebody is at it
             return
         try:
-            self._spool.append(op)
-            self._warned = False
-        except SpoolFull:
-            raise
+            while self._moves and self._moves[0].go_on(for_s, may_read=not in_hook):
+                self._note_moved(self._moves.pop(0))
         except SpoolError as exc:
-            self._warn(exc)
-            self._memory.append(op)
+            logger.debug("hermes-pgvector: %s", exc)
+        finally:
+            self._rescuing.release()
+
+    def _note_moved(self, move: Move) -> None:
+        self._directory.dispose(move.source, delete=not move.lost)
+        self.lost += move.lost
+        logger.warning("hermes-pgvector: %s; the %d writes in it are in a new file now", move.why, move.saved)
+        if move.lost:
+            logger.error("hermes-pgvector: %d accepted writes cannot be had any more and are lost", move.lost)
+
+    def finish_moves(self) -> None:
+        """Write anew all that files which are gone still held, without holding a hook up."""
+        before = None
+        while self._moves and before != (before := (len(self._moves), self._moves[0].left())):
+            self._go_on_moving(_HOOK_MOVES_S)
+            breathe()
+
+    def look_after(self) -> None:
+        """See that the files are still there, and let go of those not needed any more."""
+        for spool in self.spools():
+            self.look_at(spool)
+        self.finish_moves()
+        with self._changing:
+            for spool in list(self._older) if not self._moves else ():
+                with contextlib.suppress(SpoolError):
+                    spool.recount()
+                    if spool.empty():
+                        self._older.remove(spool)
+                        self._directory.discard(spool)
+            self._return_home()
+
+    def look_at(self, spool: Spool) -> bool:
+        """Whether a file is there and in order; if it is gone, what it held is written anew."""
+        try:
+            spool.check()
+        except SpoolGone as exc:
+            return not self.rescue(spool, exc)
+        except SpoolError:  # held by another program
+            pass
+        return True
+
+    def _return_home(self) -> None:
+        """Begin anew in the home, once all that went elsewhere has arrived."""
+        spool = self._spool
+        if spool is None or self._directory.is_preferred(spool) or spool.depth() or self._older:
+            return
+        if self._spared.get(self._directory.folder, 0.0) > time.monotonic():
+            return
+        with contextlib.suppress(SpoolError):
+            fresh = self._begin()
+            if self._directory.is_preferred(fresh):
+                self._older, self._spool = [spool], fresh
+            else:
+                self._spared[self._directory.folder] = time.monotonic() + _SPARED_S
+                self._directory.discard(fresh)
 
     def move_to_disk(self) -> None:
         """Put into the spool what is in memory only, as far as the disk takes it by now.
@@ -63,7 +201,10 @@ class OwnQueues:
         is written once all the same. What Postgres has refused is refused, and set aside, once more.
         """
         # A child's copy of the memory is the parent's to bring home.
-        if self._memory.empty() or self._pid != os.getpid():
+        if self._pid != os.getpid():
+            return
+        self.finish_moves()
+        if self._memory.empty():
             return
         with self._moving:
             moved = 0
@@ -75,19 +216,28 @@ class OwnQueues:
                         spool.append(op)
                         self._memory.ack([op])
                         moved += 1
-            except SpoolError:  # that was told when it began
+            except SpoolError as exc:  # that was told when it began
+                if not isinstance(exc, SpoolFull):
+                    self._leave_behind(spool, exc)
                 return
         if moved and self._memory.empty():
             self._warned = False
             logger.info("hermes-pgvector: the writes that were in memory only are on disk now")
+
+    def label(self) -> None:
+        """Note in the files for which database their writes are, now that it is known."""
+        for spool in self.spools():
+            with contextlib.suppress(SpoolError):
+                spool.label(self._directory.destination.place, self._directory.destination.database)
 
     def queues(self) -> list[Queue]:
         """In the order in which they are to be emptied."""
         return [*self.spools(), self._memory]
 
     def spools(self) -> list[Spool]:
-        """The file, where there is one."""
-        return [] if self._spool is None else [self._spool]
+        """The files, where there are some, in the order in which they are to be emptied."""
+        with self._changing:
+            return [*self._older, *([] if self._spool is None else [self._spool])]
 
     def in_memory(self) -> int:
         """How many operations wait in memory only."""
@@ -104,7 +254,7 @@ class OwnQueues:
 
     def publish(self, report: Callable[[], Mapping[str, Any]]) -> None:
         """Leave the counters in the file, where other processes, the operator's among them, can read them."""
-        for spool in self.spools():
+        for spool in self.spools()[-1:]:
             with contextlib.suppress(SpoolError):  # neither a full disk nor a damaged file holds a write up
                 spool.publish(report())
 

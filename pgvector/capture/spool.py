@@ -11,63 +11,49 @@ import json
 import logging
 import sqlite3
 import time
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..domain.errors import SpoolError, SpoolFull
+from ..domain.errors import SpoolError, SpoolFull, SpoolGone
 from ..domain.forking import BACKGROUND, fork_lock
 from ..domain.models import Operation
-from ..domain.pace import breathe, paced
+from ..domain.pace import in_slices, paced
+from .spool_format import (
+    COLUMNS,
+    FAULTS,
+    HOOK_PATIENCE_MS,
+    UNREADABLE_KIND,
+    SetAside,
+    as_spool_error,
+    cannot_use,
+    connect,
+    holds,
+    move,
+    operation_of,
+    prepare,
+    readable,
+)
+from .watched import WatchedFiles
+from .window import Window
 
 logger = logging.getLogger(__name__)
 
-# What a damaged file raises: SQLite quotes it in its words, and Python may not be able to read them.
-_FAULTS = (sqlite3.Error, UnicodeDecodeError)
-_UNREADABLE_KIND = "unreadable"
-_UNREADABLE = uuid.UUID("0d7f7f0e-58a4-4b53-9d0b-6b6d2a6a1c55")
-FORMAT = 1  # PRAGMA user_version of the files this version writes and reads
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS operations (
-    seq INTEGER PRIMARY KEY,
-    op_id BLOB NOT NULL,
-    theme TEXT NOT NULL,
-    kind TEXT NOT NULL,
-    payload TEXT NOT NULL,
-    at REAL NOT NULL,
-    error TEXT
-);
-CREATE TABLE IF NOT EXISTS report (
-    only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
-    at REAL NOT NULL,
-    body TEXT NOT NULL
-);
-"""
 _ROW_OVERHEAD_BYTES = 64
-_ACK_SLICE = 16  # operations deleted while a hook may have to wait
-# Each append writes whole pages to the write-ahead log, so small ones keep it small.
-_PAGE_BYTES = 1024
-# The drain empties the log long before; this bounds it while the drain is held up, at some milliseconds for one hook.
-_LOG_PAGES = 16_000
-
-
-@dataclass(frozen=True, slots=True)
-class SetAside:
-    """An operation that Postgres will never take as it is, with the reason."""
-
-    operation: Operation
-    error: str
-
-
+_SLICE = 16  # operations changed while a hook may have to wait
+OPERATOR_PATIENCE_MS = 5000
+_INSERT = f"INSERT INTO operations ({COLUMNS}) VALUES (?, ?, ?, ?, ?)"
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # dumps() would make one for each operation
 
 
 class Spool:
     """One file of operations, in the order in which they were accepted. Safe to use from several threads."""
 
-    def __init__(self, path: Path, *, max_bytes: int, sync: str = "normal") -> None:
+    def __init__(
+        self, path: Path, *, max_bytes: int, sync: str = "normal", patience_ms: int = HOOK_PATIENCE_MS
+    ) -> None:
         """Open or create `path`, whose lock the caller holds. Raises SpoolError."""
         self.path = path
         self._max_bytes = max_bytes
@@ -76,23 +62,19 @@ class Spool:
         self._lock = fork_lock()  # for the front connection, and what a hook sees
         self._done: set[int] = set()  # committed in Postgres, but not deleted here: the disk took nothing
         self._passed: set[int] = set()  # set aside, but that could not be noted, or the damaged file gives them again
+        self._window = Window()
+        self._last = 0  # the number of the last operation that was appended here
         with self._back_lock, contextlib.ExitStack() as opened, as_spool_error(path):
-            self._front = opened.enter_context(contextlib.closing(_connect(path)))  # the hooks' connection
-            self._back = opened.enter_context(contextlib.closing(_connect(path)))
-            version = self._front.execute("PRAGMA user_version").fetchone()[0]
-            if version > FORMAT:
-                raise SpoolError(f"{path} was written by a newer version of hermes-memory-pgvector; upgrade to read it")
-            for conn, level in ((self._front, sync), (self._back, "normal")):
-                conn.execute("PRAGMA journal_mode=WAL")
-                conn.execute(f"PRAGMA synchronous={'FULL' if level == 'full' else 'NORMAL'}")
-            self._front.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
-            if version < FORMAT:
-                self._front.executescript(_SCHEMA + f"PRAGMA user_version={FORMAT};")
-            self._depth, self._bytes = self._measure("error IS NULL")
+            self._front = opened.enter_context(closing(connect(path)))  # the hooks' connection
+            self._back = opened.enter_context(closing(connect(path)))
+            prepare(path, self._front, self._back, sync=sync, patience_ms=patience_ms)
+            self._depth, self._bytes = self._measure("true")
+            self._aside = self._count_aside()
+            self._files = WatchedFiles(path)
             opened.pop_all()
 
     def append(self, op: Operation) -> None:
-        """Keep `op`; when this returns, it survives the process. Raises SpoolFull or SpoolError."""
+        """Keep `op`; when this returns, it survives the process. Raises SpoolError, of whichever kind."""
         payload = _ENCODER.encode(op.payload)
         size = len(payload if payload.isascii() else payload.encode()) + _ROW_OVERHEAD_BYTES
         with self._lock:
@@ -102,14 +84,14 @@ class Spool:
                     "bring Postgres back (hermes-pgvector doctor) or raise `spool_max_mb`"
                 )
             try:
-                self._front.execute(
-                    "INSERT INTO operations (op_id, theme, kind, payload, at) VALUES (?, ?, ?, ?, ?)",
-                    (op.op_id.bytes, op.theme, op.kind, payload, op.at),
-                )
-            except _FAULTS as exc:
-                raise _cannot_use(self.path, exc) from exc
+                self._must_be_there()
+                row = self._front.execute(_INSERT, (op.op_id.bytes, op.theme, op.kind, payload, op.at))
+            except FAULTS as exc:
+                raise cannot_use(self.path, exc) from exc
             self._depth += 1
             self._bytes += size
+            self._last = row.lastrowid or 0
+            self._window.add(self._last, op, size)
 
     def take(self, limit: int) -> list[Operation]:
         """The oldest operations, at most `limit`; they stay in the file until `ack`.
@@ -118,25 +100,29 @@ class Spool:
         """
         ops: list[Operation] = []
         with self._lock:
+            self._must_be_there()
             done = self._done | self._passed
-        with as_spool_error(self.path), self._back_lock, contextlib.closing(self._back.cursor()) as cursor:
-            cursor.execute(
-                "SELECT seq, op_id, theme, kind, payload, at FROM operations WHERE error IS NULL ORDER BY seq LIMIT ?",
-                (limit + len(done),),
-            )
-            try:
-                ops.extend(_operation(row) for row in paced(cursor) if row[0] not in done)
-            except _FAULTS:
-                if not ops:
-                    raise
+        try:
+            with self._back_lock, closing(self._back.cursor()) as cursor:
+                cursor.execute(f"SELECT seq, {COLUMNS} FROM operations ORDER BY seq LIMIT ?", (limit + len(done),))
+                ops.extend(operation_of(row) for row in paced(cursor) if row[0] not in done)
+        except FAULTS as exc:
+            if not ops:
+                ops = self._remembered(limit)
+            if not ops:
+                raise cannot_use(self.path, exc) from exc
         return ops
+
+    def _remembered(self, limit: int) -> list[Operation]:
+        """The oldest operations by what memory holds; none where the oldest one is in the file only."""
+        with self._lock:
+            held = [replace(op, seq=seq) for seq, op in self._window.waiting() if seq not in self._done | self._passed]
+            return held[:limit] if len(held) >= self._depth else []
 
     def ack(self, ops: Sequence[Operation]) -> None:
         """Forget operations that Postgres has committed, in memory only while the disk takes nothing."""
-        for first in range(0, len(ops), _ACK_SLICE):
-            if first:
-                breathe()
-            self._forget({op.seq for op in ops[first : first + _ACK_SLICE]})
+        for part in in_slices(ops, _SLICE):
+            self._forget({op.seq for op in part})
 
     def _cross_off(self) -> None:
         """Delete what could not be deleted when it was committed: left behind, it would be written again much later."""
@@ -147,22 +133,29 @@ class Spool:
         with self._lock:
             fresh = seqs - self._done
             self._done |= fresh
+            self._window.forget(fresh)
             done = set(self._done)
         try:
             with self._back_lock:
                 self._delete(json.dumps(sorted(fresh)), done)
-        except _FAULTS as exc:
-            logger.debug("hermes-pgvector: %s", _cannot_use(self.path, exc))
+        except SpoolGone:  # whoever takes from it will see that
+            with self._lock:
+                self._take_off((len(fresh), 0))
+        except FAULTS as exc:
+            logger.debug("hermes-pgvector: %s", cannot_use(self.path, exc))
 
     def _delete(self, fresh: str, done: set[int]) -> None:
-        gone = self._measure("error IS NULL AND seq IN (SELECT value FROM json_each(?))", fresh)
+        with self._lock:
+            self._must_be_there()
+        gone = self._measure("seq IN (SELECT value FROM json_each(?))", fresh)
         with self._lock:  # a hook may wait for this
+            self._must_be_there()
             self._take_off(gone)
             deleted = self._back.execute(
                 "DELETE FROM operations WHERE seq IN (SELECT value FROM json_each(?))", (json.dumps(sorted(done)),)
             )
             # A damaged file may give rows that it does not find by their number.
-            left = done & self._numbers("true") if deleted.rowcount < len(done) else set()
+            left = done & self._numbers() if deleted.rowcount < len(done) else set()
             self._done -= done - left
 
     def set_aside(self, op: Operation, error: str) -> None:
@@ -170,26 +163,56 @@ class Spool:
 
         While the disk takes nothing, or where the file is damaged, only for the life of this process.
         """
+        with self._lock:
+            self._window.set_aside(op, error)
         try:
-            with self._back_lock, self._lock:
-                self._take_off(self._measure("error IS NULL AND seq = ?", op.seq))
-                self._back.execute("UPDATE operations SET error = ? WHERE seq = ?", (error or "unknown error", op.seq))
-                if op.kind.startswith(_UNREADABLE_KIND) and op.seq in self._numbers("error IS NULL"):
+            with self.written() as conn:
+                self._take_off(self._measure("seq = ?", op.seq))
+                move(conn, "operations", "aside", f"{COLUMNS}, error", f"{COLUMNS}, ?", [op], error or "unknown error")
+                self._aside += 1
+                if op.kind.startswith(UNREADABLE_KIND) and op.seq in self._numbers():
                     self._passed.add(op.seq)  # as above: it must not come again and again
-        except _FAULTS as exc:
+        except SpoolError as exc:
             self._passed.add(op.seq)
-            logger.debug("hermes-pgvector: %s", _cannot_use(self.path, exc))
+            logger.debug("hermes-pgvector: %s", exc)
 
     def checkpoint(self) -> None:
         """Move the write-ahead log into the file, on the drain's time."""
-        with self._back_lock, contextlib.suppress(sqlite3.Error):
+        with self._back_lock, contextlib.suppress(SpoolGone, *FAULTS):
+            with self._lock:
+                self._must_be_there()
             self._back.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            self._files.settle()
+
+    @contextlib.contextmanager
+    def written(self) -> Iterator[sqlite3.Connection]:
+        """One transaction on the file, for a moment: a hook may have to wait. Raises SpoolError."""
+        with as_spool_error(self.path), self._back_lock, self._lock:
+            self._must_be_there()
+            self._back.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._back
+                self._back.execute("COMMIT")
+            finally:
+                if self._back.in_transaction:
+                    self._back.execute("ROLLBACK")
+
+    def label(self, place: str, database: str) -> None:
+        """Note for which database its writes were accepted."""
+        with self.written() as conn:
+            conn.execute("INSERT OR REPLACE INTO accepted_for VALUES (1, ?, ?)", (place, database))
+
+    def accepted_for(self) -> tuple[str, str]:
+        """For which database, see `Destination`; both empty where nobody knows."""
+        with as_spool_error(self.path), self._back_lock:
+            row = self._back.execute("SELECT place, database FROM accepted_for").fetchone()
+        return (str(row[0]), str(row[1])) if row else ("", "")
 
     def publish(self, report: Mapping[str, Any]) -> None:
         """Leave the process's counters in the file, for whoever looks from outside."""
         body = json.dumps(report)
-        with as_spool_error(self.path), self._back_lock, self._lock:
-            self._back.execute("INSERT OR REPLACE INTO report VALUES (1, ?, ?)", (time.time(), body))
+        with self.written() as conn:
+            conn.execute("INSERT OR REPLACE INTO report VALUES (1, ?, ?)", (time.time(), body))
 
     def report(self) -> tuple[float, dict[str, Any]]:
         """When (seconds since the epoch) the counters were last published, and the counters."""
@@ -200,24 +223,35 @@ class Spool:
         except (ValueError, TypeError):
             return 0.0, {}
 
-    def retry(self, op: Operation) -> None:
-        """Put an operation that was set aside back in its place."""
-        with as_spool_error(self.path), self._back_lock, self._lock:
-            self._back.execute("UPDATE operations SET error = NULL WHERE seq = ?", (op.seq,))
+    def must_be_whole(self) -> None:
+        """Read all that waits. Raises SpoolError where that does not go."""
+        with as_spool_error(self.path), self._back_lock:
+            self._back.execute("SELECT sum(length(payload)) FROM operations").fetchone()
 
-    def drop(self, op: Operation) -> None:
-        """Delete an operation that was set aside."""
-        with as_spool_error(self.path), self._back_lock, self._lock:
-            self._back.execute("DELETE FROM operations WHERE seq = ? AND error IS NOT NULL", (op.seq,))
+    def retry(self, ops: Sequence[Operation]) -> None:
+        """Put operations that were set aside at the end of what waits, in the order in which they were accepted."""
+        for part in in_slices(ops, _SLICE):
+            with self.written() as conn:
+                move(conn, "aside", "operations", COLUMNS, COLUMNS, part)
+
+    def drop(self, ops: Sequence[Operation]) -> None:
+        """Delete operations that were set aside."""
+        for part in in_slices(ops, _SLICE):
+            with self.written() as conn:
+                numbers = json.dumps([op.seq for op in part])
+                conn.execute("DELETE FROM aside WHERE seq IN (SELECT value FROM json_each(?))", (numbers,))
 
     def recount(self) -> None:
-        """Count again what waits: an operator may have changed the file."""
+        """Count again what waits and what was set aside: an operator may have changed the file."""
         self._cross_off()
         with as_spool_error(self.path), self._back_lock, self._lock:
-            done = json.dumps(sorted(self._done))
-            self._depth, self._bytes = self._measure(
-                "error IS NULL AND seq NOT IN (SELECT value FROM json_each(?))", done
-            )
+            self._must_be_there()
+            self._must_be_there()
+            done = json.dumps(sorted(self._done | self._passed))
+            self._depth, self._bytes = self._measure("seq NOT IN (SELECT value FROM json_each(?))", done)
+            if (aside := self._count_aside()) < self._aside:
+                self._window.forget_aside()
+            self._aside = aside
 
     def depth(self) -> int:
         """How many operations wait."""
@@ -227,20 +261,104 @@ class Spool:
         """Roughly how many bytes wait."""
         return self._bytes
 
+    def aside_count(self) -> int:
+        """How many operations were set aside."""
+        return self._aside
+
     def aside(self) -> list[SetAside]:
         """The operations that were set aside, oldest first."""
         with as_spool_error(self.path), self._back_lock:
-            rows = self._back.execute(
-                "SELECT seq, op_id, theme, kind, payload, at, error FROM operations "
-                "WHERE error IS NOT NULL ORDER BY seq"
-            ).fetchall()
-        return [SetAside(_operation(row[:6]), row[6]) for row in rows]
+            rows = self._back.execute(f"SELECT seq, {COLUMNS}, error FROM aside ORDER BY at, seq").fetchall()
+        return [SetAside(operation_of(row[:6]), row[6]) for row in rows]
 
     def empty(self) -> bool:
         """True when nothing waits and nothing is set aside."""
         self._cross_off()
         with as_spool_error(self.path), self._back_lock:
-            return not self._back.execute("SELECT EXISTS (SELECT 1 FROM operations)").fetchone()[0]
+            either = "SELECT EXISTS (SELECT 1 FROM operations) OR EXISTS (SELECT 1 FROM aside)"
+            return not self._back.execute(either).fetchone()[0]
+
+    def check(self) -> None:
+        """Raises SpoolGone when the files are no longer those that were opened, or hold something else.
+
+        For the thread that empties it.
+        """
+        try:
+            with self._lock:
+                self._must_be_there()
+                written, depth = self._files.written(), self._depth
+                last = self._last if self._window.holds(self._last) else None
+            if written:
+                self._files.settle()
+                if not holds(self.path, depth, last, thoroughly=True):
+                    raise SpoolGone(f"the spool {self.path} was overwritten")
+        except FAULTS as exc:
+            raise cannot_use(self.path, exc) from exc
+
+    def _must_be_there(self) -> None:
+        """Raises SpoolGone, or what SQLite raises. For whoever holds the lock."""
+        if self._files.look():  # a checkpoint of another program cuts the log as well
+            last = self._last if self._window.holds(self._last) else None
+            if not holds(self.path, self._depth, last):
+                raise SpoolGone(f"the spool {self.path} was cut")
+
+    def remembers_all(self) -> bool:
+        """Whether `salvage` can do without the file."""
+        with self._lock:
+            waiting, aside = self._window.counts()
+            return waiting >= self._depth and aside >= self._aside
+
+    def salvage(self) -> tuple[list[tuple[Operation, str]], int]:
+        """What can still be had of a file that is gone, in order, each with the error for which it was set aside, if
+        it was; and how many operations cannot be had any more."""
+        with self._back_lock, self._lock:
+            waiting = {seq: op for seq, op in self._window.waiting() if seq not in self._done}
+            aside = {op.op_id: (op, error) for op, error in self._window.aside()}
+            expected = self._depth + self._aside
+            if len(waiting) < self._depth:
+                for op in readable(self._back, "operations", "''"):
+                    if op[0].seq not in self._done | self._passed:
+                        waiting.setdefault(op[0].seq, op[0])
+            if len(aside) < self._aside:
+                aside = {op.op_id: (op, error) for op, error in readable(self._back, "aside", "error")} | aside
+        saved = [*aside.values(), *((waiting[seq], "") for seq in sorted(waiting))]
+        return saved, max(0, expected - len(saved))
+
+    def take_in(self, saved: Iterable[tuple[Operation, str]], max_bytes: int) -> int:
+        """Keep the first of what `salvage` gave of another file, about `max_bytes`; returns how many.
+
+        Raises SpoolError, and then keeps none.
+        """
+        rows: list[tuple[Operation, str, str]] = []
+        size = 0
+        for op, error in saved:
+            rows.append((op, payload := _ENCODER.encode(op.payload), error))
+            if (size := size + len(payload)) >= max_bytes:
+                break
+        with as_spool_error(self.path), self._lock:
+            self._must_be_there()
+            self._front.execute("BEGIN IMMEDIATE")
+            try:
+                for op, payload, error in rows:
+                    self._take_in(op, payload, error)
+                self._front.execute("COMMIT")
+            finally:
+                if self._front.in_transaction:
+                    self._front.execute("ROLLBACK")
+            waiting = [payload for _, payload, error in rows if not error]
+            self._depth += len(waiting)
+            self._bytes += sum(len(payload.encode()) + _ROW_OVERHEAD_BYTES for payload in waiting)
+            self._aside += sum(bool(error) for _, _, error in rows)
+        return len(rows)
+
+    def _take_in(self, op: Operation, payload: str, error: str) -> None:
+        values = (op.op_id.bytes, op.theme, op.kind, payload, op.at)
+        if error:
+            into = f"INSERT INTO aside ({COLUMNS}, error) VALUES (?, ?, ?, ?, ?, ?)"
+            self._front.execute(into, (*values, error))
+            return
+        self._last = self._front.execute(_INSERT, values).lastrowid or 0
+        self._window.add(self._last, op, len(payload) + _ROW_OVERHEAD_BYTES)
 
     def close(self) -> None:
         """Close the file; calling twice is fine."""
@@ -248,9 +366,18 @@ class Spool:
             self._front.close()
             self._back.close()
 
-    def _numbers(self, condition: str) -> set[int]:
-        """The numbers of those operations that a reading of the whole file gives."""
-        return {row[0] for row in self._back.execute(f"SELECT seq FROM operations WHERE {condition}")}
+    def _numbers(self) -> set[int]:
+        """The numbers of the operations that a reading of the whole file gives."""
+        return {row[0] for row in self._back.execute("SELECT seq FROM operations")}
+
+    def _count_aside(self) -> int:
+        """None in a damaged file."""
+        try:
+            return int(self._back.execute("SELECT count(*) FROM aside").fetchone()[0])
+        except sqlite3.OperationalError:
+            raise
+        except FAULTS:
+            return 0
 
     def _take_off(self, gone: tuple[int, int]) -> None:
         self._depth, self._bytes = max(0, self._depth - gone[0]), max(0, self._bytes - gone[1])
@@ -268,39 +395,3 @@ class Spool:
         except (sqlite3.DatabaseError, UnicodeDecodeError):
             return 0, 0
         return int(row[0]), int(row[1])
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    conn = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
-    conn.execute(f"PRAGMA page_size={_PAGE_BYTES}")
-    # Damaged text is for an operator to look at, not a reason to read nothing.
-    conn.text_factory = lambda raw: raw.decode("utf-8", "replace")
-    return conn
-
-
-def _operation(row: tuple[Any, ...]) -> Operation:
-    """The operation of a row; one that cannot be read comes as a kind that nobody applies, to be set aside."""
-    seq, op_id, theme, kind, payload, at = row
-    try:
-        body = json.loads(payload)
-        if isinstance(body, dict):
-            return Operation(str(kind), str(theme), body, float(at), uuid.UUID(bytes=op_id), seq)
-    except (ValueError, TypeError, RecursionError):
-        pass
-    unreadable = {"content": str(payload)}
-    return Operation(f"{_UNREADABLE_KIND} {kind}", str(theme), unreadable, 0.0, uuid.uuid5(_UNREADABLE, repr(row)), seq)
-
-
-@contextlib.contextmanager
-def as_spool_error(path: Path) -> Iterator[None]:
-    """Raise what SQLite or the file system has against `path` as SpoolError."""
-    try:
-        yield
-    except (*_FAULTS, OSError) as exc:
-        raise _cannot_use(path, exc) from exc
-
-
-def _cannot_use(path: Path, exc: Exception) -> SpoolError:
-    return SpoolError(
-        f"the spool {path} cannot be used ({exc}); check that the directory is writable and the disk has room"
-    )

@@ -12,18 +12,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..domain.errors import HermesPgvectorError, SpoolError, StoreConflict, StoreMisconfigured
+from ..domain.errors import HermesPgvectorError, SpoolError, SpoolGone, StoreConflict, StoreMisconfigured
 from ..domain.latency import Latencies
 from ..domain.models import Operation
 from ..domain.pace import note_hook
 from ..store.backend import Backend
 from .applying import POISON, apply_parts, share_out
 from .embedding import DocumentEmbedder, texts_of
+from .kept import Kept
 from .memory_queue import Queue
 from .own_queues import OwnQueues
 from .pending import PendingRows
-from .spool import SetAside, Spool
-from .spool_files import SpoolDirectory
+from .refusals import TOLD_EACH, Refusals, tell_set_aside
+from .spool import Spool
+from .spool_files import ADOPTED_AT_ONCE, SpoolDirectory
+from .spool_format import SetAside
 from .upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
@@ -61,7 +64,8 @@ class Writer:
         embedder: DocumentEmbedder,
         upkeep: Upkeep,
         embed_on_write: bool,
-        memory_max_items: int,
+        memory_max_bytes: int,
+        keep_s: float,
         lanes: int,
         latencies: Latencies,
         report: Callable[[], dict[str, Any]],
@@ -84,8 +88,10 @@ class Writer:
         self.last_error = ""
         self.latencies = latencies
         self._report = report
-        self._own = OwnQueues(directory, memory_max_items)
+        self._own = OwnQueues(directory, memory_max_bytes)
         self._told_waiting = False
+        self._kept = Kept(backend, keep_s)
+        self._refusals = Refusals(each=TOLD_EACH)
         self._met_others = False
         backend.on_down = self._wake.set
         self._thread = self._new_thread()
@@ -166,6 +172,14 @@ class Writer:
         """The writes that Postgres refused for what they hold."""
         return [item for queue in self._queues() for item in queue.aside()]
 
+    def aside_count(self) -> int:
+        """How many there are of them, those of stopped processes among them."""
+        return self._directory.aside_count() + sum(queue.aside_count() for queue in self._queues())
+
+    def lost(self) -> int:
+        """How many somebody took away together with their file."""
+        return self._own.lost
+
     def in_memory(self) -> int:
         """How many accepted writes are in memory only, because the disk takes nothing."""
         return self._own.in_memory()
@@ -194,10 +208,14 @@ class Writer:
             self._wake.clear()
             try:
                 self._backend.bring_up()
+                if self._directory.destination.saw(self._backend.database):
+                    self._own.label()
+                self._kept.look(self._own.spools(), self._directory.destination)
                 busy = self._step()
                 retry_s = _RETRY_FIRST_S
             except HermesPgvectorError as exc:
                 self._note(exc)
+                self._look_after_files()
                 self._own.move_to_disk()
                 self._own.checkpoint()
                 self._stopping.wait(retry_s * random.uniform(0.7, 1.3))
@@ -247,13 +265,18 @@ class Writer:
         now = time.monotonic()
         if now >= self._due.adopt:
             self._own.move_to_disk()
+            self._look_after_files()
             if self._own.open() is not None:
-                self._adopted += self._directory.adopt()
+                for spool in self._directory.adopt(ADOPTED_AT_ONCE - len(self._adopted)):
+                    self._adopted.append(spool)
+                    self._kept.send_again(spool, self._directory.destination)
             self._due.adopt = now + _ADOPT_S
         if now >= self._due.report:
             self._own.publish(lambda: self._report() | {"operations_per_s": self._rate()})
             self._own.checkpoint()
             self._backend.refresh_space()
+            self._kept.look(self._own.spools(), self._directory.destination)
+            self._kept.expire()
             self._due.report = now + _REPORT_S
         for queue in self._queues():
             if ops := self._take(queue):
@@ -270,7 +293,7 @@ class Writer:
         for spool in self._own.spools():
             spool.recount()
         self._tell_waiters()
-        return False
+        return self._due.adopt == 0.0
 
     def _take(self, queue: Queue) -> list[Operation]:
         try:
@@ -278,19 +301,25 @@ class Writer:
             ahead = self._embed_on_write and self._embedder.is_slow()
             return queue.take(2 * BATCH_SIZE if ahead else BATCH_SIZE)
         except SpoolError as exc:
-            if queue not in self._adopted:
+            if queue in self._adopted:
+                self._give_up(queue, exc)
+            elif not (isinstance(exc, SpoolGone) and isinstance(queue, Spool) and self._own.rescue(queue, exc)):
                 raise
-            self._give_up(queue, exc)
             return []
+
+    def _look_after_files(self) -> None:
+        self._own.look_after()
+        self._adopted = [spool for spool in self._adopted if self._own.look_at(spool)]
+        self._own.finish_moves()
 
     def _look_after_adopted(self) -> None:
         for spool in list(self._adopted):
             try:
-                if spool.empty():
+                spool.recount()
+                if not spool.depth():
                     self._adopted.remove(spool)
-                    self._directory.discard(spool)
-                else:
-                    spool.recount()
+                    self._directory.rest(spool)
+                    self._due.adopt = 0.0  # there may be more of them
             except SpoolError as exc:
                 self._give_up(spool, exc)
 
@@ -322,6 +351,7 @@ class Writer:
         for part in apply_parts(self._backend, share_out(ops, self._lanes), embeddings, self._lanes):
             if part.error is None:
                 self.counts.update(part.counts)
+                self._kept.add(self._own.open(), part.ops)
                 queue.ack(part.ops)
                 self._note_written(part.ops)
             elif isinstance(part.error, POISON):
@@ -359,10 +389,9 @@ class Writer:
             self.counts["set_aside"] += 1
             self._note_end([op], "refused")
             self._tell_waiters()
-            logger.error(
-                "hermes-pgvector: Postgres refuses a write (%s, theme %s), it is set aside: %s", op.kind, op.theme, exc
-            )
+            tell_set_aside(self._refusals, op, exc)
             return
+        self._kept.add(self._own.open(), [op])
         queue.ack([op])
         self._note_written([op])
 

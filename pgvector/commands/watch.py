@@ -106,6 +106,29 @@ def _drop(args: argparse.Namespace, home: Path) -> int:
     return _change_aside(args, home, "drop", "deleted")
 
 
+def _send(args: argparse.Namespace, home: Path) -> int:
+    from ..operate.spools import send
+
+    meant = send(settings_of(home), home, really=args.yes)
+    if args.json:
+        print(json.dumps([{"spool": str(each.path), "writes": each.waiting, "for": each.place} for each in meant]))
+        return EXIT_OK
+    for each in meant:
+        print(f"{each.waiting} writes that were accepted for {each.place}, in {each.path}")
+    if not meant:
+        print("no write waits for another database")
+    else:
+        count = sum(each.waiting for each in meant)
+        done = "go to the database of this home; the next agent process writes them"
+        print(f"{count} writes {done}" if args.yes else f"{count} writes meant; nothing was changed: add --yes")
+    return EXIT_OK
+
+
+def _send_arguments(command: argparse.ArgumentParser) -> None:
+    add_yes(command)
+    add_json(command)
+
+
 def _change_aside(args: argparse.Namespace, home: Path, action: Literal["retry", "drop"], done: str) -> int:
     from ..domain.errors import WrongUsage
     from ..operate.spools import change_aside, render_aside
@@ -147,6 +170,13 @@ SPOOL = Command(
             "hermes-pgvector spool retry --all --yes",
             _retry,
             _change_arguments,
+        ),
+        Command(
+            "send",
+            "send writes that were accepted for another database to the one that this home names now",
+            "hermes-pgvector spool send --yes",
+            _send,
+            _send_arguments,
         ),
         Command("drop", "delete writes", "hermes-pgvector spool drop 3f2a9c01 --yes", _drop, _change_arguments),
     ),

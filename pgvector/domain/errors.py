@@ -15,6 +15,8 @@
     |   +-- InputTooLong          ... because a text exceeds the model's context
     +-- SpoolError                the write-ahead spool on disk cannot be used
     |   +-- SpoolFull             ... because it reached its bound
+    |   +-- SpoolBusy             ... while another program holds a lock on it
+    |   +-- SpoolGone             ... because somebody deleted, cut or overwrote it
     +-- EmbeddedServerError       the private Postgres cannot be started
     +-- DeadlineExceeded          an answer did not come in time
 
@@ -100,6 +102,14 @@ class SpoolError(HermesPgvectorError):
 
 class SpoolFull(SpoolError):
     """The spool reached `spool_max_mb`; bring Postgres back or raise the bound."""
+
+
+class SpoolBusy(SpoolError):
+    """Another program holds a lock on the spool; writes go to another file meanwhile."""
+
+
+class SpoolGone(SpoolError):
+    """The spool's file was deleted, cut or overwritten; keep other programs out of $HERMES_HOME/pgvector/spool."""
 
 
 class EmbeddedServerError(HermesPgvectorError):

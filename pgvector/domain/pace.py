@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 _T = TypeVar("_T")
@@ -62,3 +62,11 @@ def paced(items: Iterable[_T]) -> Iterator[_T]:
     for item in items:
         yield item
         pace.step()
+
+
+def in_slices(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
+    """The items in pieces of `size`, with a breath between two of them."""
+    for first in range(0, len(items), size):
+        if first:
+            breathe()
+        yield items[first : first + size]

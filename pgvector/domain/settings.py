@@ -185,7 +185,10 @@ class Settings:
         "current", "Scope of a recall tool call that names none", choices=("current", "session", "all")
     )
     write_queue_maxsize: int = _setting(
-        256, "Most writes kept in memory while the spool on disk cannot be written", low=1, high=1_000_000
+        256, "Taken for the sake of other providers' settings: `write_queue_max_mb` is the bound", low=1, high=1_000_000
+    )
+    write_queue_max_mb: int = _setting(
+        64, "Most memory for writes that no disk takes while Postgres is away, in MB", low=1, high=100_000
     )
     bulk_sync_on_init: bool = _setting(True, "Reconcile with MEMORY.md and USER.md when a session starts")
     removal_hold_days: float = _setting(
@@ -214,6 +217,12 @@ class Settings:
     spool_max_mb: int = _setting(256, "Most disk the spool of unsent writes takes, in MB", low=1, high=1_000_000)
     spool_sync: str = _setting(
         "normal", "normal survives the death of the process, full also power loss", choices=("normal", "full")
+    )
+    spool_keep_s: float = _setting(
+        600.0,
+        "How long acknowledged writes are kept, to send them again to a server that lacks them, in seconds",
+        low=0.0,
+        high=86_400.0,
     )
     shutdown_timeout_s: float = _setting(
         2.0, "Longest time a shutdown waits for writes, in seconds; the rest stays in the spool", low=0.0, high=60.0

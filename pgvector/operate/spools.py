@@ -5,19 +5,25 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from ..capture.spool import SetAside, Spool
+from ..capture.destination import Destination
+from ..capture.spool import OPERATOR_PATIENCE_MS, Spool
 from ..capture.spool_files import is_held
-from ..domain.errors import InvalidArgument, SpoolError
+from ..capture.spool_format import SetAside
+from ..capture.spool_places import is_private, spool_folder, spool_folders
+from ..domain.errors import InvalidArgument, SpoolError, SpoolGone
 from ..domain.models import Operation
+from ..domain.settings import Settings
+from ..store.conninfo import place_of
 
 _TEXT_SHOWN = 200
+EMBEDDED_PLACE = "the embedded Postgres"
 _UNBOUNDED = 1 << 62  # nothing is appended here, so no bound applies
 
 
@@ -37,6 +43,12 @@ class SpoolView:
     report_age_s: float | None
     problem: str = ""
     oldest_at: float | None = None
+    place: str = ""  # for which database its writes were accepted, and what tells that from others
+    database: str = ""
+
+    def is_for(self, here: Destination) -> bool:
+        """Whether what waits in it may go to that database."""
+        return not self.waiting or here.takes(self.place, self.database)
 
     @property
     def pid(self) -> str:
@@ -44,27 +56,46 @@ class SpoolView:
         return self.path.name.split("-")[0]
 
 
-def spool_folder(home: Path) -> Path:
-    """Where the writes that Postgres does not have yet are kept."""
-    return home / "pgvector" / "spool"
+def destination_of(settings: Settings, home: Path) -> Destination:
+    """The database that the settings name."""
+    return Destination(place_of(settings.dsn) if settings.dsn else EMBEDDED_PLACE, home)
+
+
+def send(settings: Settings, home: Path, *, really: bool) -> list[SpoolView]:
+    """Have writes of stopped processes that were accepted for another database go to that of the settings; returns the
+    files meant, changed if `really`."""
+    here = destination_of(settings, home)
+    meant = [view for view in inspect_spools(home) if not view.living and not view.is_for(here)]
+    for view in meant if really else ():
+        with _unless_gone(view.path), _opened(view.path) as spool:
+            spool.label(here.place, here.database)
+    return meant
+
+
+def spool_paths(home: Path) -> list[Path]:
+    """The spool files of all processes of the home, wherever they lie."""
+    folders = [folder for folder in spool_folders(home) if folder == spool_folder(home) or is_private(folder)]
+    return [path for folder in folders for path in sorted(folder.glob("*.db"))]
 
 
 def inspect_spools(home: Path) -> list[SpoolView]:
     """Every spool of the home, read without disturbing the process that uses it."""
     views = []
-    for path in sorted(spool_folder(home).glob("*.db")):
+    for path in spool_paths(home):
         living = is_held(path)
         try:
             with _opened(path) as spool:
+                spool.must_be_whole()
                 at, report = spool.report()
                 age = time.time() - at if at else None
                 oldest = next((op.at for op in spool.take(1)), None)
                 aside = tuple(spool.aside())
-                views.append(
-                    SpoolView(path, living, spool.depth(), spool.size_bytes(), aside, report, age, oldest_at=oldest)
-                )
+                view = SpoolView(path, living, spool.depth(), spool.size_bytes(), aside, report, age, "", oldest)
+                place, database = spool.accepted_for()
+                views.append(replace(view, place=place, database=database))
         except SpoolError as exc:
-            views.append(SpoolView(path, living, 0, path.stat().st_size, (), {}, None, str(exc)))
+            with contextlib.suppress(FileNotFoundError):  # what was in it has arrived meanwhile
+                views.append(SpoolView(path, living, 0, path.stat().st_size, (), {}, None, str(exc)))
     return views
 
 
@@ -121,10 +152,9 @@ def change_aside(
         ]
         meant += chosen
         if really and chosen:
-            with _opened(view.path) as spool:
-                change: Callable[[Any], None] = spool.retry if action == "retry" else spool.drop
-                for item in chosen:
-                    change(item.operation)
+            with _unless_gone(view.path), _opened(view.path) as spool:
+                change = spool.retry if action == "retry" else spool.drop
+                change([item.operation for item in chosen])
     for each in ids:
         if not any(item.operation.op_id.hex.startswith(each) for item in meant):
             raise InvalidArgument(
@@ -134,8 +164,20 @@ def change_aside(
 
 
 @contextmanager
+def _unless_gone(path: Path) -> Iterator[None]:
+    """What was in a file has arrived when the file is gone, whatever was being done to it."""
+    try:
+        yield
+    except SpoolError:
+        if path.exists():
+            raise
+
+
+@contextmanager
 def _opened(path: Path) -> Iterator[Spool]:
-    spool = Spool(path, max_bytes=_UNBOUNDED)
+    if not path.exists():  # SQLite would make one
+        raise SpoolGone(f"the spool {path} is no longer there")
+    spool = Spool(path, max_bytes=_UNBOUNDED, patience_ms=OPERATOR_PATIENCE_MS)
     try:
         yield spool
     finally:
@@ -145,12 +187,11 @@ def _opened(path: Path) -> Iterator[Spool]:
 def drop_copies(home: Path, texts: Collection[tuple[str, str]]) -> tuple[int, int]:
     """Drop the writes set aside that hold one of these themes' texts; how many, and how many more of them wait."""
     wanted, dropped, waiting = set(texts), 0, 0
-    for path in sorted(spool_folder(home).glob("*.db")) if wanted else []:
+    for path in spool_paths(home) if wanted else []:
         with contextlib.suppress(SpoolError), _opened(path) as spool:
             aside = [item.operation for item in spool.aside() if _said(item.operation) & wanted]
             dropped += len(aside)
-            for op in aside:
-                spool.drop(op)
+            spool.drop(aside)
             waiting += sum(bool(_said(op) & wanted) for op in spool.take(_UNBOUNDED // 2))
     return dropped, waiting
 

@@ -14,7 +14,7 @@ from ..store.backend import Backend
 from ..store.memory_files import held_counts
 from ..store.watching import holdings
 from .retention import described, retention_state
-from .spools import SpoolView, inspect_spools, short_id
+from .spools import SpoolView, destination_of, inspect_spools, short_id
 
 Status = dict[str, Any]
 WORK = ("embed", "embed_query", "write", "search", "rerank")  # what is timed
@@ -39,6 +39,7 @@ class Watcher:
     def look(self) -> Status:
         """Totals, one entry a process, recall's success, and what the database holds or its problem."""
         views = inspect_spools(self._home)
+        here = destination_of(self._settings, self._home)
         oldest = min((view.oldest_at for view in views if view.oldest_at), default=None)
         reports = [view.report for view in views if view.living]
         return {
@@ -47,6 +48,7 @@ class Watcher:
             "spool_limit_bytes": self._limit_bytes,
             "oldest_waiting_s": 0.0 if oldest is None else round(max(0.0, time.time() - oldest), 1),
             "set_aside": sum(len(view.aside) for view in views),
+            "waiting_for_another": sum(view.waiting for view in views if not view.living and not view.is_for(here)),
             "recall": _recall(reports),
             "processes": [_process(view) for view in views],
             "database": self._database(),
@@ -113,6 +115,11 @@ def render_status(status: Status) -> str:
     lines = _database_lines(status["database"])
     oldest = f", the oldest for {status['oldest_waiting_s']:,.0f} s" if status["oldest_waiting_s"] >= 1 else ""
     lines.append(f"waiting    {status['waiting']} writes in {size(status['spool_bytes'])} of spool{oldest}")
+    if status["waiting_for_another"]:
+        lines.append(
+            f"elsewhere  {status['waiting_for_another']} of them were accepted for another database: "
+            "hermes-pgvector spool send"
+        )
     if status["set_aside"]:
         lines.append(f"set aside  {status['set_aside']} writes; look at them: hermes-pgvector spool list")
     recall = status["recall"]

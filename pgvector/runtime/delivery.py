@@ -7,8 +7,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..capture.destination import Destination
 from ..domain.settings import Settings
-from ..operate.spools import inspect_spools
+from ..operate.spools import destination_of, inspect_spools
 from .process import Runtime, acquire
 
 _LOOK_S = 0.2
@@ -24,10 +25,11 @@ def deliver_left(settings: Settings, home: Path, environ: Mapping[str, str]) -> 
     errand, pause = _Errand(), threading.Event()
     runtime: Runtime = acquire(settings, home, environ, errand)
     try:
-        left, moved = _waiting(home), time.monotonic()
+        here = destination_of(settings, home)
+        left, moved = _waiting(home, here), time.monotonic()
         while left and time.monotonic() - moved < _PATIENCE_S and not _out_of_reach(runtime):
             pause.wait(_LOOK_S)
-            now = _waiting(home)
+            now = _waiting(home, here)
             if now != left:
                 left, moved = now, time.monotonic()
         return left
@@ -35,8 +37,8 @@ def deliver_left(settings: Settings, home: Path, environ: Mapping[str, str]) -> 
         runtime.leave(errand, settings.shutdown_timeout_s)
 
 
-def _waiting(home: Path) -> int:
-    return sum(view.waiting for view in inspect_spools(home) if not view.living)
+def _waiting(home: Path, here: Destination) -> int:
+    return sum(view.waiting for view in inspect_spools(home) if not view.living and view.is_for(here))
 
 
 def _out_of_reach(runtime: Runtime) -> bool:

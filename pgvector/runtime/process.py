@@ -23,6 +23,7 @@ from ..capture.mirror import Mirror
 from ..capture.refusals import Refusals
 from ..capture.retention import Retention
 from ..capture.spool_files import SpoolDirectory
+from ..capture.spool_places import spool_folders
 from ..capture.upkeep import Upkeep
 from ..capture.writer import Writer
 from ..domain.errors import ConfigurationError, HermesPgvectorError
@@ -36,7 +37,7 @@ from ..embed.base import CountedEmbedder
 from ..embed.cache import CachedEmbedder
 from ..embed.factory import embedder_for
 from ..operate.serve import embedded_server
-from ..operate.spools import spool_folder
+from ..operate.spools import destination_of
 from ..recall.prefetch import Shown
 from ..recall.reorder import Reorderer, reorderer_for
 from ..recall.search import Searcher
@@ -98,15 +99,21 @@ class Runtime:
             Retention(self.backend, RetentionPolicy(settings.retention, settings.identity_key)),
             removal_hold_days=settings.removal_hold_days,
         )
+        folder, *elsewhere = spool_folders(home)
         self.writer = Writer(
             directory=SpoolDirectory(
-                spool_folder(home), max_bytes=settings.spool_max_mb * 1_000_000, sync=settings.spool_sync
+                folder,
+                max_bytes=settings.spool_max_mb * 1_000_000,
+                sync=settings.spool_sync,
+                spill=elsewhere,
+                destination=destination_of(settings, home),
             ),
             backend=self.backend,
             embedder=self._documents,
             upkeep=self._upkeep,
             embed_on_write=settings.embed_on_write,
-            memory_max_items=settings.write_queue_maxsize,
+            memory_max_bytes=settings.write_queue_max_mb * 1_000_000,
+            keep_s=settings.spool_keep_s,
             lanes=lanes_of(settings.pool_max_size),
             latencies=self.latencies,
             report=self.stats,
@@ -205,7 +212,8 @@ class Runtime:
             "last_error": str(self.backend.problem or self._documents.last_error or self.writer.last_error),
             "queue_depth": self.writer.depth(),
             "spool_bytes": self.writer.size_bytes(),
-            "set_aside": len(self.writer.aside()),
+            "set_aside": self.writer.aside_count(),
+            "lost": self.writer.lost(),
             **self.counts,
             **self.writer.counts,
             **self.searcher.counts,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ from .operations import MEMORY_KINDS, apply_memory
 from .pool import Along, Pool, connect
 from .pooler import is_pooled
 from .reading import Replica, Source, answered_by
+from .replica import identity_of
 from .reuse import ThemedText, known_vectors
 from .schema import ensure_schema
 from .sql import query
@@ -59,6 +61,8 @@ class Backend:
     """
 
     stand_in: Source | None = None
+    server = ""  # what tells the running server and its tables from another one, or from itself set back
+    database = ""  # what tells the database from all others, once it was reached
 
     def __init__(
         self,
@@ -110,6 +114,7 @@ class Backend:
                     conn.deadline = time.monotonic() + WRITE_TIMEOUT_S
                     self._verify(conn)
                     self._space = recorded_space(conn)
+                    self._note_server(conn)
                     lends = self._pooler == "transaction" or (self._pooler == "auto" and is_pooled(conn))
                 pool = Pool(conninfo, max_size=self._pool_max_size, prepares=not lends)
                 pool.open()
@@ -283,9 +288,26 @@ class Backend:
             raise SpaceChanged(SpaceChanged.__doc__ or "")
 
     def refresh_space(self) -> None:
-        """Look whether somebody changed the model of the database."""
+        """Look whether somebody changed the model of the database, or the server."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
             self._note_space(recorded_space(conn))
+            self._note_server(conn)
+
+    def _note_server(self, conn: DeadlineConnection) -> None:
+        identity = identity_of(conn)
+        with translated():
+            row = conn.execute(query("server_start")).fetchone()
+        self.database, self.server = str(identity), f"{identity}/{identity.tables}/{row.started if row else ''}"
+
+    def lacking(self, ops: Sequence[Operation]) -> set[uuid.UUID]:
+        """The ids of those operations that were never applied in this database, under their theme or another one."""
+        with self.connection(WRITE_TIMEOUT_S) as conn:
+            ids = {"themes": [op.theme for op in ops], "op_ids": [op.op_id for op in ops]}
+            lacking = [row.op_id for row in conn.execute(query("lacking_operations"), ids)]
+            if not lacking:
+                return set()
+            moved = conn.execute(query("moved_operations"), {"op_ids": lacking})
+            return set(lacking) - {row.op_id for row in moved}
 
     def _note_space(self, space: EmbeddingSpace) -> None:
         self._space = space

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import re
 
+import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from .connection import check_conninfo
 
 _OF_THE_SERVER = ("host", "port", "dbname", "hostaddr", "sslmode", "sslrootcert", "channel_binding")
+
+
+def place_of(conninfo: str) -> str:
+    """Where it leads, as HOST:PORT/DATABASE without user and password; empty when libpq cannot read it."""
+    try:
+        known = {key: str(value) for key, value in conninfo_to_dict(conninfo).items() if value}
+    except psycopg.ProgrammingError:
+        return ""
+    host = known.get("host") or known.get("hostaddr") or known.get("service", "")
+    port = known.get("port", "5432")
+    name = known.get("dbname") or known.get("user", "")
+    return f"{host.lower()}:{port}/{name}"
 
 
 def has_secret(conninfo: str) -> bool:

@@ -29,6 +29,10 @@ class Identity:
     tables: int
     migrations: str
 
+    def __str__(self) -> str:
+        """What stays the same when a replica takes over, or the database is reached in another way."""
+        return f"{self.system}/{self.database}" + ("" if self.system else f"/{self.migrations.partition(',')[0]}")
+
 
 @dataclass(frozen=True, slots=True)
 class Place:

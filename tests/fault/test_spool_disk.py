@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from hermes_memory_pgvector.capture.spool_places import spool_folders
+from hermes_memory_pgvector.domain.settings import Settings
+from hermes_memory_pgvector.operate.status import collect
+from hermes_memory_pgvector.runtime.process import close_all
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import landed, runtime_of
 from tests.support.stored import Database
@@ -30,8 +34,17 @@ def mount_small_disk(folder: Path) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
+@pytest.fixture
+def nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the state directory nor the temporary one can be written; no permission would keep root from that."""
+    obstacle = tmp_path / "a-file"
+    obstacle.write_text("not a directory")
+    for place in ("XDG_STATE_HOME", "TMPDIR"):
+        monkeypatch.setenv(place, str(obstacle))
+
+
 @pytest.fixture(params=["file-system", "limit"])
-def file_limit_bytes(request: pytest.FixtureRequest, home: Path) -> Iterator[int]:
+def file_limit_bytes(request: pytest.FixtureRequest, home: Path, nowhere_else: None) -> Iterator[int]:
     """Leaves the home little room: on a file system of 1 MB, or by a limit of a file's size, which anyone may set."""
     if request.param == "file-system" and mount_small_disk(home):
         yield 0
@@ -51,7 +64,7 @@ def test_need_03_with_a_full_disk_writes_are_kept_in_memory_and_those_beyond_are
 ) -> None:
     proxy.stop()
     process = WritingProcess(
-        {"dsn": proxied, "dims": DIMS, "write_queue_maxsize": 100},
+        {"dsn": proxied, "dims": DIMS, "write_queue_max_mb": 1},
         home,
         tmp_path / "full.log",
         "orders",
@@ -91,6 +104,7 @@ def test_need_03_with_a_full_disk_writes_are_kept_in_memory_and_those_beyond_are
     assert user_turns(database) == [turn(number) for number in (*accepted, *range(6000, 6050), 7000)]
 
 
+@pytest.mark.usefixtures("nowhere_else")
 @pytest.mark.parametrize("end", ["SIGKILL", "exit"])
 def test_need_03_what_was_in_memory_only_goes_to_disk_once_that_takes_it(
     end: str,
@@ -125,6 +139,74 @@ def test_need_03_what_was_in_memory_only_goes_to_disk_once_that_takes_it(
     landed(make_provider({"dsn": proxied}))
     until(lambda: len(user_turns(database)) == 50, 30, "the turns of the process that is gone")
     assert user_turns(database) == [turn(number) for number in range(50)]
+
+
+@pytest.mark.parametrize("place", ["state", "temporary"])
+def test_need_03_what_the_disk_of_the_home_does_not_take_is_kept_elsewhere_and_arrives(
+    place: str,
+    make_provider: MakeProvider,
+    proxy: TcpProxy,
+    proxied: str,
+    database: Database,
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.setenv("TMPDIR", str(elsewhere))
+    (tmp_path / "a-file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(elsewhere if place == "state" else tmp_path / "a-file"))
+    proxy.stop()
+    if not (mounted := mount_small_disk(home)):
+        (home / "pgvector").mkdir()
+        (home / "pgvector" / "spool").touch()  # as good as read-only
+    process = WritingProcess({"dsn": proxied, "dims": DIMS}, home, tmp_path / "full.log", "orders", turns=100)
+    try:
+        process.order("write 100 3000", "written")
+        assert len(process.accepted["parent"]) == 3000, process.log
+        (file,) = elsewhere.rglob("*.db")
+        assert file.parent.stat().st_mode & 0o777 == 0o700
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert process.logged("ERROR") == []
+        process.close()
+        waiting = collect(Settings(dsn=proxied, dims=DIMS), home, lambda: "")["waiting"]
+        assert waiting == 3000
+        proxy.start()
+        provider = make_provider({"dsn": proxied})
+        landed(provider)
+        until(lambda: len(user_turns(database)) >= 3000, 30, "the turns of the process that is gone")
+        assert user_turns(database) == [turn(number) for number in range(3000)]
+        provider.shutdown()
+        until(lambda: not list(elsewhere.rglob("*.db")), 30, "the end of the files")
+    finally:
+        process.close()
+        close_all()
+        if mounted:
+            subprocess.run(["umount", "--lazy", str(home)], check=True)
+
+
+def test_need_22_no_spool_is_made_where_somebody_else_could_read_it(
+    make_provider: MakeProvider,
+    proxy: TcpProxy,
+    proxied: str,
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    records: Records,
+) -> None:
+    """A folder of that name that others may look into, or a link that leads elsewhere, is not used."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    _, state, temporary = spool_folders(home)
+    for each in (home / "pgvector", state.parent, temporary.parent, tmp_path / "trap"):
+        each.mkdir(parents=True)
+    (home / "pgvector" / "spool").touch()
+    state.mkdir(mode=0o755)
+    temporary.symlink_to(tmp_path / "trap", target_is_directory=True)
+    proxy.stop()
+    make_provider({"dsn": proxied}).sync_turn(turn(1), "")
+    assert any("in memory only" in line for line in records(logging.WARNING))
+    assert not [*state.iterdir(), *(tmp_path / "trap").iterdir()]
 
 
 def test_need_03_past_its_bound_the_spool_refuses_counts_and_tells(

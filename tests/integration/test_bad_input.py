@@ -174,19 +174,21 @@ def test_need_03_an_unwritable_home_is_said_once_and_writes_still_land(
     assert len(recalled(provider, "atlas part")) == 3
     assert Database(dsn).column("SELECT count(*) FROM conversations") == [6]
     (said,) = records(logging.WARNING)
-    assert "kept in memory only" in said and place in said
+    assert "are kept in" in said and str(tmp_path / "state") in said and place in said
     provider.shutdown()
 
 
-def test_need_03_an_unwritable_home_and_a_dead_server_lose_nothing_silently(
-    make_provider: MakeProvider, tmp_path: Path, records: Records
+def test_need_03_where_nothing_can_be_written_and_the_server_is_dead_nothing_is_lost_silently(
+    make_provider: MakeProvider, tmp_path: Path, records: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     obstacle = tmp_path / "a-file"
     obstacle.write_text("not a directory")
-    config = {"dsn": "host=127.0.0.1 port=1", "write_queue_maxsize": 2, "shutdown_timeout_s": 0}
+    for place in ("XDG_STATE_HOME", "TMPDIR"):
+        monkeypatch.setenv(place, str(obstacle))
+    config = {"dsn": "host=127.0.0.1 port=1", "write_queue_max_mb": 1, "shutdown_timeout_s": 0}
     provider = make_provider(config, hermes_home=str(obstacle / "hermes"))
     for number in range(4):
-        provider.on_memory_write("add", "memory", f"Atlas has part {number}")
+        provider.on_memory_write("add", "memory", f"Atlas has part {number}" + "!" * 400_000)
     assert runtime_of(provider).stats()["refused"] == 2
     assert any("refused and is lost" in line for line in records(logging.ERROR))
     provider.shutdown()

@@ -8,9 +8,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from ...capture.destination import Destination
+from ...capture.spool_places import spool_folder
 from ...domain.settings import Settings
 from ..serve import embedded_server
-from ..spools import SpoolView, inspect_spools, short_id, spool_folder
+from ..spools import SpoolView, destination_of, inspect_spools, short_id
 from .check import Check, Patient
 
 MANY_WAITING = 1000  # a burst is gone in seconds; more than this says that something holds the drain up
@@ -18,6 +20,8 @@ LONG_WAIT_S = 600.0
 NEARLY_FULL = 0.8
 SPARE_BYTES = 100_000_000  # less than this, and SQLite or Postgres stop at the next burst
 ROOMY_BYTES = 1_000_000_000
+TOLD_EACH = 10  # refused writes; the others are counted
+_SET_ASIDE = "hermes-pgvector spool list, then spool retry or spool drop"
 
 
 def examine_disk(patient: Patient) -> Iterator[Check]:
@@ -28,31 +32,45 @@ def examine_disk(patient: Patient) -> Iterator[Check]:
         yield Check(
             "spool",
             "fail",
-            f"{folder} cannot be written: writes are kept in memory only",
+            f"{folder} cannot be written: writes are kept elsewhere on this machine, or in memory only",
             f"make {patient.home} writable for this user",
         )
     else:
-        yield from _spool(inspect_spools(patient.home), folder, patient.settings)
+        yield from _spool(
+            inspect_spools(patient.home), folder, patient.settings, destination_of(patient.settings, patient.home)
+        )
     yield _room("disk", "the spool", there, patient.settings.spool_max_mb * 1_000_000)
     if not patient.settings.dsn:
         root = embedded_server(patient.settings).root
         yield _room("disk", "the embedded Postgres", _existing(root), ROOMY_BYTES)
 
 
-def _spool(views: list[SpoolView], folder: Path, settings: Settings) -> Iterator[Check]:
+def _spool(views: list[SpoolView], folder: Path, settings: Settings, here: Destination) -> Iterator[Check]:
     bad = False
     for view in views:
         if view.problem:
             yield Check("spool", "fail", view.problem, f"its writes are kept in {view.path}")
-        for item in view.aside:
+    refused = [item for view in views for item in view.aside]
+    for item in refused[:TOLD_EACH]:
+        op = item.operation
+        yield Check(
+            "spool",
+            "fail",
+            f"Postgres refused write {short_id(item)} ({op.kind}, theme {op.theme}): {item.error}",
+            _SET_ASIDE,
+        )
+    if len(refused) > TOLD_EACH:
+        yield Check("spool", "fail", f"Postgres refused {len(refused) - TOLD_EACH} more writes", _SET_ASIDE)
+    for view in views:
+        if not view.living and not view.is_for(here):
+            bad = True
             yield Check(
                 "spool",
-                "fail",
-                f"Postgres refused write {short_id(item)} ({item.operation.kind}, theme {item.operation.theme}): "
-                f"{item.error}",
-                "hermes-pgvector spool list, then spool retry or spool drop",
+                "note",
+                f"{view.waiting} writes of a stopped process were accepted for another database ({view.place})",
+                "hermes-pgvector spool send --yes sends them to the one that this home names",
             )
-    orphaned = sum(view.waiting for view in views if not view.living)
+    orphaned = sum(view.waiting for view in views if not view.living and view.is_for(here))
     if orphaned:
         bad = True
         yield Check(

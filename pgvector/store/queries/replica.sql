@@ -11,6 +11,10 @@ SELECT (SELECT oid FROM pg_database WHERE datname = current_database())::bigint 
 -- exempt: which cluster of databases this is.
 SELECT system_identifier AS system FROM pg_control_system();
 
+-- name: server_start
+-- exempt: when this server process began, no stored text. Another one that took over has begun at another time.
+SELECT pg_postmaster_start_time()::text AS started;
+
 -- name: server_migrations
 -- exempt: when the tables were made. Tells databases apart where a server does not say which one it is.
 SELECT string_agg(version || ' ' || checksum || ' ' || extract(epoch FROM applied_at), ', ' ORDER BY version) AS applied

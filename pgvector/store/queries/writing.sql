@@ -27,6 +27,16 @@ SELECT * FROM unnest(%(themes)s::text[], %(op_ids)s::uuid[])
 ON CONFLICT DO NOTHING
 RETURNING op_id;
 
+-- name: lacking_operations
+-- The ids that were not applied.
+SELECT wanted.op_id FROM unnest(%(themes)s::text[], %(op_ids)s::uuid[]) AS wanted (agent_identity, op_id)
+ WHERE NOT EXISTS (SELECT FROM hermes_operations AS o
+                    WHERE o.agent_identity = wanted.agent_identity AND o.op_id = wanted.op_id);
+
+-- name: moved_operations
+-- exempt: ids of operations, no stored text. What was applied to a theme that has another name since.
+SELECT op_id FROM hermes_operations WHERE op_id = ANY (%(op_ids)s::uuid[]);
+
 -- name: forget_operations
 -- exempt: housekeeping of operation ids, no stored text.
 DELETE FROM hermes_operations WHERE applied_at < now() - make_interval(days => %(days)s);

@@ -1,0 +1,158 @@
+"""What a spool file looks like inside, and what SQLite has against one in our own words."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..domain.errors import SpoolBusy, SpoolError, SpoolGone
+from ..domain.models import Operation
+from ..domain.pace import paced
+
+# What a damaged file raises: SQLite quotes it in its words, and Python may not be able to read them.
+FAULTS = (sqlite3.Error, UnicodeDecodeError)
+UNREADABLE_KIND = "unreadable"
+_UNREADABLE = uuid.UUID("0d7f7f0e-58a4-4b53-9d0b-6b6d2a6a1c55")
+FORMAT = 2  # PRAGMA user_version of the files this version writes; it reads those below as well
+_OPERATION = "op_id BLOB NOT NULL, theme TEXT NOT NULL, kind TEXT NOT NULL, payload TEXT NOT NULL, at REAL NOT NULL"
+COLUMNS = "op_id, theme, kind, payload, at"
+# What is set aside has a table of its own, so that nobody who looks for what waits has to walk past it.
+_SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS operations (seq INTEGER PRIMARY KEY, {_OPERATION});
+CREATE TABLE IF NOT EXISTS aside (seq INTEGER PRIMARY KEY, {_OPERATION}, error TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS aside_op_id ON aside (op_id);
+CREATE TABLE IF NOT EXISTS kept (seq INTEGER PRIMARY KEY, {_OPERATION});
+CREATE TABLE IF NOT EXISTS accepted_for (
+    only_row INTEGER PRIMARY KEY CHECK (only_row = 1), place TEXT NOT NULL, database TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS report (
+    only_row INTEGER PRIMARY KEY CHECK (only_row = 1), at REAL NOT NULL, body TEXT NOT NULL
+);
+"""
+# Each append writes whole pages to the write-ahead log, so small ones keep it small.
+_PAGE_BYTES = 1024
+# The drain empties the log long before; this bounds it while the drain is held up, at some milliseconds for one hook.
+_LOG_PAGES = 16_000
+HOOK_PATIENCE_MS = 5  # for another program's lock; a hook then takes another file
+_OPENING_S = 1.0  # nobody's hook waits for a file that is being opened, except for a new one, which nobody else has
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """An operation that Postgres will never take as it is, with the reason."""
+
+    operation: Operation
+    error: str
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection to a file that may be somebody else's as well."""
+    conn = sqlite3.connect(path, timeout=_OPENING_S, isolation_level=None, check_same_thread=False)
+    conn.execute(f"PRAGMA page_size={_PAGE_BYTES}")
+    # Damaged text is for an operator to look at, not a reason to read nothing.
+    conn.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    return conn
+
+
+def prepare(path: Path, front: sqlite3.Connection, back: sqlite3.Connection, *, sync: str, patience_ms: int) -> None:
+    """Give the file its tables and both connections their settings; another program's lock holds each of their
+    statements up for `patience_ms`. Raises SpoolError for a file of a newer version."""
+    version = front.execute("PRAGMA user_version").fetchone()[0]
+    if version > FORMAT:
+        raise SpoolError(f"{path} was written by a newer version of hermes-memory-pgvector; upgrade to read it")
+    levels = {front: sync, back: "normal"}
+    for conn, level in levels.items():
+        # A file that is being made is nobody's loss yet, and to have the disk confirm each step takes its time.
+        conn.execute(f"PRAGMA synchronous={'FULL' if level == 'full' else 'OFF' if version == 0 else 'NORMAL'}")
+        conn.execute("PRAGMA journal_mode=WAL")
+    if version < FORMAT:
+        front.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version={FORMAT}; COMMIT;")
+    if version == 1:
+        with contextlib.suppress(*FAULTS):  # of a damaged file; what was set aside is refused once more then
+            front.executescript(
+                f"BEGIN IMMEDIATE; INSERT INTO aside ({COLUMNS}, error) SELECT {COLUMNS}, error FROM operations "
+                "WHERE error IS NOT NULL ORDER BY seq; DELETE FROM operations WHERE error IS NOT NULL; COMMIT;"
+            )
+        if front.in_transaction:
+            front.execute("ROLLBACK")
+    for conn, level in levels.items():
+        conn.execute(f"PRAGMA synchronous={'FULL' if level == 'full' else 'NORMAL'}")
+        conn.execute(f"PRAGMA busy_timeout={patience_ms}")
+    front.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
+
+
+def holds(path: Path, at_least: int, last: int | None, *, thoroughly: bool = False) -> bool:
+    """Whether somebody who opens the file now finds so many operations, and the one of the number `last`.
+
+    Raises what SQLite raises.
+    """
+    with contextlib.closing(connect(path)) as fresh:
+        fresh.execute(f"PRAGMA busy_timeout={HOOK_PATIENCE_MS}")
+        (count,) = fresh.execute("SELECT count(*) FROM operations").fetchone()
+        found = fresh.execute("SELECT EXISTS (SELECT 1 FROM operations WHERE seq = ?)", (last,)).fetchone()
+        whole = not thoroughly or fresh.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
+    return whole and count >= at_least and (last is None or found == (1,))
+
+
+def move(
+    conn: sqlite3.Connection, source: str, target: str, into: str, values: str, ops: Sequence[Operation], *more: str
+) -> None:
+    """Move rows from one table to the other, within a transaction."""
+    numbers = json.dumps([op.seq for op in ops])
+    chosen = "WHERE seq IN (SELECT value FROM json_each(?))"
+    found = f"SELECT {values} FROM {source} {chosen} ORDER BY at, seq"
+    conn.execute(f"INSERT INTO {target} ({into}) {found}", (*more, numbers))
+    conn.execute(f"DELETE FROM {source} {chosen}", (numbers,))
+
+
+def readable(conn: sqlite3.Connection, table: str, error: str) -> list[tuple[Operation, str]]:
+    """What can be read of a table, each operation with its `error`."""
+    found: list[tuple[Operation, str]] = []
+    with contextlib.suppress(*FAULTS):
+        rows = conn.execute(f"SELECT seq, {COLUMNS}, {error} FROM {table} ORDER BY seq")
+        found.extend((operation_of(row[:6]), row[6]) for row in paced(rows))
+    return found
+
+
+def operation_of(row: tuple[Any, ...]) -> Operation:
+    """The operation of a row; one that cannot be read comes as a kind that nobody applies, to be set aside."""
+    seq, op_id, theme, kind, payload, at = row
+    try:
+        body = json.loads(payload)
+        if isinstance(body, dict):
+            return Operation(str(kind), str(theme), body, float(at), uuid.UUID(bytes=op_id), seq)
+    except (ValueError, TypeError, RecursionError):
+        pass
+    unreadable = {"content": str(payload)}
+    return Operation(f"{UNREADABLE_KIND} {kind}", str(theme), unreadable, 0.0, uuid.uuid5(_UNREADABLE, repr(row)), seq)
+
+
+@contextlib.contextmanager
+def as_spool_error(path: Path) -> Iterator[None]:
+    """Raise what SQLite or the file system has against `path` as SpoolError."""
+    try:
+        yield
+    except (*FAULTS, OSError) as exc:
+        raise cannot_use(path, exc) from exc
+
+
+_HELD = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+def cannot_use(path: Path, exc: Exception) -> SpoolError:
+    """What `exc` means for the file: held by another program, no longer what it was, or out of use for now."""
+    code = getattr(exc, "sqlite_errorcode", 0)
+    if code & 0xFF in _HELD:
+        return SpoolBusy(f"another program holds a lock on the spool {path} ({exc})")
+    if code & 0xFF in _DAMAGED or code in (sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_READONLY_DBMOVED):
+        return SpoolGone(f"the spool {path} was changed by somebody else, or is damaged ({exc})")
+    return SpoolError(
+        f"the spool {path} cannot be used ({exc}); check that the directory is writable and the disk has room"
+    )

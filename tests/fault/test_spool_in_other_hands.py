@@ -1,0 +1,240 @@
+"""A spool that others lock, delete, cut or overwrite under an agent: nothing is refused, and nothing is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from tests.conftest import DIMS, MakeProvider
+from tests.support.memory import landed, runtime_of
+from tests.support.stored import Database
+from tests.support.tcp_proxy import TcpProxy
+from tests.support.turns import turn, user_turns
+from tests.support.waiting import until
+from tests.support.writing_process import WritingProcess
+
+Records = Callable[[int], list[str]]
+LONGEST_HOOK_S, LONGEST_ON_A_BUSY_MACHINE_S = 0.05, 0.5
+
+
+def spool_files(home: Path) -> list[Path]:
+    return sorted((home / "pgvector" / "spool").glob("*.db"))
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Another program has this file to itself, as a shell of sqlite3 may."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        yield
+        connection.execute("ROLLBACK")
+
+
+def write(provider: PgvectorMemoryProvider, numbers: range) -> float:
+    """The longest time that one of these turns took, in seconds, but for one in a hundred: other processes run, too."""
+    took = []
+    for number in numbers:
+        started = time.perf_counter()
+        provider.sync_turn(turn(number), "")
+        took.append(time.perf_counter() - started)
+    assert max(took) < LONGEST_ON_A_BUSY_MACHINE_S
+    return sorted(took)[-1 - len(took) // 100]
+
+
+@pytest.mark.parametrize("postgres_is", ["up", "away"])
+def test_need_03_a_lock_on_the_spool_holds_no_hook_up_and_refuses_nothing(
+    postgres_is: str,
+    make_provider: MakeProvider,
+    proxy: TcpProxy,
+    proxied: str,
+    database: Database,
+    home: Path,
+    records: Records,
+) -> None:
+    provider = make_provider({"dsn": proxied})
+    write(provider, range(10))
+    landed(provider)
+    if postgres_is == "away":
+        proxy.stop()
+    write(provider, range(10, 20))
+    (path,) = spool_files(home)
+    with locked(path):
+        assert write(provider, range(20, 1020)) < LONGEST_HOOK_S
+        assert len([line for line in records(logging.WARNING) if "another file of the spool" in line]) == 1
+        if postgres_is == "up":
+            landed(provider)
+            assert len(user_turns(database)) == 1020
+    proxy.start()
+    landed(provider)
+    assert user_turns(database) == [turn(number) for number in range(1020)]
+    assert runtime_of(provider).stats().get("refused", 0) == 0
+    until(lambda: len(spool_files(home)) == 1, 30, "the end of the file that was locked")
+    write(provider, range(1020, 1030))
+    landed(provider)
+    assert user_turns(database) == [turn(number) for number in range(1030)]
+    assert records(logging.ERROR) == []
+
+
+def test_need_03_locked_files_of_an_agent_that_was_killed_arrive_once_and_in_order(
+    make_provider: MakeProvider, proxy: TcpProxy, proxied: str, database: Database, home: Path, tmp_path: Path
+) -> None:
+    process = WritingProcess({"dsn": proxied, "dims": DIMS}, home, tmp_path / "locked.log", "orders", turns=100)
+    try:
+        process.order("write 100 101", "written")
+        (path,) = spool_files(home)
+        with locked(path):  # what is acknowledged now cannot be crossed off
+            process.order("write 101 200", "written")
+            until(lambda: len(user_turns(database)) == 200, 30, "the turns")
+            proxy.stop()
+            process.order("write 200 300", "written")
+            process.close()
+    finally:
+        process.close()
+    proxy.start()
+    landed(make_provider({"dsn": proxied}))
+    until(lambda: len(user_turns(database)) >= 300, 30, "the turns of the process that is gone")
+    until(lambda: len(spool_files(home)) == 1, 30, "the end of its files")
+    assert user_turns(database) == [turn(number) for number in range(300)]
+
+
+def delete_files(home: Path) -> None:
+    for path in (home / "pgvector" / "spool").iterdir():
+        path.unlink()
+
+
+def delete_folder(home: Path) -> None:
+    shutil.rmtree(home / "pgvector" / "spool")
+
+
+def delete_log(home: Path) -> None:
+    Path(f"{spool_files(home)[0]}-wal").unlink()
+
+
+def cut(home: Path) -> None:
+    for path in (home / "pgvector" / "spool").iterdir():
+        os.truncate(path, 0)
+
+
+def overwrite(home: Path) -> None:
+    for path in (home / "pgvector" / "spool").iterdir():
+        path.write_bytes(os.urandom(200_000))
+
+
+def put_back(home: Path) -> None:
+    """Another file where this one was, as a restored backup is."""
+    (path,) = spool_files(home)
+    shutil.copy(path, f"{path}.copy")
+    os.replace(f"{path}.copy", path)
+
+
+@pytest.mark.parametrize("harm", [delete_files, delete_folder, delete_log, cut, overwrite, put_back])
+def test_need_03_a_spool_that_is_taken_away_is_noticed_at_the_next_write_and_nothing_is_lost(
+    harm: Callable[[Path], None],
+    make_provider: MakeProvider,
+    proxy: TcpProxy,
+    proxied: str,
+    database: Database,
+    home: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": proxied, "dims": DIMS}}}))
+    proxy.stop()
+    process = WritingProcess({"dsn": proxied, "dims": DIMS}, home, tmp_path / "harm.log", "orders", turns=300)
+    try:
+        process.order("write 300 301", "written")
+        harm(home)
+        process.order("write 301 350", "written")
+        assert len([line for line in process.logged("WARNING") if "in a new file now" in line]) == 1
+        main(["status", "--json", "--hermes-home", str(home)])
+        assert json.loads(capsys.readouterr().out)["waiting"] == 350
+        process.close()
+        assert process.logged("ERROR") == []
+    finally:
+        process.close()
+    proxy.start()
+    landed(make_provider({"dsn": proxied}))
+    until(lambda: len(user_turns(database)) >= 350, 30, "the turns of the process that is gone")
+    assert user_turns(database) == [turn(number) for number in range(350)]
+
+
+def test_need_03_a_spool_that_is_taken_away_from_a_silent_agent_is_there_again_by_itself(
+    make_provider: MakeProvider, proxy: TcpProxy, proxied: str, database: Database, home: Path
+) -> None:
+    proxy.stop()
+    provider = make_provider({"dsn": proxied})
+    assert write(provider, range(50)) < LONGEST_HOOK_S
+    delete_folder(home)
+    until(lambda: spool_files(home), 30, "a new file")
+    proxy.start()
+    landed(provider)
+    assert user_turns(database) == [turn(number) for number in range(50)]
+
+
+def test_need_03_a_large_spool_that_is_taken_away_holds_no_hook_up(
+    make_provider: MakeProvider, proxy: TcpProxy, proxied: str, database: Database, home: Path
+) -> None:
+    proxy.stop()
+    provider = make_provider({"dsn": proxied})
+    write(provider, range(8_000))
+    for _ in range(60):
+        provider.on_memory_write("add", "memory", f"{time.perf_counter_ns()} " + "What fills more memory. " * 20_000)
+    delete_folder(home)
+    assert write(provider, range(8_000, 9_000)) < LONGEST_HOOK_S
+    until(lambda: runtime_of(provider).writer.depth() == 9_060, 60, "everything in the new files")
+    proxy.start()
+    until(lambda: len(user_turns(database)) >= 9_000, 200, "the turns")
+    assert user_turns(database) == [turn(number) for number in range(9_000)]
+    assert runtime_of(provider).stats()["lost"] == 0
+
+
+def test_need_03_what_cannot_be_had_any_more_is_counted_and_told(
+    make_provider: MakeProvider, proxy: TcpProxy, proxied: str, database: Database, home: Path, records: Records
+) -> None:
+    proxy.stop()
+    provider = make_provider({"dsn": proxied})
+    texts = [f"Entry {number}: " + "x" * 500_000 for number in range(60)]
+    for text in texts:
+        provider.on_memory_write("add", "memory", text)
+    cut(home)
+    provider.on_memory_write("add", "memory", "The last entry")
+    until(lambda: runtime_of(provider).stats()["lost"] > 0, 30, "the count")
+    lost = runtime_of(provider).stats()["lost"]
+    assert any(f"{lost} accepted writes" in line for line in records(logging.ERROR))
+    proxy.start()
+    landed(provider)
+    kept = database.column("SELECT content FROM memory_entries ORDER BY id")
+    assert kept == [text for text in [*texts, "The last entry"] if text in set(kept)]
+    assert kept[-1] == "The last entry"
+    assert len(kept) == 61 - lost
+    with contextlib.suppress(FileNotFoundError):
+        assert not any(path.stat().st_size > 100_000_000 for path in spool_files(home))
+
+
+def test_need_03_a_spool_overwritten_in_its_middle_is_noticed_and_written_anew(
+    make_provider: MakeProvider, proxy: TcpProxy, proxied: str, database: Database, home: Path, records: Records
+) -> None:
+    proxy.stop()
+    provider = make_provider({"dsn": proxied})
+    write(provider, range(500))
+    (path,) = spool_files(home)
+    until(lambda: path.stat().st_size > 100_000, 30, "a checkpoint")
+    with path.open("r+b") as file:
+        file.seek(50_000)
+        file.write(os.urandom(20_000))
+    until(lambda: any("in a new file now" in line for line in records(logging.WARNING)), 30, "the new file")
+    proxy.start()
+    landed(provider)
+    assert user_turns(database) == [turn(number) for number in range(500)]

@@ -1,0 +1,156 @@
+"""Many writes set aside, many files of dead processes, and writes put back: bounded, and each write once."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.domain.models import Operation
+from tests.conftest import DIMS, MakeProvider
+from tests.support.left_spool import leave_spool
+from tests.support.memory import landed, runtime_of
+from tests.support.stored import Database
+from tests.support.turns import turn, user_turns
+from tests.support.waiting import until
+from tests.support.writing_process import WritingProcess
+
+Records = Callable[[int], list[str]]
+
+
+@pytest.fixture
+def configured(home: Path, dsn: str) -> None:
+    """The home's config.yaml names the test's database."""
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}))
+
+
+def said(number: int) -> Operation:
+    payload = {"session_id": "s", "messages": [{"role": "user", "content": turn(number)}], "metadata": {}}
+    return Operation("turn", "marketing", payload, time.time())
+
+
+def refuse(admin_dsn: str, refuses: bool) -> None:
+    """Have Postgres refuse every turn for what it holds, or take them again."""
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        connection.execute("ALTER TABLE conversations DROP CONSTRAINT IF EXISTS no_more")
+        if refuses:
+            connection.execute("ALTER TABLE conversations ADD CONSTRAINT no_more CHECK (false) NOT VALID")
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_need_10_the_files_of_very_many_dead_processes_are_opened_a_few_at_a_time(
+    home: Path, make_provider: MakeProvider, database: Database, records: Records
+) -> None:
+    for number in range(300):
+        leave_spool(home, [said(number)])
+    before, most, ended = open_files(), 0, threading.Event()
+
+    def watch() -> None:
+        nonlocal most
+        while not ended.wait(0.005):
+            most = max(most, open_files())
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        provider = make_provider()
+        until(lambda: len(user_turns(database)) >= 300, 60, "all of them")
+        landed(provider)
+    finally:
+        ended.set()
+        watching.join()
+    assert sorted(user_turns(database)) == [turn(number) for number in range(300)]
+    assert most - before < 100
+    until(lambda: len(list((home / "pgvector" / "spool").glob("*.db"))) == 1, 30, "the end of the files")
+    assert records(logging.WARNING) == []
+
+
+def test_need_10_files_with_nothing_but_what_was_set_aside_keep_none_from_its_turn(
+    home: Path, configured: None, admin_dsn: str, make_provider: MakeProvider, database: Database
+) -> None:
+    refuse(admin_dsn, True)
+    for number in range(20):
+        leave_spool(home, [said(number)])
+    provider = make_provider()
+    until(lambda: runtime_of(provider).stats()["set_aside"] == 20, 60, "all of them set aside")
+    refuse(admin_dsn, False)
+    leave_spool(home, [said(20)])
+    until(lambda: user_turns(database) == [turn(20)], 30, "the one that is in order")
+    assert main(["spool", "retry", "--all", "--yes", "--hermes-home", str(home)]) == 0
+    until(lambda: len(user_turns(database)) == 21, 30, "those that were put back")
+    until(lambda: len(list((home / "pgvector" / "spool").glob("*.db"))) == 1, 30, "the end of the files")
+    assert runtime_of(provider).writer.aside_count() == 0
+
+
+def test_need_10_very_many_writes_set_aside_fill_no_log_and_cost_nothing_afterwards(
+    home: Path, configured: None, admin_dsn: str, make_provider: MakeProvider, records: Records,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    refuse(admin_dsn, True)
+    provider = make_provider()
+    for number in range(5_000):
+        provider.sync_turn(turn(number), "")
+    until(lambda: runtime_of(provider).stats()["set_aside"] == 5_000, 120, "all of them set aside")
+    told = records(logging.ERROR)
+    assert len(told) == 12, "the first ten, the 100th and the 1,000th"
+    assert "set aside as 1000 by now are" in told[-1]
+    main(["doctor", "--json", "--hermes-home", str(home)])
+    checks = [check for check in json.loads(capsys.readouterr().out)["checks"] if check["name"] == "spool"]
+    assert len(checks) < 15
+    assert any("refused 4990 more writes" in check["said"] for check in checks)
+    cpu, started = time.process_time(), time.monotonic()
+    until(lambda: time.monotonic() - started > 11, 20, "two rounds of looking after files")
+    assert time.process_time() - cpu < 0.11
+
+
+def test_need_03_retries_adoption_and_deaths_together_store_each_write_once(
+    home: Path, configured: None, admin_dsn: str, dsn: str, make_provider: MakeProvider, database: Database,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """Agents write, are refused, are killed and adopted, while an operator puts back all that was set aside."""
+    draw, begun, accepted = random.Random(24), 0, set()
+    for life in range(6):
+        refuse(admin_dsn, life % 2 == 0)
+        processes = []
+        for _ in range(2):
+            made = WritingProcess(
+                {"dsn": dsn, "dims": DIMS}, home, tmp_path / f"{uuid.uuid4().hex}.log", "orders", turns=0
+            )
+            processes.append(made)
+        try:
+            for made in processes:
+                made.order(f"write {begun} {begun + 400}", "written")
+                begun += 400
+            main(["spool", "retry", "--all", "--yes", "--json", "--hermes-home", str(home)])
+            refuse(admin_dsn, draw.random() < 0.5)
+            main(["spool", "retry", "--all", "--yes", "--json", "--hermes-home", str(home)])
+        finally:
+            for made in processes:
+                accepted |= set(made.accepted.get("parent", []))
+                made.close()
+    refuse(admin_dsn, False)
+    provider = make_provider()
+
+    def put_back() -> bool:
+        main(["spool", "retry", "--all", "--yes", "--json", "--hermes-home", str(home)])
+        return len(user_turns(database)) >= len(accepted)
+
+    until(put_back, 120, "everything")
+    landed(provider)
+    stored = Counter(user_turns(database))
+    assert set(stored) == {turn(number) for number in accepted}
+    assert [text for text, count in stored.items() if count > 1] == []
