@@ -24,28 +24,24 @@ from .history import note_actor
 from .maintenance import operator, record_where_allowed
 from .reembed_statements import ROWS
 from .schema import MIGRATION_LOCK, has_foreign_tables
+from .sql import query
 from .upgrade_statements import (
     BEGIN,
-    COPY_MEMORIES,
-    COPY_TURNS,
     COUNT,
     LAST_ID,
     LOOK,
     NEEDED,
-    NEXT_MEMORIES,
-    NEXT_TURNS,
     SCHEMA,
     THEIRS,
     THEMES,
     WRITERS,
-    WRITTEN_SINCE,
     filled_in,
     of_rows,
 )
 from .vectors import STORES, record_space
 
 _LOCK = 7310579463  # one upgrade at a time, over all its steps
-_LOCK_POLL_S = 0.2
+_POLL_S = 0.2
 _LOCK_WAIT = "10s"
 _BATCH = 1000  # rows a transaction: a second or two, and little to repeat
 _never = threading.Event()
@@ -167,7 +163,7 @@ def alone(conn: DeadlineConnection) -> Iterator[None]:
         conn.execute("SELECT set_config('statement_timeout', '0', false)")
         # By asking again: a statement that waits would hold up the building of an index.
         while conn.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchone() != (True,):
-            _never.wait(_LOCK_POLL_S)
+            _never.wait(_POLL_S)
     try:
         yield
     finally:
@@ -224,13 +220,13 @@ def copy_memories(conn: DeadlineConnection, land: Land, advance: Advance) -> Non
             rows = []
             if columns:
                 values = {"done": progress.memories_done, "limit": _BATCH}
-                rows = conn.execute(filled_in(NEXT_MEMORIES), values).fetchall()
+                rows = conn.execute(filled_in("next_old_memories"), values).fetchall()
             if not rows:
                 conn.execute("UPDATE hermes_upgrade SET opened_at = now()")
                 continue
             note_actor(conn, operator("migrate"))
             places = [land("memories", OldRow(row.theme, row.key)) for row in rows]
-            statement = filled_in(COPY_MEMORIES, vectors=vectors and progress.keeps_vectors)
+            statement = filled_in("copy_old_memories", vectors=vectors and progress.keeps_vectors)
             done = conn.execute(statement, _given(rows, places)).fetchone()
             assert done is not None
             conn.execute(
@@ -244,7 +240,7 @@ def copy_turns(conn: DeadlineConnection, land: Land, advance: Advance) -> None:
     """Take over the turns that are left, the newest first, while agents go on."""
     columns = _columns_aside(conn, "turns")
     vectors = "embedding" in columns
-    following = filled_in(NEXT_TURNS, parents="parent_session_id" in columns)
+    following = filled_in("next_old_turns", parents="parent_session_id" in columns)
     while (progress := _progress(conn)).finished_at is None:
         with _step(conn):
             rows = []
@@ -257,7 +253,7 @@ def copy_turns(conn: DeadlineConnection, land: Land, advance: Advance) -> None:
                 record_where_allowed(conn, "upgrade", {"from": "hermes-memory-pgvector"}, counts)
                 continue
             places = [land("turns", OldRow(row.theme, row.key, row.session, row.parent)) for row in rows]
-            statement = filled_in(COPY_TURNS, vectors=vectors and progress.keeps_vectors)
+            statement = filled_in("copy_old_turns", vectors=vectors and progress.keeps_vectors)
             given = _given(rows, places) | {
                 "sessions": [place.session for place in places],
                 "parents": [place.parent for place in places],
@@ -277,7 +273,7 @@ def written_since(conn: DeadlineConnection) -> dict[str, int]:
         progress = _progress(conn)
         if progress.opened_at is None:
             return {"memories": 0, "turns": 0, "changes": 0}
-        row = conn.execute(WRITTEN_SINCE).fetchone()
+        row = conn.execute(query("written_since_upgrade")).fetchone()
     assert row is not None
     return dict(row._asdict())
 
