@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
+from ..domain.commandline import typed
 from ..domain.errors import DimensionMismatch, HermesPgvectorError, OperationRejected, SpaceChanged, StoreUnavailable
 from ..domain.languages import Languages
 from ..domain.models import EmbeddingSpace, Operation
@@ -242,11 +243,11 @@ class Backend:
         if space.model not in self._warned_models:
             self._warned_models.add(space.model)
             logger.warning(
-                "hermes-pgvector: the database holds vectors of the model %r, `embed_model` is %r: recall goes on "
-                "by words only; set embed_model back, or change the vectors: hermes-pgvector reembed --model %s",
+                "hermes-pgvector: the database holds vectors of the model %r, the settings name %r: recall goes on "
+                "by words only; go back to the first, or change the vectors: %s",
                 recorded.model,
                 space.model,
-                space.model,
+                typed("hermes-pgvector reembed --yes"),
             )
         return False
 

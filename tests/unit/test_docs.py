@@ -278,7 +278,8 @@ def test_every_logged_message_can_be_looked_up() -> None:
 def test_the_changes_begin_with_the_version_in_the_manifest() -> None:
     version = yaml.safe_load(text_of(PACKAGE / "plugin.yaml"))["version"]
 
-    assert re.findall(r"^## (\S+)", text_of(REPOSITORY / "CHANGELOG.md"), re.MULTILINE)[0] == version
+    headings = re.findall(r"^## (\S+)", text_of(REPOSITORY / "CHANGELOG.md"), re.MULTILINE)
+    assert next(heading for heading in headings if heading != "Unreleased") == version
 
 
 def test_the_readme_opens_with_the_two_commands() -> None:
