@@ -157,7 +157,7 @@ def _explain(exc: Exception) -> int:
     elif isinstance(exc, ImportError):
         from .host.availability import lacking
 
-        print(f"error: {lacking() or exc} ({sys.executable}); or run scripts/install.sh again", file=sys.stderr)
+        print(f"error: {lacking() or exc} ({sys.executable})", file=sys.stderr)
     else:
         print(f"error: unexpected {type(exc).__name__}: {mask_dsn(str(exc))}", file=sys.stderr)
         if os.environ.get("HERMES_PGVECTOR_DEBUG"):

@@ -1,7 +1,8 @@
 """The form of the host's desktop for this plugin: made by scripts/make_config_schema.py from the settings.
 
 The host keeps what is saved there in $HERMES_HOME/pgvector/config.json, and knows nothing of config.yaml: a field that
-is left empty says nothing, and what config.yaml says counts.
+is left empty says nothing, and what config.yaml says counts. The length of an embedding is not in it: nothing of ours
+runs when it saves, and that length has to be the database's.
 """
 
 from plugins.memory.config_schema import (
@@ -32,6 +33,7 @@ CONFIG_SCHEMA = ProviderConfigSchema(
             KIND_TEXT,
             description="Base URL of an Ollama or OpenAI-compatible embedding endpoint, or local:NAME for an "
             "installed model; empty recalls by words only",
+            placeholder="as config.yaml says, or the default: none",
             inline=True,
         ),
         ProviderField(
@@ -39,7 +41,7 @@ CONFIG_SCHEMA = ProviderConfigSchema(
             "Embedding model",
             KIND_TEXT,
             description="Embedding model the endpoint is asked for",
-            placeholder="nomic-embed-text",
+            placeholder="as config.yaml says, or the default: nomic-embed-text",
             inline=True,
         ),
         ProviderField(
@@ -51,28 +53,20 @@ CONFIG_SCHEMA = ProviderConfigSchema(
             inline=True,
         ),
         ProviderField(
-            "dims",
-            "Length of an embedding",
-            KIND_NUMBER,
-            description="Length of an embedding; must equal what the model gives and what the migration created",
-            placeholder="768",
-            inline=True,
-        ),
-        ProviderField(
             "prefetch_limit",
             "Memories put before a turn",
             KIND_NUMBER,
             description="Most memories put before a turn by themselves; 0 turns that off",
-            placeholder="5",
+            placeholder="as config.yaml says, or the default: 5",
             inline=True,
         ),
         ProviderField(
             "min_similarity",
-            "Similarity a memory must have for that",
+            "Least similarity of memories put before a turn",
             KIND_TEXT,
             description="Cosine similarity from which a row is put before a turn; auto takes what was measured for "
             "the model, or 0.3",
-            placeholder="auto",
+            placeholder="as config.yaml says, or the default: auto",
             inline=True,
         ),
         ProviderField(

@@ -19,7 +19,8 @@ FILE = Path(__file__).resolve().parents[1] / "pgvector" / "config_schema.py"
 _HEAD = '''"""The form of the host's desktop for this plugin: made by scripts/make_config_schema.py from the settings.
 
 The host keeps what is saved there in $HERMES_HOME/pgvector/config.json, and knows nothing of config.yaml: a field that
-is left empty says nothing, and what config.yaml says counts.
+is left empty says nothing, and what config.yaml says counts. The length of an embedding is not in it: nothing of ours
+runs when it saves, and that length has to be the database's.
 """
 
 from plugins.memory.config_schema import (
@@ -45,7 +46,7 @@ def form() -> str:
     """The whole file."""
     parts = []
     for field in FIELDS:
-        if field.label:
+        if field.label and field.key != "dims":
             parts.append(_entry(field))
         if field.key == "embed_model":
             parts.append(_secret(API_KEY["key"], API_KEY["label"], API_KEY["env_var"], API_KEY["description"]))
@@ -68,8 +69,8 @@ def _entry(field: Field) -> str:
         lines.append(f'                ProviderFieldOption("", {_text(f"{_UNSAID}: {_default(field)}")}),')
         lines += [f"                ProviderFieldOption({_text(each)}, {_text(each)})," for each in choices]
         lines.append("            ),")
-    elif default := _default(field):
-        lines.append(f"            placeholder={_text(default)},")
+    else:
+        lines.append(f"            placeholder={_text(_UNSAID + ': ' + (_default(field) or 'none'))},")
     return _field([*lines, "            inline=True,"])
 
 

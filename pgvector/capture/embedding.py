@@ -11,6 +11,7 @@ from ..domain.chunks import chunk_spans, estimate_tokens
 from ..domain.errors import EmbedderError, HermesPgvectorError
 from ..domain.latency import Latencies
 from ..domain.models import Operation
+from ..domain.trouble import Trouble
 from ..embed.base import CountedEmbedder, space_of
 from ..store.backend import Backend
 from ..store.reuse import ThemedText
@@ -45,7 +46,7 @@ class DocumentEmbedder:
         self.fails = False
         self.failures = 0
         self.reused = 0
-        self.last_error = ""
+        self.trouble = Trouble()
 
     def is_there(self) -> bool:
         """False when there is nothing to embed with, or its vectors do not belong into this database."""
@@ -177,11 +178,12 @@ class DocumentEmbedder:
         except EmbedderError as exc:
             self.fails = True
             self.failures += 1
-            self.last_error = str(exc)
+            self.trouble.note(exc)
             return {}
         self._latencies.add("embed", time.monotonic() - started)
         self._waited_ms = self._stat("embed_wait_ms") - waited_ms
         self.fails = False
+        self.trouble.over()
         if not self._backend.claim_space(space_of(embedder)):
             return {}
         for text, vector in zip(unique, vectors, strict=True):

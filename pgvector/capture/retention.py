@@ -7,6 +7,7 @@ import uuid
 from collections import deque
 from dataclasses import dataclass
 
+from ..domain.commandline import typed
 from ..domain.errors import DeadlineExceeded, HermesPgvectorError, StoreMisconfigured, StoreUnavailable
 from ..domain.retention import Period, RetentionPolicy
 from ..store import retention as store
@@ -140,11 +141,12 @@ class Retention:
         theme = fresh[0]
         logger.warning(
             "hermes-pgvector: the setting `retention` begins to delete old turns of %d themes in %d hours, for example "
-            "of %r what is older than %s; to see what that is: hermes-pgvector prune --theme %r --older-than %dd",
+            "of %r what is older than %s; to see what that is: %s --theme %r --older-than %dd",
             len(fresh),
             round(self._pacing.grace_s / 3600),
             theme,
             new[theme],
+            typed("hermes-pgvector prune"),
             theme,
             new[theme].days,
         )

@@ -16,6 +16,7 @@ from ..domain.errors import HermesPgvectorError, SpoolError, SpoolGone, StoreCon
 from ..domain.latency import Latencies
 from ..domain.models import Operation
 from ..domain.pace import note_hook
+from ..domain.trouble import Trouble
 from ..store.backend import Backend
 from .applying import POISON, apply_parts, share_out
 from .embedding import DocumentEmbedder, texts_of
@@ -85,7 +86,7 @@ class Writer:
         self._rated = (time.monotonic(), 0)
         self._awaited: dict[uuid.UUID, Delivery] = {}
         self.counts: Counter[str] = Counter()
-        self.last_error = ""
+        self.trouble = Trouble()
         self.latencies = latencies
         self._report = report
         self._own = OwnQueues(directory, memory_max_bytes)
@@ -213,9 +214,11 @@ class Writer:
                 self._kept.look(self._own.spools(), self._directory.destination)
                 busy = self._step()
                 retry_s = _RETRY_FIRST_S
+                self.trouble.over()
             except HermesPgvectorError as exc:
                 self._note(exc)
                 self._look_after_files()
+                self._tell_counters()
                 self._own.move_to_disk()
                 self._own.checkpoint()
                 self._stopping.wait(retry_s * random.uniform(0.7, 1.3))
@@ -235,7 +238,7 @@ class Writer:
     def _note(self, exc: HermesPgvectorError) -> None:
         self._tell_waiters()
         self.counts["retries"] += 1
-        self.last_error = str(exc)
+        self.trouble.note(exc)
         if isinstance(exc, StoreConflict) and not self._met_others:
             self._met_others = True  # mostly it works the next time
             return
@@ -271,13 +274,11 @@ class Writer:
                     self._adopted.append(spool)
                     self._kept.send_again(spool, self._directory.destination)
             self._due.adopt = now + _ADOPT_S
-        if now >= self._due.report:
-            self._own.publish(lambda: self._report() | {"operations_per_s": self._rate()})
+        if self._tell_counters():
             self._own.checkpoint()
             self._backend.refresh_space()
             self._kept.look(self._own.spools(), self._directory.destination)
             self._kept.expire()
-            self._due.report = now + _REPORT_S
         for queue in self._queues():
             if ops := self._take(queue):
                 self._write(queue, ops[:BATCH_SIZE], ops[BATCH_SIZE:])
@@ -294,6 +295,14 @@ class Writer:
             spool.recount()
         self._tell_waiters()
         return self._due.adopt == 0.0
+
+    def _tell_counters(self) -> bool:
+        """Publish the counters, also in an outage, when they are due; True when they were."""
+        if time.monotonic() < self._due.report:
+            return False
+        self._due.report = time.monotonic() + _REPORT_S
+        self._own.publish(lambda: self._report() | {"operations_per_s": self._rate()})
+        return True
 
     def _take(self, queue: Queue) -> list[Operation]:
         try:

@@ -9,10 +9,12 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..domain.commandline import typed
 
 if TYPE_CHECKING:
     from ..domain.settings import Settings
@@ -88,7 +90,7 @@ def add_commands(parser: argparse.ArgumentParser, commands: tuple[Command, ...],
             command.name,
             help=command.summary,
             description=command.summary[0].upper() + command.summary[1:] + ".",
-            epilog=f"Examples:\n{_indented(command.examples)}\n\n{EXITS}",
+            epilog=f"Examples:\n{_indented(typed(command.examples))}\n\n{EXITS}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if command.actions:
@@ -161,18 +163,25 @@ class ShowVersion(argparse.Action):
 
 
 @contextmanager
-def connection(settings: Settings, login: str | None = None) -> Iterator[DeadlineConnection]:
+def connection(settings: Settings, login: str | None = None, *, named: str = "") -> Iterator[DeadlineConnection]:
     """A connection to the database of the settings, embedded or not, or by another login; its tables are there.
 
-    Raises SchemaNotApplied and StoreUnavailable; in the block, errors of the database are ours.
+    `named`: the option that named it, where that was not the setting `dsn`. Raises SchemaNotApplied and
+    StoreUnavailable; in the block, errors of the database are ours.
     """
+    from ..domain.errors import StoreUnavailable
     from ..runtime.embedded import borrowed_server
     from ..store.connection import translated
     from ..store.pool import connect
     from ..store.schema import ensure_schema
 
-    with borrowed_server(settings) as locate, connect(login or settings.dsn or locate()) as conn:
-        ensure_schema(conn, dims=settings.dims)
+    option = named or ("--admin-dsn" if login else "dsn")
+    with borrowed_server(settings) as locate, ExitStack() as stack:
+        try:
+            conn = stack.enter_context(connect(login or settings.dsn or locate()))
+            ensure_schema(conn, dims=settings.dims)
+        except StoreUnavailable as exc:
+            raise type(exc)(str(exc).replace("`dsn`", f"`{option}`")) from exc
         with translated():
             yield conn
 

@@ -9,6 +9,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..domain.commandline import typed
 from .base import (
     EXIT_FAILED,
     EXIT_OK,
@@ -244,7 +245,7 @@ def _show(report: Report) -> None:
     elif not report.really:
         say(f"nothing was changed: add --yes to bring {added:,}")
     else:
-        say("texts without a vector are embedded by the agents, or now: hermes-pgvector backfill")
+        say(typed("texts without a vector are embedded by the agents, or now: hermes-pgvector backfill"))
 
 
 # -- the actions

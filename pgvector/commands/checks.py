@@ -37,6 +37,7 @@ def _doctor_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _doctor(args: argparse.Namespace, home: Path) -> int:
+    from ..domain.commandline import typed
     from ..domain.errors import ConfigurationError
     from ..host.context import environment
     from ..operate.doctor import as_json, examine, examine_without_settings, healthy
@@ -76,7 +77,7 @@ def _doctor(args: argparse.Namespace, home: Path) -> int:
     else:
         _show(checks)
         if not args.fix and any(check.repair for check in checks):
-            print("\n  hermes-pgvector doctor --fix mends some of this")
+            print(typed("\n  hermes-pgvector doctor --fix mends some of this"))
     return EXIT_OK if healthy(checks) else EXIT_FAILED
 
 

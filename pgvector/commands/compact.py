@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..domain.commandline import typed
 from .base import EXIT_FAILED, EXIT_OK, Command, add_json, add_yes, connection, given_admin_dsn, print_json, settings_of
 from .console import Column, say, show_table, warn
 
@@ -135,7 +136,7 @@ def _carry_out(args: argparse.Namespace, conn: DeadlineConnection, planned: Plan
     elif any(done.values()):
         say("new rows take the space once autovacuum has been over the tables; --vacuum full gives it back", "dim")
     if done["vectors"]:
-        say("to have the vectors back: hermes-pgvector backfill --cold", "dim")
+        say(typed("to have the vectors back: hermes-pgvector backfill --cold"), "dim")
     return EXIT_OK
 
 

@@ -31,7 +31,7 @@ def completion(command_line: Callable[[], argparse.ArgumentParser]) -> Command:
 
     return Command(
         "completion",
-        "print a script that completes hermes-pgvector in a shell",
+        "print a script that completes our commands in a shell",
         'eval "$(hermes-pgvector completion bash)"      # in ~/.bashrc\n'
         'eval "$(hermes-pgvector completion zsh)"       # in ~/.zshrc, after compinit\n'
         "hermes-pgvector completion fish > ~/.config/fish/completions/hermes-pgvector.fish",

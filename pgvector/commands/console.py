@@ -6,14 +6,19 @@ NO_COLOR and TERM=dumb are honoured. Text that comes from the database can move 
 from __future__ import annotations
 
 import sys
+import threading
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from ..domain.commandline import typed
+
 _GAP = "  "
 _JOINERS = "\u200c\u200d"  # invisible, and part of Persian words, Indic letters and emoji
+_LOOK_S, _LOOKS = 0.1, 3
 _KEPT = 2000  # characters of a cell; longer ones are for `show`, `export` and --json
 
 
@@ -74,7 +79,28 @@ def remark(text: str) -> None:
 
 def warn(text: str) -> None:
     """Print a warning to stderr."""
-    print(f"warning: {_harmless(text, lines=True)}", file=sys.stderr)
+    print(f"warning: {_harmless(typed(text), lines=True)}", file=sys.stderr)
+
+
+@contextmanager
+def said_while(line: str, busy: Callable[[], bool]) -> Iterator[None]:
+    """Print `line` to stderr when `busy` has been true for 300 ms in the block."""
+    over = threading.Event()
+
+    def look() -> None:
+        looks = 0
+        while looks < _LOOKS and not over.wait(_LOOK_S):
+            looks = looks + 1 if busy() else 0
+        if looks == _LOOKS:
+            print(line, file=sys.stderr, flush=True)
+
+    watching = threading.Thread(target=look, name="hermes-pgvector-said-while", daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watching.join()
 
 
 def _shown(value: Any) -> str:

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..domain.commandline import typed
 from .base import (
     EXIT_FAILED,
     EXIT_OK,
@@ -71,7 +72,11 @@ def _copy(args: argparse.Namespace, home: Path) -> int:
         raise WrongUsage("--switch goes with a copy of all themes only: the others would be left behind")
     source, target = _source(settings, args.source), dataclasses.replace(settings, dsn=to)
     admin = given_admin_dsn(args)
-    with connection(source) as here, connection(target, admin) as there:
+    option = "--to" if args.to or not args.source else "dsn"
+    with (
+        connection(source, named="--from" if args.source else "dsn") as here,
+        connection(target, admin, named="--admin-dsn" if admin else option) as there,
+    ):
         if admin:
             _check_admin(there, target)
         done = copy(Road(here, there, settings, Policy.of(settings).rules, args.themes))
@@ -132,7 +137,7 @@ def _show(done: Copy, *, switched: bool, embedded: bool) -> None:
     if switched:
         say(
             "this home uses the other database now: restart the agents, then bring what they wrote until then: "
-            f"hermes-pgvector copy --from {_EMBEDDED if embedded else 'OLD_DSN'}"
+            + typed(f"hermes-pgvector copy --from {_EMBEDDED if embedded else 'OLD_DSN'}")
         )
 
 

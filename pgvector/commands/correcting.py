@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..domain.commandline import typed
 from .base import EXIT_OK, Command, add_json, add_login, add_yes, print_json
 from .console import Column, say, show_table
 from .rows import PATIENCE_S, STORES, add_theme, at_bench, minute, one_line
@@ -90,7 +91,7 @@ def _say_notes(done: Correction, made: Bench) -> None:
     for note in done.notes:
         say(f"note: {note}")
     if made.embedder is not None and any(row.get("embedded") is False for row in done.rows):
-        say("note: it is found by words; its vector follows with the next agent, or hermes-pgvector backfill")
+        say(typed("note: it is found by words; its vector follows with the next agent, or hermes-pgvector backfill"))
 
 
 # -- edit
@@ -211,7 +212,7 @@ def _forget(args: argparse.Namespace, home: Path) -> int:
         return EXIT_OK
     _show_forgotten(done)
     if args.query and refs and not args.yes:
-        say("exactly these: hermes-pgvector forget " + " ".join(map(str, refs)) + " --yes")
+        say(typed("exactly these: hermes-pgvector forget ") + " ".join(map(str, refs)) + " --yes")
     return EXIT_OK
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..domain.commandline import typed
 from .base import (
     EXIT_OK,
     Command,
@@ -62,7 +63,7 @@ def _drop(args: argparse.Namespace, home: Path) -> int:
     _table(left)
     if args.yes:
         say(f"dropped: {', '.join(dropped)}" if dropped else "there was none to drop")
-        say("To have them back: hermes-pgvector index build", "dim")
+        say(typed("To have them back: hermes-pgvector index build"), "dim")
     else:
         say("nothing was changed: add --yes")
     return EXIT_OK

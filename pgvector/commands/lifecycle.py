@@ -75,7 +75,8 @@ def _deactivate(args: argparse.Namespace, home: Path) -> int:
         print_json({"memory.provider": provider})
         return EXIT_OK
     say(f"memory.provider is {provider or 'the built-in memory alone'}; nothing was deleted")
-    say("To have it back: hermes-pgvector install. Restart a running gateway.")
+    say("To have it back: hermes config set memory.provider pgvector, and hermes plugins enable pgvector.")
+    say("Restart a running gateway.")
     return EXIT_OK
 
 

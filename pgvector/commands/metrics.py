@@ -30,6 +30,7 @@ def _arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _metrics(args: argparse.Namespace, home: Path) -> int:
+    from ..domain.commandline import pip_install
     from ..domain.errors import ConfigurationError, WrongUsage
 
     if args.every is not None and args.textfile is None:
@@ -38,8 +39,8 @@ def _metrics(args: argparse.Namespace, home: Path) -> int:
         import prometheus_client  # noqa: F401
     except ImportError as exc:
         raise ConfigurationError(
-            f"metrics need the package {_PACKAGE}, which {sys.executable} lacks; run: "
-            f"{sys.executable} -m pip install {_PACKAGE}"
+            f"metrics need the package {_PACKAGE}, the extra `metrics` of hermes-memory-pgvector, which "
+            f"{sys.executable} lacks; run: {pip_install(_PACKAGE)}"
         ) from exc
     _expose(args, home)
     return EXIT_OK

@@ -65,6 +65,7 @@ def _list(args: argparse.Namespace, home: Path) -> int:
 
 
 def _install(args: argparse.Namespace, home: Path) -> int:
+    from ..domain.commandline import pip_install, typed
     from ..embed.onnx import missing_packages
     from ..operate.models import install_model, use_model
     from ..operate.modelsource import BUNDLED
@@ -82,13 +83,14 @@ def _install(args: argparse.Namespace, home: Path) -> int:
     if args.use:
         print(f"  config.yaml: embed_url: local:{model.name}, dims: {model.dims}" + ("" if changed else " (as it was)"))
     elif not model.active:
-        print(f"  to recall with it: hermes-pgvector model install {model.name} --use")
+        print(typed(f"  to recall with it: hermes-pgvector model install {model.name} --use"))
     if lacking := missing_packages():
-        print(f"  it needs {', '.join(lacking)} in {sys.executable}; run scripts/install.sh again")
+        print(f"  it needs {', '.join(lacking)} in {sys.executable}; run: {pip_install(*lacking)}")
     return EXIT_OK
 
 
 def _verify(args: argparse.Namespace, home: Path) -> int:
+    from ..domain.commandline import typed
     from ..operate.models import list_models, problems_of
 
     names = [args.name] if args.name else [m.name for m in list_models(home, settings_of(home)) if m.installed]
@@ -100,7 +102,7 @@ def _verify(args: argparse.Namespace, home: Path) -> int:
         for problem in problems:
             print(f"  {problem}")
         if problems:
-            print(f"  -> hermes-pgvector model install {name}")
+            print(typed(f"  -> hermes-pgvector model install {name}"))
     if not names and not args.json:
         print("no model is installed")
     return EXIT_FAILED if any(found.values()) else EXIT_OK
@@ -122,11 +124,12 @@ def _remove(args: argparse.Namespace, home: Path) -> int:
 
 
 def _choose(args: argparse.Namespace, home: Path) -> int:
+    from ..domain.commandline import typed
     from ..operate.choose import carry_out, existing_database, plan
 
     settings = settings_of(home)
     with existing_database(settings) as existing:
-        choice = plan(settings, _given(home), existing)
+        choice = plan(settings, known_settings(home), existing, home)
     if args.plan:
         if args.json:
             print_json({"mode": choice.mode})
@@ -139,7 +142,7 @@ def _choose(args: argparse.Namespace, home: Path) -> int:
     if args.json:
         print_json({"mode": choice.mode, "said": choice.said, "advice": choice.advice})
         return EXIT_OK
-    print(f"recall goes {choice.said}" + (f"\n  for more: {choice.advice}" if choice.advice else ""))
+    print(f"recall goes {choice.said}" + (typed(f"\n  for more: {choice.advice}") if choice.advice else ""))
     return EXIT_OK
 
 
@@ -151,7 +154,7 @@ def _resize(dims: int, settings: Settings) -> None:
         _progress(f"the database has no vectors yet: it takes such of {dims} dimensions now")
 
 
-def _given(home: Path) -> dict[str, Any]:
+def known_settings(home: Path) -> dict[str, Any]:
     """The settings that somebody set, and where Ollama is."""
     from ..host.context import environment, given_settings
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .base import EXIT_OK, Command, add_json, print_json
-from .console import say, warn
+from .console import said_while, say, warn
 from .rows import PATIENCE_S, STORES, add_page, add_theme, at_bench, minute, one_line, page, tell_theme
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def _search_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _search(args: argparse.Namespace, home: Path) -> int:
+    from ..embed.onnx import is_loading
     from ..operate import searching
 
     text = searching.question(args.question)
@@ -48,7 +49,8 @@ def _search(args: argparse.Namespace, home: Path) -> int:
             if scope.kind == "theme" and (args.scope or "current").strip().lower() == "current":
                 tell_theme(args, conn, scope.theme)
         asked = {store: _question(args, text, scope, store, bounds) for store in stores}
-        found = searching.find(made.searcher.recall, stores, asked, explain=args.explain)
+        with said_while("loading the embedding model into this process ...", is_loading):
+            found = searching.find(made.searcher.recall, stores, asked, explain=args.explain)
         if found.mode == "lexical" and found.results:
             warn(f"searched by words only: {made.why_by_words()}")
     if args.json:

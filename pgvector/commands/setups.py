@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .base import EXIT_FAILED, EXIT_OK, Command, add_json, print_json, settings_of
+
+if TYPE_CHECKING:
+    from ..domain.settings import Settings
 
 
 def _install_arguments(command: argparse.ArgumentParser) -> None:
@@ -21,6 +24,7 @@ def _install_arguments(command: argparse.ArgumentParser) -> None:
 def _install(args: argparse.Namespace, home: Path) -> int:
     from ..operate.activate import activate, enable, find_hermes
     from ..operate.install import install_plugin
+    from ..operate.serve import account_notice
 
     report = install_plugin(home, mode="copy" if args.copy else "shim", force=args.force)
     done: dict[str, Any] = {
@@ -37,11 +41,27 @@ def _install(args: argparse.Namespace, home: Path) -> int:
     done["enabled"] = enable(home, hermes)
     if not done["enabled"]:
         lines.append("to load it before the first requests, run: hermes plugins enable pgvector")
+    settings = settings_of(home)
+    lines += [account_notice(settings), *_fitted(home, settings, done)]
     if args.json:
         print_json(done)
     else:
         print("\n".join(line for line in lines if line))
     return EXIT_OK
+
+
+def _fitted(home: Path, settings: Settings, done: dict[str, Any]) -> list[str]:
+    """Have a further home take the model of the database that is there already; what to tell of it."""
+    from ..domain.commandline import typed
+    from ..operate.choose import adopt, existing_database
+    from .models import known_settings
+
+    with existing_database(settings) as existing:
+        choice = adopt(home, settings, known_settings(home), existing)
+    if choice is None:
+        return []
+    done["recall"] = {"mode": choice.mode, "said": choice.said, "advice": choice.advice}
+    return [f"recall goes {choice.said}"] + ([typed(f"  for more: {choice.advice}")] if choice.advice else [])
 
 
 def _start(args: argparse.Namespace, home: Path) -> int:

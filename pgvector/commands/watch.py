@@ -35,11 +35,11 @@ def _watch_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _status(args: argparse.Namespace, home: Path) -> int:
-    from ..operate.status import render_status
+    from ..operate.status import agreed, render_status
 
     last: Status = {"database": {}}
     for last in _looks(args, home):
-        _show(args, last, render_status)
+        _show(args, agreed(last), render_status)
     return EXIT_FAILED if "problem" in last["database"] else EXIT_OK
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -39,8 +40,11 @@ def coerce(field: Field, raw: object) -> object:
         return number
     if field.kind is tuple:
         if field.form == EXPRESSIONS:
-            return _as_expressions(raw)
-        words = _as_words(_as_pairs(raw) if "=" in field.form else raw)
+            given = _from_json(raw)
+            written = isinstance(given, list) and all(isinstance(each, str) for each in given)
+            return _as_expressions(given if written else raw)
+        given = _from_yaml(raw)
+        words = _as_words(_as_pairs(given) if "=" in field.form else given)
         if field.choices:
             return _as_choices(words, field.choices)
         for word in words:
@@ -112,6 +116,31 @@ def _as_text(raw: object) -> str:
         except UnicodeEncodeError:
             raise Rejected("text that is not UTF-8") from None
     return text
+
+
+def _from_json(raw: object) -> object:
+    """What a text that is a list or a mapping in JSON says; anything else as it is."""
+    if not isinstance(raw, str) or raw.strip()[:1] not in ("[", "{"):
+        return raw
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        return raw
+
+
+def _from_yaml(raw: object) -> object:
+    """The same in YAML on one line, as `hermes config set` writes what it is given: `[remember, forget]` as text."""
+    found = _from_json(raw)
+    if not isinstance(found, str) or found.strip()[:1] + found.strip()[-1:] not in ("[]", "{}"):
+        return found
+    try:
+        import yaml
+
+        return yaml.safe_load(found)
+    except (ImportError, ValueError, RecursionError):
+        return raw
+    except yaml.YAMLError:
+        return raw
 
 
 def _as_words(raw: object) -> tuple[str, ...]:

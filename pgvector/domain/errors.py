@@ -25,12 +25,17 @@ The docstring of a class is its message when none is given, and says what to do.
 
 from __future__ import annotations
 
+from .commandline import typed
+
 
 class HermesPgvectorError(Exception):
     """Something in hermes-memory-pgvector failed; run `hermes-pgvector doctor`."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message or type(self).__doc__ or type(self).__name__)
+
+    def __str__(self) -> str:
+        return typed(super().__str__())
 
 
 class ConfigurationError(HermesPgvectorError):

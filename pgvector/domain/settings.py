@@ -157,7 +157,7 @@ class Settings:
         low=-1.0,
         high=1.0,
         word="auto",
-        label="Similarity a memory must have for that",
+        label="Least similarity of memories put before a turn",
     )
     text_language: str = _setting(
         DEFAULT_LANGUAGE,

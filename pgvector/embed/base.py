@@ -10,6 +10,10 @@ from .instructions import Instructions
 
 Vector = list[float]
 
+MAX_BATCH_TEXTS = 64
+# A batch must be through before its timeout on a CPU.
+MAX_BATCH_TOKENS = 8_192
+
 
 @runtime_checkable
 class Embedder(Protocol):

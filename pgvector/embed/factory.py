@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..domain.settings import Settings
-from .base import CountedEmbedder
+from .base import MAX_BATCH_TEXTS, MAX_BATCH_TOKENS, CountedEmbedder
 from .breaker import CircuitBreaker, GuardedEmbedder
 from .cache import CachedEmbedder
-from .http import MAX_BATCH_TEXTS, MAX_BATCH_TOKENS, HttpEmbedder
 from .instructions import Instructions, instructions_for
 from .modeldir import is_local, local_folder
 from .onnx import OnnxEmbedder, dims_of
-from .rerank import Reranker
+
+# The HTTP client takes longer to import than all else that a short command needs: only where an endpoint is named.
+if TYPE_CHECKING:
+    from .rerank import Reranker
 
 
 def make_embedder(
@@ -36,6 +39,8 @@ def make_embedder(
     """
     if not url.strip():
         return None
+    from .http import HttpEmbedder
+
     http = HttpEmbedder(
         url=url,
         model=model,
@@ -75,6 +80,8 @@ def embedder_for(settings: Settings, api_key: str, *, home: Path) -> CountedEmbe
 
 def reranker_for(settings: Settings, api_key: str) -> Reranker:
     """The cross-encoder that `rerank_url` names. Raises ConfigurationError."""
+    from .rerank import Reranker
+
     return Reranker(
         url=settings.rerank_url,
         model=settings.rerank_model,
@@ -93,6 +100,8 @@ def dims_given(settings: Settings, api_key: str, *, home: Path) -> int:
         return dims_of(local_folder(settings.embed_url, home))
     if not settings.embed_url.strip():
         return 0
+    from .http import HttpEmbedder
+
     endpoint = HttpEmbedder(
         url=settings.embed_url,
         model=settings.embed_model,

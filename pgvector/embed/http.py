@@ -10,16 +10,13 @@ from urllib.parse import unquote
 
 from ..domain.errors import ConfigurationError, EmbedderError, EmbedderUnavailable, InputTooLong
 from .addresses import Endpoint, endpoints_for, is_azure, parse_url
-from .base import Vector
+from .base import MAX_BATCH_TEXTS, MAX_BATCH_TOKENS, Vector
 from .counters import Counters
 from .instructions import Instructions, instructions_for, is_matryoshka
 from .refusals import BodyRefused, NoSuchEndpoint, TooManyTexts, refusal
 from .transport import Deadline, HttpTransport, Reply
 from .wire import Form, TooManyDimensions, request_body, vectors_in
 
-MAX_BATCH_TEXTS = 64
-# A batch must be through before its timeout on a CPU.
-MAX_BATCH_TOKENS = 8_192
 # A question's meaning is in its first page, and a pasted log must not cost more than a question.
 MAX_QUERY_CHARS = 8_000
 # About 6,000 tokens of English; the store keeps the whole text.

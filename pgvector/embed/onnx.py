@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 from weakref import WeakValueDictionary
 
+from ..domain.commandline import pip_install
 from ..domain.errors import EmbedderError, EmbedderUnavailable, HermesPgvectorError
 from ..domain.forking import SLOW, fork_lock
 from .base import Vector
@@ -157,6 +158,11 @@ class OnnxEmbedder:
         return vector
 
 
+def is_loading() -> bool:
+    """Whether a model is being read in this process right now."""
+    return _at_load.locked()
+
+
 def missing_packages() -> list[str]:
     """The packages of the extra `model` that this Python lacks."""
     return [name for name in PACKAGES if find_spec(name) is None]
@@ -258,8 +264,7 @@ def _load(path: Path, threads: int) -> _Model:
         except ImportError as exc:
             lacking = ", ".join(missing_packages()) or f"a working {exc.name} ({exc})"
             raise EmbedderError(
-                f"the local model {folder.name} needs {lacking} in this Python; run: pip install {' '.join(PACKAGES)}, "
-                "or scripts/install.sh again"
+                f"the local model {folder.name} needs {lacking} in this Python; run: {pip_install(*PACKAGES)}"
             ) from exc
         onnxruntime.set_default_logger_severity(3)
         session = onnxruntime.InferenceSession(

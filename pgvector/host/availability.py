@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ..domain.commandline import pip_install
 from ..domain.errors import HermesPgvectorError
 from .context import load_settings
 
@@ -29,7 +30,7 @@ def lacking() -> str:
     missing = missing_packages()
     if not missing:
         return ""
-    return f"this Python lacks {', '.join(missing)}; run: pip install {' '.join(repr(name) for name in missing)}"
+    return f"this Python lacks {', '.join(missing)}; run: {pip_install(*missing)}"
 
 
 def problem(config: Mapping[str, Any] | None, home: Path) -> str:

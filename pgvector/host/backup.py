@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..domain.commandline import typed
 from ..domain.errors import HermesPgvectorError
 from .context import Policy, hermes_home, load_settings
 
@@ -63,9 +64,9 @@ def write_backup(config: Mapping[str, Any] | None) -> list[str]:
                 export(conn, Wanted(), Policy.of(settings).rules, lambda: out)
     except (HermesPgvectorError, OSError) as exc:
         logger.warning(
-            "hermes-pgvector: this backup has no fresh export of the memory: %s; make one by hand: "
-            "hermes-pgvector export --replace %s",
+            "hermes-pgvector: this backup has no fresh export of the memory: %s; make one by hand: %s --replace %s",
             exc,
+            typed("hermes-pgvector export"),
             path,
         )
     return [str(path)] if not found and path.exists() and path.stat().st_size else []

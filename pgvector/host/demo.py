@@ -6,6 +6,7 @@ import json
 import time
 from pathlib import Path
 
+from ..domain.commandline import typed
 from .provider import PgvectorMemoryProvider
 
 _WAIT_S = 60.0
@@ -50,7 +51,7 @@ def run_demo(home: Path) -> bool:
         print(f"             (both hooks returned after {took_us:.0f} microseconds, with the writes on disk)\n")
     try:
         if not all(provider.runtime and provider.runtime.writer.flush(_WAIT_S) for provider in fleet.values()):
-            print("The writes are safe in the spool, but did not reach Postgres; run: hermes-pgvector doctor")
+            print(typed("The writes are safe in the spool, but did not reach Postgres; run: hermes-pgvector doctor"))
             return False
         return _show_isolation(fleet)
     finally:  # also after Ctrl-C

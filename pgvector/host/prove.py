@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+from ..domain.commandline import typed
 from .provider import PgvectorMemoryProvider
 
 THEME = "installation-check"
@@ -49,7 +50,7 @@ def prove(home: Path) -> bool:
         _clean_up(home, word)
         raise
     if not landed:
-        print("  FAILED    they are safe in the spool, but did not reach Postgres; run: hermes-pgvector doctor")
+        print(typed("  FAILED    they are safe in the spool, but did not reach Postgres; run: hermes-pgvector doctor"))
         return False
     provider.shutdown()
     second = [sys.executable, "-P", "-c", _LAUNCH, str(_PACKAGE_DIR), "prove", "--hermes-home", str(home)]

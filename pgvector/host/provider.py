@@ -62,6 +62,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         self._session_id = ""
         self._parent_session_id = ""
         self._starts_empty = True
+        self._tells_status = False
 
     @property
     def name(self) -> str:
@@ -350,7 +351,11 @@ class PgvectorMemoryProvider(MemoryProvider):
     @guarded(list)
     def get_config_schema(self, **kwargs: Any) -> list[dict[str, Any]]:
         """The fields of the host's forms, with what holds now."""
-        return setup.config_schema(FIELDS, hermes_home())
+        schema = setup.config_schema(FIELDS, hermes_home())
+        if self._tells_status:  # which lists every variable of a field as missing, and we require none
+            for field in schema:
+                field.pop("env_var", None)
+        return schema
 
     def save_config(self, values: Mapping[str, Any], hermes_home: str, **kwargs: Any) -> None:
         """Write non-secret settings to the home's config.yaml. Raises ValueError, which the host's forms show."""
@@ -364,6 +369,7 @@ class PgvectorMemoryProvider(MemoryProvider):
     @guarded(dict)
     def get_status_config(self, config: Any = None, **kwargs: Any) -> dict[str, str]:
         """What `hermes memory status` shows; no secrets."""
+        self._tells_status = True
         return setup.status(self._config, hermes_home())
 
     @guarded(list)

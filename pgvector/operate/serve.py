@@ -25,15 +25,14 @@ class ServerState:
 
     up: bool
     directory: Path
-    notice: str
     unused: bool
 
     def render(self) -> str:
         """The state for people."""
-        lines = [f"embedded Postgres in {self.directory}", self.notice, f"it is {'up' if self.up else 'down'}"]
+        lines = [f"embedded Postgres in {self.directory}", f"it is {'up' if self.up else 'down'}"]
         if self.unused:
             lines.append("note: `dsn` is set, so agents use that server and never this one")
-        return "\n".join(line for line in lines if line)
+        return "\n".join(lines)
 
     def as_json(self) -> dict[str, Any]:
         """The state for machines."""
@@ -47,10 +46,14 @@ def serve(settings: Settings, action: Literal["start", "stop", "status"]) -> Ser
         server.ensure()
     elif action == "stop":
         server.stop()
-    return ServerState(server.running(), server.root, server.notice() or "", bool(settings.dsn))
+    return ServerState(server.running(), server.root, bool(settings.dsn))
 
 
 def whereabouts(settings: Settings) -> str:
-    """Where the embedded server keeps its data, and as whom it runs when that is not ourselves."""
-    server = embedded_server(settings)
-    return "\n".join(line for line in (f"embedded Postgres in {server.root}", server.notice()) if line)
+    """Where the embedded server keeps its data."""
+    return f"embedded Postgres in {embedded_server(settings).root}"
+
+
+def account_notice(settings: Settings) -> str:
+    """As whom the embedded server runs when that is not ourselves; empty when it is, or a `dsn` is set."""
+    return "" if settings.dsn else embedded_server(settings).notice()

@@ -11,7 +11,7 @@ from .activate import built_in_memory
 
 REMEDY = (
     "to keep them apart, in config.yaml: memory.memory_enabled: false and memory.user_profile_enabled: false, and "
-    "plugins.pgvector.tools: [remember, forget, memory_profile]; see docs/isolation.md"
+    "plugins.pgvector.tools: [remember, forget, memory_profile]"
 )
 _NAMED = 3
 

@@ -8,8 +8,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from ..domain.errors import HermesPgvectorError
+from ..domain.commandline import typed
+from ..domain.errors import HermesPgvectorError, StoreMisconfigured
 from ..domain.settings import Settings
+from ..domain.trouble import when
 from ..store.backend import Backend
 from ..store.memory_files import held_counts
 from ..store.watching import holdings
@@ -20,6 +22,7 @@ Status = dict[str, Any]
 WORK = ("embed", "embed_query", "write", "search", "rerank")  # what is timed
 _ENDPOINT = {"closed": "up", "open": "failing, left alone for a while", "half-open": "failing, just tried again"}
 
+_POSTGRES = {"reconnecting": "is being connected to again", "was up": "was up a moment ago"}
 _MAIN = ("conversations", "memory_entries")
 _STALE_S = 60.0  # a living process tells its counters every five seconds
 _DATABASE_S = 8.0  # of a scrape that may take ten
@@ -61,9 +64,9 @@ class Watcher:
             with self._backend.connection(_DATABASE_S) as conn:
                 held = holdings(conn) | {"retention": retention_state(conn, self._settings)}
                 held["removals_held"] = sum(each.count for each in held_counts(conn))
-            return held | {"answered_in_ms": round((time.monotonic() - started) * 1000, 1)}
+            return held | {"state": "up", "answered_in_ms": round((time.monotonic() - started) * 1000, 1)}
         except HermesPgvectorError as exc:
-            return {"problem": str(exc)}
+            return {"problem": str(exc), "state": "unusable" if isinstance(exc, StoreMisconfigured) else "down"}
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -121,7 +124,7 @@ def render_status(status: Status) -> str:
             "hermes-pgvector spool send"
         )
     if status["set_aside"]:
-        lines.append(f"set aside  {status['set_aside']} writes; look at them: hermes-pgvector spool list")
+        lines.append(typed(f"set aside  {status['set_aside']} writes; look at them: hermes-pgvector spool list"))
     recall = status["recall"]
     rates = [
         f"{name} found something in {recall[f'{kind}_hit_rate']:.0%} of {recall[asked]}"
@@ -139,7 +142,8 @@ def render_status(status: Status) -> str:
 
 def _database_lines(database: Mapping[str, Any]) -> list[str]:
     if "problem" in database:
-        return [f"database   out of reach: {database['problem']}"]
+        said = "out of reach" if database["state"] == "down" else "cannot be used"
+        return [f"database   {said}: {database['problem']}"]
 
     def told(name: str) -> str:
         return ("about " if name in database["about"] else "") + f"{database[name]:,}"
@@ -175,7 +179,7 @@ def _process_lines(process: dict[str, Any]) -> list[str]:
     if process["living"] and report:
         stale = (process["report_age_s"] or 0) > _STALE_S
         lines.append(
-            f"           Postgres {report.get('postgres')}, "
+            f"           Postgres {_POSTGRES.get(str(report.get('postgres')), report.get('postgres'))}, "
             f"endpoint {_ENDPOINT.get(str(report.get('endpoint')), report.get('endpoint'))}, "
             f"{report.get('operations', 0)} written, {report.get('operations_per_s', 0)}/s, "
             f"{report.get('retries', 0)} retries"
@@ -192,8 +196,31 @@ def _process_lines(process: dict[str, Any]) -> list[str]:
         if "replica" in report:
             lines.append("           " + _replica_line(report))
         if report.get("last_error"):
-            lines.append(f"           last error: {report['last_error']}")
+            lines.append("           " + last_error(report))
     return lines
+
+
+def last_error(report: Mapping[str, Any]) -> str:
+    """The last error of a process with its time, and since when it is over."""
+    at, over_at = (str(report.get(name) or "") for name in ("last_error_at", "last_error_over_at"))
+    over = f", over since {when(over_at)}" if over_at else ""
+    return f"last error at {when(at)}{over}: {report['last_error']}"
+
+
+def agreed(status: Status) -> Status:
+    """The same where processes, which tell of themselves every few seconds, say nothing else than our own look.
+
+    Who was connected at its last report is that no more when the database is out of reach now, and the other way round.
+    """
+    there = "problem" not in status["database"]
+    told = {"down": "reconnecting"} if there else {"up": "was up"}
+    processes = [
+        process | {"report": process["report"] | {"postgres": told.get(state, state)}}
+        if process["living"] and (state := process["report"].get("postgres"))
+        else process
+        for process in status["processes"]
+    ]
+    return status | {"processes": processes}
 
 
 def _replica_line(report: Mapping[str, Any]) -> str:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..domain.commandline import pip_uninstall
 from ..domain.errors import ConfigurationError
 from ..domain.settings import ENV_PREFIX, Settings
 from .activate import deactivate, is_active, is_enabled
 from .configfile import read_dotenv
 from .dotenv import set_dotenv
-from .install import PLUGIN_NAME, is_ours
+from .install import DISTRIBUTION, PLUGIN_NAME, is_distributed, is_ours
 from .serve import embedded_server
 from .spools import inspect_spools
 
@@ -65,8 +65,9 @@ def plan_removal(home: Path, settings: Settings, *, data: bool) -> Removal:
         )
     left.append("plugins.pgvector in config.yaml; MEMORY.md and USER.md, which are the host's")
     if data and (venv := home / "pgvector" / _VENV).exists():
-        left.append(f"the Python environment {venv}, made by scripts/install.sh: remove the folder")
-    left.append(f"the package: {sys.executable} -m pip uninstall hermes-memory-pgvector")
+        left.append(f"the Python environment {venv}, which the installer made: remove the folder")
+    if is_distributed():
+        left.append(f"the package: {pip_uninstall(DISTRIBUTION)}")
     return Removal(tuple(steps), tuple(obstacles), tuple(left))
 
 

@@ -6,15 +6,18 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ..domain.errors import EmbedderError
 from ..domain.latency import Latencies
 from ..domain.models import Hit
 from ..domain.settings import Settings
 from ..embed.factory import reranker_for
-from ..embed.rerank import Reranker, Scores
 from .aside import Aside, Late
 from .excerpt import excerpt
+
+if TYPE_CHECKING:
+    from ..embed.rerank import Reranker, Scores
 
 TEXT_MAX_CHARS = 2000  # of a text that is put in order; of a longer one the part that answers
 _MIN_S = 0.01  # less is not worth a request

@@ -33,6 +33,7 @@ from ..domain.latency import Latencies
 from ..domain.retention import RetentionPolicy
 from ..domain.said import Said
 from ..domain.settings import Settings
+from ..domain.trouble import latest
 from ..embed.base import CountedEmbedder
 from ..embed.cache import CachedEmbedder
 from ..embed.factory import embedder_for
@@ -208,8 +209,9 @@ class Runtime:
         return {
             "postgres": "up" if self.backend.is_up() else "down" if self.backend.problem else "starting",
             "endpoint": self.embedder.state() if self.embedder is not None else "none",
+            "embed_model": self.embedder.model if self.embedder is not None else "",
             "reranker": self.reorderer.state() if self.reorderer is not None else "none",
-            "last_error": str(self.backend.problem or self._documents.last_error or self.writer.last_error),
+            **latest(self.writer.trouble, self._documents.trouble),
             "queue_depth": self.writer.depth(),
             "spool_bytes": self.writer.size_bytes(),
             "set_aside": self.writer.aside_count(),

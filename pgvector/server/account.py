@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..domain.errors import EmbeddedServerError
+from .patience import Patience, lasting
 
 if sys.platform != "win32":
     import pwd
@@ -19,6 +20,8 @@ USUAL_ACCOUNTS = ("postgres", "nobody")
 # The server lives on after the agent that started it, under an account that others may share:
 # API keys and PG* variables of the agent's environment must not go with it.
 KEPT_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+
+_SLICE_S = 0.1
 
 _WRITE = 'umask 077; cat > "$1.new" && mv -f "$1.new" "$1"'
 
@@ -53,41 +56,45 @@ class Account:
     switched: bool
 
     def run(
-        self, argv: Sequence[str | os.PathLike[str]], *, timeout_s: float, text: str = "", pass_fds: Sequence[int] = ()
+        self,
+        argv: Sequence[str | os.PathLike[str]],
+        *,
+        patience: Patience,
+        text: str = "",
+        pass_fds: Sequence[int] = (),
     ) -> Finished:
         """Runs a command as this account, in a session of its own, with `text` on its standard input.
 
-        Raises: EmbeddedServerError when it cannot be executed or takes longer than `timeout_s`.
+        Raises: EmbeddedServerError when it cannot be executed or `patience` is over first.
         """
         name = os.path.basename(os.fspath(argv[0]))
         environment = {key: os.environ[key] for key in KEPT_VARIABLES if key in os.environ}
         environment.update(LC_ALL="C", TZ="UTC")
         try:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 [os.fspath(part) for part in argv],
-                input=text.encode(),
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 cwd="/",
                 env=environment,
-                timeout=max(timeout_s, 0.1),
                 # Ctrl-C in the agent's terminal goes to the whole foreground group.
                 start_new_session=True,
                 pass_fds=pass_fds,
                 user=self.uid if self.switched else None,
                 group=self.gid if self.switched else None,
                 extra_groups=[] if self.switched else None,
-                check=False,
             )
-        except subprocess.TimeoutExpired:
-            raise EmbeddedServerError(f"{name} did not finish in {timeout_s:.0f} s; is the machine busy?") from None
+            output = _output(process, text.encode(), patience)
         except (OSError, subprocess.SubprocessError, ValueError) as error:
             raise EmbeddedServerError(f"{name} cannot be run as {self.name!r}: {error}") from error
-        return Finished(done.returncode, done.stdout.decode(errors="replace").strip())
+        if output is None:
+            raise EmbeddedServerError(f"{name} was ended: it made no progress any more; is the machine busy?")
+        return Finished(process.returncode, output.decode(errors="replace").strip())
 
     def must_run(self, argv: Sequence[str | os.PathLike[str]], *, timeout_s: float = 30.0, text: str = "") -> str:
         """Runs a command like `run` and returns its output. Raises: EmbeddedServerError when it fails."""
-        done = self.run(argv, timeout_s=timeout_s, text=text)
+        done = self.run(argv, patience=lasting(timeout_s), text=text)
         if done.code:
             name = os.path.basename(os.fspath(argv[0]))
             raise EmbeddedServerError(f"{name} failed with exit code {done.code}: {done.output[-1500:]}")
@@ -108,6 +115,23 @@ class Account:
                 f"Postgres refuses to run as root, and this process may not switch to the account {self.name!r} "
                 f"({error}); start the agent as an ordinary user, or set `dsn`"
             ) from error
+
+
+def _output(process: subprocess.Popen[bytes], given: bytes, patience: Patience) -> bytes | None:
+    """What a process prints until its end; None when it was killed because `patience` is over."""
+    with process:
+        rest: bytes | None = given
+        while True:
+            try:
+                return process.communicate(rest, timeout=_SLICE_S)[0]
+            except subprocess.TimeoutExpired:
+                rest = None  # it is on its way
+                if patience.over():
+                    process.kill()
+                    return None
+            except BaseException:
+                process.kill()
+                raise
 
 
 def choose_account(run_as: str = "") -> Account:

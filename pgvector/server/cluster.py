@@ -20,18 +20,21 @@ from .binaries import Binaries, find_binaries
 from .databases import State
 from .layout import Layout, default_root, delete_files, make_root, make_socket_dir, remove_socket_dir, reserve, root_of
 from .locks import Presence, exclusive, open_lock, try_exclusive
+from .patience import Patience, lasting
 from .relocation import within_reach
 
 __all__ = ["Conninfo", "EmbeddedServer", "default_root", "root_of"]
 
 POLL_S = 0.03
 
-# A fast shutdown writes a checkpoint first; after that time the server is made to stop, and recovers at its next start.
+# A fast shutdown writes a checkpoint first; after that time without progress the server is made to stop, and recovers
+# at its next start.
 FAST_STOP_S = 30.0
 HARD_STOP_S = 10.0
 
-# The backend of a connection that was just closed needs a moment to go.
-LAST_CLIENT_S = 1.0
+# The backend of a connection that was just closed needs a moment to go. Counted in looks, each of which needs a backend
+# of its own: on a busy machine they take as much longer as that moment does.
+LAST_CLIENT_LOOKS = 25
 
 # In the background and with its own log, so that neither our end nor our terminal touches the server.
 _START = 'umask 077; exec </dev/null >>"$1" 2>&1; shift; "$@" &'
@@ -87,22 +90,22 @@ class EmbeddedServer:
         """Returns how to connect to the running server, starting it and making role and database as needed.
 
         From then on this process counts as present, until `release` or its end. Costs one connection when the server
-        is up. Raises: EmbeddedServerError, within about `timeout_s`, with the cause and what helps.
+        is up. Raises: EmbeddedServerError, with the cause and what helps, when nothing moves for `timeout_s`.
         """
         require_posix()
         self._notice_fork()
-        deadline = time.monotonic() + timeout_s
         with self._explained():
             ready = self._ready
             if ready and databases.look(self._layout).state is State.READY:
                 return ready
-            with self._threads_excluded(deadline):
+            patience = processes.patience(self._layout, timeout_s)
+            with self._threads_excluded(patience):
                 self._ready = None
                 make_root(self._layout, self._account)
-                arrived = self._presence.acquire(self._layout.presence_lock, deadline)
+                arrived = self._presence.acquire(self._layout.presence_lock, patience)
                 try:
                     if databases.look(self._layout).state is not State.READY:
-                        self._bring_up(deadline)
+                        self._bring_up(patience)
                 except BaseException:
                     if arrived:
                         self._presence.drop()
@@ -126,13 +129,14 @@ class EmbeddedServer:
         """
         if sys.platform == "win32" or self._pid != os.getpid():
             return False
-        deadline = time.monotonic() + FAST_STOP_S
-        with self._explained(), self._threads_excluded(deadline):
+        if not self._presence.held:
+            return False
+        with self._explained(), self._threads_excluded(patience := self._patience()):
             if not self._presence.held:
                 return False
             self._ready = None
             try:
-                with exclusive(self._layout.lock, deadline):
+                with exclusive(self._layout.lock, patience):
                     # While presence is held alone nobody can arrive: they wait until the server is down, and start it.
                     return self._presence.alone() and self._is_idle() and self._shut_down()
             except FileNotFoundError:
@@ -169,7 +173,7 @@ class EmbeddedServer:
         require_posix()
         with self._explained():
             if self._layout.root.is_dir():
-                with exclusive(self._layout.lock, time.monotonic() + FAST_STOP_S):
+                with exclusive(self._layout.lock, self._patience()):
                     self._shut_down()
 
     def remove(self, *, force: bool = False) -> bool:
@@ -182,7 +186,7 @@ class EmbeddedServer:
         if not layout.root.is_dir():
             return False
         self.release()
-        with self._explained(), exclusive(layout.lock, time.monotonic() + FAST_STOP_S):
+        with self._explained(), exclusive(layout.lock, self._patience()):
             presence = open_lock(layout.presence_lock)
             try:
                 # Others that come now wait for the lock, and make a new server when we are done.
@@ -230,9 +234,10 @@ class EmbeddedServer:
             self._begin()
 
     @contextmanager
-    def _threads_excluded(self, deadline: float) -> Iterator[None]:
-        if not self._mutex.acquire(timeout=max(0.0, deadline - time.monotonic())):
-            raise EmbeddedServerError("another thread has been starting the embedded Postgres for too long")
+    def _threads_excluded(self, patience: Patience) -> Iterator[None]:
+        while not self._mutex.acquire(timeout=POLL_S):
+            if patience.over():
+                raise EmbeddedServerError("another thread has been starting the embedded Postgres for too long")
         try:
             yield
         finally:
@@ -252,64 +257,63 @@ class EmbeddedServer:
                 raise
             raise EmbeddedServerError(f"{text}\n{remedy}; or set `dsn`" if remedy else text) from error
 
-    def _bring_up(self, deadline: float) -> None:
+    def _bring_up(self, patience: Patience) -> None:
         """Starts the server, or waits for one that is starting or stopping, and makes what is missing in it."""
         layout = self._layout
-        with exclusive(layout.lock, deadline):
+        with exclusive(layout.lock, patience):
             while (seen := databases.look_closer(layout)).state is State.SILENT:
                 if (claim := processes.claim(layout)) is not None:
                     try:
                         if processes.postmaster(layout) is None:
-                            self._start(claim, deadline)
+                            self._start(claim, patience)
                     finally:
                         os.close(claim)
                     # The server has its copy of the claim by now, so its end shows as a lock that can be had.
-                    seen = self._wait(deadline)
+                    seen = self._wait(patience)
                     break
-                self._check_time(deadline, seen)
+                self._check_time(patience, seen)
                 time.sleep(POLL_S)
             if seen.state is State.BARE:
                 databases.provide(layout)
 
-    def _start(self, claim: int, deadline: float) -> None:
+    def _start(self, claim: int, patience: Patience) -> None:
         layout, account = self._layout, self._account
         make_socket_dir(layout, account)
         settings = options.arguments(layout, self._settings)
         binaries = self._binaries()
         if not databases.check_cluster(layout, binaries):
-            databases.make_cluster(layout, account, binaries, timeout_s=deadline - time.monotonic(), claim=claim)
+            databases.make_cluster(layout, account, binaries, patience=patience, claim=claim)
         databases.write_access_rules(layout, account)
         processes.clear_pid_files(layout, account)
         processes.rotate_log(layout, account)
         server = [str(binaries["postgres"]), "-D", str(layout.data), *settings]
-        done = account.run(["/bin/sh", "-c", _START, "sh", layout.log, *server], timeout_s=30, pass_fds=[claim])
+        done = account.run(["/bin/sh", "-c", _START, "sh", layout.log, *server], patience=lasting(30), pass_fds=[claim])
         if done.code:
             raise EmbeddedServerError(f"the embedded Postgres cannot be started: {done.output}")
 
     def _binaries(self) -> Binaries:
         return within_reach(find_binaries(self._bin_dir), self._account)
 
-    def _wait(self, deadline: float) -> databases.Seen:
+    def _wait(self, patience: Patience) -> databases.Seen:
         while (seen := databases.look_closer(self._layout)).state is State.SILENT:
             if processes.is_gone(self._layout):
                 raise EmbeddedServerError(f"the embedded Postgres ended while starting{self._tail()}")
-            self._check_time(deadline, seen)
+            self._check_time(patience, seen)
             time.sleep(POLL_S)
         return seen
 
-    def _check_time(self, deadline: float, seen: databases.Seen) -> None:
-        if time.monotonic() >= deadline:
+    def _check_time(self, patience: Patience, seen: databases.Seen) -> None:
+        if patience.over():
             raise EmbeddedServerError(
                 f"the embedded Postgres in {self.root} is alive but does not get ready: {seen.error}{self._tail()}"
             )
 
     def _is_idle(self) -> bool:
-        end = time.monotonic() + LAST_CLIENT_S
-        while others := databases.other_clients(self._layout):
-            if time.monotonic() >= end:
-                break
+        for _ in range(LAST_CLIENT_LOOKS):
+            if not (others := databases.other_clients(self._layout)):
+                return others == 0
             time.sleep(POLL_S)
-        return others == 0
+        return False
 
     def _shut_down(self) -> bool:
         """Stops the server; False when there is none. Only for the holder of `layout.lock`."""
@@ -318,8 +322,8 @@ class EmbeddedServer:
             if pid is None:
                 break
             os.kill(pid, request)
-            end = time.monotonic() + wait_s
-            while time.monotonic() < end:
+            patience = self._patience(wait_s)
+            while not patience.over():
                 if processes.is_gone(self._layout):
                     remove_socket_dir(self._layout, self._account)
                     return True
@@ -329,6 +333,9 @@ class EmbeddedServer:
         raise EmbeddedServerError(
             f"the embedded Postgres in {self.root} does not stop, or runs in another container{self._tail()}"
         )
+
+    def _patience(self, still_s: float = FAST_STOP_S) -> Patience:
+        return processes.patience(self._layout, still_s)
 
     def _tail(self) -> str:
         return processes.log_tail(self._layout)

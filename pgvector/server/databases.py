@@ -13,6 +13,7 @@ from ..domain.errors import EmbeddedServerError
 from .account import Account
 from .binaries import Binaries
 from .layout import PORT, Layout
+from .patience import Patience
 
 if TYPE_CHECKING:
     import psycopg
@@ -125,7 +126,7 @@ def provide(layout: Layout) -> None:
         raise EmbeddedServerError(f"the database {DATABASE} cannot be made: {str(error).strip()}") from error
 
 
-def make_cluster(layout: Layout, account: Account, binaries: Binaries, *, timeout_s: float, claim: int) -> None:
+def make_cluster(layout: Layout, account: Account, binaries: Binaries, *, patience: Patience, claim: int) -> None:
     """Runs initdb, which inherits `claim`: should we be killed, the next one waits for its end and then cleans up.
 
     Interrupted, it leaves nothing that looks like a cluster. Raises: EmbeddedServerError.
@@ -138,9 +139,9 @@ def make_cluster(layout: Layout, account: Account, binaries: Binaries, *, timeou
         # Sorts the same whatever the libraries of the machine, so that indexes survive its upgrades.
         command += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
     locale = "C.UTF-8" if sys.platform == "linux" else "C"
-    done = account.run([*command, f"--locale={locale}"], timeout_s=timeout_s, pass_fds=[claim])
+    done = account.run([*command, f"--locale={locale}"], patience=patience, pass_fds=[claim])
     if "invalid locale" in done.output:
-        done = account.run([*command, "--locale=C"], timeout_s=timeout_s, pass_fds=[claim])
+        done = account.run([*command, "--locale=C"], patience=patience, pass_fds=[claim])
     if done.code:
         raise EmbeddedServerError(f"initdb failed: {done.output[-1500:]}")
     if layout.data.is_dir():

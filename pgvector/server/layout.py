@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ..domain.errors import EmbeddedServerError
 from .account import Account
+from .patience import lasting
 
 # Root's servers and root's copy of the binaries: outside of every home, so that an unprivileged account can reach it.
 SYSTEM_DIR = Path("/var/lib/hermes-pgvector")
@@ -152,7 +153,7 @@ def make_root(layout: Layout, account: Account) -> None:
             "make it writable, choose another one (`embedded_dir`), or set `dsn`"
         ) from error
     # Not os.access: what counts is the account's view, through every directory above.
-    if account.run(["/bin/sh", "-c", _IS_WRITABLE, "sh", layout.root], timeout_s=10).code:
+    if account.run(["/bin/sh", "-c", _IS_WRITABLE, "sh", layout.root], patience=lasting(30)).code:
         raise EmbeddedServerError(
             f"the account {account.name!r} cannot write to {layout.root}, the directory of the embedded Postgres"
             + (f" (a directory above may be closed to it; {SYSTEM_DIR} is not)" if account.switched else "")
@@ -163,7 +164,7 @@ def make_root(layout: Layout, account: Account) -> None:
 def make_socket_dir(layout: Layout, account: Account) -> None:
     """Makes the directory of the server's socket, closed to everyone but the account. Raises: EmbeddedServerError."""
     path = layout.sockets
-    account.must_run(["/bin/sh", "-c", _MAKE_SOCKET_DIR, "sh", path], timeout_s=10)
+    account.must_run(["/bin/sh", "-c", _MAKE_SOCKET_DIR, "sh", path])
     found = path.lstat()
     # It can be in /tmp, where anyone could have been first.
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != account.uid or found.st_mode & 0o077:
@@ -176,7 +177,7 @@ def make_socket_dir(layout: Layout, account: Account) -> None:
 def remove_socket_dir(layout: Layout, account: Account) -> None:
     """Leaves nothing in /tmp when the server has stopped."""
     if layout.sockets.parent != layout.root:
-        account.run(["rmdir", layout.sockets], timeout_s=10)
+        account.run(["rmdir", layout.sockets], patience=lasting(30))
 
 
 def delete_files(layout: Layout) -> None:

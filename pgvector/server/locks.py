@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..domain.errors import EmbeddedServerError
+from .patience import Patience
 
 if sys.platform != "win32":
     import fcntl
@@ -37,15 +38,15 @@ def _try(fd: int, kind: int) -> bool:
 
 
 @contextmanager
-def exclusive(path: Path, deadline: float) -> Iterator[None]:
+def exclusive(path: Path, patience: Patience) -> Iterator[None]:
     """Holds a lock file alone, against threads and processes alike.
 
-    `deadline` is a time of the monotonic clock. Raises: EmbeddedServerError when it passes first.
+    Raises: EmbeddedServerError when `patience` is over first.
     """
     fd = open_lock(path)
     try:
         while not try_exclusive(fd):
-            if time.monotonic() >= deadline:
+            if patience.over():
                 raise EmbeddedServerError(f"another process has been at work on the server for too long ({path})")
             time.sleep(POLL_S)
         yield
@@ -70,10 +71,10 @@ class Presence:
         """Whether this very process is present."""
         return self._fd >= 0 and self._pid == os.getpid()
 
-    def acquire(self, path: Path, deadline: float) -> bool:
+    def acquire(self, path: Path, patience: Patience) -> bool:
         """Takes the lock; False when it was held already.
 
-        Raises: EmbeddedServerError when a process that stops the server does not finish before `deadline`.
+        Raises: EmbeddedServerError when a process that stops the server does not finish before `patience` is over.
         """
         if self.held:
             if _identity(os.stat(path) if path.exists() else None) == self._file:
@@ -82,7 +83,7 @@ class Presence:
             self.drop()
         fd = open_lock(path)
         while not _try(fd, fcntl.LOCK_SH):
-            if time.monotonic() >= deadline:
+            if patience.over():
                 os.close(fd)
                 raise EmbeddedServerError(f"another process has been stopping the server for too long ({path})")
             time.sleep(POLL_S)

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +15,11 @@ from ..domain.errors import EmbeddedServerError
 from .account import Account
 from .layout import Layout
 from .locks import open_lock, try_exclusive
+from .patience import Patience
 
 LOG_MAX_BYTES = 10_000_000
 TAIL_CHARS = 1500
+_RESTING_TICKS = 10  # of CPU time, a tenth of a second: Postgres at rest takes longer for that than we wait
 
 # Errors of single statements can quote what a user wrote; only what the server says of itself goes into our errors.
 _OF_STATEMENTS = re.compile(r"^\t| (ERROR|STATEMENT|DETAIL|CONTEXT|QUERY): ")
@@ -67,6 +70,48 @@ def postmaster(layout: Layout) -> int | None:
     if process is None or not process.is_postgres:
         return None
     return pid if process.directory == str(layout.data) or str(layout.data) in process.command else None
+
+
+def patience(layout: Layout, still_s: float) -> Patience:
+    """Patience with a server that starts or stops: over when it and its initdb did nothing for `still_s` seconds.
+
+    Signs of progress are the log, the status in the pid file, the files of a cluster in the making, and CPU time.
+    """
+    return Patience(lambda: _signs(layout), still_s)
+
+
+def _signs(layout: Layout) -> tuple[object, ...]:
+    status = _read(layout.data / "postmaster.pid", from_end_bytes=4096)
+    pid = _pid_in(layout.data / "postmaster.pid")
+    made = [path.stat().st_size for path in _unfinished_files(layout)]
+    return status, _size(layout.log), len(made), sum(made), 0 if pid is None else _cpu_time(pid)
+
+
+def _unfinished_files(layout: Layout) -> Iterator[Path]:
+    with suppress(OSError):  # they come and go meanwhile
+        for folder in layout.root.glob("data.init-*"):
+            yield from (path for path in folder.rglob("*") if path.is_file())
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
+
+
+def _cpu_time(pid: int) -> int:
+    """The CPU time of a process and its children, in steps that one at rest does not make; 0 where nobody tells."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        children = []
+    ticks = 0
+    for each in (str(pid), *children):
+        with suppress(OSError, ValueError, IndexError):
+            fields = Path(f"/proc/{each}/stat").read_text(errors="replace").rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))  # its own and that of the children it has waited for
+    return ticks // _RESTING_TICKS
 
 
 def clear_pid_files(layout: Layout, account: Account) -> None:

@@ -6,7 +6,6 @@ import hashlib
 import os
 import secrets
 import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from .account import Account
 from .binaries import Binaries, version_in
 from .layout import SYSTEM_DIR, make_public_dir
 from .locks import exclusive
+from .patience import lasting
 
 # What programs need to run; headers and static libraries are a third of the size.
 TREES = ("bin", "lib", "share")
@@ -48,7 +48,7 @@ def within_reach(binaries: Binaries, account: Account, *, base: Path = SYSTEM_DI
 
 def _runs(binaries: Binaries, account: Account) -> bool:
     try:
-        done = account.run([binaries["postgres"], "--version"], timeout_s=20)
+        done = account.run([binaries["postgres"], "--version"], patience=lasting(30))
     except EmbeddedServerError:
         return False
     return done.code == 0 and version_in(done.output) == (binaries.version, binaries.major)
@@ -63,7 +63,7 @@ def _copied(binaries: Binaries, base: Path) -> Binaries:
     files = sorted((path, path.relative_to(package.parent)) for source in sources for path in _files(source))
     target = base / f"bin-{binaries.version}-{_digest(files)}"
     make_public_dir(base)
-    with exclusive(base / ".bin.lock", time.monotonic() + COPY_TIMEOUT_S):
+    with exclusive(base / ".bin.lock", lasting(COPY_TIMEOUT_S)):
         if not target.is_dir():
             _copy(files, target)
     return replace(binaries, directory=target / binaries.directory.relative_to(package.parent))

@@ -13,6 +13,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TypeVar
 
+from ..domain.commandline import typed
 from ..domain.errors import (
     DimensionMismatch,
     HermesPgvectorError,
@@ -266,11 +267,11 @@ class Backend:
         if space.model not in self._warned_models:
             self._warned_models.add(space.model)
             logger.warning(
-                "hermes-pgvector: the database holds vectors of the model %r, `embed_model` is %r: recall goes on "
-                "by words only; set embed_model back, or change the vectors: hermes-pgvector reembed --model %s",
+                "hermes-pgvector: the database holds vectors of the model %r, the settings name %r: recall goes on "
+                "by words only; go back to the first, or change the vectors: %s",
                 recorded.model,
                 space.model,
-                space.model,
+                typed("hermes-pgvector reembed --yes"),
             )
         return False
 

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from ..domain.errors import ConfigurationError, StoreUnavailable
+from ..domain.errors import ConfigurationError, StoreMisconfigured, StoreUnavailable
 from .connection import DeadlineConnection, translated
 from .pool import connect
 from .sql import query
@@ -88,10 +88,16 @@ def foreign(dsn: str, schema: str, expected: str) -> Iterator[ForeignDatabase]:
     try:
         opened = connect(dsn)
     except StoreUnavailable as exc:
-        raise type(exc)(f"the source cannot be read: {exc}") from exc
-    with opened as conn, translated():
-        conn.set_read_only(True)
-        conn.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
-        with conn.transaction():
-            conn.execute(query("foreign_schema"), {"schema": schema})
-            yield ForeignDatabase(conn, schema, expected)
+        raise type(exc)(f"the source cannot be read: {str(exc).replace('`dsn`', '`--dsn`')}") from exc
+    try:
+        with opened as conn, translated():
+            conn.set_read_only(True)
+            conn.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
+            with conn.transaction():
+                conn.execute(query("foreign_schema"), {"schema": schema})
+                yield ForeignDatabase(conn, schema, expected)
+    except StoreMisconfigured as exc:  # what would help with our own tables does not help there
+        said = str(exc).partition(";")[0]
+        raise ConfigurationError(
+            f"the source cannot be read: {said}; name a role in --dsn that may, or another --schema"
+        ) from exc

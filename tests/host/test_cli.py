@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hermes_memory_pgvector.host.context import load_settings
 from tests.support.hermes import HermesHome, describe
 from tests.support.model_server import PLAIN_ANSWER, ModelServer
 from tests.support.stored import Database
@@ -80,6 +81,30 @@ def test_config_set_activates_the_provider(
     assert active_home.read_config()["plugins"]["pgvector"] == settings
     assert not re.search(r"Provider:\s+pgvector", before.stdout), describe(before)
     assert "recall_memory" in model.requests_saying("Which tools do you have now?")[0].tool_names
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "used"),
+    [
+        ("tools", '["remember","forget"]', ("remember", "forget")),
+        ("tools", "[remember, forget]", ("remember", "forget")),
+        ("tools", "remember,forget", ("remember", "forget")),
+        ("tools", "[]", ()),
+        ("retention", "{sre: 30, default: forever}", ("sre=30", "default=forever")),
+        ("theme_aliases", '{"Ops": "sre"}', ("Ops=sre",)),
+        ("cross_theme", '["sales", "marketing"]', ("sales", "marketing")),
+        ("mask_patterns", '["INT-[0-9]+", "a,b"]', ("INT-[0-9]+", "a,b")),
+        ("mask_patterns", "[0-9]{16}", ("[0-9]{16}",)),
+        ("mask_patterns", "[12]", ("[12]",)),
+    ],
+)
+def test_need_40_config_set_takes_lists_and_mappings(
+    active_home: HermesHome, key: str, given: str, used: tuple[str, ...]
+) -> None:
+    done = active_home.hermes("config", "set", f"plugins.pgvector.{key}", given)
+    assert done.returncode == 0, describe(done)
+    settings, warnings = load_settings(None, active_home.path)
+    assert (getattr(settings, key), warnings) == (used, ())
 
 
 def test_doctor_succeeds_on_a_healthy_setup(active_home: HermesHome) -> None:

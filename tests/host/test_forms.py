@@ -6,10 +6,12 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 
 from hermes_memory_pgvector.domain.settings import FIELDS
 from hermes_memory_pgvector.host.context import load_settings
 from hermes_memory_pgvector.operate.examining.forms import examine_forms
+from tests.conftest import DIMS
 from tests.support.hermes import HermesHome, describe
 
 # The host's own code behind its two pairs of GET and PUT, in a process of its own.
@@ -66,6 +68,8 @@ def used(home: HermesHome) -> Any:
 def test_both_forms_show_the_settings_that_have_a_label(home: HermesHome, surface: str) -> None:
     shown = submit(home, (surface, {}))
     expected = {field.key: (field.label, field.doc) for field in FIELDS if field.label}
+    if surface == "desktop":  # nothing of ours can refuse what it saves
+        del expected["dims"]
     assert {key: (entry["label"], entry["description"]) for key, entry in shown.items() if key in expected} == expected
     assert set(shown) == {*expected, "embed_api_key"}
     assert shown["dsn"]["kind"] == shown["embed_api_key"]["kind"] == "secret"
@@ -112,6 +116,39 @@ def test_a_value_that_cannot_be_used_is_refused_with_what_it_must_be(home: Herme
     assert "Memories put before a turn: expected an integer from 0 to 50" in refused["refused"]["value"]
     home.config_path.write_text("memory: [\n", encoding="utf-8")
     assert "not valid YAML" in submit(home, ("dashboard", dict(prefetch_limit="6")))["refused"]["value"]
+
+
+def test_need_40_a_field_that_was_emptied_is_empty(home: HermesHome) -> None:
+    submit(home, ("dashboard", dict(embed_url="http://gpu.example/v1", prefetch_limit="7")))
+    assert used(home).embed_url == "http://gpu.example/v1"
+
+    shown = submit(home, ("dashboard", dict(embed_url="", prefetch_limit="", embed_model="bge-m3")), ("dashboard", {}))
+
+    assert (shown["embed_url"]["value"], shown["prefetch_limit"]["value"]) == ("", "5")
+    now = used(home)
+    assert (now.embed_url, now.prefetch_limit, now.embed_model) == ("", 5, "bge-m3")
+
+
+def test_need_40_what_the_desktop_saved_is_emptied_by_the_dashboard_too(home: HermesHome) -> None:
+    submit(home, ("desktop", dict(embed_url="http://gpu.example/v1")), ("dashboard", dict(embed_url="")))
+    assert used(home).embed_url == ""
+
+
+def test_need_22_an_address_with_a_password_survives_a_form_that_does_not_show_it(home: HermesHome) -> None:
+    address = "http://me:geheim@gpu.example/v1"
+    home.config_path.write_text(f"plugins:\n  pgvector:\n    embed_url: {address}\n", encoding="utf-8")
+    submit(home, ("dashboard", dict(embed_url="", prefetch_limit="7")))
+    assert (used(home).embed_url, used(home).prefetch_limit) == (address, 7)
+
+
+def test_need_40_the_length_of_an_embedding_is_the_databases(home: HermesHome, dsn: str) -> None:
+    home.config_path.write_text(yaml.safe_dump({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}), encoding="utf-8")
+    refused = submit(home, ("dashboard", dict(dims="768")))["refused"]["value"]
+    assert f"the database has vectors of {DIMS} dimensions" in refused and "reembed" in refused
+    assert used(home).dims == DIMS
+
+    submit(home, ("dashboard", dict(dims="")))
+    assert used(home).dims == DIMS, "emptied, it is what the database has"
 
 
 @pytest.mark.parametrize("damage", ["{", "[1]", "\x00"])

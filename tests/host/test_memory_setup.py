@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -12,6 +13,7 @@ from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import DIMS
+from tests.support.blocked_packages import PoorEnvironment
 from tests.support.hermes import HERMES_COMMAND, HermesHome, describe
 from tests.support.ollama import FakeOllama
 from tests.support.password_role import PASSWORD as ROLE_PASSWORD
@@ -178,3 +180,33 @@ def test_where_nobody_can_be_asked_it_never_waits(home: HermesHome, settings: di
     assert failed.returncode == 1, describe(failed)
     assert "refused" in failed.stdout and PASSWORD not in describe(failed)
     assert home.read_config()["memory"]["provider"] == ""
+
+
+def test_need_40_where_nobody_can_be_asked_a_model_that_cannot_be_had_leaves_words(
+    home: HermesHome, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    """As `install.sh` does: the runtime of the bundled model is missing, and memory works all the same."""
+    home.write_config("http://127.0.0.1:1/v1", settings, memory={"provider": ""})
+    poor = PoorEnvironment(tmp_path / "poor", ["onnxruntime", "hermes_memory_pgvector"])
+    setup = "import sys; sys.argv[1:] = ['memory', 'setup', 'pgvector']; from hermes_cli.main import main; main()"
+
+    done = poor.run(setup, home=home.path)
+
+    assert done.returncode == 0, describe(done)
+    assert "recall goes by words" in done.stdout and "onnxruntime" in done.stdout and "model choose" in done.stdout
+    config = home.read_config()
+    assert config["memory"]["provider"] == "pgvector"
+    assert "embed_url" not in config["plugins"]["pgvector"], "nobody decided that it should be words for ever"
+
+
+def test_need_40_where_nobody_can_be_asked_a_silent_endpoint_stays_as_configured(
+    home: HermesHome, settings: dict[str, Any]
+) -> None:
+    wanted = settings | {"embed_url": "http://127.0.0.1:1/v1", "embed_model": "mine"}
+    home.write_config("http://127.0.0.1:1/v1", wanted, memory={"provider": ""})
+
+    done = home.hermes("memory", "setup", "pgvector")
+
+    assert done.returncode == 1 and "FAIL  embedding" in done.stdout, describe(done)
+    config = home.read_config()
+    assert config["memory"]["provider"] == "pgvector" and config["plugins"]["pgvector"] == wanted

@@ -473,7 +473,7 @@ def test_need_18_reembed_with_a_model_on_disk_and_what_doctor_says(
     doctor = cli("doctor").stdout
     assert "vectors: of older, 384 dimensions; the settings name bge-small-en-v1.5, 384 dimensions" in doctor
     assert (
-        "hermes-pgvector reembed --yes, or set back embed_url to an endpoint that has the model, embed_model: older"
+        "hermes-pgvector reembed --yes, or set back embed_url to an endpoint that has older, embed_model: older"
         in doctor
     )
     with psycopg.connect(admin_dsn, autocommit=True) as admin:

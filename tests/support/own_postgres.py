@@ -25,7 +25,7 @@ from .waiting import until
 Stop = Literal["fast", "immediate", "kill"]
 
 _SIGNALS: dict[Stop, signal.Signals] = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT, "kill": signal.SIGKILL}
-_STOP_TIMEOUT_S = 30.0
+_STOP_TIMEOUT_S = 300.0  # a busy machine takes its time; only a server that hangs needs that long
 
 
 class OwnPostgres:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ...domain.commandline import typed
 from ...domain.settings import Settings
 
 State = Literal["ok", "note", "fail"]
@@ -27,6 +28,10 @@ class Check:
     said: str
     fix: str = ""
     repair: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("said", "fix"):
+            object.__setattr__(self, name, typed(getattr(self, name)))
 
 
 @dataclass(frozen=True, slots=True)

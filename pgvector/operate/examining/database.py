@@ -14,6 +14,7 @@ from ...store.pool import connect
 from ...store.upgrade import Progress
 from ...store.upgrade_statements import SCHEMA
 from .. import sharing
+from ..serve import account_notice
 from .check import Check, Patient
 from .removals import examine_removals
 from .retention import examine_retention
@@ -21,11 +22,15 @@ from .strangers import examine_strangers
 from .vectors import examine_vectors
 
 _DEADLINE_S = 15.0
+_WHAT_THEN = "agents keep what is written on their disk meanwhile; try again once that is mended"
 _OLDEST_POSTGRES = 15
 _OLDEST_VECTOR, _MENDED_VECTOR = (0, 8), (0, 8, 4)
 # Rows carry the time of the host that wrote them, and of two near-equal statements the newer one wins.
 _CLOCK_NOTE_S, _CLOCK_FAIL_S = 2.0, 60.0
-_FEWER_RIGHTS = "use a role with fewer rights: hermes-pgvector migrate --admin-dsn DSN --runtime-role ROLE"
+_FEWER_RIGHTS = (
+    "let agents log in as a role of their own, made by CREATE ROLE, with rights by: hermes-pgvector migrate "
+    "--admin-dsn DSN --runtime-role ROLE; then name that role in `dsn`"
+)
 
 
 def examine_database(patient: Patient) -> Iterator[Check]:
@@ -40,11 +45,13 @@ def examine_database(patient: Patient) -> Iterator[Check]:
         with connect(conninfo) as conn:
             conn.deadline = time.monotonic() + _DEADLINE_S
             yield from _server(conn, patient, where)
+            if notice := account_notice(settings):
+                yield Check("account", "ok", notice)
             if settings.dsn:
                 yield _pooler(conn, conninfo, settings)
             yield from _tables(conn, patient)
     except HermesPgvectorError as exc:
-        yield Check("postgres", "fail", f"{where}: {exc}", "" if ";" in str(exc) else "see docs/troubleshooting.md")
+        yield Check("postgres", "fail", f"{where}: {exc}", "" if ";" in str(exc) else _WHAT_THEN)
 
 
 def _server(conn: DeadlineConnection, patient: Patient, where: str) -> Iterator[Check]:
@@ -123,7 +130,7 @@ def _tables(conn: DeadlineConnection, patient: Patient) -> Iterator[Check]:
             "schema",
             "note",
             f"migration {name} was another text when it was applied",
-            "compare the tables with docs/schema.md",
+            "nothing as long as no check fails; tables as this version makes them: hermes-pgvector copy --to DSN",
         )
     invalid = schema.invalid_indexes(conn)
     yield from examine_vectors(conn, patient.settings, patient.home, invalid)

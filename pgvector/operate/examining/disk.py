@@ -95,7 +95,8 @@ def _spool(views: list[SpoolView], folder: Path, settings: Settings, here: Desti
 
 def _held_up(view: SpoolView, max_bytes: int) -> Iterator[Check]:
     """Of a process that runs: too much waits, or for too long, or there is hardly room for more."""
-    said = str(view.report.get("last_error") or "the drain does not keep up")
+    over = view.report.get("last_error_over_at")
+    said = str((not over and view.report.get("last_error")) or "the drain does not keep up")
     if view.size_bytes > NEARLY_FULL * max_bytes:
         yield Check(
             "spool",

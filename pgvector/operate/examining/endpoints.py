@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from ...domain.errors import EmbedderError, HermesPgvectorError
 from ...domain.settings import Settings
 from ...embed.factory import embedder_for, reranker_for
-from ...embed.modeldir import is_local
+from ...embed.modeldir import LOCAL, is_local, local_folder, read_model_folder
+from ..configfile import read_section
+from ..spools import inspect_spools
 from .check import Check, Patient
 
 _QUESTION = "Is anybody there?"
+_FRESH_S = 60.0  # a living process tells its counters every five seconds
 _TEXTS = ("Somebody is there.", "It rains in Lisbon.")
 
 
@@ -29,10 +33,13 @@ def _embedding(patient: Patient) -> Check:
             "embedding",
             "note",
             "none: recall goes by words, not by meaning, since embed_url names neither an endpoint nor a model",
-            "hermes-pgvector model choose; or set plugins.pgvector.embed_url and embed_model to an endpoint of yours",
+            f"{_how(patient.home)}; or set plugins.pgvector.embed_url and embed_model to an endpoint of yours",
         )
     local = is_local(settings.embed_url)
     try:
+        if local and (pid := _lender(patient)):
+            name = settings.embed_url.strip()[len(LOCAL) :].strip()
+            return Check("embedding", "ok", f"local model {name} works in the agent of process {pid}")
         embedder = embedder_for(settings, patient.embed_key, home=patient.home)
         assert embedder is not None
         started = time.monotonic()
@@ -45,6 +52,28 @@ def _embedding(patient: Patient) -> Check:
         return Check("embedding", "fail", str(exc), f"{check}; recall goes by words meanwhile")
     which = f"local model {embedder.model} in this process," if local else f"{embedder.model} answers with"
     return Check("embedding", "ok", f"{which} {settings.dims} dimensions, in {_since_ms(started)} ms")
+
+
+def _how(home: Path) -> str:
+    """The command that gives recall by meaning; where words were chosen, `model choose` leaves it at that."""
+    section, _ = read_section(home)
+    chosen = isinstance(section, dict) and section.get("embed_url") is not None
+    return "hermes-pgvector model install --use" if chosen else "hermes-pgvector model choose"
+
+
+def _lender(patient: Patient) -> str:
+    """The process id of an agent of this home that has embedded with the local model and still can; empty without one.
+
+    What it says is as good as loading the model here, which costs more than all other checks. Raises EmbedderError
+    where the model is gone, of which the agent knows nothing yet.
+    """
+    name = read_model_folder(local_folder(patient.settings.embed_url, patient.home)).name
+    for view in inspect_spools(patient.home):
+        said = view.report
+        fresh = view.living and view.report_age_s is not None and view.report_age_s < _FRESH_S
+        if fresh and (said.get("embed_model"), said.get("endpoint")) == (name, "closed") and said.get("embed_texts"):
+            return view.pid
+    return ""
 
 
 def _reranker(settings: Settings, api_key: str) -> Check:

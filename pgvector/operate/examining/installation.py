@@ -11,8 +11,17 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
+from ...domain.commandline import pip_install
 from ..activate import is_active, is_enabled, named_provider
-from ..install import DISTRIBUTION, IMPORT_NAME, PLUGIN_NAME, is_ours, package_version, version_in
+from ..install import (
+    DISTRIBUTION,
+    IMPORT_NAME,
+    PLUGIN_NAME,
+    is_ours,
+    package_version,
+    reinstall_requirement,
+    version_in,
+)
 from .check import Check
 
 TESTED_HOST = "0.19.0"
@@ -57,9 +66,8 @@ def _packages() -> Iterator[Check]:
         if not _fits(have := _version(name) or "none", wanted)
     ]
     if wrong:
-        yield Check(
-            "packages", "fail", "; ".join(wrong), f"run scripts/install.sh again, with the environment {sys.prefix}"
-        )
+        bounds = [f"{name}{wanted}" for name, wanted in required if not _fits(_version(name) or "none", wanted)]
+        yield Check("packages", "fail", "; ".join(wrong), pip_install(*bounds))
     elif required:
         yield Check("packages", "ok", "every package that is needed, in a version that is known to work")
     else:
@@ -197,7 +205,7 @@ def _as_the_host_sees_it(home: Path, directory: Path) -> Iterator[Check]:
             "discovery",
             "fail",
             f"{IMPORT_NAME} cannot be imported by hermes: a stand-in takes its place",
-            "run scripts/install.sh again",
+            pip_install(reinstall_requirement()),
         )
     else:
         yield Check("discovery", "ok", "hermes finds and loads the plugin")

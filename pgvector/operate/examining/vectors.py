@@ -73,7 +73,8 @@ def _former(held: EmbeddingSpace, wanted: EmbeddingSpace, settings: Settings, ho
         if is_model_name(held.model) and (models_folder(home) / held.model).is_dir():
             parts.append(f"embed_url: local:{held.model}")
         elif is_local(settings.embed_url):
-            parts.append(f"embed_url to an endpoint that has the model, embed_model: {held.model}")
+            model = "" if settings.embed_model == held.model else f", embed_model: {held.model}"
+            parts.append(f"embed_url to an endpoint that has {held.model}{model}")
         else:
             parts.append(f"embed_model: {held.model}")
     if held.dims != settings.dims:

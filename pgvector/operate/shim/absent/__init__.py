@@ -63,6 +63,10 @@ def register_stand_in(ctx: Any, error: ImportError) -> None:
             """The cause and the command, for hosts that show it."""
             return reason
 
+        def get_status_config(self, config: Any = None) -> dict[str, str]:
+            """The same in `hermes memory status`."""
+            return {"problem": reason}
+
         def initialize(self, session_id: str, **kwargs: Any) -> None:
             """Nothing to start."""
 

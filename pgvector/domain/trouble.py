@@ -1,0 +1,61 @@
+"""The last error of some part of a process: what it was, when, and when it was over."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+
+class Told(NamedTuple):
+    """One error. `at` and `over_at` are seconds since the epoch; `over_at` is None while it goes on."""
+
+    text: str
+    at: float
+    over_at: float | None = None
+
+    def as_report(self) -> dict[str, str]:
+        """For the counters: an error that goes on has an empty `last_error_over_at`."""
+        over = "" if self.over_at is None else _iso(self.over_at)
+        return {"last_error": self.text, "last_error_at": _iso(self.at), "last_error_over_at": over}
+
+
+class Trouble:
+    """Notes errors, and their end. Thread safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.last: Told | None = None
+
+    def note(self, error: Exception) -> None:
+        """Note that something failed just now."""
+        with self._lock:
+            self.last = Told(str(error), time.time())
+
+    def over(self) -> None:
+        """Note that what failed works again, if anything did."""
+        if self.last is None or self.last.over_at is not None:  # nearly always
+            return
+        with self._lock:
+            self.last = self.last._replace(over_at=time.time())
+
+
+def latest(*troubles: Trouble) -> dict[str, str]:
+    """The error to tell of: one that goes on, else the one that ended last; as `Told.as_report`, empty without any."""
+    told = [trouble.last for trouble in troubles if trouble.last is not None]
+    if not told:
+        return Told("", 0.0).as_report() | {"last_error_at": ""}
+    return max(told, key=lambda each: (each.over_at is None, each.over_at or each.at)).as_report()
+
+
+def when(iso: str) -> str:
+    """The time of an error on this machine's clock, with its offset from UTC."""
+    try:
+        return datetime.fromisoformat(iso).astimezone().isoformat(sep=" ", timespec="seconds")
+    except ValueError:
+        return iso
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
