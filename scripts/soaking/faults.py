@@ -7,6 +7,7 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -38,12 +39,14 @@ VERBS = (
     ("themes", "list", "--json"),
     ("prune", "--older-than", "1d", "--all-themes", "--json"),
     ("spool", "list", "--json"),
+    ("spool", "retry", "--all", "--yes"),
     ("themes", "delete", "scrap", "--yes"),
     ("search", "the crane", "--theme", "scrap", "--json"),
     ("export", "{home}/quay.jsonl", "--theme", "quay", "--replace"),
     ("forget", "--query", "crane", "--theme", "scrap", "--yes", "--json"),
 )
 VERB_TIMEOUT_S = 120.0
+_NOTICED_S = 15.0  # a silent agent looks after its files every five seconds, after a failed attempt of ten
 
 
 @dataclass
@@ -124,6 +127,8 @@ class Schedule:
             "endpoint": (3.5, self._spoil_endpoint),
             "slow endpoint": (1, self._slow_endpoint),
             "disk": (1.5, self._fill_disk),
+            "lock spool": (1, self._lock_spool),
+            "delete spool": (0.7, self._delete_spool),
             "verb": (1.5, self._run_verb),
         }
         (begin,) = self._random.choices(
@@ -158,6 +163,30 @@ class Schedule:
         self._claim(victim.name)
         victim.fill_disk(True)
         return "disk of an agent full", victim.name, self._random.uniform(1, 8), lambda: victim.fill_disk(False)
+
+    def _spool_files(self, agent: AgentHandle) -> list[Path]:
+        return sorted((agent.home / "pgvector" / "spool").glob(f"{agent.pid}-*.db")) if agent.runs else []
+
+    def _lock_spool(self) -> tuple[str, str, float, Callable[[], None]]:
+        victim = self._random.choice(self._world.agents)
+        group = self._claim(victim.name)
+        held = [sqlite3.connect(path, timeout=1.0, isolation_level=None) for path in self._spool_files(victim)]
+        try:
+            for connection in held:
+                connection.execute("BEGIN EXCLUSIVE")
+        except sqlite3.Error:
+            _close_all(held)
+            raise _Busy from None
+        return "spool of an agent locked", group, self._random.uniform(1, 8), lambda: _close_all(held)
+
+    def _delete_spool(self) -> tuple[str, str, float, Callable[[], None]]:
+        """What waits is written anew at the next write, or some seconds later; until then nobody may end the agent."""
+        victim = self._random.choice(self._world.agents)
+        group = self._claim(victim.name)
+        for path in self._spool_files(victim):
+            for each in path.parent.glob(f"{path.name}*"):
+                each.unlink(missing_ok=True)
+        return "spool of an agent deleted", group, _NOTICED_S, lambda: None
 
     # -- Postgres
 
@@ -247,6 +276,11 @@ class Schedule:
             self.verb_exits[f"{name}: {process.returncode}"] += 1
             if process.returncode not in (0, 1) or "Traceback" in said:
                 self._world.ledger.accuse(f"{name} ended with {process.returncode}: {said[-1500:]}")
+
+
+def _close_all(connections: list[sqlite3.Connection]) -> None:
+    for connection in connections:
+        connection.close()
 
 
 class _Busy(Exception):

@@ -7,6 +7,7 @@ import logging
 import os
 import random
 import sqlite3
+import uuid
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -14,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.operate.spools import inspect_spools
 from tests.conftest import DIMS, MakeProvider
-from tests.support.memory import landed
+from tests.support.memory import landed, runtime_of
 from tests.support.stored import Database
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.turns import turn, user_turns
@@ -183,3 +185,27 @@ def test_need_03_files_are_gone_when_their_writes_have_arrived(
     provider.shutdown()
     until(lambda: not list((home / "pgvector" / "spool").iterdir()), 30, "an empty folder")
     assert records(logging.WARNING) == []
+
+
+def test_need_03_a_file_of_version_1_0_0_is_read_with_what_was_set_aside_in_it(
+    dsn: str, home: Path, make_provider: MakeProvider, database: Database
+) -> None:
+    folder = home / "pgvector" / "spool"
+    folder.mkdir(parents=True)
+    payload = {"session_id": "s", "messages": [{"role": "user", "content": turn(1)}], "metadata": {}}
+    with closing(sqlite3.connect(folder / "4711-dead.db", isolation_level=None)) as connection:
+        connection.execute(
+            "CREATE TABLE operations (seq INTEGER PRIMARY KEY, op_id BLOB NOT NULL, theme TEXT NOT NULL, "
+            "kind TEXT NOT NULL, payload TEXT NOT NULL, at REAL NOT NULL, error TEXT)"
+        )
+        for error in (None, "refused once"):
+            row = (uuid.uuid4().bytes, "marketing", "turn", json.dumps(payload), 1.0, error)
+            connection.execute(
+                "INSERT INTO operations (op_id, theme, kind, payload, at, error) VALUES (?, ?, ?, ?, ?, ?)", row
+            )
+        connection.execute("PRAGMA user_version = 1")
+    provider = make_provider({"dsn": dsn})
+    until(lambda: user_turns(database) == [turn(1)], 30, "what waited")
+    until(lambda: runtime_of(provider).writer.aside_count() == 1, 30, "what was set aside")
+    (item,) = [item for view in inspect_spools(home) for item in view.aside]
+    assert item.error == "refused once"
