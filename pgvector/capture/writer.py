@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import random
 import threading
@@ -12,12 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..domain.errors import HermesPgvectorError, SpoolError, StoreConflict
+from ..domain.errors import HermesPgvectorError, SpoolError, StoreConflict, StoreUnsettled
 from ..domain.latency import Latencies
 from ..domain.models import Operation
 from ..domain.pace import note_hook
 from ..store.backend import Backend
 from .applying import POISON, apply_parts, share_out
+from .doubt import Doubt, write_apart
 from .embedding import DocumentEmbedder, texts_of
 from .memory_queue import Queue
 from .own_queues import OwnQueues
@@ -83,7 +85,8 @@ class Writer:
         self._report = report
         self._own = OwnQueues(directory, memory_max_items)
         self._told_waiting = False
-        self._met_others = False
+        self._met_trouble = False
+        self._doubt = Doubt()
         backend.on_down = self._wake.set
         self._thread = self._new_thread()
 
@@ -214,8 +217,8 @@ class Writer:
         self._tell_waiters()
         self.counts["retries"] += 1
         self.last_error = str(exc)
-        if isinstance(exc, StoreConflict) and not self._met_others:
-            self._met_others = True  # mostly it works the next time
+        if isinstance(exc, (StoreConflict, StoreUnsettled)) and not self._met_trouble:
+            self._met_trouble = True  # mostly it works the next time
             return
         # A lost connection was told by the store; the words of other errors may change with each attempt.
         if self._backend.is_up() and not self._told_waiting:
@@ -233,7 +236,8 @@ class Writer:
 
     def _note_whole(self) -> None:
         """Note that nothing of a batch has to be tried again."""
-        self._met_others = False
+        self._met_trouble = False
+        self._doubt.settle()
         if self._told_waiting:
             self._told_waiting = False
             logger.info("hermes-pgvector: writes go on; what waited follows now")
@@ -314,17 +318,23 @@ class Writer:
             return
         embedded = time.monotonic()
         refused: list[Operation] = []
+        waiting: list[Operation] = []
+        passed: set[str] = set()
         trouble: Exception | None = None
         for part in apply_parts(self._backend, share_out(ops, self._lanes), embeddings, self._lanes):
             if part.error is None:
                 self.counts.update(part.counts)
                 queue.ack(part.ops)
                 self._note_written(part.ops)
+                passed.update(op.kind for op in part.ops)
             elif isinstance(part.error, POISON):
                 refused += part.ops
             else:
                 trouble = part.error
+                waiting += part.ops
         if trouble is not None:
+            if self._doubt.grows(trouble):
+                write_apart(waiting, passed, functools.partial(self._write_alone, queue, embeddings=embeddings))
             raise trouble
         self._write_singly(queue, refused, embeddings)
         self._note_whole()
@@ -347,10 +357,16 @@ class Writer:
         for op in ops:
             self._write_alone(queue, op, embeddings)
 
-    def _write_alone(self, queue: Queue, op: Operation, embeddings: dict[str, list[float]]) -> None:
+    def _write_alone(
+        self,
+        queue: Queue,
+        op: Operation,
+        embeddings: dict[str, list[float]],
+        refusals: tuple[type[Exception], ...] = POISON,
+    ) -> None:
         try:
             self.counts.update(self._backend.apply([op], embeddings))
-        except POISON as exc:
+        except refusals as exc:
             queue.set_aside(op, f"{type(exc).__name__}: {exc}")
             self.counts["set_aside"] += 1
             self._note_end([op], "refused")

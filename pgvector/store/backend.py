@@ -88,10 +88,11 @@ class Backend:
     def bring_up(self, *, quietly: bool = False) -> None:
         """Connect, verify the schema and open the pool; does nothing when up. Raises HermesPgvectorError.
 
+        When the server is not what it was, its tables made anew for instance, this is done again while up.
         A failure is logged, once an outage, unless `quietly`.
         """
         with self._lock:
-            if self._up.is_set() or self._closed:
+            if self._closed or (self._up.is_set() and not (self._pool is not None and self._pool.stale)):
                 return
             try:
                 conninfo = self._locate()
@@ -149,6 +150,7 @@ class Backend:
         except HermesPgvectorError as exc:
             if pool.lost and pool is self._pool:
                 self._report_down(exc)
+            if pool.lost or pool.stale:
                 self.on_down()
             raise
 

@@ -18,19 +18,27 @@ from ..domain.errors import (
     DeadlineExceeded,
     OperationRejected,
     SchemaNotApplied,
+    StatementLost,
     StoreConflict,
     StoreMisconfigured,
     StoreUnavailable,
+    StoreUnsettled,
 )
 
 _T = TypeVar("_T")
-# Not the fault of what was asked. The last one is a server that gave up on us while we were stopped or swapped out.
+# Not the fault of what was asked. The last two are a server that gave up on us while we were stopped or swapped out.
 _PASSING = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
     pg.ReadOnlySqlTransaction,
     pg.IdleInTransactionSessionTimeout,
+    pg.TransactionTimeout,
 )
+# How the codes begin that say that a value is impossible, breaks a rule of its table, was refused by a trigger or a
+# view, or exceeds a limit. Whatever else Postgres answers is about the server as it is at this moment.
+_OF_THE_WRITE = ("22", "23", "44", "54", "P0")
+_OF_OTHER_ROWS = (pg.UniqueViolation, pg.ForeignKeyViolation)
+_TOO_LARGE = "memory alloc request size"  # has no code of its own either
 # For a disk quota, a limit on file sizes and the like Postgres has no code but "internal error", and names the file.
 _NAMES_A_FILE = re.compile(r'"(?:base|global|pg_[a-z]+)/[^"]*"')
 _GRANT = "hermes-pgvector tenants grant ROLE THEME"
@@ -87,7 +95,7 @@ def translated() -> Iterator[None]:
             ) from exc
         raise StoreMisconfigured(explain(exc)) from exc
     except (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement) as exc:
-        raise StoreMisconfigured(f"{_first_line(exc)}; {_POOLED}") from exc
+        raise StatementLost(f"{_first_line(exc)}; {_POOLED}") from exc
     except (pg.DeadlockDetected, pg.SerializationFailure) as exc:
         raise StoreConflict(f"{_first_line(exc)}: another transaction was in the way; this is tried again") from exc
     except (pg.QueryCanceled, pg.LockNotAvailable) as exc:
@@ -100,7 +108,7 @@ def translated() -> Iterator[None]:
         if exc.diag.source_file in ("copy.c", "copyfrom.c"):  # turned on in this very moment
             raise StoreUnavailable("row-level security was turned on meanwhile; the write is tried again") from exc
         if exc.diag.source_file == "plancache.c":  # a column is of another type since this very moment
-            raise StoreUnavailable("the model of the database was changed meanwhile; this is tried again") from exc
+            raise StoreUnsettled("the model of the database was changed meanwhile; this is tried again") from exc
         raise OperationRejected(_first_line(exc)) from exc
     except _PASSING as exc:
         refused = any(sign in str(exc).lower() for sign in _REFUSALS)
@@ -109,7 +117,16 @@ def translated() -> Iterator[None]:
         # Without a code it is psycopg's own: a pooler told of its server's end, and answered the statement besides.
         if isinstance(exc, psycopg.InternalError) and (not exc.sqlstate or _NAMES_A_FILE.search(str(exc))):
             raise StoreUnavailable(explain(exc)) from exc
-        raise OperationRejected(_first_line(exc)) from exc
+        raise _answered(exc) from exc
+
+
+def _answered(exc: psycopg.Error) -> OperationRejected | StoreUnsettled:
+    """Whose fault an error is that Postgres answered a statement with: the values' in it, or nobody's that wrote."""
+    # Without a code it is psycopg that cannot send the value.
+    of_the_write = not exc.sqlstate or exc.sqlstate.startswith(_OF_THE_WRITE) or _TOO_LARGE in str(exc)
+    if of_the_write and not isinstance(exc, _OF_OTHER_ROWS):
+        return OperationRejected(_first_line(exc))
+    return StoreUnsettled(f"{_first_line(exc)}; this is tried again on a new connection")
 
 
 def check_conninfo(conninfo: str) -> None:

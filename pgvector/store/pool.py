@@ -14,7 +14,7 @@ from pgvector.psycopg import register_vector
 from psycopg.pq import TransactionStatus
 from psycopg.rows import namedtuple_row
 
-from ..domain.errors import StoreUnavailable
+from ..domain.errors import SchemaNotApplied, StatementLost, StoreUnavailable, StoreUnsettled
 from .connection import DeadlineConnection, check_conninfo, translated
 from .sql import query
 
@@ -31,6 +31,9 @@ _PREPARE_AFTER = 5
 # Should this process or its network vanish in a transaction, the server ends that and lets its locks go, or the same
 # writes would wait for them on another connection. Shorter would punish a process that was stopped for a moment.
 _IDLE_MIN_MS = 5000
+
+# After these a connection may know types, tables and plans that are no more, and so may the others.
+_STALE = (SchemaNotApplied, StatementLost, StoreUnsettled)
 
 # A pool without a connection for so long, though none is in use, cannot connect any more.
 _CONNECT_PATIENCE_S = 1.0
@@ -88,11 +91,13 @@ class Pool:
     """At most `max_size` connections, opened when first needed and shared by every provider of the process.
 
     Without `prepares` nothing outlives a transaction on them, as a pooler in transaction mode demands.
-    `lost` tells that a connection broke, or that none could be made: whoever owns the pool opens a new one.
+    `lost` tells that a connection broke, or that none could be made, `stale` that what they know of the server may not
+    hold any more: whoever owns the pool opens a new one.
     """
 
     def __init__(self, conninfo: str, *, max_size: int, prepares: bool = True) -> None:
         self.lost = False
+        self.stale = False
         self._in_use: set[DeadlineConnection] = set()
         self._pool = psycopg_pool.ConnectionPool(
             conninfo,
@@ -153,11 +158,16 @@ class Pool:
                 begun = timeouts.fetchone()
                 _note_row_security(conn, active=bool(begun and begun.row_security))
                 yield conn
+        except _STALE:
+            self.stale = True
+            raise
         finally:
             conn.deadline = None
             if conn.pgconn.transaction_status != TransactionStatus.IDLE:
                 conn.pgconn.finish()  # it could not even be rolled back
             self.lost |= conn.closed
+            if self.stale:
+                conn.pgconn.finish()
             self._in_use.discard(conn)
             self._pool.putconn(conn)
 

@@ -1,0 +1,119 @@
+"""The server is another one than a moment ago: tables made anew, sequences set back, under agents at work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from hermes_memory_pgvector.capture import doubt
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.store.schema import migrate
+from tests.conftest import DIMS, MakeProvider
+from tests.support.memory import landed, runtime_of
+from tests.support.scripted_embedder import ScriptedEmbedder
+from tests.support.stored import Database
+from tests.support.traffic import LANDED_TIMEOUT_S, Log, Traffic, assert_all_embedded, report
+from tests.support.turns import finds, memories, turn, user_turns
+from tests.support.waiting import until
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Log:
+    return Log(caplog)
+
+
+def as_admin(admin_dsn: str, *statements: str) -> None:
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+def schema_made_anew(admin_dsn: str) -> None:
+    as_admin(
+        admin_dsn,
+        "DROP EXTENSION vector CASCADE; DROP SCHEMA public CASCADE; CREATE SCHEMA public; "
+        "GRANT USAGE ON SCHEMA public TO public",
+    )
+    migrate(admin_dsn, dims=DIMS, runtime_role="hermes")
+
+
+def database_made_anew(admin_dsn: str) -> None:
+    name = str(psycopg.conninfo.conninfo_to_dict(admin_dsn)["dbname"])
+    with psycopg.connect(admin_dsn, dbname="postgres", autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
+    migrate(admin_dsn, dims=DIMS, runtime_role="hermes")
+
+
+def assert_nothing_missing_since(provider: PgvectorMemoryProvider, database: Database, numbers: list[int]) -> None:
+    """What was reported since some moment is stored, each once and in order, with its vector; nothing is set aside."""
+    writer = runtime_of(provider).writer
+    until(lambda: not writer.depth(), LANDED_TIMEOUT_S, "the spool to be empty")
+    assert writer.aside() == []
+    stored = user_turns(database)
+    assert stored
+    assert stored == [turn(number) for number in numbers][-len(stored) :]
+    assert_all_embedded(database)
+
+
+@pytest.mark.parametrize("made_anew", [schema_made_anew, database_made_anew])
+def test_need_03_tables_made_anew_under_an_agent_are_no_fault_of_its_writes(
+    made_anew: Callable[[str], None],
+    direct_dsn: str,
+    admin_dsn: str,
+    endpoint: ScriptedEmbedder,
+    make_provider: MakeProvider,
+    log: Log,
+) -> None:
+    provider = make_provider({"dsn": direct_dsn, "embed_url": endpoint.url})
+    database = Database(direct_dsn)
+    # Often enough that every statement is prepared.
+    for number in range(1, 41):
+        report(provider, number)
+        if number % 5 == 0:
+            landed(provider)
+    assert finds(provider, "number0002", turn(2))
+    with Traffic(provider, first=41) as traffic:
+        traffic.wait_for(20)
+        made_anew(admin_dsn)
+        after = traffic.numbers[-1] + 1
+        traffic.wait_for(50)
+
+    assert_nothing_missing_since(provider, database, [*range(1, 41), *traffic.numbers])
+    assert turn(after) in user_turns(database)
+    assert len(memories(database)) >= 10
+    until(lambda: finds(provider, f"number{after:04d}", turn(after)), 30, "recall")
+    traffic.assert_never_waited()
+    assert not [line for line in log.warnings() if "ERROR" in line or "set aside" in line]
+
+
+def test_need_03_a_write_that_fails_alone_for_no_reason_of_the_server_is_set_aside_in_the_end(
+    direct_dsn: str,
+    admin_dsn: str,
+    make_provider: MakeProvider,
+    monkeypatch: pytest.MonkeyPatch,
+    log: Log,
+) -> None:
+    monkeypatch.setattr(doubt, "PATIENCE_S", 0.5)
+    as_admin(
+        admin_dsn,
+        """CREATE FUNCTION odd() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             IF NEW.content LIKE '%number0002%' THEN RAISE EXCEPTION USING ERRCODE = 'XX000', MESSAGE = 'odd'; END IF;
+             RETURN NEW; END $$""",
+        "CREATE TRIGGER odd BEFORE INSERT ON conversations FOR EACH ROW EXECUTE FUNCTION odd()",
+    )
+    provider = make_provider({"dsn": direct_dsn})
+    for number in range(1, 5):
+        report(provider, number)
+    writer = runtime_of(provider).writer
+    until(writer.aside, LANDED_TIMEOUT_S, "the odd one")
+    until(lambda: not writer.depth(), LANDED_TIMEOUT_S, "the others")
+    (left,) = writer.aside()
+    assert "odd" in str(left)
+    assert user_turns(Database(direct_dsn)) == [turn(1), turn(3), turn(4)]
+    told: list[Any] = [line for line in log.ours() if "out of reach" in line]
+    assert told == []
