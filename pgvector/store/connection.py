@@ -37,7 +37,9 @@ _PASSING = (
 # How the codes begin that say that a value is impossible, breaks a rule of its table, was refused by a trigger or a
 # view, or exceeds a limit. Whatever else Postgres answers is about the server as it is at this moment.
 _OF_THE_WRITE = ("22", "23", "44", "54", "P0")
+_MEND_SEQUENCES = "hermes-pgvector doctor --fix --admin-dsn DSN"
 _OF_OTHER_ROWS = (pg.UniqueViolation, pg.ForeignKeyViolation)
+_NUMBERED = ("memory_entries_pkey", "conversations_pkey", "memory_history_pkey", "hermes_maintenance_pkey")
 _TOO_LARGE = "memory alloc request size"  # has no code of its own either
 # For a disk quota, a limit on file sizes and the like Postgres has no code but "internal error", and names the file.
 _NAMES_A_FILE = re.compile(r'"(?:base|global|pg_[a-z]+)/[^"]*"')
@@ -101,6 +103,12 @@ def translated() -> Iterator[None]:
     except (pg.QueryCanceled, pg.LockNotAvailable) as exc:
         raise DeadlineExceeded(
             "Postgres cancelled the statement: it, or a lock it waited for, took longer than the deadline allows"
+        ) from exc
+    except pg.UniqueViolation as exc:
+        if (exc.diag.constraint_name or "") not in _NUMBERED:
+            raise _answered(exc) from exc
+        raise StoreMisconfigured(
+            f"{_first_line(exc)}; the sequence of its ids is behind, as after a restore of data alone: {_MEND_SEQUENCES}"
         ) from exc
     except pg.ProgramLimitExceeded as exc:  # an OperationalError, but of this row: no repetition mends it
         raise OperationRejected(_first_line(exc)) from exc

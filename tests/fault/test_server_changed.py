@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -10,13 +12,14 @@ import pytest
 from psycopg import sql
 
 from hermes_memory_pgvector.capture import doubt
+from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.store.schema import migrate
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import landed, runtime_of
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
-from tests.support.traffic import LANDED_TIMEOUT_S, Log, Traffic, assert_all_embedded, report
+from tests.support.traffic import LANDED_TIMEOUT_S, Log, Traffic, assert_all_embedded, assert_all_landed, report
 from tests.support.turns import finds, memories, turn, user_turns
 from tests.support.waiting import until
 
@@ -117,3 +120,36 @@ def test_need_03_a_write_that_fails_alone_for_no_reason_of_the_server_is_set_asi
     assert user_turns(Database(direct_dsn)) == [turn(1), turn(3), turn(4)]
     told: list[Any] = [line for line in log.ours() if "out of reach" in line]
     assert told == []
+
+
+def test_need_03_sequences_that_were_set_back_hold_writes_up_until_doctor_sets_them_right(
+    direct_dsn: str,
+    admin_dsn: str,
+    home: Path,
+    endpoint: ScriptedEmbedder,
+    make_provider: MakeProvider,
+    capsys: pytest.CaptureFixture[str],
+    log: Log,
+) -> None:
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": direct_dsn, "dims": DIMS}}}))
+    provider = make_provider({"dsn": direct_dsn, "embed_url": endpoint.url})
+    database = Database(direct_dsn)
+    for number in range(1, 101):
+        report(provider, number)
+    landed(provider)
+    numbers = "memory_entries", "conversations", "memory_history"
+    as_admin(admin_dsn, *(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), 1)" for table in numbers))
+    with Traffic(provider, first=101) as traffic:
+        until(lambda: runtime_of(provider).writer.counts["retries"] >= 3, 30, "some attempts")
+        assert main(["doctor", "--json", "--hermes-home", str(home)]) == 1
+        (check,) = [each for each in json.loads(capsys.readouterr().out)["checks"] if each["name"] == "sequences"]
+        assert "conversations" in check["said"] and "memory_entries" in check["said"]
+        assert "doctor --fix" in check["fix"]
+        main(["doctor", "--fix", "--json", "--hermes-home", str(home), "--admin-dsn", admin_dsn])
+        printed = json.loads(capsys.readouterr().out)
+        assert all(each["name"] != "sequences" for each in printed["checks"]), printed
+        traffic.wait_for(20)
+
+    assert_all_landed(provider, database, [*range(1, 101), *traffic.numbers])
+    assert len(log.warnings()) == 1 and "doctor --fix" in log.warnings()[0], log.warnings()
+    traffic.assert_never_waited()

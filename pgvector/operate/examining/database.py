@@ -124,6 +124,9 @@ def _tables(conn: DeadlineConnection, patient: Patient) -> Iterator[Check]:
         yield Check("pg_trgm", "ok", "not installed: a misspelt word finds nothing; CREATE EXTENSION pg_trgm adds it")
     for name in invalid:
         yield Check("index", "fail", f"{name} is invalid", f"REINDEX INDEX CONCURRENTLY {name}", f"index:{name}")
+    if behind := health.sequences_behind(conn):
+        said = f"the sequence of ids is behind the rows of {', '.join(behind)}: no new row can be written there"
+        yield Check("sequences", "fail", said, "hermes-pgvector doctor --fix --admin-dsn DSN", "sequences")
     yield _rights(conn)
     yield themes
     yield examine_retention(conn, patient.settings)
