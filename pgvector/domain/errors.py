@@ -6,6 +6,7 @@
     |   +-- WrongUsage            ... whatever the database holds: a command's options do not go together
     +-- StoreUnavailable          Postgres cannot be reached, or not used at the moment
     |   +-- StoreConflict         ... because another transaction was in the way
+    |   +-- StoreReadOnly         ... to write: it answers questions
     |   +-- StoreUnsettled        ... because what this connection knew of the server does not hold any more
     |   +-- StoreMisconfigured    ... or refuses us until somebody changes something
     |       +-- SchemaNotApplied  the migrations have not been run there
@@ -51,6 +52,10 @@ class StoreUnavailable(HermesPgvectorError):
 
 class StoreConflict(StoreUnavailable):
     """Another transaction was in the way; this is tried again."""
+
+
+class StoreReadOnly(StoreUnavailable):
+    """Postgres takes no writes; recall goes on, and what is written waits until it does."""
 
 
 class StoreUnsettled(StoreUnavailable):

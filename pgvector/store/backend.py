@@ -10,11 +10,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from ..domain.errors import DimensionMismatch, HermesPgvectorError, OperationRejected, SpaceChanged, StoreUnavailable
+from ..domain.errors import (
+    DimensionMismatch,
+    HermesPgvectorError,
+    OperationRejected,
+    SpaceChanged,
+    StoreReadOnly,
+    StoreUnavailable,
+)
 from ..domain.languages import Languages
 from ..domain.models import EmbeddingSpace, Operation
 from .compact import cold_turns
 from .connection import DeadlineConnection, translated
+from .conninfo import writable
 from .conversations import insert_turns
 from .history import forget_old_texts
 from .memories import MEMORY_KINDS, Embeddings, apply_memory, lock_theme
@@ -95,14 +103,7 @@ class Backend:
             if self._closed or (self._up.is_set() and not (self._pool is not None and self._pool.stale)):
                 return
             try:
-                conninfo = self._locate()
-                with translated(), connect(conninfo) as conn:
-                    conn.deadline = time.monotonic() + WRITE_TIMEOUT_S
-                    self._verify(conn)
-                    self._space = recorded_space(conn)
-                    lends = self._pooler == "transaction" or (self._pooler == "auto" and is_pooled(conn))
-                pool = Pool(conninfo, max_size=self._pool_max_size, prepares=not lends)
-                pool.open()
+                pool = self._connected()
             except HermesPgvectorError as exc:
                 self._report_down(exc, quietly=quietly)
                 raise
@@ -116,6 +117,24 @@ class Backend:
             self._settled.set()
             if self.replica is not None:
                 self.replica.start()
+
+    def _connected(self) -> Pool:
+        """A pool of connections to a server that was verified: to one that takes writes, else to one that answers."""
+        conninfo = self._locate()
+        try:
+            return self._pool_of(writable(conninfo))
+        except StoreReadOnly:
+            return self._pool_of(conninfo)
+
+    def _pool_of(self, conninfo: str) -> Pool:
+        with translated(), connect(conninfo) as conn:
+            conn.deadline = time.monotonic() + WRITE_TIMEOUT_S
+            self._verify(conn)
+            self._space = recorded_space(conn)
+            lends = self._pooler == "transaction" or (self._pooler == "auto" and is_pooled(conn))
+        pool = Pool(conninfo, max_size=self._pool_max_size, prepares=not lends)
+        pool.open()
+        return pool
 
     def _verify(self, conn: DeadlineConnection) -> None:
         """Raises SchemaNotApplied; with vectors of another size recall goes on by words."""

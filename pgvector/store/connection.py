@@ -21,6 +21,7 @@ from ..domain.errors import (
     StatementLost,
     StoreConflict,
     StoreMisconfigured,
+    StoreReadOnly,
     StoreUnavailable,
     StoreUnsettled,
 )
@@ -30,14 +31,15 @@ _T = TypeVar("_T")
 _PASSING = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
-    pg.ReadOnlySqlTransaction,
     pg.IdleInTransactionSessionTimeout,
     pg.TransactionTimeout,
 )
 # How the codes begin that say that a value is impossible, breaks a rule of its table, was refused by a trigger or a
 # view, or exceeds a limit. Whatever else Postgres answers is about the server as it is at this moment.
 _OF_THE_WRITE = ("22", "23", "44", "54", "P0")
-_MEND_SEQUENCES = "hermes-pgvector doctor --fix --admin-dsn DSN"
+_SEQUENCE_BEHIND = (
+    "the sequence of its ids is behind, as after a restore of data alone: hermes-pgvector doctor --fix --admin-dsn DSN"
+)
 _OF_OTHER_ROWS = (pg.UniqueViolation, pg.ForeignKeyViolation)
 _NUMBERED = ("memory_entries_pkey", "conversations_pkey", "memory_history_pkey", "hermes_maintenance_pkey")
 _TOO_LARGE = "memory alloc request size"  # has no code of its own either
@@ -45,6 +47,9 @@ _TOO_LARGE = "memory alloc request size"  # has no code of its own either
 _NAMES_A_FILE = re.compile(r'"(?:base|global|pg_[a-z]+)/[^"]*"')
 _GRANT = "hermes-pgvector tenants grant ROLE THEME"
 _POOLED = "`dsn` leads to a pooler in transaction mode: set plugins.pgvector.pooler: transaction"
+_UNTIL_WRITABLE = "recall goes on, and writes follow when the server takes them again or `dsn` leads to one that does"
+# What libpq says of a server when a writable one was asked for.
+_TAKES_NO_WRITES = ("session is read-only", "server is in hot standby mode")
 _TICK_S = 0.02  # how often a waiting call looks at its deadline
 
 
@@ -107,9 +112,7 @@ def translated() -> Iterator[None]:
     except pg.UniqueViolation as exc:
         if (exc.diag.constraint_name or "") not in _NUMBERED:
             raise _answered(exc) from exc
-        raise StoreMisconfigured(
-            f"{_first_line(exc)}; the sequence of its ids is behind, as after a restore of data alone: {_MEND_SEQUENCES}"
-        ) from exc
+        raise StoreMisconfigured(f"{_first_line(exc)}; {_SEQUENCE_BEHIND}") from exc
     except pg.ProgramLimitExceeded as exc:  # an OperationalError, but of this row: no repetition mends it
         raise OperationRejected(_first_line(exc)) from exc
     except pg.FeatureNotSupported as exc:
@@ -118,7 +121,11 @@ def translated() -> Iterator[None]:
         if exc.diag.source_file == "plancache.c":  # a column is of another type since this very moment
             raise StoreUnsettled("the model of the database was changed meanwhile; this is tried again") from exc
         raise OperationRejected(_first_line(exc)) from exc
+    except pg.ReadOnlySqlTransaction as exc:
+        raise StoreReadOnly(f"{_first_line(exc)}; {_UNTIL_WRITABLE}") from exc
     except _PASSING as exc:
+        if any(sign in str(exc) for sign in _TAKES_NO_WRITES):
+            raise StoreReadOnly(f"{_first_line(exc)}; {_UNTIL_WRITABLE}") from exc
         refused = any(sign in str(exc).lower() for sign in _REFUSALS)
         raise (StoreMisconfigured if refused else StoreUnavailable)(explain(exc)) from exc
     except psycopg.Error as exc:

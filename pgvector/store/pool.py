@@ -14,7 +14,7 @@ from pgvector.psycopg import register_vector
 from psycopg.pq import TransactionStatus
 from psycopg.rows import namedtuple_row
 
-from ..domain.errors import SchemaNotApplied, StatementLost, StoreUnavailable, StoreUnsettled
+from ..domain.errors import SchemaNotApplied, StatementLost, StoreReadOnly, StoreUnavailable, StoreUnsettled
 from .connection import DeadlineConnection, check_conninfo, translated
 from .sql import query
 
@@ -32,8 +32,9 @@ _PREPARE_AFTER = 5
 # writes would wait for them on another connection. Shorter would punish a process that was stopped for a moment.
 _IDLE_MIN_MS = 5000
 
-# After these a connection may know types, tables and plans that are no more, and so may the others.
-_STALE = (SchemaNotApplied, StatementLost, StoreUnsettled)
+# After these a connection may know types, tables and plans that are no more, or lead to a server that was demoted; and
+# so may the others.
+_STALE = (SchemaNotApplied, StatementLost, StoreReadOnly, StoreUnsettled)
 
 # A pool without a connection for so long, though none is in use, cannot connect any more.
 _CONNECT_PATIENCE_S = 1.0

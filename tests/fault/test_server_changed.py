@@ -1,4 +1,4 @@
-"""The server is another one than a moment ago: tables made anew, sequences set back, under agents at work."""
+"""The server is another one than a moment ago: its tables made anew, its sequences set back, or read-only."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import landed, runtime_of
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
+from tests.support.streaming import replicated_postgres
 from tests.support.traffic import LANDED_TIMEOUT_S, Log, Traffic, assert_all_embedded, assert_all_landed, report
 from tests.support.turns import finds, memories, turn, user_turns
 from tests.support.waiting import until
@@ -33,6 +34,19 @@ def as_admin(admin_dsn: str, *statements: str) -> None:
     with psycopg.connect(admin_dsn, autocommit=True) as connection:
         for statement in statements:
             connection.execute(statement.encode())
+
+
+def set_read_only(admin_dsn: str, value: str, *, end: bool = True) -> None:
+    """Turn the agents' role in this database read-only or back, for connections made from now on; `end` the others."""
+    database = psycopg.conninfo.conninfo_to_dict(admin_dsn)["dbname"]
+    as_admin(admin_dsn, f'ALTER ROLE hermes IN DATABASE "{database}" SET default_transaction_read_only = {value}')
+    if not end:
+        return
+    as_admin(
+        admin_dsn,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE usename = 'hermes' AND datname = current_database()",
+    )
 
 
 def schema_made_anew(admin_dsn: str) -> None:
@@ -153,3 +167,49 @@ def test_need_03_sequences_that_were_set_back_hold_writes_up_until_doctor_sets_t
     assert_all_landed(provider, database, [*range(1, 101), *traffic.numbers])
     assert len(log.warnings()) == 1 and "doctor --fix" in log.warnings()[0], log.warnings()
     traffic.assert_never_waited()
+
+
+def test_need_03_a_role_that_is_read_only_for_a_while_recalls_and_writes_again_by_itself(
+    direct_dsn: str, admin_dsn: str, endpoint: ScriptedEmbedder, make_provider: MakeProvider, log: Log
+) -> None:
+    provider = make_provider({"dsn": direct_dsn, "embed_url": endpoint.url})
+    report(provider, 1)
+    landed(provider)
+    with Traffic(provider, first=2) as traffic:
+        traffic.wait_for(5)
+        set_read_only(admin_dsn, "on")
+        until(lambda: "read-only" in "".join(log.warnings()), 30, "a line about it")
+        until(lambda: finds(provider, "number0001", turn(1)), 10, "recall from a server that takes no writes")
+        assert runtime_of(provider).backend.is_up()
+        # The connections of before stay, and must not be used for ever.
+        set_read_only(admin_dsn, "off", end=False)
+        until(lambda: len(user_turns(Database(direct_dsn))) > 20, 25, "writes")
+        traffic.wait_for(20)
+
+    assert_all_landed(provider, Database(direct_dsn), [1, *traffic.numbers])
+    assert sum("read-only" in line for line in log.warnings()) == 1, log.warnings()
+    traffic.assert_never_waited()
+
+
+def test_need_03_of_two_servers_the_one_that_takes_writes_is_used(make_provider: MakeProvider, log: Log) -> None:
+    with replicated_postgres(DIMS) as (primary, standby):
+        database = primary.database()
+        standby.caught_up(primary)
+        ways = [psycopg.conninfo.conninfo_to_dict(each) for each in (standby.conninfo(database.dsn), database.dsn)]
+        both = psycopg.conninfo.make_conninfo(
+            database.dsn,
+            host=",".join(str(way["host"]) for way in ways),
+            port=",".join(str(way["port"]) for way in ways),
+        )
+        provider = make_provider({"dsn": both})
+        report(provider, 1)
+        landed(provider)
+        standby.caught_up(primary)
+
+        primary.stop("immediate")
+        report(provider, 2)
+        until(lambda: finds(provider, "number0001", turn(1)), 30, "recall from the standby")
+        standby.tell("SELECT pg_promote()")
+        landed(provider)
+        assert user_turns(Database(standby.conninfo(database.dsn))) == [turn(1), turn(2)]
+        assert runtime_of(provider).writer.aside() == []
