@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..domain.errors import HermesPgvectorError, SpoolError, StoreConflict, StoreUnsettled
+from ..domain.errors import DeadlineExceeded, HermesPgvectorError, SpoolError, StoreConflict, StoreUnsettled
 from ..domain.latency import Latencies
 from ..domain.models import Operation
 from ..domain.pace import note_hook
@@ -26,11 +26,11 @@ from .own_queues import OwnQueues
 from .pending import PendingRows
 from .spool import SetAside, Spool
 from .spool_files import SpoolDirectory
+from .stride import BATCH_SIZE, Stride
 from .upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
 
-BATCH_SIZE = 64
 LINGER_S = 0.02  # waits this long for company before a batch that is not full goes out
 _RETRY_FIRST_S, _RETRY_MAX_S = 0.2, 10.0
 _IDLE_S = 5.0  # how often an idle drain looks after what others left: dead spools, pending rows, a lost server
@@ -87,6 +87,7 @@ class Writer:
         self._told_waiting = False
         self._met_trouble = False
         self._doubt = Doubt()
+        self._stride = Stride()
         backend.on_down = self._wake.set
         self._thread = self._new_thread()
 
@@ -217,7 +218,7 @@ class Writer:
         self._tell_waiters()
         self.counts["retries"] += 1
         self.last_error = str(exc)
-        if isinstance(exc, (StoreConflict, StoreUnsettled)) and not self._met_trouble:
+        if isinstance(exc, (StoreConflict, StoreUnsettled, DeadlineExceeded)) and not self._met_trouble:
             self._met_trouble = True  # mostly it works the next time
             return
         # A lost connection was told by the store; the words of other errors may change with each attempt.
@@ -257,7 +258,8 @@ class Writer:
             self._due.report = now + _REPORT_S
         for queue in self._queues():
             if ops := self._take(queue):
-                self._write(queue, ops[:BATCH_SIZE], ops[BATCH_SIZE:])
+                size = self._stride.ops
+                self._write(queue, ops[:size], ops[size:])
                 return True
         self._look_after_adopted()
         if now >= self._due.pending:
@@ -321,7 +323,8 @@ class Writer:
         waiting: list[Operation] = []
         passed: set[str] = set()
         trouble: Exception | None = None
-        for part in apply_parts(self._backend, share_out(ops, self._lanes), embeddings, self._lanes):
+        parts = share_out(ops, self._lanes)
+        for part in apply_parts(self._backend, parts, embeddings, self._lanes, self._stride.timeout_s):
             if part.error is None:
                 self.counts.update(part.counts)
                 queue.ack(part.ops)
@@ -333,11 +336,13 @@ class Writer:
                 trouble = part.error
                 waiting += part.ops
         if trouble is not None:
+            self._stride.failed(trouble)
             if self._doubt.grows(trouble):
                 write_apart(waiting, passed, functools.partial(self._write_alone, queue, embeddings=embeddings))
             raise trouble
         self._write_singly(queue, refused, embeddings)
         self._note_whole()
+        self._stride.note(time.monotonic() - embedded)
         self.counts["batches"] += 1
         self.latencies.add("write", time.monotonic() - embedded)
         if self.counts["batches"] % 16 == 0:
@@ -365,7 +370,7 @@ class Writer:
         refusals: tuple[type[Exception], ...] = POISON,
     ) -> None:
         try:
-            self.counts.update(self._backend.apply([op], embeddings))
+            self.counts.update(self._backend.apply([op], embeddings, self._stride.timeout_s))
         except refusals as exc:
             queue.set_aside(op, f"{type(exc).__name__}: {exc}")
             self.counts["set_aside"] += 1

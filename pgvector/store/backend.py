@@ -21,7 +21,7 @@ from ..domain.errors import (
 from ..domain.languages import Languages
 from ..domain.models import EmbeddingSpace, Operation
 from .compact import cold_turns
-from .connection import DeadlineConnection, translated
+from .connection import DeadlineConnection, pipelined, translated
 from .conninfo import writable
 from .conversations import insert_turns
 from .history import forget_old_texts
@@ -195,7 +195,9 @@ class Backend:
 
     # -- what the writer does ------------------------------------------------------------------------------------
 
-    def apply(self, ops: Sequence[Operation], embeddings: Embeddings) -> Counter[str]:
+    def apply(
+        self, ops: Sequence[Operation], embeddings: Embeddings, timeout_s: float = WRITE_TIMEOUT_S
+    ) -> Counter[str]:
         """Apply operations in one transaction, each at most once ever; returns what happened, counted.
 
         Raises StoreUnavailable or DeadlineExceeded (worth another try) or OperationRejected (never will be).
@@ -203,19 +205,20 @@ class Backend:
         counts: Counter[str] = Counter()
         if unknown := {op.kind for op in ops} - MEMORY_KINDS - {"turn"}:
             raise OperationRejected(f"nobody knows how to apply {', '.join(sorted(unknown))}")
-        with self.connection(WRITE_TIMEOUT_S) as conn:
+        with self.connection(timeout_s) as conn:
             ids = {"themes": [op.theme for op in ops], "op_ids": [op.op_id for op in ops]}
             fresh = {row.op_id for row in conn.execute(query("claim_operations"), ids)}
             if embeddings and not self._is_own(hold_space(conn)):
                 embeddings = {}
             counts["replayed"] = len({op.op_id for op in ops}) - len(fresh)
             todo = list({op.op_id: op for op in ops if op.op_id in fresh}.values())
+            turns = [op for op in todo if op.kind == "turn"]
+            # Before any theme is locked: nothing ends a COPY whose client was stopped in the middle of it.
+            counts["turn_rows"] = insert_turns(conn, turns, embeddings, self.languages)
             # In one order everywhere, so that two writers never wait for each other in a ring.
             for theme in sorted({op.theme for op in todo if op.kind in MEMORY_KINDS}):
                 lock_theme(conn, theme)
-            turns = [op for op in todo if op.kind == "turn"]
-            counts["turn_rows"] = insert_turns(conn, turns, embeddings, self.languages)
-            with conn.pipeline():
+            with pipelined(conn):
                 for op in todo:
                     if op.kind in MEMORY_KINDS:
                         apply_memory(conn, op, embeddings, counts, self.languages.of(op.theme))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import psycopg
@@ -86,6 +86,15 @@ def _until(gen: PQGen[_T], deadline: float) -> Generator[Any, Any, _T]:
     except StopIteration as stop:
         value: _T = stop.value
         return value
+
+
+def pipelined(conn: DeadlineConnection) -> AbstractContextManager[object]:
+    """Have the statements of a block, which lock rows or themes, travel together where the server bounds that.
+
+    In the middle of a pipeline it waits for its client and does not count that as idle. Before PostgreSQL 17, which
+    bounds whole transactions, a process that was stopped there would keep its locks until somebody wakes it.
+    """
+    return conn.pipeline() if conn.info.server_version >= 170000 else nullcontext()
 
 
 @contextmanager

@@ -28,9 +28,11 @@ _MARGIN_S = 0.1  # the server gives up this much before we do, so that its conne
 # next transaction another one, where it is unknown.
 _PREPARE_AFTER = 5
 
-# Should this process or its network vanish in a transaction, the server ends that and lets its locks go, or the same
-# writes would wait for them on another connection. Shorter would punish a process that was stopped for a moment.
-_IDLE_MIN_MS = 5000
+# Should this process or its network vanish in a transaction, or the process be stopped, the server ends that and lets
+# its locks go, or the same writes, and those of others, would wait for them. Shorter would punish a process that was
+# stopped for a moment. Whole transactions are bounded likewise, a little later than we give up ourselves.
+_IDLE_MS = 5000
+_OURS_FIRST_MS = 500
 
 # After these a connection may know types, tables and plans that are no more, or lead to a server that was demoted; and
 # so may the others.
@@ -151,7 +153,8 @@ class Pool:
                         {
                             "statement_ms": str(left_ms),
                             "lock_ms": str(left_ms),
-                            "idle_ms": str(max(left_ms, _IDLE_MIN_MS)),
+                            "idle_ms": str(_IDLE_MS),
+                            "transaction_ms": str(left_ms + _OURS_FIRST_MS),
                         },
                     )
                     if along is not None:

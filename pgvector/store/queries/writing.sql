@@ -8,6 +8,9 @@
 SELECT set_config('statement_timeout', %(statement_ms)s, true) AS statement,
        set_config('lock_timeout', %(lock_ms)s, true) AS lock,
        set_config('idle_in_transaction_session_timeout', %(idle_ms)s, true) AS idle,
+       -- A timer that runs already is not set anew.
+       CASE WHEN current_setting('server_version_num')::integer >= 170000 THEN
+            set_config('transaction_timeout', '0', true) || set_config('transaction_timeout', %(transaction_ms)s, true) END AS whole,
        set_config('jit', 'off', true) AS jit,
        set_config('enable_sort', 'off', true) AS sort,
        row_security_active(to_regclass('conversations')) AS row_security;
