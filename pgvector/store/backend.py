@@ -31,6 +31,7 @@ from .pooler import is_pooled
 from .reading import Replica, Source, answered_by
 from .reuse import ThemedText, known_vectors
 from .schema import ensure_schema
+from .session import follow_path
 from .sql import query
 from .vectors import (
     Chunk,
@@ -127,8 +128,9 @@ class Backend:
             return self._pool_of(conninfo)
 
     def _pool_of(self, conninfo: str) -> Pool:
-        with translated(), connect(conninfo) as conn:
+        with translated(), connect(conninfo) as conn, conn.transaction():
             conn.deadline = time.monotonic() + WRITE_TIMEOUT_S
+            follow_path(conn)
             self._verify(conn)
             self._space = recorded_space(conn)
             lends = self._pooler == "transaction" or (self._pooler == "auto" and is_pooled(conn))

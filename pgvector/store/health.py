@@ -70,6 +70,13 @@ def rebuild_index(conn: DeadlineConnection, name: str) -> None:
         conn.execute(sql.SQL(statement).format(sql.Identifier(name)))
 
 
+def replication_role(conn: DeadlineConnection) -> str:
+    """Whether triggers run for this role: only where this is `origin`. Nobody but an admin may change it."""
+    with translated():
+        row = conn.execute("SELECT current_setting('session_replication_role')").fetchone()
+    return str(row[0]) if row else ""
+
+
 def sequences_behind(conn: DeadlineConnection) -> list[str]:
     """The tables whose next row would get the id of one that is there, as far as this role may see the sequences."""
     behind = []

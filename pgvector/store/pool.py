@@ -16,6 +16,7 @@ from psycopg.rows import namedtuple_row
 
 from ..domain.errors import SchemaNotApplied, StatementLost, StoreReadOnly, StoreUnavailable, StoreUnsettled
 from .connection import DeadlineConnection, check_conninfo, translated
+from .session import follow_path, settle
 from .sql import query
 
 Along = Callable[[DeadlineConnection], None]
@@ -62,13 +63,28 @@ def connect(conninfo: str, *, timeout_s: float = _CONNECT_TIMEOUT_S, prepares: b
     """
     check_conninfo(conninfo)
     with translated():
-        return DeadlineConnection.connect(
+        conn = DeadlineConnection.connect(
             conninfo,
             autocommit=True,
             row_factory=namedtuple_row,
             prepare_threshold=_PREPARE_AFTER if prepares else None,
             **_connection_settings(timeout_s),
         )
+        try:
+            conn.deadline = time.monotonic() + timeout_s
+            settle(conn)
+            conn.deadline = None
+        except BaseException:
+            conn.close()
+            raise
+        return conn
+
+
+def _configure(conn: DeadlineConnection) -> None:
+    settle(conn)
+    with conn.transaction():
+        follow_path(conn)
+        register_vector(conn)
 
 
 def _connection_settings(timeout_s: float) -> dict[str, Any]:
@@ -76,6 +92,7 @@ def _connection_settings(timeout_s: float) -> dict[str, Any]:
     return {
         "connect_timeout": max(1, round(timeout_s)),
         "application_name": APPLICATION_NAME,
+        "client_encoding": "UTF8",
         "keepalives_idle": 30,
         "keepalives_interval": 10,
         "keepalives_count": 3,
@@ -115,7 +132,7 @@ class Pool:
             max_size=max_size,
             open=False,
             name=APPLICATION_NAME,
-            configure=register_vector,
+            configure=_configure,
             num_workers=1,
             reconnect_timeout=15.0,  # after that the writer has opened a new pool
         )
@@ -155,6 +172,7 @@ class Pool:
                             "lock_ms": str(left_ms),
                             "idle_ms": str(_IDLE_MS),
                             "transaction_ms": str(left_ms + _OURS_FIRST_MS),
+                            "path": conn.path,
                         },
                     )
                     if along is not None:
