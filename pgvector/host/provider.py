@@ -17,7 +17,7 @@ from ..domain.errors import ConfigurationError, HermesPgvectorError
 from ..domain.forking import at_import, fork_lock
 from ..domain.models import Answer, Operation, Question, Store
 from ..domain.settings import FIELDS, Settings
-from ..domain.text import both_ends, clean, named_uuid, strip_injected
+from ..domain.text import both_ends, clean, flatten_within, named_uuid, strip_injected
 from . import availability, setup
 from .builtin import BuiltInMemory
 from .context import Policy, SessionContext, environment, hermes_home, load_settings
@@ -25,6 +25,7 @@ from .delegation import Delegation
 from .guard import guarded
 from .once import warn_once, warn_unknown_themes
 from .scopes import ChatSearcher, Here
+from .taking import taken
 from .toolbox import prompt_block, schemas, switched_on, tools_in_file
 from .tools import QUESTION_MAX_CHARS, answer, error
 
@@ -161,7 +162,8 @@ class PgvectorMemoryProvider(MemoryProvider):
         runtime, context = ready
         if self._policy.silences(context.place, runtime.counts):
             return ""
-        text = own_words(both_ends(strip_injected(clean(query)), QUESTION_MAX_CHARS))
+        asked = strip_injected(clean(flatten_within(query, self._policy.keep.max_chars)[0]))
+        text = own_words(both_ends(asked, QUESTION_MAX_CHARS))
         if is_trivial_query(text):
             return ""
         with at_import:
@@ -191,10 +193,11 @@ class PgvectorMemoryProvider(MemoryProvider):
         if ready is None:
             return
         runtime, context = ready
-        user = own_words(strip_injected(clean(user_content)))
-        assistant = strip_injected(clean(assistant_content))
+        keep = self._policy.keep
+        user = own_words(strip_injected(taken(user_content, keep.max_chars, runtime.counts)))
+        assistant = strip_injected(taken(assistant_content, keep.max_chars, runtime.counts))
         verdict = TurnFilter(self._settings.turn_min_chars).judge(user, assistant)
-        user, assistant = (self._policy.keep.text(text, runtime.counts) for text in (user, assistant))
+        user, assistant = (keep.text(text, runtime.counts) for text in (user, assistant))
         sides = (("user", user, verdict.store_user), ("assistant", assistant, verdict.store_assistant))
         said = [{"role": role, "content": content} for role, content, keep in sides if keep]
         if not said:
@@ -214,7 +217,8 @@ class PgvectorMemoryProvider(MemoryProvider):
         if ready is None:
             return
         runtime, context = ready
-        asked, found = (self._policy.keep.text(clean(text).strip(), runtime.counts) for text in (task, result))
+        keep, counts = self._policy.keep, runtime.counts
+        asked, found = (keep.text(taken(text, keep.max_chars, counts).strip(), counts) for text in (task, result))
         if not asked and not found:
             return
         session, child = self._session_id or "unknown", self._session_name(child_session_id)

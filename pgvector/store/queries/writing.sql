@@ -144,7 +144,7 @@ WITH newest AS MATERIALIZED (
     SELECT id, updated_at FROM memory_entries
      WHERE agent_identity = %(theme)s AND target = %(target)s
      ORDER BY updated_at DESC, id DESC LIMIT %(limit)s)
-SELECT m.id, m.updated_at AS at, left(m.content, %(chars)s) AS content, length(m.content) AS chars
+SELECT m.id, m.updated_at AS at, left(m.content, %(chars)s) AS content, CASE WHEN octet_length(m.content) > 100000 THEN octet_length(m.content) ELSE length(m.content) END AS chars
   FROM newest JOIN memory_entries AS m ON m.id = newest.id
  ORDER BY newest.updated_at DESC, newest.id DESC;
 
