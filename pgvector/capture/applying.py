@@ -52,10 +52,12 @@ def share_out(ops: Sequence[Operation], lanes: int) -> list[Part]:
     return [Part(part) for part in parts if part]
 
 
-def apply_parts(backend: Backend, parts: Sequence[Part], embeddings: Embeddings, lanes: int) -> Iterator[Part]:
+def apply_parts(
+    backend: Backend, parts: Sequence[Part], embeddings: Embeddings, lanes: int, timeout_s: float
+) -> Iterator[Part]:
     """Apply each part in a transaction of its own, `lanes` at the same time; gives each when it is through."""
     if len(parts) == 1:
-        _apply(backend, parts[0], embeddings)
+        _apply(backend, parts[0], embeddings, timeout_s)
         yield parts[0]
         return
     waiting = deque(parts)
@@ -65,7 +67,7 @@ def apply_parts(backend: Backend, parts: Sequence[Part], embeddings: Embeddings,
         try:
             while waiting:
                 part = waiting.popleft()
-                _apply(backend, part, embeddings)
+                _apply(backend, part, embeddings, timeout_s)
                 through.put(part)
         except IndexError:  # another lane took the last one
             pass
@@ -89,8 +91,8 @@ def apply_parts(backend: Backend, parts: Sequence[Part], embeddings: Embeddings,
     yield from left  # of a lane that came to an unexpected end
 
 
-def _apply(backend: Backend, part: Part, embeddings: Embeddings) -> None:
+def _apply(backend: Backend, part: Part, embeddings: Embeddings, timeout_s: float) -> None:
     try:
-        part.counts, part.error = backend.apply(part.ops, embeddings), None
+        part.counts, part.error = backend.apply(part.ops, embeddings, timeout_s), None
     except (HermesPgvectorError, *POISON) as exc:
         part.error = exc

@@ -29,6 +29,7 @@ class Keeper:
     def __init__(self, settings: Settings) -> None:
         self._masker = masker(settings.mask_patterns) if settings.mask_secrets else None
         self._key = settings.identity_key
+        self.max_chars = settings.turn_max_mb * 1_000_000
 
     def text(self, text: str, counts: Counter[str]) -> str:
         """`text` without secrets. Whoever wrote of a person's address meant to: identifiers stay."""

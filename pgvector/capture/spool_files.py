@@ -106,7 +106,9 @@ class SpoolDirectory:
 
     def _open_in(self, folder: Path, taken_bytes: int) -> Spool:
         # The name says when it was made, for those who come after us have to read the older one first.
-        path = folder / f"{os.getpid()}-{time.time_ns():016x}-{uuid.uuid4().hex[:8]}.db"
+        # A clock that stepped back must not make it older than those that are there.
+        number = max([time.time_ns(), *(1 + _made_at_ns(path) for path in folder.glob("*.db"))])
+        path = folder / f"{os.getpid()}-{number:016x}-{uuid.uuid4().hex[:8]}.db"
         with as_spool_error(folder):
             if folder == self.folder:
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -2,46 +2,54 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import random
 import threading
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from ..domain.errors import HermesPgvectorError, SpoolError, SpoolGone, StoreConflict, StoreMisconfigured
+from ..domain.errors import (
+    DeadlineExceeded,
+    HermesPgvectorError,
+    SpoolError,
+    SpoolGone,
+    StoreConflict,
+    StoreMisconfigured,
+    StoreUnsettled,
+)
 from ..domain.latency import Latencies
 from ..domain.models import Operation
 from ..domain.pace import note_hook
 from ..domain.trouble import Trouble
 from ..store.backend import Backend
+from .adopted import Adopted
 from .applying import POISON, apply_parts, share_out
+from .doubt import Doubt, write_apart
 from .embedding import DocumentEmbedder, texts_of
+from .ends import Delivery, Ends
 from .kept import Kept
 from .memory_queue import Queue
 from .own_queues import OwnQueues
 from .pending import PendingRows
 from .refusals import TOLD_EACH, Refusals, tell_set_aside
 from .spool import Spool
-from .spool_files import ADOPTED_AT_ONCE, SpoolDirectory
+from .spool_files import SpoolDirectory
 from .spool_format import SetAside
+from .stride import BATCH_SIZE, Stride
 from .upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
 
-BATCH_SIZE = 64
 LINGER_S = 0.02  # waits this long for company before a batch that is not full goes out
 _RETRY_FIRST_S, _RETRY_MAX_S = 0.2, 10.0
-_RETRY_REFUSED_S = (
-    2.0  # where somebody has to put something right, a migration say: they look at once whether it helped
-)
+_RETRY_REFUSED_S = 2.0  # where somebody has to put something right: they look at once whether it helped
 _IDLE_S = 5.0  # how often an idle drain looks after what others left: dead spools, pending rows, a lost server
 _ADOPT_S = 5.0  # how often the files of dead processes are looked for
 _REPORT_S = 5.0  # how often the counters are published
-Delivery = Literal["stored", "waiting", "refused"]
 
 
 @dataclass
@@ -79,12 +87,11 @@ class Writer:
         self._upkeep = upkeep
         self._pending = PendingRows(backend, embedder)
         self._wake = threading.Event()
-        self._drained = threading.Condition()
+        self._ends = Ends()
         self._stopping = threading.Event()
-        self._adopted: list[Spool] = []
+        self._adopted = Adopted(directory)
         self._due = _Due()
         self._rated = (time.monotonic(), 0)
-        self._awaited: dict[uuid.UUID, Delivery] = {}
         self.counts: Counter[str] = Counter()
         self.trouble = Trouble()
         self.latencies = latencies
@@ -93,7 +100,9 @@ class Writer:
         self._told_waiting = False
         self._kept = Kept(backend, keep_s)
         self._refusals = Refusals(each=TOLD_EACH)
-        self._met_others = False
+        self._met_trouble = False
+        self._doubt = Doubt()
+        self._stride = Stride()
         backend.on_down = self._wake.set
         self._thread = self._new_thread()
 
@@ -120,29 +129,17 @@ class Writer:
 
     def deliver(self, op: Operation, timeout_s: float) -> Delivery:
         """As `submit`, and wait until Postgres has `op`, has refused it, is known to be away, or time runs out."""
-        self._awaited[op.op_id] = "waiting"
-        try:
-            self.submit(op)
-            with self._drained:
-                self._drained.wait_for(
-                    lambda: self._awaited[op.op_id] != "waiting" or self._backend.problem is not None, timeout_s
-                )
-        finally:
-            with self._drained:
-                end = self._awaited.pop(op.op_id)
-        return end
+        return self._ends.of(op, self.submit, lambda: self._backend.problem is not None, timeout_s)
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until everything accepted is in Postgres; False when time runs out first."""
         self._wake.set()
-        with self._drained:
-            return self._drained.wait_for(lambda: not self.depth(), timeout_s)
+        return self._ends.wait_for(lambda: not self.depth(), timeout_s)
 
     def flush_own(self, timeout_s: float) -> int:
         """Wait until what this process accepted is in Postgres, as far as that is possible now; returns what is not."""
         self._wake.set()
-        with self._drained:
-            self._drained.wait_for(lambda: not self._own.depth() or self._backend.problem is not None, timeout_s)
+        self._ends.wait_for(lambda: not self._own.depth() or self._backend.problem is not None, timeout_s)
         return self._own.depth()
 
     def stop(self, timeout_s: float) -> int:
@@ -156,14 +153,9 @@ class Writer:
         self._own.move_to_disk()  # where the thread does not come to do it
         return left
 
-    def _close_queues(self) -> None:
-        for spool in (*self._adopted, *self._own.spools()):
-            self._directory.discard(spool)
-        self._adopted.clear()
-
     def depth(self) -> int:
         """How many accepted writes are not in Postgres yet."""
-        return sum(spool.depth() for spool in list(self._adopted)) + self._own.depth()
+        return self._adopted.depth() + self._own.depth()
 
     def size_bytes(self) -> int:
         """How many bytes they take on disk."""
@@ -186,7 +178,7 @@ class Writer:
         return self._own.in_memory()
 
     def _queues(self) -> Iterator[Queue]:
-        yield from list(self._adopted)
+        yield from self._adopted
         yield from self._own.queues()
 
     # -- the drain thread ----------------------------------------------------------------------------------------
@@ -229,36 +221,30 @@ class Writer:
                 self._wake.wait(max(0.0, min(_IDLE_S, self._due.upkeep - time.monotonic())))
                 self._stopping.wait(LINGER_S)
         self._own.move_to_disk()
-        self._close_queues()
-
-    def _tell_waiters(self) -> None:
-        with self._drained:
-            self._drained.notify_all()
+        self._adopted.close()
+        for spool in self._own.spools():
+            self._directory.discard(spool)
 
     def _note(self, exc: HermesPgvectorError) -> None:
-        self._tell_waiters()
+        self._ends.tell()
         self.counts["retries"] += 1
         self.trouble.note(exc)
-        if isinstance(exc, StoreConflict) and not self._met_others:
-            self._met_others = True  # mostly it works the next time
+        if isinstance(exc, (StoreConflict, StoreUnsettled, DeadlineExceeded)) and not self._met_trouble:
+            self._met_trouble = True  # mostly it works the next time
             return
         # A lost connection was told by the store; the words of other errors may change with each attempt.
         if self._backend.is_up() and not self._told_waiting:
             self._told_waiting = True
             logger.warning("hermes-pgvector: writes wait in the spool and are tried again: %s", exc)
 
-    def _note_end(self, ops: Sequence[Operation], end: Delivery) -> None:
-        with self._drained:
-            self._awaited.update((op.op_id, end) for op in ops if op.op_id in self._awaited)
-
     def _note_written(self, ops: Sequence[Operation]) -> None:
-        self._note_end(ops, "stored")
-        self._tell_waiters()
+        self._ends.note(ops, "stored")
         self.counts["operations"] += len(ops)
 
     def _note_whole(self) -> None:
         """Note that nothing of a batch has to be tried again."""
-        self._met_others = False
+        self._met_trouble = False
+        self._doubt.settle()
         if self._told_waiting:
             self._told_waiting = False
             logger.info("hermes-pgvector: writes go on; what waited follows now")
@@ -270,9 +256,7 @@ class Writer:
             self._own.move_to_disk()
             self._look_after_files()
             if self._own.open() is not None:
-                for spool in self._directory.adopt(ADOPTED_AT_ONCE - len(self._adopted)):
-                    self._adopted.append(spool)
-                    self._kept.send_again(spool, self._directory.destination)
+                self._adopted.take_more(self._kept)
             self._due.adopt = now + _ADOPT_S
         if self._tell_counters():
             self._own.checkpoint()
@@ -281,9 +265,11 @@ class Writer:
             self._kept.expire()
         for queue in self._queues():
             if ops := self._take(queue):
-                self._write(queue, ops[:BATCH_SIZE], ops[BATCH_SIZE:])
+                size = self._stride.ops
+                self._write(queue, ops[:size], ops[size:])
                 return True
-        self._look_after_adopted()
+        if self._adopted.let_go_of_empty():
+            self._due.adopt = 0.0  # there may be more of them
         if now >= self._due.pending:
             more = self._fill_pending()
             self._due.pending = 0.0 if more else now + _IDLE_S
@@ -293,7 +279,7 @@ class Writer:
             self._due.upkeep = now + self._upkeep.step()
         for spool in self._own.spools():
             spool.recount()
-        self._tell_waiters()
+        self._ends.tell()
         return self._due.adopt == 0.0
 
     def _tell_counters(self) -> bool:
@@ -311,31 +297,15 @@ class Writer:
             return queue.take(2 * BATCH_SIZE if ahead else BATCH_SIZE)
         except SpoolError as exc:
             if queue in self._adopted:
-                self._give_up(queue, exc)
+                self._adopted.give_up(queue, exc)
             elif not (isinstance(exc, SpoolGone) and isinstance(queue, Spool) and self._own.rescue(queue, exc)):
                 raise
             return []
 
     def _look_after_files(self) -> None:
         self._own.look_after()
-        self._adopted = [spool for spool in self._adopted if self._own.look_at(spool)]
+        self._adopted.check_files(self._own)
         self._own.finish_moves()
-
-    def _look_after_adopted(self) -> None:
-        for spool in list(self._adopted):
-            try:
-                spool.recount()
-                if not spool.depth():
-                    self._adopted.remove(spool)
-                    self._directory.rest(spool)
-                    self._due.adopt = 0.0  # there may be more of them
-            except SpoolError as exc:
-                self._give_up(spool, exc)
-
-    def _give_up(self, damaged: Spool, exc: SpoolError) -> None:
-        """Leave an adopted file where it is: it must not hold up the others."""
-        self._adopted = [spool for spool in self._adopted if spool is not damaged]
-        self._directory.give_up(damaged, exc)
 
     def _rate(self) -> float:
         """Operations a second since the last call."""
@@ -356,21 +326,30 @@ class Writer:
             return
         embedded = time.monotonic()
         refused: list[Operation] = []
+        waiting: list[Operation] = []
+        passed: set[str] = set()
         trouble: Exception | None = None
-        for part in apply_parts(self._backend, share_out(ops, self._lanes), embeddings, self._lanes):
+        parts = share_out(ops, self._lanes)
+        for part in apply_parts(self._backend, parts, embeddings, self._lanes, self._stride.timeout_s):
             if part.error is None:
                 self.counts.update(part.counts)
                 self._kept.add(self._own.open(), part.ops)
                 queue.ack(part.ops)
                 self._note_written(part.ops)
+                passed.update(op.kind for op in part.ops)
             elif isinstance(part.error, POISON):
                 refused += part.ops
             else:
                 trouble = part.error
+                waiting += part.ops
         if trouble is not None:
+            self._stride.failed(trouble)
+            if self._doubt.grows(trouble):
+                write_apart(waiting, passed, functools.partial(self._write_alone, queue, embeddings=embeddings))
             raise trouble
         self._write_singly(queue, refused, embeddings)
         self._note_whole()
+        self._stride.note(time.monotonic() - embedded)
         self.counts["batches"] += 1
         self.latencies.add("write", time.monotonic() - embedded)
         if self.counts["batches"] % 16 == 0:
@@ -390,14 +369,19 @@ class Writer:
         for op in ops:
             self._write_alone(queue, op, embeddings)
 
-    def _write_alone(self, queue: Queue, op: Operation, embeddings: dict[str, list[float]]) -> None:
+    def _write_alone(
+        self,
+        queue: Queue,
+        op: Operation,
+        embeddings: dict[str, list[float]],
+        refusals: tuple[type[Exception], ...] = POISON,
+    ) -> None:
         try:
-            self.counts.update(self._backend.apply([op], embeddings))
-        except POISON as exc:
+            self.counts.update(self._backend.apply([op], embeddings, self._stride.timeout_s))
+        except refusals as exc:
             queue.set_aside(op, f"{type(exc).__name__}: {exc}")
             self.counts["set_aside"] += 1
-            self._note_end([op], "refused")
-            self._tell_waiters()
+            self._ends.note([op], "refused")
             tell_set_aside(self._refusals, op, exc)
             return
         self._kept.add(self._own.open(), [op])

@@ -4,10 +4,14 @@
     +-- ConfigurationError        a setting, a file or an argument of a command is wrong
     +-- InvalidArgument           a tool or a command was called with arguments it cannot use
     |   +-- WrongUsage            ... whatever the database holds: a command's options do not go together
-    +-- StoreUnavailable          Postgres cannot be reached
+    +-- StoreUnavailable          Postgres cannot be reached, or not used at the moment
+    |   +-- StoreConflict         ... because another transaction was in the way
+    |   +-- StoreReadOnly         ... to write: it answers questions
+    |   +-- StoreUnsettled        ... because what this connection knew of the server does not hold any more
     |   +-- StoreMisconfigured    ... or refuses us until somebody changes something
     |       +-- SchemaNotApplied  the migrations have not been run there
     |       |   +-- UpgradeNeeded ... for the tables are another program's, or half taken over from it
+    |       +-- StatementLost     prepared statements are not kept there
     |       +-- DimensionMismatch the database holds vectors of another size
     +-- OperationRejected         Postgres will never take this write as it is
     +-- EmbedderError             the embedding endpoint or model gave no usable vectors
@@ -58,6 +62,14 @@ class StoreConflict(StoreUnavailable):
     """Another transaction was in the way; this is tried again."""
 
 
+class StoreReadOnly(StoreUnavailable):
+    """Postgres takes no writes; recall goes on, and what is written waits until it does."""
+
+
+class StoreUnsettled(StoreUnavailable):
+    """Postgres answers with an error that is not about the content of a write; this is tried on a new connection."""
+
+
 class StoreMisconfigured(StoreUnavailable):
     """Postgres refuses us; check `dsn`, the role and its rights: hermes-pgvector doctor."""
 
@@ -68,6 +80,10 @@ class SchemaNotApplied(StoreMisconfigured):
 
 class UpgradeNeeded(SchemaNotApplied):
     """The memory tables are another program's; run `hermes-pgvector migrate --admin-dsn ...` as a database admin."""
+
+
+class StatementLost(StoreMisconfigured):
+    """The server does not know what was prepared in it; set plugins.pgvector.pooler: transaction."""
 
 
 class DimensionMismatch(StoreMisconfigured):

@@ -84,7 +84,8 @@ class Hit:
 
     `vector_rank` and `word_rank` count from 1 and are None where that leg did not propose the row; a turn that neither
     proposed stands beside one that matches. `rerank_rank` and `rerank_score` are a cross-encoder's, where one was
-    asked. `nearest_char` is where the part of a long text begins that is nearest to the question. `around` holds the
+    asked. `nearest_char` is where the part of a long text begins that is nearest to the question. Of a very long text
+    `content` is the part from `first_char` on, and `size` that of the whole, in bytes; else it is 0. `around` holds the
     turns right before and after, when they were asked for.
     """
 
@@ -97,6 +98,8 @@ class Hit:
     at: datetime
     similarity: float | None
     nearest_char: int = 0
+    first_char: int = 0
+    size: int = 0
     coverage: float = 0.0
     score: float = 0.0
     vector_rank: int | None = None

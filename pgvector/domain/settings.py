@@ -208,6 +208,12 @@ class Settings:
     turn_min_chars: int = _setting(
         40, "Length from which one side of a turn is worth storing, in characters", low=0, high=100_000
     )
+    turn_max_mb: int = _setting(
+        4,
+        "Longest text of a turn or memory that is kept whole, in million characters; of a longer one both ends are",
+        low=1,
+        high=50,
+    )
     pool_max_size: int = _setting(4, "Most Postgres connections of one process", low=1, high=100)
     pooler: str = _setting(
         "auto",

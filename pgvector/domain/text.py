@@ -9,7 +9,7 @@ import hashlib
 import math
 import numbers
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -18,6 +18,11 @@ from typing import Final
 from uuid import UUID
 
 MAX_DEPTH: Final = 20
+ENDS_CHARS: Final = (
+    250_000  # kept of either end of a text that is too long; to mask and to store more takes a hook too long
+)
+_SEAM_CHARS: Final = 200  # within which a cut looks for a blank, so that no word, and no key, is cut in two
+_KEY_CHARS: Final = 16_500  # what may stand before the end of a private key
 _CUT: Final = "[...]"
 _MAX_INT_BITS: Final = 4096  # beyond this Python may refuse to print the number
 
@@ -101,6 +106,48 @@ def both_ends(text: str, max_chars: int) -> str:
         return text
     half = max_chars // 2
     return f"{text[:half]}\n{text[half - max_chars + 1 :]}"
+
+
+def flatten_within(content: object, max_chars: int) -> tuple[str, bool]:
+    """What `flatten` gives, or of more than `max_chars` both ends, and a line between them with how much is missing.
+
+    Also whether that was done. What is left out is neither copied nor looked at.
+    """
+    texts = [content] if isinstance(content, str) else _texts_of(content)
+    chars = sum(map(len, texts)) + max(0, len(texts) - 1)
+    if chars <= max_chars:
+        return "\n".join(map(str, texts)), False
+    half = min(ENDS_CHARS, max_chars // 2)
+    head, tail = _end(texts, half), _end(texts, half, last=True)
+    blank = head.rfind(" ", half - _SEAM_CHARS)
+    head = head[:blank] if blank > 0 else head
+    # What is left of a private key cannot be told from other text without its beginning.
+    key = tail.find("-----END ", 0, _KEY_CHARS)
+    if key >= 0 and "-----BEGIN " not in tail[:key]:
+        tail = tail[key:].partition("\n")[2]
+    else:
+        tail = tail[max(0, tail.find(" ", 0, _SEAM_CHARS)) :]
+    return f"{head}\n[... {chars - len(head) - len(tail):,} characters left out ...]\n{tail}", True
+
+
+def _texts_of(content: object) -> list[str]:
+    """The parts of a message's content, not put together."""
+    if isinstance(content, Collection) and not isinstance(content, (bytes, bytearray, memoryview, Mapping)):
+        path = (id(content),)
+        return [text for text in (_flatten(part, path) for part in content) if text]
+    return [flatten(content)]
+
+
+def _end(texts: Sequence[str], chars: int, *, last: bool = False) -> str:
+    """The first or last characters of texts on lines of their own."""
+    taken: list[str] = []
+    left = chars
+    for text in reversed(texts) if last else texts:
+        if left <= 0:
+            break
+        taken.append(text[-left:] if last else text[:left])
+        left -= len(taken[-1]) + 1
+    return "\n".join(reversed(taken) if last else taken)
 
 
 def _storable(text: str) -> str:

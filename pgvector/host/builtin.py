@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..capture.keeping import Keeper
 from ..domain.models import Operation
-from ..domain.text import clean
 from .context import SessionContext
+from .taking import taken
 
 if TYPE_CHECKING:
     from ..runtime.process import Runtime
@@ -26,9 +26,10 @@ class BuiltInMemory:
     def files(self) -> Iterator[Operation]:
         """What changed files of it hold. They belong to the profile, not to a session key's theme."""
         mirror = self._runtime.mirror
+        counts, most = self._runtime.counts, self._keep.max_chars
         read_at = mirror.now()  # before the files are read: what is noted later is none of this reading's business
         for state in mirror.changed():
-            contents = dict.fromkeys(self._keep.text(content, self._runtime.counts) for content in state.contents)
+            contents = dict.fromkeys(self._keep.text(taken(each, most, counts), counts) for each in state.contents)
             payload = {
                 "target": state.target,
                 "contents": list(contents),
@@ -47,9 +48,10 @@ class BuiltInMemory:
         """What its tool wrote; None, and counted, for what says nothing or is of a kind we do not know."""
         counts = self._runtime.counts
         given = dict(metadata) if isinstance(metadata, Mapping) else {}
-        old_text = clean(given.pop("previous_content", None) or given.get("old_text") or "").strip()
+        replaced = given.pop("previous_content", None) or given.get("old_text") or ""
         given.pop("old_text", None)
-        text, old_text = (self._keep.text(each, counts) for each in (clean(content).strip(), old_text))
+        both = (taken(each, self._keep.max_chars, counts).strip() for each in (content, replaced))
+        text, old_text = (self._keep.text(each, counts) for each in both)
         if action not in ("add", "replace", "remove") or target not in ("memory", "user"):
             counts["memory_writes_unknown"] += 1
             return None

@@ -5,19 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import time
-import uuid
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ..capture.filters import TurnFilter, is_trivial_query, own_words
+from ..capture.filters import is_trivial_query, own_words
 from ..capture.keeping import session_name
 from ..domain.errors import ConfigurationError, HermesPgvectorError
 from ..domain.forking import at_import, fork_lock
 from ..domain.models import Answer, Operation, Question, Store
 from ..domain.settings import FIELDS, Settings
-from ..domain.text import both_ends, clean, named_uuid, strip_injected
+from ..domain.text import both_ends, clean, flatten_within, strip_injected
 from . import availability, setup
 from .backup import hold_place, write_backup
 from .builtin import BuiltInMemory
@@ -28,8 +27,10 @@ from .misspelt import ThemeNotes
 from .once import warn_once, warn_unknown_themes
 from .scopes import ChatSearcher, Here
 from .startup import load_at_startup
+from .taking import taken
 from .toolbox import prompt_block, schemas, switched_on, tools_in_file
 from .tools import QUESTION_MAX_CHARS, answer, error
+from .turns import Turn
 from .undone import taken_back
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ except ImportError:  # outside the host: the command line and tests
     MemoryProvider = object  # type: ignore[assignment,misc]
 
 logger = logging.getLogger(__name__)
-
-_TURN_NAMESPACE = uuid.UUID("6f6b3c1e-53c7-4c7e-9a4e-0c1f6f2a9a10")
 
 
 class PgvectorMemoryProvider(MemoryProvider):
@@ -168,7 +167,8 @@ class PgvectorMemoryProvider(MemoryProvider):
         runtime, context = ready
         if self._policy.silences(context.place, runtime.counts):
             return ""
-        text = own_words(both_ends(strip_injected(clean(query)), QUESTION_MAX_CHARS))
+        asked = strip_injected(clean(flatten_within(query, self._policy.keep.max_chars)[0]))
+        text = own_words(both_ends(asked, QUESTION_MAX_CHARS))
         if is_trivial_query(text):
             return ""
         with at_import:
@@ -198,26 +198,15 @@ class PgvectorMemoryProvider(MemoryProvider):
         if ready is None:
             return
         runtime, context = ready
-        user = own_words(strip_injected(clean(user_content)))
-        assistant = strip_injected(clean(assistant_content))
-        verdict = TurnFilter(self._settings.turn_min_chars).judge(user, assistant)
-        user, assistant = (self._policy.keep.text(text, runtime.counts) for text in (user, assistant))
-        session, at = self._session_name(session_id) or self._session_id or "unknown", time.time()
+        session = self._session_name(session_id) or self._session_id or "unknown"
         place = (context.theme.name, session)
-        sides = (("user", user, verdict.store_user), ("assistant", assistant, verdict.store_assistant))
-        said = [{"role": role, "content": content} for role, content, keep in sides if keep]
-        if not said:
-            runtime.counts[f"turns_skipped_{verdict.reason}"] += 1
-            runtime.said.add(place, at, None)
-            return
-        # The host may report a turn again, after a reconnect or a compression: its words and session name it. What
-        # is said again after it was taken back is another turn.
-        names = (*place, user, assistant, runtime.said.generation(place))
-        op_id = named_uuid(_TURN_NAMESPACE, "\0".join(names).removesuffix("\0"))
-        parent = self._parent_session_id if session == self._session_id else ""
-        payload = {"session_id": session, "messages": said, "metadata": context.provenance(session, parent)}
-        if self._submit(runtime, Operation("turn", context.theme.name, payload, at, op_id)):
-            runtime.said.add(place, at, op_id)
+        provenance = context.provenance(session, self._parent_session_id if session == self._session_id else "")
+        turn = Turn(place, provenance, self._policy.keep, self._settings.turn_min_chars)
+        op = turn.operation(user_content, assistant_content, runtime.counts, runtime.said.generation(place))
+        if op is None:
+            runtime.said.add(place, time.time(), None)
+        elif self._submit(runtime, op):
+            runtime.said.add(place, op.at, op.op_id)
 
     @guarded(None)
     def on_delegation(self, task: Any, result: Any, *, child_session_id: str = "", **kwargs: Any) -> None:
@@ -226,7 +215,8 @@ class PgvectorMemoryProvider(MemoryProvider):
         if ready is None:
             return
         runtime, context = ready
-        asked, found = (self._policy.keep.text(clean(text).strip(), runtime.counts) for text in (task, result))
+        keep, counts = self._policy.keep, runtime.counts
+        asked, found = (keep.text(taken(text, keep.max_chars, counts).strip(), counts) for text in (task, result))
         if not asked and not found:
             return
         session, child = self._session_id or "unknown", self._session_name(child_session_id)

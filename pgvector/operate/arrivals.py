@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..capture.keeping import Keeper, session_name
-from ..domain.errors import OperationRejected
+from ..domain.errors import OperationRejected, StoreUnsettled
 from ..domain.languages import Languages
 from ..domain.models import EmbeddingSpace
 from ..domain.records import TARGETS, MemoryRecord, Record, TurnRecord, time_flaw
@@ -134,7 +134,7 @@ def take_in(
         fit = gate.let_in(batch)
         try:
             _write(conn, fit, intake, languages, found)
-        except OperationRejected:
+        except (OperationRejected, StoreUnsettled):
             for record in fit:
                 _write_alone(conn, record, intake, languages, found)
         progress(len(batch))
@@ -184,7 +184,7 @@ def _write_alone(
     """One record in a transaction of its own; without its vectors where it is those that Postgres refuses."""
     try:
         _write(conn, [record], intake, languages, found)
-    except OperationRejected as exc:
+    except (OperationRejected, StoreUnsettled) as exc:
         bare = _bare(record)
         if bare is record:
             found.skip(record, f"Postgres refuses it: {exc}")

@@ -26,7 +26,7 @@ from .install import install_plugin
 from .progress import building
 
 Admin = Callable[[], AbstractContextManager[str]]
-_BY_ADMIN = ("migrate", "extension", "index")
+_BY_ADMIN = ("migrate", "extension", "index", "sequences")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +121,13 @@ def _index(means: Means, name: str) -> tuple[bool, str]:
     return True, f"{name} is whole"
 
 
+def _sequences(means: Means, _: str) -> tuple[bool, str]:
+    assert means.admin is not None
+    with means.admin() as conninfo, connect(conninfo) as conn:
+        health.advance_sequences(conn)
+    return True, "ids go on after the highest one of each table; what waited follows by itself"
+
+
 def _deliver(means: Means, _: str) -> tuple[bool, str]:
     left = means.deliver()
     if left:
@@ -135,5 +142,6 @@ _REPAIRS: dict[str, Callable[[Means, str], tuple[bool, str]]] = {
     "migrate": _migrate,
     "extension": _extension,
     "index": _index,
+    "sequences": _sequences,
     "deliver": _deliver,
 }

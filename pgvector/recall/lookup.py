@@ -173,7 +173,8 @@ class Lookup:
         wanted = {store: {each.id: each for each in places if each.store == store} for store in self._stores}
         wanted = {store: there for store, there in wanted.items() if there}
         found = together(
-            conn, [fetch(store, self._asked.scope, list(there), vector) for store, there in wanted.items()]
+            conn,
+            [fetch(store, self._asked.scope, list(there), vector, self._asked.text) for store, there in wanted.items()],
         )
         rows: dict[_Place, Hit] = {}
         for there, hits in zip(wanted.values(), found, strict=True):
@@ -189,6 +190,8 @@ class Lookup:
                     hit.at,
                     hit.similarity,
                     hit.nearest_char,
+                    hit.first_char,
+                    hit.size,
                     place.coverage,
                     place.score,
                     place.vector_rank,
@@ -204,7 +207,7 @@ class Lookup:
         beside = {turn: [*before[:1], *after[:1]] for turn, (before, after) in known.items()}
         wanted = {turn for turns in beside.values() for turn in turns} - self._around.keys()
         if wanted:
-            self._around |= alone(conn, fetch("turns", self._asked.scope, sorted(wanted), None))
+            self._around |= alone(conn, fetch("turns", self._asked.scope, sorted(wanted), None, ""))
         return [
             replace(hit, around=tuple(self._around[turn] for turn in beside[hit.id] if turn in self._around))
             for hit in hits

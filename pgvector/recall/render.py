@@ -66,7 +66,7 @@ def _label(hit: Hit) -> str:
 
 def _near(hit: Hit) -> int:
     """Where the part of a long text begins that meaning has found; 0 where most words of the question say it better."""
-    return 0 if hit.coverage >= _WORDS_DECIDE else hit.nearest_char
+    return 0 if hit.coverage >= _WORDS_DECIDE else max(0, hit.nearest_char - hit.first_char)
 
 
 def quoted(text: str, question: str = "", *, near: int = 0) -> str:
@@ -89,8 +89,8 @@ def as_result(hit: Hit, question: str, *, explain: bool) -> dict[str, Any]:
             "similarity": None if hit.similarity is None else round(hit.similarity, 4),
         }
     )
-    if content != hit.content:
-        result["excerpt_of_chars"] = len(hit.content)
+    if hit.size or content != hit.content:
+        result["excerpt_of_chars"] = hit.size or len(hit.content)
     if hit.session_id:
         result["session_id"] = hit.session_id
     if hit.around:

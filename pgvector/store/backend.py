@@ -20,13 +20,15 @@ from ..domain.errors import (
     OperationRejected,
     SpaceChanged,
     StoreMisconfigured,
+    StoreReadOnly,
     StoreUnavailable,
 )
 from ..domain.languages import Languages
 from ..domain.models import TURN_KINDS, EmbeddingSpace, Operation
 from . import memory_files
 from .compact import cold_turns
-from .connection import DeadlineConnection, translated
+from .connection import DeadlineConnection, pipelined, translated
+from .conninfo import writable
 from .conversations import insert_turns, undo_turns
 from .history import forget_old_texts
 from .memories import Embeddings, lock_theme
@@ -37,6 +39,7 @@ from .reading import Replica, Source, answered_by
 from .replica import identity_of
 from .reuse import ThemedText, known_vectors
 from .schema import ensure_schema
+from .session import follow_path
 from .sql import query
 from .vectors import (
     Chunk,
@@ -104,21 +107,14 @@ class Backend:
     def bring_up(self, *, quietly: bool = False) -> None:
         """Connect, verify the schema and open the pool; does nothing when up. Raises HermesPgvectorError.
 
+        When the server is not what it was, its tables made anew for instance, this is done again while up.
         A failure is logged, once an outage, unless `quietly`.
         """
         with self._lock:
-            if self._up.is_set() or self._closed:
+            if self._closed or (self._up.is_set() and not (self._pool is not None and self._pool.stale)):
                 return
             try:
-                conninfo = self._locate()
-                with translated(), connect(conninfo) as conn:
-                    conn.deadline = time.monotonic() + WRITE_TIMEOUT_S
-                    self._verify(conn)
-                    self._space = recorded_space(conn)
-                    self._note_server(conn)
-                    lends = self._pooler == "transaction" or (self._pooler == "auto" and is_pooled(conn))
-                pool = Pool(conninfo, max_size=self._pool_max_size, prepares=not lends)
-                pool.open()
+                pool = self._connected()
             except HermesPgvectorError as exc:
                 self._report_down(exc, quietly=quietly)
                 raise
@@ -132,6 +128,26 @@ class Backend:
             self._settled.set()
             if self.replica is not None:
                 self.replica.start()
+
+    def _connected(self) -> Pool:
+        """A pool of connections to a server that was verified: to one that takes writes, else to one that answers."""
+        conninfo = self._locate()
+        try:
+            return self._pool_of(writable(conninfo))
+        except StoreReadOnly:
+            return self._pool_of(conninfo)
+
+    def _pool_of(self, conninfo: str) -> Pool:
+        with translated(), connect(conninfo) as conn, conn.transaction():
+            conn.deadline = time.monotonic() + WRITE_TIMEOUT_S
+            follow_path(conn)
+            self._verify(conn)
+            self._space = recorded_space(conn)
+            self._note_server(conn)
+            lends = self._pooler == "transaction" or (self._pooler == "auto" and is_pooled(conn))
+        pool = Pool(conninfo, max_size=self._pool_max_size, prepares=not lends)
+        pool.open()
+        return pool
 
     def _verify(self, conn: DeadlineConnection) -> None:
         """Raises SchemaNotApplied; with vectors of another size recall goes on by words."""
@@ -166,6 +182,7 @@ class Backend:
         except HermesPgvectorError as exc:
             if pool.lost and pool is self._pool:
                 self._report_down(exc)
+            if pool.lost or pool.stale:
                 self.on_down()
             raise
 
@@ -193,7 +210,9 @@ class Backend:
 
     # -- what the writer does ------------------------------------------------------------------------------------
 
-    def apply(self, ops: Sequence[Operation], embeddings: Embeddings) -> Counter[str]:
+    def apply(
+        self, ops: Sequence[Operation], embeddings: Embeddings, timeout_s: float = WRITE_TIMEOUT_S
+    ) -> Counter[str]:
         """Apply operations in one transaction, each at most once ever; returns what happened, counted.
 
         Raises StoreUnavailable or DeadlineExceeded (worth another try) or OperationRejected (never will be).
@@ -201,23 +220,19 @@ class Backend:
         counts: Counter[str] = Counter()
         if unknown := {op.kind for op in ops} - MEMORY_KINDS - TURN_KINDS:
             raise OperationRejected(f"nobody knows how to apply {', '.join(sorted(unknown))}")
-        with self.connection(WRITE_TIMEOUT_S) as conn:
+        with self.connection(timeout_s) as conn:
             ids = {"themes": [op.theme for op in ops], "op_ids": [op.op_id for op in ops]}
             fresh = {row.op_id for row in conn.execute(query("claim_operations"), ids)}
             if embeddings and not self._is_own(hold_space(conn)):
                 embeddings = {}
             counts["replayed"] = len({op.op_id for op in ops}) - len(fresh)
             todo = list({op.op_id: op for op in ops if op.op_id in fresh}.values())
+            # Before any theme is locked: nothing ends a COPY whose client was stopped in the middle of it.
+            counts.update(self._apply_turns(conn, [op for op in todo if op.kind in TURN_KINDS], embeddings))
             # In one order everywhere, so that two writers never wait for each other in a ring.
             for theme in sorted({op.theme for op in todo if op.kind in MEMORY_KINDS}):
                 lock_theme(conn, theme)
-            turns = [op for op in todo if op.kind in TURN_KINDS]
-            for kind, some in groupby(turns, attrgetter("kind")):
-                if kind == "turn":
-                    counts["turn_rows"] += insert_turns(conn, list(some), embeddings, self.languages)
-                else:
-                    counts["turns_undone"] += sum(undo_turns(conn, op) for op in some)
-            with conn.pipeline():
+            with pipelined(conn):
                 for op in todo:
                     if op.kind in MEMORY_KINDS:
                         apply_memory(
@@ -227,6 +242,15 @@ class Backend:
                 for theme in sorted({op.theme for op in todo if op.kind == "replace"}):
                     forget_old_texts(conn, theme)
         self.wrote(op.theme for op in ops)
+        return counts
+
+    def _apply_turns(self, conn: DeadlineConnection, ops: Sequence[Operation], embeddings: Embeddings) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        for kind, some in groupby(ops, attrgetter("kind")):
+            if kind == "turn":
+                counts["turn_rows"] += insert_turns(conn, list(some), embeddings, self.languages)
+            else:
+                counts["turns_undone"] += sum(undo_turns(conn, op) for op in some)
         return counts
 
     def known_vectors(self, space: EmbeddingSpace, texts: Sequence[ThemedText]) -> Embeddings:

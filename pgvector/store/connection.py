@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import psycopg
@@ -18,23 +18,38 @@ from ..domain.errors import (
     DeadlineExceeded,
     OperationRejected,
     SchemaNotApplied,
+    StatementLost,
     StoreConflict,
     StoreMisconfigured,
+    StoreReadOnly,
     StoreUnavailable,
+    StoreUnsettled,
 )
 
 _T = TypeVar("_T")
-# Not the fault of what was asked. The last one is a server that gave up on us while we were stopped or swapped out.
+# Not the fault of what was asked. The last two are a server that gave up on us while we were stopped or swapped out.
 _PASSING = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
-    pg.ReadOnlySqlTransaction,
     pg.IdleInTransactionSessionTimeout,
+    pg.TransactionTimeout,
 )
+# How the codes begin that say that a value is impossible, breaks a rule of its table, was refused by a trigger or a
+# view, or exceeds a limit. Whatever else Postgres answers is about the server as it is at this moment.
+_OF_THE_WRITE = ("22", "23", "44", "54", "P0")
+_SEQUENCE_BEHIND = (
+    "the sequence of its ids is behind, as after a restore of data alone: hermes-pgvector doctor --fix --admin-dsn DSN"
+)
+_OF_OTHER_ROWS = (pg.UniqueViolation, pg.ForeignKeyViolation)
+_NUMBERED = ("memory_entries_pkey", "conversations_pkey", "memory_history_pkey", "hermes_maintenance_pkey")
+_TOO_LARGE = "memory alloc request size"  # has no code of its own either
 # For a disk quota, a limit on file sizes and the like Postgres has no code but "internal error", and names the file.
 _NAMES_A_FILE = re.compile(r'"(?:base|global|pg_[a-z]+)/[^"]*"')
 _GRANT = "hermes-pgvector tenants grant ROLE THEME"
 _POOLED = "`dsn` leads to a pooler in transaction mode: set plugins.pgvector.pooler: transaction"
+_UNTIL_WRITABLE = "recall goes on, and writes follow when the server takes them again or `dsn` leads to one that does"
+# What libpq says of a server when a writable one was asked for.
+_TAKES_NO_WRITES = ("session is read-only", "server is in hot standby mode")
 _TICK_S = 0.02  # how often a waiting call looks at its deadline
 
 
@@ -47,6 +62,7 @@ class DeadlineConnection(psycopg.Connection[Any]):
     deadline: float | None = None
     row_security = False  # whether policies hold for this role
     own_themes = False  # whether they let it see some themes only
+    path = ""  # the search path on which our tables are, where the role's own does not lead there
 
     def wait(self, gen: PQGen[_T], *args: Any, **kwargs: Any) -> _T:
         """Consume `gen`. Raises DeadlineExceeded."""
@@ -73,6 +89,15 @@ def _until(gen: PQGen[_T], deadline: float) -> Generator[Any, Any, _T]:
         return value
 
 
+def pipelined(conn: DeadlineConnection) -> AbstractContextManager[object]:
+    """Have the statements of a block, which lock rows or themes, travel together where the server bounds that.
+
+    In the middle of a pipeline it waits for its client and does not count that as idle. Before PostgreSQL 17, which
+    bounds whole transactions, a process that was stopped there would keep its locks until somebody wakes it.
+    """
+    return conn.pipeline() if conn.info.server_version >= 170000 else nullcontext()
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """Turn what psycopg raises into our errors; a password never passes."""
@@ -87,29 +112,46 @@ def translated() -> Iterator[None]:
             ) from exc
         raise StoreMisconfigured(explain(exc)) from exc
     except (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement) as exc:
-        raise StoreMisconfigured(f"{_first_line(exc)}; {_POOLED}") from exc
+        raise StatementLost(f"{_first_line(exc)}; {_POOLED}") from exc
     except (pg.DeadlockDetected, pg.SerializationFailure) as exc:
         raise StoreConflict(f"{_first_line(exc)}: another transaction was in the way; this is tried again") from exc
     except (pg.QueryCanceled, pg.LockNotAvailable) as exc:
         raise DeadlineExceeded(
             "Postgres cancelled the statement: it, or a lock it waited for, took longer than the deadline allows"
         ) from exc
+    except pg.UniqueViolation as exc:
+        if (exc.diag.constraint_name or "") not in _NUMBERED:
+            raise _answered(exc) from exc
+        raise StoreMisconfigured(f"{_first_line(exc)}; {_SEQUENCE_BEHIND}") from exc
     except pg.ProgramLimitExceeded as exc:  # an OperationalError, but of this row: no repetition mends it
         raise OperationRejected(_first_line(exc)) from exc
     except pg.FeatureNotSupported as exc:
         if exc.diag.source_file in ("copy.c", "copyfrom.c"):  # turned on in this very moment
             raise StoreUnavailable("row-level security was turned on meanwhile; the write is tried again") from exc
         if exc.diag.source_file == "plancache.c":  # a column is of another type since this very moment
-            raise StoreUnavailable("the model of the database was changed meanwhile; this is tried again") from exc
+            raise StoreUnsettled("the model of the database was changed meanwhile; this is tried again") from exc
         raise OperationRejected(_first_line(exc)) from exc
+    except pg.ReadOnlySqlTransaction as exc:
+        raise StoreReadOnly(f"{_first_line(exc)}; {_UNTIL_WRITABLE}") from exc
     except _PASSING as exc:
+        if any(sign in str(exc) for sign in _TAKES_NO_WRITES):
+            raise StoreReadOnly(f"{_first_line(exc)}; {_UNTIL_WRITABLE}") from exc
         refused = any(sign in str(exc).lower() for sign in _REFUSALS)
         raise (StoreMisconfigured if refused else StoreUnavailable)(explain(exc)) from exc
     except psycopg.Error as exc:
         # Without a code it is psycopg's own: a pooler told of its server's end, and answered the statement besides.
         if isinstance(exc, psycopg.InternalError) and (not exc.sqlstate or _NAMES_A_FILE.search(str(exc))):
             raise StoreUnavailable(explain(exc)) from exc
-        raise OperationRejected(_first_line(exc)) from exc
+        raise _answered(exc) from exc
+
+
+def _answered(exc: psycopg.Error) -> OperationRejected | StoreUnsettled:
+    """Whose fault an error is that Postgres answered a statement with: the values' in it, or nobody's that wrote."""
+    # Without a code it is psycopg that cannot send the value.
+    of_the_write = not exc.sqlstate or exc.sqlstate.startswith(_OF_THE_WRITE) or _TOO_LARGE in str(exc)
+    if of_the_write and not isinstance(exc, _OF_OTHER_ROWS):
+        return OperationRejected(_first_line(exc))
+    return StoreUnsettled(f"{_first_line(exc)}; this is tried again on a new connection")
 
 
 def check_conninfo(conninfo: str) -> None:

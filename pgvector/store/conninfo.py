@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import psycopg
@@ -45,3 +46,11 @@ def as_admin(conninfo: str, admin: str = "postgres") -> str:
     known = conninfo_to_dict(conninfo)
     kept = {key: value for key, value in known.items() if key in _OF_THE_SERVER}
     return make_conninfo("", **kept, user=admin)
+
+
+def writable(conninfo: str) -> str:
+    """The same, for a server that takes writes: of several hosts that one. What it says of that itself counts."""
+    check_conninfo(conninfo)
+    if "target_session_attrs" in conninfo_to_dict(conninfo) or "PGTARGETSESSIONATTRS" in os.environ:
+        return conninfo
+    return make_conninfo(conninfo, target_session_attrs="read-write")

@@ -10,6 +10,7 @@ from psycopg import sql
 
 from .connection import DeadlineConnection, translated
 
+_NUMBERED = ("memory_entries", "conversations", "memory_history", "hermes_maintenance")
 _LEFTOVER = re.compile(r"_cc(?:new|old)\d*$")
 
 
@@ -67,3 +68,39 @@ def rebuild_index(conn: DeadlineConnection, name: str) -> None:
     statement = "DROP INDEX CONCURRENTLY {}" if _LEFTOVER.search(name) else "REINDEX INDEX CONCURRENTLY {}"
     with translated():
         conn.execute(sql.SQL(statement).format(sql.Identifier(name)))
+
+
+def replication_role(conn: DeadlineConnection) -> str:
+    """Whether triggers run for this role: only where this is `origin`. Nobody but an admin may change it."""
+    with translated():
+        row = conn.execute("SELECT current_setting('session_replication_role')").fetchone()
+    return str(row[0]) if row else ""
+
+
+def sequences_behind(conn: DeadlineConnection) -> list[str]:
+    """The tables whose next row would get the id of one that is there, as far as this role may see the sequences."""
+    behind = []
+    for table in _NUMBERED:
+        statement = sql.SQL(
+            "SELECT pg_sequence_last_value(owned) AS last, (SELECT max(id) FROM {}) AS highest "
+            "FROM CAST(pg_get_serial_sequence(%(table)s, 'id') AS regclass) AS owned "
+            "WHERE has_sequence_privilege(owned, 'USAGE') OR has_sequence_privilege(owned, 'SELECT')"
+        ).format(sql.Identifier(table))
+        with translated():
+            row = conn.execute(statement, {"table": table}).fetchone()
+        if row is not None and (row.highest or 0) > (row.last or 0):
+            behind.append(table)
+    return behind
+
+
+def advance_sequences(conn: DeadlineConnection) -> None:
+    """Have every sequence of ids go on after the highest one there is. Writers wait for the moment that takes."""
+    for table in _NUMBERED:
+        name = sql.Identifier(table)
+        statement = sql.SQL(
+            "SELECT setval(owned, greatest((SELECT max(id) FROM {}), pg_sequence_last_value(owned), 1)) "
+            "FROM CAST(pg_get_serial_sequence(%(table)s, 'id') AS regclass) AS owned"
+        ).format(name)
+        with translated(), conn.transaction():
+            conn.execute(sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(name))
+            conn.execute(statement, {"table": table})

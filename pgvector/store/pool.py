@@ -14,8 +14,9 @@ from pgvector.psycopg import register_vector
 from psycopg.pq import TransactionStatus
 from psycopg.rows import namedtuple_row
 
-from ..domain.errors import StoreUnavailable
+from ..domain.errors import SchemaNotApplied, StatementLost, StoreReadOnly, StoreUnavailable, StoreUnsettled
 from .connection import DeadlineConnection, check_conninfo, translated
+from .session import follow_path, settle
 from .sql import query
 
 Along = Callable[[DeadlineConnection], None]
@@ -28,9 +29,15 @@ _MARGIN_S = 0.1  # the server gives up this much before we do, so that its conne
 # next transaction another one, where it is unknown.
 _PREPARE_AFTER = 5
 
-# Should this process or its network vanish in a transaction, the server ends that and lets its locks go, or the same
-# writes would wait for them on another connection. Shorter would punish a process that was stopped for a moment.
-_IDLE_MIN_MS = 5000
+# Should this process or its network vanish in a transaction, or the process be stopped, the server ends that and lets
+# its locks go, or the same writes, and those of others, would wait for them. Shorter would punish a process that was
+# stopped for a moment. Whole transactions are bounded likewise, a little later than we give up ourselves.
+_IDLE_MS = 5000
+_OURS_FIRST_MS = 500
+
+# After these a connection may know types, tables and plans that are no more, or lead to a server that was demoted; and
+# so may the others.
+_STALE = (SchemaNotApplied, StatementLost, StoreReadOnly, StoreUnsettled)
 
 # A pool without a connection for so long, though none is in use, cannot connect any more.
 _CONNECT_PATIENCE_S = 1.0
@@ -56,13 +63,28 @@ def connect(conninfo: str, *, timeout_s: float = _CONNECT_TIMEOUT_S, prepares: b
     """
     check_conninfo(conninfo)
     with translated():
-        return DeadlineConnection.connect(
+        conn = DeadlineConnection.connect(
             conninfo,
             autocommit=True,
             row_factory=namedtuple_row,
             prepare_threshold=_PREPARE_AFTER if prepares else None,
             **_connection_settings(timeout_s),
         )
+        try:
+            conn.deadline = time.monotonic() + timeout_s
+            settle(conn)
+            conn.deadline = None
+        except BaseException:
+            conn.close()
+            raise
+        return conn
+
+
+def _configure(conn: DeadlineConnection) -> None:
+    settle(conn)
+    with conn.transaction():
+        follow_path(conn)
+        register_vector(conn)
 
 
 def _connection_settings(timeout_s: float) -> dict[str, Any]:
@@ -70,6 +92,7 @@ def _connection_settings(timeout_s: float) -> dict[str, Any]:
     return {
         "connect_timeout": max(1, round(timeout_s)),
         "application_name": APPLICATION_NAME,
+        "client_encoding": "UTF8",
         "keepalives_idle": 30,
         "keepalives_interval": 10,
         "keepalives_count": 3,
@@ -88,11 +111,13 @@ class Pool:
     """At most `max_size` connections, opened when first needed and shared by every provider of the process.
 
     Without `prepares` nothing outlives a transaction on them, as a pooler in transaction mode demands.
-    `lost` tells that a connection broke, or that none could be made: whoever owns the pool opens a new one.
+    `lost` tells that a connection broke, or that none could be made, `stale` that what they know of the server may not
+    hold any more: whoever owns the pool opens a new one.
     """
 
     def __init__(self, conninfo: str, *, max_size: int, prepares: bool = True) -> None:
         self.lost = False
+        self.stale = False
         self._in_use: set[DeadlineConnection] = set()
         self._pool = psycopg_pool.ConnectionPool(
             conninfo,
@@ -107,7 +132,7 @@ class Pool:
             max_size=max_size,
             open=False,
             name=APPLICATION_NAME,
-            configure=register_vector,
+            configure=_configure,
             num_workers=1,
             reconnect_timeout=15.0,  # after that the writer has opened a new pool
         )
@@ -145,7 +170,9 @@ class Pool:
                         {
                             "statement_ms": str(left_ms),
                             "lock_ms": str(left_ms),
-                            "idle_ms": str(max(left_ms, _IDLE_MIN_MS)),
+                            "idle_ms": str(_IDLE_MS),
+                            "transaction_ms": str(left_ms + _OURS_FIRST_MS),
+                            "path": conn.path,
                         },
                     )
                     if along is not None:
@@ -153,11 +180,16 @@ class Pool:
                 begun = timeouts.fetchone()
                 _note_row_security(conn, active=bool(begun and begun.row_security))
                 yield conn
+        except _STALE:
+            self.stale = True
+            raise
         finally:
             conn.deadline = None
             if conn.pgconn.transaction_status != TransactionStatus.IDLE:
                 conn.pgconn.finish()  # it could not even be rolled back
             self.lost |= conn.closed
+            if self.stale:
+                conn.pgconn.finish()
             self._in_use.discard(conn)
             self._pool.putconn(conn)
 

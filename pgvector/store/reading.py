@@ -198,7 +198,7 @@ class Replica:
         self._fit, self.problem = True, ""
 
     def _examined(self, primary: Place) -> int:
-        if self._pool is None or self._pool.lost:
+        if self._pool is None or self._pool.lost or self._pool.stale:
             with connect(self._conninfo) as conn:
                 conn.deadline = time.monotonic() + _LOOK_S
                 position = check_replica(conn, primary)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -29,6 +30,8 @@ BREADTH = 1000  # hnsw.ef_search
 WALK_DEPTH = 2000  # rows the graph gives; sorted again, for it gives them nearly in order only
 MAX_WALK = 40_000  # rows looked at for those that pass a filter
 MIN_SHARE = 0.01  # of all rows; where fewer pass a filter, a walk finds too few of them
+_LONG_WORD = re.compile(r"\w{4,}")
+_MOST_WORDS = 3  # of a question, that are looked for in a very long text
 _TABLES: dict[Store, str] = {"memories": "memory_entries", "turns": "conversations"}
 
 
@@ -197,12 +200,19 @@ def dated(store: Store, scope: Scope, ids: Sequence[int], periods: Sequence[Peri
     return {found.id for found in rows}
 
 
-def fetch(store: Store, scope: Scope, ids: Sequence[int], vector: SentVector | None) -> LookUp[dict[int, Hit]]:
+def fetch(
+    store: Store, scope: Scope, ids: Sequence[int], vector: SentVector | None, text: str
+) -> LookUp[dict[int, Hit]]:
     """The rows `ids`, each with its similarity to `vector` where both exist.
 
-    Rows of other themes, and what is private of them, are left out.
+    Rows of other themes, and what is private of them, are left out. Of a very long one the part around what is nearest
+    to the question, or around one of the longest words of `text`.
     """
-    row = {"ids": list(ids), "vector": vector} | themes_of(scope)
+    row = {
+        "ids": list(ids),
+        "vector": vector,
+        "words": sorted(set(_LONG_WORD.findall(text)), key=lambda word: (-len(word), word))[:_MOST_WORDS],
+    } | themes_of(scope)
     (rows,) = yield [(f"fetch_{store}", row)]
     return {found.id: Hit(store, *found) for found in rows}
 

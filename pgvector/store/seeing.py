@@ -31,7 +31,13 @@ class Filter:
 def begin(conn: DeadlineConnection) -> None:
     """No statement takes more than two minutes, and timelines come from their indexes, whatever statistics say."""
     with translated():
-        row = {"statement_ms": str(_TIMEOUT_MS), "lock_ms": str(_TIMEOUT_MS), "idle_ms": "0"}
+        row = {
+            "statement_ms": str(_TIMEOUT_MS),
+            "lock_ms": str(_TIMEOUT_MS),
+            "idle_ms": "0",
+            "transaction_ms": "0",
+            "path": conn.path,
+        }
         conn.execute(query("set_timeouts"), row)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pgvector import Vector
 
 from ..domain.models import EmbeddingSpace, Store
-from .connection import DeadlineConnection
+from .connection import DeadlineConnection, pipelined
 from .sql import query
 
 STORES: tuple[Store, ...] = ("memories", "turns")
@@ -85,7 +85,7 @@ def postpone(conn: DeadlineConnection, rows: Sequence[PendingRow], pause_s: floa
 
 def fill(conn: DeadlineConnection, rows: Sequence[PendingRow], chunks: Mapping[str, Sequence[Chunk]]) -> None:
     """Store the embeddings of rows, by their text: the first chunk in the row, the others beside it."""
-    with conn.pipeline():
+    with pipelined(conn):
         for store in STORES:
             if ids := [row.id for row in rows if row.store == store and len(chunks[row.text]) > 1]:
                 conn.execute(query(f"clear_chunks_{store}"), {"ids": ids})

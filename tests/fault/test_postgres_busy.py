@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from hermes_memory_pgvector.capture import stride
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import landed, runtime_of
@@ -19,7 +20,7 @@ from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database, lock_both_tables
 from tests.support.traffic import Log, Traffic, assert_all_landed, report
 from tests.support.turns import ask as recall
-from tests.support.turns import finds, question, seconds, turn
+from tests.support.turns import finds, question, seconds, turn, user_turns
 from tests.support.waiting import until
 
 MAX_CONNECTIONS = 12
@@ -175,3 +176,23 @@ def take_ours_as_well(admin_dsn: str, others: ExitStack) -> None:
         return not thrown_out
 
     until(has_none, 30, "the provider without a connection")
+
+
+def test_need_03_a_batch_that_takes_too_long_is_written_in_smaller_ones(
+    direct_dsn: str, admin_dsn: str, make_provider: MakeProvider, monkeypatch: pytest.MonkeyPatch, log: Log
+) -> None:
+    monkeypatch.setattr(stride, "_STRIDES", ((64, 1.0), (8, 1.0), (1, 1.0), (1, 30.0)))
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        connection.execute(
+            """CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 PERFORM pg_sleep(CASE WHEN NEW.content LIKE '%number0030%' THEN 2 ELSE 0.03 END); RETURN NEW; END $$"""
+        )
+        connection.execute("CREATE TRIGGER slow BEFORE INSERT ON conversations FOR EACH ROW EXECUTE FUNCTION slow()")
+    database = Database(direct_dsn)
+    with database.writes_blocked():
+        provider = make_provider({"dsn": direct_dsn})
+        for number in range(1, 61):
+            report(provider, number)
+    landed(provider)
+    assert user_turns(database) == [turn(number) for number in range(1, 61)]
+    assert runtime_of(provider).writer.aside() == []

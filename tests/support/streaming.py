@@ -77,7 +77,8 @@ def replicated_postgres(dims: int) -> Iterator[tuple[OwnPostgres, Standby]]:
             with standby_of(primary) as standby:
                 yield primary, standby
         finally:
-            primary.stop("immediate")
+            if primary.server.running():
+                primary.stop("immediate")
 
 
 @contextmanager

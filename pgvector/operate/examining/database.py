@@ -140,6 +140,16 @@ def _tables(conn: DeadlineConnection, patient: Patient) -> Iterator[Check]:
         yield Check("pg_trgm", "ok", "not installed: a misspelt word finds nothing; CREATE EXTENSION pg_trgm adds it")
     for name in invalid:
         yield Check("index", "fail", f"{name} is invalid", f"REINDEX INDEX CONCURRENTLY {name}", f"index:{name}")
+    if (said := health.replication_role(conn)) != "origin":
+        yield Check(
+            "triggers",
+            "fail",
+            f"this role has session_replication_role = {said}: no trigger runs, and rows lack what those fill in",
+            "as an admin: ALTER ROLE ... RESET session_replication_role (or ALTER DATABASE, wherever it is set)",
+        )
+    if behind := health.sequences_behind(conn):
+        said = f"the sequence of ids is behind the rows of {', '.join(behind)}: no new row can be written there"
+        yield Check("sequences", "fail", said, "hermes-pgvector doctor --fix --admin-dsn DSN", "sequences")
     yield _rights(conn)
     yield themes
     yield examine_retention(conn, patient.settings)

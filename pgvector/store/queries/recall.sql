@@ -671,13 +671,14 @@ SELECT id, sum((SELECT array_agg(idf ORDER BY word) FROM weights)[word]) / (SELE
 
 -- name: phrase_search_memories
 -- The rows that hold a phrase of the question word for word, newest first. Proposed are those with all its words; tested
--- are at most 10,000 rows and 20 MB of text, the size of which is known without reading it.
+-- are at most 10,000 rows and 20 MB of text, the size of which is known without reading it, and of each row the first four
+-- million characters.
 WITH matching AS MATERIALIZED (
     SELECT id, agent_identity, content, target, metadata, updated_at FROM memory_entries
      WHERE tsv @@ CASE WHEN %(any_theme)s::boolean THEN %(match)s::tsquery
                        ELSE ('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery && %(match)s::tsquery END),
 measured AS (
-    SELECT id, content, sum(octet_length(content)) OVER (ROWS UNBOUNDED PRECEDING) AS bytes
+    SELECT id, content, sum(least(octet_length(content), 16000000)) OVER (ROWS UNBOUNDED PRECEDING) AS bytes
       FROM (SELECT id, content FROM matching
              WHERE (agent_identity = %(theme)s OR %(any_theme)s::boolean)
                AND (%(target)s::text IS NULL OR target = %(target)s)
@@ -687,7 +688,8 @@ measured AS (
                AND readable(matching)
              LIMIT 10000) AS passed)
 SELECT id FROM measured
- WHERE (bytes < 20000000 OR bytes = octet_length(content)) AND position((SELECT hermes_folded(%(phrase)s)) IN hermes_folded(content)) > 0
+ WHERE bytes < 20000000
+   AND position((SELECT hermes_folded(%(phrase)s)) IN hermes_folded(left(content, 4000000))) > 0
  ORDER BY id DESC LIMIT %(limit)s;
 
 -- name: phrase_search_turns
@@ -696,7 +698,7 @@ WITH matching AS MATERIALIZED (
      WHERE tsv @@ CASE WHEN %(any_theme)s::boolean THEN %(match)s::tsquery
                        ELSE ('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery && %(match)s::tsquery END),
 measured AS (
-    SELECT id, content, sum(octet_length(content)) OVER (ROWS UNBOUNDED PRECEDING) AS bytes
+    SELECT id, content, sum(least(octet_length(content), 16000000)) OVER (ROWS UNBOUNDED PRECEDING) AS bytes
       FROM (SELECT id, content FROM matching
              WHERE (agent_identity = %(theme)s OR %(any_theme)s::boolean)
                AND (%(role)s::text IS NULL OR role = %(role)s)
@@ -707,7 +709,8 @@ measured AS (
                          ELSE EXISTS (SELECT FROM conversations AS said WHERE said.id = matching.id AND readable(said)) END
              LIMIT 10000) AS passed)
 SELECT id FROM measured
- WHERE (bytes < 20000000 OR bytes = octet_length(content)) AND position((SELECT hermes_folded(%(phrase)s)) IN hermes_folded(content)) > 0
+ WHERE bytes < 20000000
+   AND position((SELECT hermes_folded(%(phrase)s)) IN hermes_folded(left(content, 4000000))) > 0
  ORDER BY id DESC LIMIT %(limit)s;
 
 -- name: near_words_memories
@@ -763,9 +766,12 @@ SELECT word, lexeme
 -- name: fetch_memories
 -- One by one by their key, whatever a planner makes of the size of the table; see vector_search_memories. Of a long text the
 -- part that is nearest counts, the first of them in a tie: by an aggregate, since a sort looks dear after `set_timeouts`.
-SELECT own.id, agent_identity AS theme, target AS kind, metadata ->> 'session_id' AS session_id, content,
+SELECT own.id, agent_identity AS theme, target AS kind, metadata ->> 'session_id' AS session_id,
+       CASE WHEN octet_length(own.content) <= 100000 THEN own.content
+            ELSE substr(own.content, part.first + 1, 20000) END AS content,
        updated_at AS at, greatest(1 - own.distance, 1 - near.part[1]) AS similarity,
-       CASE WHEN near.part[1] < own.distance THEN near.part[2]::integer ELSE 0 END AS nearest_char
+       CASE WHEN near.part[1] < own.distance THEN near.part[2]::integer ELSE 0 END AS nearest_char,
+       part.first AS first_char, CASE WHEN octet_length(own.content) > 100000 THEN octet_length(own.content) ELSE 0 END AS size
   FROM unnest(%(ids)s::bigint[]) AS wanted
  CROSS JOIN LATERAL (SELECT id, agent_identity, target, metadata, content, updated_at,
                             embedding <=> %(vector)s::vector AS distance
@@ -773,13 +779,26 @@ SELECT own.id, agent_identity AS theme, target AS kind, metadata ->> 'session_id
                       WHERE m.id = wanted AND CASE WHEN agent_identity = %(theme)s THEN true ELSE %(any_theme)s END AND readable(m)
                      OFFSET 0) AS own
  CROSS JOIN LATERAL (SELECT min(ARRAY[k.embedding <=> %(vector)s::vector, k.first_char]) AS part
-                       FROM memory_chunks AS k WHERE k.row_id = own.id) AS near;
+                       FROM memory_chunks AS k WHERE k.row_id = own.id) AS near
+ -- Of a very long text, where what is shown of it begins: nobody waits until all of it was read. The size of a text is known
+ -- without reading it. Words are looked for in its first 500,000 characters.
+ CROSS JOIN LATERAL (
+       SELECT CASE WHEN octet_length(own.content) <= 100000 THEN 0
+                   WHEN near.part[1] < own.distance AND near.part[2] <= 4000000 THEN greatest(0, near.part[2]::integer - 1000)
+                   ELSE greatest(0, coalesce((
+                        SELECT nullif(strpos(whole.body, lower(word COLLATE "C")), 0)
+                          FROM (SELECT lower(left(own.content, 500000) COLLATE "C") AS body OFFSET 0) AS whole
+                         CROSS JOIN unnest(%(words)s::text[]) AS word
+                         WHERE strpos(whole.body, lower(word COLLATE "C")) > 0 LIMIT 1), 0) - 10000) END AS first) AS part;
 
 -- name: fetch_turns
 -- As fetch_memories; without its vector a turn is as near as its signature says.
-SELECT own.id, agent_identity AS theme, role AS kind, session_id, content,
+SELECT own.id, agent_identity AS theme, role AS kind, session_id,
+       CASE WHEN octet_length(own.content) <= 100000 THEN own.content
+            ELSE substr(own.content, part.first + 1, 20000) END AS content,
        ts AS at, greatest(1 - own.distance, 1 - near.part[1]) AS similarity,
-       CASE WHEN near.part[1] < own.distance THEN near.part[2]::integer ELSE 0 END AS nearest_char
+       CASE WHEN near.part[1] < own.distance THEN near.part[2]::integer ELSE 0 END AS nearest_char,
+       part.first AS first_char, CASE WHEN octet_length(own.content) > 100000 THEN octet_length(own.content) ELSE 0 END AS size
   FROM unnest(%(ids)s::bigint[]) AS wanted
  CROSS JOIN LATERAL (
        SELECT id, agent_identity, role, session_id, content, ts,
@@ -797,7 +816,17 @@ SELECT own.id, agent_identity AS theme, role AS kind, session_id, content,
                                  greatest(0, 1 - (SELECT sig_offset FROM hermes_embedding) - (SELECT sig_slope FROM hermes_embedding)
                                                * cos(pi() * (k.sig <~> binary_quantize(%(vector)s::vector)) / length(k.sig))) END),
                         k.first_char]) AS part
-         FROM conversation_chunks AS k WHERE k.row_id = own.id) AS near;
+         FROM conversation_chunks AS k WHERE k.row_id = own.id) AS near
+ -- Of a very long text, where what is shown of it begins: nobody waits until all of it was read. The size of a text is known
+ -- without reading it. Words are looked for in its first 500,000 characters.
+ CROSS JOIN LATERAL (
+       SELECT CASE WHEN octet_length(own.content) <= 100000 THEN 0
+                   WHEN near.part[1] < own.distance AND near.part[2] <= 4000000 THEN greatest(0, near.part[2]::integer - 1000)
+                   ELSE greatest(0, coalesce((
+                        SELECT nullif(strpos(whole.body, lower(word COLLATE "C")), 0)
+                          FROM (SELECT lower(left(own.content, 500000) COLLATE "C") AS body OFFSET 0) AS whole
+                         CROSS JOIN unnest(%(words)s::text[]) AS word
+                         WHERE strpos(whole.body, lower(word COLLATE "C")) > 0 LIMIT 1), 0) - 10000) END AS first) AS part;
 
 -- name: theme_holds
 -- Whether a session finds anything in a theme that it has named.
@@ -806,7 +835,9 @@ SELECT EXISTS (SELECT FROM memory_entries AS m WHERE m.agent_identity = %(theme)
 
 -- name: turns_before
 -- The end of the session before this one, newest first. `|| ''`: see neighbours.
-SELECT id, agent_identity AS theme, role AS kind, session_id, content, ts AS at, NULL::float8 AS similarity
+SELECT id, agent_identity AS theme, role AS kind, session_id,
+       CASE WHEN octet_length(content) <= 100000 THEN content ELSE left(content, 20000) END AS content, ts AS at,
+       NULL::float8 AS similarity
   FROM conversations
  WHERE session_id = coalesce(%(parent)s::text,
                              (SELECT session_id FROM conversations

@@ -8,8 +8,18 @@
 SELECT set_config('statement_timeout', %(statement_ms)s, true) AS statement,
        set_config('lock_timeout', %(lock_ms)s, true) AS lock,
        set_config('idle_in_transaction_session_timeout', %(idle_ms)s, true) AS idle,
-       set_config('jit', 'off', true) AS jit,
-       set_config('enable_sort', 'off', true) AS sort,
+       -- A timer that runs already is not set anew.
+       CASE WHEN current_setting('server_version_num')::integer >= 170000 THEN
+            set_config('transaction_timeout', '0', true) || set_config('transaction_timeout', %(transaction_ms)s, true) END AS whole,
+       -- What a role or a database may be set to otherwise, and answers or plans depend on.
+       (SELECT count(set_config(name, value, true))
+          FROM (VALUES ('DateStyle', 'ISO, YMD'), ('IntervalStyle', 'postgres'), ('TimeZone', 'UTC'), ('extra_float_digits', '1'),
+                       ('standard_conforming_strings', 'on'), ('array_nulls', 'on'), ('row_security', 'on'),
+                       ('gin_fuzzy_search_limit', '0'), ('jit', 'off'), ('enable_sort', 'off'), ('enable_seqscan', 'on'),
+                       ('enable_indexscan', 'on'), ('enable_indexonlyscan', 'on'), ('enable_bitmapscan', 'on'),
+                       ('enable_nestloop', 'on'), ('enable_hashjoin', 'on'), ('enable_mergejoin', 'on'),
+                       ('enable_hashagg', 'on'), ('enable_material', 'on')) AS given(name, value)) AS settings,
+       CASE WHEN %(path)s <> '' THEN set_config('search_path', %(path)s, true) END AS path,
        row_security_active(to_regclass('conversations')) AS row_security;
 
 -- name: has_own_themes
@@ -164,7 +174,7 @@ WITH newest AS MATERIALIZED (
     SELECT id, updated_at FROM memory_entries
      WHERE agent_identity = %(theme)s AND target = %(target)s
      ORDER BY updated_at DESC, id DESC LIMIT %(limit)s)
-SELECT m.id, m.updated_at AS at, left(m.content, %(chars)s) AS content, length(m.content) AS chars
+SELECT m.id, m.updated_at AS at, left(m.content, %(chars)s) AS content, CASE WHEN octet_length(m.content) > 100000 THEN octet_length(m.content) ELSE length(m.content) END AS chars
   FROM newest JOIN memory_entries AS m ON m.id = newest.id
  ORDER BY newest.updated_at DESC, newest.id DESC;
 

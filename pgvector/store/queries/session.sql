@@ -1,0 +1,35 @@
+-- What every connection of ours begins with.
+
+-- name: session_path
+-- exempt: reads the catalogue only. The search path with which this role sees our tables and the vectors' type, where its own
+-- does not; else nothing. Taken are only tables whose owner may do anything in this database as it is, and if there are several
+-- of them none, or whoever may make a schema could give agents tables to write to.
+SELECT concat_ws(', ', (SELECT string_agg(DISTINCT quote_ident(nspname), ', ') FROM (
+           SELECT min(n.nspname) AS nspname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+             JOIN pg_roles AS owner ON owner.oid = c.relowner
+            WHERE c.relname = 'hermes_migrations' AND c.relkind = 'r' AND to_regclass('hermes_migrations') IS NULL
+              AND has_schema_privilege(n.oid, 'USAGE')
+              AND (owner.rolsuper OR owner.oid = (SELECT datdba FROM pg_database WHERE datname = current_database()))
+           HAVING count(*) = 1
+            UNION ALL
+           SELECT n.nspname FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
+            WHERE e.extname = 'vector' AND to_regtype('vector') IS NULL AND has_schema_privilege(n.oid, 'USAGE')) AS ours),
+       nullif(current_setting('search_path'), '')) AS path
+ WHERE to_regclass('hermes_migrations') IS NULL OR to_regtype('vector') IS NULL;
+
+-- name: set_path
+-- exempt: touches no table.
+SELECT set_config('search_path', %(path)s, %(local)s) WHERE %(pid)s::integer IS NULL OR pg_backend_pid() = %(pid)s;
+
+-- name: settle_session
+-- exempt: touches no table. For what is done outside of `set_timeouts`, whatever this role or database is set to. A pooler in
+-- transaction mode would hand the settings to others: there only those that it keeps with each client.
+SELECT (SELECT count(set_config(name, value, false))
+          FROM (VALUES ('DateStyle', 'ISO, YMD'), ('TimeZone', 'UTC'), ('standard_conforming_strings', 'on')) AS given(name, value)) AS kept,
+       (SELECT count(set_config(name, value, false))
+          FROM (VALUES ('IntervalStyle', 'postgres'), ('extra_float_digits', '1'), ('row_security', 'on'), ('array_nulls', 'on'),
+                       ('lock_timeout', '0'), ('idle_in_transaction_session_timeout', '0'), ('idle_session_timeout', '0'))
+               AS given(name, value)
+         WHERE pg_backend_pid() = %(pid)s) AS own,
+       CASE WHEN current_setting('server_version_num')::integer >= 170000 AND pg_backend_pid() = %(pid)s
+            THEN set_config('transaction_timeout', '0', false) END AS whole;

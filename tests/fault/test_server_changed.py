@@ -1,0 +1,215 @@
+"""The server is another one than a moment ago: its tables made anew, its sequences set back, or read-only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from hermes_memory_pgvector.capture import doubt
+from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.store.schema import migrate
+from tests.conftest import DIMS, MakeProvider
+from tests.support.memory import landed, runtime_of
+from tests.support.scripted_embedder import ScriptedEmbedder
+from tests.support.stored import Database
+from tests.support.streaming import replicated_postgres
+from tests.support.traffic import LANDED_TIMEOUT_S, Log, Traffic, assert_all_embedded, assert_all_landed, report
+from tests.support.turns import finds, memories, turn, user_turns
+from tests.support.waiting import until
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Log:
+    return Log(caplog)
+
+
+def as_admin(admin_dsn: str, *statements: str) -> None:
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+def set_read_only(admin_dsn: str, value: str, *, end: bool = True) -> None:
+    """Turn the agents' role in this database read-only or back, for connections made from now on; `end` the others."""
+    database = psycopg.conninfo.conninfo_to_dict(admin_dsn)["dbname"]
+    as_admin(admin_dsn, f'ALTER ROLE hermes IN DATABASE "{database}" SET default_transaction_read_only = {value}')
+    if not end:
+        return
+    as_admin(
+        admin_dsn,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE usename = 'hermes' AND datname = current_database()",
+    )
+
+
+def schema_made_anew(admin_dsn: str) -> None:
+    as_admin(
+        admin_dsn,
+        "DROP EXTENSION vector CASCADE; DROP SCHEMA public CASCADE; CREATE SCHEMA public; "
+        "GRANT USAGE ON SCHEMA public TO public",
+    )
+    migrate(admin_dsn, dims=DIMS, runtime_role="hermes")
+
+
+def database_made_anew(admin_dsn: str) -> None:
+    name = str(psycopg.conninfo.conninfo_to_dict(admin_dsn)["dbname"])
+    with psycopg.connect(admin_dsn, dbname="postgres", autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
+    migrate(admin_dsn, dims=DIMS, runtime_role="hermes")
+
+
+def assert_nothing_missing_since(provider: PgvectorMemoryProvider, database: Database, numbers: list[int]) -> None:
+    """What was reported since some moment is stored, each once and in order, with its vector; nothing is set aside."""
+    writer = runtime_of(provider).writer
+    until(lambda: not writer.depth(), LANDED_TIMEOUT_S, "the spool to be empty")
+    assert writer.aside() == []
+    stored = user_turns(database)
+    assert stored
+    assert stored == [turn(number) for number in numbers][-len(stored) :]
+    assert_all_embedded(database)
+
+
+@pytest.mark.parametrize("made_anew", [schema_made_anew, database_made_anew])
+def test_need_03_tables_made_anew_under_an_agent_are_no_fault_of_its_writes(
+    made_anew: Callable[[str], None],
+    direct_dsn: str,
+    admin_dsn: str,
+    endpoint: ScriptedEmbedder,
+    make_provider: MakeProvider,
+    log: Log,
+) -> None:
+    provider = make_provider({"dsn": direct_dsn, "embed_url": endpoint.url})
+    database = Database(direct_dsn)
+    # Often enough that every statement is prepared.
+    for number in range(1, 41):
+        report(provider, number)
+        if number % 5 == 0:
+            landed(provider)
+    assert finds(provider, "number0002", turn(2))
+    with Traffic(provider, first=41) as traffic:
+        traffic.wait_for(20)
+        made_anew(admin_dsn)
+        after = traffic.numbers[-1] + 1
+        traffic.wait_for(50)
+
+    assert_nothing_missing_since(provider, database, [*range(1, 41), *traffic.numbers])
+    assert turn(after) in user_turns(database)
+    assert len(memories(database)) >= 10
+    until(lambda: finds(provider, f"number{after:04d}", turn(after)), 30, "recall")
+    traffic.assert_never_waited()
+    assert not [line for line in log.warnings() if "ERROR" in line or "set aside" in line]
+
+
+def test_need_03_a_write_that_fails_alone_for_no_reason_of_the_server_is_set_aside_in_the_end(
+    direct_dsn: str,
+    admin_dsn: str,
+    make_provider: MakeProvider,
+    monkeypatch: pytest.MonkeyPatch,
+    log: Log,
+) -> None:
+    monkeypatch.setattr(doubt, "PATIENCE_S", 0.5)
+    as_admin(
+        admin_dsn,
+        """CREATE FUNCTION odd() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             IF NEW.content LIKE '%number0002%' THEN RAISE EXCEPTION USING ERRCODE = 'XX000', MESSAGE = 'odd'; END IF;
+             RETURN NEW; END $$""",
+        "CREATE TRIGGER odd BEFORE INSERT ON conversations FOR EACH ROW EXECUTE FUNCTION odd()",
+    )
+    provider = make_provider({"dsn": direct_dsn})
+    for number in range(1, 5):
+        report(provider, number)
+    writer = runtime_of(provider).writer
+    until(writer.aside, LANDED_TIMEOUT_S, "the odd one")
+    until(lambda: not writer.depth(), LANDED_TIMEOUT_S, "the others")
+    (left,) = writer.aside()
+    assert "odd" in str(left)
+    assert user_turns(Database(direct_dsn)) == [turn(1), turn(3), turn(4)]
+    told: list[Any] = [line for line in log.ours() if "out of reach" in line]
+    assert told == []
+
+
+def test_need_03_sequences_that_were_set_back_hold_writes_up_until_doctor_sets_them_right(
+    direct_dsn: str,
+    admin_dsn: str,
+    home: Path,
+    endpoint: ScriptedEmbedder,
+    make_provider: MakeProvider,
+    capsys: pytest.CaptureFixture[str],
+    log: Log,
+) -> None:
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": direct_dsn, "dims": DIMS}}}))
+    provider = make_provider({"dsn": direct_dsn, "embed_url": endpoint.url})
+    database = Database(direct_dsn)
+    for number in range(1, 101):
+        report(provider, number)
+    landed(provider)
+    numbers = "memory_entries", "conversations", "memory_history"
+    as_admin(admin_dsn, *(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), 1)" for table in numbers))
+    with Traffic(provider, first=101) as traffic:
+        until(lambda: runtime_of(provider).writer.counts["retries"] >= 3, 30, "some attempts")
+        assert main(["doctor", "--json", "--hermes-home", str(home)]) == 1
+        (check,) = [each for each in json.loads(capsys.readouterr().out)["checks"] if each["name"] == "sequences"]
+        assert "conversations" in check["said"] and "memory_entries" in check["said"]
+        assert "doctor --fix" in check["fix"]
+        main(["doctor", "--fix", "--json", "--hermes-home", str(home), "--admin-dsn", admin_dsn])
+        printed = json.loads(capsys.readouterr().out)
+        assert all(each["name"] != "sequences" for each in printed["checks"]), printed
+        traffic.wait_for(20)
+
+    assert_all_landed(provider, database, [*range(1, 101), *traffic.numbers])
+    assert len(log.warnings()) == 1 and "doctor --fix" in log.warnings()[0], log.warnings()
+    traffic.assert_never_waited()
+
+
+def test_need_03_a_role_that_is_read_only_for_a_while_recalls_and_writes_again_by_itself(
+    direct_dsn: str, admin_dsn: str, endpoint: ScriptedEmbedder, make_provider: MakeProvider, log: Log
+) -> None:
+    provider = make_provider({"dsn": direct_dsn, "embed_url": endpoint.url})
+    report(provider, 1)
+    landed(provider)
+    with Traffic(provider, first=2) as traffic:
+        traffic.wait_for(5)
+        set_read_only(admin_dsn, "on")
+        until(lambda: "read-only" in "".join(log.warnings()), 30, "a line about it")
+        until(lambda: finds(provider, "number0001", turn(1)), 10, "recall from a server that takes no writes")
+        assert runtime_of(provider).backend.is_up()
+        # The connections of before stay, and must not be used for ever.
+        set_read_only(admin_dsn, "off", end=False)
+        until(lambda: len(user_turns(Database(direct_dsn))) > 20, 25, "writes")
+        traffic.wait_for(20)
+
+    assert_all_landed(provider, Database(direct_dsn), [1, *traffic.numbers])
+    assert sum("read-only" in line for line in log.warnings()) == 1, log.warnings()
+    traffic.assert_never_waited()
+
+
+def test_need_03_of_two_servers_the_one_that_takes_writes_is_used(make_provider: MakeProvider, log: Log) -> None:
+    with replicated_postgres(DIMS) as (primary, standby):
+        database = primary.database()
+        standby.caught_up(primary)
+        ways = [psycopg.conninfo.conninfo_to_dict(each) for each in (standby.conninfo(database.dsn), database.dsn)]
+        both = psycopg.conninfo.make_conninfo(
+            database.dsn,
+            host=",".join(str(way["host"]) for way in ways),
+            port=",".join(str(way["port"]) for way in ways),
+        )
+        provider = make_provider({"dsn": both})
+        report(provider, 1)
+        landed(provider)
+        standby.caught_up(primary)
+
+        primary.stop("immediate")
+        report(provider, 2)
+        until(lambda: finds(provider, "number0001", turn(1)), 30, "recall from the standby")
+        standby.tell("SELECT pg_promote()")
+        landed(provider)
+        assert user_turns(Database(standby.conninfo(database.dsn))) == [turn(1), turn(2)]
+        assert runtime_of(provider).writer.aside() == []
