@@ -45,15 +45,9 @@ class Destination:
         """Whether writes that were accepted for that other one may go here: another database behind the same name is
         the operator's doing, and the same database behind another name is the same.
 
-        Of one that was never reached, the name of the database decides.
+        One that this home never reached may have been a mistake in the settings, which has been put right since.
         """
         if not place or not self.place or place == self.place:
             return True
         database = database or self._known().get(place, "")
-        if database and self.database:
-            return database == self.database
-        return not database and _name(place) == _name(self.place)
-
-
-def _name(place: str) -> str:
-    return place.rpartition("/")[2]
+        return not database or database == self.database

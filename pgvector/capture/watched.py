@@ -15,7 +15,8 @@ class WatchedFiles:
     def __init__(self, path: Path) -> None:
         """Remember what is there now. Raises SpoolGone or OSError."""
         self._path = path
-        self._paths = (path, Path(f"{path}-wal"), Path(f"{path}-shm"))
+        # Plain text: a hook waits while it is looked, and paths take longer.
+        self._paths = (str(path), f"{path}-wal", f"{path}-shm")
         try:
             self._seen = [os.stat(each) for each in self._paths]
         except FileNotFoundError:
@@ -34,19 +35,21 @@ class WatchedFiles:
     def look(self) -> bool:
         """To be called before SQLite touches the files. True when one has become shorter, as the log does by another
         program's checkpoint. Raises SpoolGone when they are others, or cut."""
+        stat, (file, log, shared) = os.stat, self._paths
         try:
-            found = [os.stat(path) for path in self._paths]
+            found = [stat(file), stat(log), stat(shared)]
         except (FileNotFoundError, NotADirectoryError):
             raise SpoolGone(f"the spool {self._path} was deleted or moved away") from None
         except OSError:  # we may not look any more; the files are open
             return False
-        before, self._seen = self._seen, found
-        if any((old.st_ino, old.st_dev) != (new.st_ino, new.st_dev) for old, new in zip(before, found, strict=True)):
-            self._seen = before
-            raise SpoolGone(f"the spool {self._path} was deleted or moved away, and another one is in its place")
-        if found[2].st_size < before[2].st_size:
+        cut = False
+        for old, new in zip(self._seen, found, strict=True):
+            if old.st_ino != new.st_ino or old.st_dev != new.st_dev:
+                raise SpoolGone(f"the spool {self._path} was deleted or moved away, and another one is in its place")
+            cut = cut or new.st_size < old.st_size
+        if cut and found[2].st_size < self._seen[2].st_size:
             # SQLite has it mapped into memory: to touch a part that was cut off ends the process.
-            os.truncate(self._paths[2], before[2].st_size)
-            self._seen = before
+            os.truncate(shared, self._seen[2].st_size)
             raise SpoolGone(f"the spool {self._path} was cut")
-        return any(new.st_size < old.st_size for old, new in zip(before, found, strict=True))
+        self._seen = found
+        return cut

@@ -51,9 +51,15 @@ def leave(home: Path, tmp_path: Path) -> Leave:
     return left
 
 
-@pytest.mark.parametrize("reached_before", [True, False])
+def reach(make_provider: MakeProvider, dsn: str) -> None:
+    """An agent of this home has written turn 900 there, and is gone."""
+    provider = make_provider({"dsn": dsn})
+    provider.sync_turn(turn(900), "")
+    landed(provider)
+    provider.shutdown()
+
+
 def test_need_03_writes_for_a_database_that_was_down_wait_for_it_or_for_a_word(
-    reached_before: bool,
     leave: Leave,
     other: str,
     make_provider: MakeProvider,
@@ -64,11 +70,7 @@ def test_need_03_writes_for_a_database_that_was_down_wait_for_it_or_for_a_word(
     records: Records,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    if reached_before:
-        provider = make_provider({"dsn": proxied})
-        provider.sync_turn(turn(900), "")
-        landed(provider)
-        provider.shutdown()
+    reach(make_provider, proxied)
     proxy.stop()
     leave(proxied, range(50))
     proxy.start()
@@ -89,12 +91,21 @@ def test_need_03_writes_for_a_database_that_was_down_wait_for_it_or_for_a_word(
     assert main(["spool", "send", "--yes", "--hermes-home", str(home)]) == 0
     until(lambda: len(user_turns(Database(other))) == 51, 30, "what was sent")
     assert len([line for line in records(logging.WARNING) if "accepted for another database" in line]) == 1
-    assert user_turns(database) == ([turn(900)] if reached_before else [])
+    assert user_turns(database) == [turn(900)]
+
+
+def test_need_03_writes_for_a_database_that_was_never_reached_go_where_the_mistake_is_put_right(
+    leave: Leave, make_provider: MakeProvider, dsn: str, database: Database
+) -> None:
+    leave("host=127.0.0.1 port=1 dbname=memory user=hermes", range(50))
+    landed(make_provider({"dsn": dsn}))
+    until(lambda: len(user_turns(database)) == 50, 30, "the turns that waited")
 
 
 def test_need_03_writes_that_wait_arrive_when_their_database_is_named_again(
     leave: Leave, other: str, make_provider: MakeProvider, proxy: TcpProxy, proxied: str, database: Database
 ) -> None:
+    reach(make_provider, proxied)
     proxy.stop()
     leave(proxied, range(50))
     proxy.start()
@@ -103,7 +114,7 @@ def test_need_03_writes_that_wait_arrive_when_their_database_is_named_again(
     landed(provider)
     provider.shutdown()
     landed(make_provider({"dsn": proxied}))
-    until(lambda: len(user_turns(database)) == 50, 30, "the turns that waited")
+    until(lambda: len(user_turns(database)) == 51, 30, "the turns that waited")
     assert user_turns(Database(other)) == [turn(100)]
 
 
@@ -111,10 +122,7 @@ def test_need_03_the_same_database_in_another_way_gets_what_waits_for_it(
     leave: Leave, make_provider: MakeProvider, proxy: TcpProxy, proxied: str, database: Database, direct_dsn: str
 ) -> None:
     """Another host, port, user or password, or a pooler in front, strands nothing."""
-    provider = make_provider({"dsn": proxied})
-    provider.sync_turn(turn(900), "")
-    landed(provider)
-    provider.shutdown()
+    reach(make_provider, proxied)
     proxy.stop()
     leave(proxied, range(50))
     landed(make_provider({"dsn": direct_dsn}))

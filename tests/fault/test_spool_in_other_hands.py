@@ -231,6 +231,7 @@ def test_need_03_a_spool_overwritten_in_its_middle_is_noticed_and_written_anew(
     write(provider, range(500))
     (path,) = spool_files(home)
     until(lambda: path.stat().st_size > 100_000, 30, "a checkpoint")
+    until(lambda: time.time() - path.stat().st_mtime > 0.3, 30, "its end")
     with path.open("r+b") as file:
         file.seek(50_000)
         file.write(os.urandom(20_000))
