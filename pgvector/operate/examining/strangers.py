@@ -27,7 +27,7 @@ def examine_strangers(conn: DeadlineConnection, patient: Patient) -> Iterator[Ch
             f"{len(names)} keys of X-Hermes-Session-Key have a theme here ({some}), and cross_theme is "
             f"{', '.join(words)}: each reads of the others what that allows, and any client may claim any key",
             "where these are different people: hermes config set plugins.pgvector.cross_theme none, and a home or a "
-            "database for each who must not claim another's key; see docs/isolation.md",
+            "database for each who must not claim another's key",
         )
     elif names:
         yield Check("session keys", "ok", f"{len(names)} in use, cross_theme is {', '.join(words) or 'none'}")
