@@ -106,7 +106,7 @@ def test_need_20_rows_are_fetched_by_their_key(tables: MakeTables, turns: int, v
             row[0] for row in conn.execute("SELECT id FROM conversations WHERE agent_identity = %s LIMIT 80", [LARGE])
         ]
         for store, mode, everywhere in itertools.product(STORES, MODES, (False, True)):
-            row = {"ids": ids, "theme": LARGE, "any_theme": everywhere, "vector": _VECTOR}
+            row = {"ids": ids, "theme": LARGE, "any_theme": everywhere, "vector": _VECTOR, "words": ["harbour"]}
             nodes = explained(conn, f"fetch_{store}", row, mode)
             parts = {"memory_chunks_pkey", "conversation_chunks_pkey"}  # unused while there are no long texts
             assert turns == 10 or indexes(nodes) - parts == {f"{STORES[store]}_pkey"}, (store, mode, nodes)

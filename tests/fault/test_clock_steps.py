@@ -1,0 +1,52 @@
+"""A clock that is set back between two lives of an agent changes no order."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from psycopg.conninfo import make_conninfo
+
+from tests.conftest import DIMS, MakeProvider
+from tests.support.memory import landed, recalled
+
+COUNT = 20
+LIFE = f"""
+import json, os, sys, time
+ahead_s, dsn, home, writes = json.loads(sys.argv[1])
+real, real_ns = time.time, time.time_ns
+time.time = lambda: real() + ahead_s
+time.time_ns = lambda: real_ns() + int(ahead_s * 1e9)
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+provider = PgvectorMemoryProvider({{"dsn": dsn, "dims": {DIMS}}})
+provider.initialize("session", hermes_home=home, platform="api_server", gateway_session_key="marketing")
+for write in writes:
+    provider.on_memory_write(*write)
+os._exit(0)
+"""
+
+
+def live(home: Path, dsn: str, writes: list[list[object]], *, ahead_s: float) -> None:
+    """An agent that cannot reach Postgres, writes, and is gone."""
+    arguments = json.dumps([ahead_s, dsn, str(home), writes])
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", LIFE, arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_need_03_replacements_after_a_clock_was_set_back_leave_no_stale_version(
+    make_provider: MakeProvider, home: Path, dsn: str
+) -> None:
+    nowhere = make_conninfo(dsn, host="127.0.0.1", port="1")
+    adds: list[list[object]] = [["add", "memory", f"Setting {n:02d} is old"] for n in range(COUNT)]
+    replaces: list[list[object]] = [
+        ["replace", "memory", f"Setting {n:02d} is new", {"old_text": f"Setting {n:02d} is old"}] for n in range(COUNT)
+    ]
+    live(home, nowhere, adds, ahead_s=3600.0)
+    live(home, nowhere, replaces, ahead_s=0.0)
+    provider = make_provider()
+    landed(provider)
+    assert sorted(recalled(provider, "setting")) == [f"Setting {n:02d} is new" for n in range(COUNT)]
