@@ -45,6 +45,7 @@ class Mirror:
         self._home = home
         self._seen: dict[str, _Signature] = {}
         self._unreadable: dict[str, str] = {}
+        self._there: set[str] = set()
         self._clock = 0
         self._clock_lock = fork_lock()
         self._told_clock = False
@@ -102,17 +103,18 @@ class Mirror:
     def changed(self) -> list[FileState]:
         """Return the files that changed since the last call, at the first call all of them.
 
-        One that is missing counts where this home has mirrored anything before.
+        One that is missing counts where it was there before.
         """
         states = []
-        mirrored = (self._home / "pgvector" / "origin").exists()
         for target, name in _FILES.items():
             path = self._home / "memories" / name
             try:
                 signature = _signature(path)
                 if target in self._seen and self._seen[target] == signature:
                     continue
-                if signature is not None or mirrored:
+                if signature is not None:
+                    self._note_there(target)
+                if signature is not None or self._was_there(target):
                     states.append(_read(target, path, signature))
                 self._seen[target] = signature
                 self._unreadable.pop(target, None)
@@ -124,6 +126,21 @@ class Mirror:
                         "hermes-pgvector: %s cannot be read and is not mirrored: %s; let this user read it", path, why
                     )
         return states
+
+    def note_written(self, target: str) -> None:
+        """Note that the host has written a file, which may be gone by the time when it would be read."""
+        if (self._home / "memories" / _FILES[target]).exists():
+            self._note_there(target)
+
+    def _note_there(self, target: str) -> None:
+        if target not in self._there:
+            self._there.add(target)
+            with contextlib.suppress(OSError):
+                (self._home / "pgvector").mkdir(parents=True, exist_ok=True)
+                (self._home / "pgvector" / f"had-{_FILES[target]}").touch(mode=0o600)
+
+    def _was_there(self, target: str) -> bool:
+        return target in self._there or (self._home / "pgvector" / f"had-{_FILES[target]}").exists()
 
     def unreadable(self) -> list[tuple[Path, str]]:
         """Return the files that are there and cannot be read, and why."""
@@ -150,7 +167,7 @@ def _signature(path: Path) -> _Signature:
     """What changes when a file does: a copy that was put back may have the time and the size of the one before."""
     try:
         stat = path.stat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return stat.st_mtime_ns, stat.st_size, stat.st_ctime_ns, stat.st_ino
 

@@ -12,6 +12,7 @@ from .forking import fork_lock
 Session = tuple[str, str]  # theme, session id
 Span = tuple[float, float]  # seconds since the epoch: turns that were accepted from the first to the second
 
+_ROUNDED_S = 1e-6  # as Postgres keeps times
 _SESSIONS = 2000
 _TURNS = 50  # of a session
 
@@ -71,7 +72,9 @@ class Said:
     def is_undone(self, session: Session, at: float) -> bool:
         """Whether what was accepted at `at` was taken back, for Postgres may not have heard of it yet."""
         known = self._sessions.get(session)
-        return known is not None and any(since <= at <= until for since, until in known.spans)
+        if known is None:
+            return False
+        return any(since - _ROUNDED_S <= at <= until + _ROUNDED_S for since, until in known.spans)
 
     def _known(self, session: Session) -> _Known:
         known = self._sessions.setdefault(session, _Known())

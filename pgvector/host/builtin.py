@@ -58,6 +58,7 @@ class BuiltInMemory:
         if (action != "remove" and not text) or (action != "add" and not old_text):
             counts["memory_writes_empty"] += 1
             return None
+        self._runtime.mirror.note_written(target)
         payload = {
             "target": target,
             "content": text,

@@ -31,6 +31,7 @@ POLL_S = 0.03
 # at its next start.
 FAST_STOP_S = 30.0
 HARD_STOP_S = 10.0
+LINGER_S = 3.0  # for processes of a server whose first one is gone
 
 # The backend of a connection that was just closed needs a moment to go. Counted in looks, each of which needs a backend
 # of its own: on a busy machine they take as much longer as that moment does.
@@ -328,8 +329,12 @@ class EmbeddedServer:
                     remove_socket_dir(self._layout, self._account)
                     return True
                 time.sleep(POLL_S)
-        if processes.is_gone(self._layout):
-            return False
+        # The last processes of a server that was killed may outlive its first one for a moment.
+        patience = self._patience(LINGER_S)
+        while not patience.over():
+            if processes.is_gone(self._layout):
+                return False
+            time.sleep(POLL_S)
         raise EmbeddedServerError(
             f"the embedded Postgres in {self.root} does not stop, or runs in another container{self._tail()}"
         )

@@ -30,7 +30,8 @@ BREADTH = 1000  # hnsw.ef_search
 WALK_DEPTH = 2000  # rows the graph gives; sorted again, for it gives them nearly in order only
 MAX_WALK = 40_000  # rows looked at for those that pass a filter
 MIN_SHARE = 0.01  # of all rows; where fewer pass a filter, a walk finds too few of them
-_LONG_WORD = re.compile(r"\w{4,}")
+# Of scripts without spaces any two characters say as much.
+_LONG_WORD = re.compile(r"\w{4,}|[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
 _MOST_WORDS = 3  # of a question, that are looked for in a very long text
 _TABLES: dict[Store, str] = {"memories": "memory_entries", "turns": "conversations"}
 

@@ -12,6 +12,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
+from hermes_memory_pgvector.store.schema import migrations
 from tests.conftest import DIMS
 from tests.support.blocked_packages import PoorEnvironment
 from tests.support.hermes import HERMES_COMMAND, HermesHome, describe
@@ -130,7 +131,7 @@ def test_an_admins_login_makes_the_tables_at_the_end(
     screen = at_terminal
     screen.answer(r"Number \[1\]: ", "2")
     screen.answer(r"DSN, .*: ", make_conninfo(empty_admin_dsn, user="hermes"))
-    screen.answer(r"tables are missing there[\s\S]*hermes-pgvector migrate --admin-dsn .* --runtime-role hermes")
+    screen.answer(r"tables are missing there[\s\S]*hermes[- ]pgvector migrate --admin-dsn .* --runtime-role hermes")
     screen.answer(r"DSN of an admin.*: ", make_conninfo(empty_admin_dsn, user="hermes"))
     screen.answer(r"does not work: the role hermes cannot make")
     screen.answer(r"DSN of an admin.*: ", empty_admin_dsn)
@@ -140,7 +141,7 @@ def test_an_admins_login_makes_the_tables_at_the_end(
     assert screen.exit_code() == 0, screen.screen
     assert "applied 001_schema" in screen.screen
     with psycopg.connect(empty_admin_dsn) as conn:
-        assert conn.execute("SELECT count(*) FROM hermes_migrations").fetchone() == (1,)
+        assert conn.execute("SELECT count(*) FROM hermes_migrations").fetchone() == (len(migrations()),)
 
 
 def test_a_password_is_asked_for_unseen_and_the_role_gets_its_rights(

@@ -24,6 +24,7 @@ RARE = 40  # rows of the role `tool`: more than one in a hundred, so that the gr
 START = datetime(2026, 1, 1, tzinfo=UTC)
 EVERYWHERE = Scope("all", "theme-0")
 TABLES: dict[Store, str] = {"turns": "conversations", "memories": "memory_entries"}
+# fmt: off
 _OURS = {
     "statement_timeout",
     "lock_timeout",
@@ -31,7 +32,13 @@ _OURS = {
     "jit",
     "enable_sort",
     "application_name",  # which a pooler passes on
-}  # of every transaction
+    "transaction_timeout", "idle_session_timeout", "DateStyle", "IntervalStyle", "TimeZone", "extra_float_digits",
+    "standard_conforming_strings", "array_nulls", "row_security", "gin_fuzzy_search_limit", "client_encoding",
+    "transaction_isolation", "default_transaction_isolation", "enable_seqscan", "enable_indexscan",
+    "enable_indexonlyscan", "enable_bitmapscan", "enable_nestloop", "enable_hashjoin", "enable_mergejoin",
+    "enable_hashagg", "enable_material",
+}  # of every transaction, each to what Postgres itself would take
+# fmt: on
 
 
 def _near(dice: random.Random, centre: int) -> list[float]:

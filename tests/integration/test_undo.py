@@ -123,7 +123,7 @@ def test_need_38_a_turn_that_was_set_aside_stays_away(
         connection.execute("ALTER TABLE conversations DROP CONSTRAINT refuse")
     (refused,) = writer.aside()
     (spool,) = writer._own.spools()
-    spool.retry(refused.operation)
+    spool.retry([refused.operation])
     landed(provider)
     until(lambda: not writer.aside() and spool.empty(), what="the second attempt")
     assert stored(dsn) == []

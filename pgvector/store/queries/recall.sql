@@ -781,13 +781,13 @@ SELECT own.id, agent_identity AS theme, target AS kind, metadata ->> 'session_id
  CROSS JOIN LATERAL (SELECT min(ARRAY[k.embedding <=> %(vector)s::vector, k.first_char]) AS part
                        FROM memory_chunks AS k WHERE k.row_id = own.id) AS near
  -- Of a very long text, where what is shown of it begins: nobody waits until all of it was read. The size of a text is known
- -- without reading it. Words are looked for in its first 500,000 characters.
+ -- without reading it. Words are looked for in its first 1,000,000 characters.
  CROSS JOIN LATERAL (
        SELECT CASE WHEN octet_length(own.content) <= 100000 THEN 0
                    WHEN near.part[1] < own.distance AND near.part[2] <= 4000000 THEN greatest(0, near.part[2]::integer - 1000)
                    ELSE greatest(0, coalesce((
                         SELECT nullif(strpos(whole.body, lower(word COLLATE "C")), 0)
-                          FROM (SELECT lower(left(own.content, 500000) COLLATE "C") AS body OFFSET 0) AS whole
+                          FROM (SELECT lower(left(own.content, 1000000) COLLATE "C") AS body OFFSET 0) AS whole
                          CROSS JOIN unnest(%(words)s::text[]) AS word
                          WHERE strpos(whole.body, lower(word COLLATE "C")) > 0 LIMIT 1), 0) - 10000) END AS first) AS part;
 
@@ -818,13 +818,13 @@ SELECT own.id, agent_identity AS theme, role AS kind, session_id,
                         k.first_char]) AS part
          FROM conversation_chunks AS k WHERE k.row_id = own.id) AS near
  -- Of a very long text, where what is shown of it begins: nobody waits until all of it was read. The size of a text is known
- -- without reading it. Words are looked for in its first 500,000 characters.
+ -- without reading it. Words are looked for in its first 1,000,000 characters.
  CROSS JOIN LATERAL (
        SELECT CASE WHEN octet_length(own.content) <= 100000 THEN 0
                    WHEN near.part[1] < own.distance AND near.part[2] <= 4000000 THEN greatest(0, near.part[2]::integer - 1000)
                    ELSE greatest(0, coalesce((
                         SELECT nullif(strpos(whole.body, lower(word COLLATE "C")), 0)
-                          FROM (SELECT lower(left(own.content, 500000) COLLATE "C") AS body OFFSET 0) AS whole
+                          FROM (SELECT lower(left(own.content, 1000000) COLLATE "C") AS body OFFSET 0) AS whole
                          CROSS JOIN unnest(%(words)s::text[]) AS word
                          WHERE strpos(whole.body, lower(word COLLATE "C")) > 0 LIMIT 1), 0) - 10000) END AS first) AS part;
 
