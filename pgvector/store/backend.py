@@ -355,7 +355,7 @@ class Backend:
             conn.execute(query("forget_tombstones"), {"days": tombstones_days})
             conn.execute(query("forget_history"), {"days": history_days})
             conn.execute(query("forget_removed_texts"), {"days": texts_days})
-            kept = memory_files.dismiss(conn, None, older_than_s=hold_days * 86400)
+            kept = memory_files.keep_undecided(conn, older_than_s=hold_days * 86400)
         if kept:
             logger.info("hermes-pgvector: memories of a lost file stay, as nobody decided otherwise: %d", kept)
 

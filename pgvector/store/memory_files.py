@@ -175,7 +175,22 @@ def confirm(conn: DeadlineConnection, removals: Sequence[HeldRemoval]) -> None:
         conn.execute(query("let_go_of_memory"), row)
 
 
-def dismiss(conn: DeadlineConnection, ids: Sequence[int] | None, *, older_than_s: float = 0.0) -> int:
-    """Keep held memories, `ids` or all, though their files lack them; return how many."""
-    wanted = None if ids is None else list(ids)
-    return conn.execute(query("keep_held"), {"ids": wanted, "older_than_s": older_than_s}).rowcount
+def dismiss(conn: DeadlineConnection, ids: Sequence[int]) -> int:
+    """Keep held memories though their files lack them; return how many."""
+    return _own(conn, conn.execute(query("keep_held"), {"ids": list(ids)}).fetchall())
+
+
+def keep_undecided(conn: DeadlineConnection, *, older_than_s: float) -> int:
+    """Keep the memories whose removal has waited for so long; return how many."""
+    return _own(conn, conn.execute(query("keep_undecided"), {"older_than_s": older_than_s}).fetchall())
+
+
+def _own(conn: DeadlineConnection, kept: Sequence[Any]) -> int:
+    if not kept:
+        return 0
+    row = {
+        "themes": [each.theme for each in kept],
+        "targets": [each.target for each in kept],
+        "digests": [each.digest for each in kept],
+    }
+    return conn.execute(query("own_kept"), row).rowcount

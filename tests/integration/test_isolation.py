@@ -189,6 +189,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "hold_removals", "withdraw_removals",
         "moved_operations", "server_start",  # ids of operations, and a time
         "held_removals", "count_held_removals", "keep_held", "removed_memories", "restore_memory",  # for the operator
+        "keep_undecided",
         "forget_removed_texts",
         "lock_arrivals", "try_hold_space", "new_memory_ids", "database_identity",  # touch no stored text
         "may_write_history", "may_write_log",

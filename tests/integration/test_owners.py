@@ -112,7 +112,9 @@ def test_parts_go_with_their_row_whoever_deletes_it(
     close_all()
     with psycopg.connect(admin_dsn, autocommit=True) as admin:
         # Who may delete rows need know nothing of their parts.
-        admin.execute("CREATE ROLE cleaner; GRANT SELECT, DELETE, TRUNCATE ON memory_entries, conversations TO cleaner")
+        admin.execute(
+            "CREATE ROLE cleaner BYPASSRLS; GRANT SELECT, DELETE, TRUNCATE ON memory_entries, conversations TO cleaner"
+        )
         admin.execute("GRANT SELECT, UPDATE, INSERT ON memory_history TO cleaner")
         try:
             for table in ("memory_entries", "conversations"):

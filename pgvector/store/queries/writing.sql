@@ -271,15 +271,22 @@ SELECT f.origin, f.target, f.held_why, count(*) AS count, min(f.held_at) AS held
 
 -- name: keep_held
 -- exempt: as held_removals. These memories stay although the file lacks them.
-WITH decided AS (
-    UPDATE hermes_mirror AS f SET held_at = NULL, held_why = NULL, kept_at = now()
-     WHERE f.held_at < now() - make_interval(secs => %(older_than_s)s)
-       AND (%(ids)s::bigint[] IS NULL OR EXISTS (SELECT FROM memory_entries AS m
-             WHERE m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest AND m.id = ANY(%(ids)s)))
-    RETURNING f.agent_identity, f.target, f.digest)
+UPDATE hermes_mirror AS f SET held_at = NULL, held_why = NULL, kept_at = now()
+  FROM memory_entries AS m
+ WHERE f.held_at IS NOT NULL AND m.id = ANY(%(ids)s)
+   AND m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest
+RETURNING f.agent_identity AS theme, f.target, f.digest;
+
+-- name: keep_undecided
+-- exempt: housekeeping of digests. As keep_held, of what has waited for so long; without the memories, which may be locked.
+UPDATE hermes_mirror SET held_at = NULL, held_why = NULL, kept_at = now()
+ WHERE held_at < now() - make_interval(secs => %(older_than_s)s)
+RETURNING agent_identity AS theme, target, digest;
+
+-- name: own_kept
 UPDATE memory_entries AS m SET owners = array_append(array_remove(m.owners, 'kept'), 'kept')
-  FROM (SELECT DISTINCT agent_identity, target, digest FROM decided) AS d
- WHERE m.agent_identity = d.agent_identity AND m.target = d.target AND m.digest = d.digest;
+  FROM unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[]) AS kept(theme, target, digest)
+ WHERE m.agent_identity = kept.theme AND m.target = kept.target AND m.digest = kept.digest;
 
 -- name: removed_memories
 -- exempt: for the operator, of one theme or of all. What can be brought back, the last removed first; of several removals of one text in a theme the last one.
