@@ -11,6 +11,8 @@ from psycopg.conninfo import make_conninfo
 
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import landed, recalled
+from tests.support.stored import STORED_TIMEOUT_S, Database
+from tests.support.waiting import until
 
 COUNT = 20
 LIFE = f"""
@@ -48,5 +50,7 @@ def test_need_03_replacements_after_a_clock_was_set_back_leave_no_stale_version(
     live(home, nowhere, adds, ahead_s=3600.0)
     live(home, nowhere, replaces, ahead_s=0.0)
     provider = make_provider()
+    count = "SELECT count(*) FROM hermes_operations"
+    until(lambda: Database(dsn).column(count) >= [2 * COUNT], STORED_TIMEOUT_S, "what both lives left")
     landed(provider)
     assert sorted(recalled(provider, "setting")) == [f"Setting {n:02d} is new" for n in range(COUNT)]
