@@ -15,12 +15,12 @@ from functools import cached_property
 from pathlib import Path
 
 from ..domain.forking import fork_lock
+from ..domain.records import MEMORY_FILES
 from ..domain.text import clean
 
 logger = logging.getLogger(__name__)
 
 DELIMITER = "\n§\n"  # what the host puts between entries
-_FILES = {"memory": "MEMORY.md", "user": "USER.md"}
 _CLOCK_STEP_S = 60.0  # a clock that is further back than that was set
 _Signature = tuple[int, ...] | None
 
@@ -29,13 +29,15 @@ _Signature = tuple[int, ...] | None
 class FileState:
     """The entries of one file, and when it was written (seconds since the epoch, 0 where it is missing).
 
-    `damaged`: bytes that are no text stand in it, so that what is missing from it may still be meant.
+    `damaged`: bytes that are no text stand in it, so that what is missing from it may still be meant. `read_at`: by the
+    home's own clock (`Mirror.now`) before it was read, where that counts.
     """
 
     target: str
     contents: tuple[str, ...]
     written_at: float
     damaged: bool = False
+    read_at: float = 0.0
 
 
 class Mirror:
@@ -106,7 +108,7 @@ class Mirror:
         One that is missing counts where it was there before.
         """
         states = []
-        for target, name in _FILES.items():
+        for target, name in MEMORY_FILES.items():
             path = self._home / "memories" / name
             try:
                 signature = _signature(path)
@@ -115,7 +117,8 @@ class Mirror:
                 if signature is not None:
                     self._note_there(target)
                 if signature is not None or self._was_there(target):
-                    states.append(_read(target, path, signature))
+                    # Before the file is read: what is noted later is none of this reading's business.
+                    states.append(_read(target, path, signature, read_at=self.now()))
                 self._seen[target] = signature
                 self._unreadable.pop(target, None)
             except OSError as exc:
@@ -129,7 +132,7 @@ class Mirror:
 
     def note_written(self, target: str) -> None:
         """Note that the host has written a file, which may be gone by the time when it would be read."""
-        if (self._home / "memories" / _FILES[target]).exists():
+        if (self._home / "memories" / MEMORY_FILES[target]).exists():
             self._note_there(target)
 
     def _note_there(self, target: str) -> None:
@@ -137,15 +140,15 @@ class Mirror:
             self._there.add(target)
             with contextlib.suppress(OSError):
                 (self._home / "pgvector").mkdir(parents=True, exist_ok=True)
-                (self._home / "pgvector" / f"had-{_FILES[target]}").touch(mode=0o600)
+                (self._home / "pgvector" / f"had-{MEMORY_FILES[target]}").touch(mode=0o600)
 
     def _was_there(self, target: str) -> bool:
-        return target in self._there or (self._home / "pgvector" / f"had-{_FILES[target]}").exists()
+        return target in self._there or (self._home / "pgvector" / f"had-{MEMORY_FILES[target]}").exists()
 
     def unreadable(self) -> list[tuple[Path, str]]:
         """Return the files that are there and cannot be read, and why."""
         found = []
-        for target, name in _FILES.items():
+        for target, name in MEMORY_FILES.items():
             path = self._home / "memories" / name
             try:
                 _read(target, path, _signature(path))
@@ -156,7 +159,7 @@ class Mirror:
     def entries(self) -> set[tuple[str, str]]:
         """Target and text of every entry that stands in the files now; of a file that cannot be read none."""
         found: set[tuple[str, str]] = set()
-        for target, name in _FILES.items():
+        for target, name in MEMORY_FILES.items():
             path = self._home / "memories" / name
             with contextlib.suppress(OSError):
                 found |= {(target, content) for content in _read(target, path, _signature(path)).contents}
@@ -172,21 +175,16 @@ def _signature(path: Path) -> _Signature:
     return stat.st_mtime_ns, stat.st_size, stat.st_ctime_ns, stat.st_ino
 
 
-def _read(target: str, path: Path, signature: _Signature) -> FileState:
+def _read(target: str, path: Path, signature: _Signature, *, read_at: float = 0.0) -> FileState:
     if signature is None:
-        return FileState(target, (), 0.0)
+        return FileState(target, (), 0.0, read_at=read_at)
     data = path.read_bytes()
-    text = io.StringIO(data.decode("utf-8", errors="replace"), newline=None).read()
-    entries = (clean(part).strip() for part in text.split(DELIMITER))
-    damaged = b"\0" in data or ("\ufffd" in text and not _is_utf8(data))
-    return FileState(
-        target, tuple(dict.fromkeys(entry for entry in entries if entry)), signature[0] / 1e9, damaged=damaged
-    )
-
-
-def _is_utf8(data: bytes) -> bool:
+    damaged = b"\0" in data
     try:
-        data.decode("utf-8")
+        text = data.decode("utf-8")
     except UnicodeDecodeError:
-        return False
-    return True
+        text, damaged = data.decode("utf-8", errors="replace"), True
+    text = io.StringIO(text, newline=None).read()
+    entries = (clean(part).strip() for part in text.split(DELIMITER))
+    contents = tuple(dict.fromkeys(entry for entry in entries if entry))
+    return FileState(target, contents, signature[0] / 1e9, damaged, read_at)

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 TARGETS: Final = ("memory", "user")
+MEMORY_FILES: Final = {"memory": "MEMORY.md", "user": "USER.md"}  # of the host, by target
 _FIRST_YEAR, _LAST_YEAR = 2, 9998
 
 

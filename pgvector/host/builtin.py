@@ -27,7 +27,6 @@ class BuiltInMemory:
         """What changed files of it hold. They belong to the profile, not to a session key's theme."""
         mirror = self._runtime.mirror
         counts, most = self._runtime.counts, self._keep.max_chars
-        read_at = mirror.now()  # before the files are read: what is noted later is none of this reading's business
         for state in mirror.changed():
             contents = dict.fromkeys(self._keep.text(taken(each, most, counts), counts) for each in state.contents)
             payload = {
@@ -35,7 +34,7 @@ class BuiltInMemory:
                 "contents": list(contents),
                 "file_time": state.written_at,
                 "damaged": state.damaged,
-                "noted_at": read_at,
+                "noted_at": state.read_at,
                 "origin": mirror.origin,
                 "metadata": {"source": "file"}
                 | {key: name for key, name in self._context.scope.items() if key == "profile"},

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..domain.chunks import estimate_tokens
 from ..domain.errors import HermesPgvectorError, InvalidArgument
 from ..domain.models import Answer, Filters, Operation, Question, Scope
+from ..domain.records import MEMORY_FILES
 from ..domain.text import both_ends, clean
 from ..store import erase
 from ..store.erase import Entry
@@ -209,7 +210,7 @@ def _forgotten(entries: Sequence[Entry], desk: Desk) -> dict[str, Any]:
     result = {"forgotten": [_shown(entry) for entry in entries], "count": len(entries), "theme": desk.theme}
     standing = sorted({entry.target for entry in entries if (entry.target, entry.content) in in_files})
     if standing:
-        names = " and ".join("USER.md" if target == "user" else "MEMORY.md" for target in standing)
+        names = " and ".join(MEMORY_FILES[target] for target in standing)
         result["note"] = (
             f"it also stands in this host's {names}, from where it is in every prompt of the profile: "
             "remove it there with the memory tool, or by hand"

@@ -14,6 +14,7 @@ from ..capture.keeping import Keeper
 from ..capture.mirror import Mirror
 from ..domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
 from ..domain.models import Operation, Store
+from ..domain.records import MEMORY_FILES
 from ..domain.refs import Ref
 from ..domain.text import clean
 from ..store import erase, history, seeing, tenants
@@ -249,7 +250,7 @@ def _embedded(hand: Hand, theme: str, row_id: int, content: str) -> dict[str, An
 
 def _standing(entries: Sequence[Entry], in_files: set[tuple[str, str]]) -> list[str]:
     targets = sorted({entry.target for entry in entries if (entry.target, entry.content) in in_files})
-    names = " and ".join("USER.md" if target == "user" else "MEMORY.md" for target in targets)
+    names = " and ".join(MEMORY_FILES[target] for target in targets)
     if not names:
         return []
     return [

@@ -9,12 +9,13 @@ from typing import Any, Literal
 
 from ..capture.mirror import Mirror
 from ..domain.errors import InvalidArgument
+from ..domain.records import MEMORY_FILES
 from ..domain.refs import Ref
 from ..store import history, memory_files
 from ..store.connection import DeadlineConnection, translated
 from ..store.history import note_actor
 from ..store.maintenance import operator, record_where_allowed
-from ..store.memory_files import FILES, HeldRemoval
+from ..store.memory_files import HeldRemoval
 from .correcting import Correction
 
 _CHARS = 300  # of one text
@@ -30,7 +31,7 @@ def held(conn: DeadlineConnection, home: Path, days: float) -> list[dict[str, An
 
 
 def _row(each: HeldRemoval, origin: str, days: float) -> dict[str, Any]:
-    where = FILES[each.target] + ("" if each.origin == origin else " of another home")
+    where = MEMORY_FILES[each.target] + ("" if each.origin == origin else " of another home")
     return {
         "ref": str(Ref("memories", each.id)),
         "id": each.id,

@@ -17,13 +17,13 @@ from typing import Any, Final
 from psycopg.types.json import Jsonb
 
 from ..domain.models import Operation
+from ..domain.records import MEMORY_FILES
 from .connection import DeadlineConnection
 from .memories import Embeddings, common, lock_theme, vector
 from .sql import query
 
 logger = logging.getLogger(__name__)
 
-FILES: Final = {"memory": "MEMORY.md", "user": "USER.md"}
 WHY: Final = {"missing": "is missing", "empty": "is empty", "damaged": "is damaged", "shorter": "lost much at once"}
 _MANY = 3  # so many entries lost at once, and half of the file or more, is no edit by hand
 _ALIKE = 0.5  # share of pairs of characters from which a new entry is an edited old one
@@ -142,7 +142,7 @@ def _warn_held(target: str, why: str, count: int) -> None:
     logger.warning(
         "hermes-pgvector: %s %s: what it held stays in memory until somebody decides (%d entries); put the file back, "
         "or see: hermes-pgvector removals list",
-        FILES[target],
+        MEMORY_FILES[target],
         WHY[why],
         count,
     )

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from ...capture.mirror import Mirror
+from ...domain.records import MEMORY_FILES
 from ...store import memory_files
 from ...store.connection import DeadlineConnection
-from ...store.memory_files import FILES, WHY
+from ...store.memory_files import WHY
 from .check import Check, Patient
 
 _DECIDE = "put the file back; or hermes-pgvector removals list, then removals confirm ID... or removals dismiss ID..."
@@ -22,7 +23,7 @@ def examine_removals(conn: DeadlineConnection, patient: Patient) -> Iterator[Che
     lost = memory_files.held_counts(conn)
     for each in lost:
         own = each.origin == mirror.origin
-        name = FILES[each.target] + ("" if own else " of another home")
+        name = MEMORY_FILES[each.target] + ("" if own else " of another home")
         until = each.held_at.astimezone() + timedelta(days=patient.settings.removal_hold_days)
         what = "1 memory it held stays" if each.count == 1 else f"{each.count:,} memories it held stay"
         yield Check(
