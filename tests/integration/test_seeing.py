@@ -349,7 +349,8 @@ def test_need_16_forget_shows_first_and_then_removes_exactly_that(
     assert Database(dsn).column("SELECT count(*) FROM conversations") == [0]
     log = ask("themes", "log")
     assert [entry["counts"] for entry in log] == [{"turns": 3}, {"memories": 1, "turns": 1}]
-    assert "900" not in json.dumps(log) and log[1]["arguments"]["themes"] == ["marketing"]
+    said = [{name: value for name, value in row.items() if name != "done_at"} for row in log]  # a time may hold it
+    assert "900" not in json.dumps(said) and log[1]["arguments"]["themes"] == ["marketing"]
     assert "forget 'marketing'" in say("themes", "log")
 
 
