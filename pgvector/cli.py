@@ -13,69 +13,67 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .commands.base import Command
+    from .admin.common.commands import Command
 
 
 def _commands() -> tuple[Command, ...]:
-    """Every verb, in the order of the help."""
-    from .commands import (
-        bring,
-        checks,
-        compact,
-        completion,
-        copying,
-        correcting,
-        index,
-        keeping,
-        lifecycle,
-        metrics,
-        migrating,
-        models,
-        moving,
-        removals,
-        searching,
-        seeing,
-        setups,
-        tenants,
-        themes,
-        vectors,
-        watch,
-    )  # fmt: skip
+    """Return every verb, in the order of the help."""
+    from .admin.browse import command as browse
+    from .admin.browse import search_command as search
+    from .admin.common import completion
+    from .admin.compact import command as compact
+    from .admin.doctor import command as doctor
+    from .admin.edit import command as edit
+    from .admin.edit import removals_command as removals
+    from .admin.index import command as index
+    from .admin.migrate import command as migrate
+    from .admin.models import command as models
+    from .admin.prune import command as prune
+    from .admin.reembed import command as reembed
+    from .admin.setup import command as setup
+    from .admin.setup import lifecycle_command as lifecycle
+    from .admin.status import command as status
+    from .admin.status import metrics_command as metrics
+    from .admin.tenants import command as tenants
+    from .admin.themes import command as themes
+    from .admin.transfer import bring_command as bring
+    from .admin.transfer import command as transfer
+    from .admin.transfer import copy_command as copy
 
     return (
         lifecycle.SETUP,
-        checks.DOCTOR,
-        migrating.MIGRATE,
-        setups.INSTALL,
-        checks.PROVE,
-        checks.DEMO,
-        watch.STATUS,
-        watch.STATS,
+        doctor.DOCTOR,
+        migrate.MIGRATE,
+        setup.INSTALL,
+        doctor.PROVE,
+        doctor.DEMO,
+        status.STATUS,
+        status.STATS,
         metrics.METRICS,
-        watch.SPOOL,
-        searching.SEARCH,
-        seeing.LIST,
-        seeing.SHOW,
-        correcting.ADD,
-        correcting.EDIT,
-        correcting.FORGET,
-        seeing.HISTORY,
+        status.SPOOL,
+        search.SEARCH,
+        browse.LIST,
+        browse.SHOW,
+        edit.ADD,
+        edit.EDIT,
+        edit.FORGET,
+        browse.HISTORY,
         removals.RESTORE,
         removals.REMOVALS,
-        seeing.SESSIONS,
+        browse.SESSIONS,
         themes.THEMES,
-        keeping.PRUNE,
+        prune.PRUNE,
         compact.COMPACT,
-        moving.EXPORT,
-        moving.IMPORT,
+        transfer.EXPORT,
+        transfer.IMPORT,
         bring.BRING,
-        copying.COPY,
+        copy.COPY,
         tenants.TENANTS,
         models.MODEL,
-        vectors.BACKFILL,
-        vectors.REEMBED,
+        reembed.BACKFILL,
+        reembed.REEMBED,
         index.INDEX,
-        setups.SERVER,
+        setup.SERVER,
         lifecycle.DEACTIVATE,
         lifecycle.UNINSTALL,
         completion.completion(command_line),
@@ -84,7 +82,7 @@ def _commands() -> tuple[Command, ...]:
 
 def register_cli(subparser: argparse.ArgumentParser) -> None:
     """Add our commands to a parser of the host."""
-    from .commands.base import add_commands
+    from .admin.common.commands import add_commands
 
     add_commands(subparser, _commands())
 
@@ -99,7 +97,7 @@ def pgvector_command(args: argparse.Namespace) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The entry point of `hermes-pgvector`."""
-    from .commands.base import EXIT_INTERRUPTED, EXIT_USAGE
+    from .admin.common.commands import EXIT_INTERRUPTED, EXIT_USAGE
     from .domain.dsn import mask_dsn
 
     try:
@@ -117,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def command_line() -> argparse.ArgumentParser:
     """The parser of `hermes-pgvector`."""
-    from .commands.base import EXITS, Parser, ShowVersion
+    from .admin.common.commands import EXITS, Parser, ShowVersion
 
     parser = Parser(
         prog="hermes-pgvector", description="Memory for hermes-agent on Postgres and pgvector.", epilog=EXITS
@@ -128,7 +126,7 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from .commands.base import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, abandon_stdout
+    from .admin.common.commands import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, abandon_stdout
 
     if not getattr(args, "pgvector_command", None):
         names = ", ".join(command.name for command in _commands())
@@ -148,7 +146,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _explain(exc: Exception) -> int:
-    from .commands.base import EXIT_FAILED, EXIT_USAGE
+    from .admin.common.commands import EXIT_FAILED, EXIT_USAGE
     from .domain.dsn import mask_dsn
     from .domain.errors import HermesPgvectorError, WrongUsage
 
@@ -170,7 +168,7 @@ def _explain(exc: Exception) -> int:
 
 
 def _home(args: argparse.Namespace) -> Path:
-    from .host.context import hermes_home
+    from .host.session_context import hermes_home
 
     home = hermes_home(args.hermes_home)
     # What we start from here, the host's own command among it, means the same home.

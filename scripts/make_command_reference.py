@@ -12,13 +12,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from hermes_memory_pgvector.admin.common.commands import EXITS
 from hermes_memory_pgvector.cli import command_line
-from hermes_memory_pgvector.commands.base import EXITS
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "commands.md"
 _HEAD = f"""# Commands
 
-<!-- This page is made by scripts/make_command_reference.py: change pgvector/commands/, then run it. -->
+<!-- This page is made by scripts/make_command_reference.py: change pgvector/admin/, then run it. -->
 
 `hermes-pgvector ...` and `hermes pgvector ...` are the same; the second is there while pgvector is the host's active
 memory provider. On a terminal tables are drawn, elsewhere they are plain columns; `--json` gives JSON and nothing else

@@ -11,11 +11,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from hermes_memory_pgvector.domain.settings import FIELDS, Field
+from hermes_memory_pgvector.config.settings import FIELDS, Field
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
 BEGIN = (
-    "<!-- The table is made by scripts/make_config_reference.py: change pgvector/domain/settings.py, then run it. -->"
+    "<!-- The table is made by scripts/make_config_reference.py: change pgvector/config/settings.py, then run it. -->"
 )
 END = "<!-- End of the table. -->"
 

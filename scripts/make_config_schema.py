@@ -12,7 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-from hermes_memory_pgvector.domain.settings import FIELDS, Field
+from hermes_memory_pgvector.config.settings import FIELDS, Field
 from hermes_memory_pgvector.host.setup import API_KEY
 
 FILE = Path(__file__).resolve().parents[1] / "pgvector" / "config_schema.py"

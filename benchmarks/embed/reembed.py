@@ -22,10 +22,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from common import endpoint, parser, postgres, provider, report, turn
 from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.admin.common import new_vectors as store
+from hermes_memory_pgvector.admin.reembed.reembedding import Reembedding
 from hermes_memory_pgvector.embed.factory import make_embedder
 from hermes_memory_pgvector.embed.onnx import OnnxEmbedder, dims_of
-from hermes_memory_pgvector.operate.reembed import Reembedding
-from hermes_memory_pgvector.store import reembed as store
 
 OLD_DIMS = 384
 MILLION = 1_000_000

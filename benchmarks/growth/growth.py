@@ -34,13 +34,13 @@ import psycopg
 import table
 from psycopg.conninfo import make_conninfo
 
-from hermes_memory_pgvector.domain.models import Filters, Scope
+from hermes_memory_pgvector.admin.common.new_vectors import admin_connection
+from hermes_memory_pgvector.admin.common.progress import building
+from hermes_memory_pgvector.admin.index.build_memory import build_memory
+from hermes_memory_pgvector.domain.types import Filters, Scope
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from hermes_memory_pgvector.operate.graphs import build_memory
-from hermes_memory_pgvector.operate.progress import building
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import graphs, search
-from hermes_memory_pgvector.store.reembed import admin_connection
+from hermes_memory_pgvector.store import hnsw, vector_search
 from hermes_memory_pgvector.store.schema import migrate
 
 PARTS = ("recall", "drain", "verbs", "vacuum")
@@ -196,7 +196,7 @@ class Asking:
 
             def call(_: str, vector: Any, graph_rows: int = graph_rows) -> None:
                 with self._runtime.backend.connection(60) as conn:
-                    search.vector_candidates(
+                    vector_search.vector_candidates(
                         conn, "turns", Scope("all", ""), Filters(), vector.tolist(), limit=40, graph_rows=graph_rows
                     )
 
@@ -254,13 +254,13 @@ def verbs(config: dict[str, Any], postmaster: int) -> dict[str, Any]:
 def built(admin: str, memory: str, postmaster: int) -> dict[str, Any]:
     """As `hermes-pgvector index build` builds them: with which maintenance_work_mem, and what it took."""
     with admin_connection(admin) as conn:
-        todo = [graph for graph in graphs.graphs(conn) if graph.state != "whole"]
+        todo = [graph for graph in hnsw.graphs(conn) if graph.state != "whole"]
         if not todo:
             return {}
         wants, given = max(graph.wants_bytes for graph in todo), todo[0].given_bytes
         chosen = memory or build_memory(wants, given, on_this_machine=True)
         with table.Watcher(postmaster) as watcher, building() as tell:
-            graphs.build(conn, admin, tell, memory=chosen)
+            hnsw.build(conn, admin, tell, memory=chosen)
     return clocked("build", watcher) | {
         "build memory": chosen or "as it is",
         "build mapped MB": round(watcher.mapped_mb),
@@ -282,7 +282,7 @@ def measured(args: argparse.Namespace, admin: str, rows: table.Rows, upto: int) 
             raise SystemExit(f"there are {have:,} rows already")
         if have < upto:
             with admin_connection(admin) as own:
-                graphs.drop(own)
+                hnsw.drop(own)
             conn.execute("DELETE FROM conversations WHERE agent_identity = %s", (table.DRAIN,))
             wall, cpu = table.load(conn, rows, upto)
             count = upto - have

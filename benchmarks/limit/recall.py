@@ -38,9 +38,9 @@ from pgvector.psycopg import register_vector
 from psycopg.conninfo import make_conninfo
 from truth import Asked
 
-from hermes_memory_pgvector.domain.models import Filters, Scope, Store
+from hermes_memory_pgvector.domain.types import Filters, Scope, Store
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from hermes_memory_pgvector.store.search import begin_vectors, vector_candidates
+from hermes_memory_pgvector.store.vector_search import begin_vectors, vector_candidates
 
 STORES: dict[Store, str] = {"memories": "memory_entries", "turns": "conversations"}
 TOOLS: dict[Store, str] = {"memories": "recall_memory", "turns": "recall_conversation"}

@@ -21,8 +21,8 @@ import recall
 from psycopg import Transaction
 from recall import common
 
-from hermes_memory_pgvector.recall.lookup import Lookup
-from hermes_memory_pgvector.recall.search import Searcher
+from hermes_memory_pgvector.recall.pipeline import Lookup
+from hermes_memory_pgvector.recall.searcher import Searcher
 
 PARTS: tuple[tuple[type, str, str], ...] = (
     (Lookup, "take_nearest", "read the vector leg"),

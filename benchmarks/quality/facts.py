@@ -23,7 +23,7 @@ import common
 from locomo import interval, options
 from vectors import CachedModel
 
-from hermes_memory_pgvector.domain.models import Operation
+from hermes_memory_pgvector.domain.types import Operation
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall import fuse
 from tests.support.embedding_server import EmbeddingServer

@@ -23,7 +23,7 @@ import common
 from corpus import CATEGORIES, Conversation, halves, read_conversations
 from vectors import CachedModel
 
-from hermes_memory_pgvector.domain.models import Operation
+from hermes_memory_pgvector.domain.types import Operation
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.model_files import MODEL_DIMS, MODEL_NAME, model_dir

@@ -28,7 +28,7 @@ from locomo import load, options
 from standalone import PERSON, REQUESTS, TEAM, Statement
 from vectors import CachedModel
 
-from hermes_memory_pgvector.domain.models import Hit, Operation, Question, Scope
+from hermes_memory_pgvector.domain.types import Hit, Operation, Question, Scope
 from hermes_memory_pgvector.embed.instructions import NearEnough, near_enough
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall import prefetch

@@ -5,7 +5,7 @@ order, every 20th said again some weeks later. Measured are the command's own fi
 before anything is changed), and beside them what LoCoMo's questions find before and after: by the vector leg against
 an exact scan, and by words and meaning together of the ten rows found before.
 
-    compact.py --data locomo10.json --model-dir DIR [--cache FILE] [--json FILE]
+    compaction.py --data locomo10.json --model-dir DIR [--cache FILE] [--json FILE]
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ import sentences
 from pgvector import Vector
 from pgvector.psycopg import register_vector
 
+from hermes_memory_pgvector.admin.compact import compaction
 from hermes_memory_pgvector.domain.languages import Languages
-from hermes_memory_pgvector.domain.models import Filters, Scope
 from hermes_memory_pgvector.domain.theme import ThemeRules
-from hermes_memory_pgvector.operate import compact
+from hermes_memory_pgvector.domain.types import Filters, Scope
 from hermes_memory_pgvector.recall.fuse import fuse
 from hermes_memory_pgvector.store.lexical import lexical_candidates
 from hermes_memory_pgvector.store.pool import connect
-from hermes_memory_pgvector.store.search import vector_candidates
+from hermes_memory_pgvector.store.vector_search import vector_candidates
 
 K = 10
 DAYS = 365
@@ -95,12 +95,12 @@ def one(pg: common.Postgres, stored: sentences.Stored, asked: Sequence[Any], day
     with connect(admin) as conn:
         register_vector(conn)
         before = answers(conn, asked)
-        wish = compact.Wish(every_theme=True, older_than=f"{days}d", sample=sample)
-        planned = compact.plan(conn, wish, ThemeRules(), Languages())
+        wish = compaction.Wish(every_theme=True, older_than=f"{days}d", sample=sample)
+        planned = compaction.plan(conn, wish, ThemeRules(), Languages())
         stays = {id: kept for each in planned.portions for id, kept in each.pairs.items()}
-        compact.Compaction(conn, planned).run()
-        plain = compact.vacuum(conn, full=False)
-        full = compact.vacuum(conn, full=True)
+        compaction.Compaction(conn, planned).run()
+        plain = compaction.vacuum(conn, full=False)
+        full = compaction.vacuum(conn, full=True)
         after = answers(conn, asked)
     totals, loss = planned.totals(), planned.loss
     assert loss is not None

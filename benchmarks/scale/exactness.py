@@ -31,10 +31,10 @@ from pgvector.psycopg import register_vector
 from psycopg.conninfo import make_conninfo
 from truth import Asked, K, find_truth, share
 
-from hermes_memory_pgvector.domain.models import Filters, Scope
+from hermes_memory_pgvector.domain.types import Filters, Scope
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import search
+from hermes_memory_pgvector.store import vector_search
 from hermes_memory_pgvector.store.backend import Backend
 from hermes_memory_pgvector.store.connection import DeadlineConnection
 from hermes_memory_pgvector.store.schema import migrate
@@ -102,7 +102,7 @@ def in_themes(
                     of_backend = Cpu(conn.info.backend_pid)
                 before = of_backend()
                 with backend.connection(60) as conn:
-                    found = search.vector_candidates(
+                    found = vector_search.vector_candidates(
                         conn, "turns", Scope("theme", one.theme), Filters(), one.vector.tolist(), limit=40
                     )
                 cpu["product"] += of_backend() - before
@@ -129,16 +129,16 @@ def in_themes(
 def in_all(backend: Backend, asked: Sequence[Asked]) -> list[dict[str, Any]]:
     """Across all themes: the signatures, and the graph where there is one; its breadth as it is and around that."""
     table = []
-    legs = [("signatures", NEVER, search.BREADTH), *(("graph", 0, breadth) for breadth in (200, 400, 1000))]
-    chosen = search.BREADTH
+    legs = [("signatures", NEVER, vector_search.BREADTH), *(("graph", 0, breadth) for breadth in (200, 400, 1000))]
+    chosen = vector_search.BREADTH
     for name, graph_rows, breadth in legs:
-        search.BREADTH = breadth
+        vector_search.BREADTH = breadth
         recall, taken, cpu = [], [], []
         for one in asked:
             with backend.connection(60) as conn:
                 used = Cpu(conn.info.backend_pid)
                 cpu_before, before = used(), time.perf_counter()
-                found = search.vector_candidates(
+                found = vector_search.vector_candidates(
                     conn, "turns", Scope("all", ""), Filters(), one.vector.tolist(), limit=40, graph_rows=graph_rows
                 )
                 taken.append((time.perf_counter() - before) * 1000)
@@ -153,7 +153,7 @@ def in_all(backend: Backend, asked: Sequence[Asked]) -> list[dict[str, Any]]:
                 "cpu_p50_ms": round(statistics.median(cpu), 1),
             }
         )
-    search.BREADTH = chosen
+    vector_search.BREADTH = chosen
     return table
 
 

@@ -23,7 +23,7 @@ import common
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from hermes_memory_pgvector.domain.models import Filters, Scope
+from hermes_memory_pgvector.domain.types import Filters, Scope
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.store.lexical import lexical_candidates
 

@@ -23,13 +23,13 @@ import psycopg
 from lexical import COMMON, VOCABULARY, texts
 from psycopg.conninfo import make_conninfo
 
-from hermes_memory_pgvector.domain.models import EmbeddingSpace, Filters, Operation, Scope
-from hermes_memory_pgvector.store import tenants
+from hermes_memory_pgvector.domain.types import EmbeddingSpace, Filters, Operation, Scope
+from hermes_memory_pgvector.store import row_security
 from hermes_memory_pgvector.store.backend import Backend
 from hermes_memory_pgvector.store.lexical import lexical_candidates
+from hermes_memory_pgvector.store.pipelining import alone
 from hermes_memory_pgvector.store.pool import connect
-from hermes_memory_pgvector.store.search import as_sent, fetch, neighbours, vector_candidates
-from hermes_memory_pgvector.store.together import alone
+from hermes_memory_pgvector.store.vector_search import as_sent, fetch, neighbours, vector_candidates
 
 DIMS = 384
 THEMES = 20  # of equal share
@@ -118,9 +118,9 @@ def main() -> None:
             # A role that may become the tenant: the private server lets no other in.
             conn.execute("CREATE ROLE tenant")
             conn.execute("GRANT tenant TO hermes WITH INHERIT FALSE")
-            tenants.enable(conn)
-            tenants.grant(conn, "tenant", OWN)
-            tenants.disable(conn)
+            row_security.enable(conn)
+            row_security.grant(conn, "tenant", OWN)
+            row_security.disable(conn)
         backends = {
             name: Backend(lambda dsn=where: dsn, dims=DIMS, pool_max_size=1)
             for name, where in (
@@ -136,7 +136,7 @@ def main() -> None:
             vector = [dice.gauss(0, 1) for _ in range(DIMS)]
             for name in ("off", "again", "every theme", "tenant"):
                 with connect(admin) as conn:
-                    (tenants.disable if name in ("off", "again") else tenants.enable)(conn)
+                    (row_security.disable if name in ("off", "again") else row_security.enable)(conn)
                     if name == "off":
                         conn.execute("ANALYZE conversations")  # it brings the statistics back that were taken away
                 backend = backends[name]

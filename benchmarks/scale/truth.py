@@ -12,7 +12,7 @@ import psycopg
 from pgvector import Vector
 from pgvector.psycopg import register_vector
 
-from hermes_memory_pgvector.store import search
+from hermes_memory_pgvector.store import vector_search
 
 K = 10
 _EQUAL = 1e-6  # two ways to compute a cosine differ by less
@@ -37,7 +37,7 @@ class Asked:
 
     def row(self) -> dict[str, Any]:
         """The parameters of BARE."""
-        depth = search.RERANK_DEPTH if self.size <= search.LARGE_THEME else search.DEEP_RERANK
+        depth = vector_search.RERANK_DEPTH if self.size <= vector_search.LARGE_THEME else vector_search.DEEP_RERANK
         return {"theme": self.theme, "vector": Vector(self.vector), "depth": depth, "limit": 40}
 
 

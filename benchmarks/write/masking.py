@@ -12,7 +12,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 import common
 
-from hermes_memory_pgvector.domain.secrets import Masker
+from hermes_memory_pgvector.domain.redaction import Masker
 
 SIZES = (100, 2_000, 100_000)
 PROSE = (

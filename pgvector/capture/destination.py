@@ -7,6 +7,10 @@ import json
 import os
 from pathlib import Path
 
+from ..config.settings import Settings
+from ..store.conninfo import place_of
+
+EMBEDDED_PLACE = "the embedded Postgres"
 RECORD = Path("pgvector", "databases.json")  # in the home: which database was last found at each place
 
 
@@ -51,3 +55,8 @@ class Destination:
             return True
         database = database or self._known().get(place, "")
         return not database or database == self.database
+
+
+def destination_of(settings: Settings, home: Path) -> Destination:
+    """The database that the settings name."""
+    return Destination(place_of(settings.dsn) if settings.dsn else EMBEDDED_PLACE, home)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from ..domain.errors import SpoolFull
-from ..domain.models import Operation
+from ..domain.types import Operation
 from .spool_format import SetAside
 
 _OVERHEAD_BYTES = 1024  # of the objects that one operation consists of

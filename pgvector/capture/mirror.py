@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ..domain.forking import fork_lock
+from ..domain.fork_safety import fork_lock
 from ..domain.records import MEMORY_FILES
 from ..domain.text import clean
 

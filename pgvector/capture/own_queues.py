@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from ..domain.errors import SpoolBusy, SpoolError, SpoolFull, SpoolGone
-from ..domain.models import Operation
-from ..domain.pace import breathe
+from ..domain.gil import breathe
+from ..domain.types import Operation
 from .memory_queue import MemoryQueue, Queue
-from .moving import Move
 from .spool import Spool
-from .spool_files import SpoolDirectory
+from .spool_directory import SpoolDirectory
+from .spool_salvage import Move
 
 logger = logging.getLogger(__name__)
 

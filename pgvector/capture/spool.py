@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from ..domain.errors import SpoolError, SpoolFull, SpoolGone
-from ..domain.forking import BACKGROUND, fork_lock
-from ..domain.models import Operation
-from ..domain.pace import in_slices, paced
+from ..domain.fork_safety import BACKGROUND, fork_lock
+from ..domain.gil import in_slices, paced
+from ..domain.types import Operation
+from .file_watch import WatchedFiles
 from .spool_format import (
     COLUMNS,
     FAULTS,
@@ -36,8 +37,7 @@ from .spool_format import (
     prepare,
     readable,
 )
-from .watched import WatchedFiles
-from .window import Window
+from .spool_window import Window
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ..domain.errors import SpoolBusy, SpoolError, SpoolGone
-from ..domain.models import Operation
-from ..domain.pace import paced
+from ..domain.gil import paced
+from ..domain.types import Operation
 
 # What a damaged file raises: SQLite quotes it in its words, and Python may not be able to read them.
 FAULTS = (sqlite3.Error, UnicodeDecodeError)

@@ -21,26 +21,26 @@ from ..domain.errors import (
     StoreMisconfigured,
     StoreUnsettled,
 )
+from ..domain.gil import note_hook
+from ..domain.last_error import Trouble
 from ..domain.latency import Latencies
-from ..domain.models import Operation
-from ..domain.pace import note_hook
-from ..domain.trouble import Trouble
+from ..domain.types import Operation
 from ..store.backend import Backend
-from .adopted import Adopted
-from .applying import POISON, apply_parts, share_out
-from .doubt import Doubt, write_apart
-from .embedding import DocumentEmbedder, texts_of
-from .ends import Delivery, Ends
-from .kept import Kept
+from .adopted_spools import Adopted
+from .apply import POISON, apply_parts, share_out
+from .batch_size import BATCH_SIZE, Stride
+from .document_embedding import DocumentEmbedder, texts_of
+from .idle_work import Upkeep
 from .memory_queue import Queue
+from .outcomes import Delivery, Ends
 from .own_queues import OwnQueues
-from .pending import PendingRows
-from .refusals import TOLD_EACH, Refusals, tell_set_aside
+from .pending_rows import PendingRows
+from .poison import Doubt, write_apart
+from .rejection_log import TOLD_EACH, Refusals, tell_set_aside
+from .resend import Kept
 from .spool import Spool
-from .spool_files import SpoolDirectory
+from .spool_directory import SpoolDirectory
 from .spool_format import SetAside
-from .stride import BATCH_SIZE, Stride
-from .upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
 

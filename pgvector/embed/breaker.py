@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
 
 from ..domain.errors import EmbedderError, EmbedderUnavailable, InputTooLong
-from .base import CountedEmbedder, Vector
 from .counters import Counters
+from .embedder import CountedEmbedder, Vector
 from .instructions import Instructions
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from ..domain.errors import EmbedderError, EmbedderUnavailable
-from .base import CountedEmbedder, Vector
 from .counters import Counters
+from .embedder import CountedEmbedder, Vector
 from .instructions import Instructions
 
 # 512 vectors of 768 doubles are 3 MB.

@@ -7,8 +7,8 @@ import re
 from urllib.parse import unquote, urlunsplit
 
 from ..domain.errors import ConfigurationError, EmbedderError, EmbedderUnavailable
-from .addresses import parse_url
-from .refusals import excerpt
+from .endpoint_url import parse_url
+from .http_errors import excerpt
 from .transport import Deadline, HttpTransport
 
 _MIN_SECRET_CHARS = 4  # shorter secrets are no secrets, and blotting them out would make messages unreadable

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..domain.settings import Settings
-from .base import MAX_BATCH_TEXTS, MAX_BATCH_TOKENS, CountedEmbedder
+from ..config.settings import Settings
 from .breaker import CircuitBreaker, GuardedEmbedder
 from .cache import CachedEmbedder
+from .embedder import MAX_BATCH_TEXTS, MAX_BATCH_TOKENS, CountedEmbedder
 from .instructions import Instructions, instructions_for
-from .modeldir import is_local, local_folder
+from .model_folder import is_local, local_folder
 from .onnx import OnnxEmbedder, dims_of
 
 # The HTTP client takes longer to import than all else that a short command needs: only where an endpoint is named.
 if TYPE_CHECKING:
-    from .rerank import Reranker
+    from .reranker import Reranker
 
 
 def make_embedder(
@@ -80,7 +80,7 @@ def embedder_for(settings: Settings, api_key: str, *, home: Path) -> CountedEmbe
 
 def reranker_for(settings: Settings, api_key: str) -> Reranker:
     """The cross-encoder that `rerank_url` names. Raises ConfigurationError."""
-    from .rerank import Reranker
+    from .reranker import Reranker
 
     return Reranker(
         url=settings.rerank_url,

@@ -9,13 +9,13 @@ from dataclasses import replace
 from urllib.parse import unquote
 
 from ..domain.errors import ConfigurationError, EmbedderError, EmbedderUnavailable, InputTooLong
-from .addresses import Endpoint, endpoints_for, is_azure, parse_url
-from .base import MAX_BATCH_TEXTS, MAX_BATCH_TOKENS, Vector
 from .counters import Counters
+from .embedder import MAX_BATCH_TEXTS, MAX_BATCH_TOKENS, Vector
+from .endpoint_url import Endpoint, endpoints_for, is_azure, parse_url
+from .http_errors import BodyRefused, NoSuchEndpoint, TooManyTexts, refusal
 from .instructions import Instructions, instructions_for, is_matryoshka
-from .refusals import BodyRefused, NoSuchEndpoint, TooManyTexts, refusal
 from .transport import Deadline, HttpTransport, Reply
-from .wire import Form, TooManyDimensions, request_body, vectors_in
+from .wire_formats import Form, TooManyDimensions, request_body, vectors_in
 
 # A question's meaning is in its first page, and a pasted log must not cost more than a question.
 MAX_QUERY_CHARS = 8_000

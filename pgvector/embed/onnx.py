@@ -21,11 +21,11 @@ from weakref import WeakValueDictionary
 
 from ..domain.commandline import pip_install
 from ..domain.errors import EmbedderError, EmbedderUnavailable, HermesPgvectorError
-from ..domain.forking import SLOW, fork_lock
-from .base import Vector
+from ..domain.fork_safety import SLOW, fork_lock
 from .counters import Counters
+from .embedder import Vector
 from .instructions import KNOWN, Instructions, instructions_for
-from .modeldir import ModelFolder, read_model_folder
+from .model_folder import ModelFolder, read_model_folder
 
 PACKAGES = ("onnxruntime", "tokenizers", "numpy")
 # Tokens are seldom longer, so nothing that the model would see is cut off.

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..domain.commandline import pip_install
 from ..domain.errors import HermesPgvectorError
-from .context import load_settings
+from .session_context import load_settings
 
 _MODULES = {
     "psycopg": "psycopg[binary]",

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..domain.commandline import typed
 from ..domain.errors import HermesPgvectorError
-from .context import Policy, hermes_home, load_settings
+from .session_context import Policy, hermes_home, load_settings
 
 logger = logging.getLogger(__name__)
 
@@ -43,10 +43,10 @@ def write_backup(config: Mapping[str, Any] | None) -> list[str]:
     that lies where it takes nothing else from. When the export fails, an earlier one is better than none, and the
     reason is logged.
     """
-    from ..operate.exporting import Wanted, export
-    from ..operate.outfile import private_output
-    from ..operate.serve import embedded_server
+    from ..admin.transfer.export import Wanted, export
+    from ..admin.transfer.outfile import private_output
     from ..runtime.embedded import borrowed_server
+    from ..runtime.embedded_server import embedded_server
     from ..store.pool import connect
 
     home = hermes_home()

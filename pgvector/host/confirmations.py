@@ -6,8 +6,8 @@ import secrets
 import time
 from typing import Final, NamedTuple
 
-from ..domain.forking import fork_lock
-from ..store.erase import Entry
+from ..domain.fork_safety import fork_lock
+from ..store.memory_edits import Entry
 
 LASTS_S: Final = 600.0
 _MOST: Final = 1000  # of a client that asks and never confirms

@@ -6,9 +6,9 @@ import time
 import uuid
 from typing import Any
 
-from ..domain.models import Operation
 from ..domain.text import named_uuid
-from .context import SessionContext
+from ..domain.types import Operation
+from .session_context import SessionContext
 
 _NAMESPACE = uuid.UUID("0b5f7f0e-6b0a-4c38-9d53-3f1b9f4f6f57")
 

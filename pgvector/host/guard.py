@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..domain.forking import fork_lock
-from ..domain.secrets import masked
+from ..domain.fork_safety import fork_lock
+from ..domain.redaction import masked
 
 logger = logging.getLogger(__name__)
 

@@ -10,31 +10,31 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ..capture.filters import is_trivial_query, own_words
-from ..capture.keeping import session_name
+from ..capture.sanitize import session_name
+from ..capture.turn_filter import is_trivial_query, own_words
+from ..config.settings import FIELDS, Settings
 from ..domain.errors import ConfigurationError, HermesPgvectorError
-from ..domain.forking import at_import, fork_lock
-from ..domain.models import Answer, Operation, Question, Store
-from ..domain.settings import FIELDS, Settings
+from ..domain.fork_safety import at_import, fork_lock
 from ..domain.text import both_ends, clean, flatten_within, strip_injected
+from ..domain.types import Answer, Operation, Question, Store
 from . import availability, setup
 from .backup import hold_place, write_backup
-from .builtin import BuiltInMemory
-from .context import Policy, SessionContext, environment, hermes_home, load_settings
+from .builtin_memory import BuiltInMemory
 from .delegation import Delegation
 from .guard import guarded
-from .misspelt import ThemeNotes
-from .once import warn_once, warn_unknown_themes
-from .scopes import ChatSearcher, Here
+from .input_limits import taken
+from .log_once import warn_once, warn_unknown_themes
+from .recall_tools import QUESTION_MAX_CHARS, answer, error
+from .session_context import Policy, SessionContext, environment, hermes_home, load_settings
 from .startup import load_at_startup
-from .taking import taken
-from .toolbox import prompt_block, schemas, switched_on, tools_in_file
-from .tools import QUESTION_MAX_CHARS, answer, error
+from .tool_registry import prompt_block, schemas, switched_on, tools_in_file
+from .tool_scopes import ChatSearcher, Here
 from .turns import Turn
-from .undone import taken_back
+from .undo import taken_back
+from .unknown_themes import ThemeNotes
 
 if TYPE_CHECKING:
-    from ..recall.search import Searcher
+    from ..recall.searcher import Searcher
     from ..runtime.process import Runtime
 
 try:
@@ -325,7 +325,7 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     def _keep(self, tool_name: str, args: Any, runtime: Runtime, context: SessionContext) -> str:
         with at_import:
-            from .tools_write import Desk, answer  # needs the driver, without which we still load
+            from .write_tools import Desk, answer  # needs the driver, without which we still load
 
         source = context.provenance(self._session_id, self._parent_session_id)
         may_write, submit = partial(self._may_write, runtime, context), partial(self._submit, runtime)

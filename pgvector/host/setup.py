@@ -9,19 +9,19 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..admin.setup.prompts import Terminal, Wishes
+from ..config.settings import FIELDS, Field, Settings
 from ..domain.commandline import typed
 from ..domain.dsn import mask_dsn
 from ..domain.errors import ConfigurationError, HermesPgvectorError
-from ..domain.secrets import masked
-from ..domain.settings import FIELDS, Field, Settings
-from ..embed.modeldir import is_local
-from ..operate.serve import embedded_server
-from .asking import Terminal, Wishes
+from ..domain.redaction import masked
+from ..embed.model_folder import is_local
+from ..runtime.embedded_server import embedded_server
 from .availability import lacking
-from .context import environment, load_settings
+from .session_context import environment, load_settings
 
 if TYPE_CHECKING:
-    from .wizard import Plan
+    from ..admin.setup.wizard import Plan
 
 _LOOK_S = 3.0  # at the database, while somebody waits for the status
 _EXIT_FAILED, _EXIT_INTERRUPTED = 1, 130
@@ -78,7 +78,7 @@ def save_config(values: Mapping[str, Any], home: Path) -> None:
 
     Raises ValueError, which the host shows, when one cannot be used or the file cannot be changed.
     """
-    from ..operate.saving import Changes, checked, save
+    from ..admin.common.saving import Changes, checked, save
 
     open_to_forms = {field.key: field for field in FIELDS if not field.secret}
     emptied = {key for key, value in values.items() if isinstance(value, Holds) and key in open_to_forms}
@@ -98,7 +98,7 @@ def save_config(values: Mapping[str, Any], home: Path) -> None:
 
 def _length_to_save(now: Settings, wanted: int, *, emptied: bool) -> dict[str, int]:
     """`dims` as a form may set it: the database's, where there is one. Raises ValueError for another."""
-    from ..operate.choose import existing_database, held_dims
+    from ..admin.common.choose import existing_database, held_dims
 
     with existing_database(now) as existing:
         held = held_dims(existing)
@@ -127,8 +127,8 @@ def post_setup(home: Path) -> None:
 
 def set_up(home: Path, wishes: Wishes, *, dry_run: bool = False, as_json: bool = False) -> int:
     """Run the wizard; an exit code. Nothing is saved before everything was tried; Ctrl-C leaves the files alone."""
-    from ..operate.saving import save
-    from .wizard import Wizard
+    from ..admin.common.saving import save
+    from ..admin.setup.wizard import Wizard
 
     out = sys.stderr if as_json else sys.stdout
 
@@ -174,10 +174,10 @@ def _announce(plan: Plan, say: Any) -> None:
 
 def _finish(plan: Plan, home: Path, say: Any) -> dict[str, Any]:
     """Activate, and run the doctor; all that was done for machines. Raises HermesPgvectorError."""
-    from ..operate.activate import activate, enable
-    from ..operate.doctor import as_json, examine, render_text
-    from ..operate.install import install_plugin
-    from ..operate.saving import overruled
+    from ..admin.common.installation import install_plugin
+    from ..admin.common.saving import overruled
+    from ..admin.doctor.checklist import as_json, examine, render_text
+    from ..config.activation import activate, enable
     from ..runtime.embedded import borrowed_server
 
     notes = list(plan.notes)
@@ -245,8 +245,8 @@ def _problem(settings: Settings) -> str:
 
 def _last_error(home: Path) -> str:
     """The error that an agent of this home has right now; empty when none has."""
-    from ..operate.spools import inspect_spools
-    from ..operate.status import last_error
+    from ..admin.common.spool_views import inspect_spools
+    from ..admin.status.report import last_error
 
     reports = [view.report for view in inspect_spools(home) if view.living]
     current = [report for report in reports if report.get("last_error") and not report.get("last_error_over_at")]

@@ -6,8 +6,8 @@ import logging
 import threading
 from pathlib import Path
 
-from ..domain.forking import SLOW, at_import, fork_lock
-from .once import warn_once
+from ..domain.fork_safety import SLOW, at_import, fork_lock
+from .log_once import warn_once
 
 logger = logging.getLogger(__name__)
 
@@ -26,14 +26,14 @@ def load_at_startup(home: Path) -> None:
 
 def _enable(home: Path) -> None:
     with at_import:
-        from ..operate import activate
+        from ..config import activation
     with _one_at_a_time:  # of many first requests one does it
-        if home in _settled or not activate.is_active(home):  # somebody only looks at the list of providers
+        if home in _settled or not activation.is_active(home):  # somebody only looks at the list of providers
             return
         _settled.add(home)
-        if activate.is_enabled(home) or activate.is_disabled(home):
+        if activation.is_enabled(home) or activation.is_disabled(home):
             return
-        enabled = activate.enable(home, None)
+        enabled = activation.enable(home, None)
     if enabled:
         logger.info("hermes-pgvector: added pgvector to plugins.enabled, so that gateways load it at start-up")
     else:

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..capture.filters import TurnFilter, own_words
-from ..capture.keeping import Keeper
-from ..domain.models import Operation
+from ..capture.sanitize import Keeper
+from ..capture.turn_filter import TurnFilter, own_words
 from ..domain.text import named_uuid, strip_injected
-from .taking import taken
+from ..domain.types import Operation
+from .input_limits import taken
 
 _NAMESPACE = uuid.UUID("6f6b3c1e-53c7-4c7e-9a4e-0c1f6f2a9a10")
 

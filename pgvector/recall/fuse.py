@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ..domain.models import Candidate
+from ..domain.types import Candidate
 
 VECTOR_WEIGHT = 0.4  # convex combination; flat from 0.3 to 0.45. Reciprocal ranks are worse than words alone
 SHARPNESS = 1.5  # exponent of a leg's scores: the many rows that match a little weigh less than the few that match well

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from ..config.settings import Settings
 from ..domain.errors import HermesPgvectorError
-from ..domain.models import Hit, Question, Scope
-from ..domain.settings import Settings
 from ..domain.text import digest
+from ..domain.types import Hit, Question, Scope
 from ..embed.instructions import NearEnough, near_enough
+from .ranking import newest_of_near_equals
 from .render import render_block
-from .search import Searcher
-from .settle import newest_of_near_equals
+from .searcher import Searcher
 
 MIN_COVERAGE = 0.35  # share of the question's weight in words that makes a hit good enough
 SURE_COVERAGE = 0.60  # likewise, however far off in meaning it seems: models know nothing of error codes

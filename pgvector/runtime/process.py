@@ -17,34 +17,34 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..capture.applying import lanes_of
-from ..capture.embedding import DocumentEmbedder
+from ..capture.apply import lanes_of
+from ..capture.destination import destination_of
+from ..capture.document_embedding import DocumentEmbedder
+from ..capture.idle_work import Upkeep
 from ..capture.mirror import Mirror
-from ..capture.refusals import Refusals
-from ..capture.retention import Retention
-from ..capture.spool_files import SpoolDirectory
-from ..capture.spool_places import spool_folders
-from ..capture.upkeep import Upkeep
+from ..capture.rejection_log import Refusals
+from ..capture.retention_task import Retention
+from ..capture.spool_directory import SpoolDirectory
+from ..capture.spool_locations import spool_folders
 from ..capture.writer import Writer
+from ..config.settings import Settings
 from ..domain.errors import ConfigurationError, HermesPgvectorError
-from ..domain.forking import SLOW, fork_lock
+from ..domain.fork_safety import SLOW, fork_lock
 from ..domain.languages import Languages
+from ..domain.last_error import latest
 from ..domain.latency import Latencies
-from ..domain.retention import RetentionPolicy
-from ..domain.said import Said
-from ..domain.settings import Settings
-from ..domain.trouble import latest
-from ..embed.base import CountedEmbedder
+from ..domain.retention_policy import RetentionPolicy
+from ..domain.session_turns import Said
 from ..embed.cache import CachedEmbedder
+from ..embed.embedder import CountedEmbedder
 from ..embed.factory import embedder_for
-from ..operate.serve import embedded_server
-from ..operate.spools import destination_of
 from ..recall.prefetch import Shown
-from ..recall.reorder import Reorderer, reorderer_for
-from ..recall.search import Searcher
+from ..recall.reranking import Reorderer, reorderer_for
+from ..recall.searcher import Searcher
 from ..server.cluster import EmbeddedServer
 from ..store.backend import Backend
 from .embedded import bring_up_embedded
+from .embedded_server import embedded_server
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..domain.errors import EmbeddedServerError
-from .patience import Patience, lasting
+from .progress_wait import Patience, lasting
 
 if sys.platform != "win32":
     import pwd

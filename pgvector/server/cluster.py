@@ -20,7 +20,7 @@ from .binaries import Binaries, find_binaries
 from .databases import State
 from .layout import Layout, default_root, delete_files, make_root, make_socket_dir, remove_socket_dir, reserve, root_of
 from .locks import Presence, exclusive, open_lock, try_exclusive
-from .patience import Patience, lasting
+from .progress_wait import Patience, lasting
 from .relocation import within_reach
 
 __all__ = ["Conninfo", "EmbeddedServer", "default_root", "root_of"]

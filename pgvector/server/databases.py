@@ -13,7 +13,7 @@ from ..domain.errors import EmbeddedServerError
 from .account import Account
 from .binaries import Binaries
 from .layout import PORT, Layout
-from .patience import Patience
+from .progress_wait import Patience
 
 if TYPE_CHECKING:
     import psycopg

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..domain.errors import EmbeddedServerError
 from .account import Account
-from .patience import lasting
+from .progress_wait import lasting
 
 # Root's servers and root's copy of the binaries: outside of every home, so that an unprivileged account can reach it.
 SYSTEM_DIR = Path("/var/lib/hermes-pgvector")

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..domain.errors import EmbeddedServerError
-from .patience import Patience
+from .progress_wait import Patience
 
 if sys.platform != "win32":
     import fcntl

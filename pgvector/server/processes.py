@@ -15,7 +15,7 @@ from ..domain.errors import EmbeddedServerError
 from .account import Account
 from .layout import Layout
 from .locks import open_lock, try_exclusive
-from .patience import Patience
+from .progress_wait import Patience
 
 LOG_MAX_BYTES = 10_000_000
 TAIL_CHARS = 1500

@@ -15,7 +15,7 @@ from .account import Account
 from .binaries import Binaries, version_in
 from .layout import SYSTEM_DIR, make_public_dir
 from .locks import exclusive
-from .patience import lasting
+from .progress_wait import lasting
 
 # What programs need to run; headers and static libraries are a third of the size.
 TREES = ("bin", "lib", "share")

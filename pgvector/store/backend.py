@@ -24,23 +24,23 @@ from ..domain.errors import (
     StoreUnavailable,
 )
 from ..domain.languages import Languages
-from ..domain.models import TURN_KINDS, EmbeddingSpace, Operation
+from ..domain.types import TURN_KINDS, EmbeddingSpace, Operation
 from . import memory_files
-from .compact import cold_turns
+from .compact_rows import cold_turns
 from .connection import DeadlineConnection, pipelined, translated
 from .conninfo import writable
 from .conversations import insert_turns, undo_turns
+from .dispatch import MEMORY_KINDS, apply_memory
 from .history import forget_old_texts
 from .memories import Embeddings, lock_theme
-from .operations import MEMORY_KINDS, apply_memory
 from .pool import Along, Pool, connect
 from .pooler import is_pooled
-from .reading import Replica, Source, answered_by
+from .read_routing import Replica, Source, answered_by
 from .replica import identity_of
-from .reuse import ThemedText, known_vectors
 from .schema import ensure_schema
-from .session import follow_path
+from .session_settings import follow_path
 from .sql import query
+from .vector_reuse import ThemedText, known_vectors
 from .vectors import (
     Chunk,
     PendingRow,

@@ -9,9 +9,9 @@ from typing import Any
 from pgvector import Vector
 from psycopg.types.json import Jsonb
 
+from ..domain.gil import paced
 from ..domain.languages import Languages
-from ..domain.models import Operation
-from ..domain.pace import paced
+from ..domain.types import Operation
 from .connection import DeadlineConnection
 from .sql import query
 

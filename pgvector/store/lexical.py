@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ..domain.models import Candidate, Filters, Scope, Store
+from ..domain.types import Candidate, Filters, Scope, Store
 from .connection import DeadlineConnection
-from .search import ask_estimate, planned_rows, variant, where
-from .sql import query
-from .together import Ask, LookUp, alone
-from .words import (
+from .pipelining import Ask, LookUp, alone
+from .question_words import (
     Choice,
     Word,
     choose,
@@ -28,6 +26,8 @@ from .words import (
     widened,
     word,
 )
+from .sql import query
+from .vector_search import ask_estimate, planned_rows, variant, where
 
 EXACT_ROWS = 5000  # of a theme; the statements count_some_* count no further than the next one
 MIN_ROWS = 50  # in a nearly empty theme, words that no row holds would outweigh all that match

@@ -11,7 +11,7 @@ from typing import Any
 from pgvector import Vector
 from psycopg.types.json import Jsonb
 
-from ..domain.models import Operation
+from ..domain.types import Operation
 from .connection import DeadlineConnection
 from .sql import query
 

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from psycopg.types.json import Jsonb
 
-from ..domain.models import Operation
 from ..domain.records import MEMORY_FILES
+from ..domain.types import Operation
 from .connection import DeadlineConnection
 from .memories import Embeddings, common, lock_theme, vector
 from .sql import query

@@ -16,7 +16,7 @@ from psycopg.rows import namedtuple_row
 
 from ..domain.errors import SchemaNotApplied, StatementLost, StoreReadOnly, StoreUnavailable, StoreUnsettled
 from .connection import DeadlineConnection, check_conninfo, translated
-from .session import follow_path, settle
+from .session_settings import follow_path, settle
 from .sql import query
 
 Along = Callable[[DeadlineConnection], None]

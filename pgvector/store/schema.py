@@ -12,7 +12,7 @@ import psycopg
 from psycopg import errors as pg
 
 from ..domain.errors import ConfigurationError, DimensionMismatch, SchemaNotApplied, UpgradeNeeded
-from . import graphs, tenants
+from . import hnsw, row_security
 from .connection import DeadlineConnection, translated
 from .pool import connect
 from .pooler import require_session
@@ -82,7 +82,7 @@ def migrate(
     dims: int,
     runtime_role: str = "",
     timeout_s: float = 120.0,
-    tell: graphs.Tell = lambda index, done, total: None,
+    tell: hnsw.Tell = lambda index, done, total: None,
 ) -> MigrationReport:
     """Apply what is missing, as the administrator of `admin_conninfo`. Safe in many processes at once.
 
@@ -119,7 +119,7 @@ def migrate(
             _run(conn, migration)
             (already if migration.version in done else applied).append(label)
         if applied or runtime_role:
-            tenants.renew(conn)
+            row_security.renew(conn)
         _check_dims(conn, dims)
         if not runtime_role and not _role_exists(conn, "hermes"):
             notices.append(
@@ -128,7 +128,7 @@ def migrate(
         with translated():
             # A build waits for whoever waits for this lock.
             conn.execute("SELECT pg_advisory_unlock(%s)", (MIGRATION_LOCK,))
-            built = [] if graphs.is_changing(conn) else graphs.build(conn, admin_conninfo, tell)
+            built = [] if hnsw.is_changing(conn) else hnsw.build(conn, admin_conninfo, tell)
     return MigrationReport(tuple(applied), tuple(already), tuple(notices), tuple(built))
 
 
@@ -301,7 +301,7 @@ def missing_rights(conn: DeadlineConnection) -> list[str]:
         ]
         # Of these only some columns may be written.
         partly = [("memory_history", "INSERT"), ("memory_history", "UPDATE")]
-        if not tenants.has_own_themes(conn):  # the maintenance log is an administrator's
+        if not row_security.has_own_themes(conn):  # the maintenance log is an administrator's
             partly += [("hermes_maintenance", "SELECT"), ("hermes_maintenance", "INSERT")]
         lacking += [
             f"{right} on {table}"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 
-from ..domain.forking import at_import
+from ..domain.fork_safety import at_import
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 _CONDITION = re.compile(r"^-- condition: (\w+)\s*$", re.MULTILINE)

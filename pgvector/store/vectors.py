@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pgvector import Vector
 
-from ..domain.models import EmbeddingSpace, Store
+from ..domain.types import EmbeddingSpace, Store
 from .connection import DeadlineConnection, pipelined
 from .sql import query
 

@@ -12,9 +12,9 @@ from contextlib import closing
 from pathlib import Path
 
 from hermes_memory_pgvector.capture.spool import Spool
-from hermes_memory_pgvector.capture.spool_files import SpoolDirectory
+from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory
 from hermes_memory_pgvector.domain.errors import SpoolError
-from hermes_memory_pgvector.domain.models import Operation
+from hermes_memory_pgvector.domain.types import Operation
 
 _OPERATIONS = 24
 _NAME = "1-0000000000000001-00000000.db"

@@ -17,32 +17,33 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from hermes_memory_pgvector.capture.filters import TurnFilter, own_words
-from hermes_memory_pgvector.capture.keeping import session_name
+from hermes_memory_pgvector.admin.transfer import exchange_format
+from hermes_memory_pgvector.admin.transfer.import_file import _check, _opened, _Reader
+from hermes_memory_pgvector.admin.transfer.sources.holographic import FactStore
+from hermes_memory_pgvector.admin.transfer.sources.homes import Home
+from hermes_memory_pgvector.admin.transfer.sources.mem0 import configured
+from hermes_memory_pgvector.admin.transfer.sources.source import Destination, Tally
+from hermes_memory_pgvector.capture.sanitize import session_name
+from hermes_memory_pgvector.capture.turn_filter import TurnFilter, own_words
+from hermes_memory_pgvector.config import sources
+from hermes_memory_pgvector.config.coerce import coerce
+from hermes_memory_pgvector.config.loading import load
+from hermes_memory_pgvector.config.settings import FIELDS, Settings
 from hermes_memory_pgvector.domain.chunks import chunk_spans, estimate_tokens
-from hermes_memory_pgvector.domain.coerce import coerce
 from hermes_memory_pgvector.domain.dates import parse_when
 from hermes_memory_pgvector.domain.dsn import mask_dsn
 from hermes_memory_pgvector.domain.errors import ConfigurationError, HermesPgvectorError, InvalidArgument, WrongUsage
 from hermes_memory_pgvector.domain.languages import Languages
-from hermes_memory_pgvector.domain.loading import load
-from hermes_memory_pgvector.domain.models import Answer, Hit, Operation, Question
 from hermes_memory_pgvector.domain.periods import MAX_PERIODS, named_periods
 from hermes_memory_pgvector.domain.records import MemoryRecord, TurnRecord
-from hermes_memory_pgvector.domain.retention import RetentionPolicy
-from hermes_memory_pgvector.domain.secrets import masker, pattern_problem
-from hermes_memory_pgvector.domain.settings import FIELDS, Settings
+from hermes_memory_pgvector.domain.redaction import masker, pattern_problem
+from hermes_memory_pgvector.domain.retention_policy import RetentionPolicy
 from hermes_memory_pgvector.domain.text import both_ends, clean, clean_json, strip_injected
 from hermes_memory_pgvector.domain.theme import MAX_CHARS, Surface, ThemeRules, normalise_theme, place
-from hermes_memory_pgvector.host import tools, tools_write
-from hermes_memory_pgvector.host.context import Policy, SessionContext
-from hermes_memory_pgvector.host.scopes import Here
-from hermes_memory_pgvector.operate import configfile, exchange
-from hermes_memory_pgvector.operate.importers.base import Destination, Tally
-from hermes_memory_pgvector.operate.importers.holographic import FactStore
-from hermes_memory_pgvector.operate.importers.homes import Home
-from hermes_memory_pgvector.operate.importers.mem0 import configured
-from hermes_memory_pgvector.operate.importing import _check, _opened, _Reader
+from hermes_memory_pgvector.domain.types import Answer, Hit, Operation, Question
+from hermes_memory_pgvector.host import recall_tools, write_tools
+from hermes_memory_pgvector.host.session_context import Policy, SessionContext
+from hermes_memory_pgvector.host.tool_scopes import Here
 from hermes_memory_pgvector.recall.excerpt import excerpt
 from hermes_memory_pgvector.recall.render import quoted, render_block
 
@@ -134,11 +135,11 @@ def config(data: bytes) -> None:
     """config.yaml, .env, the form and the environment: never raises, and what comes out passes its own checks."""
     kind, _, body = data.partition(b"\n")
     if kind == b"yaml":
-        section, _ = configfile._parse_config(Path("config.yaml"), body)
+        section, _ = sources._parse_config(Path("config.yaml"), body)
     else:
         section = _json(body)
-    env = configfile._parse_dotenv(Path(".env"), body)
-    form = configfile._parse_form(Path("config.json"), body)
+    env = sources._parse_dotenv(Path(".env"), body)
+    form = sources._parse_form(Path("config.json"), body)
     loaded = load(section, {name: value for name, value in env.items() if "\0" not in value}, form)
     settings = loaded.settings
     hash(settings)
@@ -178,8 +179,8 @@ def arguments(data: bytes) -> None:
     context = SessionContext.from_host({"gateway_session_key": "marketing"}, Policy.of(settings).rules)
 
     def recall(store: str, asked: Question) -> Answer:
-        assert asked.text.strip() and len(asked.text) <= tools.QUESTION_MAX_CHARS
-        assert 1 <= asked.limit <= tools.MAX_LIMIT and 0 <= asked.offset <= tools.MAX_OFFSET
+        assert asked.text.strip() and len(asked.text) <= recall_tools.QUESTION_MAX_CHARS
+        assert 1 <= asked.limit <= recall_tools.MAX_LIMIT and 0 <= asked.offset <= recall_tools.MAX_OFFSET
         _storable(asked.text)
         _storable(asked.scope.theme)
         since, until = asked.filters.since, asked.filters.until
@@ -188,9 +189,9 @@ def arguments(data: bytes) -> None:
         return Answer((Hit("memories", 1, "t", "memory", None, "Ada owns the port", _NOW, 0.5),), "hybrid")
 
     here = Here(context.place, "session", settings.scope_default, 1.0, Policy.of(settings))
-    answers = [tools.answer(tool, given, here, cast("tools.Recall", recall), lambda scope: "")]
+    answers = [recall_tools.answer(tool, given, here, cast("recall_tools.Recall", recall), lambda scope: "")]
     if tool in settings.tools:
-        answers.append(tools_write.answer(tool, given, _desk(settings, context)))
+        answers.append(write_tools.answer(tool, given, _desk(settings, context)))
     for said in answers:
         decoded = json.loads(said, parse_constant=_no_constants)
         assert isinstance(decoded, dict) and decoded.get("error", "something")
@@ -201,7 +202,7 @@ def _no_constants(word: str) -> None:
     raise AssertionError(f"{word} is no JSON")
 
 
-def _desk(settings: Settings, context: SessionContext) -> tools_write.Desk:
+def _desk(settings: Settings, context: SessionContext) -> write_tools.Desk:
     """A desk whose database is away, and whose spool takes what Postgres would take."""
 
     def submit(op: Operation) -> bool:
@@ -221,7 +222,7 @@ def _desk(settings: Settings, context: SessionContext) -> tools_write.Desk:
         searcher=SimpleNamespace(recall=lambda stores, asked: Answer((), "hybrid")),
         mirror=SimpleNamespace(entries=set, origin="x"),
     )  # fmt: skip
-    return tools_write.Desk(
+    return write_tools.Desk(
         cast("Any", runtime), context, Policy.of(settings), {}, lambda: True, submit, time.monotonic() + 60
     )
 
@@ -258,22 +259,24 @@ def exported(data: bytes) -> None:
                 _read_again(row)
     for number, line in enumerate(data.splitlines()):
         try:
-            _read_again(exchange.read_row(line, number))
+            _read_again(exchange_format.read_row(line, number))
         except InvalidArgument as exc:
             assert str(exc).isprintable()
 
 
 def _read_again(row: Any) -> None:
-    line = exchange.removed_line(row) if isinstance(row, exchange.Removed) else exchange.row_line(row)
-    again = exchange.read_row(line, 1)
-    if isinstance(row, exchange.Removed):
+    line = (
+        exchange_format.removed_line(row) if isinstance(row, exchange_format.Removed) else exchange_format.row_line(row)
+    )
+    again = exchange_format.read_row(line, 1)
+    if isinstance(row, exchange_format.Removed):
         assert again == row
         return
     vectors = (row.embedding, *(part.vector for part in row.parts))
     if not any(math.isnan(number) for vector in vectors for number in vector or ()):
         assert isinstance(again, (MemoryRecord, TurnRecord))
         # A lone surrogate becomes "?" once.
-        assert exchange.row_line(again) == line
+        assert exchange_format.row_line(again) == line
 
 
 def foreign(data: bytes) -> None:

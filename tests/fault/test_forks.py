@@ -15,10 +15,10 @@ from tests.support.local_models import link_model
 SPOOLS = """
 import os, signal, sys, threading
 from pathlib import Path
-from hermes_memory_pgvector.capture.spool_files import SpoolDirectory
+from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory
 from hermes_memory_pgvector.domain import forking
-from hermes_memory_pgvector.domain.models import Operation
-from hermes_memory_pgvector.domain.pace import breathe
+from hermes_memory_pgvector.domain.types import Operation
+from hermes_memory_pgvector.domain.gil import breathe
 
 forking.PATIENCE_S = 30.0  # of a machine that is busy with other tests
 ends = []

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.domain.models import Operation
+from hermes_memory_pgvector.domain.types import Operation
 from tests.conftest import DIMS, MakeProvider
 from tests.support.left_spool import leave_spool
 from tests.support.memory import landed, runtime_of

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from hermes_memory_pgvector.capture import doubt
+from hermes_memory_pgvector.capture import poison
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.store.schema import migrate
@@ -115,7 +115,7 @@ def test_need_03_a_write_that_fails_alone_for_no_reason_of_the_server_is_set_asi
     monkeypatch: pytest.MonkeyPatch,
     log: Log,
 ) -> None:
-    monkeypatch.setattr(doubt, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(poison, "PATIENCE_S", 0.5)
     as_admin(
         admin_dsn,
         """CREATE FUNCTION odd() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from hermes_memory_pgvector.domain.models import Operation
+from hermes_memory_pgvector.domain.types import Operation
 from tests.conftest import DIMS, MakeProvider
 from tests.support.left_spool import leave_spool
 from tests.support.memory import landed, runtime_of

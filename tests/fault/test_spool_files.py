@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes_memory_pgvector.admin.common.spool_views import inspect_spools
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.operate.spools import inspect_spools
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import landed, runtime_of
 from tests.support.stored import Database

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes_memory_pgvector.host.context import load_settings
+from hermes_memory_pgvector.host.session_context import load_settings
 from tests.support.hermes import HermesHome, describe
 from tests.support.model_server import PLAIN_ANSWER, ModelServer
 from tests.support.stored import Database

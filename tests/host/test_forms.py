@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from hermes_memory_pgvector.domain.settings import FIELDS
-from hermes_memory_pgvector.host.context import load_settings
-from hermes_memory_pgvector.operate.examining.forms import examine_forms
+from hermes_memory_pgvector.admin.doctor.check_forms import examine_forms
+from hermes_memory_pgvector.config.settings import FIELDS
+from hermes_memory_pgvector.host.session_context import load_settings
 from tests.conftest import DIMS
 from tests.support.hermes import HermesHome, describe
 

@@ -14,12 +14,12 @@ import psycopg
 import pytest
 
 from hermes_memory_pgvector import cli
-from hermes_memory_pgvector.domain.models import EmbeddingSpace
+from hermes_memory_pgvector.admin.browse.browsing import theme_to_write
+from hermes_memory_pgvector.admin.transfer.ingest import Arrivals, Intake, take_in
+from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.domain.records import MemoryRecord, Part, Record, TurnRecord
-from hermes_memory_pgvector.domain.settings import Settings
 from hermes_memory_pgvector.domain.theme import ThemeRules
-from hermes_memory_pgvector.operate.arrivals import Arrivals, Intake, take_in
-from hermes_memory_pgvector.operate.seeing import theme_to_write
+from hermes_memory_pgvector.domain.types import EmbeddingSpace
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store.connection import DeadlineConnection
 from hermes_memory_pgvector.store.pool import connect

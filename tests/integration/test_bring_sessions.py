@@ -10,6 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from hermes_memory_pgvector.admin.transfer.sources import sqlite_file
 from tests.conftest import DIMS, MakeProvider
 from tests.support import host_history as said
 from tests.support.host_history import BEGAN, session_db, write_history
@@ -178,10 +179,9 @@ def test_need_29_the_host_may_go_on_writing_and_its_file_is_not_changed(bring: B
 def test_need_29_a_locked_database_is_read_from_a_copy(
     bring: Bring, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hermes_memory_pgvector.operate.importers import sqlitefile
 
     write_history(home)
-    monkeypatch.setattr(sqlitefile, "_BUSY_S", 0.05)
+    monkeypatch.setattr(sqlite_file, "_BUSY_S", 0.05)
     lock = sqlite3.connect(home / "state.db", isolation_level=None)
     try:
         lock.execute("PRAGMA journal_mode = DELETE")

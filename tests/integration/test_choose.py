@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.domain.settings import Settings
+from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.embed.ollama import embedding_models, loopback_url
-from hermes_memory_pgvector.operate.serve import embedded_server
 from hermes_memory_pgvector.runtime.embedded import bring_up_embedded
+from hermes_memory_pgvector.runtime.embedded_server import embedded_server
 from hermes_memory_pgvector.store.pool import connect
 from hermes_memory_pgvector.store.schema import embedding_dims
 from tests.conftest import DIMS

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from hermes_memory_pgvector.domain.models import EmbeddingSpace
+from hermes_memory_pgvector.domain.types import EmbeddingSpace
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.store.vectors import Chunk
 from tests.conftest import DIMS, MakeProvider

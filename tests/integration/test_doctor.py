@@ -18,17 +18,17 @@ import pytest
 import yaml
 from psycopg.conninfo import make_conninfo
 
-from hermes_memory_pgvector.capture.spool_files import SpoolDirectory
+from hermes_memory_pgvector.admin.common.spool_views import spool_folder
+from hermes_memory_pgvector.admin.doctor.check import Check, Patient
+from hermes_memory_pgvector.admin.doctor.check_database import examine_database
+from hermes_memory_pgvector.admin.doctor.check_disk import examine_disk
+from hermes_memory_pgvector.admin.doctor.check_installation import examine_installation
+from hermes_memory_pgvector.admin.doctor.checklist import as_json, render_text
+from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.domain.models import Operation
-from hermes_memory_pgvector.domain.settings import Settings
-from hermes_memory_pgvector.operate.doctor import as_json, render_text
-from hermes_memory_pgvector.operate.examining.check import Check, Patient
-from hermes_memory_pgvector.operate.examining.database import examine_database
-from hermes_memory_pgvector.operate.examining.disk import examine_disk
-from hermes_memory_pgvector.operate.examining.installation import examine_installation
-from hermes_memory_pgvector.operate.spools import spool_folder
-from hermes_memory_pgvector.store import tenants
+from hermes_memory_pgvector.config.settings import Settings
+from hermes_memory_pgvector.domain.types import Operation
+from hermes_memory_pgvector.store import row_security
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS
 from tests.support.scripted_embedder import ScriptedEmbedder
@@ -211,8 +211,8 @@ def _as_admin(admin_dsn: str, dsn: str) -> str:
 
 def _no_theme(admin_dsn: str, dsn: str) -> str:
     with connect(admin_dsn) as admin:
-        tenants.enable(admin)
-        tenants.revoke(admin, "hermes", [])
+        row_security.enable(admin)
+        row_security.revoke(admin, "hermes", [])
     return dsn
 
 
@@ -380,7 +380,7 @@ def test_need_02_little_room(home: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert line(disk(home), "disk").state == "ok"
     found = line(disk(home, spool_max_mb=1_000_000), "disk")
     assert (found.state, "spool_max_mb" in found.fix) == ("note", True)
-    monkeypatch.setattr("hermes_memory_pgvector.operate.examining.disk.SPARE_BYTES", 1 << 62)
+    monkeypatch.setattr("hermes_memory_pgvector.admin.doctor.check_disk.SPARE_BYTES", 1 << 62)
     assert line(disk(home), "disk").state == "fail"
 
 

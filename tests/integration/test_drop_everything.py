@@ -10,10 +10,11 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from hermes_memory_pgvector.domain.models import EmbeddingSpace
+from hermes_memory_pgvector.admin.common import new_vectors, upgrade_tables
+from hermes_memory_pgvector.domain.types import EmbeddingSpace
 from hermes_memory_pgvector.server.binaries import find_binaries
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import reembed, tenants, upgrade
+from hermes_memory_pgvector.store import row_security
 from hermes_memory_pgvector.store.pool import connect
 from hermes_memory_pgvector.store.schema import migrate
 from tests.conftest import DIMS
@@ -67,10 +68,10 @@ def full(postgres: EmbeddedServer, empty_admin_dsn: str) -> tuple[str, set[str]]
     with connect(empty_admin_dsn) as conn:
         conn.execute("INSERT INTO memory_entries (target, content) VALUES ('memory', 'Atlas is blue')")
         conn.execute("ALTER TABLE hermes_of_somebody OWNER TO hermes")
-        tenants.enable(conn)
-        tenants.grant(conn, "tenant_marketing", ["marketing"])
-    with reembed.admin_connection(empty_admin_dsn) as conn:
-        reembed.begin(conn, EmbeddingSpace("another", 768))
+        row_security.enable(conn)
+        row_security.grant(conn, "tenant_marketing", ["marketing"])
+    with new_vectors.admin_connection(empty_admin_dsn) as conn:
+        new_vectors.begin(conn, EmbeddingSpace("another", 768))
     return empty_admin_dsn, others
 
 
@@ -129,7 +130,7 @@ def test_tables_of_the_other_program_are_not_ours_to_drop(empty_admin_dsn: str) 
     refused = psql(empty_admin_dsn)
     assert refused.returncode == 3 and "is not ours" in refused.stderr
     with connect(empty_admin_dsn) as conn:
-        upgrade.begin(conn, dims=DIMS, keeps_vectors=False)
+        upgrade_tables.begin(conn, dims=DIMS, keeps_vectors=False)
     refused = psql(empty_admin_dsn)
     assert refused.returncode == 3 and "hermes-pgvector migrate --undo-upgrade" in refused.stderr
     before.execute("SELECT 1 FROM hermes_before_upgrade.memory_entries")

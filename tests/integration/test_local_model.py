@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes_memory_pgvector.admin.doctor.prove import prove
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.host.prove import prove
 from tests.conftest import DIMS, MakeProvider
 from tests.support.blocked_packages import PoorEnvironment
 from tests.support.local_models import link_model

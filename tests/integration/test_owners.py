@@ -9,11 +9,12 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.admin.common import new_vectors
 from hermes_memory_pgvector.domain.errors import StoreMisconfigured
-from hermes_memory_pgvector.domain.models import EmbeddingSpace
+from hermes_memory_pgvector.domain.types import EmbeddingSpace
 from hermes_memory_pgvector.runtime.process import close_all
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import reembed, tenants
+from hermes_memory_pgvector.store import row_security
 from hermes_memory_pgvector.store.pool import connect
 from hermes_memory_pgvector.store.schema import ensure_schema, migrate, missing_rights
 from tests.conftest import DIMS, MakeProvider
@@ -91,9 +92,9 @@ def test_need_36_the_rollback_works_with_row_security_and_during_a_change_of_the
     migrate(empty_admin_dsn, dims=DIMS, runtime_role="hermes")
     with connect(empty_admin_dsn) as conn:
         conn.execute("INSERT INTO memory_entries (target, content) VALUES ('memory', 'x')")
-        tenants.enable(conn)
-    with reembed.admin_connection(empty_admin_dsn) as conn:
-        reembed.begin(conn, EmbeddingSpace("another", 768))
+        row_security.enable(conn)
+    with new_vectors.admin_connection(empty_admin_dsn) as conn:
+        new_vectors.begin(conn, EmbeddingSpace("another", 768))
     done = program("psql", "-X", "-v", "ON_ERROR_STOP=1", "-d", empty_admin_dsn, "-c", DROP)
     assert done.returncode == 0, done.stderr
 
@@ -133,16 +134,16 @@ def test_parts_of_a_change_of_the_model_go_with_their_row(empty_admin_dsn: str) 
     with connect(empty_admin_dsn) as conn:
         conn.execute("INSERT INTO memory_entries (target, content) VALUES ('memory', 'x'), ('memory', 'y')")
     space = EmbeddingSpace("another", 8)
-    with reembed.admin_connection(empty_admin_dsn) as conn:
-        reembed.begin(conn, space)
+    with new_vectors.admin_connection(empty_admin_dsn) as conn:
+        new_vectors.begin(conn, space)
         conn.execute(
             "INSERT INTO memory_chunks_next (row_id, part, agent_identity, first_char, embedding, sig) "
             "SELECT id, 1, 'default', 1, '[1,1,1,1,1,1,1,1]', B'11111111' FROM memory_entries"
         )
         with psycopg.connect(make_conninfo(empty_admin_dsn, user="hermes"), autocommit=True) as agent:
             agent.execute("DELETE FROM memory_entries WHERE content = 'x'")
-        reembed.build_indexes(conn, space, lambda line: None)
-        reembed.switch(conn, space)
+        new_vectors.build_indexes(conn, space, lambda line: None)
+        new_vectors.switch(conn, space)
         assert conn.execute("SELECT count(*) AS n FROM memory_chunks").fetchone() == (1,)
         conn.execute("DELETE FROM memory_entries")
         assert conn.execute("SELECT count(*) AS n FROM memory_chunks").fetchone() == (0,)
@@ -178,18 +179,18 @@ def test_need_36_the_new_owner_of_the_tables_is_an_agent_at_once(
         assert missing_rights(conn) == []
     migrate(empty_admin_dsn, dims=DIMS)
     migrate(empty_admin_dsn, dims=DIMS, runtime_role=role)
-    with reembed.admin_connection(empty_admin_dsn) as conn:
+    with new_vectors.admin_connection(empty_admin_dsn) as conn:
         space = EmbeddingSpace("another", 8)
-        reembed.begin(conn, space)
-        reembed.build_indexes(conn, space, lambda line: None)
-        reembed.switch(conn, space)
+        new_vectors.begin(conn, space)
+        new_vectors.build_indexes(conn, space, lambda line: None)
+        new_vectors.switch(conn, space)
 
 
 def test_row_security_holds_on_every_table_after_the_main_ones_were_given_away(empty_admin_dsn: str, role: str) -> None:
     migrate(empty_admin_dsn, dims=DIMS, runtime_role="hermes")
     give_away(empty_admin_dsn, role)
     with connect(empty_admin_dsn) as conn:
-        tenants.enable(conn)
+        row_security.enable(conn)
     without = (
         "SELECT relname::text FROM pg_class WHERE relname = ANY (ARRAY['memory_entries', 'conversations', "
         "'memory_chunks', 'conversation_chunks', 'memory_history', 'hermes_mirror', 'hermes_operations']) "

@@ -13,7 +13,7 @@ import yaml
 
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import tenants
+from hermes_memory_pgvector.store import row_security
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import called, landed, recalled, runtime_of
@@ -75,9 +75,9 @@ def test_need_30_a_role_with_some_themes_works_through_transaction_pooling(
     pooler: Pooler, dsn: str, admin_dsn: str, make_provider: MakeProvider, embedder: ScriptedEmbedder
 ) -> None:
     with connect(admin_dsn) as admin:
-        tenants.enable(admin)
-        tenants.revoke(admin, "hermes", [])
-        tenants.grant(admin, "hermes", ["marketing", "sales", "default"])
+        row_security.enable(admin)
+        row_security.revoke(admin, "hermes", [])
+        row_security.grant(admin, "hermes", ["marketing", "sales", "default"])
     use_everything(make_provider, {"dsn": pooler.conninfo(dsn), "embed_url": embedder.url})
 
 

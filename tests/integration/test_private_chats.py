@@ -14,13 +14,13 @@ import pytest
 from pgvector import Vector
 from pgvector.psycopg import register_vector
 
-from hermes_memory_pgvector.domain.models import Candidate, Filters, Scope, Store
 from hermes_memory_pgvector.domain.theme import CHATLESS_PLATFORMS
+from hermes_memory_pgvector.domain.types import Candidate, Filters, Scope, Store
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.store.backend import Backend
 from hermes_memory_pgvector.store.lexical import lexical_candidates
-from hermes_memory_pgvector.store.search import vector_candidates
 from hermes_memory_pgvector.store.sql import queries, query
+from hermes_memory_pgvector.store.vector_search import vector_candidates
 from tests.conftest import MakeProvider
 from tests.support.memory import called, landed, runtime_of
 from tests.support.row_security import confine_runtime_role

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from hermes_memory_pgvector.host.prove import THEME, prove
+from hermes_memory_pgvector.admin.doctor.prove import THEME, prove
 from tests.conftest import DIMS
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from hermes_memory_pgvector.admin.prune import pruning as operate
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.operate import prune as operate
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import retention as store
+from hermes_memory_pgvector.store import old_turns as store
 from hermes_memory_pgvector.store.sql import query
 from tests.conftest import DIMS, MakeProvider
 from tests.support.aged import age

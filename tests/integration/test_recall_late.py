@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from hermes_memory_pgvector.recall.aside import Aside
+from hermes_memory_pgvector.recall.background import Aside
 from hermes_memory_pgvector.store.connection import DeadlineConnection
 from tests.conftest import MakeProvider
 from tests.support.memory import called, landed, runtime_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hermes_memory_pgvector.domain.models import Hit
+from hermes_memory_pgvector.domain.types import Hit
 from hermes_memory_pgvector.embed.instructions import NearEnough
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall.prefetch import MIN_COVERAGE, SURE_COVERAGE, is_worth_showing

@@ -14,9 +14,9 @@ import psycopg
 import pytest
 import yaml
 
-from hermes_memory_pgvector.operate.reembed import resize_empty
+from hermes_memory_pgvector.admin.common.admin_login import resize_empty
+from hermes_memory_pgvector.admin.common.new_vectors import admin_connection
 from hermes_memory_pgvector.runtime.process import close_all
-from hermes_memory_pgvector.store.reembed import admin_connection
 from tests.conftest import DIMS, MakeProvider
 from tests.support.local_models import link_model
 from tests.support.memory import called, landed, recalled

@@ -15,9 +15,9 @@ import yaml
 from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.domain.loading import load
+from hermes_memory_pgvector.config.loading import load
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from hermes_memory_pgvector.store import reading, tenants
+from hermes_memory_pgvector.store import read_routing, row_security
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import called, landed, recalled, runtime_of
@@ -94,7 +94,7 @@ def agent(make_provider: MakeProvider, config: dict[str, Any], theme: str) -> Ca
 
 @pytest.fixture(autouse=True)
 def looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_LOOK_FIRST_S", 0.2)
+    monkeypatch.setattr(read_routing, "_LOOK_FIRST_S", 0.2)
 
 
 def told(provider: PgvectorMemoryProvider) -> dict[str, Any]:
@@ -251,7 +251,7 @@ def test_need_30_a_conflict_with_replay_goes_to_the_primary(
     standby.caught_up(primary)
     asked: list[bool] = []
 
-    def work(source: reading.Source) -> str:
+    def work(source: read_routing.Source) -> str:
         with source.connection(20) as conn:
             on_replica = conn.execute("SELECT pg_is_in_recovery()").fetchone()[0]
             asked.append(on_replica)
@@ -338,9 +338,9 @@ def test_need_30_a_replica_behind_pgbouncer_and_for_some_themes_only(
     embedder: ScriptedEmbedder, records: Records,
 ) -> None:  # fmt: skip
     with connect(primary.admin_of(other_database)) as admin:
-        tenants.enable(admin)
-        tenants.revoke(admin, "hermes", [])
-        tenants.grant(admin, "hermes", ["marketing", "sales"])
+        row_security.enable(admin)
+        row_security.revoke(admin, "hermes", [])
+        row_security.grant(admin, "hermes", ["marketing", "sales"])
     with pgbouncer(standby.admin_dsn) as pooler:
         config = {
             "dsn": other_database.dsn,

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from hermes_memory_pgvector.admin.common.spool_views import inspect_spools
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.operate.serve import embedded_server
-from hermes_memory_pgvector.operate.spools import inspect_spools
+from hermes_memory_pgvector.runtime.embedded_server import embedded_server
 from hermes_memory_pgvector.runtime.process import close_all
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import called, landed
@@ -143,7 +143,7 @@ def test_uninstall_with_data_removes_the_embedded_server_but_not_under_another_p
     assert verb("migrate")[0] == 0
     verb("install")
     (place / "pg" / "mine.txt").write_text("not of the server", encoding="utf-8")
-    from hermes_memory_pgvector.host.context import load_settings
+    from hermes_memory_pgvector.host.session_context import load_settings
 
     other = embedded_server(load_settings(None, home).settings)
     other.ensure()

@@ -12,7 +12,7 @@ import pytest
 from psycopg import errors as pg
 
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import tenants
+from hermes_memory_pgvector.store import row_security
 from hermes_memory_pgvector.store.pool import connect
 from hermes_memory_pgvector.store.sql import queries, query
 from tests.conftest import DIMS
@@ -33,9 +33,9 @@ def shared(postgres: EmbeddedServer, admin_dsn: str) -> str:
     """An admin's conninfo of a database where marketing has a tenth of the rows and sales the rest."""
     let_tenants_in(postgres)
     with connect(admin_dsn) as conn:
-        tenants.enable(conn)
-        tenants.grant(conn, "tenant_marketing", ["marketing", "ads"])
-        tenants.grant(conn, "tenant_sales", ["sales"])
+        row_security.enable(conn)
+        row_security.grant(conn, "tenant_marketing", ["marketing", "ads"])
+        row_security.grant(conn, "tenant_sales", ["sales"])
         theme = "CASE WHEN n % 10 = 0 THEN 'marketing' ELSE 'sales' END"
         text = f"'row ' || n || CASE WHEN n % 10 = 0 THEN ' ours' ELSE ' {SECRET}' END"
         rows = f"FROM generate_series(1, {ROWS}) AS n"
@@ -85,8 +85,8 @@ def _estimate(conn: psycopg.Connection[Any], where: str, table: str = "conversat
 def test_need_04_every_table_with_themes_is_enforced_for_its_owner_as_well(shared: str) -> None:
     with connect(shared) as conn:
         conn.execute("CREATE TABLE hermes_later (agent_identity text, note text)")
-        assert not tenants.granted(conn).get("tenant_nobody")
-        tenants.enable(conn)  # as after an upgrade
+        assert not row_security.granted(conn).get("tenant_nobody")
+        row_security.enable(conn)  # as after an upgrade
         rows = conn.execute(
             "SELECT c.relname, c.relrowsecurity AND c.relforcerowsecurity AS forced,"
             " (SELECT count(*) FROM pg_policies AS p WHERE p.tablename = c.relname) AS policies"

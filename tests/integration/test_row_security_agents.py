@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 import hermes_memory_pgvector
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import tenants
+from hermes_memory_pgvector.store import row_security
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import called, landed, recalled, runtime_of
@@ -44,9 +44,9 @@ def tenant_dsn(postgres: EmbeddedServer, admin_dsn: str) -> str:
     """How marketing's agents log in."""
     let_tenants_in(postgres)
     with connect(admin_dsn) as conn:
-        tenants.enable(conn)
-        tenants.grant(conn, "hermes", ["*"])
-        tenants.grant(conn, "tenant_marketing", ["marketing"])
+        row_security.enable(conn)
+        row_security.grant(conn, "hermes", ["*"])
+        row_security.grant(conn, "tenant_marketing", ["marketing"])
     return make_conninfo(admin_dsn, user="tenant_marketing")
 
 
@@ -100,7 +100,7 @@ def test_need_04_a_tenants_write_for_another_theme_is_set_aside_and_goes_in_once
     listed = cli("spool", "list")
     assert "sales" in listed.stdout and "row-level security" in listed.stdout
     with connect(admin_dsn) as conn:
-        tenants.grant(conn, "tenant_marketing", ["sales"])
+        row_security.grant(conn, "tenant_marketing", ["sales"])
     assert cli("spool", "retry", "--all", "--yes").returncode == 0
     until(lambda: admin.column("SELECT 1 FROM memory_entries WHERE agent_identity = 'sales'"), 30, "the memory")
     until(lambda: len(admin.column("SELECT 1 FROM conversations WHERE agent_identity = 'sales'")) == 2, 30, "the turn")
@@ -163,7 +163,9 @@ def test_need_04_turning_it_on_and_off_under_a_writing_agent_loses_nothing(
     make_provider: MakeProvider, admin_dsn: str, dsn: str
 ) -> None:
     provider = make_provider()
-    for number, change in enumerate([tenants.enable, tenants.disable, tenants.enable, tenants.renew]):
+    for number, change in enumerate(
+        [row_security.enable, row_security.disable, row_security.enable, row_security.renew]
+    ):
         provider.sync_turn(f"What is the status of ticket {number}, please tell?", f"Ticket {number} waits for review.")
         with connect(admin_dsn) as conn:
             change(conn)

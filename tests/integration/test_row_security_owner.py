@@ -12,12 +12,13 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from hermes_memory_pgvector.capture.retention import Retention
+from hermes_memory_pgvector.admin.common import new_vectors
+from hermes_memory_pgvector.capture.retention_task import Retention
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.domain.models import EmbeddingSpace
-from hermes_memory_pgvector.domain.retention import RetentionPolicy
+from hermes_memory_pgvector.domain.retention_policy import RetentionPolicy
+from hermes_memory_pgvector.domain.types import EmbeddingSpace
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import reembed, tenants
+from hermes_memory_pgvector.store import row_security
 from hermes_memory_pgvector.store.backend import Backend
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS, MakeProvider
@@ -130,14 +131,14 @@ def test_need_18_themes_are_granted_while_the_model_changes(owner: str, confined
     with connect(owner) as conn:
         conn.execute("INSERT INTO memory_entries (agent_identity, target, content) VALUES ('sales', 'memory', 'ours')")
     space = EmbeddingSpace("newer", NEW_DIMS)
-    with reembed.admin_connection(owner) as worker, connect(owner) as admin:
-        reembed.begin(worker, space)
-        tenants.grant(admin, "tenant_hired", ["ads"])
-        tenants.grant(admin, "tenant_sales", ["sales"])
+    with new_vectors.admin_connection(owner) as worker, connect(owner) as admin:
+        new_vectors.begin(worker, space)
+        row_security.grant(admin, "tenant_hired", ["ads"])
+        row_security.grant(admin, "tenant_sales", ["sales"])
         with session(owner, "tenant_sales") as conn, pytest.raises(psycopg.errors.InsufficientPrivilege):
             conn.execute("SELECT FROM memory_chunks_next")
-        reembed.build_indexes(worker, space, lambda line: None)
-        reembed.switch_soon(worker, space)
+        new_vectors.build_indexes(worker, space, lambda line: None)
+        new_vectors.switch_soon(worker, space)
         policies = admin.execute(
             "SELECT c.relname, c.relrowsecurity AND c.relforcerowsecurity AS forced,"
             " (SELECT array_agg(p.with_check ORDER BY 1) FROM pg_policies AS p WHERE p.tablename = c.relname) AS checks"

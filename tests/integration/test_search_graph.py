@@ -11,9 +11,9 @@ import pytest
 from pgvector import Vector
 from pgvector.psycopg import register_vector
 
-from hermes_memory_pgvector.domain.models import Candidate, Filters, Scope, Store
+from hermes_memory_pgvector.domain.types import Candidate, Filters, Scope, Store
 from hermes_memory_pgvector.store.backend import Backend
-from hermes_memory_pgvector.store.search import vector_candidates
+from hermes_memory_pgvector.store.vector_search import vector_candidates
 from tests.conftest import MakeProvider
 from tests.support.memory import runtime_of
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.host.context import load_settings
+from hermes_memory_pgvector.host.session_context import load_settings
 from tests.conftest import DIMS
 from tests.support.local_models import link_model
 from tests.support.model_files import MODEL_NAME

@@ -17,7 +17,7 @@ from psycopg import sql
 
 from hermes_memory_pgvector.capture.spool import Spool
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.domain.models import Operation
+from hermes_memory_pgvector.domain.types import Operation
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import called, landed, recalled, write_entries
 from tests.support.scripted_embedder import ScriptedEmbedder

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from hermes_memory_pgvector.admin.doctor.check import Check
+from hermes_memory_pgvector.admin.doctor.checklist import examine
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.domain.settings import Settings
-from hermes_memory_pgvector.operate.doctor import examine
-from hermes_memory_pgvector.operate.examining.check import Check
+from hermes_memory_pgvector.config.settings import Settings
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import called, landed, write_entries
 from tests.support.stored import Database

@@ -14,8 +14,8 @@ import psycopg
 import pytest
 import yaml
 
+from hermes_memory_pgvector.admin.common.spool_views import inspect_spools
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.operate.spools import inspect_spools
 from hermes_memory_pgvector.runtime.process import close_all
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import DIMS, MakeProvider

@@ -6,8 +6,8 @@ import pytest
 
 from hermes_memory_pgvector.domain.errors import SchemaNotApplied
 from hermes_memory_pgvector.store.connection import translated
+from hermes_memory_pgvector.store.pipelining import LookUp, alone, together
 from hermes_memory_pgvector.store.pool import connect
-from hermes_memory_pgvector.store.together import LookUp, alone, together
 
 
 def asking(rounds: int, at_once: int = 1) -> LookUp[int]:

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hermes_memory_pgvector.admin.doctor.check import Patient
+from hermes_memory_pgvector.admin.doctor.check_endpoints import examine_endpoints
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.domain.settings import Settings
-from hermes_memory_pgvector.operate.examining.check import Patient
-from hermes_memory_pgvector.operate.examining.endpoints import examine_endpoints
+from hermes_memory_pgvector.config.settings import Settings
 from tests.conftest import DIMS, MakeProvider
 from tests.integration.conftest import command_environment
 from tests.support.embedded import BIN_DIR, is_root

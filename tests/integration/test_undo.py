@@ -10,9 +10,9 @@ import psycopg
 import pytest
 from hermes_state import SessionDB
 
-from hermes_memory_pgvector.capture.spool_files import SpoolDirectory
+from hermes_memory_pgvector.admin.common.spool_views import spool_folder
+from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from hermes_memory_pgvector.operate.spools import spool_folder
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import landed, recalled, runtime_of
 from tests.support.stored import Database

@@ -14,9 +14,9 @@ import pytest
 import yaml
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from hermes_memory_pgvector.admin.common import upgrade_tables
 from hermes_memory_pgvector.domain.errors import UpgradeNeeded
 from hermes_memory_pgvector.runtime.process import close_all
-from hermes_memory_pgvector.store import upgrade
 from hermes_memory_pgvector.store.pool import connect
 from hermes_memory_pgvector.store.schema import changed_migrations, ensure_schema, migrate, migrations
 from tests.conftest import MakeProvider
@@ -379,7 +379,7 @@ def test_need_36_after_a_kill_before_the_memories_agents_wait_and_an_undo_needs_
     database = Database(empty_admin_dsn)
     shape, kept = database.column(SHAPE), rows(empty_admin_dsn)
     with connect(empty_admin_dsn) as conn:
-        upgrade.begin(conn, dims=DIMS, keeps_vectors=False)
+        upgrade_tables.begin(conn, dims=DIMS, keeps_vectors=False)
     with connect(make_conninfo(empty_admin_dsn, user="hermes")) as conn:
         with pytest.raises(UpgradeNeeded, match="being upgraded"):
             ensure_schema(conn, dims=DIMS)

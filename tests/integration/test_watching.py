@@ -19,11 +19,11 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from hermes_memory_pgvector.admin.common import holdings, repeat
+from hermes_memory_pgvector.admin.status.prometheus import METRICS, Tally, parse_address
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.commands import repeating
 from hermes_memory_pgvector.domain.errors import WrongUsage
-from hermes_memory_pgvector.operate.metrics import METRICS, Tally, parse_address
-from hermes_memory_pgvector.store import tenants, watching
+from hermes_memory_pgvector.store import row_security
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS, MakeProvider
 from tests.support.blocked_packages import PoorEnvironment
@@ -92,10 +92,10 @@ def test_need_24_large_tables_are_estimated_and_said_to_be(
         conn.execute("ANALYZE")
     if confined:
         with connect(admin_dsn) as admin:
-            tenants.enable(admin)
-            tenants.revoke(admin, "hermes", [])
-            tenants.grant(admin, "hermes", ["marketing"])
-    monkeypatch.setattr(watching, "COUNTED_ROWS", 500)
+            row_security.enable(admin)
+            row_security.revoke(admin, "hermes", [])
+            row_security.grant(admin, "hermes", ["marketing"])
+    monkeypatch.setattr(holdings, "COUNTED_ROWS", 500)
     held = status(home, capsys)["database"]
     wanted = 4000 if confined else 8000
     assert held["about"] == ["memories", "pending_memories", "pending_turns", "turns"]
@@ -164,8 +164,8 @@ def test_need_24_watch_draws_anew_on_a_terminal(home: Path, capsys: Capture, mon
         yield
 
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setattr(repeating, "beats", twice)
-    monkeypatch.setattr("hermes_memory_pgvector.commands.watch.beats", twice)
+    monkeypatch.setattr(repeat, "beats", twice)
+    monkeypatch.setattr("hermes_memory_pgvector.admin.status.command.beats", twice)
     assert main(["status", "--watch", "--hermes-home", str(home)]) == 0
     assert capsys.readouterr().out.count("\x1b[H\x1b[J") == 2
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hermes_memory_pgvector.capture.spool import Spool
-from hermes_memory_pgvector.domain.models import Operation
+from hermes_memory_pgvector.domain.types import Operation
 
 
 def leave_spool(home: Path, operations: Iterable[Operation]) -> None:

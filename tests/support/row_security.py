@@ -11,7 +11,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import tenants
+from hermes_memory_pgvector.store import row_security
 from hermes_memory_pgvector.store.pool import connect
 
 ROLES = ("tenant_marketing", "tenant_sales", "tenant_nobody", "tenant_group", "tenant_owner")
@@ -26,10 +26,10 @@ THEMES = (
 def confine_runtime_role(admin_dsn: str, mode: str) -> None:
     """Turn row-level security on in a new database; the runtime role has every theme ("all") or THEMES ("some")."""
     with connect(admin_dsn) as conn:
-        tenants.enable(conn)
+        row_security.enable(conn)
         if mode == "some":
-            tenants.revoke(conn, "hermes", [])
-            tenants.grant(conn, "hermes", THEMES)
+            row_security.revoke(conn, "hermes", [])
+            row_security.grant(conn, "hermes", THEMES)
 
 
 def let_tenants_in(postgres: EmbeddedServer) -> None:
@@ -50,8 +50,8 @@ def tenant_of(postgres: EmbeddedServer, admin_dsn: str, *themes: str, role: str 
     """Turn row-level security on, grant `role` its themes, and return how it logs in."""
     let_tenants_in(postgres)
     with connect(admin_dsn) as conn:
-        tenants.enable(conn)
-        tenants.grant(conn, role, themes)
+        row_security.enable(conn)
+        row_security.grant(conn, role, themes)
     return make_conninfo(admin_dsn, user=role)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hermes_memory_pgvector.config.activation import activate, find_hermes, is_active
 from hermes_memory_pgvector.domain.errors import ConfigurationError
-from hermes_memory_pgvector.operate.activate import activate, find_hermes, is_active
 
 
 def read(home: Path) -> dict[str, dict[str, object]]:

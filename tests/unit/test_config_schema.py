@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hermes_memory_pgvector.domain.settings import FIELDS
+from hermes_memory_pgvector.config.settings import FIELDS
 from hermes_memory_pgvector.host.setup import config_schema
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "make_config_schema.py"

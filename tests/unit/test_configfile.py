@@ -11,8 +11,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hermes_memory_pgvector.config.sources import read_dotenv, read_section, set_values
 from hermes_memory_pgvector.domain.errors import ConfigurationError
-from hermes_memory_pgvector.operate.configfile import read_dotenv, read_section, set_values
 
 PROVIDER = ("memory", "provider")
 DSN = ("plugins", "pgvector", "dsn")

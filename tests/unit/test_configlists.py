@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hermes_memory_pgvector.config.sources import set_values
 from hermes_memory_pgvector.domain.errors import ConfigurationError
-from hermes_memory_pgvector.operate.configfile import set_values
 
 ENABLED = ("plugins", "enabled")
 HEAD = "plugins:\n  enabled:"

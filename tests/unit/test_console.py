@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes_memory_pgvector.admin.common.console import Column, say, show_pairs, show_table
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.commands.console import Column, say, show_pairs, show_table
 
 COLUMNS = (Column("theme"), Column("turns", right=True), Column("last_words", flexible=True))
 ROWS = [
@@ -21,7 +21,7 @@ ROWS = [
     {"theme": "\u4e2d\u6587", "turns": None, "last_words": "x" * 3000},
 ]
 _PROGRAM = """
-from hermes_memory_pgvector.commands.console import Column, show_table, say
+from hermes_memory_pgvector.admin.common.console import Column, show_table, say
 show_table([Column("theme"), Column("words", flexible=True, style="red")],
            [{"theme": "sales", "words": "[bold]not markup[/bold] \\x1b[2J" + "y" * 300}])
 say("done", "green")

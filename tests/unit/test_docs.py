@@ -19,9 +19,9 @@ import pytest
 import yaml
 
 from hermes_memory_pgvector.cli import register_cli
-from hermes_memory_pgvector.domain.models import Hit
-from hermes_memory_pgvector.domain.settings import FIELDS, TOOLS, Field
-from hermes_memory_pgvector.host.toolbox import schemas
+from hermes_memory_pgvector.config.settings import FIELDS, TOOLS, Field
+from hermes_memory_pgvector.domain.types import Hit
+from hermes_memory_pgvector.host.tool_registry import schemas
 from hermes_memory_pgvector.recall.render import HEADING, RESULT_MAX_CHARS, as_result
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -10,9 +10,9 @@ from dotenv import dotenv_values
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_memory_pgvector.config.dotenv_file import restore_dotenv, set_dotenv
+from hermes_memory_pgvector.config.sources import read_dotenv
 from hermes_memory_pgvector.domain.errors import ConfigurationError
-from hermes_memory_pgvector.operate.configfile import read_dotenv
-from hermes_memory_pgvector.operate.dotenv import restore_dotenv, set_dotenv
 
 NAME = "HERMES_PGVECTOR_DSN"
 

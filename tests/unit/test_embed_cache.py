@@ -7,8 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from hermes_memory_pgvector.domain.errors import EmbedderUnavailable
-from hermes_memory_pgvector.embed.base import Vector
 from hermes_memory_pgvector.embed.cache import CachedEmbedder
+from hermes_memory_pgvector.embed.embedder import Vector
 from hermes_memory_pgvector.embed.http import HttpEmbedder
 from tests.support.scripted_embedder import ScriptedEmbedder, hash_vector
 from tests.support.waiting import until

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.domain.errors import ConfigurationError
-from hermes_memory_pgvector.domain.settings import Settings
 from hermes_memory_pgvector.embed.factory import embedder_for, make_embedder
 from tests.support.scripted_embedder import ScriptedEmbedder
 

@@ -16,7 +16,7 @@ from hermes_memory_pgvector.domain.errors import (
     InputTooLong,
 )
 from hermes_memory_pgvector.embed import http
-from hermes_memory_pgvector.embed.base import CountedEmbedder, Embedder, Vector
+from hermes_memory_pgvector.embed.embedder import CountedEmbedder, Embedder, Vector
 from hermes_memory_pgvector.embed.http import HttpEmbedder
 from tests.support.certificate import make_certificate
 from tests.support.embedding_server import Api

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_memory_pgvector.embed.base import Vector
+from hermes_memory_pgvector.embed.embedder import Vector
 from hermes_memory_pgvector.embed.factory import make_embedder
 from hermes_memory_pgvector.embed.http import HttpEmbedder
 from tests.support import embedding_server, model_files

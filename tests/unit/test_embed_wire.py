@@ -15,8 +15,8 @@ from hermes_memory_pgvector.domain.errors import (
     EmbedderUnavailable,
     InputTooLong,
 )
-from hermes_memory_pgvector.embed.addresses import Endpoint, endpoints_for, redacted
-from hermes_memory_pgvector.embed.refusals import (
+from hermes_memory_pgvector.embed.endpoint_url import Endpoint, endpoints_for, redacted
+from hermes_memory_pgvector.embed.http_errors import (
     MAX_RETRY_AFTER_S,
     BodyRefused,
     NoSuchEndpoint,
@@ -24,7 +24,7 @@ from hermes_memory_pgvector.embed.refusals import (
     refusal,
     retry_after_s,
 )
-from hermes_memory_pgvector.embed.wire import Form, TooManyDimensions, request_body, vectors_in
+from hermes_memory_pgvector.embed.wire_formats import Form, TooManyDimensions, request_body, vectors_in
 
 HOST = "http://gpu:11434"
 OLLAMA = Endpoint("ollama", f"{HOST}/api/embed")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.capture.filters import (
+from hermes_memory_pgvector.capture.turn_filter import (
     SYNTHETIC_PREFIXES,
     TurnFilter,
     Verdict,

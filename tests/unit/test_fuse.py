@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.domain.models import Candidate
+from hermes_memory_pgvector.domain.types import Candidate
 from hermes_memory_pgvector.recall.fuse import DATED_SHARE, LENT_SHARES, SHARPNESS, favour, fuse, smooth
 
 _scores = st.floats(-1, 1).map(lambda score: round(score, 4))

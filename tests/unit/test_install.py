@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from hermes_memory_pgvector.admin.common import installation
+from hermes_memory_pgvector.admin.common.installation import install_plugin, is_ours, reinstall_requirement
 from hermes_memory_pgvector.domain.errors import ConfigurationError
-from hermes_memory_pgvector.operate import install
-from hermes_memory_pgvector.operate.install import install_plugin, is_ours, reinstall_requirement
 
 # The host reads no further when it looks for a provider.
 HOST_READS_CHARS = 8192
@@ -93,7 +93,7 @@ def test_need_21_a_shim_holds_what_the_host_reads(tmp_path: Path) -> None:
 def test_need_21_a_copy_holds_the_whole_package(tmp_path: Path) -> None:
     report = install_plugin(tmp_path, mode="copy")
 
-    assert contents(report.path) == contents(Path(install.__file__).parents[1])
+    assert contents(report.path) == contents(Path(installation.__file__).parents[2])
 
 
 @pytest.mark.parametrize("mode", ["shim", "copy"])

@@ -10,7 +10,7 @@ import pytest
 
 from hermes_memory_pgvector.domain.errors import ConfigurationError, EmbedderError
 from hermes_memory_pgvector.embed.instructions import Instructions
-from hermes_memory_pgvector.embed.modeldir import is_local, local_folder, read_model_folder
+from hermes_memory_pgvector.embed.model_folder import is_local, local_folder, read_model_folder
 
 
 def folder_of(place: Path, name: str, files: dict[str, Any]) -> Path:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from hermes_memory_pgvector.admin.common.installed_models import install_model, list_models, problems_of, remove_model
 from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.domain.errors import ConfigurationError, EmbedderError
-from hermes_memory_pgvector.domain.settings import Settings
-from hermes_memory_pgvector.embed.modeldir import models_folder
-from hermes_memory_pgvector.operate.models import install_model, list_models, problems_of, remove_model
+from hermes_memory_pgvector.embed.model_folder import models_folder
 from tests.support.local_models import link_model, make_wheel
 from tests.support.model_files import MODEL_DIMS, MODEL_NAME, model_dir
 
@@ -154,8 +154,8 @@ def test_verify_finds_a_changed_and_a_lost_file_and_install_mends_it(home: Path)
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from hermes_memory_pgvector.domain.settings import Settings
-from hermes_memory_pgvector.operate.models import install_model
+from hermes_memory_pgvector.config.settings import Settings
+from hermes_memory_pgvector.admin.common.installed_models import install_model
 # Everything is copied then, and only the last step is missing.
 os.rename = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 install_model(Path(sys.argv[1]), Settings(), sys.argv[2], source=Path(sys.argv[3]))
@@ -179,8 +179,8 @@ _FULL = """
 import resource, signal, sys
 from pathlib import Path
 from hermes_memory_pgvector.domain.errors import ConfigurationError
-from hermes_memory_pgvector.domain.settings import Settings
-from hermes_memory_pgvector.operate.models import install_model
+from hermes_memory_pgvector.config.settings import Settings
+from hermes_memory_pgvector.admin.common.installed_models import install_model
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000_000, 10_000_000))
 try:

@@ -16,7 +16,7 @@ import onnxruntime
 import pytest
 
 from hermes_memory_pgvector.domain.errors import EmbedderError, EmbedderUnavailable
-from hermes_memory_pgvector.embed.base import CountedEmbedder, Vector
+from hermes_memory_pgvector.embed.embedder import CountedEmbedder, Vector
 from hermes_memory_pgvector.embed.instructions import instructions_for
 from hermes_memory_pgvector.embed.onnx import OnnxEmbedder
 from tests.support.blocked_packages import PoorEnvironment

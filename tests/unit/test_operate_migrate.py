@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from hermes_memory_pgvector.admin.migrate.migrate import migrate_database
+from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.domain.errors import ConfigurationError
-from hermes_memory_pgvector.domain.settings import Settings
-from hermes_memory_pgvector.operate.migrate import migrate_database
 
 
 def no_server() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from hermes_memory_pgvector.domain.pace import note_hook, paced
+from hermes_memory_pgvector.domain.gil import note_hook, paced
 
 
 def _spin(seconds: float) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hermes_memory_pgvector.admin.common.refs import Ref, parse_refs
 from hermes_memory_pgvector.domain.errors import InvalidArgument
-from hermes_memory_pgvector.domain.refs import Ref, parse_refs
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.domain.models import Hit, Store
+from hermes_memory_pgvector.domain.types import Hit, Store
 from hermes_memory_pgvector.recall.render import (
     AROUND_MAX_CHARS,
     LINE_MAX_CHARS,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.domain.errors import ConfigurationError, EmbedderError, EmbedderUnavailable
-from hermes_memory_pgvector.domain.settings import Settings
 from hermes_memory_pgvector.embed.factory import reranker_for
-from hermes_memory_pgvector.embed.rerank import MAX_TEXT_CHARS, Reranker
+from hermes_memory_pgvector.embed.reranker import MAX_TEXT_CHARS, Reranker
 from tests.support.certificate import make_certificate
 from tests.support.scripted_reranker import FAULTS, Api, Mode, ScriptedReranker
 from tests.support.turns import seconds

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hermes_memory_pgvector.domain.loading import load
-from hermes_memory_pgvector.domain.retention import Period, RetentionPolicy
+from hermes_memory_pgvector.config.loading import load
+from hermes_memory_pgvector.domain.retention_policy import Period, RetentionPolicy
 
 GOOD = {"*": 365, "marketing": 90, "audit-*": "forever", "coder": "30d tool"}
 

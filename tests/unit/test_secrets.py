@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.domain.secrets import PATTERN_MAX_CHARS, Masker, masker, pattern_problem
+from hermes_memory_pgvector.domain.redaction import PATTERN_MAX_CHARS, Masker, masker, pattern_problem
 
 MASKER = Masker()
 BODY = "a1B2c3D4e5F6g7H8i9J0"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.domain.models import Hit
-from hermes_memory_pgvector.recall.settle import RECENCY_WEIGHT, newest_of_near_equals, settle
+from hermes_memory_pgvector.domain.types import Hit
+from hermes_memory_pgvector.recall.ranking import RECENCY_WEIGHT, newest_of_near_equals, settle
 
 NOW = datetime(2026, 5, 20, tzinfo=UTC)
 

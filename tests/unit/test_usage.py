@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from hermes_memory_pgvector import cli
-from hermes_memory_pgvector.commands.base import EXIT_USAGE
+from hermes_memory_pgvector.admin.common.commands import EXIT_USAGE
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes_memory_pgvector.store.words import (
+from hermes_memory_pgvector.store.question_words import (
     HIT_BUDGET,
     MAX_PHRASES,
     MAX_TERMS,

@@ -1,0 +1,285 @@
+"""list, show, history, sessions."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..common.commands import EXIT_OK, Command, add_json, print_json
+from ..common.console import Column, say, show_pairs, show_table
+from ..common.row_options import PIPED_CHARS, STORES, WHOLE, add_page, add_theme, minute, page, reading, tell_theme
+
+_ROWS = (
+    Column("ref", "id", style="bold"),
+    Column("kind"),
+    Column("date", style="dim"),
+    Column("session_id", "session", style="dim"),
+    Column("note", "", style="yellow"),
+    Column("content", "text", flexible=True),
+)
+_EVENTS = (
+    Column("date", "when", style="dim"),
+    Column("action"),
+    Column("ref", "id", style="bold"),
+    Column("by"),
+    Column("session", style="dim"),
+    Column("what", flexible=True),
+)
+_SESSIONS = (
+    Column("session_id", "session", style="bold"),
+    Column("first", style="dim"),
+    Column("last", style="dim"),
+    Column("turns", right=True),
+    Column("parent_session_id", "after", style="dim"),
+    Column("opening", flexible=True),
+)
+
+
+# -- list
+
+
+def _list_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--store", choices=STORES, default="memories", help="what to list (default: memories)")
+    command.add_argument("--target", choices=("memory", "user"), help="memories: only notes, or only facts of the user")
+    command.add_argument("--role", choices=("user", "assistant", "tool"), help="turns: only what that side said")
+    command.add_argument("--session", metavar="ID", help="only what was written in this session")
+    command.add_argument("--pending", action="store_true", help="only what waits for its vector")
+    add_page(command, limit=20, what="what was last written or said")
+    add_theme(command)
+    add_json(command)
+
+
+def _list(args: argparse.Namespace, home: Path) -> int:
+    from ...domain.errors import WrongUsage
+    from ...store.browse_rows import Filter
+    from . import browsing
+
+    if args.target and args.store == "turns":
+        raise WrongUsage("--target is for memories; turns have a --role")
+    if args.role and args.store == "memories":
+        raise WrongUsage("--role is for turns: add --store turns")
+    wanted = Filter(args.target or args.role, args.session, args.pending)
+    bounds = page(args)
+    chars = WHOLE if args.json else PIPED_CHARS + 1
+    with reading(args, home) as (conn, rules):
+        theme = browsing.theme_to_read(conn, args.theme, rules, home)
+        tell_theme(args, conn, theme)
+        rows = browsing.listed(conn, args.store, theme, bounds, wanted, chars=chars)
+    if args.json:
+        print_json(rows)
+        return EXIT_OK
+    for row in rows:
+        row |= {"date": minute(row["at"]), "note": "no vector yet" if row["pending"] else ""}
+    shown = _used(_ROWS, rows)
+    show_table(shown, rows, empty=f"the theme {theme!r} has no such {'memory' if args.store == 'memories' else 'turn'}")
+    return EXIT_OK
+
+
+def _used(columns: tuple[Column, ...], rows: list[dict[str, Any]]) -> list[Column]:
+    """The columns in which something stands."""
+    return [column for column in columns if any(row.get(column.key) for row in rows)]
+
+
+# -- show
+
+
+def _show_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("id", nargs="+", metavar="ID", help="m123 (or 123) for a memory, t123 for a turn")
+    add_theme(command)
+    add_json(command)
+
+
+def _show(args: argparse.Namespace, home: Path) -> int:
+    from ...domain.errors import WrongUsage
+    from ..common.refs import parse_refs
+    from . import browsing
+
+    refs = parse_refs(args.id)
+    if len(refs) != 1:
+        raise WrongUsage("show takes one row at a time")
+    with reading(args, home) as (conn, rules):
+        row = browsing.shown(conn, refs[0], args.theme, rules)
+    if args.json:
+        print_json(row)
+        return EXIT_OK
+    past, content = row.pop("history", []), row.pop("content", None)
+    metadata = row.pop("metadata", {})
+    for name in ("id", "store", "pending"):
+        row.pop(name, None)
+    show_pairs((name.replace("_", " "), value) for name, value in row.items() if value not in (None, "", 0))
+    show_pairs((f"metadata {name}", _plain(value)) for name, value in metadata.items())
+    if content is not None:
+        say()
+        say(content)
+    if past:
+        say()
+        _show_events(past)
+    return EXIT_OK
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+# -- history
+
+
+def _history_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("id", nargs="*", metavar="ID", help="only this memory, also one that is gone: m123")
+    command.add_argument("--action", choices=("added", "replaced", "moved", "removed"), help="only what was done so")
+    command.add_argument("--target", choices=("memory", "user"), help="only notes, or only facts about the user")
+    command.add_argument("--session", metavar="ID", help="only what was done in this session")
+    add_page(command, limit=20, what="what was done")
+    add_theme(command)
+    add_json(command)
+
+
+def _history(args: argparse.Namespace, home: Path) -> int:
+    from ...domain.errors import WrongUsage
+    from ..common.refs import parse_refs
+    from . import browsing
+
+    refs = parse_refs(args.id)
+    if len(refs) > 1:
+        raise WrongUsage("history takes one memory at a time, or none")
+    if refs and (args.action or args.target or args.session or args.since or args.until or args.theme):
+        raise WrongUsage("of one memory the whole history is shown: leave the filters out")
+    bounds = page(args)
+    with reading(args, home) as (conn, rules):
+        if refs:
+            events = browsing.happened_to(conn, refs[0], bounds)
+        else:
+            theme = browsing.theme_to_read(conn, args.theme, rules, home)
+            tell_theme(args, conn, theme)
+            events = browsing.happened(
+                conn, theme, bounds, action=args.action, target=args.target, session=args.session
+            )
+    if args.json:
+        print_json(events)
+        return EXIT_OK
+    _show_events(events)
+    return EXIT_OK
+
+
+def _show_events(events: list[dict[str, Any]]) -> None:
+    for row in events:
+        row |= {"date": minute(row["at"]), "session": row["who"].get("session_id", ""), "what": _happening(row)}
+    show_table(_used(_EVENTS, events), events, empty="nothing has happened")
+
+
+def _happening(row: Mapping[str, Any]) -> str:
+    size = f"{row['chars']:,} characters, sha256 {row['digest']}..."
+    if row["action"] == "removed" and "old_content" in row:
+        return "was: " + str(row["old_content"])
+    if row["action"] == "moved":
+        return f"from the theme {row['old_theme']!r}"
+    if row["action"] != "replaced":
+        return size
+    if "old_content" in row:
+        return "was: " + str(row["old_content"])
+    return f"was {row['old_chars']:,} characters, sha256 {row['old_digest']}..., no longer kept"
+
+
+# -- sessions
+
+
+def _sessions_arguments(command: argparse.ArgumentParser) -> None:
+    add_page(command, limit=20, what="sessions with a turn")
+    add_theme(command)
+    add_json(command)
+
+
+def _sessions(args: argparse.Namespace, home: Path) -> int:
+    from . import browsing
+
+    bounds = page(args)
+    with reading(args, home) as (conn, rules):
+        theme = browsing.theme_to_read(conn, args.theme, rules, home)
+        tell_theme(args, conn, theme)
+        rows = browsing.sessions(conn, theme, bounds)
+    if args.json:
+        print_json([{"theme": theme} | row for row in rows])
+        return EXIT_OK
+    for row in rows:
+        row |= {"first": minute(row["first_at"]), "last": minute(row["last_at"])}
+    show_table(_used(_SESSIONS, rows), rows, empty=f"the theme {theme!r} has no sessions")
+    return EXIT_OK
+
+
+def _session_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("session", metavar="SESSION", help="its id, as `sessions list` shows it")
+    command.add_argument("--limit", type=int, metavar="N", help="how many turns (default: all)")
+    command.add_argument("--offset", type=int, default=0, metavar="N", help="how many turns to leave out first")
+    add_theme(command)
+    add_json(command)
+
+
+def _session(args: argparse.Namespace, home: Path) -> int:
+    from ...domain.errors import WrongUsage
+    from . import browsing
+
+    if (args.limit is not None and args.limit < 1) or args.offset < 0:
+        raise WrongUsage("--limit must be at least 1, --offset must not be negative")
+    with reading(args, home) as (conn, rules):
+        theme = browsing.session_place(conn, args.session, args.theme, rules)
+        turns = browsing.transcript(conn, theme, args.session, limit=args.limit, offset=args.offset)
+        if args.json:
+            print_json({"session_id": args.session, "theme": theme, "turns": list(turns)})
+            return EXIT_OK
+        for number, turn in enumerate(turns):
+            if not number and (parent := turn["metadata"].get("parent_session_id")):
+                say(f"after the session {parent}", "dim")
+            say(f"{turn['ref']}  {turn['role']}  {minute(turn['ts'])}", "bold")
+            say(turn["content"])
+            say()
+    return EXIT_OK
+
+
+LIST = Command(
+    "list",
+    "list memories or turns of a theme, newest first",
+    "hermes-pgvector list\nhermes-pgvector list --theme marketing --target user --since 2026-05\n"
+    "hermes-pgvector list --store turns --role assistant --limit 50 --json",
+    _list,
+    _list_arguments,
+)
+SHOW = Command(
+    "show",
+    "show one memory or turn with all that is known of it",
+    "hermes-pgvector show m12\nhermes-pgvector show t345 --json",
+    _show,
+    _show_arguments,
+)
+HISTORY = Command(
+    "history",
+    "show who wrote, replaced, moved and removed memories, and when",
+    "hermes-pgvector history\nhermes-pgvector history m12\n"
+    "hermes-pgvector history --theme marketing --action removed --since 30d --json",
+    _history,
+    _history_arguments,
+)
+SESSIONS = Command(
+    "sessions",
+    "list the sessions of a theme, and read one",
+    "hermes-pgvector sessions list\nhermes-pgvector sessions show 20260503_140211_a1b2c3",
+    actions=(
+        Command(
+            "list",
+            "list the sessions of a theme, those that spoke last first",
+            "hermes-pgvector sessions list\nhermes-pgvector sessions list --theme marketing --since 7d --json",
+            _sessions,
+            _sessions_arguments,
+        ),
+        Command(
+            "show",
+            "show what was said in a session, in order",
+            "hermes-pgvector sessions show 20260503_140211_a1b2c3\n"
+            "hermes-pgvector sessions show telegram-17 --theme marketing --json",
+            _session,
+            _session_arguments,
+        ),
+    ),
+)

@@ -1,0 +1,90 @@
+"""What a command that searches or corrects needs of a runtime: no drain, no spool, nothing that outlives it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...capture.document_embedding import DocumentEmbedder
+from ...capture.sanitize import Keeper
+from ...config.settings import Settings
+from ...domain.errors import ConfigurationError
+from ...domain.languages import Languages
+from ...domain.latency import Latencies
+from ...embed.embedder import CountedEmbedder
+from ...embed.factory import embedder_for
+from ...recall.reranking import reorderer_for
+from ...recall.searcher import Searcher
+from ...runtime.embedded import borrowed_server
+from ...store.backend import Backend
+from ..edit.corrections import Hand
+
+_REPLICA_S = 2.0  # longest wait to learn whether a replica can be used
+_CONNECTIONS = 2  # a search holds one; the one after it may begin before that is back
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The parts of a runtime that a command works with."""
+
+    backend: Backend
+    searcher: Searcher
+    hand: Hand
+    embedder: CountedEmbedder | None
+    problems: tuple[str, ...]
+
+    def why_by_words(self) -> str:
+        """Why a question was not compared by meaning."""
+        if self.embedder is None:
+            return "; ".join(self.problems) or "no embedding model is set (setting `embed_url`)"
+        counts = self.searcher.counts
+        if counts["query_embed_failures"] or counts["query_embed_late"]:
+            return "the embedding endpoint did not answer; see: hermes-pgvector doctor"
+        return "the stored vectors and the model that is set do not fit, or nothing has a vector yet"
+
+
+@contextmanager
+def bench(
+    settings: Settings, home: Path, environ: Mapping[str, str], login: str | None = None, *, reads: bool = False
+) -> Iterator[Bench]:
+    """The bench on the database of the settings, embedded or not, or by another login.
+
+    With `reads` nothing is to be corrected, and a replica that the settings name answers.
+
+    Raises SchemaNotApplied and StoreUnavailable.
+    """
+    problems: list[str] = []
+    latencies = Latencies()
+    embedder: CountedEmbedder | None = None
+    reorderer = None
+    try:
+        embedder = embedder_for(settings, environ.get(settings.embed_api_key_env, ""), home=home)
+        reorderer = reorderer_for(settings, environ.get(settings.rerank_api_key_env, ""), latencies)
+    except ConfigurationError as exc:
+        problems.append(str(exc))
+    with borrowed_server(settings) as locate:
+        backend = Backend(
+            lambda: login or settings.dsn or locate(),
+            dims=settings.dims,
+            pool_max_size=_CONNECTIONS,
+            languages=Languages(settings.text_language, settings.text_languages),
+            history_texts=settings.history_texts,
+            pooler=settings.pooler,
+            read_conninfo=settings.read_dsn if reads and not login else "",
+            read_max_lag_s=settings.read_max_lag_s,
+        )
+        try:
+            backend.bring_up(quietly=True)
+            if backend.replica is not None:
+                backend.replica.settle(_REPLICA_S)
+            documents = DocumentEmbedder(embedder, backend, latencies, chunk_tokens=settings.chunk_tokens)
+            hand = Hand(backend, Keeper(settings), home, documents, settings.history_texts)
+            searcher = Searcher(backend, embedder, latencies, reorderer)
+            yield Bench(backend, searcher, hand, embedder, tuple(problems))
+        finally:
+            backend.close()
+            for part in (embedder, reorderer):
+                if part is not None:
+                    part.close()

@@ -1,0 +1,179 @@
+"""What a verb shows a person: drawn on a terminal, plain columns that `grep` and `cut` like everywhere else.
+
+NO_COLOR and TERM=dumb are honoured. Text that comes from the database can move no cursor and set no colour.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ...domain.commandline import typed
+
+_GAP = "  "
+_JOINERS = "\u200c\u200d"  # invisible, and part of Persian words, Indic letters and emoji
+_LOOK_S, _LOOKS = 0.1, 3
+_KEPT = 2000  # characters of a cell; longer ones are for `show`, `export` and --json
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table: the row's key, what stands above it, and how it may be cut.
+
+    `flexible` gives way first where a terminal is narrow; elsewhere nothing is cut.
+    """
+
+    key: str
+    heading: str = ""
+    right: bool = False
+    flexible: bool = False
+    style: str = ""
+
+    @property
+    def title(self) -> str:
+        """What stands above the column."""
+        return self.heading or self.key.replace("_", " ")
+
+
+def show_table(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]], *, empty: str = "nothing found") -> None:
+    """Print rows under the columns' headings, or `empty`."""
+    cells = [[_shown(row.get(column.key)) for column in columns] for row in rows]
+    if not cells:
+        print(empty)
+    elif sys.stdout.isatty():
+        _draw_table(columns, cells)
+    else:
+        print("\n".join(_aligned(columns, cells)))
+
+
+def show_pairs(pairs: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> None:
+    """Print names and values, one a line, the values in one column."""
+    known = list(pairs.items() if isinstance(pairs, Mapping) else pairs)
+    width = max((len(name) for name, _ in known), default=0)
+    for name, value in known:
+        text = _shown(value)
+        if sys.stdout.isatty():
+            _say([(f"{name:<{width}}", "dim"), (_GAP + text, "")])
+        else:
+            print(f"{name:<{width}}{_GAP}{text}".rstrip())
+
+
+def say(text: str = "", style: str = "") -> None:
+    """Print a line; `style` is rich's, as "bold" or "red", and only seen on a terminal."""
+    if style and sys.stdout.isatty():
+        _say([(_harmless(text, lines=True), style)])
+    else:
+        print(_harmless(text, lines=True))
+
+
+def remark(text: str) -> None:
+    """Print to stderr what a person should know of the output, and no program reads."""
+    print(_harmless(text, lines=True), file=sys.stderr)
+
+
+def warn(text: str) -> None:
+    """Print a warning to stderr."""
+    print(f"warning: {_harmless(typed(text), lines=True)}", file=sys.stderr)
+
+
+@contextmanager
+def said_while(line: str, busy: Callable[[], bool]) -> Iterator[None]:
+    """Print `line` to stderr when `busy` has been true for 300 ms in the block."""
+    over = threading.Event()
+
+    def look() -> None:
+        looks = 0
+        while looks < _LOOKS and not over.wait(_LOOK_S):
+            looks = looks + 1 if busy() else 0
+        if looks == _LOOKS:
+            print(line, file=sys.stderr, flush=True)
+
+    watching = threading.Thread(target=look, name="hermes-pgvector-said-while", daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watching.join()
+
+
+def _shown(value: Any) -> str:
+    """A value as a person reads it, on one line."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:.3f}".rstrip("0").rstrip(".")
+        case datetime():
+            return value.astimezone().strftime("%Y-%m-%d %H:%M")
+        case _:
+            text = " ".join(_harmless(str(value[:_KEPT] if isinstance(value, str) else value)).split())
+            return text + ("..." if isinstance(value, str) and len(value) > _KEPT else "")
+
+
+def _harmless(text: str, *, lines: bool = False) -> str:
+    """Text without characters that steer a terminal or turn the direction of writing."""
+    kept = _JOINERS + ("\n\t" if lines else "")
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each in kept or unicodedata.category(each) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else " "
+        for each in text
+    )
+
+
+def _width(text: str) -> int:
+    """Columns that a terminal needs for a text."""
+    wide = sum(unicodedata.east_asian_width(each) in "WF" for each in text) if not text.isascii() else 0
+    return len(text) + wide
+
+
+def _aligned(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Iterable[str]:
+    table = [[column.title for column in columns], *cells]
+    widths = [max(map(_width, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        padded = [
+            " " * (width - _width(cell)) + cell if column.right else cell + " " * (width - _width(cell))
+            for column, cell, width in zip(columns, row, widths, strict=True)
+        ]
+        yield _GAP.join(padded).rstrip()
+
+
+def _draw_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    needed = sum(max(map(_width, each)) for each in zip(*([c.title for c in columns], *cells), strict=True))
+    tight = needed + len(_GAP) * len(columns) > console.width and any(column.flexible for column in columns)
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=tight)
+    for column in columns:
+        table.add_column(
+            column.title,
+            justify="right" if column.right else "left",
+            style=column.style or None,
+            no_wrap=True,
+            overflow="ellipsis",
+            ratio=1 if tight and column.flexible else None,
+        )
+    for row in cells:
+        table.add_row(*map(Text, row))
+    console.print(table)
+
+
+def _say(parts: Sequence[tuple[str, str]]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    Console(highlight=False, soft_wrap=True).print(Text.assemble(*parts))

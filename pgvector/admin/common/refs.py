@@ -1,0 +1,45 @@
+"""How an operator names one stored row: m123 or `memory 123` a memory, t123 or `turn 123` a turn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...domain.errors import WrongUsage
+from ...domain.types import Store
+
+WAYS = "m123 (or 123) for a memory, t123 for a turn"
+_LETTERS: dict[Store, str] = {"memories": "m", "turns": "t"}
+_WORDS: dict[str, Store] = {
+    "": "memories", "m": "memories", "memory": "memories", "memories": "memories",
+    "t": "turns", "turn": "turns", "turns": "turns",
+}  # fmt: skip
+# No minus sign: `forget -5` must not remove the fifth memory.
+_REF = re.compile(r"([a-z]*)[\s:/#]*(\d{1,19})(?!\S)", re.ASCII)
+
+
+class Ref(NamedTuple):
+    """A memory or a turn by its number."""
+
+    store: Store
+    id: int
+
+    def __str__(self) -> str:
+        return f"{_LETTERS[self.store]}{self.id}"
+
+
+def parse_refs(words: Sequence[str]) -> list[Ref]:
+    """The rows that arguments name, each once. A bare number is a memory, as the tools number them.
+
+    Raises WrongUsage.
+    """
+    refs: list[Ref] = []
+    rest = " ".join(word.strip().lower().replace(",", " ") for word in words).strip()
+    while rest:
+        match = _REF.match(rest)
+        if match is None or match[1] not in _WORDS or int(match[2]) >= 2**63:
+            raise WrongUsage(f"{rest.split()[0]!r} names no row; write {WAYS}")
+        refs.append(Ref(_WORDS[match[1]], int(match[2])))
+        rest = rest[match.end() :].lstrip()
+    return list(dict.fromkeys(refs))

@@ -1,0 +1,140 @@
+"""Writing settings where the host keeps such: secrets into .env, all others into config.yaml, all of them or none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...config.dotenv_file import restore_dotenv, set_dotenv
+from ...config.settings import FIELDS, KNOWN_ENV, Settings
+from ...config.sources import forget_form, form_path, read_dotenv, read_form, read_section, set_values
+from ...domain.dsn import mask_dsn
+from ...domain.errors import ConfigurationError
+from ...store.conninfo import has_secret
+
+API_KEY_ENV = "HERMES_PGVECTOR_EMBED_API_KEY"
+assert API_KEY_ENV in KNOWN_ENV
+_SECTION = ("plugins", "pgvector")
+_BY_KEY = {each.key: each for each in FIELDS}
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is to be written: settings into config.yaml, variables into .env (None: removed)."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    variables: dict[str, str | None] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.settings or self.variables)
+
+    def lines(self) -> list[str]:
+        """The changes for people, without secrets."""
+        shown = [f"config.yaml  plugins.pgvector.{key}: {_shown(value)}" for key, value in self.settings.items()]
+        return shown + [
+            f".env         {name} {'removed' if value is None else 'set'}" for name, value in self.variables.items()
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The changes for machines, without secrets."""
+        return {
+            "config.yaml": {
+                key: mask_dsn(value) if isinstance(value, str) else value for key, value in self.settings.items()
+            },
+            ".env": {name: "removed" if value is None else "set" for name, value in self.variables.items()},
+        }
+
+
+def changes_to(
+    home: Path,
+    current: Settings,
+    wanted: Settings,
+    *,
+    explicit: frozenset[str] = frozenset(),
+    api_key: str | None = None,
+) -> Changes:
+    """What has to be written for `wanted` to hold; what holds already stays where it is.
+
+    Settings in `explicit` are written even where they are the default, unless a file says so already. `api_key` None
+    leaves the endpoint's key alone.
+    """
+    changes = Changes()
+    section, _ = read_section(home)
+    in_file = {**(section if isinstance(section, dict) else {}), **read_form(home)}
+    in_env = read_dotenv(home)
+    for each in FIELDS:
+        value = getattr(wanted, each.key)
+        unsaid = each.key in explicit and each.key not in in_file and each.env not in in_env
+        if value == getattr(current, each.key) and not unsaid:
+            continue
+        if each.key == "dsn" and value and has_secret(value):
+            changes.variables[each.env] = value
+            if in_file.get("dsn"):
+                changes.settings["dsn"] = ""
+            continue
+        if each.env in in_env:
+            changes.variables[each.env] = None
+        if value or in_file.get(each.key) or unsaid or value != each.default:
+            changes.settings[each.key] = list(value) if isinstance(value, tuple) else value
+    if api_key is not None:
+        changes.variables[API_KEY_ENV] = api_key or None
+        if wanted.embed_api_key_env != API_KEY_ENV:
+            changes.settings["embed_api_key_env"] = API_KEY_ENV
+    return changes
+
+
+def save(home: Path, changes: Changes) -> None:
+    """Write them, all or none. Raises ConfigurationError, with the files as they were."""
+    before = set_dotenv(home, changes.variables) if changes.variables else None
+    try:
+        if changes.settings:
+            set_values(home, {(*_SECTION, key): value for key, value in changes.settings.items()})
+    except BaseException:
+        if changes.variables:
+            with suppress(OSError):
+                restore_dotenv(home, before)
+        raise
+    try:
+        forget_form(home, changes.settings)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{form_path(home)}, what the desktop's form saved, overrules what was written now, and cannot be changed "
+            f"({error.strerror or error}); delete it"
+        ) from error
+    for name, value in changes.variables.items():
+        # The host put .env into the environment when this process began.
+        if value is None:
+            os.environ.pop(name, None)
+        elif name in os.environ:
+            os.environ[name] = value
+
+
+def overruled(wanted: Settings, now: Settings) -> list[str]:
+    """The variables of the environment that make settings other than what was just written."""
+    return [each.env for each in FIELDS if getattr(wanted, each.key) != getattr(now, each.key)]
+
+
+def checked(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as a form gives them, in their own types. Raises ValueError that says what a value must be."""
+    from ...config.coerce import Rejected, coerce
+
+    known: dict[str, Any] = {}
+    for key, raw in values.items():
+        each = _BY_KEY.get(key)
+        if each is None or raw in (None, ""):
+            continue
+        try:
+            known[key] = coerce(each, raw)
+        except Rejected as why:
+            raise ValueError(f"{each.label or key}: expected {each.expected}, got {why}") from None
+    return known
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return mask_dsn(value) if value else '""'
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,46 @@
+"""One line of doctor's checklist, and what its checks are given."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ...config.settings import Settings
+from ...domain.commandline import typed
+
+State = Literal["ok", "note", "fail"]
+Locate = Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What was found at one place. `fix` is a command or a sentence, empty when all is well.
+
+    `repair` is what `doctor --fix` does about it, by its name in repair.py; empty where that is not for a
+    program to decide.
+    """
+
+    name: str
+    state: State
+    said: str
+    fix: str = ""
+    repair: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("said", "fix"):
+            object.__setattr__(self, name, typed(getattr(self, name)))
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """What is examined. `locate` gives the conninfo where no `dsn` is set, starting the embedded server."""
+
+    settings: Settings
+    home: Path
+    locate: Locate | None = None
+    embed_key: str = ""
+    rerank_key: str = ""
+    now: Callable[[], float] = time.time

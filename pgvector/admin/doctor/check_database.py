@@ -1,0 +1,217 @@
+"""The server: which one, how it is reached, what this role may do there, and whether the tables are whole."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from ...config.settings import Settings
+from ...domain.dsn import mask_dsn
+from ...domain.errors import DimensionMismatch, HermesPgvectorError, SchemaNotApplied, UpgradeNeeded
+from ...runtime.embedded_server import account_notice
+from ...store import pooler, schema
+from ...store.connection import DeadlineConnection
+from ...store.pool import connect
+from ..common import sharing, upgrade_tables
+from ..common.upgrade_statements import SCHEMA
+from ..common.upgrade_tables import Progress
+from . import server_health
+from .check import Check, Patient
+from .check_removals import examine_removals
+from .check_retention import examine_retention
+from .check_sharing import examine_strangers
+from .check_vectors import examine_vectors
+
+_DEADLINE_S = 15.0
+_WHAT_THEN = "agents keep what is written on their disk meanwhile; try again once that is mended"
+_OLDEST_POSTGRES = 15
+_OLDEST_VECTOR, _MENDED_VECTOR = (0, 8), (0, 8, 4)
+# Rows carry the time of the host that wrote them, and of two near-equal statements the newer one wins.
+_CLOCK_NOTE_S, _CLOCK_FAIL_S = 2.0, 60.0
+_FEWER_RIGHTS = (
+    "let agents log in as a role of their own, made by CREATE ROLE, with rights by: hermes-pgvector migrate "
+    "--admin-dsn DSN --runtime-role ROLE; then name that role in `dsn`"
+)
+
+
+def examine_database(patient: Patient) -> Iterator[Check]:
+    """Everything that one connection can tell; one line where there is none."""
+    settings = patient.settings
+    where = mask_dsn(settings.dsn) if settings.dsn else "embedded"
+    try:
+        conninfo = settings.dsn or (patient.locate() if patient.locate is not None else "")
+        if not conninfo:
+            yield Check("postgres", "note", "embedded, not looked at")
+            return
+        with connect(conninfo) as conn:
+            conn.deadline = time.monotonic() + _DEADLINE_S
+            yield from _server(conn, patient, where)
+            if notice := account_notice(settings):
+                yield Check("account", "ok", notice)
+            if settings.dsn:
+                yield _pooler(conn, conninfo, settings)
+            yield from _tables(conn, patient)
+    except HermesPgvectorError as exc:
+        yield Check("postgres", "fail", f"{where}: {exc}", "" if ";" in str(exc) else _WHAT_THEN)
+
+
+def _server(conn: DeadlineConnection, patient: Patient, where: str) -> Iterator[Check]:
+    postgres, _ = schema.versions(conn)
+    seen = server_health.look_at(conn, patient.now())
+    said = f"{where}, Postgres {postgres}, answers in {seen.answered_in_s * 1000:.0f} ms"
+    if int(postgres.split(".")[0].split()[0]) < _OLDEST_POSTGRES:
+        yield Check("postgres", "fail", said, f"Postgres {_OLDEST_POSTGRES} or newer is needed: upgrade the server")
+    elif seen.read_only:
+        yield Check("postgres", "fail", f"{said}; it takes no writes", "let `dsn` lead to the primary server")
+    else:
+        yield Check("postgres", "ok", said)
+    apart_s = abs(seen.clock_ahead_s)
+    if apart_s < _CLOCK_NOTE_S:
+        yield Check("clock", "ok", "the same here and on the server")
+        return
+    order = "behind" if seen.clock_ahead_s > 0 else "ahead of"
+    yield Check(
+        "clock",
+        "fail" if apart_s >= _CLOCK_FAIL_S else "note",
+        f"this host is {apart_s:,.0f} s {order} the server: rows of several hosts get the wrong order in time",
+        "set both by NTP, for instance: timedatectl set-ntp true",
+    )
+
+
+def _pooler(conn: DeadlineConnection, conninfo: str, settings: Settings) -> Check:
+    pooled = pooler.is_pooled(conn)
+    lends = pooled and pooler.shares_sessions(conn, conninfo)
+    if lends and settings.pooler == "none":
+        return Check(
+            "pooler",
+            "fail",
+            "a pooler in transaction mode, and the setting `pooler` says none: prepared statements get lost",
+            "set plugins.pgvector.pooler to transaction, or leave it out",
+        )
+    if settings.pooler == "transaction" and not pooled:
+        return Check(
+            "pooler", "note", "none is to be seen, and the setting `pooler` says transaction",
+            "leave plugins.pgvector.pooler out: it finds out, and statements are prepared again",
+        )  # fmt: skip
+    if lends:
+        return Check("pooler", "ok", "one in transaction mode: nothing is kept from one transaction to the next")
+    return Check("pooler", "ok", "one in session mode" if pooled else "none, a connection of our own")
+
+
+def _tables(conn: DeadlineConnection, patient: Patient) -> Iterator[Check]:
+    _, vector = schema.versions(conn)
+    if not vector:
+        yield Check(
+            "pgvector", "fail", "the extension is not installed in this database", schema.MIGRATE_COMMAND, "migrate"
+        )
+        return
+    yield _extension(conn, vector)
+    themes = _themes(conn)
+    if themes.state == "fail":
+        yield themes
+        return
+    try:
+        schema.ensure_schema(conn, dims=patient.settings.dims)
+    except DimensionMismatch:
+        pass  # told with the model, below
+    except HermesPgvectorError as exc:
+        # Of the others the message itself says what to do, and migrating would not help.
+        missing = isinstance(exc, SchemaNotApplied)
+        # What another program's tables become is an operator's to begin.
+        repair = "migrate" if missing and not isinstance(exc, UpgradeNeeded) else ""
+        command = schema.MIGRATE_COMMAND if patient.settings.dsn else "hermes-pgvector migrate"
+        yield Check("schema", "fail", str(exc), command if missing else "", repair)
+        return
+    count = len(schema.migrations())
+    yield Check("schema", "ok", f"{count} {'migration' if count == 1 else 'migrations'} applied")
+    if (upgraded := upgrade_tables.under_way(conn)) is not None:
+        yield _upgrade(upgraded)
+    for name in schema.changed_migrations(conn):
+        yield Check(
+            "schema",
+            "note",
+            f"migration {name} was another text when it was applied",
+            "nothing as long as no check fails; tables as this version makes them: hermes-pgvector copy --to DSN",
+        )
+    invalid = schema.invalid_indexes(conn)
+    yield from examine_vectors(conn, patient.settings, patient.home, invalid)
+    if schema.has_trigrams(conn):
+        yield Check("pg_trgm", "ok", "a misspelt word finds what was meant")
+    else:
+        yield Check("pg_trgm", "ok", "not installed: a misspelt word finds nothing; CREATE EXTENSION pg_trgm adds it")
+    for name in invalid:
+        yield Check("index", "fail", f"{name} is invalid", f"REINDEX INDEX CONCURRENTLY {name}", f"index:{name}")
+    if (said := server_health.replication_role(conn)) != "origin":
+        yield Check(
+            "triggers",
+            "fail",
+            f"this role has session_replication_role = {said}: no trigger runs, and rows lack what those fill in",
+            "as an admin: ALTER ROLE ... RESET session_replication_role (or ALTER DATABASE, wherever it is set)",
+        )
+    if behind := server_health.sequences_behind(conn):
+        said = f"the sequence of ids is behind the rows of {', '.join(behind)}: no new row can be written there"
+        yield Check("sequences", "fail", said, "hermes-pgvector doctor --fix --admin-dsn DSN", "sequences")
+    yield _rights(conn)
+    yield themes
+    yield examine_retention(conn, patient.settings)
+    yield from examine_removals(conn, patient)
+    yield from examine_strangers(conn, patient)
+    if said := sharing.shared_files(conn, patient.home):
+        yield Check("built-in memory", "note", said, sharing.REMEDY)
+
+
+def _extension(conn: DeadlineConnection, vector: str) -> Check:
+    version = tuple(int(part) for part in vector.split(".")[:3] if part.isdigit())
+    newer = server_health.newer_extension(conn)
+    update = "ALTER EXTENSION vector UPDATE"
+    how = update if newer else f"install a newer pgvector on the server, then {update}"
+    repair = "extension" if newer else ""
+    if version < _OLDEST_VECTOR:
+        return Check("pgvector", "fail", f"{vector}; 0.8 or newer is needed", how, repair)
+    if version < _MENDED_VECTOR:
+        return Check("pgvector", "note", vector, f"0.8.4 and newer vacuum HNSW indexes correctly: {how}", repair)
+    return Check("pgvector", "ok", vector)
+
+
+def _upgrade(progress: Progress) -> Check:
+    """An upgrade from another program's tables that somebody has to bring to its end."""
+    if progress.finished_at is None:
+        return Check(
+            "upgrade",
+            "fail",
+            f"begun on {progress.began_at:%Y-%m-%d}, and turns of before are still missing",
+            "while nobody is at it, go on with it: hermes-pgvector migrate --admin-dsn DSN",
+        )
+    return Check(
+        "upgrade",
+        "note",
+        f"of {progress.finished_at:%Y-%m-%d}, awaits confirmation: the tables of before stay in {SCHEMA}",
+        "hermes-pgvector migrate --confirm-upgrade drops them, --undo-upgrade puts them back (with --admin-dsn DSN)",
+    )
+
+
+def _rights(conn: DeadlineConnection) -> Check:
+    if missing := schema.missing_rights(conn):
+        command = schema.migrate_command(conn.info.user)
+        return Check("rights", "fail", "this role lacks " + ", ".join(missing), command, "migrate")
+    if excess := schema.excess_rights(conn):
+        return Check("rights", "note", "this role " + ", ".join(excess), _FEWER_RIGHTS)
+    return Check("rights", "ok", "reads and writes rows, nothing more")
+
+
+def _themes(conn: DeadlineConnection) -> Check:
+    """Which themes row-level security leaves this role."""
+    themes = server_health.own_themes(conn)
+    name = "row security"
+    if themes is None:
+        return Check(name, "ok", "off: the statements alone keep themes apart")
+    if themes == ["*"]:
+        return Check(name, "ok", "on, and this role has every theme")
+    if not themes:
+        return Check(
+            name,
+            "fail",
+            "on, and this role has no theme: it finds nothing, and its writes are refused",
+            "hermes-pgvector tenants grant ROLE THEME, as an admin",
+        )
+    return Check(name, "ok", f"on, and this role has {len(themes)} themes")

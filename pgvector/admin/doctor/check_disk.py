@@ -1,0 +1,138 @@
+"""What is on disk: writes on their way, and room for more."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from ...capture.destination import Destination, destination_of
+from ...capture.spool_locations import spool_folder
+from ...config.settings import Settings
+from ...runtime.embedded_server import embedded_server
+from ..common.spool_views import SpoolView, inspect_spools, short_id
+from .check import Check, Patient
+
+MANY_WAITING = 1000  # a burst is gone in seconds; more than this says that something holds the drain up
+LONG_WAIT_S = 600.0
+NEARLY_FULL = 0.8
+SPARE_BYTES = 100_000_000  # less than this, and SQLite or Postgres stop at the next burst
+ROOMY_BYTES = 1_000_000_000
+TOLD_EACH = 10  # refused writes; the others are counted
+_SET_ASIDE = "hermes-pgvector spool list, then spool retry or spool drop"
+
+
+def examine_disk(patient: Patient) -> Iterator[Check]:
+    """The spool, and the free space it and the embedded Postgres have."""
+    folder = spool_folder(patient.home)
+    there = _existing(folder)
+    if not os.access(there, os.W_OK):
+        yield Check(
+            "spool",
+            "fail",
+            f"{folder} cannot be written: writes are kept elsewhere on this machine, or in memory only",
+            f"make {patient.home} writable for this user",
+        )
+    else:
+        yield from _spool(
+            inspect_spools(patient.home), folder, patient.settings, destination_of(patient.settings, patient.home)
+        )
+    yield _room("disk", "the spool", there, patient.settings.spool_max_mb * 1_000_000)
+    if not patient.settings.dsn:
+        root = embedded_server(patient.settings).root
+        yield _room("disk", "the embedded Postgres", _existing(root), ROOMY_BYTES)
+
+
+def _spool(views: list[SpoolView], folder: Path, settings: Settings, here: Destination) -> Iterator[Check]:
+    bad = False
+    for view in views:
+        if view.problem:
+            yield Check("spool", "fail", view.problem, f"its writes are kept in {view.path}")
+    refused = [item for view in views for item in view.aside]
+    for item in refused[:TOLD_EACH]:
+        op = item.operation
+        yield Check(
+            "spool",
+            "fail",
+            f"Postgres refused write {short_id(item)} ({op.kind}, theme {op.theme}): {item.error}",
+            _SET_ASIDE,
+        )
+    if len(refused) > TOLD_EACH:
+        yield Check("spool", "fail", f"Postgres refused {len(refused) - TOLD_EACH} more writes", _SET_ASIDE)
+    for view in views:
+        if not view.living and not view.is_for(here):
+            bad = True
+            yield Check(
+                "spool",
+                "note",
+                f"{view.waiting} writes of a stopped process were accepted for another database ({view.place})",
+                "hermes-pgvector spool send --yes sends them to the one that this home names",
+            )
+    orphaned = sum(view.waiting for view in views if not view.living and view.is_for(here))
+    if orphaned:
+        bad = True
+        yield Check(
+            "spool",
+            "note",
+            f"{orphaned} writes of stopped processes wait",
+            "they follow when an agent starts",
+            "deliver",
+        )
+    for view in views:
+        for check in _held_up(view, settings.spool_max_mb * 1_000_000) if view.living else ():
+            bad = True
+            yield check
+    if not bad:
+        waiting, size = sum(view.waiting for view in views), sum(view.size_bytes for view in views)
+        yield Check(
+            "spool",
+            "ok",
+            f"{folder}, {waiting} writes on their way, {size / 1e6:.1f} of {settings.spool_max_mb} MB",
+        )
+
+
+def _held_up(view: SpoolView, max_bytes: int) -> Iterator[Check]:
+    """Of a process that runs: too much waits, or for too long, or there is hardly room for more."""
+    over = view.report.get("last_error_over_at")
+    said = str((not over and view.report.get("last_error")) or "the drain does not keep up")
+    if view.size_bytes > NEARLY_FULL * max_bytes:
+        yield Check(
+            "spool",
+            "fail",
+            f"the spool of process {view.pid} is {view.size_bytes / max_bytes:.0%} full, and writes are lost once that "
+            f"is 100%: {said}",
+            "bring Postgres back, or raise plugins.pgvector.spool_max_mb",
+        )
+    elif view.waiting > MANY_WAITING:
+        yield Check(
+            "spool", "note", f"{view.waiting} writes wait in process {view.pid}: {said}", "hermes-pgvector status"
+        )
+    elif view.oldest_at and time.time() - view.oldest_at > LONG_WAIT_S:
+        minutes = (time.time() - view.oldest_at) / 60
+        yield Check(
+            "spool",
+            "note",
+            f"the oldest of {view.waiting} writes in process {view.pid} has waited for {minutes:.0f} min: {said}",
+            "hermes-pgvector status",
+        )
+
+
+def _room(name: str, whose: str, place: Path, wanted: int) -> Check:
+    free = shutil.disk_usage(place).free
+    said = f"{free / 1e9:,.1f} GB free for {whose} in {place}"
+    if free < SPARE_BYTES:
+        return Check(name, "fail", said, "free some space: writes stop when there is none left")
+    if free < min(wanted, ROOMY_BYTES):
+        return Check(name, "note", said, "free some space")
+    if free < wanted:
+        return Check(
+            name, "note", f"{said}; the setting spool_max_mb allows {wanted / 1e9:,.1f} GB",
+            "lower plugins.pgvector.spool_max_mb, or free some space",
+        )  # fmt: skip
+    return Check(name, "ok", said)
+
+
+def _existing(path: Path) -> Path:
+    return next(each for each in (path, *path.parents) if each.exists())

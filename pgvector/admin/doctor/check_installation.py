@@ -1,0 +1,236 @@
+"""Whether the host finds the plugin, and everything that the plugin needs is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from ...config.activation import is_active, is_enabled, named_provider
+from ...domain.commandline import pip_install
+from ..common.installation import (
+    DISTRIBUTION,
+    IMPORT_NAME,
+    PLUGIN_NAME,
+    is_ours,
+    package_version,
+    reinstall_requirement,
+    version_in,
+)
+from .check import Check
+
+TESTED_HOST = "0.19.0"
+_MARKERS = ("register_memory_provider", "MemoryProvider")
+_MARKER_WITHIN = 8192  # characters of __init__.py that the host reads for one of them
+_OUR_FILES = frozenset({"__init__.py", "cli.py", "config_schema.py"})
+_INSTALL = "hermes-pgvector install --hermes-home "
+_REQUIREMENT = re.compile(r"([A-Za-z0-9_.-]+)[^<>=!~;(]*\(?([^;)]*)")
+_BOUND = re.compile(r"(>=|<=|==|<|>)\s*([0-9.]+)")
+_HOST_TIMEOUT_S = 60.0
+
+# Asked in a process of its own: what the host imports stays with the process that asked.
+_ASK_HOST = """
+import json
+from plugins.memory import find_provider_dir, load_memory_provider
+found = find_provider_dir("pgvector")
+loaded = load_memory_provider("pgvector") if found else None
+print(json.dumps([str(found or ""), type(loaded).__name__ if loaded else ""]))
+"""
+
+
+def examine_installation(home: Path) -> Iterator[Check]:
+    """From the Python to the host's switch."""
+    yield Check("python", "ok", f"{sys.version_info.major}.{sys.version_info.minor} at {sys.executable}")
+    yield from _packages()
+    host = _version("hermes-agent")
+    yield _host(host)
+    directory = home / "plugins" / PLUGIN_NAME
+    plugin = list(_plugin(directory, home))
+    yield from plugin
+    if host and not any(check.state == "fail" for check in plugin):
+        yield from _as_the_host_sees_it(home, directory)
+    yield from _switches(home)
+
+
+def _packages() -> Iterator[Check]:
+    """The versions of what we need against what the package asks for."""
+    required = list(_required())
+    wrong = [
+        f"{name} {have} (wanted: {wanted})"
+        for name, wanted in required
+        if not _fits(have := _version(name) or "none", wanted)
+    ]
+    if wrong:
+        bounds = [f"{name}{wanted}" for name, wanted in required if not _fits(_version(name) or "none", wanted)]
+        yield Check("packages", "fail", "; ".join(wrong), pip_install(*bounds))
+    elif required:
+        yield Check("packages", "ok", "every package that is needed, in a version that is known to work")
+    else:
+        yield Check("packages", "ok", "there; which versions they should have, only an installed package says")
+
+
+def _required() -> Iterator[tuple[str, str]]:
+    """Name and bounds of each package that the installed distribution cannot do without."""
+    try:
+        lines = metadata.requires(DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:  # a plugin directory that holds the package itself
+        return
+    for line in lines:
+        found = _REQUIREMENT.match(line)
+        if found and "extra ==" not in line:
+            yield found[1], found[2].strip()
+
+
+def _fits(have: str, wanted: str) -> bool:
+    if not have[0].isdigit():
+        return False
+    version = _numbers(have)
+    compare = {
+        ">=": version.__ge__, "<=": version.__le__, "==": version.__eq__, "<": version.__lt__, ">": version.__gt__,
+    }  # fmt: skip
+    return all(compare[sign](_numbers(bound)) for sign, bound in _BOUND.findall(wanted))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:3])
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _host(version: str) -> Check:
+    if not version:
+        return Check(
+            "hermes-agent",
+            "note",
+            "not in this Python environment",
+            "install this package into the environment that runs hermes",
+        )
+    if version != TESTED_HOST:
+        return Check(
+            "hermes-agent",
+            "note",
+            f"{version}; this version of the plugin was tested with {TESTED_HOST}",
+            "hermes-pgvector prove shows whether it works",
+        )
+    return Check("hermes-agent", "ok", version)
+
+
+def _plugin(directory: Path, home: Path) -> Iterator[Check]:
+    """What the host's loader asks of a plugin directory, looked at as it does."""
+    first = directory / "__init__.py"
+    if not first.is_file():
+        missing = f"{directory} leads nowhere" if directory.is_symlink() else f"{directory} is missing"
+        if directory.is_dir():
+            missing = f"{first} is missing"
+        free = not os.path.lexists(directory) or (directory.is_dir() and is_ours(directory))
+        yield Check("plugin", "fail", missing, f"{_INSTALL}{home}", "install" if free else "")
+        return
+    if not is_ours(directory):
+        yield Check(
+            "plugin", "fail", f"{directory} holds another plugin", f"move it away, then {_INSTALL}{home}; or --force"
+        )
+        return
+    read = first.read_text(encoding="utf-8", errors="replace")[:_MARKER_WITHIN]
+    if not any(marker in read for marker in _MARKERS):
+        yield Check(
+            "plugin",
+            "fail",
+            f"hermes does not take {directory} for a memory provider: its __init__.py names none of "
+            f"{' and '.join(_MARKERS)} in its first {_MARKER_WITHIN} characters",
+            f"{_INSTALL}{home}",
+            "install",
+        )
+        return
+    if strange := sorted(path.name for path in directory.glob("*.py") if path.name not in _OUR_FILES):
+        yield Check(
+            "plugin",
+            "note",
+            f"hermes also executes {', '.join(strange)} in {directory}, which is not ours, before the plugin",
+            "move it away",
+        )
+    have, ours = version_in(directory), package_version()
+    if have != ours:
+        yield Check(
+            "plugin",
+            "note",
+            f"{directory} is of version {have}, this command of {ours}",
+            f"{_INSTALL}{home}",
+            "" if directory.is_symlink() else "install",
+        )
+    else:
+        yield Check("plugin", "ok", f"in {directory}")
+
+
+def _as_the_host_sees_it(home: Path, directory: Path) -> Iterator[Check]:
+    """Have the host find and load the provider."""
+    environment = {**os.environ, "HERMES_HOME": str(home)}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", _ASK_HOST],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_HOST_TIMEOUT_S,
+            check=False,
+        )
+        found, provider = json.loads(done.stdout.strip().splitlines()[-1])
+    except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as exc:
+        yield Check("discovery", "note", f"hermes could not be asked for its plugins ({type(exc).__name__})")
+        return
+    if not provider:
+        yield Check(
+            "discovery",
+            "fail",
+            f"hermes finds {found or 'no plugin'} and cannot load a provider from it",
+            f"{_INSTALL}{home}; then look into $HERMES_HOME/logs for the name of the plugin",
+            "" if directory.is_symlink() else "install",
+        )
+    elif Path(found) != directory and Path(found).resolve() != directory.resolve():
+        yield Check(
+            "discovery", "fail", f"hermes loads {found} instead of {directory}", "remove the other plugin of that name"
+        )
+    elif provider != "PgvectorMemoryProvider":
+        yield Check(
+            "discovery",
+            "fail",
+            f"{IMPORT_NAME} cannot be imported by hermes: a stand-in takes its place",
+            pip_install(reinstall_requirement()),
+        )
+    else:
+        yield Check("discovery", "ok", "hermes finds and loads the plugin")
+
+
+def _switches(home: Path) -> Iterator[Check]:
+    """memory.provider, and plugins.enabled."""
+    if not is_active(home):
+        other = named_provider(home)
+        yield Check(
+            "active",
+            "fail",
+            f"memory.provider is {other}: hermes asks that plugin" if other else "memory.provider is not pgvector",
+            "hermes config set memory.provider pgvector",
+            # Another provider is somebody's choice.
+            "" if other else "activate",
+        )
+        return
+    yield Check("active", "ok", "memory.provider is pgvector")
+    if not is_enabled(home):
+        yield Check(
+            "enabled",
+            "note",
+            "not loaded at start-up: of several first requests of a gateway at once, some may run without memory; the "
+            "first agent that uses this plugin adds it to plugins.enabled",
+            "hermes plugins enable pgvector",
+            "enable",
+        )

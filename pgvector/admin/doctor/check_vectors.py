@@ -1,0 +1,97 @@
+"""Whose vectors the database holds, and what is still to come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ...config.settings import Settings
+from ...domain.errors import HermesPgvectorError
+from ...domain.types import EmbeddingSpace
+from ...embed.embedder import space_of
+from ...embed.factory import embedder_for
+from ...embed.model_folder import is_local, is_model_name, models_folder
+from ...store.connection import DeadlineConnection
+from ..common import holdings, new_vectors
+from . import vector_state
+from .check import Check
+
+
+def examine_vectors(conn: DeadlineConnection, settings: Settings, home: Path, invalid: list[str]) -> Iterator[Check]:
+    """Whose vectors the database holds, whether they are the settings' own, and what is still to come."""
+    held = new_vectors.current(conn)
+    wanted = _space(settings, home)
+    said = f"of {held.model}, {held.dims} dimensions" if held.model else f"none yet, room for {held.dims} dimensions"
+    under_way = new_vectors.running(conn)
+    if wanted is not None and (wanted.dims != held.dims or (held.model and not wanted.comparable(held))):
+        named = f"{wanted.model}, {wanted.dims} dimensions"
+        if wanted.document_prefix != held.document_prefix and (wanted.model, wanted.dims) == (held.model, held.dims):
+            named += f" and {wanted.document_prefix!r} before a text instead of {held.document_prefix!r}"
+        yield Check(
+            "vectors",
+            "fail",
+            f"{said}; the settings name {named}: recall goes by words only",
+            f"hermes-pgvector reembed --yes, or set back {_former(held, wanted, settings, home)}",
+        )
+    elif wanted is None and settings.dims != held.dims:
+        yield Check(
+            "vectors",
+            "fail",
+            f"{said}; the setting `dims` says {settings.dims}",
+            f"set plugins.pgvector.dims to {held.dims}",
+        )
+    else:
+        yield Check("vectors", "ok", said)
+    if under_way is not None:
+        yield Check(
+            "vectors",
+            "note",
+            f"a change to {under_way.model or 'another length'}, {under_way.dims} dimensions, is under way: about "
+            f"{vector_state.share_done(conn):.0%} of the rows are embedded anew",
+            "the same command goes on with it; to give it up: hermes-pgvector reembed --abort --yes",
+        )
+    elif not invalid and (lacking := vector_state.without_graph(conn)):
+        yield Check(
+            "index",
+            "note",
+            f"no whole HNSW index on {' and '.join(lacking)}: over all themes of millions of rows recall is slow",
+            "hermes-pgvector index build",
+        )
+    waiting, more = holdings.pending(conn) if wanted is not None else (0, False)
+    if waiting:
+        yield Check(
+            "pending",
+            "note",
+            f"{'more than ' if more else ''}{waiting:,} rows wait for their vector",
+            "agents do that by themselves; to have it now: hermes-pgvector backfill",
+        )
+
+
+def _former(held: EmbeddingSpace, wanted: EmbeddingSpace, settings: Settings, home: Path) -> str:
+    """The settings that fit what the database holds."""
+    parts = []
+    if held.model and held.model != wanted.model:
+        if is_model_name(held.model) and (models_folder(home) / held.model).is_dir():
+            parts.append(f"embed_url: local:{held.model}")
+        elif is_local(settings.embed_url):
+            model = "" if settings.embed_model == held.model else f", embed_model: {held.model}"
+            parts.append(f"embed_url to an endpoint that has {held.model}{model}")
+        else:
+            parts.append(f"embed_model: {held.model}")
+    if held.dims != settings.dims:
+        parts.append(f"dims: {held.dims}")
+    return ", ".join(parts) or f"embed_document_prefix: {held.document_prefix!r}"
+
+
+def _space(settings: Settings, home: Path) -> EmbeddingSpace | None:
+    """What the settings would store; None without a model, or where that is told elsewhere as what is wrong."""
+    try:
+        embedder = embedder_for(settings, "", home=home)
+        if embedder is None:
+            return None
+        try:
+            return space_of(embedder)
+        finally:
+            embedder.close()
+    except HermesPgvectorError:
+        return None

@@ -1,0 +1,64 @@
+"""The checklist an operator runs: one line a check, its cause and its fix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ...config.settings import Settings
+from ...domain.errors import ConfigurationError
+from .check import Check, Locate, Patient, State
+from .check_database import examine_database
+from .check_disk import examine_disk
+from .check_endpoints import examine_endpoints
+from .check_forms import examine_forms
+from .check_installation import examine_installation
+from .check_replica import examine_replica
+
+_MARKS: dict[State, str] = {"ok": "ok  ", "note": "note", "fail": "FAIL"}
+
+
+def examine(
+    settings: Settings, home: Path, *, locate: Locate | None = None, api_key: str = "", rerank_key: str = ""
+) -> list[Check]:
+    """Run every check. `locate` gives the conninfo where no `dsn` is set, starting the embedded server."""
+    patient = Patient(settings, home, locate, api_key, rerank_key)
+    return [
+        *examine_installation(home),
+        *examine_forms(home),
+        *examine_database(patient),
+        *examine_replica(patient),
+        *examine_endpoints(patient),
+        *examine_disk(patient),
+    ]
+
+
+def examine_without_settings(home: Path, problem: ConfigurationError) -> list[Check]:
+    """What can be said where the settings cannot be read: nothing else is looked at by guesses."""
+    return [
+        *examine_installation(home),
+        Check("settings", "fail", str(problem), "mend that, then run doctor again; until then agents have no memory"),
+    ]
+
+
+def healthy(checks: Iterable[Check]) -> bool:
+    """True when no check failed."""
+    return not any(check.state == "fail" for check in checks)
+
+
+def render_text(checks: Iterable[Check]) -> str:
+    """The checklist for people."""
+    lines = []
+    for check in checks:
+        lines.append(f"  {_MARKS[check.state]}  {check.name}: {check.said}")
+        if check.fix:
+            lines.append(f"        -> {check.fix}")
+    return "\n".join(lines)
+
+
+def as_json(checks: Iterable[Check]) -> dict[str, Any]:
+    """The checklist for machines."""
+    known = list(checks)
+    return {"healthy": healthy(known), "checks": [asdict(check) for check in known]}

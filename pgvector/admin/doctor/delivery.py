@@ -1,0 +1,45 @@
+"""Writes that stopped processes left behind, brought to Postgres by a command."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from ...capture.destination import Destination, destination_of
+from ...config.settings import Settings
+from ...runtime.process import Runtime, acquire
+from ..common.spool_views import inspect_spools
+
+_LOOK_S = 0.2
+_PATIENCE_S = 20.0  # without a write that arrives
+
+
+class _Errand:
+    """Whoever uses a runtime for the time of a command."""
+
+
+def deliver_left(settings: Settings, home: Path, environ: Mapping[str, str]) -> int:
+    """Adopt the spools of stopped processes and wait while their writes arrive; returns how many are left."""
+    errand, pause = _Errand(), threading.Event()
+    runtime: Runtime = acquire(settings, home, environ, errand)
+    try:
+        here = destination_of(settings, home)
+        left, moved = _waiting(home, here), time.monotonic()
+        while left and time.monotonic() - moved < _PATIENCE_S and not _out_of_reach(runtime):
+            pause.wait(_LOOK_S)
+            now = _waiting(home, here)
+            if now != left:
+                left, moved = now, time.monotonic()
+        return left
+    finally:
+        runtime.leave(errand, settings.shutdown_timeout_s)
+
+
+def _waiting(home: Path, here: Destination) -> int:
+    return sum(view.waiting for view in inspect_spools(home) if not view.living and view.is_for(here))
+
+
+def _out_of_reach(runtime: Runtime) -> bool:
+    return runtime.backend.problem is not None

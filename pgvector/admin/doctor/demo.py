@@ -1,0 +1,114 @@
+"""A fleet of three agents on one memory, as a transcript: each sees its own theme, and others' only when it asks."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from ...domain.commandline import typed
+from ...host.provider import PgvectorMemoryProvider
+
+_WAIT_S = 60.0
+_TIDY_S = 10.0  # after a failure or Ctrl-C nobody waits longer
+_FLEET = {
+    "demo-marketing": (
+        "The spring campaign for the Atlas product starts on 3 May, and its budget is 40,000 euros.",
+        (
+            "Which headline did the board choose for the Atlas campaign?",
+            "The board chose the headline 'Maps that think ahead' for the Atlas campaign.",
+        ),
+    ),
+    "demo-sales": (
+        "The customer Norwind pays net 60 and wants every quote in kroner.",
+        (
+            "What discount may I offer Norwind on the yearly plan?",
+            "Up to 12 percent on the yearly plan for Norwind; more needs a signature of the sales lead.",
+        ),
+    ),
+    "demo-intraday-sre": (
+        "The payments gateway answers ERR_CONN_42 when its pool of connections is exhausted.",
+        (
+            "How did we mend the outage of the payments gateway last night?",
+            "We raised the pool of the payments gateway to 80 connections and restarted the workers.",
+        ),
+    ),
+}
+_WRITTEN = {memory for memory, _ in _FLEET.values()}
+_QUESTION = "What do we know about the Atlas campaign?"
+
+
+def run_demo(home: Path) -> bool:
+    """Play it through the real provider; True when every theme saw exactly what it should."""
+    print("Three agents share one memory. Each names its theme in the header X-Hermes-Session-Key.\n")
+    fleet = {theme: _provider(home, theme) for theme in _FLEET}
+    for theme, (memory, (question, answer)) in _FLEET.items():
+        started = time.perf_counter()
+        fleet[theme].on_memory_write("add", "memory", memory)
+        fleet[theme].sync_turn(question, answer, session_id=f"{theme}-monday")
+        took_us = (time.perf_counter() - started) * 1e6
+        print(f"{theme}\n  remembers  {memory}\n  was asked  {question}\n  answered   {answer}")
+        print(f"             (both hooks returned after {took_us:.0f} microseconds, with the writes on disk)\n")
+    try:
+        if not all(provider.runtime and provider.runtime.writer.flush(_WAIT_S) for provider in fleet.values()):
+            print(typed("The writes are safe in the spool, but did not reach Postgres; run: hermes-pgvector doctor"))
+            return False
+        return _show_isolation(fleet)
+    finally:  # also after Ctrl-C
+        _clean_up(fleet)
+
+
+def _show_isolation(fleet: dict[str, PgvectorMemoryProvider]) -> bool:
+    print(f'Everybody is asked: "{_QUESTION}"\n')
+    right = True
+    for theme, provider in fleet.items():
+        themes = _ask(provider, theme, {"query": _QUESTION})
+        right &= themes <= {theme} and (theme != "demo-marketing" or themes == {theme})
+    print("\nOnly an explicit scope crosses themes:\n")
+    right &= "demo-marketing" in _ask(fleet["demo-sales"], "demo-sales", {"query": _QUESTION, "scope": "all"})
+    right &= _ask(fleet["demo-sales"], "demo-sales", {"query": _QUESTION, "scope": "demo-marketing"}) == {
+        "demo-marketing"
+    }
+    block = fleet["demo-marketing"].prefetch("When does the Atlas campaign start, and with which headline?")
+    print(f"\nWhat demo-marketing finds in its next message without asking:\n\n{_indented(block)}\n")
+    right &= "3 May" in block and "Norwind" not in block
+    print(
+        "Each theme saw its own memories and no other's."
+        if right
+        else "FAILED: a theme saw what it should not, or missed its own."
+    )
+    return right
+
+
+def _ask(provider: PgvectorMemoryProvider, theme: str, args: dict[str, str]) -> set[str]:
+    """Ask, and show what the demo itself has written: of real themes nothing is anybody's business here."""
+    answer = json.loads(provider.handle_tool_call("recall_memory", args | {"limit": 50}))
+    scope = f", scope={args['scope']!r}" if "scope" in args else ""
+    print(f"  {theme}{scope}:")
+    hits = [hit for hit in answer.get("results", []) if hit["content"] in _WRITTEN]
+    for hit in hits[:3]:
+        print(f"    [{hit['theme']}] {hit['content']}")
+    if others := len(answer.get("results", [])) - len(hits):
+        print(f"    ({others} more of your own themes, not shown)")
+    if not answer.get("results"):
+        print(f"    {answer.get('error', '(nothing)')}")
+    return {hit["theme"] for hit in hits}
+
+
+def _clean_up(fleet: dict[str, PgvectorMemoryProvider]) -> None:
+    for theme, (memory, _) in _FLEET.items():
+        fleet[theme].on_memory_write("remove", "memory", "", {"old_text": memory})
+    for theme, provider in fleet.items():
+        if provider.runtime is not None and provider.runtime.writer.flush(_TIDY_S):
+            provider.runtime.backend.forget_session(theme, f"{theme}-monday")
+        provider.shutdown()
+
+
+def _provider(home: Path, theme: str) -> PgvectorMemoryProvider:
+    provider = PgvectorMemoryProvider()
+    provider.initialize(f"{theme}-monday", hermes_home=str(home), platform="api_server", gateway_session_key=theme)
+    return provider
+
+
+def _indented(text: str) -> str:
+    return "\n".join("  " + line for line in text.splitlines())

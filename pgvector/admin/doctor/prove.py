@@ -1,0 +1,127 @@
+"""Proves an installation: what one process writes through the provider, another one recalls."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from ...domain.commandline import typed
+from ...host.provider import PgvectorMemoryProvider
+
+THEME = "installation-check"
+# For recall by meaning: the question shares no word with the fact.
+_FACT = "Our kitten sleeps on the radiator all afternoon."
+_QUESTION = "Where does a cat like to rest?"
+_WAIT_S = 60.0
+_PACKAGE_DIR = Path(__file__).resolve().parents[2]
+# The package under its own name wherever it lies: installed, or copied into a plugin directory.
+_LAUNCH = """
+import importlib.util, sys
+where = sys.argv.pop(1)
+name, init = "hermes_memory_pgvector", where + "/__init__.py"
+spec = importlib.util.spec_from_file_location(name, init, submodule_search_locations=[where])
+sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+from hermes_memory_pgvector.cli import main
+sys.exit(main())
+"""
+
+
+def prove(home: Path) -> bool:
+    """Write memories and a turn, recall them in a new process, remove them again; print what happened."""
+    word = f"quokka-{secrets.token_hex(4)}"
+    provider = _provider(home)
+    provider.on_memory_write("add", "memory", f"The installation check left the code {word} in the long-term memory.")
+    provider.sync_turn(
+        f"Please keep in mind that the installation check uses the code {word}.",
+        f"Noted: the installation check uses the code {word}.",
+        session_id=word,
+    )
+    provider.on_memory_write("add", "memory", _FACT)
+    print(f"  wrote     a memory and a turn with the code {word}, theme {THEME}", flush=True)
+    try:
+        landed = _landed(provider)
+    except KeyboardInterrupt:
+        provider.shutdown()
+        _clean_up(home, word)
+        raise
+    if not landed:
+        print(typed("  FAILED    they are safe in the spool, but did not reach Postgres; run: hermes-pgvector doctor"))
+        return False
+    provider.shutdown()
+    second = [sys.executable, "-P", "-c", _LAUNCH, str(_PACKAGE_DIR), "prove", "--hermes-home", str(home)]
+    try:
+        done = subprocess.run(
+            [*second, "--recall", word],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=_WAIT_S * 2,
+        )
+        print(done.stdout, end="", flush=True)
+    finally:  # also after Ctrl-C
+        _clean_up(home, word)
+    return done.returncode == 0
+
+
+def recall_in_this_process(home: Path, word: str) -> bool:
+    """The second process: both tools find `word`."""
+    # It must not write: a session that does compares with MEMORY.md, which never held this memory, and drops it.
+    provider = _provider(home, agent_context="recall-only")
+    found = []
+    for tool in ("recall_memory", "recall_conversation"):
+        answer = json.loads(provider.handle_tool_call(tool, {"query": f"the code {word} of the installation check"}))
+        hits = [hit for hit in answer.get("results", []) if word in hit["content"]]
+        found.append(bool(hits))
+        how = "by meaning and words" if answer.get("mode") == "hybrid" else "by words"
+        print(
+            f"  {'recalled ' if hits else 'NOT FOUND'} {tool}, {how}, in a new process: "
+            + (f'"{hits[0]["content"]}"' if hits else str(answer.get("error", "nothing")))
+        )
+    if answer.get("mode") == "hybrid":
+        _recall_by_meaning(provider)
+    provider.shutdown()
+    return all(found)
+
+
+def _recall_by_meaning(provider: PgvectorMemoryProvider) -> None:
+    """Show what a model adds. No part of the verdict: how well it understands is the choice of the operator."""
+    answer = json.loads(provider.handle_tool_call("recall_memory", {"query": _QUESTION}))
+    first = next((str(hit["content"]) for hit in answer.get("results", [])), "nothing")
+    mark = "recalled " if first == _FACT else "NOT FOUND"
+    print(f'  {mark} by meaning alone, no word in common: "{_QUESTION}" -> "{first}"')
+
+
+def _clean_up(home: Path, word: str) -> None:
+    provider = _provider(home)
+    provider.on_memory_write("remove", "memory", "", {"old_text": word})
+    provider.on_memory_write("remove", "memory", "", {"old_text": _FACT})
+    if _landed(provider) and provider.runtime is not None:
+        provider.runtime.backend.forget_session(THEME, word)
+    provider.shutdown()
+
+
+def _provider(home: Path, agent_context: str = "primary") -> PgvectorMemoryProvider:
+    provider = PgvectorMemoryProvider()
+    provider.initialize(
+        "installation-check",
+        hermes_home=str(home),
+        platform="api_server",
+        gateway_session_key=THEME,
+        agent_context=agent_context,
+    )
+    return provider
+
+
+def _landed(provider: PgvectorMemoryProvider) -> bool:
+    runtime = provider.runtime
+    if runtime is None:
+        return False
+    deadline = time.monotonic() + _WAIT_S
+    # A refused database is known within seconds; an embedded one that is being created takes its time.
+    return runtime.writer.flush(deadline - time.monotonic())

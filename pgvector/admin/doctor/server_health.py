@@ -1,0 +1,106 @@
+"""What doctor asks of a server, and what it mends there as an admin."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from ...store.connection import DeadlineConnection, translated
+
+_NUMBERED = ("memory_entries", "conversations", "memory_history", "hermes_maintenance")
+_LEFTOVER = re.compile(r"_cc(?:new|old)\d*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """How a server answers. `clock_ahead_s`: of the clock that was asked about, negative when it is behind."""
+
+    read_only: bool
+    clock_ahead_s: float
+    answered_in_s: float
+
+
+def look_at(conn: DeadlineConnection, now: float) -> Server:
+    """Compare `now` (seconds since the epoch) with the server's clock, and see whether it takes writes."""
+    started = time.monotonic()
+    with translated():
+        row = conn.execute(
+            "SELECT extract(epoch FROM clock_timestamp())::float8 AS at, "
+            "pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean AS read_only"
+        ).fetchone()
+    assert row is not None
+    took_s = time.monotonic() - started
+    # The server looked at its clock about in the middle.
+    return Server(row.read_only, row.at - now - took_s / 2, took_s)
+
+
+def own_themes(conn: DeadlineConnection) -> list[str] | None:
+    """The themes that row-level security leaves this role, ["*"] for every theme; None where it is off."""
+    with translated():
+        active = conn.execute("SELECT row_security_active(to_regclass('conversations')) AS active").fetchone()
+        if active is None or not active.active:
+            return None
+        row = conn.execute("SELECT hermes_themes_of(current_user) AS themes").fetchone()
+    return list(row.themes) if row else []
+
+
+def newer_extension(conn: DeadlineConnection) -> str:
+    """The version of pgvector that the server has files of, when the database still uses an older one; else empty."""
+    with translated():
+        row = conn.execute(
+            "SELECT default_version FROM pg_available_extensions WHERE name = 'vector' "
+            "AND string_to_array(default_version, '.')::int[] > string_to_array(installed_version, '.')::int[]"
+        ).fetchone()
+    return str(row[0]) if row else ""
+
+
+def update_extension(conn: DeadlineConnection) -> None:
+    """Let the database use the newest version of pgvector that the server has files of."""
+    with translated():
+        conn.execute("ALTER EXTENSION vector UPDATE")
+
+
+def rebuild_index(conn: DeadlineConnection, name: str) -> None:
+    """Build an invalid index of ours anew while agents go on; what an earlier attempt left behind is dropped."""
+    statement = "DROP INDEX CONCURRENTLY {}" if _LEFTOVER.search(name) else "REINDEX INDEX CONCURRENTLY {}"
+    with translated():
+        conn.execute(sql.SQL(statement).format(sql.Identifier(name)))
+
+
+def replication_role(conn: DeadlineConnection) -> str:
+    """Whether triggers run for this role: only where this is `origin`. Nobody but an admin may change it."""
+    with translated():
+        row = conn.execute("SELECT current_setting('session_replication_role')").fetchone()
+    return str(row[0]) if row else ""
+
+
+def sequences_behind(conn: DeadlineConnection) -> list[str]:
+    """The tables whose next row would get the id of one that is there, as far as this role may see the sequences."""
+    behind = []
+    for table in _NUMBERED:
+        statement = sql.SQL(
+            "SELECT pg_sequence_last_value(owned) AS last, (SELECT max(id) FROM {}) AS highest "
+            "FROM CAST(pg_get_serial_sequence(%(table)s, 'id') AS regclass) AS owned "
+            "WHERE has_sequence_privilege(owned, 'USAGE') OR has_sequence_privilege(owned, 'SELECT')"
+        ).format(sql.Identifier(table))
+        with translated():
+            row = conn.execute(statement, {"table": table}).fetchone()
+        if row is not None and (row.highest or 0) > (row.last or 0):
+            behind.append(table)
+    return behind
+
+
+def advance_sequences(conn: DeadlineConnection) -> None:
+    """Have every sequence of ids go on after the highest one there is. Writers wait for the moment that takes."""
+    for table in _NUMBERED:
+        name = sql.Identifier(table)
+        statement = sql.SQL(
+            "SELECT setval(owned, greatest((SELECT max(id) FROM {}), pg_sequence_last_value(owned), 1)) "
+            "FROM CAST(pg_get_serial_sequence(%(table)s, 'id') AS regclass) AS owned"
+        ).format(name)
+        with translated(), conn.transaction():
+            conn.execute(sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(name))
+            conn.execute(statement, {"table": table})

@@ -1,0 +1,172 @@
+"""index: the HNSW indexes, which a bulk load is better off without."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...domain.commandline import typed
+from ..common.commands import (
+    EXIT_OK,
+    Command,
+    add_admin_dsn,
+    add_json,
+    add_login,
+    add_yes,
+    connection,
+    given_admin_dsn,
+    print_json,
+    settings_of,
+)
+from ..common.console import Column, say, show_table
+
+if TYPE_CHECKING:
+    from ...store.connection import DeadlineConnection
+    from ...store.hnsw import Graph
+
+
+def _show_arguments(command: argparse.ArgumentParser) -> None:
+    add_login(command)
+    add_json(command)
+
+
+def _show(args: argparse.Namespace, home: Path) -> int:
+    from ...store.hnsw import graphs
+
+    with connection(settings_of(home), args.admin_dsn) as conn:
+        found = graphs(conn)
+    if args.json:
+        print_json([graph._asdict() for graph in found])
+    else:
+        _table(found)
+    return EXIT_OK
+
+
+def _drop_arguments(command: argparse.ArgumentParser) -> None:
+    add_admin_dsn(command)
+    add_yes(command)
+    add_json(command)
+
+
+def _drop(args: argparse.Namespace, home: Path) -> int:
+    from ...store.hnsw import drop, graphs
+
+    with _admin(args, home) as (conn, _):
+        dropped = drop(conn) if args.yes else []
+        left = graphs(conn)
+    if args.json:
+        print_json({"dropped": dropped, "left": [graph._asdict() for graph in left]})
+        return EXIT_OK
+    _table(left)
+    if args.yes:
+        say(f"dropped: {', '.join(dropped)}" if dropped else "there was none to drop")
+        say(typed("To have them back: hermes-pgvector index build"), "dim")
+    else:
+        say("nothing was changed: add --yes")
+    return EXIT_OK
+
+
+def _build_arguments(command: argparse.ArgumentParser) -> None:
+    add_admin_dsn(command)
+    command.add_argument(
+        "--memory",
+        metavar="SIZE",
+        default="",
+        help="maintenance_work_mem for it, as 4GB (default: with the embedded server what it wants, up to half of what "
+        "the machine has free; else the server's own)",
+    )
+    add_json(command)
+
+
+def _build(args: argparse.Namespace, home: Path) -> int:
+    from ...store.hnsw import build, graphs
+    from ..common.progress import building
+    from .build_memory import build_memory, size
+
+    with _admin(args, home) as (conn, conninfo):
+        todo = [graph for graph in graphs(conn) if graph.is_to_build()]
+        wants = max((graph.wants_bytes for graph in todo), default=0)
+        given = max((graph.given_bytes for graph in todo), default=0)
+        ours = not (settings_of(home).dsn or given_admin_dsn(args))
+        memory = args.memory or build_memory(wants, given, on_this_machine=ours)
+        if not (args.memory or ours) and wants > given:
+            say(
+                f"maintenance_work_mem is {size(given)}, and about {size(wants)} would be used: with less it takes "
+                "several times as long; --memory SIZE gives it more",
+                "dim",
+            )
+        with building() as tell:
+            built = build(conn, conninfo, tell, memory=memory)
+        left = graphs(conn)
+    if args.json:
+        print_json({"built": built, "memory": memory, "indexes": [graph._asdict() for graph in left]})
+        return EXIT_OK
+    _table(left)
+    say(f"built: {', '.join(built)}" if built else "nothing to build")
+    return EXIT_OK
+
+
+@contextmanager
+def _admin(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConnection, str]]:
+    """An admin's connection, and how it logged in."""
+    from ...store.schema import ensure_schema
+    from ..common.admin_login import admin_conninfo
+    from ..common.new_vectors import admin_connection
+
+    settings = settings_of(home)
+    with admin_conninfo(settings, given_admin_dsn(args)) as conninfo, admin_connection(conninfo) as conn:
+        ensure_schema(conn, dims=settings.dims)
+        yield conn, conninfo
+
+
+def _table(found: Sequence[Graph]) -> None:
+    from .build_memory import size
+
+    columns = [Column("index"), Column("state"), *(Column(key, right=True) for key in ("rows", "size", "wants"))]
+    show_table(
+        columns,
+        [
+            {
+                "index": graph.name,
+                "state": graph.state,
+                "rows": f"{graph.rows:,}",
+                "size": size(graph.index_bytes),
+                "wants": size(graph.wants_bytes),
+            }
+            for graph in found
+        ],
+    )
+
+
+INDEX = Command(
+    "index",
+    "the HNSW indexes: how they stand, drop them before a bulk load, build them after it",
+    "hermes-pgvector index show\nhermes-pgvector index drop --yes\nhermes-pgvector index build",
+    actions=(
+        Command(
+            "show",
+            "whether they are whole, how large, and how much memory a build wants",
+            "hermes-pgvector index show\nhermes-pgvector index show --json",
+            _show,
+            _show_arguments,
+        ),
+        Command(
+            "drop",
+            "drop them while agents go on: writing gets cheaper, recall across all themes of a very large table dearer",
+            "hermes-pgvector index drop          # what is there\nhermes-pgvector index drop --yes",
+            _drop,
+            _drop_arguments,
+        ),
+        Command(
+            "build",
+            "build those that are missing or were not built to their end, while agents go on",
+            'hermes-pgvector index build\nhermes-pgvector index build --memory 4GB --admin-dsn "dbname=hermes_memory '
+            'user=postgres"',
+            _build,
+            _build_arguments,
+        ),
+    ),
+)

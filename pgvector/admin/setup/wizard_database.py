@@ -1,0 +1,146 @@
+"""The first question of the set-up wizard: where memory is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ...config.settings import Settings
+from ...domain.dsn import mask_dsn
+from ...domain.errors import ConfigurationError, HermesPgvectorError, StoreMisconfigured
+from ...runtime.embedded_server import embedded_server
+from ...store.conninfo import as_admin, user_of, with_password
+from ..common.choose import existing_database
+from .appraisal import Appraisal, appraise
+from .prompts import Terminal, Wishes
+from .trial import Room
+
+
+@dataclass(frozen=True)
+class Database:
+    """A database that was tried. `found` is None for an embedded one that is still to be made."""
+
+    dsn: str
+    found: Appraisal | None
+    admin_dsn: str = ""
+
+    @property
+    def needs_admin(self) -> bool:
+        """Whether agents cannot work with it yet."""
+        return bool(self.dsn and self.found and (not self.found.migrated or self.found.missing_rights))
+
+    @property
+    def room(self) -> Room:
+        """What vectors it has room for."""
+        if self.found is None or self.found.space is None:
+            return Room()
+        return Room(self.found.space, can_resize=self.found.empty and not self.dsn)
+
+    def said(self) -> str:
+        """The database in a line."""
+        if self.found is None:
+            return "embedded Postgres, made at the end"
+        where = mask_dsn(self.dsn) if self.dsn else "embedded Postgres"
+        space = self.found.space
+        holds = f", vectors of {space.dims} dimensions" + (f" by {space.model}" if space.model else "") if space else ""
+        tables = "tables are there" if self.found.migrated else "tables are still to be made"
+        return f"{where}: Postgres {self.found.postgres}, pgvector {self.found.pgvector}, {tables}{holds}"
+
+
+class DatabaseStep:
+    """Asks for a database, or takes the one wished for, and tries it. What the user should know is added to `notes`."""
+
+    def __init__(
+        self, current: Settings, wishes: Wishes, ask: Terminal, say: Callable[[str], None], notes: list[str]
+    ) -> None:
+        self._current = current
+        self._wishes = wishes
+        self._ask = ask
+        self._say = say
+        self._notes = notes
+
+    def take(self, again: bool) -> Database:
+        """The database that was named, or an answer. Raises HermesPgvectorError when it cannot be used."""
+        wished = None if again else self._wishes.dsn
+        if wished is None and self._wishes.attended:
+            wished = self._ask_for_database()
+        database = self._tried(self._current.dsn if wished is None else wished)
+        self._say(f"  {database.said()}")
+        if database.found and database.dsn and database.found.excess_rights:
+            self._notes.append(
+                f"the role {database.found.role} {', '.join(database.found.excess_rights)}: agents need less than that"
+            )
+        return self._with_admin(database) if database.needs_admin else database
+
+    def _ask_for_database(self) -> str:
+        options = {
+            "embedded": "Embedded Postgres: starts by itself, shared by all agents of this user",
+            "server": "A Postgres server of yours, with pgvector",
+        }
+        chosen = self._ask.choice(
+            "Where should memory be kept?", options, "server" if self._current.dsn else "embedded"
+        )
+        if chosen == "embedded":
+            return ""
+        self._say("  A password is better left out of it: it is asked for next, unseen.")
+        dsn = self._ask.line(
+            "DSN, as postgresql://hermes@db.example/hermes_memory",
+            self._current.dsn,
+            shown=mask_dsn(self._current.dsn),
+        )
+        if not dsn:
+            raise ConfigurationError("a server needs a DSN")
+        return dsn
+
+    def _tried(self, dsn: str) -> Database:
+        settings = replace(self._current, dsn=dsn)
+        if not dsn:
+            embedded_server(settings).check()
+        with existing_database(settings) as existing:
+            conninfo = existing()
+            if not conninfo:
+                return Database("", None)
+            try:
+                return Database(dsn, appraise(conninfo))
+            except StoreMisconfigured as exc:
+                if not self._wishes.attended or "password" not in str(exc):
+                    raise
+                self._say(f"  {exc}")
+        with_it = with_password(dsn, self._ask.secret(f"Password of {user_of(dsn) or 'the role'}"))
+        return Database(with_it, appraise(with_it))
+
+    def _with_admin(self, database: Database) -> Database:
+        """The same with an admin's login that was tried, or without one where that is put off."""
+        assert database.found is not None
+        lacking = ", ".join(database.found.missing_rights)
+        why = f"the role {database.found.role} lacks {lacking}" if lacking else "the memory tables are missing there"
+        dims = "" if database.found.migrated else " --dims N"
+        command = (
+            f'hermes-pgvector migrate --admin-dsn "{as_admin(database.dsn)}" --runtime-role {database.found.role}{dims}'
+        )
+        login = self._wishes.admin_dsn
+        if not login and not self._wishes.attended:
+            raise StoreMisconfigured(f"{why}; an admin runs: {command}\nor give --admin-dsn DSN, and it is done here")
+        while not login or (seen := self._as_admin(login)) is None:
+            self._say(f"  {why}. An admin of the database runs:\n    {command}")
+            login = self._ask.line("Or the DSN of an admin, to do it at the end of this (empty: not here)")
+            if not login:
+                if not self._ask.agrees("Go on, and let the admin do it later?", default=False):
+                    raise StoreMisconfigured(why)
+                self._notes.append(f"memory works when an admin has run: {command}")
+                return database
+        found = replace(database.found, space=seen.space, empty=seen.empty)
+        return replace(database, found=found, admin_dsn=login)
+
+    def _as_admin(self, login: str) -> Appraisal | None:
+        """The database as an admin sees it; None, which was said, when this is no admin's login."""
+        try:
+            found = appraise(login)
+            if found.may_migrate:
+                return found
+            raise StoreMisconfigured(f"the role {found.role} cannot make the extension and the tables there")
+        except HermesPgvectorError as exc:
+            if not self._wishes.attended:
+                raise
+            self._say(f"  that does not work: {exc}")
+            return None

@@ -1,0 +1,111 @@
+"""tenants."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ..common.commands import (
+    EXIT_OK,
+    Command,
+    add_admin_dsn,
+    add_json,
+    add_yes,
+    given_admin_dsn,
+    print_json,
+    settings_of,
+)
+
+
+def _arguments(command: argparse.ArgumentParser) -> None:
+    add_admin_dsn(command)
+    add_json(command)
+
+
+def _disable_arguments(command: argparse.ArgumentParser) -> None:
+    add_yes(command)
+    _arguments(command)
+
+
+def _grant_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("role", metavar="ROLE", help="the role an agent logs in as")
+    command.add_argument("themes", nargs="+", metavar="THEME", help="its themes; '*' is every theme")
+    _arguments(command)
+
+
+def _revoke_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("role", metavar="ROLE", help="the role an agent logs in as")
+    command.add_argument("themes", nargs="*", metavar="THEME", help="the themes to take from it (default: all of them)")
+    _disable_arguments(command)
+
+
+def _tenants(args: argparse.Namespace, home: Path) -> int:
+    from ...domain.errors import WrongUsage
+    from ...host.session_context import Policy
+    from ...store.pool import connect
+    from ...store.schema import ensure_schema
+    from . import grants
+
+    settings = settings_of(home)
+    rules = Policy.of(settings).rules
+    admin_dsn = given_admin_dsn(args)
+    if not admin_dsn:
+        raise WrongUsage(
+            "this needs an admin of a database server of yours: add --admin-dsn DSN, or set HERMES_PGVECTOR_ADMIN_DSN"
+        )
+    with connect(admin_dsn) as conn:
+        ensure_schema(conn, dims=settings.dims)
+        match args.pgvector_command_1:
+            case "list":
+                change = grants.listed(conn)
+            case "enable":
+                change = grants.enable(conn)
+            case "disable":
+                change = grants.disable(conn, really=args.yes)
+            case "grant":
+                change = grants.grant(conn, args.role, args.themes, rules)
+            case _:
+                change = grants.revoke(conn, args.role, args.themes, rules, really=args.yes)
+    if args.json:
+        print_json(change.as_json())
+    else:
+        print(change.render())
+    return EXIT_OK
+
+
+_TENANTS = "hermes-pgvector tenants "
+_ADMIN = ' --admin-dsn "dbname=hermes_memory user=postgres"'
+
+TENANTS = Command(
+    "tenants",
+    "say which database role may read and write which themes",
+    f"{_TENANTS}enable{_ADMIN}\n{_TENANTS}grant tenant_marketing marketing ads{_ADMIN}\n"
+    f"{_TENANTS}revoke tenant_marketing ads --yes{_ADMIN}",
+    actions=(
+        Command("list", "every role and its themes", f"{_TENANTS}list{_ADMIN}", _tenants, _arguments),
+        Command(
+            "enable", "have Postgres hold each role to its themes", f"{_TENANTS}enable{_ADMIN}", _tenants, _arguments
+        ),
+        Command(
+            "disable",
+            "let every role see every theme again",
+            f"{_TENANTS}disable --yes{_ADMIN}",
+            _tenants,
+            _disable_arguments,
+        ),
+        Command(
+            "grant",
+            "give a role themes",
+            f"{_TENANTS}grant tenant_marketing marketing ads{_ADMIN}",
+            _tenants,
+            _grant_arguments,
+        ),
+        Command(
+            "revoke",
+            "take themes from a role",
+            f"{_TENANTS}revoke tenant_marketing ads --yes{_ADMIN}",
+            _tenants,
+            _revoke_arguments,
+        ),
+    ),
+)

@@ -1,0 +1,380 @@
+"""bring."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...domain.commandline import typed
+from ..common.commands import (
+    EXIT_FAILED,
+    EXIT_OK,
+    Command,
+    add_admin_dsn,
+    add_json,
+    add_yes,
+    connection,
+    given_admin_dsn,
+    print_json,
+    settings_of,
+)
+from ..common.console import Column, say, show_table, warn
+
+if TYPE_CHECKING:
+    from ...domain.theme import ThemeRules
+    from ...host.session_context import Policy
+    from ...store.connection import DeadlineConnection
+    from .bring import Report
+    from .sources.homes import Home
+    from .sources.mem0 import Settings
+    from .sources.source import Destination, Landing, Source
+
+_SOURCE_DSN = "HERMES_PGVECTOR_SOURCE_DSN"
+_EXAMPLES_SHOWN = 5
+Sources = Callable[[argparse.Namespace, Path, "Destination"], Sequence["Source"]]
+
+
+# -- the sources
+
+
+def _sessions(args: argparse.Namespace, home: Path, destination: Destination) -> Sequence[Source]:
+    from .sources.state_db import EXPECTED, NAME, SessionDatabase
+
+    if args.path is not None:
+        return [SessionDatabase(_home_of(args, home), destination, args.path)]
+    found = [each for each in _homes(args, home) if (each.path / NAME).exists()]
+    return [SessionDatabase(each, destination) for each in _some(found, home, NAME, EXPECTED)]
+
+
+def _files(args: argparse.Namespace, home: Path, destination: Destination) -> Sequence[Source]:
+    from .sources.memory_md import MemoryFiles
+
+    found = [each for each in _homes(args, home) if (each.path / "memories").is_dir()]
+    expected = "MEMORY.md and USER.md of hermes-agent in a folder `memories`"
+    return [MemoryFiles(each, destination) for each in _some(found, home, "memories", expected)]
+
+
+def _holographic(args: argparse.Namespace, home: Path, destination: Destination) -> Sequence[Source]:
+    from .sources.holographic import EXPECTED, NAME, FactStore
+
+    if args.path is not None:
+        return [FactStore(_home_of(args, home), destination, args.path)]
+    found = [each for each in _homes(args, home) if (each.path / NAME).exists()]
+    return [FactStore(each, destination) for each in _some(found, home, NAME, EXPECTED)]
+
+
+def _mem0(args: argparse.Namespace, home: Path, destination: Destination) -> Sequence[Source]:
+    from .sources.mem0 import COLLECTION, Mem0Store, configured
+
+    collection = args.collection or COLLECTION
+    dsn = _given_dsn(args)
+    if args.path is not None or dsn:
+        own = _home_of(args, home)
+        given = {"path": args.path, "dsn": dsn, "schema": args.schema, "collection": collection}
+        return [Mem0Store(own, destination, **given)]
+    known: dict[Settings, Home] = {}
+    for each in _homes(args, home):
+        if (settings := configured(each)) is not None:
+            known.setdefault(settings, each)  # profiles may share a store: it is the first one's
+    _some(list(known.values()), home, "mem0.json", "the settings of hermes-agent's provider mem0, or --path or --dsn")
+    return [
+        Mem0Store(each, destination, path=at.path, dsn=at.dsn, schema=args.schema, collection=at.collection)
+        for at, each in known.items()
+    ]
+
+
+def _hindsight(args: argparse.Namespace, home: Path, destination: Destination) -> Sequence[Source]:
+    from .sources.hindsight import HindsightTables
+    from .sources.state_db import NAME, SessionDatabase
+
+    databases = [SessionDatabase(each, destination) for each in _homes(args, home) if (each.path / NAME).exists()]
+
+    def elsewhere(session: str) -> Landing | str | None:
+        return next((found for each in databases if (found := each.landing(session)) is not None), None)
+
+    profile = args.profile or "default"
+    return [HindsightTables(_demanded_dsn(args), args.schema, args.bank, profile, destination, elsewhere)]
+
+
+def _predecessor(args: argparse.Namespace, home: Path, destination: Destination) -> Sequence[Source]:
+    from .sources.predecessor import PredecessorTables
+
+    return [PredecessorTables(_demanded_dsn(args), args.schema, args.profile or "default", destination)]
+
+
+def _homes(args: argparse.Namespace, home: Path) -> list[Home]:
+    from ...domain.errors import ConfigurationError
+    from .sources.homes import homes
+
+    known = homes(home)
+    if args.profile is None:
+        return known
+    if chosen := [each for each in known if each.profile == args.profile]:
+        return chosen
+    raise ConfigurationError(f"no profile {args.profile!r}; there are: {', '.join(each.profile for each in known)}")
+
+
+def _home_of(args: argparse.Namespace, home: Path) -> Home:
+    """The profile that a file given by its path belongs to."""
+    from .sources.homes import Home
+
+    return Home(args.profile or "default", home)
+
+
+def _some(found: list[Home], home: Path, name: str, expected: str) -> list[Home]:
+    from ...domain.errors import ConfigurationError
+
+    if not found:
+        raise ConfigurationError(f"no {name} in {home} nor in the home of another profile; expected {expected}")
+    return found
+
+
+def _given_dsn(args: argparse.Namespace) -> str:
+    return args.dsn or os.environ.get(_SOURCE_DSN, "")
+
+
+def _demanded_dsn(args: argparse.Namespace) -> str:
+    from ...domain.errors import WrongUsage
+
+    if dsn := _given_dsn(args):
+        return dsn
+    raise WrongUsage(f"where is the database? --dsn DSN, or ${_SOURCE_DSN}")
+
+
+# -- the verb
+
+
+def _bring(sources: Sources, name: str, args: argparse.Namespace, home: Path) -> int:
+    from ...domain.dates import parse_when
+    from ...domain.errors import ConfigurationError
+    from ...host.session_context import Policy
+    from .bring import NEAR_S, bring
+    from .ingest import Intake
+
+    since, until = parse_when(args.since, "--since"), parse_when(args.until, "--until", end=True)
+    settings = settings_of(home)
+    policy = Policy.of(settings)
+    with connection(settings, given_admin_dsn(args) or None) as conn:
+        destination = _destination(args, conn, policy, settings.turn_min_chars)
+        intake = Intake(settings, policy.rules, near_s=NEAR_S, really=args.yes)
+        report = bring(conn, name, sources(args, home, destination), intake, since, until)
+    if report.failed and not report.brought:
+        raise ConfigurationError("; ".join(report.failed.values()))
+    if args.json:
+        print_json(report.as_json())
+    else:
+        _show(report)
+    return EXIT_FAILED if report.failed else EXIT_OK
+
+
+def _destination(args: argparse.Namespace, conn: DeadlineConnection, policy: Policy, min_chars: int) -> Destination:
+    from ...capture.sanitize import session_name
+    from ...host.session_context import SessionContext
+    from ...store.browse_rows import session_themes
+    from .sources.source import Destination
+
+    rules = policy.rules
+
+    @lru_cache(maxsize=4096)
+    def captured(session: str) -> tuple[str, ...]:
+        return tuple(session_themes(conn, session_name(session, rules.identity_key)))
+
+    return Destination(
+        locate=partial(SessionContext.from_host, rules=rules),
+        writes=policy.write_contexts.__contains__,
+        captured=captured,
+        rules=rules,
+        min_chars=min_chars,
+        theme=_theme(args.theme, rules, "--theme"),
+        api_theme=_theme(getattr(args, "api_theme", None), rules, "--api-theme"),
+    )
+
+
+def _theme(given: str | None, rules: ThemeRules, option: str) -> str:
+    from ...domain.errors import WrongUsage
+
+    if given is None:
+        return ""
+    if theme := rules.resolve_name(given):
+        return theme
+    raise WrongUsage(f"{option}: the name is blank")
+
+
+def _show(report: Report) -> None:
+    for each in report.brought:
+        say(f"{each.where}: {each.tally.read:,} read", "bold")
+        new = "added" if report.really else "new"
+        columns = (
+            Column("theme", flexible=True),
+            Column("memories", right=True),
+            Column("turns", right=True),
+            Column("new", new, right=True),
+            Column("first", "from"),
+            Column("last", "to"),
+        )
+        rows = [
+            {
+                "theme": theme,
+                "memories": share.memories,
+                "turns": share.turns,
+                "new": each.arrivals.themes[theme],
+                "first": share.first,
+                "last": share.last,
+            }
+            for theme, share in sorted(each.shares.items())
+        ]
+        if rows:
+            show_table(columns, rows)
+        for reason, count in each.skipped().items():
+            say(f"{count:,} left out: {reason}", "yellow")
+        for example in [*each.tally.examples, *each.arrivals.examples][:_EXAMPLES_SHOWN]:
+            say(f"  {example}", "dim")
+        if each.arrivals.masked:
+            say(f"{each.arrivals.masked:,} secrets masked")
+        for name in sorted(each.arrivals.unreachable):
+            warn(f"allowed_themes does not name {name!r}: until it does, no session has this theme")
+    for where, why in report.failed.items():
+        warn(why if where in why else f"{where}: {why}")
+    added = sum(each.arrivals.added for each in report.brought)
+    if not added:
+        say("nothing new to bring")
+    elif not report.really:
+        say(f"nothing was changed: add --yes to bring {added:,}")
+    else:
+        say(typed("texts without a vector are embedded by the agents, or now: hermes-pgvector backfill"))
+
+
+# -- the actions
+
+
+def _common(command: argparse.ArgumentParser, *, api: bool = True) -> None:
+    command.add_argument("--theme", metavar="THEME", help="take everything into this theme, whatever the rules say")
+    if api:
+        command.add_argument(
+            "--api-theme", metavar="THEME",
+            help="take API sessions whose session key is not recorded into this theme (default: leave them out)",
+        )  # fmt: skip
+    command.add_argument(
+        "--since", metavar="WHEN", help="what was said or noted from then on: 2026-05-03, 7d, yesterday"
+    )
+    command.add_argument("--until", metavar="WHEN", help="... before then; of a day, month or year, to its end")
+    add_admin_dsn(command)
+    add_yes(command)
+    add_json(command)
+
+
+def _of_profiles(command: argparse.ArgumentParser, what: str) -> None:
+    command.add_argument("--path", type=Path, metavar="PATH", help=f"{what} (default: those of every profile)")
+    command.add_argument("--profile", metavar="NAME", help="only this profile; of a --path, the profile it belongs to")
+
+
+def _of_database(command: argparse.ArgumentParser, *, default: str = "") -> None:
+    command.add_argument(
+        "--dsn", metavar="DSN", help=f"the database to read{default}; may also stand in ${_SOURCE_DSN}"
+    )
+    command.add_argument("--schema", default="public", metavar="NAME", help="its schema there (default: public)")
+
+
+def _session_arguments(command: argparse.ArgumentParser) -> None:
+    _of_profiles(command, "another state.db")
+    _common(command)
+
+
+def _file_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--profile", metavar="NAME", help="only this profile")
+    _common(command, api=False)
+
+
+def _holographic_arguments(command: argparse.ArgumentParser) -> None:
+    _of_profiles(command, "another memory_store.db")
+    _common(command, api=False)
+
+
+def _mem0_arguments(command: argparse.ArgumentParser) -> None:
+    _of_profiles(command, "a local folder of qdrant, or a history.db of Mem0")
+    _of_database(command, default=", where Mem0 keeps its facts in pgvector")
+    command.add_argument("--collection", metavar="NAME", help="the collection, or table (default: mem0)")
+    _common(command)
+
+
+def _hindsight_arguments(command: argparse.ArgumentParser) -> None:
+    _of_database(command)
+    command.add_argument("--bank", metavar="NAME", help="only this bank (default: all)")
+    command.add_argument("--profile", metavar="NAME", help="the profile where a row names none (default: default)")
+    _common(command)
+
+
+def _predecessor_arguments(command: argparse.ArgumentParser) -> None:
+    _of_database(command)
+    command.add_argument(
+        "--profile",
+        metavar="NAME",
+        help="the profile of chats and of sessions that named no theme (default: default)",
+    )
+    _common(command, api=False)
+
+
+def _action(
+    name: str, summary: str, examples: str, sources: Sources, arguments: Callable[[argparse.ArgumentParser], None]
+) -> Command:
+    return Command(name, summary, examples, partial(_bring, sources, name), arguments)
+
+
+BRING = Command(
+    "bring",
+    "bring history from the host and from other memory providers",
+    "hermes-pgvector bring sessions\nhermes-pgvector bring sessions --yes\n"
+    "hermes-pgvector bring mem0 --path ~/.hermes/mem0_qdrant",
+    actions=(
+        _action(
+            "sessions",
+            "the conversations in the host's state.db",
+            "hermes-pgvector bring sessions\nhermes-pgvector bring sessions --profile work --since 2026-01 --yes\n"
+            "hermes-pgvector bring sessions --api-theme assistant --yes",
+            _sessions,
+            _session_arguments,
+        ),
+        _action(
+            "files",
+            "the entries of MEMORY.md and USER.md of every profile",
+            "hermes-pgvector bring files\nhermes-pgvector bring files --profile work --yes",
+            _files,
+            _file_arguments,
+        ),
+        _action(
+            "holographic",
+            "the facts of the bundled provider holographic",
+            "hermes-pgvector bring holographic\nhermes-pgvector bring holographic --path /backup/memory_store.db --yes",
+            _holographic,
+            _holographic_arguments,
+        ),
+        _action(
+            "mem0",
+            "the facts that Mem0 keeps on this host or in Postgres",
+            "hermes-pgvector bring mem0\nhermes-pgvector bring mem0 --path ~/.mem0/history.db --theme assistant --yes\n"
+            'hermes-pgvector bring mem0 --dsn "dbname=mem0 user=postgres" --collection mem0',
+            _mem0,
+            _mem0_arguments,
+        ),
+        _action(
+            "hindsight",
+            "the conversations and facts in a Postgres of Hindsight",
+            "hermes-pgvector bring hindsight --dsn postgresql://hindsight@localhost:5432/hindsight\n"
+            "hermes-pgvector bring hindsight --dsn DSN --bank hermes --yes",
+            _hindsight,
+            _hindsight_arguments,
+        ),
+        _action(
+            "predecessor",
+            "the tables of the other hermes-memory-pgvector, 0.3 to 1.0",
+            'hermes-pgvector bring predecessor --dsn "dbname=hermes_old user=hermes"\n'
+            'hermes-pgvector bring predecessor --dsn "dbname=shared" --schema memory --yes',
+            _predecessor,
+            _predecessor_arguments,
+        ),
+    ),
+)

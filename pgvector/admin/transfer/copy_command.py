@@ -1,0 +1,152 @@
+"""copy."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...domain.commandline import typed
+from ..common.commands import (
+    EXIT_FAILED,
+    EXIT_OK,
+    Command,
+    add_admin_dsn,
+    add_json,
+    connection,
+    given_admin_dsn,
+    print_json,
+    settings_of,
+)
+from ..common.console import Column, say, show_table, warn
+from .command import add_themes, show_arrivals
+
+if TYPE_CHECKING:
+    from ...config.settings import Settings
+    from ...store.connection import DeadlineConnection
+    from .copy_themes import Copy
+
+_ENV = "HERMES_PGVECTOR_TARGET_DSN"
+_EMBEDDED = "embedded"
+_COLUMNS = (
+    Column("theme", flexible=True),
+    Column("source_rows", "here", right=True),
+    Column("target_rows", "there", right=True),
+    Column("result"),
+)
+
+
+def _arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--to", metavar="DSN",
+        help=f"the database to copy to, migrated already; or in ${_ENV} (default with --from: the one in use)",
+    )  # fmt: skip
+    command.add_argument(
+        "--from", dest="source", metavar="DSN",
+        help="the database to copy from, or: embedded (default: the one in use)",
+    )  # fmt: skip
+    add_admin_dsn(command)
+    add_themes(command)
+    command.add_argument(
+        "--switch", action="store_true", help="use the other database from now on, if everything arrived there"
+    )
+    add_json(command)
+
+
+def _copy(args: argparse.Namespace, home: Path) -> int:
+    from ...domain.errors import WrongUsage
+    from ...host.session_context import Policy
+    from .copy_themes import Road, copy
+
+    settings = settings_of(home)
+    to = args.to or os.environ.get(_ENV, "") or (settings.dsn if args.source else "")
+    if not to:
+        raise WrongUsage(f"name the database to copy to: --to DSN, or ${_ENV}")
+    if to == _EMBEDDED:
+        raise WrongUsage(
+            "--to takes a DSN; to go back to the embedded Postgres: setup --embedded, then copy --from DSN"
+        )
+    if args.switch and args.themes:
+        raise WrongUsage("--switch goes with a copy of all themes only: the others would be left behind")
+    source, target = _source(settings, args.source), dataclasses.replace(settings, dsn=to)
+    admin = given_admin_dsn(args)
+    option = "--to" if args.to or not args.source else "dsn"
+    with (
+        connection(source, named="--from" if args.source else "dsn") as here,
+        connection(target, admin, named="--admin-dsn" if admin else option) as there,
+    ):
+        if admin:
+            _check_admin(there, target)
+        done = copy(Road(here, there, settings, Policy.of(settings).rules, args.themes))
+    switched = args.switch and done.verified and _switch(home, settings, to)
+    if args.json:
+        print_json(done.as_json() | {"switched": switched})
+    else:
+        _show(done, switched=switched, embedded=not source.dsn)
+    if args.switch and not done.verified:
+        warn("the settings were left as they are: not everything arrived")
+    return EXIT_OK if done.verified else EXIT_FAILED
+
+
+def _check_admin(there: DeadlineConnection, target: Settings) -> None:
+    """That the admin's login leads to the database that agents will use. Raises ConfigurationError."""
+    from ...domain.errors import ConfigurationError
+    from .export_rows import identity
+
+    with connection(target) as agents:
+        if identity(agents) != identity(there):
+            raise ConfigurationError("--admin-dsn leads to another database than --to")
+
+
+def _source(settings: Settings, named: str | None) -> Settings:
+    if named is None:
+        return settings
+    return dataclasses.replace(settings, dsn="" if named == _EMBEDDED else named)
+
+
+def _switch(home: Path, settings: Settings, to: str) -> bool:
+    from ..common.saving import changes_to, overruled, save
+
+    wanted = dataclasses.replace(settings, dsn=to)
+    save(home, changes_to(home, settings, wanted))
+    for name in overruled(wanted, settings_of(home)):
+        warn(f"${name} in the environment overrules what was written now: change it there")
+    return True
+
+
+def _show(done: Copy, *, switched: bool, embedded: bool) -> None:
+    show_arrivals(done.arrivals, dry_run=False)
+    rows = [each.as_row() for each in done.themes]
+    # Of some themes there is only what was removed from them.
+    told = [row for row in rows if row["source_rows"] or row["target_rows"]]
+    show_table(_COLUMNS, told, empty="there is nothing to copy")
+    if done.removed:
+        say(f"{done.removed:,} memories that were removed here since were removed there too")
+    if done.history is None:
+        warn("what happened to memories stays behind: only an admin may write that: add --admin-dsn")
+    if not done.vectors_fit:
+        warn("the other database holds vectors of another model: the texts wait there for new ones")
+    if done.since:
+        warn(f"{done.since:,} rows were written here meanwhile: run the same again, what is there is left alone")
+    if done.verified:
+        say("verified: every row is there", "green")
+    else:
+        warn("some rows are missing there: run the same again; if they stay missing: hermes-pgvector doctor")
+    if switched:
+        say(
+            "this home uses the other database now: restart the agents, then bring what they wrote until then: "
+            + typed(f"hermes-pgvector copy --from {_EMBEDDED if embedded else 'OLD_DSN'}")
+        )
+
+
+COPY = Command(
+    "copy",
+    "copy everything to another database, and switch to it",
+    'hermes-pgvector copy --to "host=db dbname=hermes_memory user=hermes"\n'
+    'hermes-pgvector copy --to "host=db dbname=hermes_memory user=hermes" --switch\n'
+    "hermes-pgvector copy --from embedded",
+    _copy,
+    _arguments,
+)

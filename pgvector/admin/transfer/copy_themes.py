@@ -1,0 +1,160 @@
+"""Copies themes from one database of ours to another, vectors and all, and proves that they arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ...config.settings import Settings
+from ...domain.errors import ConfigurationError
+from ...domain.records import Record
+from ...domain.theme import ThemeRules
+from ...domain.types import EmbeddingSpace
+from ...store.audit_log import operator, record_where_allowed
+from ...store.connection import DeadlineConnection, translated
+from ...store.history import note_actor
+from ...store.vectors import STORES, recorded_space
+from ..common.progress import progress
+from . import copy_rows as store
+from . import export_rows
+from .export import rows_of, themes_meant
+from .export_rows import Fingerprint, Period
+from .ingest import Arrivals, Intake, take_in
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One theme on both sides, memories and turns together. `missing`: rows of the source that the target lacks."""
+
+    theme: str
+    source_rows: int
+    target_rows: int
+    same: bool
+    missing: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether everything of the source is at the target."""
+        return self.same or not self.missing
+
+    def as_row(self) -> dict[str, Any]:
+        """The comparison for a table."""
+        said = "the same" if self.same else f"{self.missing:,} missing" if self.missing else "all there, and more"
+        return asdict(self) | {"result": said}
+
+
+@dataclass(frozen=True)
+class Copy:
+    """What was copied and how the two sides compare. `since`: rows written to the source after the copy began."""
+
+    arrivals: Arrivals
+    removed: int
+    history: int | None
+    themes: Sequence[Compared]
+    since: int
+    vectors_fit: bool
+
+    @property
+    def verified(self) -> bool:
+        """Whether every row that the source held when the copy began is at the target."""
+        return all(each.fits for each in self.themes)
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, for machines."""
+        return self.arrivals.as_json() | {
+            "removed": self.removed,
+            "history": self.history,
+            "themes": [each.as_row() for each in self.themes],
+            "written_meanwhile": self.since,
+            "verified": self.verified,
+        }
+
+
+@dataclass(frozen=True)
+class Road:
+    """From where to where."""
+
+    source: DeadlineConnection
+    target: DeadlineConnection
+    settings: Settings
+    rules: ThemeRules
+    themes: Sequence[str] = field(default_factory=tuple)
+
+
+def copy(road: Road) -> Copy:
+    """Copy and compare. Interrupted, it is simply run again: what is there already is found and left alone.
+
+    Raises ConfigurationError when both are one database.
+    """
+    source, target = road.source, road.target
+    with translated():
+        export_rows.know(source)
+        export_rows.know(target)
+        if export_rows.identity(source) == export_rows.identity(target):
+            raise ConfigurationError("both are the same database: name another one with --to")
+        with source.transaction():
+            space = export_rows.begin(source)
+            names = themes_meant(source, road.themes, road.rules)
+            before = _written(source, names)
+            fits = _fits(space, recorded_space(target))
+            with progress("copied", sum(rows_of(source, name) for name in names)) as advance:
+                arrivals = _copy_rows(road, names, space, advance)
+            removed, history = _copy_traces(road, names)
+            compared = [_compare(source, target, name) for name in names]
+        written = _written(source, names)
+        with target.transaction():
+            record_where_allowed(
+                target,
+                "copy",
+                {"themes": list(road.themes)},
+                arrivals.for_log() | ({"removed": removed} if removed else {}),
+            )
+    return Copy(arrivals, removed, history, compared, max(0, written - before), fits)
+
+
+def _fits(source: EmbeddingSpace, target: EmbeddingSpace) -> bool:
+    """Whether the vectors can go along; a target without a model takes the source's."""
+    return source.dims == target.dims and (not target.model or source.comparable(target))
+
+
+def _copy_rows(road: Road, names: Sequence[str], space: EmbeddingSpace, advance: Callable[[int], None]) -> Arrivals:
+    def leaving() -> Iterator[Record]:
+        for name in names:
+            for kind in STORES:
+                yield from export_rows.rows(road.source, name, kind, Period(), vectors=bool(space.model))
+
+    intake = Intake(
+        road.settings, road.rules, origin="copy", space=space if space.model else None, adopt=True, restore=False
+    )
+    return take_in(road.target, leaving(), intake, advance)
+
+
+def _copy_traces(road: Road, names: Sequence[str]) -> tuple[int, int | None]:
+    """What was removed at the target, and how many entries of history went along; None where the role may not."""
+    removed, history = 0, 0
+    allowed = store.may_copy_history(road.target)
+    for name in names:
+        with road.target.transaction():
+            note_actor(road.target, operator("copy"))
+            removed += store.copy_removals(road.source, road.target, name)
+            store.copy_traces(road.source, road.target, name)
+            if allowed:
+                history += store.copy_history(road.source, road.target, name)
+    return removed, history if allowed else None
+
+
+def _compare(source: DeadlineConnection, target: DeadlineConnection, theme: str) -> Compared:
+    here = {kind: export_rows.fingerprint(source, theme, kind) for kind in STORES}
+    there = {kind: export_rows.fingerprint(target, theme, kind) for kind in STORES}
+    differing = [kind for kind in STORES if here[kind] != there[kind]]
+    missing = sum(store.missing(source, target, theme, kind) for kind in differing)
+    return Compared(theme, _rows(here.values()), _rows(there.values()), not differing, missing)
+
+
+def _rows(fingerprints: Iterable[Fingerprint]) -> int:
+    return sum(each.rows for each in fingerprints)
+
+
+def _written(conn: DeadlineConnection, names: Sequence[str]) -> int:
+    return sum(rows_of(conn, name) for name in names)

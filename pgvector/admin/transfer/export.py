@@ -1,0 +1,126 @@
+"""Writes themes as JSON Lines, as they are at one moment, a few hundred rows in memory at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from ...domain.theme import ThemeRules
+from ...store import theme_rows as theme_store
+from ...store.audit_log import record_where_allowed
+from ...store.connection import DeadlineConnection, translated
+from ...store.vectors import STORES
+from ..common.installation import package_version
+from ..common.progress import progress
+from ..themes.theme_changes import existing
+from . import export_rows as store
+from .exchange_format import Checksum, Header, Trailer, removed_line, row_line
+from .export_rows import Period
+from .outfile import ByteSink
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to export: these themes or all, of a period, with or without the vectors."""
+
+    themes: Sequence[str] = ()
+    period: Period = field(default_factory=Period)
+    vectors: bool = False
+
+
+@dataclass(frozen=True)
+class Export:
+    """What was written: lines of each kind, of how many themes, and the checksum in the trailer."""
+
+    memories: int
+    turns: int
+    removed: int
+    themes: int
+    vectors: bool
+    sha256: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures, for machines."""
+        return asdict(self)
+
+
+def export(conn: DeadlineConnection, wanted: Wanted, rules: ThemeRules, stream: Callable[[], ByteSink]) -> Export:
+    """Write the wanted themes to the stream, which is asked for when it is known that there is something to write.
+
+    A role that row-level security holds to some themes gets those. Raises InvalidArgument for a theme that holds
+    nothing.
+    """
+    with translated():
+        store.know(conn)
+        with conn.transaction():
+            space = store.begin(conn)
+            names = themes_meant(conn, wanted.themes, rules)
+            out = _Out(stream())
+            header = Header(
+                space,
+                wanted.vectors and bool(space.model),
+                list(names) if wanted.themes else None,
+                _iso(wanted.period.since),
+                _iso(wanted.period.until),
+                datetime.now(UTC).isoformat(timespec="seconds"),
+                package_version(),
+            )
+            out.write(header.line())
+            with progress("exported", sum(rows_of(conn, name) for name in names)) as advance:
+                for name in names:
+                    for kind, line in _lines(conn, name, wanted):
+                        out.write(line, kind)
+                        advance(1)
+            done = Export(**out.counts, themes=len(names), vectors=header.vectors, sha256=out.end())
+            meant = {"theme": names[0]} if len(wanted.themes) == 1 else {"themes": list(wanted.themes)}
+            arguments = meant | {"since": header.since, "until": header.until}
+            record_where_allowed(conn, "export", arguments | {"vectors": wanted.vectors}, out.counts)
+    return done
+
+
+def themes_meant(conn: DeadlineConnection, wanted: Sequence[str], rules: ThemeRules) -> list[str]:
+    """The themes by the names they are stored under; without any named, every one that this role sees."""
+    if not wanted:
+        return store.themes(conn)
+    return list(dict.fromkeys(existing(conn, name, rules)[0] for name in wanted))
+
+
+def rows_of(conn: DeadlineConnection, theme: str) -> int:
+    """How many rows a theme holds, and how many were removed from it."""
+    counted = theme_store.counts(conn, theme)
+    return int(counted["memories"] + counted["user_facts"] + counted["turns"] + counted["removed"])
+
+
+def _lines(conn: DeadlineConnection, theme: str, wanted: Wanted) -> Iterator[tuple[str, bytes]]:
+    for kind in STORES:
+        for record in store.rows(conn, theme, kind, wanted.period, vectors=wanted.vectors):
+            yield kind, row_line(record)
+    for removed in store.removed(conn, theme, wanted.period):
+        yield "removed", removed_line(removed)
+
+
+class _Out:
+    """A stream that counts and sums up what goes there."""
+
+    def __init__(self, stream: ByteSink) -> None:
+        self._stream = stream
+        self._checksum = Checksum()
+        self.counts = {"memories": 0, "turns": 0, "removed": 0}
+
+    def write(self, line: bytes, kind: str = "") -> None:
+        self._stream.write(self._checksum.add(line))
+        if kind:
+            self.counts[kind] += 1
+
+    def end(self) -> str:
+        """Write the trailer; returns the checksum."""
+        checksum = self._checksum.hex()
+        self._stream.write(Trailer(self.counts, checksum).line())
+        self._stream.flush()
+        return checksum
+
+
+def _iso(time: datetime | None) -> str | None:
+    return None if time is None else time.isoformat()

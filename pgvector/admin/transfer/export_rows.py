@@ -1,0 +1,125 @@
+"""Reads whole themes in one snapshot, a few hundred rows at a time, and what is known of them besides their rows.
+
+Every function works inside the caller's transaction, which `begin` has begun.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from ...domain.errors import StoreUnavailable
+from ...domain.records import MemoryRecord, Part, Record, TurnRecord
+from ...domain.types import EmbeddingSpace, Store
+from ...store.connection import DeadlineConnection
+from ...store.sql import query
+from ...store.vectors import recorded_space
+from .float_arrays import as_floats, know_vectors
+
+_SLICE = 500  # rows of one statement
+_IDS = {"memories": "leaving_memory_ids", "turns": "leaving_turn_ids"}
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """Turns said, memories last confirmed and removed from `since` on and before `until`."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+class Removed(NamedTuple):
+    """A memory that was removed: what is left of it."""
+
+    theme: str
+    target: str
+    digest: bytes
+    removed_at: datetime
+    origin: str = ""  # the home whose memory file let go of it
+
+
+class Fingerprint(NamedTuple):
+    """How many rows a theme holds, each once, and a checksum of them that does not depend on their order."""
+
+    rows: int
+    checksum: str
+
+
+def know(conn: DeadlineConnection) -> None:
+    """Make a connection ready; before any transaction."""
+    know_vectors(conn)
+
+
+def begin(conn: DeadlineConnection) -> EmbeddingSpace:
+    """Let this transaction see one state of the database, with vectors of one model, to its end; returns that model.
+
+    Raises StoreUnavailable while that model is being changed.
+    """
+    conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    # Whoever waited here would see the rows of before the change, and the columns of after it.
+    row = conn.execute(query("try_hold_space")).fetchone()
+    if row is None or not row.got:
+        raise StoreUnavailable("the model of the database is being changed at this moment; run this again")
+    # A server's own bounds are for agents: this may take an hour.
+    for bound in ("statement_timeout", "idle_in_transaction_session_timeout"):
+        conn.execute("SELECT set_config(%s, '0', true)", (bound,))
+    return recorded_space(conn)
+
+
+def themes(conn: DeadlineConnection) -> list[str]:
+    """Every theme that this role sees, those included of which only traces are left."""
+    held = {row.theme for row in conn.execute(query("list_themes"))}
+    return sorted(held | {row.theme for row in conn.execute(query("themes_with_traces"))})
+
+
+def rows(conn: DeadlineConnection, theme: str, store: Store, period: Period, *, vectors: bool) -> Iterator[Record]:
+    """Every row of a theme in the order in which they were written."""
+    asked = {"theme": theme, "since": period.since, "until": period.until}
+    with conn.cursor(f"leaving_{store}") as ids:
+        ids.itersize = 20 * _SLICE
+        ids.execute(query(_IDS[store]), asked)
+        while some := [row.id for row in ids.fetchmany(_SLICE)]:
+            row = {"theme": theme, "ids": some, "vectors": vectors}
+            parts = _parts(conn, store, row) if vectors else {}
+            for found in conn.execute(query(f"leaving_{store}"), row, binary=True):
+                yield _record(theme, store, found, parts.get(found.id, ()))
+
+
+def _record(theme: str, store: Store, row: Any, parts: Sequence[Part]) -> Record:
+    embedding = None if row.embedding is None else as_floats(row.embedding)
+    known = tuple(parts) if embedding is not None else ()
+    if store == "memories":
+        return MemoryRecord(
+            theme, row.target, row.content, row.created_at, row.updated_at, row.metadata, embedding, known,
+            owners=tuple(row.owners),
+        )  # fmt: skip
+    return TurnRecord(theme, row.session_id, row.role, row.content, row.ts, row.metadata, embedding, known)
+
+
+def _parts(conn: DeadlineConnection, store: Store, row: Mapping[str, Any]) -> dict[int, list[Part]]:
+    found: defaultdict[int, list[Part]] = defaultdict(list)
+    for chunk in conn.execute(query(f"leaving_chunks_{store}"), row, binary=True):
+        found[chunk.row_id].append(Part(chunk.first_char, as_floats(chunk.embedding)))
+    return found
+
+
+def removed(conn: DeadlineConnection, theme: str, period: Period) -> Iterator[Removed]:
+    """What was removed from a theme."""
+    asked = {"theme": theme, "since": period.since, "until": period.until}
+    for row in conn.execute(query("leaving_tombstones"), asked):
+        yield Removed(theme, row.target, bytes(row.digest), row.removed_at, row.origin)
+
+
+def fingerprint(conn: DeadlineConnection, theme: str, store: Store) -> Fingerprint:
+    """What a theme holds, in two figures."""
+    row = conn.execute(query(f"fingerprint_{store}"), {"theme": theme}).fetchone()
+    assert row is not None
+    return Fingerprint(int(row.count), row.checksum)
+
+
+def identity(conn: DeadlineConnection) -> tuple[object, ...]:
+    """What tells this database from every other one that runs."""
+    return tuple(conn.execute(query("database_identity")).fetchone() or ())

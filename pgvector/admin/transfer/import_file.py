@@ -1,0 +1,270 @@
+"""Reads a file that `export` wrote: checked first, then taken in; killed and run again it goes on where it was."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from ...config.settings import Settings
+from ...domain.errors import ConfigurationError, InvalidArgument, OperationRejected
+from ...domain.records import Record
+from ...domain.theme import ThemeRules
+from ...domain.types import EmbeddingSpace
+from ...store.audit_log import record_where_allowed as log
+from ...store.connection import DeadlineConnection, translated
+from ..common.progress import progress
+from . import import_rows as store
+from .exchange_format import MAX_LINE_BYTES, Checksum, Header, Trailer, read_header, read_row, read_trailer
+from .export_rows import Removed
+from .ingest import Arrivals, Intake, take_in
+
+_MAGIC = b"\x1f\x8b"
+_DAMAGED = "; what can be read of it comes in with --salvage"
+
+
+@dataclass(frozen=True)
+class Bringing:
+    """What of a file is taken in, and how.
+
+    `themes`: these only, by the names they have in the file; `renamed`: old name to new. `own`: what the settings'
+    model makes vectors in, None without one. `salvage`: take what can be read of a damaged file.
+    """
+
+    settings: Settings
+    rules: ThemeRules
+    themes: Sequence[str] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    own: EmbeddingSpace | None = None
+    restore: bool = False
+    salvage: bool = False
+    really: bool = True
+
+
+@dataclass(frozen=True)
+class Import:
+    """What became of the file: its header, the rows, and what was wrong with it as a whole ("" when nothing was).
+
+    `held`: the themes in it; `absent`: those that were asked for and are not.
+    """
+
+    header: Header
+    arrivals: Arrivals
+    malformed: int
+    damage: str
+    vectors_fit: bool
+    held: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every line could be read."""
+        return not self.malformed and not self.damage
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, for machines."""
+        return self.arrivals.as_json() | {
+            "malformed": self.malformed,
+            "damage": self.damage,
+            "made_at": self.header.made_at,
+            "vectors_fit": self.vectors_fit,
+            "absent_themes": list(self.absent),
+        }
+
+
+def import_file(conn: DeadlineConnection, path: Path | None, bringing: Bringing) -> Import:
+    """Take in an export; without a path from stdin. A file is read through and checked before anything is written.
+
+    Raises ConfigurationError when it is no export, or damaged; what a stream brought before that was seen is kept.
+    """
+    total = 0
+    if path is not None:
+        with _opened(path) as stream:
+            total = _check(stream, salvage=bringing.salvage)
+    with _opened(path) as stream:
+        reader = _Reader(stream)
+        header = reader.header()
+        with progress("imported" if bringing.really else "read", total) as advance:
+            arrivals, fits = _take_in(conn, header, reader, bringing, advance)
+        damage = reader.damage
+    if damage and not bringing.salvage:
+        raise ConfigurationError(
+            f"the stream is damaged: {damage}; {arrivals.added:,} rows before that were taken in; send it once more: "
+            "what is there already is left alone"
+        )
+    if bringing.really and arrivals.added:
+        with translated(), conn.transaction():
+            log(conn, "import", {"file": path.name if path else "-", "made_at": header.made_at}, arrivals.for_log())
+    absent = tuple(name for name in dict.fromkeys((*bringing.themes, *bringing.renamed)) if name not in reader.themes)
+    return Import(header, arrivals, reader.malformed, damage, fits, tuple(sorted(reader.themes)), absent)
+
+
+def _take_in(
+    conn: DeadlineConnection, header: Header, reader: _Reader, bringing: Bringing, advance: Callable[[int], None]
+) -> tuple[Arrivals, bool]:
+    with translated():
+        store.begin(conn)
+        recorded = store.space(conn)
+    adopt = not recorded.model and bringing.own is not None and bringing.own.comparable(header.space)
+    fits = bool(header.vectors) and (
+        recorded.comparable(header.space) or (adopt and recorded.dims == header.space.dims)
+    )
+    intake = Intake(
+        bringing.settings,
+        bringing.rules,
+        origin="export",
+        space=header.space if header.vectors else None,
+        adopt=adopt,
+        restore=bringing.restore,
+        really=bringing.really,
+    )
+    removals: list[Removed] = []
+
+    def wanted() -> Iterator[Record]:
+        for row in reader.rows():
+            reader.themes.add(row.theme)
+            if bringing.themes and row.theme not in bringing.themes:
+                continue
+            name = bringing.renamed.get(row.theme, row.theme)
+            if isinstance(row, Removed):
+                removals.append(row._replace(theme=name))
+                if len(removals) >= 1000:
+                    _bury(conn, removals, bringing)
+            else:
+                yield replace(row, theme=name)
+
+    arrivals = take_in(conn, wanted(), intake, advance)
+    _bury(conn, removals, bringing)
+    for example in reader.examples:
+        arrivals.examples.append(example)
+    return arrivals, fits
+
+
+def _bury(conn: DeadlineConnection, removals: list[Removed], bringing: Bringing) -> None:
+    """Note what was removed where the file comes from, so that no host's stale file brings it back."""
+    if bringing.really and not bringing.restore:
+        themes = {each.theme: bringing.rules.resolve_name(each.theme) for each in removals}
+        for name, theme in themes.items():
+            some = [each._replace(theme=theme) for each in removals if each.theme == name]
+            # Of a theme that is not this role's nothing else comes in either, which is told.
+            with contextlib.suppress(OperationRejected), translated(), conn.transaction():
+                store.bring_tombstones(conn, some if theme else [])
+    removals.clear()
+
+
+# -- the file
+
+
+class _Reader:
+    """The rows of a stream; what cannot be read of them is counted, what is wrong with the whole is `damage`."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._lines = _lines(stream)
+        self._checksum = Checksum()
+        self.malformed = 0
+        self.examples: list[str] = []
+        self.themes: set[str] = set()
+        self.damage = ""
+
+    def header(self) -> Header:
+        """The first line. Raises ConfigurationError."""
+        try:
+            _, line = next(self._lines, (0, b""))
+        except _Damaged as exc:
+            raise ConfigurationError(f"this cannot be read: {exc}") from exc
+        if not line:
+            raise ConfigurationError("this is no export of hermes-memory-pgvector: it is empty")
+        return read_header(self._checksum.add(line))
+
+    def rows(self) -> Iterator[Record | Removed]:
+        """The rows up to the trailer."""
+        try:
+            for number, line in self._lines:
+                if (trailer := read_trailer(line)) is not None:
+                    self.damage = _wrong(trailer, self._checksum)
+                    return
+                self._checksum.add(line)
+                try:
+                    yield read_row(line, number)
+                except InvalidArgument as exc:
+                    self.malformed += 1
+                    if len(self.examples) < 20:
+                        self.examples.append(f"line {number}: {exc}")
+            self.damage = "it ends without its last line: it was cut off"
+        except _Damaged as exc:
+            self.damage = str(exc)
+
+
+def _check(stream: BinaryIO, *, salvage: bool) -> int:
+    """How many rows a whole and undamaged file holds. Raises ConfigurationError for any other."""
+    lines = _lines(stream)
+    checksum, count = Checksum(), 0
+    try:
+        _, line = next(lines, (0, b""))
+        if not line:
+            raise ConfigurationError("this is no export of hermes-memory-pgvector: it is empty")
+        read_header(checksum.add(line))
+        for _, line in lines:
+            if (trailer := read_trailer(line)) is not None:
+                damage = _wrong(trailer, checksum) or ("something stands after its last line" if any(lines) else "")
+                break
+            checksum.add(line)
+            count += 1
+        else:
+            damage = "it ends without its last line: it was cut off"
+    except _Damaged as exc:
+        damage = str(exc)
+    if damage and not salvage:
+        raise ConfigurationError(f"this export is damaged, and nothing of it was taken in: {damage}{_DAMAGED}")
+    return count
+
+
+def _wrong(trailer: Trailer, checksum: Checksum) -> str:
+    return (
+        "" if trailer.sha256 == checksum.hex() else "its checksum is not that of its lines: something in it was changed"
+    )
+
+
+class _Damaged(Exception):
+    """The stream cannot be read any further."""
+
+
+def _lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Every line that is not blank, with its number. Raises _Damaged."""
+    number = 0
+    while True:
+        number += 1
+        try:
+            line = stream.readline(MAX_LINE_BYTES + 1)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as exc:
+            raise _Damaged(f"it cannot be decompressed after line {number - 1}: {exc}") from exc
+        except OSError as exc:
+            raise _Damaged(f"it cannot be read after line {number - 1}: {exc.strerror or exc}") from exc
+        if not line:
+            return
+        if len(line) > MAX_LINE_BYTES:
+            raise _Damaged(f"line {number} is longer than {MAX_LINE_BYTES >> 20} MB")
+        if line.strip():
+            yield number, line
+
+
+@contextlib.contextmanager
+def _opened(path: Path | None) -> Iterator[BinaryIO]:
+    """The file or stdin, decompressed where it is compressed, whatever its name. Raises ConfigurationError."""
+    try:
+        raw = sys.stdin.buffer if path is None else path.open("rb")
+    except OSError as exc:
+        raise ConfigurationError(f"{path} cannot be read: {exc.strerror or exc}") from exc
+    with raw if path is not None else contextlib.nullcontext(raw):
+        buffered = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(cast("io.RawIOBase", raw))
+        try:
+            packed = buffered.peek(len(_MAGIC)).startswith(_MAGIC)
+        except OSError as exc:
+            raise ConfigurationError(f"{path or 'stdin'} cannot be read: {exc.strerror or exc}") from exc
+        yield cast("BinaryIO", gzip.GzipFile(fileobj=buffered)) if packed else buffered

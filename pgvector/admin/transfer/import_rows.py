@@ -1,0 +1,196 @@
+"""Writes of what comes from elsewhere, with the times and vectors it came with; what is there already is left alone.
+
+Every function works inside the caller's transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from psycopg.types.json import Jsonb
+
+from ...domain.languages import Languages
+from ...domain.records import MemoryRecord, Record, TurnRecord
+from ...domain.text import digest
+from ...domain.types import EmbeddingSpace, Store
+from ...store.connection import DeadlineConnection
+from ...store.memories import lock_theme
+from ...store.sql import query
+from ...store.vectors import recorded_space
+from .export_rows import Removed
+from .float_arrays import as_vector, know_vectors
+
+_Some = TypeVar("_Some", MemoryRecord, TurnRecord)
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What became of some records: those written now, those that were there, and those that had been removed."""
+
+    added: Sequence[Record] = ()
+    there: Sequence[Record] = ()
+    removed: Sequence[Record] = ()
+
+
+def begin(conn: DeadlineConnection) -> None:
+    """Make a connection ready for what follows; before any transaction."""
+    know_vectors(conn)
+
+
+def space(conn: DeadlineConnection) -> EmbeddingSpace:
+    """What the database holds vectors of."""
+    return recorded_space(conn)
+
+
+def lock(conn: DeadlineConnection) -> None:
+    """Make other imports wait until the transaction ends."""
+    conn.execute(query("lock_arrivals"))
+
+
+def bring_turns(
+    conn: DeadlineConnection, records: Sequence[TurnRecord], languages: Languages, *, near_s: float, really: bool
+) -> Brought:
+    """Insert those turns that are not there. `near_s`: see the statement missing_turns."""
+    if not records:
+        return Brought()
+    given = {
+        "themes": [each.theme for each in records],
+        "sessions": [each.session_id for each in records],
+        "roles": [each.role for each in records],
+        "times": [each.ts for each in records],
+        "digests": [digest(each.content) for each in records],
+        "sources": [str(each.metadata.get("source", "")) for each in records],
+        "near_s": near_s,
+    }
+    ids = {row.number - 1: row.id for row in conn.execute(query("missing_turns"), given)}
+    added = [records[number] for number in ids]
+    if added and really:
+        row = {
+            "ids": list(ids.values()),
+            "sessions": [each.session_id for each in added],
+            "roles": [each.role for each in added],
+            "times": [each.ts for each in added],
+        }
+        conn.execute(query("bring_turns"), row | _columns(added, languages))
+        _bring_chunks(conn, "turns", list(zip(ids.values(), added, strict=True)))
+    return Brought(added, [each for number, each in enumerate(records) if number not in ids])
+
+
+def bring_memories(
+    conn: DeadlineConnection, records: Sequence[MemoryRecord], languages: Languages, *, restore: bool, really: bool
+) -> Brought:
+    """Insert those memories that are not there; with `restore` those too that were removed since they were written."""
+    if not records:
+        return Brought()
+    for theme in sorted({each.theme for each in records}):
+        lock_theme(conn, theme)
+    known = conn.execute(query("known_memories"), _names(records)).fetchall()
+    added, removed = [], []
+    there: list[tuple[int, MemoryRecord]] = []
+    for record, row in zip(records, known, strict=True):
+        if row.id is not None:
+            there.append((row.id, record))
+        elif restore or not _removed_since(row.removed_at, record):
+            added.append(record)
+        else:
+            removed.append(record)
+    if really:
+        _insert_memories(conn, added, languages)
+        _confirm(conn, there)
+    return Brought(added, [record for _, record in there], removed)
+
+
+def _removed_since(removed_at: datetime | None, record: MemoryRecord) -> bool:
+    return removed_at is not None and removed_at >= record.updated_at
+
+
+def _insert_memories(conn: DeadlineConnection, records: Sequence[MemoryRecord], languages: Languages) -> None:
+    if not records:
+        return
+    ids = [row.id for row in conn.execute(query("new_memory_ids"), {"count": len(records)})]
+    row = {
+        "ids": ids,
+        "targets": [each.target for each in records],
+        "created": [each.created_at for each in records],
+        "updated": [each.updated_at for each in records],
+        "owners": [",".join(each.owners) for each in records],
+    }
+    conn.execute(query("bring_memories"), row | _columns(records, languages))
+    conn.execute(query("lift_tombstones"), _names(records))
+    _bring_chunks(conn, "memories", list(zip(ids, records, strict=True)))
+
+
+def _confirm(conn: DeadlineConnection, there: Sequence[tuple[int, MemoryRecord]]) -> None:
+    if there:
+        row = {
+            "themes": [each.theme for _, each in there],
+            "ids": [id for id, _ in there],
+            "created": [each.created_at for _, each in there],
+            "updated": [each.updated_at for _, each in there],
+            "owners": [",".join(each.owners) for _, each in there],
+        }
+        conn.execute(query("confirm_memories"), row)
+
+
+def _names(records: Sequence[MemoryRecord]) -> dict[str, Any]:
+    return {
+        "themes": [each.theme for each in records],
+        "targets": [each.target for each in records],
+        "digests": [digest(each.content) for each in records],
+    }
+
+
+def _columns(records: Sequence[_Some], languages: Languages) -> dict[str, Any]:
+    return {
+        "themes": [each.theme for each in records],
+        "contents": [each.content for each in records],
+        "embeddings": [None if each.embedding is None else as_vector(each.embedding) for each in records],
+        "metadata": [Jsonb(dict(each.metadata)) for each in records],
+        "languages": [languages.of(each.theme) for each in records],
+    }
+
+
+def _bring_chunks(conn: DeadlineConnection, store: Store, rows: Sequence[tuple[int, Record]]) -> None:
+    parts = [
+        (id, number, record.theme, part)
+        for id, record in rows
+        for number, part in enumerate(record.parts, start=1)
+        if record.embedding is not None
+    ]
+    if parts:
+        row = {
+            "row_ids": [id for id, _, _, _ in parts],
+            "parts": [number for _, number, _, _ in parts],
+            "themes": [theme for _, _, theme, _ in parts],
+            "first_chars": [part.first_char for _, _, _, part in parts],
+            "embeddings": [as_vector(part.vector) for _, _, _, part in parts],
+        }
+        conn.execute(query(f"bring_chunks_{store}"), row)
+
+
+def bring_tombstones(conn: DeadlineConnection, removals: Sequence[Removed]) -> None:
+    """Note what was removed elsewhere and is not held here."""
+    conn.execute(query("bring_tombstones"), _removal_columns(removals))
+
+
+def bury(conn: DeadlineConnection, removals: Sequence[Removed]) -> int:
+    """Remove what was removed elsewhere after it was last confirmed here; returns how many that were."""
+    columns = _removal_columns(removals)
+    for theme in sorted({each.theme for each in removals}):
+        lock_theme(conn, theme)
+    gone = conn.execute(query("bury_removed"), columns).rowcount
+    conn.execute(query("bring_tombstones"), columns)
+    return gone
+
+
+def _removal_columns(removals: Sequence[Removed]) -> dict[str, Any]:
+    return {
+        "themes": [each.theme for each in removals],
+        "targets": [each.target for each in removals],
+        "digests": [each.digest for each in removals],
+        "times": [each.removed_at for each in removals],
+        "origins": [each.origin for each in removals],
+    }

@@ -1,0 +1,304 @@
+"""Takes in memories and turns from elsewhere: cleaned as a live write is, with their own times, each exactly once.
+
+What was taken in already is found by what it is (a memory by theme, target and text; a turn by theme, session, time,
+side and text), so a run that was killed is simply repeated, however much later.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ...capture.sanitize import Keeper, session_name
+from ...config.settings import Settings
+from ...domain.errors import OperationRejected, StoreUnsettled
+from ...domain.languages import Languages
+from ...domain.records import TARGETS, MemoryRecord, Record, TurnRecord, time_flaw
+from ...domain.retention_policy import ROLES
+from ...domain.text import clean, clean_json, digest
+from ...domain.theme import ThemeRules
+from ...domain.types import EmbeddingSpace
+from ...store.audit_log import operator
+from ...store.connection import DeadlineConnection, translated
+from ...store.history import note_actor
+from ...store.vectors import hold_space, record_space
+from . import import_rows as store
+
+BATCH_RECORDS = 500
+BATCH_CHARS = 2_000_000  # of text; a batch is one transaction and stays in memory
+MAX_CHARS = 50_000_000  # of one text: what Postgres takes in one row with room to spare
+_EXAMPLES = 20
+
+Origin = Literal["foreign", "export", "copy"]
+
+
+@dataclass(frozen=True)
+class Intake:
+    """How records are taken in.
+
+    `origin`: of another program ("foreign"), an export of ours ("export"), or another database of ours ("copy"). From
+    the first personal identifiers in metadata are digested; from a copy nothing is changed at all.
+    `space`: what the records' vectors are of; None drops them. `adopt`: a database without a model takes that one.
+    `near_s`: the same words of the same session count as there already within so many seconds, where they came another
+    way (another metadata.source): for sources that keep another clock than our hooks.
+    `restore`: bring back memories that were removed after they were written. `really`: False only counts.
+    """
+
+    settings: Settings
+    rules: ThemeRules
+    origin: Origin = "foreign"
+    space: EmbeddingSpace | None = None
+    adopt: bool = False
+    near_s: float = 0.0
+    restore: bool = False
+    really: bool = True
+
+
+@dataclass
+class Arrivals:
+    """What became of the records, counted; `skipped` by reason, with `examples` of where the skipped ones stood."""
+
+    memories_added: int = 0
+    memories_there: int = 0
+    turns_added: int = 0
+    turns_there: int = 0
+    vectors: int = 0
+    masked: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    examples: list[str] = field(default_factory=list)
+    themes: Counter[str] = field(default_factory=Counter)
+    unreachable: set[str] = field(default_factory=set)
+
+    @property
+    def added(self) -> int:
+        """Records written."""
+        return self.memories_added + self.turns_added
+
+    @property
+    def there(self) -> int:
+        """Records that were there already."""
+        return self.memories_there + self.turns_there
+
+    def skip(self, record: Record, reason: str) -> None:
+        """Note that a record is left out."""
+        self.skipped[reason] += 1
+        if len(self.examples) < _EXAMPLES:
+            self.examples.append(f"{record.where}: {reason}" if record.where else reason)
+
+    def for_log(self) -> dict[str, int]:
+        """The figures that are not 0."""
+        return {name: count for name, count in self.counts().items() if count}
+
+    def counts(self) -> dict[str, int]:
+        """The figures."""
+        return {
+            "memories_added": self.memories_added,
+            "memories_there": self.memories_there,
+            "turns_added": self.turns_added,
+            "turns_there": self.turns_there,
+            "vectors": self.vectors,
+            "masked": self.masked,
+            "skipped": sum(self.skipped.values()),
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, for machines."""
+        return self.counts() | {
+            "skipped": dict(self.skipped),
+            "examples": self.examples,
+            "themes": dict(sorted(self.themes.items())),
+            "unreachable": sorted(self.unreachable),
+        }
+
+
+def take_in(
+    conn: DeadlineConnection,
+    records: Iterable[Record],
+    intake: Intake,
+    progress: Callable[[int], None] = lambda count: None,
+) -> Arrivals:
+    """Write records in batches, a transaction each; `progress` gets how many are done since its last call.
+
+    `conn` is in no transaction. Raises StoreUnavailable or DeadlineExceeded: what was written stays, and running again
+    goes on after it. Whatever else is wrong with a record leaves out that record only.
+    """
+    with translated():
+        store.begin(conn)
+    found = Arrivals()
+    gate = _Gate(intake, found)
+    languages = Languages(intake.settings.text_language, intake.settings.text_languages)
+    for batch in _batches(records):
+        fit = gate.let_in(batch)
+        try:
+            _write(conn, fit, intake, languages, found)
+        except (OperationRejected, StoreUnsettled):
+            for record in fit:
+                _write_alone(conn, record, intake, languages, found)
+        progress(len(batch))
+    return found
+
+
+def _batches(records: Iterable[Record]) -> Iterator[list[Record]]:
+    batch: list[Record] = []
+    chars = 0
+    for record in records:
+        batch.append(record)
+        chars += len(record.content)
+        if len(batch) >= BATCH_RECORDS or chars >= BATCH_CHARS:
+            yield batch
+            batch, chars = [], 0
+    if batch:
+        yield batch
+
+
+def _write(
+    conn: DeadlineConnection, records: Sequence[Record], intake: Intake, languages: Languages, found: Arrivals
+) -> None:
+    """One transaction. What is counted is counted when it is committed."""
+    with translated(), conn.transaction():
+        store.lock(conn)
+        if intake.origin == "copy":
+            note_actor(conn, operator("copy"))
+        with_vectors = _as_space_allows(conn, records, intake)
+        memories = [each for each in with_vectors if isinstance(each, MemoryRecord)]
+        turns = [each for each in with_vectors if isinstance(each, TurnRecord)]
+        brought = store.bring_memories(conn, memories, languages, restore=intake.restore, really=intake.really)
+        said = store.bring_turns(conn, turns, languages, near_s=intake.near_s, really=intake.really)
+    found.memories_added += len(brought.added)
+    found.memories_there += len(brought.there)
+    found.turns_added += len(said.added)
+    found.turns_there += len(said.there)
+    for record in (*brought.added, *said.added):
+        found.themes[record.theme] += 1
+        found.vectors += record.embedding is not None
+    for record in brought.removed:
+        found.skip(record, "removed since it was written")
+
+
+def _write_alone(
+    conn: DeadlineConnection, record: Record, intake: Intake, languages: Languages, found: Arrivals
+) -> None:
+    """One record in a transaction of its own; without its vectors where it is those that Postgres refuses."""
+    try:
+        _write(conn, [record], intake, languages, found)
+    except (OperationRejected, StoreUnsettled) as exc:
+        bare = _bare(record)
+        if bare is record:
+            found.skip(record, f"Postgres refuses it: {exc}")
+        else:
+            _write_alone(conn, bare, intake, languages, found)
+
+
+def _as_space_allows(conn: DeadlineConnection, records: Sequence[Record], intake: Intake) -> Sequence[Record]:
+    """The records, without their vectors where those mean nothing in this database; they wait for new ones then."""
+    if not any(record.embedding is not None for record in records):
+        return records
+    if intake.space is not None:
+        recorded = hold_space(conn)
+        if not recorded.model and intake.adopt and intake.really and recorded.dims == intake.space.dims:
+            recorded = record_space(conn, intake.space)
+        if recorded.comparable(intake.space) or (not recorded.model and intake.adopt and not intake.really):
+            return [each if _has_dims(each, recorded.dims) else _bare(each) for each in records]
+    return [_bare(each) for each in records]
+
+
+def _has_dims(record: Record, dims: int) -> bool:
+    vectors = [] if record.embedding is None else [record.embedding, *(part.vector for part in record.parts)]
+    return all(len(vector) == dims for vector in vectors)
+
+
+def _bare(record: Record) -> Record:
+    return record if record.embedding is None else dataclasses.replace(record, embedding=None, parts=())
+
+
+class _Gate:
+    """What a live write goes through: cleaning, masking, names in the form in which they are stored, limits."""
+
+    def __init__(self, intake: Intake, found: Arrivals) -> None:
+        self._intake = intake
+        self._keep = Keeper(intake.settings)
+        self._found = found
+        self._themes: dict[str, str] = {}
+
+    def let_in(self, batch: Sequence[Record]) -> list[Record]:
+        """Those that can be stored, as they are stored, each once; the others are noted as skipped."""
+        fit: dict[tuple[object, ...], Record] = {}
+        for record in batch:
+            if reason := _flaw(record):
+                self._found.skip(record, reason)
+                continue
+            kept = record if self._intake.origin == "copy" else self._as_stored(record)
+            if not kept.theme:
+                self._found.skip(record, "its theme is blank")
+            elif not kept.content:
+                self._found.skip(record, "its text is empty")
+            elif (key := _identity(kept)) in fit:
+                self._note_twice(kept)
+            else:
+                fit[key] = kept
+        return list(fit.values())
+
+    def _note_twice(self, record: Record) -> None:
+        if isinstance(record, MemoryRecord):
+            self._found.memories_there += 1
+        else:
+            self._found.turns_there += 1
+
+    def _as_stored(self, record: Record) -> Record:
+        counts: Counter[str] = Counter()
+        text = self._keep.text(clean(record.content), counts)
+        if isinstance(record, MemoryRecord):
+            text = text.strip()
+        self._found.masked += counts["secrets_masked"]
+        changed: dict[str, Any] = {
+            "theme": self._theme(record.theme),
+            "content": text if text.strip() else "",
+            "metadata": self._metadata(record.metadata),
+        }
+        if text != record.content:
+            changed |= {"embedding": None, "parts": ()}
+        if isinstance(record, MemoryRecord):
+            changed["owners"] = ("import",)
+        else:
+            changed["session_id"] = session_name(record.session_id, self._intake.settings.identity_key) or "unknown"
+        return dataclasses.replace(record, **changed)
+
+    def _metadata(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        if self._intake.origin == "foreign":
+            return self._keep.metadata(given, Counter())
+        plain = clean_json(given)
+        return plain if isinstance(plain, dict) else {}
+
+    def _theme(self, name: str) -> str:
+        if name not in self._themes:
+            rules = self._intake.rules
+            theme = rules.resolve_name(name)
+            self._themes[name] = theme
+            if rules.allowed and theme not in rules.allowed and theme != rules.default and not theme.startswith("@"):
+                self._found.unreachable.add(theme)
+        return self._themes[name]
+
+
+def _flaw(record: Record) -> str:
+    """Why a record cannot be stored at all; "" when it can."""
+    times = (record.created_at, record.updated_at) if isinstance(record, MemoryRecord) else (record.ts,)
+    if flaw := next(filter(None, map(time_flaw, times)), ""):
+        return flaw
+    if isinstance(record, MemoryRecord) and record.target not in TARGETS:
+        return "its target is neither memory nor user"
+    if isinstance(record, TurnRecord) and record.role not in ROLES:
+        return f"its role is none of {', '.join(ROLES)}"
+    if len(record.content) > MAX_CHARS:
+        return f"its text is longer than {MAX_CHARS:,} characters"
+    return ""
+
+
+def _identity(record: Record) -> tuple[object, ...]:
+    """What makes two records the same one."""
+    what = digest(record.content)
+    if isinstance(record, MemoryRecord):
+        return (record.theme, record.target, what)
+    return (record.theme, record.session_id, record.role, record.ts, what)

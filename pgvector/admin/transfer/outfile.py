@@ -1,0 +1,70 @@
+"""A private file that appears when it is whole, or a stream; compressed where its name says so."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gzip
+import io
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from ...domain.errors import ConfigurationError
+
+# A file system without hard links, by its kind.
+_NO_LINKS = (errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+class ByteSink(Protocol):
+    """What takes bytes."""
+
+    def write(self, data: bytes, /) -> int: ...
+    def flush(self) -> None: ...
+
+
+@contextlib.contextmanager
+def private_output(path: Path, *, replace: bool = False) -> Iterator[ByteSink]:
+    """A file that only this user can read, under its name once the block has ended well, else gone.
+
+    A name that ends in .gz is compressed. Raises ConfigurationError when it exists, unless it may be replaced, or
+    cannot be written.
+    """
+    try:
+        if not replace and (path.exists() or path.is_symlink()):
+            raise FileExistsError
+        handle, made = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    except FileExistsError as exc:
+        raise ConfigurationError(f"{path} exists; name a new file") from exc
+    except OSError as exc:
+        raise ConfigurationError(f"{path} cannot be written: {exc.strerror or exc}") from exc
+    try:
+        with os.fdopen(handle, "wb") as raw:
+            with _compressed(raw) if path.suffix == ".gz" else contextlib.nullcontext(raw) as out:
+                yield out
+            raw.flush()
+            os.fsync(raw.fileno())
+        os.replace(made, path) if replace else _name(made, path)
+    except FileExistsError as exc:
+        raise ConfigurationError(f"{path} exists meanwhile; name a new file") from exc
+    except OSError as exc:
+        raise ConfigurationError(f"{path} cannot be written: {exc.strerror or exc}") from exc
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(made)
+
+
+def _compressed(raw: io.BufferedWriter) -> gzip.GzipFile:
+    return gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=6, filename="", mtime=0)
+
+
+def _name(made: str, path: Path) -> None:
+    """Give the finished file its name, but take nobody else's."""
+    try:
+        os.link(made, path)
+    except OSError as exc:
+        if exc.errno not in _NO_LINKS or path.exists():
+            raise
+        os.rename(made, path)

@@ -1,0 +1,174 @@
+"""The Postgres of Hindsight: what hermes-agent's bundled provider gave it to retain, and the facts it made of that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from ....domain.dsn import mask_dsn
+from ....domain.records import MemoryRecord, Record, TurnRecord
+from ....domain.text import clean
+from ..foreign_database import ForeignDatabase, foreign
+from .exchanges import Said, Sieve
+from .facts import is_worth_keeping
+from .source import CHAT_UNKNOWN, Destination, Landing, Tally, at_iso, filled
+
+EXPECTED = "the tables of Hindsight (as of hindsight-api 1.1)"
+_DOCUMENT = ("id", "bank_id", "original_text", "created_at", "updated_at", "retain_params", "tags")
+_FACT = (
+    "id", "bank_id", "text", "context", "fact_type", "metadata", "event_date", "mentioned_at", "created_at",
+    "updated_at", "document_id",
+)  # fmt: skip
+_SPOKEN = ("user", "assistant")
+_PREFIXES = {"user": "User: ", "assistant": "Assistant: "}  # what the provider puts before each side
+_DERIVED = "consolidated from other facts"
+_COPIED = "a part of a document that is taken whole"
+Message = Mapping[str, Any]
+
+
+class HindsightTables:
+    """The banks of one schema, or one of them.
+
+    `elsewhere` gives the place of a session by its id where the host's own database knows it: Hindsight keeps who was
+    in a chat, but not its session key.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        schema: str,
+        bank: str | None,
+        profile: str,
+        destination: Destination,
+        elsewhere: Callable[[str], Landing | str | None],
+    ) -> None:
+        self._dsn = dsn
+        self._schema = schema
+        self._bank = bank
+        self._profile = profile
+        self._destination = destination
+        self._elsewhere = elsewhere
+
+    @property
+    def where(self) -> str:
+        """The database and the schema."""
+        return f"{mask_dsn(self._dsn)} (schema {self._schema})"
+
+    def total(self) -> int:
+        """About how many documents and facts there are."""
+        with foreign(self._dsn, self._schema, EXPECTED) as database:
+            _check(database)
+            return database.count("documents") + database.count("memory_units")
+
+    def records(self, tally: Tally) -> Iterator[Record]:
+        """Conversations as turns, notes of the agent and facts as memories; entities, links and vectors are derived."""
+        sieve = Sieve(self._destination.min_chars, tally)
+        with foreign(self._dsn, self._schema, EXPECTED) as database:
+            _check(database)
+            for row in database.hindsight_documents(self._bank):
+                tally.read += 1
+                yield from self._document(row, sieve, tally)
+            for row in database.hindsight_facts(self._bank):
+                tally.read += 1
+                yield from self._fact(row, tally)
+
+    def _document(self, row: Any, sieve: Sieve, tally: Tally) -> Iterator[Record]:
+        where = f"document {row.id}"
+        known = (row.retain_params or {}).get("metadata") or {}
+        messages = _messages(row.original_text)
+        if messages is None:
+            yield from self._note(row.original_text, row, known, tally, where)
+            return
+        session = str(known.get("session_id") or row.id)
+        landing = self._landing(known, session)
+        if isinstance(landing, str):
+            tally.skip(landing, where, len(messages))
+            return
+        metadata = landing.session.provenance(session, _parent(row.tags)) | {
+            "source": "import:hindsight",
+            "bank": row.bank_id,
+        }
+        for said in sieve.sift(_spoken(messages, row.created_at, where), set()):
+            yield TurnRecord(landing.turns, session, said.role, said.text, said.at, metadata, where=where)
+
+    def _fact(self, row: Any, tally: Tally) -> Iterator[MemoryRecord]:
+        where = f"fact {row.id}"
+        if row.copied:
+            tally.skip(_COPIED)
+        elif row.fact_type not in ("world", "experience", "opinion"):
+            tally.skip(_DERIVED, where)
+        else:
+            yield from self._note(row.text, row, row.metadata or {}, tally, where)
+
+    def _note(self, content: str, row: Any, known: Message, tally: Tally, where: str) -> Iterator[MemoryRecord]:
+        text = is_worth_keeping(content, row.created_at, tally, where)
+        if text is None:
+            return
+        landing = self._landing(known, str(known.get("session_id") or ""))
+        if landing == CHAT_UNKNOWN:
+            landing = self._destination.of_memory(self._words(known))
+        if isinstance(landing, str):
+            tally.skip(landing, where)
+            return
+        metadata = {
+            "source": "import:hindsight",
+            "bank": row.bank_id,
+            "session_id": known.get("session_id"),
+            "profile": known.get("agent_identity") or self._profile,
+            "fact_type": getattr(row, "fact_type", ""),
+        }
+        at = at_iso(known.get("retained_at")) or row.created_at
+        yield MemoryRecord(landing.memories, "memory", text, at, max(at, row.updated_at), filled(metadata), where=where)
+
+    def _landing(self, known: Message, session: str) -> Landing | str:
+        landing = self._destination.of_session(self._words(known), session)
+        if landing == CHAT_UNKNOWN:
+            return self._elsewhere(session) or landing
+        return landing
+
+    def _words(self, known: Message) -> dict[str, Any]:
+        """What the host would tell a provider of the session."""
+        return dict(known) | {
+            "agent_identity": known.get("agent_identity") or self._profile,
+            "agent_workspace": "hermes",
+        }
+
+
+def _check(database: ForeignDatabase) -> None:
+    database.demand("documents", *_DOCUMENT)
+    database.demand("memory_units", *_FACT)
+
+
+def _messages(text: str) -> list[Message] | None:
+    """The messages of a document that is a conversation as the provider writes it; None where it is another text.
+
+    Each retain is a line: a list of turns, a turn a list of messages with a role, a text and a time.
+    """
+    found: list[Message] = []
+    for line in text.split("\n"):  # a text may hold other line ends
+        try:
+            pieces: Any = json.loads(line) if line.strip() else []
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(pieces, list):
+            return None
+        for piece in pieces:
+            for each in piece if isinstance(piece, list) else [piece]:
+                if not (isinstance(each, dict) and each.get("role") and "content" in each):
+                    return None
+                found.append(each)
+    return found or None
+
+
+def _spoken(messages: Sequence[Message], otherwise: datetime, where: str) -> Iterator[Said]:
+    for each in messages:
+        role = str(each["role"])
+        if role in _SPOKEN:
+            text = clean(each["content"]).removeprefix(_PREFIXES[role])
+            yield Said(role, text, at_iso(each.get("timestamp")) or otherwise, where)
+
+
+def _parent(tags: Sequence[str] | None) -> str:
+    return next((tag.removeprefix("parent:") for tag in tags or () if tag.startswith("parent:")), "")

@@ -1,0 +1,172 @@
+"""What Mem0 keeps on this host: a local folder of qdrant, a table of Postgres, or its own history of changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ....domain.dsn import mask_dsn
+from ....domain.errors import ConfigurationError
+from ....domain.records import MemoryRecord
+from ..foreign_database import foreign
+from . import qdrant
+from .facts import is_worth_keeping
+from .homes import Home
+from .source import Destination, Tally, at_iso, filled
+from .sqlite_file import read_only
+
+COLLECTION = "mem0"  # what Mem0 and hermes-agent call it unless told otherwise
+HISTORY = "the history of Mem0 (history.db, as of mem0ai 2.2)"
+TABLE = "the table of a collection of Mem0 (as of mem0ai 2.2)"
+_HISTORY = ("memory_id", "new_memory", "event", "created_at", "updated_at", "is_deleted", "actor_id", "role")
+_KEPT = ("user_id", "agent_id", "run_id", "actor_id", "role", "channel")
+Fact = tuple[str, Mapping[str, Any] | None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where hermes-agent's mem0.json says that the facts are: `path` of a local folder, or `dsn`."""
+
+    path: Path | None
+    dsn: str
+    collection: str
+
+
+def configured(home: Home) -> Settings | None:
+    """What a profile's mem0.json says; None where there is none.
+
+    Raises ConfigurationError where it names a store that is not on this host, or cannot be read.
+    """
+    file = home.path / "mem0.json"
+    if not file.exists():
+        return None
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as exc:
+        raise ConfigurationError(f"{file} cannot be read: {exc}") from exc
+    oss = _object(found.get("oss")) if isinstance(found, dict) and found.get("mode") == "oss" else {}
+    store = _object(oss.get("vector_store"))
+    given = _object(store.get("config"))
+    collection = str(given.get("collection_name") or COLLECTION)
+    match store.get("provider"):
+        case "qdrant" if given.get("path"):
+            return Settings(Path(str(given["path"])).expanduser(), "", collection)
+        case "pgvector":
+            names = ("host", "port", "user", "password", "dbname", "sslmode")
+            pairs = [f"{name}={_quoted(given[name])}" for name in names if given.get(name)]
+            return Settings(None, str(given.get("connection_string") or " ".join(pairs)), collection)
+        case _:
+            raise ConfigurationError(
+                f"{file} names no store that can be read here (mode oss with a local qdrant `path`, or pgvector); what "
+                "is in Mem0's cloud is exported there, the facts of another store are in Mem0's history.db: --path FILE"
+            )
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+class Mem0Store:
+    """The facts of one store: at `path` a folder of qdrant or a history.db, or the table `collection` at `dsn`."""
+
+    def __init__(
+        self,
+        home: Home,
+        destination: Destination,
+        *,
+        path: Path | None = None,
+        dsn: str = "",
+        schema: str = "public",
+        collection: str = COLLECTION,
+    ) -> None:
+        self._home = home
+        self._destination = destination
+        self._path = path
+        self._dsn = dsn
+        self._schema = schema
+        self._collection = collection
+
+    @property
+    def where(self) -> str:
+        """The folder, file or database, and the collection."""
+        return str(self._path) if self._path is not None else f"{mask_dsn(self._dsn)} ({self._collection})"
+
+    def total(self) -> int:
+        """How many facts there are, or were."""
+        if self._path is None:
+            with foreign(self._dsn, self._schema, TABLE) as database:
+                database.demand(self._collection, "id", "payload")
+                return database.count(self._collection)
+        if self._path.is_dir():
+            return qdrant.count(self._path, self._known_collection(self._path))
+        with read_only(self._path, HISTORY) as file:
+            file.demand("history", *_HISTORY[:6])
+            return file.count("history")
+
+    def records(self, tally: Tally) -> Iterator[MemoryRecord]:
+        """A memory for each fact. Whose it was stays beside it; its vector is of another model and is made anew."""
+        for name, payload in self._facts(tally):
+            tally.read += 1
+            where = f"fact {name}"
+            if payload is None:
+                tally.skip("cannot be read", where)
+                continue
+            created = at_iso(payload.get("created_at")) or at_iso(payload.get("updated_at"))
+            text = is_worth_keeping(payload.get("data"), created, tally, where)
+            if text is None or created is None:
+                continue
+            words = {
+                "platform": payload.get("channel") or "",
+                "agent_identity": self._home.profile,
+                "user_id": payload.get("user_id"),
+            }
+            landing = self._destination.of_memory(words)
+            if isinstance(landing, str):
+                tally.skip(landing, where)
+                continue
+            metadata: dict[str, object] = {key: payload.get(key) for key in _KEPT}
+            metadata |= {"source": "import:mem0", "mem0_id": name, "profile": self._home.profile}
+            updated = max(created, at_iso(payload.get("updated_at")) or created)
+            yield MemoryRecord(landing.memories, "memory", text, created, updated, filled(metadata), where=where)
+
+    def _facts(self, tally: Tally) -> Iterator[Fact]:
+        if self._path is None:
+            with foreign(self._dsn, self._schema, TABLE) as database:
+                database.demand(self._collection, "id", "payload")
+                for row in database.mem0_points(self._collection):
+                    yield str(row.id), row.payload if isinstance(row.payload, dict) else None
+        elif self._path.is_dir():
+            yield from qdrant.payloads(self._path, self._known_collection(self._path))
+        else:
+            yield from self._latest(self._path, tally)
+
+    def _known_collection(self, folder: Path) -> str:
+        known = qdrant.collections(folder)
+        if self._collection not in known:
+            raise ConfigurationError(
+                f"{folder} has no collection {self._collection}; it has {', '.join(known) or 'none'}: --collection NAME"
+            )
+        return self._collection
+
+    def _latest(self, path: Path, tally: Tally) -> Iterator[Fact]:
+        """What each fact was at last, without those that were deleted. A history does not say whose they were."""
+        latest: dict[str, dict[str, Any]] = {}
+        with read_only(path, HISTORY) as file:
+            file.demand("history", *_HISTORY[:6])
+            for row in file.paged("history", _HISTORY):
+                before = latest.pop(row["memory_id"], {})
+                row["created_at"] = before.get("created_at") or row["created_at"]
+                latest[row["memory_id"]] = row
+        for name, row in latest.items():
+            if row["is_deleted"] or row["event"] == "DELETE" or row["new_memory"] is None:
+                tally.read += 1
+                tally.skip("deleted there", f"fact {name}")
+            else:
+                yield name, row | {"data": row["new_memory"]}
+
+
+def _quoted(value: object) -> str:
+    return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,129 @@
+"""The tables of the other hermes-memory-pgvector, releases 0.3 to 1.0 of the package index."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+from ....domain.dsn import mask_dsn
+from ....domain.errors import ConfigurationError
+from ....domain.records import MemoryRecord, Record, TurnRecord
+from ..foreign_database import ForeignDatabase, foreign
+from .exchanges import SAID_BEFORE, Said, Sieve
+from .facts import is_worth_keeping
+from .source import Destination, Landing, Tally, filled
+
+EXPECTED = "the tables of hermes-memory-pgvector 0.3 to 1.0"
+_MEMORY = ("id", "agent_identity", "target", "content", "created_at", "updated_at", "metadata")
+_TURN = ("id", "session_id", "agent_identity", "role", "content", "ts", "metadata")
+# The theme it gives to sessions of the default profile that name none: the host's name for every workspace.
+NAMELESS = "hermes"
+_CHAT_KEY = re.compile(r"agent:[^:]+:([^:]+):")
+# Copies of MEMORY.md and USER.md, of which it keeps one in every theme.
+_COPIED = "bulk_import"
+
+
+class PredecessorTables:
+    """Both tables of one schema."""
+
+    def __init__(self, dsn: str, schema: str, profile: str, destination: Destination) -> None:
+        self._dsn = dsn
+        self._schema = schema
+        self._profile = profile
+        self._destination = destination
+        self._landings: dict[tuple[str, str], Landing | str] = {}
+
+    @property
+    def where(self) -> str:
+        """The database and the schema."""
+        return f"{mask_dsn(self._dsn)} (schema {self._schema})"
+
+    def total(self) -> int:
+        """About how many rows there are."""
+        with foreign(self._dsn, self._schema, EXPECTED) as database:
+            _check(database)
+            return database.count("memory_entries") + database.count("conversations")
+
+    def records(self, tally: Tally) -> Iterator[Record]:
+        """Memories, then turns by theme and session. Vectors are left: nothing records which model made them."""
+        with foreign(self._dsn, self._schema, EXPECTED) as database:
+            _check(database)
+            for row in database.predecessor_memories():
+                tally.read += 1
+                yield from self._memory(row, tally)
+            # It stores each side by its own length, so that one may be missing.
+            sieve = Sieve(self._destination.min_chars, tally, halves=True)
+            for _, rows in groupby(database.predecessor_turns(), lambda row: (row.agent_identity, row.session_id)):
+                yield from self._session(list(rows), sieve, tally)
+
+    def _memory(self, row: Any, tally: Tally) -> Iterator[MemoryRecord]:
+        where = f"memory_entries {row.id}"
+        text = is_worth_keeping(row.content, row.created_at, tally, where)
+        if text is None:
+            return
+        known = row.metadata if isinstance(row.metadata, dict) else {}
+        landing = self._landing(row.agent_identity, known)
+        if isinstance(landing, str):
+            tally.skip(landing, where)
+            return
+        copied = known.get("source") == _COPIED
+        more = {} if copied else {"session_id": known.get("session_id")}
+        metadata = filled({"source": "import:predecessor", "profile": self._profile} | more)
+        theme = landing.files if copied else landing.memories
+        yield MemoryRecord(theme, row.target, text, row.created_at, row.updated_at, metadata, where=where)
+
+    def _session(self, rows: list[Any], sieve: Sieve, tally: Tally) -> Iterator[TurnRecord]:
+        tally.read += len(rows)
+        first = rows[0]
+        landing = self._landing(first.agent_identity, first.metadata if isinstance(first.metadata, dict) else {})
+        if isinstance(landing, str):
+            tally.skip(landing, f"session {first.session_id}", len(rows))
+            return
+        metadata = landing.session.provenance(first.session_id, first.parent_session_id or "")
+        metadata |= {"source": "import:predecessor"}
+        delegated: set[str] = set()
+        spoken = []
+        for row in rows:
+            where = f"conversations {row.id}"
+            if isinstance(row.metadata, dict) and row.metadata.get("kind") == "delegation":
+                if row.content in delegated:
+                    tally.skip(SAID_BEFORE, where)
+                    continue
+                delegated.add(row.content)
+                child = row.metadata.get("child_session_id")
+                edge = filled({"parent": row.session_id, "child": child})
+                kept = filled(metadata | {"child_session_id": child, "delegation": edge})
+                yield TurnRecord(landing.turns, row.session_id, "tool", row.content, row.ts, kept, where=where)
+            elif row.role in ("user", "assistant"):
+                spoken.append(Said(row.role, row.content, row.ts, where))
+            else:
+                tally.skip("tool output" if row.role == "tool" else "system text", where)
+        for said in sieve.sift(spoken, set()):
+            yield TurnRecord(landing.turns, first.session_id, said.role, said.text, said.at, metadata, where=said.where)
+
+    def _landing(self, theme: str, known: Mapping[str, Any]) -> Landing | str:
+        """The place of one of its themes. It notes beside a row from which session key it made the theme."""
+        raw = known.get("raw_identity")
+        key = raw if isinstance(raw, str) else ""
+        if (theme, key) not in self._landings:
+            chat = _CHAT_KEY.match(key)
+            words = {"agent_identity": self._profile, "agent_workspace": NAMELESS}
+            if chat is not None:
+                words |= {"platform": chat[1], "gateway_session_key": key}
+            elif theme != NAMELESS:
+                # It has no such field as a platform: any other theme was named by a header, or is a profile's name.
+                words |= {"platform": "api_server", "gateway_session_key": theme}
+            self._landings[theme, key] = self._destination.of_session(words, "")
+        return self._landings[theme, key]
+
+
+def _check(database: ForeignDatabase) -> None:
+    if database.is_ours():
+        raise ConfigurationError(
+            "the tables there are of this program itself, not of the other hermes-memory-pgvector: "
+            "hermes-pgvector copy and hermes-pgvector export move them"
+        )
+    database.demand("memory_entries", *_MEMORY)
+    database.demand("conversations", *_TURN)

@@ -1,0 +1,166 @@
+"""What every importer stands on: where a session's words go, and the tally of what was left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, Protocol
+
+from ....domain.records import Record
+from ....domain.theme import Place, Surface, ThemeRules, resolve_theme
+
+_EXAMPLES = 20
+_EARLIEST_S, _LATEST_S = 0.0, 253_402_300_800.0  # the years 1970 to 9999: all that a clock of the host can have meant
+
+API_UNKNOWN = "an API session: the host does not record its X-Hermes-Session-Key (--api-theme NAME takes them in)"
+API_AMBIGUOUS = "an API session that several themes hold turns of"
+CHAT_UNKNOWN = "a chat whose session key is not recorded (--theme NAME takes them in)"
+
+
+class Session(Protocol):
+    """What our provider would make of a session that the host tells it of."""
+
+    @property
+    def place(self) -> Place:
+        """The themes of its turns, its memories and its profile's files."""
+
+    @property
+    def agent_context(self) -> str:
+        """What kind of run it is."""
+
+    def provenance(self, session_id: str, parent_session_id: str) -> dict[str, str]:
+        """What is kept beside a row."""
+
+
+Locate = Callable[[Mapping[str, Any]], Session]
+
+
+@dataclass
+class Tally:
+    """What a reader came by: `read` counts messages, facts and entries, `skipped` those left out, by reason."""
+
+    read: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    examples: list[str] = field(default_factory=list)
+
+    def skip(self, reason: str, where: str = "", count: int = 1) -> None:
+        """Note what is left out."""
+        self.skipped[reason] += count
+        if where and len(self.examples) < _EXAMPLES:
+            self.examples.append(f"{where}: {reason}")
+
+
+class Source(Protocol):
+    """Something that records are read from."""
+
+    @property
+    def where(self) -> str:
+        """The file or database, without a password."""
+
+    def total(self) -> int:
+        """How many messages, facts and entries there are to read."""
+
+    def records(self, tally: Tally) -> Iterator[Record]:
+        """Everything worth storing, in the order in which it was said; what is left out goes to `tally`."""
+
+
+class Landing(NamedTuple):
+    """The themes that a session's turns, its memories and its profile's files go to."""
+
+    turns: str
+    memories: str
+    files: str
+    session: Session
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where what is read goes: by the rules of live sessions, unless `theme` names the place of everything.
+
+    `locate` makes of the host's words what our provider would; `writes` says which kinds of runs are stored;
+    `captured` gives the themes that hold turns of a session already; `api_theme` takes API sessions without a key.
+    """
+
+    locate: Locate
+    writes: Callable[[str], bool]
+    captured: Callable[[str], Sequence[str]]
+    rules: ThemeRules
+    min_chars: int
+    theme: str = ""
+    api_theme: str = ""
+
+    def of_session(self, said: Mapping[str, Any], session_id: str) -> Landing | str:
+        """Where a session belongs that the host describes with these words; or why that cannot be told.
+
+        A theme is never guessed: a session that may have been a tenant's or a chat's own goes nowhere without one.
+        """
+        session = self.locate(said)
+        if not self.writes(session.agent_context):
+            return f"a run of kind {session.agent_context}"
+        if self.theme:
+            return Landing(self.theme, self.theme, self.theme, session)
+        where = session.place
+        landing = Landing(where.turns.name, where.memories.name, where.files.name, session)
+        if said.get("gateway_session_key"):
+            return landing
+        if _is_api(said):
+            return self._of_api(landing, session_id)
+        if self._is_chat(said) and self.rules.messaging != "profile":
+            return CHAT_UNKNOWN
+        return landing
+
+    def of_memory(self, said: Mapping[str, Any]) -> Landing | str:
+        """As `of_session`, of a memory whose session is not known: those of chats are the profile's, if so set."""
+        session = self.locate(said)
+        if self.theme:
+            return Landing(self.theme, self.theme, self.theme, session)
+        where = session.place
+        landing = Landing(where.turns.name, where.memories.name, where.files.name, session)
+        if _is_api(said):
+            return self._of_api(landing, "")
+        if self._is_chat(said) and self.rules.messaging == "chat":
+            return CHAT_UNKNOWN
+        return landing
+
+    def _of_api(self, landing: Landing, session_id: str) -> Landing | str:
+        known = self.captured(session_id) if session_id else ()
+        if len(known) > 1:
+            return API_AMBIGUOUS
+        theme = known[0] if known else self.api_theme
+        return landing._replace(turns=theme, memories=theme) if theme else API_UNKNOWN
+
+    def _is_chat(self, said: Mapping[str, Any]) -> bool:
+        """Whether the platform is one of those whose sessions are chats."""
+        platform = said.get("platform")
+        if not isinstance(platform, str) or not (said.get("chat_id") or said.get("user_id")):
+            return False
+        return resolve_theme(Surface("any key", platform)).source == "chat"
+
+
+def _is_api(said: Mapping[str, Any]) -> bool:
+    return str(said.get("platform", "")).strip().lower() == "api_server"
+
+
+def at_epoch(seconds: object) -> datetime | None:
+    """A moment given in seconds since the epoch; None where it is none."""
+    if isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and _EARLIEST_S < seconds < _LATEST_S:
+        return datetime.fromtimestamp(seconds, UTC)
+    return None
+
+
+def at_iso(text: object) -> datetime | None:
+    """A moment in ISO 8601, of UTC where it names no zone; None where it is none."""
+    if not isinstance(text, str):
+        return None
+    try:
+        at = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def filled(metadata: Mapping[str, object]) -> dict[str, object]:
+    """Metadata without what is blank."""
+    return {key: value for key, value in metadata.items() if value not in (None, "", [], {})}

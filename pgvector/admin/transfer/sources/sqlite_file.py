@@ -1,0 +1,121 @@
+"""Reading another program's SQLite file without changing it or holding that program up."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from ....domain.errors import ConfigurationError
+
+_BUSY_S = 5.0
+_PAGE = 2000  # rows a read: no transaction of ours stays open while they are stored
+_NUMBER = "rowid"  # which every table has, and SQLite does not list among its columns
+
+
+class SqliteFile:
+    """A file that is open for reading."""
+
+    def __init__(self, conn: sqlite3.Connection, path: Path, expected: str) -> None:
+        self._conn = conn
+        self._path = path
+        self._expected = expected
+
+    def demand(self, table: str, *columns: str) -> None:
+        """Raises ConfigurationError where the table lacks one of these columns."""
+        missing = set(columns) - self.columns(table)
+        if missing:
+            raise ConfigurationError(
+                f"{self._path} is not {self._expected}: its table {table} lacks {', '.join(sorted(missing))}"
+                if self.columns(table)
+                else f"{self._path} is not {self._expected}: it has no table {table}"
+            )
+
+    def columns(self, table: str) -> set[str]:
+        """The columns of a table; none where there is no such table."""
+        return {str(row["name"]) for row in self._ask("SELECT name FROM pragma_table_info(?)", (table,))}
+
+    def count(self, table: str) -> int:
+        """How many rows a table has."""
+        (row,) = self._ask(f'SELECT count(*) AS count FROM "{table}"')
+        return int(row["count"])
+
+    def rows(
+        self, table: str, columns: Sequence[str], *, where: str = "", values: Sequence[object] = (), order: str = ""
+    ) -> list[dict[str, Any]]:
+        """Rows with these columns, None for those that this version of the file does not have."""
+        there = self.columns(table) | {_NUMBER}
+        wanted = ", ".join(f'"{name}" AS "{name}"' if name in there else f'NULL AS "{name}"' for name in columns)
+        statement = f'SELECT {wanted} FROM "{table}"'
+        statement += f" WHERE {where}" if where else ""
+        statement += f" ORDER BY {order}" if order else ""
+        return [dict(row) for row in self._ask(statement, values)]
+
+    def paged(self, table: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """All rows in the order of their numbers, page by page."""
+        last = -(2**63)
+        while page := self.rows(
+            table, [_NUMBER, *columns], where=f"{_NUMBER} > ?", values=(last,), order=f"{_NUMBER} LIMIT {_PAGE}"
+        ):
+            yield from page
+            last = page[-1][_NUMBER]
+
+    def _ask(self, statement: str, values: Sequence[object] = ()) -> list[sqlite3.Row]:
+        try:
+            return self._conn.execute(statement, values).fetchall()
+        except sqlite3.DatabaseError as exc:
+            raise ConfigurationError(f"{self._path} cannot be read as {self._expected}: {exc}") from exc
+
+
+@contextmanager
+def read_only(path: Path, expected: str) -> Iterator[SqliteFile]:
+    """The file at `path`, of which `expected` says what it should be, as "the session database of hermes-agent".
+
+    Never written to. Where it is locked, or SQLite may not keep the files beside it that it reads with, a copy is read.
+    Raises ConfigurationError when it is missing, damaged or something else.
+    """
+    if path.is_dir():
+        raise ConfigurationError(f"{path} is a folder; name the file in it: {expected}")
+    if not path.is_file():
+        raise ConfigurationError(f"there is no {path}; expected {expected}")
+    with tempfile.TemporaryDirectory(prefix="hermes-pgvector-") as folder:
+        try:
+            conn = _opened(path, read_only=True)
+        except sqlite3.OperationalError as exc:
+            conn = _copied(path, Path(folder), expected, exc)
+        except sqlite3.DatabaseError as exc:
+            raise ConfigurationError(f"{path} is not {expected}, or it is damaged: {exc}") from exc
+        with closing(conn):
+            yield SqliteFile(conn, path, expected)
+
+
+def _opened(path: Path, *, read_only: bool) -> sqlite3.Connection:
+    conn = sqlite3.connect(
+        f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rw'}", uri=True, timeout=_BUSY_S, isolation_level=None
+    )
+    conn.row_factory = sqlite3.Row
+    # Text that is not UTF-8 must not stop the rest.
+    conn.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    try:
+        conn.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        conn.close()
+        raise
+    return conn
+
+
+def _copied(path: Path, folder: Path, expected: str, why: sqlite3.OperationalError) -> sqlite3.Connection:
+    try:
+        copy = folder / path.name
+        shutil.copyfile(path, copy)
+        with suppress(FileNotFoundError):  # it has no log of changes
+            shutil.copyfile(f"{path}-wal", f"{copy}-wal")
+        return _opened(copy, read_only=False)
+    except OSError as exc:
+        raise ConfigurationError(f"{path} cannot be read: {exc.strerror or exc}") from exc
+    except sqlite3.DatabaseError as exc:
+        raise ConfigurationError(f"{path} cannot be read as {expected}: {why}; of a copy: {exc}") from exc

@@ -1,0 +1,181 @@
+"""The host's own session database, state.db."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ....domain.errors import ConfigurationError
+from ....domain.records import TurnRecord
+from ....domain.text import clean
+from .exchanges import Said, Sieve
+from .homes import Home
+from .source import Destination, Landing, Tally, at_epoch
+from .sqlite_file import SqliteFile, read_only
+
+EXPECTED = "the session database of hermes-agent (state.db, as of 0.19.0)"
+NAME = "state.db"
+_SESSION = (
+    "id", "source", "user_id", "session_key", "chat_id", "chat_type", "thread_id", "origin_json", "model_config",
+    "parent_session_id", "started_at", "profile_name",
+)  # fmt: skip
+_MESSAGE = ("id", "role", "content", "tool_calls", "timestamp", "active", "compacted", "observed")
+_INHERITED = ("session_key", "user_id", "chat_id", "chat_type", "thread_id", "origin_json")
+_PARTS = "\0json:"  # how the host marks content that is a list of parts
+_TOOL, _SYSTEM, _CALL = "tool output", "system text", "a call of tools"
+_UNDONE, _OVERHEARD = "undone by the user", "overheard in a group, not said to the agent"
+# Older hosts kept the prompts of their own reviews among the user's words, and the answers to them.
+_REVIEWS = (
+    "Review the conversation above and update the skill library",
+    "Review the conversation above and consider saving to memory",
+)
+Row = Mapping[str, Any]
+
+
+class SessionDatabase:
+    """The sessions of one profile."""
+
+    def __init__(self, home: Home, destination: Destination, path: Path | None = None) -> None:
+        self._home = home
+        self._destination = destination
+        self._path = path or home.path / NAME
+
+    @property
+    def where(self) -> str:
+        """The file."""
+        return str(self._path)
+
+    def total(self) -> int:
+        """How many messages there are, of tools as well."""
+        with self._open() as file:
+            return file.count("messages")
+
+    def records(self, tally: Tally) -> Iterator[TurnRecord]:
+        """The turns of every session, sessions by their beginning; a session is read at once and then let go."""
+        sieve = Sieve(self._destination.min_chars, tally)
+        with self._open() as file:
+            sessions = _sessions(file)
+            seen: dict[str, set[int]] = {}
+            for name, row in sessions.items():
+                messages = file.rows("messages", _MESSAGE, where="session_id = ?", values=(name,), order="id")
+                tally.read += len(messages)
+                landing = self._destination.of_session(self._words(row, sessions), name)
+                if isinstance(landing, str):
+                    tally.skip(landing, f"session {name}", len(messages))
+                    continue
+                parent = str(row["parent_session_id"] or "")
+                metadata = landing.session.provenance(name, parent) | {"source": "import:state.db"}
+                lineage = seen.setdefault(_eldest(name, sessions), set())
+                for said in sieve.sift(_spoken(messages, tally, row["started_at"]), lineage):
+                    yield TurnRecord(landing.turns, name, said.role, said.text, said.at, metadata, where=said.where)
+
+    def landing(self, session_id: str) -> Landing | str | None:
+        """Where a session of this profile belongs; None where it is not in this file, or that cannot be read."""
+        row = self._known.get(session_id)
+        return None if row is None else self._destination.of_session(self._words(row, self._known), session_id)
+
+    @cached_property
+    def _known(self) -> dict[str, dict[str, Any]]:
+        try:
+            with self._open() as file:
+                return _sessions(file)
+        except ConfigurationError:
+            return {}
+
+    def _open(self) -> AbstractContextManager[SqliteFile]:
+        return _checked(self._path)
+
+    def _words(self, row: Row, sessions: Mapping[str, Row]) -> dict[str, Any]:
+        """The session as the host would tell a provider of it."""
+        known = {name: row[name] for name in _INHERITED}
+        # What a compression continues is the same chat, and says so only later.
+        for ancestor in _ancestors(str(row["id"]), sessions):
+            known = {name: value or sessions[ancestor][name] for name, value in known.items()}
+        origin = _json_object(known["origin_json"])
+        return {
+            "platform": row["source"],
+            "gateway_session_key": known["session_key"],
+            "agent_identity": row["profile_name"] or self._home.profile,
+            "agent_workspace": "hermes",
+            "user_id": known["user_id"],
+            "user_id_alt": origin.get("user_id_alt"),
+            "chat_id": known["chat_id"],
+            "chat_type": known["chat_type"],
+            "thread_id": known["thread_id"],
+            "agent_context": "subagent" if _json_object(row["model_config"]).get("_delegate_from") else "primary",
+        }
+
+
+@contextmanager
+def _checked(path: Path) -> Iterator[SqliteFile]:
+    """The file, opened and known to be what it should be."""
+    with read_only(path, EXPECTED) as file:
+        file.demand("sessions", "id", "source", "started_at", "parent_session_id")
+        file.demand("messages", "id", "session_id", "role", "content", "timestamp")
+        yield file
+
+
+def _sessions(file: SqliteFile) -> dict[str, dict[str, Any]]:
+    return {str(row["id"]): row for row in file.rows("sessions", _SESSION, order="started_at, id")}
+
+
+def _ancestors(name: str, sessions: Mapping[str, Row]) -> Iterator[str]:
+    """The sessions that this one continues, the nearest first."""
+    met = {name}
+    while (parent := str(sessions[name]["parent_session_id"] or "")) in sessions and parent not in met:
+        yield parent
+        met.add(parent)
+        name = parent
+
+
+def _eldest(name: str, sessions: Mapping[str, Row]) -> str:
+    return [name, *_ancestors(name, sessions)][-1]
+
+
+def _spoken(messages: list[dict[str, Any]], tally: Tally, started_at: object) -> Iterator[Said]:
+    """What the user and the agent said to each other."""
+    reviewed = False
+    for row in messages:
+        where, role, text = f"message {row['id']}", row["role"], _text(row["content"])
+        reviewed = text.lstrip().startswith(_REVIEWS) if role == "user" else reviewed
+        at = at_epoch(row["timestamp"]) or at_epoch(started_at)
+        if reason := _flaw(row, role) or ("synthetic" if reviewed else ""):
+            tally.skip(reason, where if reason not in (_TOOL, _CALL, _SYSTEM) else "")
+        elif at is None:
+            tally.skip("without a time", where)
+        else:
+            yield Said(role, text, at, where)
+
+
+def _flaw(row: Row, role: object) -> str:
+    """Why a message is nothing that was said in the conversation; "" when it is."""
+    if role == "tool":
+        return _TOOL
+    if role not in ("user", "assistant"):
+        return _SYSTEM
+    if row["active"] == 0 and not row["compacted"]:
+        return _UNDONE
+    if row["observed"]:
+        return _OVERHEARD
+    return _CALL if role == "assistant" and row["tool_calls"] else ""
+
+
+def _text(content: object) -> str:
+    if isinstance(content, str) and content.startswith(_PARTS):
+        try:
+            return clean(json.loads(content.removeprefix(_PARTS)))
+        except (ValueError, RecursionError):
+            pass
+    return clean(content)
+
+
+def _json_object(text: object) -> dict[str, Any]:
+    try:
+        found = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,54 @@
+"""What the drain thread does beside its writes, once there are none."""
+
+from __future__ import annotations
+
+import time
+
+from ..domain.gil import quiet_for_s
+from ..store.backend import Backend
+from .retention_task import Retention
+
+OPERATIONS_KEPT_DAYS = 30
+TOMBSTONES_KEPT_DAYS = 730
+HISTORY_KEPT_DAYS = 730
+REMOVED_TEXTS_KEPT_DAYS = 90  # for so long a memory that a file let go of can be restored
+QUIET_S = 15.0  # without a hook, before old turns are deleted
+_HOUSEKEEPING_S = 3600.0
+
+
+class Upkeep:
+    """Forgets what has served its time. Used by the drain thread only."""
+
+    def __init__(self, backend: Backend, retention: Retention, *, removal_hold_days: float) -> None:
+        self._backend = backend
+        self._removal_hold_days = removal_hold_days
+        self._retention = retention
+        self._housekeeping = self._look = 0.0  # when (monotonic seconds) each of the two is next due
+
+    @property
+    def deleted(self) -> int:
+        """Turns that the setting `retention` had this process delete."""
+        return self._retention.deleted
+
+    def step(self) -> float:
+        """Do a bounded piece of what is due; returns for how many seconds there is nothing to do.
+
+        Raises HermesPgvectorError.
+        """
+        now = time.monotonic()
+        if now >= self._housekeeping:
+            self._backend.housekeep(
+                operations_days=OPERATIONS_KEPT_DAYS,
+                tombstones_days=TOMBSTONES_KEPT_DAYS,
+                history_days=HISTORY_KEPT_DAYS,
+                texts_days=REMOVED_TEXTS_KEPT_DAYS,
+                hold_days=self._removal_hold_days,
+            )
+            self._housekeeping = now + _HOUSEKEEPING_S
+        if self._retention.on and now >= self._look:
+            if (quiet_s := quiet_for_s()) < QUIET_S:
+                return QUIET_S - quiet_s
+            wait_s = self._retention.step()
+            self._look = time.monotonic() + wait_s
+        due = min(self._housekeeping, self._look) if self._retention.on else self._housekeeping
+        return max(0.01, due - time.monotonic())

@@ -1,0 +1,77 @@
+"""What is taken out of a text, of metadata and of a session's name before they are stored."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from ..config.settings import Settings
+from ..domain.personal import identity_digest, mask_identifiers
+from ..domain.redaction import masker
+from ..domain.text import clean, clean_json, digest
+
+_SESSION_MAX_CHARS = 256
+
+# What hosts call whom they speak with; in their place stands a digest.
+_PERSONAL = frozenset(
+    {
+        "user_id", "user_id_alt", "user_name", "chat_id", "chat_id_alt", "chat_name", "thread_id", "sender",
+        "sender_id", "gateway_session_key", "session_key", "phone", "phone_number", "email",
+    }
+)  # fmt: skip
+
+
+class Keeper:
+    """Masks secrets (counted as `secrets_masked`) and personal identifiers as the settings say."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._masker = masker(settings.mask_patterns) if settings.mask_secrets else None
+        self._key = settings.identity_key
+        self.max_chars = settings.turn_max_mb * 1_000_000
+
+    def text(self, text: str, counts: Counter[str]) -> str:
+        """`text` without secrets. Whoever wrote of a person's address meant to: identifiers stay."""
+        if self._masker is None:
+            return text
+        masked, found = self._masker.mask(text)
+        if found:
+            counts["secrets_masked"] += found
+        return masked
+
+    def metadata(self, given: Mapping[Any, Any], counts: Counter[str]) -> dict[str, Any]:
+        """A copy that is fit for JSON, without secrets and without personal identifiers."""
+        plain = clean_json(given)
+        kept = self._kept(plain, counts)
+        return kept if isinstance(kept, dict) else {}
+
+    def _kept(self, value: object, counts: Counter[str]) -> object:
+        if isinstance(value, str):
+            return mask_identifiers(self.text(value, counts), self._key)
+        if isinstance(value, list):
+            return [self._kept(item, counts) for item in value]
+        if isinstance(value, dict):
+            return {
+                mask_identifiers(key, self._key): (
+                    identity_digest(str(item), self._key)
+                    if key in _PERSONAL and isinstance(item, (str, int, float)) and item != ""
+                    else self._kept(item, counts)
+                )
+                for key, item in value.items()
+            }
+        return value
+
+
+def session_name(given: object, identity_key: str = "") -> str:
+    """A session id as it is stored: clean, and with more than 256 characters cut to 239, "-" and a hash of the whole.
+
+    An index on it holds no more than 2.7 KB. A telephone number or an e-mail address in it is masked.
+    """
+    return _session_name(clean(given), identity_key)
+
+
+@functools.lru_cache(maxsize=1024)
+def _session_name(given: str, identity_key: str) -> str:
+    name = mask_identifiers(given.strip(), identity_key)
+    return name if len(name) <= _SESSION_MAX_CHARS else f"{name[: _SESSION_MAX_CHARS - 17]}-{digest(name).hex()[:16]}"

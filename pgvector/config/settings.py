@@ -1,0 +1,340 @@
+"""Every setting, in one table: its type, default, bounds, meaning and environment name.
+
+The fields of `Settings` are that table (`FIELDS` is its readable form). The configuration reference, the
+host's setup form and the environment names are made from it, so a setting is added in one place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from ..domain.languages import DEFAULT_LANGUAGE, LANGUAGES
+from ..domain.redaction import masked
+from ..domain.retention_policy import PATTERN
+
+SECTION = "plugins.pgvector"
+ENV_PREFIX = "HERMES_PGVECTOR_"
+# Names with our prefix that are read somewhere but are not settings.
+KNOWN_ENV = frozenset({"HERMES_PGVECTOR_EMBED_API_KEY", "HERMES_PGVECTOR_RERANK_API_KEY", "HERMES_PGVECTOR_ADMIN_DSN"})
+
+CONNECTIONS = ("dsn", "read_dsn")  # of which all but the password may be shown
+TOOLS = ("recall_memory", "recall_conversation", "remember", "forget", "memory_profile")  # all there are
+EXPRESSIONS = "regular expressions"  # the form of a list of them
+_ENV_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+
+
+def _setting(
+    default: object,
+    doc: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] = (),
+    pattern: str = "",
+    form: str = "",
+    word: str = "",
+    secret: bool = False,
+    label: str = "",
+) -> Any:
+    """A dataclass field that carries its own documentation and limits; `label` is its name in the host's forms."""
+    metadata = {
+        "doc": doc, "low": low, "high": high, "choices": choices, "pattern": pattern, "form": form, "word": word,
+        "secret": secret, "label": label,
+    }  # fmt: skip
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Settings:
+    """Checked settings. Hashable, so that equal settings share one pool, writer and embedder in a process."""
+
+    dsn: str = _setting(
+        "",
+        "Postgres to use, as a libpq URI or key=value string; empty starts the embedded one",
+        secret=True,
+        label="Postgres",
+    )
+    read_dsn: str = _setting(
+        "",
+        "Streaming replica of `dsn` that recall reads from while it is up and near enough; empty reads from `dsn`",
+        secret=True,
+    )
+    read_max_lag_s: float = _setting(
+        10.0,
+        "How far the replica may be behind with what other processes wrote, in seconds; own writes are always found",
+        low=1.0,
+        high=600.0,
+    )
+    embed_url: str = _setting(
+        "",
+        "Base URL of an Ollama or OpenAI-compatible embedding endpoint, or local:NAME for an installed model; "
+        "empty recalls by words only",
+        label="Embedding endpoint",
+    )
+    embed_model: str = _setting(
+        "nomic-embed-text", "Embedding model the endpoint is asked for", label="Embedding model"
+    )
+    embed_api: str = _setting(
+        "auto", "Protocol the endpoint speaks; auto finds out", choices=("auto", "ollama", "openai")
+    )
+    embed_api_key_env: str = _setting(
+        "HERMES_PGVECTOR_EMBED_API_KEY", "Environment variable that holds the endpoint's API key", pattern=_ENV_NAME
+    )
+    embed_timeout_s: float = _setting(10.0, "Longest wait for one embedding request, in seconds", low=0.05, high=600)
+    embed_batch_size: int = _setting(64, "Most texts in one embedding request", low=1, high=2048)
+    embed_batch_tokens: int = _setting(
+        8192, "Most tokens in one embedding request, by an estimate; a longer text goes alone", low=64, high=1_000_000
+    )
+    embed_dimensions: str = _setting(
+        "auto",
+        "Ask the endpoint for vectors of `dims` floats: auto where the model's are longer and known to allow it",
+        choices=("auto", "always", "never"),
+    )
+    embed_query_prefix: str = _setting(
+        "auto", "Words put before a question for the model; auto takes what the model is known to want, empty none"
+    )
+    embed_document_prefix: str = _setting("auto", "Words put before a stored text for the model, likewise")
+    embed_ca_file: str = _setting(
+        "",
+        "File with the certificates to trust of the embedding and the rerank endpoint; empty trusts SSL_CERT_FILE "
+        "or the usual ones",
+    )
+    embed_threads: int = _setting(1, "CPU threads that work on one text with a local model", low=1, high=64)
+    dims: int = _setting(
+        768,
+        "Length of an embedding; must equal what the model gives and what the migration created",
+        low=1,
+        high=2000,
+        label="Length of an embedding",
+    )
+    prefetch_limit: int = _setting(
+        5,
+        "Most memories put before a turn by themselves; 0 turns that off",
+        low=0,
+        high=50,
+        label="Memories put before a turn",
+    )
+    prefetch_deadline_s: float = _setting(
+        1.5, "Longest time a turn waits for its memories, in seconds", low=0.01, high=8.0
+    )
+    prefetch_max_tokens: int = _setting(800, "Size limit of what is put before a turn, in tokens", low=64, high=100_000)
+    prefetch_passes: str = _setting(
+        "one",
+        "one: what fits best by meaning and words together; several: the end of the session before, then the nearest "
+        "by meaning and the best by words in turn",
+        choices=("one", "several"),
+    )
+    prefetch_recent_turns: int = _setting(
+        3,
+        "Turns of the session before that the first message of a session gets; only with several passes",
+        low=0,
+        high=50,
+    )
+    recall_deadline_s: float = _setting(5.0, "Longest time a recall tool call takes, in seconds", low=0.01, high=300)
+    rerank_url: str = _setting(
+        "",
+        "Base URL of an endpoint that puts the best results in their last order with a cross-encoder; empty uses none",
+    )
+    rerank_model: str = _setting("", "Model the rerank endpoint is asked for; empty names none")
+    rerank_api: str = _setting(
+        "auto", "Protocol the rerank endpoint speaks; auto finds out", choices=("auto", "cohere", "tei")
+    )
+    rerank_api_key_env: str = _setting(
+        "HERMES_PGVECTOR_RERANK_API_KEY",
+        "Environment variable that holds the rerank endpoint's API key",
+        pattern=_ENV_NAME,
+    )
+    rerank_deadline_s: float = _setting(
+        1.0, "Longest wait for the rerank endpoint, in seconds, within the deadline of the recall", low=0.01, high=60
+    )
+    rerank_candidates: int = _setting(20, "Results that the rerank endpoint puts in order", low=2, high=200)
+    rerank_prefetch: bool = _setting(False, "Ask the rerank endpoint for what is put before a turn, too")
+    min_similarity: float | Literal["auto"] = _setting(
+        "auto",
+        "Cosine similarity from which a row is put before a turn; auto takes what was measured for the model, or 0.3",
+        low=-1.0,
+        high=1.0,
+        word="auto",
+        label="Least similarity of memories put before a turn",
+    )
+    text_language: str = _setting(
+        DEFAULT_LANGUAGE,
+        "Language whose word stems recall by words knows; simple stems nothing; applies to what is stored from then on",
+        choices=LANGUAGES,
+    )
+    text_languages: tuple[str, ...] = _setting(
+        (),
+        "Languages of single themes, each as theme=language; the theme may end with *",
+        pattern=rf".+=({'|'.join(LANGUAGES)})",
+        form="theme=language",
+    )
+    retention: tuple[str, ...] = _setting(
+        (),
+        "Days after which turns are deleted, each as theme=days, with roles after the days if not all are meant, or "
+        "theme=forever; the theme may end with *; a mapping will do as well; empty keeps all. Never deletes memories",
+        pattern=PATTERN,
+        form="theme=days",
+    )
+    embed_on_write: bool = _setting(True, "Embed rows as they are written; off stores text only")
+    chunk_tokens: int = _setting(
+        400, "Length from which a text is embedded in overlapping parts of that length, in tokens", low=64, high=8000
+    )
+    scope_default: str = _setting(
+        "current", "Scope of a recall tool call that names none", choices=("current", "session", "all")
+    )
+    write_queue_maxsize: int = _setting(
+        256, "Taken for the sake of other providers' settings: `write_queue_max_mb` is the bound", low=1, high=1_000_000
+    )
+    write_queue_max_mb: int = _setting(
+        64, "Most memory for writes that no disk takes while Postgres is away, in MB", low=1, high=100_000
+    )
+    bulk_sync_on_init: bool = _setting(True, "Reconcile with MEMORY.md and USER.md when a session starts")
+    removal_hold_days: float = _setting(
+        7.0,
+        "Days for which doctor asks what becomes of memories that a lost, emptied or shortened memory file held; "
+        "undecided, they stay",
+        low=0.01,
+        high=3650,
+    )
+    tools: tuple[str, ...] = _setting(
+        (), "Tools the model gets besides recall_memory and recall_conversation, which it always gets", choices=TOOLS
+    )
+    sync_turns: bool = _setting(True, "Store the turns of conversations", label="Store turns")
+    delegation_memory: bool = _setting(
+        False, "Keep what a sub-agent found as a memory of its parent as well, not only as a turn"
+    )
+    turn_min_chars: int = _setting(
+        40, "Length from which one side of a turn is worth storing, in characters", low=0, high=100_000
+    )
+    turn_max_mb: int = _setting(
+        4,
+        "Longest text of a turn or memory that is kept whole, in million characters; of a longer one both ends are",
+        low=1,
+        high=50,
+    )
+    pool_max_size: int = _setting(4, "Most Postgres connections of one process", low=1, high=100)
+    pooler: str = _setting(
+        "auto",
+        "Whether `dsn` leads to a pooler that lends connections by transaction, such as PgBouncer; auto finds out",
+        choices=("auto", "none", "transaction"),
+    )
+    spool_max_mb: int = _setting(256, "Most disk the spool of unsent writes takes, in MB", low=1, high=1_000_000)
+    spool_sync: str = _setting(
+        "normal", "normal survives the death of the process, full also power loss", choices=("normal", "full")
+    )
+    spool_keep_s: float = _setting(
+        600.0,
+        "How long acknowledged writes are kept, to send them again to a server that lacks them, in seconds",
+        low=0.0,
+        high=86_400.0,
+    )
+    shutdown_timeout_s: float = _setting(
+        2.0, "Longest time a shutdown waits for writes, in seconds; the rest stays in the spool", low=0.0, high=60.0
+    )
+    write_contexts: tuple[str, ...] = _setting(("primary",), "Agent contexts that may write; the others only recall")
+    default_theme: str = _setting("default", "Theme used when nothing else names one")
+    allowed_themes: tuple[str, ...] = _setting(
+        (),
+        "Themes that a header, profile or workspace may name, many by `intraday-*`; in the place of others stands "
+        "default_theme; empty allows all",
+    )
+    theme_aliases: tuple[str, ...] = _setting(
+        (), "Other names of themes; a mapping will do as well", pattern=r"[^\s=][^=]*=.*\S.*", form="alias=theme"
+    )
+    messaging_theme: str = _setting(
+        "split",
+        "Theme of a messaging chat: chat its own, profile the profile's, split its own for turns and the profile's "
+        "for memories",
+        choices=("split", "chat", "profile"),
+    )
+    cross_theme: tuple[str, ...] = _setting(
+        ("agents",),
+        "Themes a tool call may read besides its own: none, all, agents (all, but nothing from a messaging chat), or "
+        "names",
+    )
+    shared_chats: tuple[str, ...] = _setting(
+        (),
+        "Messaging chats that sessions of other themes may read: slack (its groups and channels, no direct messages), "
+        "@slack/* or the theme of one chat (all that is said there); empty: none",
+        pattern=r"@[^*]+\*?|[^@*/\s]+",
+        form="platform or @theme",
+    )
+    recall_off: tuple[str, ...] = _setting((), "Themes whose sessions recall nothing, for agents that face customers")
+    identity_key: str = _setting(
+        "", "Key for the digests of chats, users and telephone numbers; changing it gives every chat a new theme",
+        secret=True,
+    )  # fmt: skip
+    mask_secrets: bool = _setting(True, "Mask passwords, keys and tokens before anything is stored")
+    history_texts: bool = _setting(
+        True, "Keep in the history what a memory said before it was replaced, until the memory is removed"
+    )
+    mask_patterns: tuple[str, ...] = _setting(
+        (), "What else to mask: regular expressions, of which the whole match is hidden", form=EXPRESSIONS
+    )
+    embedded_dir: str = _setting("", "Data directory of the embedded Postgres; empty picks one")
+    embedded_bin_dir: str = _setting("", "Directory with the Postgres programs to use; empty finds them")
+    embedded_run_as: str = _setting("", "User the embedded Postgres runs as when we are root; empty picks one")
+
+    def __repr__(self) -> str:
+        shown = ((field, getattr(self, field.key)) for field in FIELDS)
+        return f"Settings({', '.join(f'{field.key}={_masked(field, value)!r}' for field, value in shown)})"
+
+
+class Field(NamedTuple):
+    """What is known of one setting. `kind` is str, int, float, bool or tuple (a list of words).
+
+    `word` is what a float may be instead of a number; where there is one, the setting is a float. `label` is its name
+    in the host's forms, empty where it is not in them.
+    """
+
+    key: str
+    kind: type
+    default: object
+    doc: str
+    low: float | None
+    high: float | None
+    choices: tuple[str, ...]
+    pattern: str
+    form: str
+    word: str
+    secret: bool
+    label: str
+
+    @property
+    def env(self) -> str:
+        """The environment variable that overrides the file."""
+        return ENV_PREFIX + self.key.upper()
+
+    @property
+    def expected(self) -> str:
+        """What a value must be, in words."""
+        if self.choices:
+            return ("any of " if self.kind is tuple else "one of ") + ", ".join(self.choices)
+        if self.form:
+            return f"a list of {self.form}"
+        if self.pattern:
+            return "the name of an environment variable"
+        noun = {int: "an integer", float: "a number", bool: "true or false", tuple: "a list of words"}.get(
+            self.kind, "one line of text"
+        )
+        limited = noun if self.low is None else f"{noun} from {self.low:g} to {self.high:,.10g}"
+        return f"{self.word} or {limited}" if self.word else limited
+
+
+FIELDS: tuple[Field, ...] = tuple(
+    Field(
+        key=item.name,
+        kind=float if item.metadata["word"] else type(item.default),
+        default=item.default,
+        **item.metadata,
+    )
+    for item in dataclasses.fields(Settings)
+)
+
+
+def _masked(field: Field, value: object) -> object:
+    if field.secret and field.key not in CONNECTIONS:
+        return "***" if value else ""
+    return masked(value) if isinstance(value, str) else value

@@ -1,0 +1,172 @@
+"""What `initialize` learned: captured once, because the threads that work later know neither home nor profile."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..capture.sanitize import Keeper
+from ..config.loading import Loaded, load
+from ..config.settings import FIELDS, Settings
+from ..config.sources import read_dotenv, read_form, read_section
+from ..domain.errors import ConfigurationError
+from ..domain.personal import identity_digest, mask_identifiers
+from ..domain.privacy import SharedChats
+from ..domain.text import clean
+from ..domain.theme import CONTEXT_PLATFORMS, Place, Surface, Theme, ThemeRules, ThemeSet, place
+from ..domain.theme_access import Reach
+from ..server.layout import default_root, root_of
+
+_WORD_MAX_CHARS = 64
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What the settings say of themes, made ready for use."""
+
+    rules: ThemeRules
+    reach: Reach
+    silent: ThemeSet  # themes whose sessions recall nothing
+    write_contexts: frozenset[str]
+    keep: Keeper
+
+    @classmethod
+    @functools.lru_cache(maxsize=64)
+    def of(cls, settings: Settings) -> Policy:
+        """The policy of these settings."""
+        rules = ThemeRules.of(
+            default=settings.default_theme,
+            allowed=settings.allowed_themes,
+            aliases=settings.theme_aliases,
+            messaging=settings.messaging_theme,
+            identity_key=settings.identity_key,
+        )
+        return cls(
+            rules,
+            Reach(settings.cross_theme, rules, SharedChats(settings.shared_chats, settings.identity_key)),
+            ThemeSet(settings.recall_off, settings.identity_key),
+            frozenset(map(_kind_of_run, settings.write_contexts)),
+            Keeper(settings),
+        )
+
+    def silences(self, where: Place, counts: Counter[str]) -> bool:
+        """Whether a session recalls nothing, by one of its themes or its profile's; counted as `recalls_off`."""
+        if not any(theme.name in self.silent for theme in (where.turns, where.memories, where.files)):
+            return False
+        counts["recalls_off"] += 1
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class SessionContext:
+    """Who is speaking, and in which themes. The session id lives in the provider: it changes.
+
+    `scope` holds what is kept beside a row to filter by: profile and platform by name; user, chat and thread as
+    digests.
+    """
+
+    place: Place
+    scope: Mapping[str, str]
+    agent_context: str
+
+    @property
+    def theme(self) -> Theme:
+        """The theme of the session's turns."""
+        return self.place.turns
+
+    @classmethod
+    def from_host(cls, kwargs: Mapping[str, Any], rules: ThemeRules) -> SessionContext:
+        """Read the keyword arguments of `initialize`."""
+
+        def text(key: str) -> str:
+            value = kwargs.get(key)
+            return value if isinstance(value, str) else ""
+
+        def told_apart(*keys: str) -> str:
+            given = next(
+                (value for value in map(kwargs.get, keys) if isinstance(value, (str, int)) and value != ""), ""
+            )
+            return identity_digest(str(given), rules.identity_key) if given != "" else ""
+
+        platform = clean(text("platform")).strip().lower()
+        surface = Surface(text("gateway_session_key"), platform, text("agent_identity"), text("agent_workspace"))
+        scope = {
+            "profile": mask_identifiers(clean(surface.profile), rules.identity_key),
+            "platform": mask_identifiers(platform, rules.identity_key),
+            "user": told_apart("user_id_alt", "user_id"),
+            "chat": told_apart("chat_id"),
+            "chat_type": mask_identifiers(clean(text("chat_type"))[:_WORD_MAX_CHARS], rules.identity_key),
+            "thread": told_apart("thread_id"),
+        }
+        return cls(
+            place=place(surface, rules),
+            scope={key: value for key, value in scope.items() if value},
+            agent_context=(
+                platform if platform in CONTEXT_PLATFORMS else _kind_of_run(text("agent_context")) or "primary"
+            ),
+        )
+
+    def provenance(self, session_id: str, parent_session_id: str) -> dict[str, str]:
+        """What is kept beside a row to tell where it came from."""
+        known = {"session_id": session_id, "parent_session_id": parent_session_id, **self.scope}
+        return {key: value for key, value in known.items() if value}
+
+
+def _kind_of_run(word: str) -> str:
+    """An agent context as it is compared and counted: `Sub-Agent` is `subagent`."""
+    return clean(word).strip().lower().replace("-", "").replace("_", "")[:_WORD_MAX_CHARS]
+
+
+def hermes_home(given: object = None) -> Path:
+    """The home the host names, else its own answer for this context, else $HERMES_HOME or ~/.hermes."""
+    if isinstance(given, (str, os.PathLike)) and str(given).strip():
+        return Path(given).expanduser()
+    try:
+        from hermes_constants import get_hermes_home  # the host's own, which knows about profiles
+    except ImportError:
+        return Path(os.environ.get("HERMES_HOME", "").strip() or "~/.hermes").expanduser()
+    return Path(get_hermes_home())
+
+
+def environment(home: Path) -> dict[str, str]:
+    """The process environment under the home's own .env: another profile's values may stand in the environment."""
+    return {**os.environ, **read_dotenv(home)}
+
+
+def given_settings(home: Path) -> dict[str, Any]:
+    """The settings that somebody set, in a file or the environment, as they stand there."""
+    section, _ = read_section(home)
+    environ = environment(home)
+    known = {**(section if isinstance(section, Mapping) else {}), **read_form(home)}
+    given = {str(key): value for key, value in known.items() if value is not None}
+    return given | {field.key: environ[field.env] for field in FIELDS if environ.get(field.env, "").strip()}
+
+
+def load_settings(config: Mapping[str, Any] | None, home: Path) -> Loaded:
+    """Settings of `config`, or of the home's files; what was wrong with them is in `warnings`.
+
+    Raises ConfigurationError where going on with defaults would mean another database than the one that was named.
+    """
+    section, unreadable = (config, []) if config is not None else read_section(home)
+    if unreadable:
+        raise ConfigurationError("; ".join(unreadable))
+    loaded = load(section, environment(home), read_form(home) if config is None else None)
+    if isinstance(section, Mapping) and section.get("dsn") not in (None, "") and not loaded.settings.dsn:
+        raise ConfigurationError("; ".join(loaded.warnings) + "; memory stays off rather than use another database")
+    return loaded._replace(settings=_with_directory(loaded.settings, home))
+
+
+def _with_directory(settings: Settings, home: Path) -> Settings:
+    """The settings with the directory of the home's embedded Postgres, where that is not the user's."""
+    if settings.embedded_dir:
+        return settings
+    try:
+        root = root_of(home)
+        return settings if root == default_root() else replace(settings, embedded_dir=str(root))
+    except RuntimeError:  # a user without a home directory; whoever starts the server will say so
+        return settings

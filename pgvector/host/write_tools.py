@@ -1,0 +1,307 @@
+"""What the tools that an operator may switch on do: remember, forget and memory_profile."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..domain.chunks import estimate_tokens
+from ..domain.errors import HermesPgvectorError, InvalidArgument
+from ..domain.records import MEMORY_FILES
+from ..domain.text import both_ends, clean
+from ..domain.types import Answer, Filters, Operation, Question, Scope
+from ..store import memory_edits
+from ..store.memory_edits import Entry
+from .confirmations import LASTS_S, Confirmations
+from .recall_tools import QUESTION_MAX_CHARS, error
+from .session_context import Policy, SessionContext
+from .tool_registry import PREVIEW_MOST, PROFILE_DEFAULT_TOKENS, PROFILE_LEAST_TOKENS, PROFILE_MOST_TOKENS, TARGETS
+
+if TYPE_CHECKING:
+    from ..runtime.process import Runtime
+
+_PREVIEW_DEFAULT = 5
+_IDS_MOST = 100
+_PROFILE_ROWS = 200  # of each target; more would not fit
+_PROFILE_CHARS = 600  # of one memory
+_SETTLE_S = 1.0  # how long `forget` waits for what this process has not written yet
+_LEAST_S = 0.1  # for a statement, however late it is
+_confirmations = Confirmations()
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Where a tool was called, what it may use, and by when (`ends`, monotonic). `may_write` counts a refusal."""
+
+    runtime: Runtime
+    context: SessionContext
+    policy: Policy
+    provenance: Mapping[str, str]
+    may_write: Callable[[], bool]
+    submit: Callable[[Operation], bool]
+    ends: float
+
+    @property
+    def theme(self) -> str:
+        """The theme of the session's memories."""
+        return self.context.place.memories.name
+
+    @property
+    def left_s(self) -> float:
+        """How long the rest of the call may take."""
+        return max(_LEAST_S, self.ends - time.monotonic())
+
+    @property
+    def realm(self) -> object:
+        """What tells this theme from one of the same name in another database."""
+        return (self.runtime.settings.dsn, self.runtime.home, self.theme)
+
+    def check_writing(self) -> None:
+        """Raises InvalidArgument where this kind of run does not write."""
+        if not self.may_write():
+            raise InvalidArgument(
+                f"a run of the kind {self.context.agent_context!r} does not change memory (setting `write_contexts`)"
+            )
+
+    def check_reading(self) -> None:
+        """Raises InvalidArgument in a theme that recalls nothing."""
+        if self.policy.silences(self.context.place, self.runtime.counts):
+            raise InvalidArgument("recall is off in this theme (setting `recall_off`)")
+
+    def recall(self, asked: Question) -> Answer:
+        """Search the memories of the theme."""
+        return self.runtime.searcher.recall(["memories"], asked)
+
+
+def answer(tool: str, args: object, desk: Desk) -> str:
+    """The JSON text a tool call returns; what went wrong stands under `error`, with what to do about it."""
+    given = args if isinstance(args, Mapping) else {}
+    try:
+        if tool == "remember":
+            result = _remember(given, desk)
+        elif tool == "forget":
+            result = _forget(given, desk)
+        else:
+            result = _profile(given, desk)
+    except HermesPgvectorError as exc:
+        return error(str(exc))
+    return json.dumps(result, ensure_ascii=False, allow_nan=False)
+
+
+# -- remember
+
+
+def _remember(args: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
+    desk.check_writing()
+    runtime, keep = desk.runtime, desk.policy.keep
+    said = clean(args.get("content")).strip()
+    if not said:
+        raise InvalidArgument("`content` is empty; say in plain words what to remember")
+    target = _target(args) or "memory"
+    metadata = args.get("metadata")
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise InvalidArgument("`metadata` must be an object of names and values, or left out")
+    content = keep.text(said, runtime.counts)
+    # Where a row comes from is ours to say.
+    given = {
+        key: value
+        for key, value in keep.metadata(metadata or {}, runtime.counts).items()
+        if key not in desk.provenance and key != "source"
+    }
+    payload = {
+        "target": target,
+        "content": content,
+        "metadata": given | dict(desk.provenance) | {"source": "remember"},
+        "given": given,
+        "owner": "remember",
+    }
+    op = Operation("remember", desk.theme, payload, time.time())
+    result: dict[str, Any] = {"theme": desk.theme, "target": target, "content": content}
+    if content != said:
+        result["note"] = "what looked like a password, key or token was masked before it was stored"
+    if args.get("sync") not in (True, "true", "True", 1):
+        if not desk.submit(op):
+            raise InvalidArgument("the memory was not accepted: what waits to be written has reached its bound")
+        return {"state": "accepted"} | result
+    return _delivered(op, desk) | result
+
+
+def _delivered(op: Operation, desk: Desk) -> dict[str, Any]:
+    """Write, wait, look; what is known of it then."""
+    state = desk.runtime.writer.deliver(op, desk.left_s)
+    if state == "refused":
+        raise InvalidArgument("Postgres refuses this text; an operator sees why: hermes-pgvector spool list")
+    if state == "stored":
+        with desk.runtime.backend.connection(desk.left_s) as conn:
+            found = memory_edits.id_of(conn, op.theme, op.payload["target"], op.payload["content"])
+        if found is not None:
+            return {"state": "stored", "id": found}
+    where = "in the memory of this process" if desk.runtime.writer.in_memory() else "on disk"
+    limit_s = desk.runtime.settings.recall_deadline_s
+    return {"state": "accepted", "waits": f"{where}: it was not in the database within {limit_s:g} s"}
+
+
+# -- forget
+
+
+def _forget(args: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
+    desk.check_writing()
+    desk.check_reading()
+    ids, token = _ids(args), args.get("confirm")
+    query = both_ends(clean(args.get("query")), QUESTION_MAX_CHARS).strip()
+    if token not in (None, ""):
+        shown = _confirmations.spend(desk.realm, token.strip() if isinstance(token, str) else "")
+        if not shown:
+            raise InvalidArgument("`confirm` is no token that is good now: call forget with `query` again")
+        return _forgotten(_chosen(shown, ids), desk)
+    if ids and query:
+        raise InvalidArgument("give `ids` or `query`, not both")
+    if not ids and not query:
+        raise InvalidArgument("say what to forget: `id` or `ids` as recall_memory gave them, or a `query`")
+    # What was just accepted should be found, and not come after its own removal.
+    desk.runtime.writer.flush_own(min(_SETTLE_S, desk.left_s / 2))
+    return _forgotten(_named(ids, desk), desk) if ids else _preview(query, args, desk)
+
+
+def _chosen(shown: Sequence[Entry], ids: Sequence[int]) -> list[Entry]:
+    if strange := set(ids) - {entry.id for entry in shown}:
+        raise InvalidArgument(f"{_listed(strange)} was not among what was shown; nothing was removed: ask again")
+    return [entry for entry in shown if not ids or entry.id in ids]
+
+
+def _named(ids: Sequence[int], desk: Desk) -> list[Entry]:
+    with desk.runtime.backend.connection(desk.left_s) as conn:
+        found = memory_edits.entries(conn, desk.theme, ids)
+    if missing := set(ids) - {entry.id for entry in found}:
+        raise InvalidArgument(f"this theme has no memory with the id {_listed(missing)}; nothing was removed")
+    return found
+
+
+def _preview(query: str, args: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
+    limit = _whole(args.get("limit"), "limit", 1, PREVIEW_MOST, _PREVIEW_DEFAULT)
+    asked = Question(query, Scope("theme", desk.theme), limit, desk.left_s, Filters(target=_target(args)))
+    ids = [hit.id for hit in desk.recall(asked).hits]
+    with desk.runtime.backend.connection(desk.left_s) as conn:
+        by_id = {entry.id: entry for entry in memory_edits.entries(conn, desk.theme, ids)}
+    entries = tuple(by_id[each] for each in ids if each in by_id)
+    result: dict[str, Any] = {"would_forget": [_shown(entry) for entry in entries], "count": len(entries)}
+    if not entries:
+        return result | {"theme": desk.theme, "note": "nothing fits, and nothing was removed"}
+    note = "nothing was removed yet: call forget with `confirm`, and with `ids` to remove only some of these"
+    token = _confirmations.issue(desk.realm, entries)
+    return result | {"theme": desk.theme, "confirm": token, "expires_in_s": int(LASTS_S), "note": note}
+
+
+def _forgotten(entries: Sequence[Entry], desk: Desk) -> dict[str, Any]:
+    runtime = desk.runtime
+    # The files as they are read in: without secrets. Nothing is stored of this, so nothing is counted.
+    in_files = {(target, desk.policy.keep.text(text, Counter())) for target, text in runtime.mirror.entries()}
+    with runtime.backend.connection(desk.left_s) as conn:
+        who = {**desk.provenance, "source": "forget"}
+        done = memory_edits.forget(conn, desk.theme, entries, in_files, runtime.mirror.origin, who)
+    runtime.backend.wrote([desk.theme])
+    if not done:
+        raise InvalidArgument("a memory has changed since it was shown; nothing was removed: look again")
+    runtime.counts["memories_forgotten"] += len(entries)
+    result = {"forgotten": [_shown(entry) for entry in entries], "count": len(entries), "theme": desk.theme}
+    standing = sorted({entry.target for entry in entries if (entry.target, entry.content) in in_files})
+    if standing:
+        names = " and ".join(MEMORY_FILES[target] for target in standing)
+        result["note"] = (
+            f"it also stands in this host's {names}, from where it is in every prompt of the profile: "
+            "remove it there with the memory tool, or by hand"
+        )
+    return result
+
+
+def _shown(entry: Entry) -> dict[str, Any]:
+    cut = len(entry.content) > _PROFILE_CHARS
+    content = entry.content[:_PROFILE_CHARS] + "…" if cut else entry.content
+    shown = {"id": entry.id, "target": entry.target, "date": entry.at.isoformat(timespec="seconds"), "content": content}
+    return shown | ({"excerpt_of_chars": entry.chars} if cut or entry.chars > len(entry.content) else {})
+
+
+# -- memory_profile
+
+
+def _profile(args: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
+    desk.check_reading()
+    budget = _whole(
+        args.get("max_tokens"), "max_tokens", PROFILE_LEAST_TOKENS, PROFILE_MOST_TOKENS, PROFILE_DEFAULT_TOKENS
+    )
+    only = _target(args)
+    targets = (only,) if only else ("user", "memory")
+    with desk.runtime.backend.connection(desk.left_s) as conn:
+        totals = memory_edits.totals(conn, desk.theme)
+        known = {
+            target: memory_edits.newest(conn, desk.theme, target, limit=_PROFILE_ROWS, chars=_PROFILE_CHARS + 1)
+            for target in targets
+        }
+    lines = {target: [_shown(entry) for entry in known[target]] for target in targets}
+    for line in (line for each in lines.values() for line in each):
+        del line["target"]
+    result: dict[str, Any] = {"theme": desk.theme, **{target: [] for target in targets}}
+    result |= {"known": {target: totals[target] for target in targets}}
+    left = budget - estimate_tokens(json.dumps(result)) - 40  # of it the note
+    # Half for each; what one of the two does not need, the other may take.
+    by_need = sorted(targets, key=lambda target: sum(map(_cost, lines[target])))
+    for number, target in enumerate(by_need):
+        share = left // (len(by_need) - number)
+        for line in lines[target]:
+            if (cost := _cost(line)) > share:
+                continue  # a shorter one may fit
+            share, left = share - cost, left - cost
+            result[target].append(line)
+    missing = sum(totals[target] - len(result[target]) for target in targets)
+    if missing:
+        result["note"] = f"{missing} more are known: recall_memory finds them"
+    return result
+
+
+def _cost(line: Mapping[str, Any]) -> int:
+    return estimate_tokens(json.dumps(line, ensure_ascii=False)) + 1
+
+
+# -- arguments
+
+
+def _target(args: Mapping[str, Any]) -> str | None:
+    given = args.get("target")
+    if given in (None, ""):
+        return None
+    if isinstance(given, str) and given in TARGETS:
+        return given
+    raise InvalidArgument("`target` must be memory or user, or left out")
+
+
+def _ids(args: Mapping[str, Any]) -> list[int]:
+    given = args.get("ids")
+    many = list(given) if isinstance(given, (list, tuple)) else [] if given in (None, "") else [given]
+    if args.get("id") not in (None, ""):
+        many.append(args["id"])
+    ids = list(dict.fromkeys(_whole(each, "id", 1, 2**63 - 1, 0) for each in many))
+    if len(ids) > _IDS_MOST:
+        raise InvalidArgument(f"`ids` may name {_IDS_MOST} memories at most")
+    return ids
+
+
+def _whole(given: object, name: str, low: int, high: int, default: int) -> int:
+    if given is None or given == "":
+        if default:
+            return default
+    elif isinstance(given, (int, float, str)) and not isinstance(given, bool):
+        try:
+            value = int(given)
+        except (ValueError, OverflowError):
+            value = low - 1
+        if low <= value <= high and (isinstance(given, str) or value == given):
+            return value
+    raise InvalidArgument(f"`{name}` must be a whole number from {low} to {high}")
+
+
+def _listed(ids: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(ids)))

@@ -1,0 +1,75 @@
+"""The last word on the order: a little for what is recent, and of statements that say the same, the newest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from ..domain.types import Hit
+
+RECENCY_WEIGHT = 0.05  # of its score, that a hit of this moment gains over one of long ago
+HALF_LIFE_DAYS = 30.0  # after which half of that is left
+_SAME_SHARE = 0.8  # of all words of two texts, from which they say nearly the same
+_WORD = re.compile(r"\w+")
+
+
+def settle(hits: Sequence[Hit], *, now: datetime | None = None) -> list[Hit]:
+    """The hits by score, best first, with the recency weight; of the same text in one theme the newest only."""
+    now = now or datetime.now(UTC)
+    weighed = sorted((_weighed(hit, now) for hit in hits), key=lambda hit: -hit.score)
+    return _newest_of_each(weighed)
+
+
+def newest_of_near_equals(hits: Sequence[Hit]) -> list[Hit]:
+    """The hits in their order; of those that say nearly the same in one theme, the newest in the first one's place.
+
+    Nearly: at least four fifths of all their words are shared, and every number is. "Ticket 12 is open" and "ticket 13
+    is open" are two facts.
+    """
+    kept: list[_Statement] = []
+    for place, hit in sorted(enumerate(hits), key=lambda each: each[1].at, reverse=True):
+        statement = _Statement(place, hit)
+        newer = next((other for other in kept if other.says_nearly(statement)), None)
+        if newer is None:
+            kept.append(statement)
+        else:
+            newer.place = min(newer.place, place)
+    return [statement.hit for statement in sorted(kept, key=lambda each: each.place)]
+
+
+def statement_of(hit: Hit) -> tuple[str, str, str, str]:
+    """What two rows have in common that say the same: store, theme, who said it, and the words."""
+    return (hit.store, hit.theme, hit.kind, " ".join(hit.content.casefold().split()))
+
+
+class _Statement:
+    """A hit, its place in the order, and its words, taken apart once: texts are long and pairs are many."""
+
+    def __init__(self, place: int, hit: Hit) -> None:
+        self.place = place
+        self.hit = hit
+        self._words = frozenset(_WORD.findall(hit.content.casefold()))
+        self._numbers = frozenset(word for word in self._words if any(char.isdigit() for char in word))
+
+    def says_nearly(self, other: _Statement) -> bool:
+        if self.hit.theme != other.hit.theme or self._numbers != other._numbers:
+            return False
+        shared = len(self._words & other._words)
+        return shared > 0 and shared >= _SAME_SHARE * (len(self._words) + len(other._words) - shared)
+
+
+def _newest_of_each(hits: Sequence[Hit]) -> list[Hit]:
+    kept: dict[tuple[str, str, str, str], Hit] = {}
+    for hit in hits:
+        same = statement_of(hit)
+        other = kept.get(same)
+        if other is None or hit.at > other.at:
+            kept[same] = hit if other is None else replace(hit, score=other.score)
+    return list(kept.values())
+
+
+def _weighed(hit: Hit, now: datetime) -> Hit:
+    age_days = max(0.0, (now - hit.at).total_seconds() / 86_400)
+    return replace(hit, score=hit.score * (1 + RECENCY_WEIGHT * 0.5 ** (age_days / HALF_LIFE_DAYS)))

@@ -1,0 +1,285 @@
+"""Where questions are answered: by a replica while it is fit for that, else by the primary."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol, TypeVar
+
+from ..domain.errors import DeadlineExceeded, HermesPgvectorError, SpaceChanged, StoreConflict, StoreUnavailable
+from ..domain.types import EmbeddingSpace
+from .connection import DeadlineConnection
+from .pool import Along, Pool, connect
+from .pooler import is_pooled
+from .replica import Place, Progress, ReplicaBehind, about_replica, check_position, check_replica, look_at_primary
+from .sql import query
+
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+# A replica that does not answer leaves the rest of a deadline to the primary.
+_SHARE = 0.4
+_FAIR_S = 0.2  # who had less time than that is not blamed for being late
+_LOOK_S = 2.0  # longest wait for a server that is looked at in the background
+_LOOK_FIRST_S, _LOOK_MAX_S = 5.0, 60.0  # how long a replica that failed is left alone; longer when it fails again
+_SAMPLE_PAUSE_S = 0.02  # between two looks at the primary, however fast this process writes
+
+
+class Source(Protocol):
+    """A server that questions may be put to."""
+
+    def connection(self, timeout_s: float, along: Along | None = None) -> AbstractContextManager[DeadlineConnection]:
+        """A transaction, see Backend.connection."""
+
+    def check_space(self, found: EmbeddingSpace, space: EmbeddingSpace) -> None:
+        """See Backend.check_space."""
+
+    @property
+    def stand_in(self) -> Source | None:
+        """The server that answers where this one fails; None where there is no other."""
+
+
+class Primary(Source, Protocol):
+    """The server that takes writes."""
+
+    def is_up(self) -> bool:
+        """True while it answers."""
+
+
+class Replica:
+    """A replica, watched from a thread of its own, so that no question waits to learn that it is away.
+
+    `conninfo` leads to it, and `max_lag_s` is how far it may be behind. `counts` tells who answered.
+    """
+
+    def __init__(self, conninfo: str, primary: Primary, *, max_lag_s: float, pool_max_size: int, pooler: str) -> None:
+        self._conninfo = conninfo
+        self._primary = primary
+        self._max_lag_s = max_lag_s
+        self._pool_max_size = pool_max_size
+        self._pooler = pooler
+        self._every_s = min(2.0, max_lag_s / 4)
+        self._progress = Progress(max_lag_s)
+        self._place: Place | None = None
+        self._pool: Pool | None = None
+        self._fit = False
+        self._told = False
+        self._rest_s = _LOOK_FIRST_S
+        self._look_at = 0.0
+        self._wake = threading.Event()
+        self._looked = threading.Event()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._lag_s = 0.0
+        self.problem = ""
+        self.counts: Counter[str] = Counter()
+
+    def start(self) -> None:
+        """Begin to watch; the primary is up, perhaps another one than before."""
+        self._progress.restart()
+        self._look_at = 0.0
+        self._wake.set()
+        if self._thread is None and not self._closed.is_set():
+            self._thread = threading.Thread(target=self._run, name="hermes-pgvector-replica", daemon=True)
+            self._thread.start()
+
+    def settle(self, timeout_s: float) -> None:
+        """Wait until the replica was looked at once."""
+        self._looked.wait(timeout_s)
+
+    def wrote(self, themes: set[str]) -> None:
+        """Note that this process wrote something of these themes: what asks about them has to find it."""
+        self._progress.wrote(themes)
+        self._wake.set()
+
+    def source(self, theme: str | None) -> Source | None:
+        """The replica for a question about a theme (None: about all), if it can be used for it now."""
+        pool = self._pool
+        if not self._fit or pool is None:
+            return None
+        if self._primary.is_up():
+            needed = self._progress.needed(theme, time.monotonic())
+            if needed is None:
+                return None
+            return _Reading(self, pool, needed, self._primary)
+        # What the replica has is all there is now, and nothing new comes to it.
+        return _Reading(self, pool, 0, None)
+
+    def answered(self) -> None:
+        """Note that a question was answered by it."""
+        self.counts["reads_replica"] += 1
+        self._rest_s = _LOOK_FIRST_S
+        if self._told:
+            self._told = False
+            logger.info("hermes-pgvector: the replica answers again")
+
+    def failed(self, exc: HermesPgvectorError, given_s: float) -> None:
+        """Note that it did not answer within `given_s`; leave it alone for a while where that was its fault."""
+        if isinstance(exc, ReplicaBehind):
+            self.counts["replica_behind"] += 1
+        elif isinstance(exc, StoreConflict):  # with what the primary sent; the next question may well be answered
+            self.counts["replica_conflicts"] += 1
+        elif isinstance(exc, (StoreUnavailable, DeadlineExceeded)) and given_s >= _FAIR_S:
+            self.counts["replica_failures"] += 1
+            self._leave(exc, self._rest_s)
+            self._rest_s = min(2 * self._rest_s, _LOOK_MAX_S)
+            self._wake.set()
+
+    def stats(self) -> dict[str, int | float | str]:
+        """Who answered, why not the replica, and how far it is behind."""
+        state = "up" if self._fit else "away" if self._looked.is_set() else "starting"
+        names = ("reads_replica", "reads_primary", "replica_behind", "replica_conflicts", "replica_failures")
+        return {
+            "replica": state,
+            "replica_problem": self.problem,
+            "replica_lag_s": round(self._lag_s, 1),
+            **{name: self.counts[name] for name in names},
+        }
+
+    def close(self) -> None:
+        """Let go of its connections for good."""
+        self._closed.set()
+        self._wake.set()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+
+    # -- the thread that watches ---------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        sample_at = 0.0
+        while not self._closed.is_set():
+            now = time.monotonic()
+            if now >= sample_at or self._progress.unplaced():
+                self._sample()
+                sample_at = now + self._every_s
+            if now >= self._look_at and self._place is not None:
+                self._look_at = now + self._every_s
+                self._look(self._place)
+            self._closed.wait(_SAMPLE_PAUSE_S)
+            self._wake.wait(max(0.0, min(sample_at, self._look_at) - time.monotonic()))
+            self._wake.clear()
+
+    def _sample(self) -> None:
+        """See where the primary is."""
+        if not self._primary.is_up():
+            return  # who writes brings it up, and says so
+        at, writes = time.monotonic(), self._progress.writes()
+        try:
+            with self._primary.connection(_LOOK_S) as conn:
+                place = look_at_primary(conn)
+        except HermesPgvectorError:
+            return  # questions go to the primary, and meet the same problem
+        if self._place is not None and self._place.timeline != place.timeline:
+            self._progress.restart()
+        self._place = place
+        self._progress.saw(place.position, at=at, writes=writes)
+
+    def _look(self, primary: Place) -> None:
+        """See how the replica is, and whether it can be used from now on."""
+        try:
+            position = self._examined(primary)
+        except HermesPgvectorError as exc:
+            self._leave(exc, _LOOK_FIRST_S)
+            return
+        finally:
+            self._looked.set()
+        self._lag_s = self._progress.lag_s(position, time.monotonic())
+        # One that comes and goes at the very limit would cost each question a moment.
+        if self._lag_s > (self._max_lag_s if self._fit else self._max_lag_s / 2):
+            behind = f"it is {self._lag_s:.0f} s behind the primary (read_max_lag_s is {self._max_lag_s:g})"
+            self._leave(StoreUnavailable(behind), self._every_s)
+            return
+        self._fit, self.problem = True, ""
+
+    def _examined(self, primary: Place) -> int:
+        if self._pool is None or self._pool.lost or self._pool.stale:
+            with connect(self._conninfo) as conn:
+                conn.deadline = time.monotonic() + _LOOK_S
+                position = check_replica(conn, primary)
+                lends = self._pooler == "transaction" or (self._pooler == "auto" and is_pooled(conn))
+            old, self._pool = self._pool, Pool(self._conninfo, max_size=self._pool_max_size, prepares=not lends)
+            self._pool.open()
+            if old is not None:
+                old.close()
+            if self._closed.is_set():
+                self.close()
+            return position
+        with self._pool.connection(_LOOK_S) as conn:
+            return check_replica(conn, primary)
+
+    def _leave(self, exc: HermesPgvectorError, pause_s: float) -> None:
+        self._fit = False
+        self._look_at = time.monotonic() + pause_s
+        self.problem = about_replica(exc)
+        if not self._told and not self._closed.is_set():
+            self._told = True
+            logger.warning("hermes-pgvector: the replica is left alone, the primary answers instead: %s", self.problem)
+
+
+class _Reading:
+    """The replica for one question, which needs what it has replayed up to a position."""
+
+    def __init__(self, replica: Replica, pool: Pool, needed: int, stand_in: Source | None) -> None:
+        self._replica = replica
+        self._pool = pool
+        self._needed = needed
+        self.stand_in = stand_in
+
+    @contextmanager
+    def connection(self, timeout_s: float, along: Along | None = None) -> Iterator[DeadlineConnection]:
+        """A transaction on the replica. Raises ReplicaBehind where it lacks what the question must find."""
+        given_s = timeout_s if self.stand_in is None else timeout_s * _SHARE
+        ask = _Asked(along)
+        try:
+            with self._pool.connection(given_s, ask) as conn:
+                if ask.position() < self._needed:
+                    raise ReplicaBehind
+                yield conn
+        except HermesPgvectorError as exc:
+            self._replica.failed(exc, given_s)
+            raise
+
+    def check_space(self, found: EmbeddingSpace, space: EmbeddingSpace) -> None:
+        """What the replica says of the model may be old news: the primary decides. Raises SpaceChanged."""
+        if found.model and not found.comparable(space):
+            raise SpaceChanged
+
+
+class _Asked:
+    """Sends the question how far the replica has come with the beginning of a transaction."""
+
+    def __init__(self, along: Along | None) -> None:
+        self._along = along
+
+    def __call__(self, conn: DeadlineConnection) -> None:
+        self._sent = conn.execute(query("replica_position"))
+        if self._along is not None:
+            self._along(conn)
+
+    def position(self) -> int:
+        """Raises StoreMisconfigured when the server is no replica any more."""
+        row = self._sent.fetchone()
+        return check_position(row.follows, row.position) if row is not None else 0
+
+
+def answered_by(replica: Replica | None, primary: Primary, work: Callable[[Source], _T], theme: str | None) -> _T:
+    """What `work` gives on the replica, where it can be used and does not fail, else on the primary."""
+    if replica is None:
+        return work(primary)
+    source = replica.source(theme)
+    if source is not None:
+        try:
+            answer = work(source)
+            replica.answered()
+            return answer
+        except HermesPgvectorError:
+            if source.stand_in is None:
+                raise
+    replica.counts["reads_primary"] += 1
+    return work(primary)
