@@ -1,4 +1,4 @@
-"""Loads the named statements of the folder queries. No SQL is put together anywhere else."""
+"""Loads the named statements of SQL files: the folder queries, and those beside a feature of the operator's tool."""
 
 from __future__ import annotations
 
@@ -55,20 +55,25 @@ _CONFINED: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], .
 
 
 @cache
-def queries() -> dict[str, str]:
-    """Every statement by its name, with the conditions it shares with others written out."""
-    named: dict[str, str] = {}
+def queries(package: str = "") -> dict[str, str]:
+    """Return every statement in the SQL files of `package`, by its name; shared conditions are written out.
+
+    `package` is the `__package__` of a feature of the operator's tool that keeps its SQL beside its code; empty for
+    what agents ask, in the folder queries.
+    """
     with at_import:  # what reads a package's files is imported when it is first needed
-        folder = files(__package__).joinpath("queries")
-    conditions = _parts(_CONDITION, folder.joinpath(_CONDITIONS_FILE).read_text(encoding="utf-8"))
+        own = files(__package__).joinpath("queries")
+        folder = files(package) if package else own
+    conditions = _parts(_CONDITION, own.joinpath(_CONDITIONS_FILE).read_text(encoding="utf-8"))
     used = re.compile(rf"\b({'|'.join(conditions)})\((\w+)\)")
 
     def written_out(found: re.Match[str]) -> str:
         name, row = found.groups()
         return "(" + _ROW.sub(f"{row}.", _COMMENT.sub("", conditions[name])) + ")"
 
+    named: dict[str, str] = {}
     for file in folder.iterdir():
-        if file.name != _CONDITIONS_FILE:
+        if file.name.endswith(".sql") and file.name != _CONDITIONS_FILE:
             found = _parts(_NAME, file.read_text(encoding="utf-8"))
             named |= {name: used.sub(written_out, body) for name, body in found.items()}
     return named
@@ -79,15 +84,15 @@ def _parts(begins: re.Pattern[str], text: str) -> dict[str, str]:
     return {name: body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
 
 
-def query(name: str, *, own_themes: bool = False) -> bytes:
-    """The statement `name`; with `own_themes` as a role sends it that row-level security confines."""
-    return (_for_own_themes(name) if own_themes else queries()[name]).encode()
+def query(name: str, *, own_themes: bool = False, package: str = "") -> bytes:
+    """Return the statement `name`; with `own_themes` as a role sends it that row-level security confines."""
+    return (_for_own_themes(name, package) if own_themes else queries(package)[name]).encode()
 
 
 @cache
-def _for_own_themes(name: str) -> str:
-    """The statement, with functions of migrations/optional/row_security.sql where a policy would keep an index out."""
-    statement = queries()[name]
+def _for_own_themes(name: str, package: str) -> str:
+    """Return the statement with functions of row_security.sql where a policy would keep an index out."""
+    statement = queries(package)[name]
     for pattern, instead in _CONFINED:
         statement = pattern.sub(instead, statement)
     return statement
