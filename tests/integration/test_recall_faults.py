@@ -43,7 +43,7 @@ def knowing(provider: PgvectorMemoryProvider) -> PgvectorMemoryProvider:
 def test_trap_08_an_empty_block_of_an_outage_does_not_suppress_recall_after_it(
     make_provider: MakeProvider, admin_dsn: str
 ) -> None:
-    provider = knowing(make_provider({"prefetch_deadline_s": 0.3}))
+    provider = knowing(make_provider({"prefetch_deadline_s": 1.0}))
     with tables_locked(admin_dsn):
         assert provider.prefetch(ASK_CRANE) == ""
         provider.queue_prefetch(ASK_CRANE)
@@ -76,11 +76,11 @@ def test_trap_08_a_block_is_never_the_one_of_the_message_before(make_provider: M
 def test_trap_09_a_locked_table_bounds_recall_and_leaves_nothing_running(
     make_provider: MakeProvider, admin_dsn: str, dsn: str
 ) -> None:
-    provider = knowing(make_provider({"prefetch_deadline_s": 0.3, "recall_deadline_s": 0.5}))
+    provider = knowing(make_provider({"prefetch_deadline_s": 1.0, "recall_deadline_s": 1.0}))
     with tables_locked(admin_dsn):
-        assert seconds(lambda: provider.prefetch(ASK_CRANE)) < 0.3 + LATE_S
+        assert seconds(lambda: provider.prefetch(ASK_CRANE)) < 1.0 + LATE_S
         for tool in TOOLS:
-            assert seconds(lambda tool=tool: called(provider, tool, {"query": ASK_CRANE})) < 0.5 + LATE_S  # type: ignore[misc]
+            assert seconds(lambda tool=tool: called(provider, tool, {"query": ASK_CRANE})) < 1.0 + LATE_S  # type: ignore[misc]
             assert "deadline" in called(provider, tool, {"query": ASK_CRANE})["error"]
         until(
             lambda: Database(dsn).column(f"SELECT count(*) {_OURS} AND pid <> pg_backend_pid()") == [0], 20, "the end"

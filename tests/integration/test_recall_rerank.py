@@ -148,11 +148,11 @@ def test_trap_09_the_endpoints_deadline_holds_and_after_failures_it_costs_nothin
 def test_a_deadline_of_recall_that_is_shorter_counts(
     make_provider: MakeProvider, config: dict[str, Any], reranker: ScriptedReranker
 ) -> None:
-    provider = knowing(make_provider(config | {"rerank_deadline_s": 30, "recall_deadline_s": 0.5}))
+    provider = knowing(make_provider(config | {"rerank_deadline_s": 30, "recall_deadline_s": 1.5}))
     reranker.mode = "hanging"
     started = time.monotonic()
     assert len(recalled(provider, QUERY)) == len(NAMES)
-    assert time.monotonic() - started < 0.5 + LATE_S
+    assert time.monotonic() - started < 1.5 + LATE_S
 
 
 def test_need_10_no_connection_is_held_while_it_thinks(
