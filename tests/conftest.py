@@ -122,10 +122,10 @@ def _database(postgres: EmbeddedServer, template: str) -> Iterator[str]:
 
 
 def _create_database(admin: str, name: str, template: str) -> None:
+    # Copied file by file, which takes a fraction of what writing each page to the log as well does.
+    create = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
     with psycopg.connect(admin, autocommit=True) as connection:
-        connection.execute(
-            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
-        )
+        connection.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.store import read_routing, row_security
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS, MakeProvider
+from tests.support.limits import LATE_S
 from tests.support.memory import called, landed, recalled, runtime_of
 from tests.support.own_postgres import OwnPostgres
 from tests.support.pooler import pgbouncer
@@ -211,7 +212,7 @@ def test_need_30_a_replica_that_fails_costs_no_answer(
     getattr(network, fault)()
     since = time.monotonic()
     assert "under the mat" in provider.prefetch("Where is the Eridanus key?")
-    assert time.monotonic() - since < 4, "within the same deadline"
+    assert time.monotonic() - since < 4 + LATE_S, "within the same deadline"
     assert recalled(provider, "Eridanus door")
     assert reads(provider)[1] >= 1 or fault == "cut"
     if fault != "cut":

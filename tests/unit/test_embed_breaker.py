@@ -114,7 +114,7 @@ def test_of_many_threads_one_probes() -> None:
     barrier = threading.Barrier(16)
 
     def ask(_: int) -> bool:
-        barrier.wait(10)
+        barrier.wait(30)
         return breaker.allow()
 
     with ThreadPoolExecutor(16) as threads:

@@ -47,9 +47,9 @@ def test_any_json_reads_as_json_does(value: Any) -> None:
 
 @pytest.mark.parametrize("piece", [b"[1", b"[1,", b"[", b"[1]", b"1,", b'["', b"[1,2 {"])
 def test_garbage_is_refused_in_time_that_grows_with_its_length(piece: bytes) -> None:
-    began = time.monotonic()
+    began = time.thread_time()
 
     with pytest.raises((ValueError, RecursionError)):
         loads(piece * (1_000_000 // len(piece)))
 
-    assert time.monotonic() - began < 20
+    assert time.thread_time() - began < 20

@@ -19,7 +19,7 @@ def test_a_thread_that_wants_the_interpreter_gets_it_between_two_items() -> None
     working, stop = threading.Event(), threading.Event()
 
     def hook() -> None:
-        working.wait(20)
+        working.wait(30)
         turns.append("hook")
         stop.set()
 
@@ -31,7 +31,7 @@ def test_a_thread_that_wants_the_interpreter_gets_it_between_two_items() -> None
         if stop.is_set():
             break
         _spin(100e-6)
-    thread.join(20)
+    thread.join(30)
     assert "hook" in turns[:-1]
 
 
