@@ -43,7 +43,7 @@ def write_backup(config: Mapping[str, Any] | None) -> list[str]:
     that lies where it takes nothing else from. When the export fails, an earlier one is better than none, and the
     reason is logged.
     """
-    from ..admin.transfer.export import Wanted, export
+    from ..admin.transfer.export import ExportRequest, export
     from ..admin.transfer.outfile import private_output
     from ..runtime.embedded import borrowed_server
     from ..runtime.embedded_server import embedded_server
@@ -61,7 +61,7 @@ def write_backup(config: Mapping[str, Any] | None) -> list[str]:
         with borrowed_server(settings) as locate, connect(locate()) as conn:
             conn.deadline = time.monotonic() + _LONGEST_S
             with private_output(path, replace=True) as out:
-                export(conn, Wanted(), Policy.of(settings).rules, lambda: out)
+                export(conn, ExportRequest(), Policy.of(settings).rules, lambda: out)
     except (HermesPgvectorError, OSError) as exc:
         logger.warning(
             "hermes-pgvector: this backup has no fresh export of the memory: %s; make one by hand: %s --replace %s",

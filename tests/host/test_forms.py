@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hermes_memory_pgvector.admin.doctor.check_forms import examine_forms
+from hermes_memory_pgvector.admin.doctor.check_forms import check_forms
 from hermes_memory_pgvector.config.settings import FIELDS
 from hermes_memory_pgvector.host.session_context import load_settings
 from tests.conftest import DIMS
@@ -161,7 +161,7 @@ def test_a_damaged_file_of_the_form_is_passed_over(home: HermesHome, damage: str
 
 def test_doctor_says_where_the_form_overrules_the_file(home: HermesHome) -> None:
     submit(home, ("desktop", {"embed_model": "another", "prefetch_limit": "5", "dims": "1024"}))
-    (note,) = examine_forms(home.path)
+    (note,) = check_forms(home.path)
     assert note.state == "note" and note.said.endswith("embed_model")
     submit(home, ("desktop", {"embed_model": ""}))
-    assert not list(examine_forms(home.path))
+    assert not list(check_forms(home.path))

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hermes_memory_pgvector.admin.doctor.check import Patient
-from hermes_memory_pgvector.admin.doctor.check_endpoints import examine_endpoints
+from hermes_memory_pgvector.admin.doctor.check import DoctorContext
+from hermes_memory_pgvector.admin.doctor.check_endpoints import check_endpoints
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.config.settings import Settings
 from tests.conftest import DIMS, MakeProvider
@@ -110,16 +110,16 @@ def test_need_40_doctor_takes_an_agents_word_for_the_model_rather_than_load_it(
     provider = make_provider(LOCAL)
     provider.on_memory_write("add", "memory", "The spare key hangs behind the pot")
     landed(provider)
-    patient = Patient(Settings(dsn=dsn, dims=DIMS, embed_url=LOCAL["embed_url"]), home)
+    patient = DoctorContext(Settings(dsn=dsn, dims=DIMS, embed_url=LOCAL["embed_url"]), home)
 
     def of_the_agent() -> bool:
-        (check,) = examine_endpoints(patient)
+        (check,) = check_endpoints(patient)
         return check.state == "ok" and f"in the agent of process {os.getpid()}" in check.said
 
     until(of_the_agent, what="the agent's report")
 
     shutil.rmtree(home / "pgvector" / "models" / MODEL_NAME)
-    (check,) = examine_endpoints(patient)
+    (check,) = check_endpoints(patient)
     assert check.state == "fail", "the agent does not know yet that it is gone"
 
 

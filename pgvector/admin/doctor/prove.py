@@ -70,7 +70,7 @@ def prove(home: Path) -> bool:
 
 
 def recall_in_this_process(home: Path, word: str) -> bool:
-    """The second process: both tools find `word`."""
+    """Return whether both tools find `word`: the second process of the proof."""
     # It must not write: a session that does compares with MEMORY.md, which never held this memory, and drops it.
     provider = _provider(home, agent_context="recall-only")
     found = []

@@ -28,7 +28,7 @@ def share_done(conn: DeadlineConnection) -> float:
 
 
 def without_graph(conn: DeadlineConnection) -> list[str]:
-    """The tables whose HNSW index is missing or was not built to its end."""
+    """Return the tables whose HNSW index is missing or was not built to its end."""
     tables = [ROWS[store] for store in STORES]
     return [
         table
