@@ -27,7 +27,7 @@ def is_late(op: Operation) -> bool:
 
 
 def stored_turns(conn: DeadlineConnection, ops: Sequence[Operation]) -> set[UUID]:
-    """Return the ids of those late turns that stand in the table, by their session, time and roles."""
+    """Return the ids of those late turns that stand in the table, by their session, time and words."""
     late = [op for op in ops if op.kind == "turn" and is_late(op)]
     if not late:
         return set()
@@ -35,6 +35,7 @@ def stored_turns(conn: DeadlineConnection, ops: Sequence[Operation]) -> set[UUID
         "themes": [op.theme for op in late],
         "sessions": [op.payload["session_id"] for op in late],
         "times": [datetime.fromtimestamp(op.at, UTC) for op in late],
+        "digests": [digest(op.payload["messages"][0]["content"]) for op in late],
         "op_ids": [op.op_id for op in late],
     }
     return {row.op_id for row in conn.execute(query("stored_turns"), asked)}

@@ -46,10 +46,11 @@ SELECT wanted.op_id FROM unnest(%(themes)s::text[], %(op_ids)s::uuid[]) AS wante
 -- name: stored_turns
 -- Those of these turns of which a row stands there, whatever is known of their ids.
 SELECT wanted.op_id
-  FROM unnest(%(themes)s::text[], %(sessions)s::text[], %(times)s::timestamptz[], %(op_ids)s::uuid[])
-       AS wanted(agent_identity, session_id, ts, op_id)
+  FROM unnest(%(themes)s::text[], %(sessions)s::text[], %(times)s::timestamptz[], %(digests)s::bytea[], %(op_ids)s::uuid[])
+       AS wanted(agent_identity, session_id, ts, digest, op_id)
  WHERE EXISTS (SELECT FROM conversations AS c
-                WHERE c.agent_identity = wanted.agent_identity AND c.session_id = wanted.session_id AND c.ts = wanted.ts);
+                WHERE c.agent_identity = wanted.agent_identity AND c.session_id = wanted.session_id AND c.ts = wanted.ts
+                  AND hermes_digest(c.content) = wanted.digest);
 
 -- name: forgotten_since
 SELECT target, digest, removed_at, origin FROM hermes_tombstones
