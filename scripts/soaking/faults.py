@@ -86,6 +86,7 @@ class Schedule:
         self._next_at = time.monotonic() + every_s
         self._running: list[Fault] = []
         self._verbs: list[tuple[str, float, subprocess.Popen[str]]] = []
+        self._alone_next = False  # a fault waits until nothing else is wrong
         self.counts: Counter[str] = Counter()
         self.verb_exits: Counter[str] = Counter()
 
@@ -140,13 +141,20 @@ class Schedule:
         (begin,) = self._random.choices(
             [begin for _, begin in kinds.values()], [weight for weight, _ in kinds.values()]
         )
+        if self._alone_next:
+            if self._running:
+                return
+            begin, self._alone_next = self._set_server_back, False
         with contextlib.suppress(_Busy):
             name, group, duration_s, end = begin()
             self.counts[name] += 1
             self._running.append(Fault(name, group, now + duration_s, end))
 
     def _claim(self, group: str) -> str:
-        if any(fault.group in (group, _ALL) for fault in self._running) or (group == _ALL and self._running):
+        if group == _ALL and self._running:
+            self._alone_next = True
+            raise _Busy
+        if any(fault.group in (group, _ALL) for fault in self._running):
             raise _Busy
         return group
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import psycopg
 
-from tests.support.own_postgres import OwnPostgres
+from tests.support.own_postgres import OwnPostgres, Stop
+from tests.support.waiting import until
 
 ROLE_SETTINGS = (
     ("DateStyle", "German"),
@@ -78,14 +79,18 @@ class OlderCopy:
         self._server = server
         self._data = Path(server.server.root) / "data"
         self._copy = self._data.with_name("older")
-        server.stop("fast")
+        self._stop("fast")
         shutil.rmtree(self._copy, ignore_errors=True)
         subprocess.run(["cp", "-a", str(self._data), str(self._copy)], check=True)  # with its owner
         server.start()
 
+    def _stop(self, how: Stop) -> None:
+        self._server.stop(how)
+        until(lambda: not (self._data / "postmaster.pid").exists(), 60, "the end of the server's files")
+
     def put_back(self) -> None:
         """Have the server go on from there; what it took since is gone."""
-        self._server.stop("immediate")
+        self._stop("immediate")
         shutil.rmtree(self._data)
         self._copy.rename(self._data)
         self._server.start()
