@@ -11,6 +11,7 @@ from ..domain.text import digest
 from .spool import Spool
 from .spool_format import COLUMNS, operation_of
 
+_OF_REMOVE = ("target", "old_text", "origin", "noted_at")
 Spare = Callable[[Operation], Operation | None]  # what is to be left of a write, None for nothing
 
 
@@ -23,22 +24,16 @@ def change_kept(spool: Spool, theme: str, spare: Spare) -> int:
         with spool.written() as conn:
             conn.executemany("DELETE FROM kept WHERE seq = ?", [(op.seq,) for op, left in changed if left is None])
             conn.executemany(
-                "UPDATE kept SET payload = ? WHERE seq = ?",
-                [(json.dumps(left.payload, ensure_ascii=False), op.seq) for op, left in changed if left is not None],
+                "UPDATE kept SET kind = ?, payload = ? WHERE seq = ?",
+                [(left.kind, json.dumps(left.payload, ensure_ascii=False), left.seq) for _, left in changed if left],
             )
     return len(changed)
 
 
 def without_removed(forget: Operation) -> Spare:
-    """Leave nothing of the writes that stored what `forget` names; a `replace` stays, as it ended another text too."""
+    """Leave nothing of the texts that `forget` names, by target and digest."""
     gone = {tuple(each) for each in forget.payload["removals"]}
-
-    def spare(op: Operation) -> Operation | None:
-        if op.kind not in ("add", "remember"):
-            return op
-        return None if (op.payload.get("target"), digest(op.payload.get("content") or "").hex()) in gone else op
-
-    return spare
+    return lambda op: _unless(op, lambda text: (op.payload.get("target"), digest(text).hex()) in gone)
 
 
 def without_session(session_id: str) -> Spare:
@@ -48,17 +43,22 @@ def without_session(session_id: str) -> Spare:
 
 def without_texts(texts: set[str]) -> Spare:
     """Leave no memory and no message that says one of `texts`."""
+    return lambda op: _unless(op, lambda text: text in texts)
 
-    def spare(op: Operation) -> Operation | None:
-        if op.kind != "turn":
-            return None if said(op) & texts else op
-        messages = op.payload.get("messages") or []
-        left = [each for each in messages if each.get("content") not in texts]
-        if len(left) == len(messages):
-            return op
-        return replace(op, payload=op.payload | {"messages": left}) if left else None
 
-    return spare
+def _unless(op: Operation, gone: Callable[[str], bool]) -> Operation | None:
+    """Return what is left of `op` without the texts that are gone: what it ended by removing or replacing stays so."""
+    payload = op.payload
+    if op.kind in ("add", "remember", "replace") and gone(payload["content"]):
+        if op.kind == "replace":
+            return replace(op, kind="remove", payload={key: payload[key] for key in _OF_REMOVE})
+        return None
+    if op.kind == "reconcile" and any(map(gone, payload["contents"])):
+        return replace(op, payload=payload | {"contents": [each for each in payload["contents"] if not gone(each)]})
+    if op.kind == "turn" and any(gone(each["content"]) for each in payload["messages"]):
+        left = [each for each in payload["messages"] if not gone(each["content"])]
+        return replace(op, payload=payload | {"messages": left}) if left else None
+    return op
 
 
 def said(op: Operation) -> set[str]:
