@@ -31,6 +31,7 @@ from .spool_format import (
     as_spool_error,
     cannot_use,
     connect,
+    encoded,
     holds,
     move,
     operation_of,
@@ -45,7 +46,6 @@ _ROW_OVERHEAD_BYTES = 64
 _SLICE = 16  # operations changed while a hook may have to wait
 OPERATOR_PATIENCE_MS = 5000
 _INSERT = f"INSERT INTO operations ({COLUMNS}) VALUES (?, ?, ?, ?, ?)"
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # dumps() would make one for each operation
 
 
 class Spool:
@@ -75,7 +75,7 @@ class Spool:
 
     def append(self, op: Operation) -> None:
         """Keep `op`; when this returns, it survives the process. Raises SpoolError, of whichever kind."""
-        payload = _ENCODER.encode(op.payload)
+        payload = encoded(op.payload)
         size = len(payload if payload.isascii() else payload.encode()) + _ROW_OVERHEAD_BYTES
         with self._lock:
             if self._bytes + size > self._max_bytes:
@@ -332,7 +332,7 @@ class Spool:
         rows: list[tuple[Operation, str, str]] = []
         size = 0
         for op, error in saved:
-            rows.append((op, payload := _ENCODER.encode(op.payload), error))
+            rows.append((op, payload := encoded(op.payload), error))
             if (size := size + len(payload)) >= max_bytes:
                 break
         with as_spool_error(self.path), self._lock:

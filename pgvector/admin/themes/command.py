@@ -105,6 +105,7 @@ def _show(args: argparse.Namespace, home: Path) -> int:
 
 
 def _change(args: argparse.Namespace, home: Path) -> int:
+    from ..common.spool_views import drop_kept
     from . import theme_changes
 
     with _opened(args, home) as (conn, rules):
@@ -115,6 +116,8 @@ def _change(args: argparse.Namespace, home: Path) -> int:
                 change = theme_changes.merge(conn, args.theme, args.into, rules, really=args.yes)
             case _:
                 change = theme_changes.delete(conn, args.theme, rules, really=args.yes)
+    if change.verb == "delete" and change.done:
+        drop_kept(home, change.theme, lambda _: None)
     if args.json:
         print_json(change.as_json())
     else:

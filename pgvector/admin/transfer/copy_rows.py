@@ -14,8 +14,9 @@ from psycopg.types.json import Jsonb
 from ...domain.types import Store
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
+from ...store.tombstones import bury
 from .export_rows import TimeRange, removed
-from .import_rows import bury, column_lists
+from .import_rows import column_lists
 
 _SLICE = 1000
 _Item = TypeVar("_Item")

@@ -17,9 +17,8 @@ from datetime import datetime
 from typing import Any
 
 from ...domain.errors import ConfigurationError, InvalidArgument
-from ...domain.records import TARGETS, MemoryRecord, Part, Record, TurnRecord, time_flaw
+from ...domain.records import TARGETS, MemoryRecord, Part, Record, Removed, TurnRecord, time_flaw
 from ...domain.types import EmbeddingSpace
-from .export_rows import Removed
 
 FORMAT = "hermes-memory-pgvector"
 VERSION = 1

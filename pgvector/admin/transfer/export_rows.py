@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from ...domain.errors import StoreUnavailable
-from ...domain.records import MemoryRecord, Part, Record, TurnRecord
+from ...domain.records import MemoryRecord, Part, Record, Removed, TurnRecord
 from ...domain.types import EmbeddingSpace, Store
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
@@ -29,16 +29,6 @@ class TimeRange:
 
     since: datetime | None = None
     until: datetime | None = None
-
-
-class Removed(NamedTuple):
-    """A memory that was removed: what is left of it."""
-
-    theme: str
-    target: str
-    digest: bytes
-    removed_at: datetime
-    origin: str = ""  # the home whose memory file let go of it
 
 
 class Fingerprint(NamedTuple):

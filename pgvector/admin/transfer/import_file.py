@@ -14,15 +14,15 @@ from typing import Any, BinaryIO, cast
 
 from ...config.settings import Settings
 from ...domain.errors import ConfigurationError, InvalidArgument, OperationRejected
-from ...domain.records import Record
+from ...domain.records import Record, Removed
 from ...domain.theme import ThemeRules
 from ...domain.types import EmbeddingSpace
 from ...store.audit_log import record_where_allowed as log
 from ...store.connection import DeadlineConnection, translated
+from ...store.tombstones import bring_tombstones
 from ..common.progress import progress
 from . import import_rows as store
 from .exchange_format import MAX_LINE_BYTES, Checksum, Header, Trailer, read_header, read_row, read_trailer
-from .export_rows import Removed
 from .ingest import IngestOptions, IngestResult, take_in
 
 _MAGIC = b"\x1f\x8b"
@@ -154,7 +154,7 @@ def _bury(conn: DeadlineConnection, removals: list[Removed], bringing: Bringing)
             some = [each._replace(theme=theme) for each in removals if each.theme == name]
             # Of a theme that is not this role's nothing else comes in either, which is told.
             with contextlib.suppress(OperationRejected), translated(), conn.transaction():
-                store.bring_tombstones(conn, some if theme else [])
+                bring_tombstones(conn, some if theme else [])
     removals.clear()
 
 

@@ -20,7 +20,6 @@ from ...store.connection import DeadlineConnection
 from ...store.memories import lock_theme
 from ...store.sql import query
 from ...store.vectors import recorded_space
-from .export_rows import Removed
 from .float_arrays import as_vector, know_vectors
 
 _TURN_COLUMNS = {"sessions": "session_id", "roles": "role", "times": "ts"}
@@ -157,24 +156,3 @@ def _bring_chunks(conn: DeadlineConnection, store: Store, rows: Sequence[tuple[i
             "embeddings": [as_vector(part.vector) for _, _, _, part in parts],
         }
         conn.execute(query(f"bring_chunks_{store}"), row)
-
-
-def bring_tombstones(conn: DeadlineConnection, removals: Sequence[Removed]) -> None:
-    """Note what was removed elsewhere and is not held here."""
-    conn.execute(query("bring_tombstones"), _removal_columns(removals))
-
-
-def bury(conn: DeadlineConnection, removals: Sequence[Removed]) -> int:
-    """Remove what was removed elsewhere after it was last confirmed here; returns how many that were."""
-    columns = _removal_columns(removals)
-    for theme in sorted({each.theme for each in removals}):
-        lock_theme(conn, theme)
-    gone = conn.execute(query("bury_removed"), columns).rowcount
-    conn.execute(query("bring_tombstones"), columns)
-    return gone
-
-
-def _removal_columns(removals: Sequence[Removed]) -> dict[str, Any]:
-    return column_lists(
-        removals, themes="theme", targets="target", digests="digest", times="removed_at", origins="origin"
-    )
