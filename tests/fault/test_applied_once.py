@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.domain.models import Operation
+from hermes_memory_pgvector.domain.types import Operation
 from hermes_memory_pgvector.store.replays import OPERATIONS_KEPT_DAYS
 from tests.conftest import DIMS, MakeProvider
 from tests.support.left_spool import leave_spool
