@@ -9,7 +9,6 @@ from dataclasses import replace
 from ..domain.text import digest
 from ..domain.types import Operation
 from .spool import Spool
-from .spool_format import COLUMNS, operation_of
 
 _OF_REMOVE = ("target", "old_text", "origin", "noted_at")
 Spare = Callable[[Operation], Operation | None]  # what is to be left of a write, None for nothing
@@ -17,9 +16,7 @@ Spare = Callable[[Operation], Operation | None]  # what is to be left of a write
 
 def change_kept(spool: Spool, theme: str, spare: Spare) -> int:
     """Leave of the acknowledged writes of `theme` what `spare` leaves; returns how many changed. Raises SpoolError."""
-    with spool.written() as conn:
-        rows = conn.execute(f"SELECT seq, {COLUMNS} FROM kept WHERE theme = ?", (theme,)).fetchall()
-    changed = [(op, left) for op in map(operation_of, rows) if (left := spare(op)) is not op]
+    changed = [(op, left) for op in spool.kept() if op.theme == theme and (left := spare(op)) is not op]
     if changed:
         with spool.written() as conn:
             conn.executemany("DELETE FROM kept WHERE seq = ?", [(op.seq,) for op, left in changed if left is None])

@@ -17,7 +17,7 @@ from ..store.backend import Backend
 from .destination import Destination
 from .forgetting import change_kept, without_removed
 from .spool import Spool
-from .spool_format import COLUMNS, operation_of
+from .spool_format import COLUMNS
 
 logger = logging.getLogger(__name__)
 
@@ -95,11 +95,9 @@ class Kept:
         try:
             if not here.takes(*spool.accepted_for()):
                 return 0
-            with spool.written() as conn:
-                rows = conn.execute(f"SELECT seq, {COLUMNS} FROM kept ORDER BY seq").fetchall()
+            ops = spool.kept()
         except SpoolError:
             return 0
-        ops = [operation_of(row) for row in rows]
         lacking: list[Operation] = []
         for part in in_slices(ops, _ASKED_AT_ONCE):
             ids = self._backend.lacking(part)

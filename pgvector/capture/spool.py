@@ -197,6 +197,11 @@ class Spool:
                 if self._back.in_transaction:
                     self._back.execute("ROLLBACK")
 
+    def kept(self) -> list[Operation]:
+        """What Postgres has acknowledged and is kept a while, oldest first. Raises SpoolError."""
+        with as_spool_error(self.path), self._back_lock:  # a hook may go on
+            return [op for op, _ in readable(self._back, "kept", "''")]
+
     def label(self, place: str, database: str) -> None:
         """Note for which database its writes were accepted."""
         with self.written() as conn:
@@ -210,9 +215,9 @@ class Spool:
 
     def publish(self, report: Mapping[str, Any]) -> None:
         """Leave the process's counters in the file, for whoever looks from outside."""
-        body = json.dumps(report)
+        row = (time.time(), json.dumps(report))
         with self.written() as conn:
-            conn.execute("INSERT OR REPLACE INTO report VALUES (1, ?, ?)", (time.time(), body))
+            conn.execute("INSERT OR REPLACE INTO report VALUES (1, ?, ?)", row)
 
     def report(self) -> tuple[float, dict[str, Any]]:
         """When (seconds since the epoch) the counters were last published, and the counters."""
@@ -238,14 +243,12 @@ class Spool:
         """Delete operations that were set aside."""
         for part in in_slices(ops, _SLICE):
             with self.written() as conn:
-                numbers = json.dumps([op.seq for op in part])
-                conn.execute("DELETE FROM aside WHERE seq IN (SELECT value FROM json_each(?))", (numbers,))
+                conn.executemany("DELETE FROM aside WHERE seq = ?", [(op.seq,) for op in part])
 
     def recount(self) -> None:
         """Count again what waits and what was set aside: an operator may have changed the file."""
         self._cross_off()
         with as_spool_error(self.path), self._back_lock, self._lock:
-            self._must_be_there()
             self._must_be_there()
             done = json.dumps(sorted(self._done | self._passed))
             self._depth, self._bytes = self._measure("seq NOT IN (SELECT value FROM json_each(?))", done)
