@@ -106,6 +106,7 @@ def _show(args: argparse.Namespace, home: Path) -> int:
 
 def _change(args: argparse.Namespace, home: Path) -> int:
     from ..operate import themes
+    from ..operate.spools import drop_kept
 
     with _opened(args, home) as (conn, rules):
         match args.pgvector_command_1:
@@ -115,6 +116,8 @@ def _change(args: argparse.Namespace, home: Path) -> int:
                 change = themes.merge(conn, args.theme, args.into, rules, really=args.yes)
             case _:
                 change = themes.delete(conn, args.theme, rules, really=args.yes)
+    if change.verb == "delete" and change.done:
+        drop_kept(home, change.theme, lambda _: None)
     if args.json:
         print_json(change.as_json())
     else:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..capture.embedding import DocumentEmbedder
+from ..capture.forgetting import without_session
 from ..capture.keeping import Keeper
 from ..capture.mirror import Mirror
 from ..domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
@@ -23,7 +24,7 @@ from ..store.connection import DeadlineConnection
 from ..store.erase import Entry
 from ..store.maintenance import operator, record
 from ..store.vectors import PendingRow
-from .spools import drop_copies
+from .spools import drop_copies, drop_kept
 
 _KEPT_OF_WHO = ("source", "os_user", "host")  # beside the memory itself
 _SESSION_SHOWN = 100  # turns of one that goes
@@ -163,7 +164,7 @@ def forget(hand: Hand, refs: Sequence[Ref], *, theme: str | None, really: bool) 
         if really:
             _record(conn, "forget", [row["theme"] for row in rows], {"rows": [str(ref) for ref in refs]}, counts)
     if really:
-        notes += _spooled(hand, [(row.theme, row.content) for row in held["memories"]])
+        notes += _spooled(hand, [(row.theme, row.content) for store in _STORES for row in held[store]])
     return Correction("forget", really, rows, counts, notes)
 
 
@@ -223,6 +224,8 @@ def forget_session(hand: Hand, theme: str, session_id: str, *, really: bool) -> 
         if really:
             counts["turns"] = erase.forget_session(conn, theme, session_id)
             _record(conn, "forget", [theme], {"session": session_id}, counts)
+    if really:
+        drop_kept(hand.home, theme, without_session(session_id))
     return Correction("forget", really, rows, counts)
 
 

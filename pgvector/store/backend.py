@@ -36,6 +36,7 @@ from .operations import MEMORY_KINDS, apply_memory
 from .pool import Along, Pool, connect
 from .pooler import is_pooled
 from .reading import Replica, Source, answered_by
+from .replays import stored_turns
 from .replica import identity_of
 from .reuse import ThemedText, known_vectors
 from .schema import ensure_schema
@@ -226,6 +227,7 @@ class Backend:
             if embeddings and not self._is_own(hold_space(conn)):
                 embeddings = {}
             counts["replayed"] = len({op.op_id for op in ops}) - len(fresh)
+            fresh -= stored_turns(conn, [op for op in ops if op.op_id in fresh])
             todo = list({op.op_id: op for op in ops if op.op_id in fresh}.values())
             # Before any theme is locked: nothing ends a COPY whose client was stopped in the middle of it.
             counts.update(self._apply_turns(conn, [op for op in todo if op.kind in TURN_KINDS], embeddings))
@@ -325,14 +327,10 @@ class Backend:
         self.database, self.server = str(identity), f"{identity}/{identity.tables}/{row.started if row else ''}"
 
     def lacking(self, ops: Sequence[Operation]) -> set[uuid.UUID]:
-        """The ids of those operations that were never applied in this database, under their theme or another one."""
+        """The ids of those operations that were never applied in this database."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
             ids = {"themes": [op.theme for op in ops], "op_ids": [op.op_id for op in ops]}
-            lacking = [row.op_id for row in conn.execute(query("lacking_operations"), ids)]
-            if not lacking:
-                return set()
-            moved = conn.execute(query("moved_operations"), {"op_ids": lacking})
-            return set(lacking) - {row.op_id for row in moved}
+            return {row.op_id for row in conn.execute(query("lacking_operations"), ids)}
 
     def _note_space(self, space: EmbeddingSpace) -> None:
         self._space = space

@@ -75,6 +75,25 @@ def test_need_01_a_turn_of_50_mb_is_kept_in_its_ends_and_holds_up_no_hook(
     assert len(log.warnings()) == 1 and "turn_max_mb" in log.warnings()[0]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        LINE,
+        LINE.replace("quay", "Pier für Öl"),
+        "2026-01-01 12:00:00 INFO http://host/a_b?token_count=7 key: value-7 pass=ok_7 A-Z ~/x.k/G_J\n",
+    ],
+)
+def test_need_01_a_turn_just_below_the_bound_is_kept_whole_and_holds_up_no_hook(
+    line: str, make_provider: MakeProvider, direct_dsn: str
+) -> None:
+    provider = make_provider({"dsn": direct_dsn, "embed_on_write": False})
+    message = long_text(line, 3_990_000)
+    took = [cpu_seconds(lambda: provider.sync_turn(message, "Noted.", session_id=name)) for name in ("s0", "s1", "s2")]  # noqa: B023
+    landed(provider)
+    assert min(took) < 2 * HOOK_S
+    assert user_turns(Database(direct_dsn)) == [message.strip()] * 3
+
+
 @pytest.mark.parametrize("with_vectors", [True, False])
 def test_need_01_turns_of_50_mb_that_are_stored_already_hold_up_no_recall(
     with_vectors: bool,

@@ -187,7 +187,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "postpone_memories", "postpone_turns",  # a time
         "take_over_mirrored", "mirror_difference", "forget_mirrored",  # this host's own file
         "hold_removals", "withdraw_removals",
-        "moved_operations", "server_start",  # ids of operations, and a time
+        "server_start",  # a time
         "held_removals", "count_held_removals", "keep_held", "removed_memories", "restore_memory",  # for the operator
         "keep_undecided",
         "forget_removed_texts",
