@@ -17,6 +17,7 @@ _MODULES = {
     "pgvector": "pgvector",
     "httpx": "httpx",
     "yaml": "PyYAML",
+    "dotenv": "python-dotenv",
 }
 
 

@@ -174,10 +174,10 @@ def _announce(plan: Plan, say: Any) -> None:
 
 def _finish(plan: Plan, home: Path, say: Any) -> dict[str, Any]:
     """Activate, and run the doctor; all that was done for machines. Raises HermesPgvectorError."""
+    from ..admin.common.activation import activate, enable
     from ..admin.common.installation import install_plugin
     from ..admin.common.saving import overruled
     from ..admin.doctor.checklist import as_json, examine, render_text
-    from ..config.activation import activate, enable
     from ..runtime.embedded import borrowed_server
 
     notes = list(plan.notes)

@@ -6,6 +6,7 @@ import logging
 import threading
 from pathlib import Path
 
+from ..domain.errors import ConfigurationError
 from ..domain.fork_safety import SLOW, at_import, fork_lock
 from .log_once import warn_once
 
@@ -26,18 +27,19 @@ def load_at_startup(home: Path) -> None:
 
 def _enable(home: Path) -> None:
     with at_import:
-        from ..config import activation
+        from ..config import plugin_state
     with _one_at_a_time:  # of many first requests one does it
-        if home in _settled or not activation.is_active(home):  # somebody only looks at the list of providers
+        if home in _settled or not plugin_state.is_active(home):  # somebody only looks at the list of providers
             return
         _settled.add(home)
-        if activation.is_enabled(home) or activation.is_disabled(home):
+        if plugin_state.is_enabled(home) or plugin_state.is_disabled(home):
             return
-        enabled = activation.enable(home, None)
-    if enabled:
-        logger.info("hermes-pgvector: added pgvector to plugins.enabled, so that gateways load it at start-up")
-    else:
-        warn_once(
-            "config.yaml cannot be changed, so some of a gateway's very first requests may run without memory; "
-            "run: hermes plugins enable pgvector"
-        )
+        try:
+            plugin_state.add_to_enabled(home)
+        except ConfigurationError:
+            warn_once(
+                "config.yaml cannot be changed, so some of a gateway's very first requests may run without memory; "
+                "run: hermes plugins enable pgvector"
+            )
+        else:
+            logger.info("hermes-pgvector: added pgvector to plugins.enabled, so that gateways load it at start-up")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -9,12 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...config.dotenv_file import restore_dotenv, set_dotenv
 from ...config.settings import FIELDS, KNOWN_ENV, Settings
-from ...config.sources import forget_form, form_path, read_dotenv, read_form, read_section, set_values
+from ...config.sources import form_path, read_dotenv, read_form, read_section
+from ...config.yaml_file import replace_file, set_values
 from ...domain.dsn import mask_dsn
 from ...domain.errors import ConfigurationError
 from ...store.conninfo import has_secret
+from .dotenv_file import restore_dotenv, set_dotenv
 
 API_KEY_ENV = "HERMES_PGVECTOR_EMBED_API_KEY"
 assert API_KEY_ENV in KNOWN_ENV
@@ -99,7 +101,7 @@ def save(home: Path, changes: Changes) -> None:
                 restore_dotenv(home, before)
         raise
     try:
-        forget_form(home, changes.settings)
+        _forget_form(home, frozenset(changes.settings))
     except OSError as error:
         raise ConfigurationError(
             f"{form_path(home)}, what the desktop's form saved, overrules what was written now, and cannot be changed "
@@ -111,6 +113,16 @@ def save(home: Path, changes: Changes) -> None:
             os.environ.pop(name, None)
         elif name in os.environ:
             os.environ[name] = value
+
+
+def _forget_form(home: Path, keys: frozenset[str]) -> None:
+    """Drop settings from what the desktop's form saved, so that what config.yaml says of them counts."""
+    known = read_form(home)
+    left = {key: value for key, value in known.items() if key not in keys}
+    if known and not left:
+        form_path(home).unlink(missing_ok=True)
+    elif left != known:
+        replace_file(form_path(home), (json.dumps(left, indent=2) + "\n").encode())
 
 
 def overruled(wanted: Settings, now: Settings) -> list[str]:

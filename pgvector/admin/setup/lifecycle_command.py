@@ -77,7 +77,7 @@ def _setup(args: argparse.Namespace, home: Path) -> int:
 
 
 def _deactivate(args: argparse.Namespace, home: Path) -> int:
-    from ...config.activation import deactivate
+    from ..common.activation import deactivate
 
     provider = deactivate(home)
     if args.json:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...config.activation import deactivate, is_active, is_enabled
-from ...config.dotenv_file import set_dotenv
+from ...config.plugin_state import is_active, is_enabled
 from ...config.settings import ENV_PREFIX, Settings
 from ...config.sources import read_dotenv
 from ...domain.commandline import pip_uninstall
 from ...domain.errors import ConfigurationError
 from ...runtime.embedded_server import embedded_server
+from ..common.activation import deactivate
+from ..common.dotenv_file import set_dotenv
 from ..common.installation import DISTRIBUTION, PLUGIN_NAME, is_distributed, is_ours
 from ..common.spool_views import inspect_spools
 

@@ -1,22 +1,21 @@
-"""Setting single variables in the home's .env, where the host keeps secrets, without touching the rest of it."""
+"""Single variables written into the home's .env, where the host keeps secrets."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..domain.errors import ConfigurationError
-from .sources import DOTENV_NAME
-from .yaml_edit import replace_file
+from ...config.sources import DOTENV_NAME, assignments
+from ...config.yaml_file import replace_file
+from ...domain.errors import ConfigurationError
 
-_BOM = b"\xef\xbb\xbf"
+_BOM = "\ufeff"
 _OWNER_ONLY = 0o600
 
 
 def set_dotenv(home: Path, values: Mapping[str, str | None]) -> bytes | None:
-    """Set variables, or with None remove them; returns what the file held before, None where there was none.
+    """Set variables, or with None remove them; return what the file held before, None where there was none.
 
     Other lines stay byte for byte. The file is replaced in one step and afterwards is its owner's alone. Raises
     ConfigurationError, with the file as it was.
@@ -27,9 +26,11 @@ def set_dotenv(home: Path, values: Mapping[str, str | None]) -> bytes | None:
             raise ConfigurationError(f"{name} must be one line")
     try:
         before = path.read_bytes() if path.exists() else None
-        edited = _edited(before or b"", values)
-        if edited != (before or b""):
-            replace_file(path, edited, mode=_OWNER_ONLY)
+        text = (before or b"").decode(errors="surrogateescape")
+        bom = _BOM if text.startswith(_BOM) else ""
+        edited = bom + _edited(text.removeprefix(_BOM), values)
+        if edited != text:
+            replace_file(path, edited.encode(errors="surrogateescape"), mode=_OWNER_ONLY)
     except OSError as error:
         raise ConfigurationError(
             f"{path} was left as it is: it cannot be written ({error.strerror or error}); set there by hand: "
@@ -52,28 +53,27 @@ def _path(home: Path) -> Path:
     return Path(os.path.realpath(home / DOTENV_NAME))
 
 
-def _edited(text: bytes, values: Mapping[str, str | None]) -> bytes:
-    bom = _BOM if text.startswith(_BOM) else b""
-    lines = text[len(bom) :].splitlines(keepends=True)
-    newline = b"\r\n" if lines and lines[0].endswith(b"\r\n") else b"\n"
-    for name, value in values.items():
-        assigns = re.compile(rb"\s*(?:export\s+)?" + re.escape(name.encode()) + rb"\s*=")
-        found = [number for number, line in enumerate(lines) if assigns.match(line)]
-        if value is not None:
-            line = f"{name}={_quoted(value)}".encode() + newline
-            if found:
-                lines[found.pop(0)] = line
-            else:
-                if lines and not lines[-1].endswith(b"\n"):
-                    lines[-1] += newline
-                lines.append(line)
-        for number in reversed(found):
-            del lines[number]
-    return bom + b"".join(lines)
+def _edited(text: str, values: Mapping[str, str | None]) -> str:
+    newline = "\r\n" if "\r\n" in text else "\n"
+    left = dict(values)
+    pieces = []
+    for name, _, written in assignments(text):
+        if name in values:
+            # An assignment's piece begins with the blank lines above it.
+            above = written[: len(written) - len(written.lstrip())].rpartition("\n")
+            written = "".join(above[:2]) + _line(name, left.pop(name, None), newline)
+        pieces.append(written)
+    kept = "".join(pieces)
+    added = "".join(_line(name, value, newline) for name, value in left.items())
+    return kept + (newline if added and kept and not kept.endswith("\n") else "") + added
+
+
+def _line(name: str, value: str | None, newline: str) -> str:
+    return "" if value is None else f"{name}={_quoted(value)}{newline}"
 
 
 def _quoted(value: str) -> str:
-    """As the host quotes it, so that both read the same."""
+    """Return a value as the host quotes it, so that both read the same."""
     if value and value == value.strip() and not any(each in "#\"'" or each.isspace() for each in value):
         return value
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')

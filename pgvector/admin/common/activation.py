@@ -1,4 +1,4 @@
-"""Makes this plugin the memory provider of a hermes home."""
+"""Make this plugin the memory provider of a hermes home."""
 
 from __future__ import annotations
 
@@ -9,20 +9,18 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-import yaml
-
-from ..domain.errors import ConfigurationError
-from .sources import CONFIG_NAME, set_values
+from ...config.plugin_state import PROVIDER, add_to_enabled, at, host_config, is_active, is_enabled
+from ...config.yaml_file import set_values
+from ...domain.errors import ConfigurationError
 
 Activation = Literal["already active", "by hermes config set", "in config.yaml"]
 
-_PROVIDER = "pgvector"
 # The command takes two seconds; a cold disk is slower, and the file can be edited without it.
 _HERMES_TIMEOUT_S = 60.0
 
 
 def find_hermes() -> str | None:
-    """The path of the hermes command, of this Python's environment before any other; None when there is none."""
+    """Return the path of the hermes command, of this Python's environment before any other; None when there is none."""
     beside = Path(sys.executable).parent
     return shutil.which("hermes", path=str(beside)) or shutil.which("hermes")
 
@@ -36,9 +34,9 @@ def activate(hermes_home: Path, hermes: str | None) -> Activation:
         return "already active"
     _note_before(hermes_home)
     try:
-        set_values(hermes_home, {("memory", "provider"): _PROVIDER})
+        set_values(hermes_home, {("memory", "provider"): PROVIDER})
     except ConfigurationError:
-        command = ("config", "set", "memory.provider", _PROVIDER)
+        command = ("config", "set", "memory.provider", PROVIDER)
         if not (hermes and _run(hermes_home, hermes, *command) and is_active(hermes_home)):
             raise
         return "by hermes config set"
@@ -50,14 +48,11 @@ def enable(hermes_home: Path, hermes: str | None) -> bool:
 
     False when neither config.yaml nor the `hermes` command lets us: `hermes plugins enable pgvector` by hand does it.
     """
-    if is_enabled(hermes_home):
-        return True
-    enabled = _at(_config(hermes_home), "plugins", "enabled")
     try:
-        set_values(hermes_home, {("plugins", "enabled"): [*(enabled if isinstance(enabled, list) else []), _PROVIDER]})
+        add_to_enabled(hermes_home)
     except ConfigurationError:
         return (
-            bool(hermes) and _run(hermes_home, str(hermes), "plugins", "enable", _PROVIDER) and is_enabled(hermes_home)
+            bool(hermes) and _run(hermes_home, str(hermes), "plugins", "enable", PROVIDER) and is_enabled(hermes_home)
         )
     return True
 
@@ -67,45 +62,15 @@ def deactivate(hermes_home: Path) -> str:
 
     Nothing is deleted. Raises ConfigurationError when config.yaml cannot be changed.
     """
-    now = _at(_config(hermes_home), "memory", "provider")
-    if now == _PROVIDER:
+    now = at(host_config(hermes_home), "memory", "provider")
+    if now == PROVIDER:
         now = _noted_before(hermes_home)
         set_values(hermes_home, {("memory", "provider"): now})
-    enabled = _at(_config(hermes_home), "plugins", "enabled")
-    if isinstance(enabled, list) and _PROVIDER in enabled:
-        set_values(hermes_home, {("plugins", "enabled"): [name for name in enabled if name != _PROVIDER]})
+    enabled = at(host_config(hermes_home), "plugins", "enabled")
+    if isinstance(enabled, list) and PROVIDER in enabled:
+        set_values(hermes_home, {("plugins", "enabled"): [name for name in enabled if name != PROVIDER]})
     _before_file(hermes_home).unlink(missing_ok=True)
     return now if isinstance(now, str) else ""
-
-
-def is_active(hermes_home: Path) -> bool:
-    """Whether the home's configuration names this plugin; False when it cannot be read."""
-    return _at(_config(hermes_home), "memory", "provider") == _PROVIDER
-
-
-def named_provider(hermes_home: Path) -> str:
-    """The memory provider that the home's configuration names; empty when it names none or cannot be read."""
-    return str(_at(_config(hermes_home), "memory", "provider") or "")
-
-
-def is_enabled(hermes_home: Path) -> bool:
-    """Whether the host's plugin manager loads this plugin at start-up; False when the configuration cannot be read."""
-    enabled = _at(_config(hermes_home), "plugins", "enabled")
-    return isinstance(enabled, list) and _PROVIDER in enabled
-
-
-def is_disabled(hermes_home: Path) -> bool:
-    """Whether somebody has forbidden the host's plugin manager to load this plugin."""
-    disabled = _at(_config(hermes_home), "plugins", "disabled")
-    return isinstance(disabled, list) and _PROVIDER in disabled
-
-
-def built_in_memory(hermes_home: Path) -> list[str]:
-    """The files of the host's own memory that stand in its prompts: MEMORY.md, USER.md, both or none."""
-    config = _config(hermes_home)
-    switches = {"MEMORY.md": "memory_enabled", "USER.md": "user_profile_enabled"}
-    # On where nothing is said.
-    return [name for name, switch in switches.items() if _at(config, "memory", switch) not in (False, "false", 0)]
 
 
 def _before_file(hermes_home: Path) -> Path:
@@ -114,7 +79,7 @@ def _before_file(hermes_home: Path) -> Path:
 
 def _note_before(hermes_home: Path) -> None:
     """Keep which provider we take the place of, for `deactivate`."""
-    before = _at(_config(hermes_home), "memory", "provider")
+    before = at(host_config(hermes_home), "memory", "provider")
     path = _before_file(hermes_home)
     if not isinstance(before, str) or not before.strip():
         path.unlink(missing_ok=True)
@@ -128,20 +93,7 @@ def _noted_before(hermes_home: Path) -> str:
         noted = _before_file(hermes_home).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
         return ""
-    return noted if noted != _PROVIDER else ""
-
-
-def _config(hermes_home: Path) -> object:
-    try:
-        return yaml.safe_load((hermes_home / CONFIG_NAME).read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        return None
-
-
-def _at(config: object, *path: str) -> object:
-    for key in path:
-        config = config.get(key) if isinstance(config, dict) else None
-    return config
+    return noted if noted != PROVIDER else ""
 
 
 def _run(hermes_home: Path, hermes: str, *command: str) -> bool:
