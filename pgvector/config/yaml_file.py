@@ -154,7 +154,7 @@ def _round_trip(text: str, values: Mapping[Key, object]) -> str:
     try:
         document = editor.load(text.replace("\r\n", "\n"))
         if document is None:
-            document = CommentedMap()
+            document, editor.explicit_start = CommentedMap(), False
             out.write(text if text.endswith("\n") or not text else text + "\n")  # nothing but comments
         _indent_as(document, editor)
         for key, value in values.items():
@@ -164,6 +164,8 @@ def _round_trip(text: str, values: Mapping[Key, object]) -> str:
         raise _CannotEdit(f"a name stands in it twice{yaml_place(error)}") from None
     except YAMLError as error:
         raise _CannotEdit(f"it cannot be edited{yaml_place(error)}") from None
+    except AttributeError:  # of an alias within its own anchor
+        raise _CannotEdit("it refers to itself") from None
     edited = out.getvalue().replace("\r\n", "\n")
     return edited.replace("\n", "\r\n") if "\r\n" in text else edited
 
