@@ -108,7 +108,7 @@ class ThemeRules:
         return self.aliases.get(theme, theme)
 
 
-class Place(NamedTuple):
+class SessionThemes(NamedTuple):
     """Where a session's turns and memories go, and what the host's memory files hold.
 
     `chat`: the session is a chat of a messaging platform. `unknown`: themes that are not allowed, in whose place
@@ -122,7 +122,7 @@ class Place(NamedTuple):
     unknown: tuple[str, ...] = ()
 
 
-def place(surface: Surface, rules: ThemeRules) -> Place:
+def session_themes(surface: Surface, rules: ThemeRules) -> SessionThemes:
     """The themes of a session under an operator's rules. Pure; never raises on any text."""
     unknown: list[str] = []
 
@@ -141,7 +141,7 @@ def place(surface: Surface, rules: ThemeRules) -> Place:
     else:
         turns = settled(profile if rules.messaging == "profile" else own)
         memories = settled(own if rules.messaging == "chat" else profile)
-    return Place(turns, memories, settled(profile), own.source == "chat", tuple(unknown))
+    return SessionThemes(turns, memories, settled(profile), own.source == "chat", tuple(unknown))
 
 
 def resolve_theme(surface: Surface, *, default: str = LAST_RESORT, identity_key: str = "") -> Theme:

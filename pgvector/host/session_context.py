@@ -18,7 +18,7 @@ from ..domain.errors import ConfigurationError
 from ..domain.personal import identity_digest, mask_identifiers
 from ..domain.privacy import SharedChats
 from ..domain.text import clean
-from ..domain.theme import CONTEXT_PLATFORMS, Place, Surface, Theme, ThemeRules, ThemeSet, place
+from ..domain.theme import CONTEXT_PLATFORMS, SessionThemes, Surface, Theme, ThemeRules, ThemeSet, session_themes
 from ..domain.theme_access import Reach
 from ..server.layout import default_root, root_of
 
@@ -54,7 +54,7 @@ class Policy:
             Keeper(settings),
         )
 
-    def silences(self, where: Place, counts: Counter[str]) -> bool:
+    def silences(self, where: SessionThemes, counts: Counter[str]) -> bool:
         """Whether a session recalls nothing, by one of its themes or its profile's; counted as `recalls_off`."""
         if not any(theme.name in self.silent for theme in (where.turns, where.memories, where.files)):
             return False
@@ -70,7 +70,7 @@ class SessionContext:
     digests.
     """
 
-    place: Place
+    place: SessionThemes
     scope: Mapping[str, str]
     agent_context: str
 
@@ -104,7 +104,7 @@ class SessionContext:
             "thread": told_apart("thread_id"),
         }
         return cls(
-            place=place(surface, rules),
+            place=session_themes(surface, rules),
             scope={key: value for key, value in scope.items() if value},
             agent_context=(
                 platform if platform in CONTEXT_PLATFORMS else _kind_of_run(text("agent_context")) or "primary"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...domain.theme import Surface, ThemeRules, place
+from ...domain.theme import Surface, ThemeRules, session_themes
 from ...store import theme_rows
 from ...store.connection import DeadlineConnection
 from ..common.sharing import profile_of
@@ -35,7 +35,7 @@ def examine_strangers(conn: DeadlineConnection, patient: Patient) -> Iterator[Ch
     if settings.dsn:
         return  # where several hosts or homes are meant to meet
     rules = ThemeRules.of(default=settings.default_theme, aliases=settings.theme_aliases)
-    own = place(Surface(profile=profile_of(patient.home)), rules).files.name
+    own = session_themes(Surface(profile=profile_of(patient.home)), rules).files.name
     if (count := theme_rows.homes(conn, own)) > 1:
         yield Check(
             "homes",

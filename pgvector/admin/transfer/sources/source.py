@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
 from ....domain.records import Record
-from ....domain.theme import Place, Surface, ThemeRules, resolve_theme
+from ....domain.theme import SessionThemes, Surface, ThemeRules, resolve_theme
 
 _EXAMPLES = 20
 _EARLIEST_S, _LATEST_S = 0.0, 253_402_300_800.0  # the years 1970 to 9999: all that a clock of the host can have meant
@@ -23,7 +23,7 @@ class Session(Protocol):
     """What our provider would make of a session that the host tells it of."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SessionThemes:
         """The themes of its turns, its memories and its profile's files."""
 
     @property
