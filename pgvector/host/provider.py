@@ -351,9 +351,8 @@ class PgvectorMemoryProvider(MemoryProvider):
         """Write non-secret settings to the home's config.yaml. Raises ValueError, which the host's forms show."""
         setup.save_config(values, Path(hermes_home))
 
-    @guarded(None)
     def post_setup(self, hermes_home: str, config: Any = None, **kwargs: Any) -> None:
-        """`hermes memory setup pgvector`: the wizard. Exits with its code when that is not 0."""
+        """Run the wizard for `hermes memory setup pgvector`; exits with its code when that is not 0."""
         setup.post_setup(Path(hermes_home))
 
     @guarded(dict)

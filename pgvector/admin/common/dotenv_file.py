@@ -12,6 +12,7 @@ from ...domain.errors import ConfigurationError
 
 _BOM = "\ufeff"
 _OWNER_ONLY = 0o600
+_NOT_ONE_LINE = frozenset("\n\r\0")
 
 
 def set_dotenv(home: Path, values: Mapping[str, str | None]) -> bytes | None:
@@ -22,13 +23,12 @@ def set_dotenv(home: Path, values: Mapping[str, str | None]) -> bytes | None:
     """
     path = _path(home)
     for name, value in values.items():
-        if value is not None and ("\n" in value or "\r" in value or "\0" in value):
+        if _NOT_ONE_LINE.intersection(value or ""):
             raise ConfigurationError(f"{name} must be one line")
     try:
         before = path.read_bytes() if path.exists() else None
         text = (before or b"").decode(errors="surrogateescape")
-        bom = _BOM if text.startswith(_BOM) else ""
-        edited = bom + _edited(text.removeprefix(_BOM), values)
+        edited = _edited(text, values)
         if edited != text:
             replace_file(path, edited.encode(errors="surrogateescape"), mode=_OWNER_ONLY)
     except OSError as error:
@@ -56,8 +56,8 @@ def _path(home: Path) -> Path:
 def _edited(text: str, values: Mapping[str, str | None]) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
     left = dict(values)
-    pieces = []
-    for name, _, written in assignments(text):
+    pieces = [_BOM] * text.startswith(_BOM)
+    for name, _, written in assignments(text.removeprefix(_BOM)):
         if name in values:
             # An assignment's piece begins with the blank lines above it.
             above = written[: len(written) - len(written.lstrip())].rpartition("\n")

@@ -1,4 +1,4 @@
-"""What a database is good for, before anything relies on it."""
+"""Checks of a database before anything relies on it."""
 
 from __future__ import annotations
 
@@ -56,16 +56,9 @@ def appraise(conninfo: str) -> Appraisal:
             ).fetchone()
         assert row is not None
         _require_usable(row.major, postgres, row.encoding, installed or row.available or "")
-        missing: tuple[str, ...] = ()
-        excess: tuple[str, ...] = ()
-        space = None
-        empty = True
-        if migrated := _is_migrated(conn):
-            missing = tuple(schema.missing_rights(conn))
-            excess = tuple(schema.excess_rights(conn))
-            if not missing:
-                space = new_vectors.current(conn)
-                empty = new_vectors.is_without_vectors(conn)
+        migrated = _is_migrated(conn)
+        missing = tuple(schema.missing_rights(conn)) if migrated else ()
+        readable = migrated and not missing
         return Appraisal(
             role=row.role,
             postgres=postgres,
@@ -74,9 +67,9 @@ def appraise(conninfo: str) -> Appraisal:
             migrated=migrated,
             may_migrate=bool(row.is_super or (row.may_create and installed)) and not row.replica,
             missing_rights=missing,
-            excess_rights=excess,
-            space=space,
-            empty=empty,
+            excess_rights=tuple(schema.excess_rights(conn)) if migrated else (),
+            space=new_vectors.current(conn) if readable else None,
+            empty=not readable or new_vectors.is_without_vectors(conn),
         )
 
 
