@@ -123,7 +123,7 @@ def test_need_03_uninstall_keeps_writes_that_never_reached_postgres_unless_force
 
     code, said = verb("uninstall", "--data", "--yes")
     assert code == 1
-    assert "1 writes in the spool never reached Postgres" in said["said"].err
+    assert "1 write in the spool never reached Postgres" in said["said"].err
     assert "are running" in said["said"].err and "--force" in said["said"].err
     assert config_of(home)["memory"]["provider"] == "pgvector" and list((home / "pgvector" / "spool").glob("*.db"))
 

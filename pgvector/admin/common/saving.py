@@ -66,22 +66,27 @@ def changes_to(
     """
     changes = Changes()
     section, _ = read_section(home)
-    in_file = {**(section if isinstance(section, dict) else {}), **read_form(home)}
+    in_files = {**(section if isinstance(section, dict) else {}), **read_form(home)}
     in_env = read_dotenv(home)
     for each in FIELDS:
-        unsaid = each.key in explicit and each.key not in in_file and each.env not in in_env
-        if unsaid or getattr(wanted, each.key) != getattr(current, each.key):
-            _add_change(changes, each, getattr(wanted, each.key), said=in_file.get(each.key), explicit=unsaid)
-            if changes.variables.get(each.env) is None and each.env in in_env:
-                changes.variables[each.env] = None
+        value, said = getattr(wanted, each.key), each.key in in_files or each.env in in_env
+        if value == getattr(current, each.key) and (said or each.key not in explicit):
+            continue
+        if each.env in in_env:
+            changes.variables[each.env] = None
+        _add_change(changes, each, value, in_files.get(each.key), explicit=each.key in explicit and not said)
     if api_key is not None:
-        changes.variables[API_KEY_ENV] = api_key or None
-        if wanted.embed_api_key_env != API_KEY_ENV:
-            changes.settings["embed_api_key_env"] = API_KEY_ENV
+        _add_key(changes, wanted, api_key)
     return changes
 
 
-def _add_change(changes: Changes, each: Field, value: Any, *, said: object, explicit: bool) -> None:
+def _add_key(changes: Changes, wanted: Settings, api_key: str) -> None:
+    changes.variables[API_KEY_ENV] = api_key or None
+    if wanted.embed_api_key_env != API_KEY_ENV:
+        changes.settings["embed_api_key_env"] = API_KEY_ENV
+
+
+def _add_change(changes: Changes, each: Field, value: Any, said: object, *, explicit: bool) -> None:
     """Note where one setting is to be written; `said` is what config.yaml or the form says of it now."""
     if each.key == "dsn" and value and has_secret(value):
         changes.variables[each.env] = value

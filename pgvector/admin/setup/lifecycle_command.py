@@ -65,23 +65,24 @@ def _setup(args: argparse.Namespace, home: Path) -> int:
 
 def _embed_url(args: argparse.Namespace, home: Path, *, attended: bool) -> str | None:
     """Return the `embed_url` that the options mean, None where they leave it open. Raises WrongUsage."""
-    from ...domain.errors import WrongUsage
     from ...embed.model_folder import LOCAL
     from ..common.model_source import BUNDLED
 
-    url: str | None = args.embed_url
-    if args.model is not None:
+    url: str | None = "" if args.no_model else args.embed_url
+    if args.model is not None or (args.model_from is not None and not args.no_model):
         url = LOCAL + (args.model or BUNDLED.name)
-    elif args.no_model:
-        url = ""
-    elif args.model_from is not None:
-        url = LOCAL + BUNDLED.name
-    if args.embed_model:
-        # What no option says is asked for, or else stays as it is.
-        meant = settings_of(home).embed_url if url is None and not attended else url
-        if meant is not None and (not meant or meant.startswith(LOCAL)):
-            raise WrongUsage("--embed-model names a model of an endpoint; give --embed-url with it")
+    # What no option says is asked for, or else stays as it is.
+    if args.embed_model and not (url is None and attended):
+        _require_endpoint(settings_of(home).embed_url if url is None else url)
     return url
+
+
+def _require_endpoint(url: str) -> None:
+    from ...domain.errors import WrongUsage
+    from ...embed.model_folder import LOCAL
+
+    if not url or url.startswith(LOCAL):
+        raise WrongUsage("--embed-model names a model of an endpoint; give --embed-url with it")
 
 
 def _deactivate(args: argparse.Namespace, home: Path) -> int:
