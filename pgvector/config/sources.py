@@ -1,4 +1,4 @@
-"""Reading our part of $HERMES_HOME/config.yaml and .env, and what the desktop's form saved."""
+"""Our part of $HERMES_HOME/config.yaml and .env, and what the desktop's form saved."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ASSIGNED = re.compile(r"\s*(?:export\s+)?(\w+)\s*=(.*)", re.ASCII | re.DOTALL)
 
 
 def read_section(home: Path) -> tuple[object, list[str]]:
-    """What `plugins.pgvector` holds in the home's config.yaml, and what is wrong with that file.
+    """Return what `plugins.pgvector` holds in the home's config.yaml, and what is wrong with that file.
 
     The section is None when there is none or the file cannot be read; only in the latter case there is a warning, in
     which no text of the file stands. The section is shared between callers and must not be changed. Unchanged files
@@ -36,7 +36,7 @@ def read_section(home: Path) -> tuple[object, list[str]]:
 
 
 def read_dotenv(home: Path) -> dict[str, str]:
-    """The HERMES_PGVECTOR_* assignments of the home's .env; empty when it cannot be read.
+    """Return the HERMES_PGVECTOR_* assignments of the home's .env; empty when it cannot be read.
 
     Unchanged files are not read again.
     """
@@ -45,12 +45,12 @@ def read_dotenv(home: Path) -> dict[str, str]:
 
 
 def form_path(home: Path) -> Path:
-    """Where the host keeps what its desktop's form saved for us."""
+    """Return where the host keeps what its desktop's form saved for us."""
     return home / "pgvector" / "config.json"
 
 
 def read_form(home: Path) -> dict[str, object]:
-    """What the desktop's form saved; empty when it saved nothing, or that cannot be read.
+    """Return what the desktop's form saved; empty when it saved nothing, or that cannot be read.
 
     Unchanged files are not read again.
     """
@@ -64,7 +64,7 @@ def _cached(
     parse: Callable[[Path, bytes], _T],
     unreadable: Callable[[str], _T],
 ) -> _T | None:
-    """The parsed file, from `cache` while its time, size and inode are the same; None when there is no such file."""
+    """Return the parsed file, from `cache` while its time, size and inode are the same; None when there is none."""
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -155,7 +155,7 @@ def _parse_dotenv(path: Path, raw: bytes) -> dict[str, str]:
 
 
 def yaml_place(error: Exception) -> str:
-    """Where and what a YAML error is, without quoting the file, in which passwords may stand."""
+    """Return where and what a YAML error is, without quoting the file, in which passwords may stand."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     where = f" (line {mark.line + 1})" if mark is not None else ""
     problem = getattr(error, "problem", None)

@@ -50,11 +50,11 @@ class RetentionPolicy:
         return any(period is not None for period in self._named.values())
 
     def names(self) -> list[str]:
-        """The themes that are named whole."""
+        """Return the themes that are named whole."""
         return [name for name in self._named if not name.endswith("*")]
 
     def of(self, theme: str) -> RetentionPeriod | None:
-        """How long the turns of a theme are kept; None: for ever."""
+        """Return how long the turns of a theme are kept; None: for ever."""
         if theme in self._named:
             return self._named[theme]
         fitting = [name for name in self._named if name.endswith("*") and theme.startswith(name[:-1])]
@@ -62,7 +62,7 @@ class RetentionPolicy:
 
 
 def _longer(one: RetentionPeriod | None, other: RetentionPeriod | None) -> RetentionPeriod | None:
-    """What keeps everything that one of two keeps."""
+    """Return the period that keeps everything that one of two keeps."""
     if one is None or other is None:
         return None
     roles = tuple(role for role in one.roles if role in other.roles)

@@ -18,7 +18,6 @@ from ..domain.redaction import masked
 from ..embed.model_folder import is_local
 from ..runtime.embedded_server import embedded_server
 from .availability import lacking
-from .guard import report
 from .session_context import environment, load_settings
 
 if TYPE_CHECKING:
@@ -130,7 +129,6 @@ def post_setup(home: Path) -> None:
         print(f"error: {exc}", file=sys.stderr)
         code = _EXIT_FAILED
     except Exception as exc:
-        report("post_setup", exc)
         how = typed("HERMES_PGVECTOR_DEBUG=1 hermes-pgvector setup")
         print(f"error: unexpected {type(exc).__name__}: {masked(str(exc))}\nfor a report: {how}", file=sys.stderr)
         code = _EXIT_FAILED

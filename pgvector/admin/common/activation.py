@@ -1,4 +1,4 @@
-"""Make this plugin the memory provider of a hermes home."""
+"""Activation of this plugin as the memory provider of a hermes home."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def enable(hermes_home: Path, hermes: str | None) -> bool:
 
 
 def deactivate(hermes_home: Path) -> str:
-    """Give memory.provider back to what it was before us, and have us loaded no more; what it is now, empty for none.
+    """Give memory.provider back to what it was before us and load us no more; return what it is now, empty for none.
 
     Nothing is deleted. Raises ConfigurationError when config.yaml cannot be changed.
     """

@@ -1,4 +1,4 @@
-"""Trying an embedding model before it is relied on: does it answer, how fast, and does the database have its length."""
+"""Trial of an embedding model: whether it answers, how fast, and whether the database has vectors of its length."""
 
 from __future__ import annotations
 
