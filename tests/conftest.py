@@ -17,7 +17,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from hermes_memory_pgvector.host import guard, log_once
+from hermes_memory_pgvector.host import guard
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.runtime.process import close_all
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
@@ -142,7 +142,7 @@ def fresh_process_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iter
     monkeypatch.setenv("HERMES_HOME", str(tmp_path / "hermes-home"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     guard.failures.clear()
-    log_once.forget_warnings()
+    guard.forget_warnings()
     yield
     close_all()
     assert not guard.failures, f"an error reached the border to the host: {dict(guard.failures)}"

@@ -1,4 +1,4 @@
-"""What `hermes backup` takes of the embedded Postgres: an export, as the files of a running server are no copy."""
+"""An export of the embedded Postgres for `hermes backup`: the files of a running server are no copy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST_S = 300.0  # somebody waits for the backup
 
 
 def backup_path(home: Path) -> Path:
-    """Where the export for `hermes backup` lies."""
+    """Return where the export for `hermes backup` lies."""
     return home / "pgvector" / "backup" / "memory.jsonl.gz"
 
 
@@ -37,7 +37,7 @@ def hold_place(home: Path) -> None:
 
 
 def write_backup(config: Mapping[str, Any] | None) -> list[str]:
-    """Export the embedded database anew; returns where, if the host has to be told of it.
+    """Export the embedded database anew; return where, if the host has to be told of it.
 
     That is nowhere when `dsn` names a server, or none was ever made, or when the host has found the file in a home
     that lies where it takes nothing else from. When the export fails, an earlier one is better than none, and the

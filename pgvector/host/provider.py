@@ -21,12 +21,10 @@ from . import availability, setup
 from .backup import hold_place, write_backup
 from .builtin_memory import BuiltInMemory
 from .delegation import Delegation
-from .guard import guarded
+from .guard import guarded, warn_once, warn_unknown_themes
 from .input_limits import taken
-from .log_once import warn_once, warn_unknown_themes
 from .recall_tools import QUESTION_MAX_CHARS, answer, error
 from .session_context import Policy, SessionContext, environment, hermes_home, load_settings
-from .startup import load_at_startup
 from .tool_registry import prompt_block, schemas, switched_on, tools_in_file
 from .tool_scopes import ChatSearcher, Here
 from .turns import Turn
@@ -82,7 +80,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         if problem := availability.problem(self._config, home):
             warn_once(f"memory is off: {problem}")
             return False
-        load_at_startup(home)
+        availability.load_at_startup(home)
         return True
 
     @guarded(None)
@@ -351,9 +349,8 @@ class PgvectorMemoryProvider(MemoryProvider):
         """Write non-secret settings to the home's config.yaml. Raises ValueError, which the host's forms show."""
         setup.save_config(values, Path(hermes_home))
 
-    @guarded(None)
     def post_setup(self, hermes_home: str, config: Any = None, **kwargs: Any) -> None:
-        """`hermes memory setup pgvector`: the wizard. Exits with its code when that is not 0."""
+        """Run the wizard for `hermes memory setup pgvector`; exits with its code when that is not 0."""
         setup.post_setup(Path(hermes_home))
 
     @guarded(dict)

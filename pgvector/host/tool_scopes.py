@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..domain.errors import InvalidArgument
-from ..domain.theme import Place
+from ..domain.theme import SessionThemes
 from ..domain.types import Answer, Hit, Question, Scope, Store
 from .session_context import Policy
 
@@ -23,7 +23,7 @@ _MEANING = {"scope": SCOPES, "theme": "the name of a theme"}
 class Here:
     """Where a tool was called."""
 
-    place: Place
+    place: SessionThemes
     session_id: str
     scope_default: str
     deadline_s: float
@@ -81,7 +81,7 @@ def _text(name: str, given: object) -> str:
 class ChatSearcher:
     """A searcher for a chat whose memories have another theme than its turns; for any other session, the searcher."""
 
-    def __init__(self, searcher: Searcher, place: Place) -> None:
+    def __init__(self, searcher: Searcher, place: SessionThemes) -> None:
         self._searcher = searcher
         self._place = place
 

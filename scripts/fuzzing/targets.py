@@ -39,7 +39,7 @@ from hermes_memory_pgvector.domain.records import MemoryRecord, TurnRecord
 from hermes_memory_pgvector.domain.redaction import masker, pattern_problem
 from hermes_memory_pgvector.domain.retention_policy import RetentionPolicy
 from hermes_memory_pgvector.domain.text import both_ends, clean, clean_json, strip_injected
-from hermes_memory_pgvector.domain.theme import MAX_CHARS, Surface, ThemeRules, normalise_theme, place
+from hermes_memory_pgvector.domain.theme import MAX_CHARS, Surface, ThemeRules, normalise_theme, session_themes
 from hermes_memory_pgvector.domain.types import Answer, Hit, Operation, Question
 from hermes_memory_pgvector.host import recall_tools, write_tools
 from hermes_memory_pgvector.host.session_context import Policy, SessionContext
@@ -82,7 +82,7 @@ def theme(data: bytes) -> None:
         aliases=(f"{word}={profile}",),
         identity_key=clean(identity_key),
     )
-    found = place(Surface(key, platform, profile, workspace), rules)
+    found = session_themes(Surface(key, platform, profile, workspace), rules)
     for each in (found.turns, found.memories, found.files):
         assert each.name and each.name == each.name.strip() and len(each.name) <= MAX_CHARS
         _storable(each.name)

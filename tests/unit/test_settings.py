@@ -145,6 +145,12 @@ def test_an_unknown_key_is_one_warning_that_names_the_nearest(key: str, nearest:
     assert repr(key) in warning and f"did you mean {nearest}?" in warning
 
 
+@pytest.mark.parametrize(("key", "said"), [("hybrid_search", "by meaning and by words"), ("xyzzy", "no setting has a")])
+def test_a_name_unlike_any_setting_is_not_compared_with_one(key: str, said: str) -> None:
+    (warning,) = load({key: True}, {}).warnings
+    assert said in warning and "did you mean" not in warning
+
+
 def test_trap_12_odd_values_do_not_turn_memory_off() -> None:
     section = {"allowed_themes": [1, 2], "write_queue_maxsize": math.inf, "sync_turns": True, 7: "x"}
     settings, warnings = load(section, {})

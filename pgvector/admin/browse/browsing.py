@@ -9,7 +9,7 @@ from typing import Any
 
 from ...domain.errors import InvalidArgument, WrongUsage
 from ...domain.text import clean
-from ...domain.theme import Surface, ThemeRules, place
+from ...domain.theme import Surface, ThemeRules, session_themes
 from ...domain.types import Store
 from ...store import browse_rows as store
 from ...store import history
@@ -35,7 +35,7 @@ def theme_to_read(conn: DeadlineConnection, given: str | None, rules: ThemeRules
             if theme and theme == clean(theme) and store.theme_exists(conn, theme):
                 return theme
         raise InvalidArgument(f"no theme {given!r} holds anything; see: hermes-pgvector themes list")
-    own = place(Surface(profile=profile_of(home)), rules).memories.name
+    own = session_themes(Surface(profile=profile_of(home)), rules).memories.name
     if store.theme_exists(conn, own):
         return own
     names = store.theme_names(conn)
@@ -48,7 +48,7 @@ def theme_to_read(conn: DeadlineConnection, given: str | None, rules: ThemeRules
 def theme_to_write(given: str | None, rules: ThemeRules, home: Path) -> tuple[str, str]:
     """The theme that a new memory gets, and what there is to say about it. Raises InvalidArgument for a blank name."""
     if given is None:
-        return place(Surface(profile=profile_of(home)), rules).memories.name, ""
+        return session_themes(Surface(profile=profile_of(home)), rules).memories.name, ""
     theme = rules.resolve_name(given)
     if not theme:
         raise InvalidArgument("the theme's name is blank")

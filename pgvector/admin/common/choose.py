@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ...config.settings import Settings
-from ...config.sources import CONFIG_NAME, read_form, read_section, set_values
+from ...config.sources import CONFIG_NAME, read_form, read_section
+from ...config.yaml_file import set_values
 from ...domain.errors import HermesPgvectorError, SchemaNotApplied, StoreMisconfigured
 from ...embed.model_folder import LOCAL, is_local, local_folder
 from ...embed.ollama import dims_at, embedding_models, loopback_url

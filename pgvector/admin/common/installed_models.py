@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...config.settings import Settings
-from ...config.sources import set_values
+from ...config.yaml_file import set_values
 from ...domain.errors import ConfigurationError, EmbedderError, HermesPgvectorError
 from ...embed.model_folder import (
     LOCAL,

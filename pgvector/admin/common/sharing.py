@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...capture.mirror import Mirror
-from ...config.activation import built_in_memory
+from ...config.plugin_state import built_in_memory
 from ...store import theme_rows
 from ...store.connection import DeadlineConnection
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from ...config.activation import is_active, is_enabled, named_provider
+from ...config.plugin_state import is_active, is_enabled, named_provider
 from ...domain.commandline import pip_install
 from ..common.installation import (
     DISTRIBUTION,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...config.settings import Settings
-from ...domain.theme import Surface, ThemeRules, place
+from ...domain.theme import Surface, ThemeRules, session_themes
 from ...store import theme_rows
 from ...store.connection import DeadlineConnection
 from ..common import sharing
@@ -50,7 +50,7 @@ def _homes(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
     if settings.dsn:
         return  # where several hosts or homes are meant to meet
     rules = ThemeRules.of(default=settings.default_theme, aliases=settings.theme_aliases)
-    own = place(Surface(profile=sharing.profile_of(context.home)), rules).files.name
+    own = session_themes(Surface(profile=sharing.profile_of(context.home)), rules).files.name
     if (count := theme_rows.homes(conn, own)) > 1:
         yield Check(
             "homes",

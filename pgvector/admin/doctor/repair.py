@@ -13,13 +13,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ...config.activation import activate, enable, find_hermes
 from ...config.settings import Settings
 from ...domain.errors import HermesPgvectorError
 from ...store.conninfo import user_of
 from ...store.pool import connect
 from ...store.pooler import require_session
 from ...store.schema import migrate
+from ..common.activation import activate, enable, find_hermes
 from ..common.installation import install_plugin
 from ..common.progress import building
 from . import server_health

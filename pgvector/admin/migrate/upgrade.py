@@ -11,7 +11,7 @@ from ...capture.sanitize import session_name
 from ...config.settings import Settings
 from ...domain.errors import ConfigurationError
 from ...domain.languages import Languages
-from ...domain.theme import LAST_RESORT, Surface, ThemeRules, place
+from ...domain.theme import LAST_RESORT, Surface, ThemeRules, session_themes
 from ...domain.types import EmbeddingSpace, Store
 from ...embed.instructions import instructions_for
 from ...embed.model_folder import is_local
@@ -234,7 +234,7 @@ def _landings(settings: Settings) -> upgrade_tables.Land:
 
     def land(store: Store, row: OldRow) -> Landing:
         if (store, row.theme, row.key) not in known:
-            where = place(_surface(row.theme or LAST_RESORT, row.key or ""), rules)
+            where = session_themes(_surface(row.theme or LAST_RESORT, row.key or ""), rules)
             known[store, row.theme, row.key] = (where.memories if store == "memories" else where.turns).name
         theme = known[store, row.theme, row.key]
         return Landing(theme, languages.of(theme), session(row.session), session(row.parent) or None)

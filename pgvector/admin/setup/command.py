@@ -22,8 +22,8 @@ def _install_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _install(args: argparse.Namespace, home: Path) -> int:
-    from ...config.activation import activate, enable, find_hermes
     from ...runtime.embedded_server import account_notice
+    from ..common.activation import activate, enable, find_hermes
     from ..common.installation import install_plugin
 
     report = install_plugin(home, mode="copy" if args.copy else "shim", force=args.force)

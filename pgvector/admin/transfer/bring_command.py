@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .bring import Report, SourceReport
     from .sources.homes import Home
     from .sources.mem0 import Mem0Settings
-    from .sources.source import Destination, SessionThemes, Source
+    from .sources.source import Destination, ImportTarget, Source
 
 _SOURCE_DSN = "HERMES_PGVECTOR_SOURCE_DSN"
 _EXAMPLES_SHOWN = 5
@@ -93,8 +93,8 @@ def _hindsight(args: argparse.Namespace, home: Path, destination: Destination) -
 
     databases = [SessionDatabase(each, destination) for each in _homes(args, home) if (each.path / NAME).exists()]
 
-    def elsewhere(session: str) -> SessionThemes | str | None:
-        return next((found for each in databases if (found := each.landing(session)) is not None), None)
+    def elsewhere(session: str) -> ImportTarget | str | None:
+        return next((found for each in databases if (found := each.target(session)) is not None), None)
 
     profile = args.profile or "default"
     return [HindsightTables(_demanded_dsn(args), args.schema, args.bank, profile, destination, elsewhere)]

@@ -14,7 +14,7 @@ from ....domain.text import clean
 from ..foreign_database import ForeignDatabase, foreign
 from .exchanges import ConversationFilter, Utterance
 from .facts import is_worth_keeping
-from .source import CHAT_UNKNOWN, Destination, SessionThemes, SourceTally, at_iso, filled
+from .source import CHAT_UNKNOWN, Destination, ImportTarget, SourceTally, at_iso, filled
 
 EXPECTED = "the tables of Hindsight (as of hindsight-api 1.1)"
 _DOCUMENT = ("id", "bank_id", "original_text", "created_at", "updated_at", "retain_params", "tags")
@@ -43,7 +43,7 @@ class HindsightTables:
         bank: str | None,
         profile: str,
         destination: Destination,
-        elsewhere: Callable[[str], SessionThemes | str | None],
+        elsewhere: Callable[[str], ImportTarget | str | None],
     ) -> None:
         self._dsn = dsn
         self._schema = schema
@@ -83,16 +83,16 @@ class HindsightTables:
             yield from self._note(row.original_text, row, known, tally, where)
             return
         session = str(known.get("session_id") or row.id)
-        landing = self._session_themes(known, session)
-        if isinstance(landing, str):
-            tally.skip(landing, where, len(messages))
+        target = self._import_target(known, session)
+        if isinstance(target, str):
+            tally.skip(target, where, len(messages))
             return
-        metadata = landing.session.provenance(session, _parent(row.tags)) | {
+        metadata = target.session.provenance(session, _parent(row.tags)) | {
             "source": "import:hindsight",
             "bank": row.bank_id,
         }
         for said in turn_filter.sift(_spoken(messages, row.created_at, where), set()):
-            yield TurnRecord(landing.turns, session, said.role, said.text, said.at, metadata, where=where)
+            yield TurnRecord(target.turns, session, said.role, said.text, said.at, metadata, where=where)
 
     def _fact(self, row: Any, tally: SourceTally) -> Iterator[MemoryRecord]:
         where = f"fact {row.id}"
@@ -107,11 +107,11 @@ class HindsightTables:
         text = is_worth_keeping(content, row.created_at, tally, where)
         if text is None:
             return
-        landing = self._session_themes(known, str(known.get("session_id") or ""))
-        if landing == CHAT_UNKNOWN:
-            landing = self._destination.of_memory(self._words(known))
-        if isinstance(landing, str):
-            tally.skip(landing, where)
+        target = self._import_target(known, str(known.get("session_id") or ""))
+        if target == CHAT_UNKNOWN:
+            target = self._destination.of_memory(self._words(known))
+        if isinstance(target, str):
+            tally.skip(target, where)
             return
         metadata = {
             "source": "import:hindsight",
@@ -121,13 +121,13 @@ class HindsightTables:
             "fact_type": getattr(row, "fact_type", ""),
         }
         at = at_iso(known.get("retained_at")) or row.created_at
-        yield MemoryRecord(landing.memories, "memory", text, at, max(at, row.updated_at), filled(metadata), where=where)
+        yield MemoryRecord(target.memories, "memory", text, at, max(at, row.updated_at), filled(metadata), where=where)
 
-    def _session_themes(self, known: Message, session: str) -> SessionThemes | str:
-        landing = self._destination.of_session(self._words(known), session)
-        if landing == CHAT_UNKNOWN:
-            return self._elsewhere(session) or landing
-        return landing
+    def _import_target(self, known: Message, session: str) -> ImportTarget | str:
+        target = self._destination.of_session(self._words(known), session)
+        if target == CHAT_UNKNOWN:
+            return self._elsewhere(session) or target
+        return target
 
     def _words(self, known: Message) -> dict[str, Any]:
         """Return what the host would tell a provider of the session."""

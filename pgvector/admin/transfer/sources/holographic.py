@@ -38,7 +38,7 @@ class FactStore:
 
     def records(self, tally: SourceTally) -> Iterator[MemoryRecord]:
         """Yield a memory for each fact, with its category, tags and trust; entities and vectors are derived."""
-        landing = self._destination.of_memory({"agent_identity": self._home.profile})
+        target = self._destination.of_memory({"agent_identity": self._home.profile})
         with read_only(self._path, EXPECTED) as file:
             file.demand("facts", "fact_id", "content", "created_at")
             for row in file.paged("facts", _COLUMNS):
@@ -48,8 +48,8 @@ class FactStore:
                 text = is_worth_keeping(row["content"], created, tally, where)
                 if text is None or created is None:
                     continue
-                if isinstance(landing, str):
-                    tally.skip(landing, where)
+                if isinstance(target, str):
+                    tally.skip(target, where)
                     continue
                 metadata = {
                     "source": "import:holographic",
@@ -59,7 +59,7 @@ class FactStore:
                     "trust": row["trust_score"],
                 }
                 yield MemoryRecord(
-                    landing.memories,
+                    target.memories,
                     "user" if row["category"] == _OF_THE_USER else "memory",
                     text,
                     created,

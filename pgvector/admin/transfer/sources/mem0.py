@@ -131,14 +131,14 @@ class Mem0Store:
                 "agent_identity": self._home.profile,
                 "user_id": payload.get("user_id"),
             }
-            landing = self._destination.of_memory(words)
-            if isinstance(landing, str):
-                tally.skip(landing, where)
+            target = self._destination.of_memory(words)
+            if isinstance(target, str):
+                tally.skip(target, where)
                 continue
             metadata: dict[str, object] = {key: payload.get(key) for key in _KEPT}
             metadata |= {"source": "import:mem0", "mem0_id": name, "profile": self._home.profile}
             updated = max(created, at_iso(payload.get("updated_at")) or created)
-            yield MemoryRecord(landing.memories, "memory", text, created, updated, filled(metadata), where=where)
+            yield MemoryRecord(target.memories, "memory", text, created, updated, filled(metadata), where=where)
 
     def _facts(self, tally: SourceTally) -> Iterator[Fact]:
         if self._path is None:

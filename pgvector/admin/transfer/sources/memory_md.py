@@ -31,14 +31,14 @@ class MemoryFiles:
         """Yield an entry each; a file that cannot be read is told in the log and has none."""
         for state in self._states():
             at = datetime.fromtimestamp(state.written_at, UTC)
-            landing = self._destination.of_memory({"agent_identity": self._home.profile})
+            target = self._destination.of_memory({"agent_identity": self._home.profile})
             for content in state.contents:
                 tally.read += 1
-                if isinstance(landing, str):
-                    tally.skip(landing)
+                if isinstance(target, str):
+                    tally.skip(target)
                     continue
                 metadata = {"source": "import:files", "profile": self._home.profile}
-                yield MemoryRecord(landing.files, state.target, content, at, at, metadata)
+                yield MemoryRecord(target.files, state.target, content, at, at, metadata)
 
     def _states(self) -> list[FileState]:
         return [state for state in Mirror(self._home.path).changed() if state.contents]

@@ -13,7 +13,7 @@ from ....domain.records import MemoryRecord, Record, TurnRecord
 from ..foreign_database import ForeignDatabase, foreign
 from .exchanges import SAID_BEFORE, ConversationFilter, Utterance
 from .facts import is_worth_keeping
-from .source import Destination, SessionThemes, SourceTally, filled
+from .source import Destination, ImportTarget, SourceTally, filled
 
 EXPECTED = "the tables of hermes-memory-pgvector 0.3 to 1.0"
 _MEMORY = ("id", "agent_identity", "target", "content", "created_at", "updated_at", "metadata")
@@ -33,7 +33,7 @@ class PredecessorTables:
         self._schema = schema
         self._profile = profile
         self._destination = destination
-        self._known_themes: dict[tuple[str, str], SessionThemes | str] = {}
+        self._known_themes: dict[tuple[str, str], ImportTarget | str] = {}
 
     @property
     def where(self) -> str:
@@ -64,30 +64,30 @@ class PredecessorTables:
         if text is None:
             return
         known = row.metadata if isinstance(row.metadata, dict) else {}
-        landing = self._session_themes(row.agent_identity, known)
-        if isinstance(landing, str):
-            tally.skip(landing, where)
+        target = self._import_target(row.agent_identity, known)
+        if isinstance(target, str):
+            tally.skip(target, where)
             return
         copied = known.get("source") == _COPIED
         more = {} if copied else {"session_id": known.get("session_id")}
         metadata = filled({"source": "import:predecessor", "profile": self._profile} | more)
-        theme = landing.files if copied else landing.memories
+        theme = target.files if copied else target.memories
         yield MemoryRecord(theme, row.target, text, row.created_at, row.updated_at, metadata, where=where)
 
     def _session(self, rows: list[Any], turn_filter: ConversationFilter, tally: SourceTally) -> Iterator[TurnRecord]:
         tally.read += len(rows)
         first = rows[0]
-        landing = self._session_themes(first.agent_identity, first.metadata if isinstance(first.metadata, dict) else {})
-        if isinstance(landing, str):
-            tally.skip(landing, f"session {first.session_id}", len(rows))
+        target = self._import_target(first.agent_identity, first.metadata if isinstance(first.metadata, dict) else {})
+        if isinstance(target, str):
+            tally.skip(target, f"session {first.session_id}", len(rows))
             return
-        metadata = landing.session.provenance(first.session_id, first.parent_session_id or "")
+        metadata = target.session.provenance(first.session_id, first.parent_session_id or "")
         metadata |= {"source": "import:predecessor"}
-        yield from _delegations(rows, landing, metadata, tally)
+        yield from _delegations(rows, target, metadata, tally)
         for said in turn_filter.sift(_spoken(rows, tally), set()):
-            yield TurnRecord(landing.turns, first.session_id, said.role, said.text, said.at, metadata, where=said.where)
+            yield TurnRecord(target.turns, first.session_id, said.role, said.text, said.at, metadata, where=said.where)
 
-    def _session_themes(self, theme: str, known: Mapping[str, Any]) -> SessionThemes | str:
+    def _import_target(self, theme: str, known: Mapping[str, Any]) -> ImportTarget | str:
         """Return the place of one of its themes. It notes beside a row from which session key it made the theme."""
         raw = known.get("raw_identity")
         key = raw if isinstance(raw, str) else ""
@@ -108,7 +108,7 @@ def _is_delegation(row: Any) -> bool:
 
 
 def _delegations(
-    rows: list[Any], landing: SessionThemes, metadata: Mapping[str, Any], tally: SourceTally
+    rows: list[Any], target: ImportTarget, metadata: Mapping[str, Any], tally: SourceTally
 ) -> Iterator[TurnRecord]:
     """Yield what sub-agents were asked and found, each once."""
     seen: set[str] = set()
@@ -121,7 +121,7 @@ def _delegations(
         child = row.metadata.get("child_session_id")
         edge = filled({"parent": row.session_id, "child": child})
         kept = filled({**metadata, "child_session_id": child, "delegation": edge})
-        yield TurnRecord(landing.turns, row.session_id, "tool", row.content, row.ts, kept, where=where)
+        yield TurnRecord(target.turns, row.session_id, "tool", row.content, row.ts, kept, where=where)
 
 
 def _spoken(rows: list[Any], tally: SourceTally) -> list[Utterance]:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
 from ....domain.records import Record
-from ....domain.theme import Place, Surface, ThemeRules, resolve_theme
+from ....domain.theme import SessionThemes, Surface, ThemeRules, resolve_theme
 
 _EXAMPLES = 20
 _EARLIEST_S, _LATEST_S = 0.0, 253_402_300_800.0  # the years 1970 to 9999: all that a clock of the host can have meant
@@ -23,7 +23,7 @@ class Session(Protocol):
     """What our provider would make of a session that the host tells it of."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SessionThemes:
         """Return the themes of its turns, its memories and its profile's files."""
 
     @property
@@ -66,7 +66,7 @@ class Source(Protocol):
         """Yield everything worth storing, in the order in which it was said; what is left out goes to `tally`."""
 
 
-class SessionThemes(NamedTuple):
+class ImportTarget(NamedTuple):
     """The themes that a session's turns, its memories and its profile's files go to."""
 
     turns: str
@@ -91,7 +91,7 @@ class Destination:
     theme: str = ""
     api_theme: str = ""
 
-    def of_session(self, said: Mapping[str, Any], session_id: str) -> SessionThemes | str:
+    def of_session(self, said: Mapping[str, Any], session_id: str) -> ImportTarget | str:
         """Return where a session belongs that the host describes with these words; or why that cannot be told.
 
         A theme is never guessed: a session that may have been a tenant's or a chat's own goes nowhere without one.
@@ -100,36 +100,36 @@ class Destination:
         if not self.writes(session.agent_context):
             return f"a run of kind {session.agent_context}"
         if self.theme:
-            return SessionThemes(self.theme, self.theme, self.theme, session)
+            return ImportTarget(self.theme, self.theme, self.theme, session)
         where = session.place
-        landing = SessionThemes(where.turns.name, where.memories.name, where.files.name, session)
+        target = ImportTarget(where.turns.name, where.memories.name, where.files.name, session)
         if said.get("gateway_session_key"):
-            return landing
+            return target
         if _is_api(said):
-            return self._of_api(landing, session_id)
+            return self._of_api(target, session_id)
         if self._is_chat(said) and self.rules.messaging != "profile":
             return CHAT_UNKNOWN
-        return landing
+        return target
 
-    def of_memory(self, said: Mapping[str, Any]) -> SessionThemes | str:
+    def of_memory(self, said: Mapping[str, Any]) -> ImportTarget | str:
         """As `of_session`, of a memory whose session is not known: those of chats are the profile's, if so set."""
         session = self.locate(said)
         if self.theme:
-            return SessionThemes(self.theme, self.theme, self.theme, session)
+            return ImportTarget(self.theme, self.theme, self.theme, session)
         where = session.place
-        landing = SessionThemes(where.turns.name, where.memories.name, where.files.name, session)
+        target = ImportTarget(where.turns.name, where.memories.name, where.files.name, session)
         if _is_api(said):
-            return self._of_api(landing, "")
+            return self._of_api(target, "")
         if self._is_chat(said) and self.rules.messaging == "chat":
             return CHAT_UNKNOWN
-        return landing
+        return target
 
-    def _of_api(self, landing: SessionThemes, session_id: str) -> SessionThemes | str:
+    def _of_api(self, target: ImportTarget, session_id: str) -> ImportTarget | str:
         known = self.captured(session_id) if session_id else ()
         if len(known) > 1:
             return API_AMBIGUOUS
         theme = known[0] if known else self.api_theme
-        return landing._replace(turns=theme, memories=theme) if theme else API_UNKNOWN
+        return target._replace(turns=theme, memories=theme) if theme else API_UNKNOWN
 
     def _is_chat(self, said: Mapping[str, Any]) -> bool:
         """Return whether the platform is one of those whose sessions are chats."""

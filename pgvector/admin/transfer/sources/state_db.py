@@ -14,7 +14,7 @@ from ....domain.records import TurnRecord
 from ....domain.text import clean
 from .exchanges import ConversationFilter, Utterance
 from .homes import Home
-from .source import Destination, SessionThemes, SourceTally, at_epoch
+from .source import Destination, ImportTarget, SourceTally, at_epoch
 from .sqlite_file import SqliteFile, read_only
 
 EXPECTED = "the session database of hermes-agent (state.db, as of 0.19.0)"
@@ -63,17 +63,17 @@ class SessionDatabase:
             for name, row in sessions.items():
                 messages = file.rows("messages", _MESSAGE, where="session_id = ?", values=(name,), order="id")
                 tally.read += len(messages)
-                landing = self._destination.of_session(self._words(row, sessions), name)
-                if isinstance(landing, str):
-                    tally.skip(landing, f"session {name}", len(messages))
+                target = self._destination.of_session(self._words(row, sessions), name)
+                if isinstance(target, str):
+                    tally.skip(target, f"session {name}", len(messages))
                     continue
                 parent = str(row["parent_session_id"] or "")
-                metadata = landing.session.provenance(name, parent) | {"source": "import:state.db"}
+                metadata = target.session.provenance(name, parent) | {"source": "import:state.db"}
                 lineage = seen.setdefault(_eldest(name, sessions), set())
                 for said in turn_filter.sift(_spoken(messages, tally, row["started_at"]), lineage):
-                    yield TurnRecord(landing.turns, name, said.role, said.text, said.at, metadata, where=said.where)
+                    yield TurnRecord(target.turns, name, said.role, said.text, said.at, metadata, where=said.where)
 
-    def landing(self, session_id: str) -> SessionThemes | str | None:
+    def target(self, session_id: str) -> ImportTarget | str | None:
         """Return where a session of this profile belongs; None where it is not in this file, or that cannot be read."""
         row = self._known.get(session_id)
         return None if row is None else self._destination.of_session(self._words(row, self._known), session_id)
