@@ -18,7 +18,7 @@ from pathlib import Path
 from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory
 from hermes_memory_pgvector.domain import forking
 from hermes_memory_pgvector.domain.types import Operation
-from hermes_memory_pgvector.domain.gil import breathe
+from hermes_memory_pgvector.domain.gil import yield_gil
 
 forking.PATIENCE_S = 30.0  # of a machine that is busy with other tests
 ends = []
@@ -29,7 +29,7 @@ def directory():
 def look():
     while True:
         own.take(64)
-        breathe()
+        yield_gil()
         own.recount()
 
 def come_and_go():
