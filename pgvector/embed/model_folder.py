@@ -49,6 +49,11 @@ def is_local(embed_url: str) -> bool:
     return embed_url.strip().lower().startswith(LOCAL)
 
 
+def local_name(embed_url: str) -> str:
+    """Return what stands after `local:`: a model's name or a folder."""
+    return embed_url.strip()[len(LOCAL) :].strip()
+
+
 def models_folder(home: Path) -> Path:
     """Return where the models of a hermes home lie, each in a folder of its name."""
     return home / "pgvector" / "models"
@@ -61,7 +66,7 @@ def is_model_name(name: str) -> bool:
 
 def local_folder(embed_url: str, home: Path) -> Path:
     """Return the folder that `local:NAME` or `local:/a/folder` means; does no I/O. Raises ConfigurationError."""
-    named = embed_url.strip()[len(LOCAL) :].strip()
+    named = local_name(embed_url)
     if "/" in named or named.startswith("~"):
         return Path(named).expanduser()
     if not is_model_name(named):
