@@ -82,15 +82,7 @@ def endpoints_for(url: str, api: str) -> tuple[Endpoint, ...]:
     path = parts.path.rstrip("/")
     base = _KNOWN_SUFFIX.sub("", path)
     ollama = Endpoint("ollama", with_path(parts, f"{base}/api/embed"))
-    if path.endswith("/embeddings") and not path.endswith("/api/embeddings"):
-        openai_path = path
-    elif is_azure(parts):
-        openai_path = f"{path or '/openai/v1'}/embeddings"
-    elif re.search(r"/v\d+$", path):
-        openai_path = f"{path}/embeddings"
-    else:
-        openai_path = f"{base}/v1/embeddings"
-    openai = Endpoint("openai", with_path(parts, openai_path))
+    openai = Endpoint("openai", with_path(parts, _openai_path(path, base, azure=is_azure(parts))))
     if api not in ("auto", "", "ollama", "openai"):
         raise ConfigurationError(f"embed_api {api!r} is not known; use auto, ollama or openai")
     if api == "ollama" or (api != "openai" and re.search(r"/api(/embed(dings)?)?$", path)):
@@ -98,6 +90,14 @@ def endpoints_for(url: str, api: str) -> tuple[Endpoint, ...]:
     if api == "openai" or re.search(r"(/v\d+|/embeddings)$", path) or is_azure(parts):
         return (openai,)
     return (ollama, openai)
+
+
+def _openai_path(path: str, base: str, *, azure: bool) -> str:
+    if path.endswith("/embeddings") and not path.endswith("/api/embeddings"):
+        return path
+    if azure:
+        return f"{path or '/openai/v1'}/embeddings"
+    return f"{path}/embeddings" if re.search(r"/v\d+$", path) else f"{base}/v1/embeddings"
 
 
 def request_body(

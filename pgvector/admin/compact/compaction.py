@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from itertools import islice
@@ -142,9 +142,7 @@ def plan_compaction(
         raise ConfigurationError("the embedding model is being changed: compact again once reembed is through")
     counts = chosen_themes(conn, options.themes, every=options.every_theme, rules=rules)
     before, may_log = cutoff(conn, options.older_than)
-    with progress("looked through", sum(counts.values())) as advance:
-        looked_at = [_theme_plan(conn, options, theme, before, count, advance) for theme, count in counts.items()]
-    themes = tuple(each for each in looked_at if each.share.vectors or each.duplicates)
+    themes = _theme_plans(conn, options, counts, before)
     turns = {each.share.theme: each.share.turns for each in themes}
     questions = choose_questions(conn, turns, max(options.sample, _SCALE_QUESTIONS)) if turns else []
     scale = measure_scale(conn, questions[:_SCALE_QUESTIONS])
@@ -154,14 +152,19 @@ def plan_compaction(
     return CompactPlan(options, before, themes, store.sizes(conn), scale, loss, examples, may_log)
 
 
-def _theme_plan(
-    conn: DeadlineConnection,
-    options: CompactOptions,
-    theme: str,
-    before: datetime,
-    turns: int,
-    advance: Callable[[int], None],
-) -> ThemePlan:
+def _theme_plans(
+    conn: DeadlineConnection, options: CompactOptions, counts: Mapping[str, int], before: datetime
+) -> tuple[ThemePlan, ...]:
+    """Return the plans of the themes in which something is to be done."""
+    plans: list[ThemePlan] = []
+    with progress("looked through", sum(counts.values())) as advance:
+        for theme, count in counts.items():
+            plans.append(_theme_plan(conn, options, theme, before))
+            advance(count)
+    return tuple(each for each in plans if each.share.vectors or each.duplicates)
+
+
+def _theme_plan(conn: DeadlineConnection, options: CompactOptions, theme: str, before: datetime) -> ThemePlan:
     share = store.share(conn, theme, before)
     if not options.vectors:
         share = replace(share, vectors=0, vector_bytes=0)
@@ -172,7 +175,6 @@ def _theme_plan(
             said_again = store.same(conn, theme, some, options.similar)
             duplicates |= {id: some[id] for id in said_again}
             taken += sum(said_again.values())
-    advance(turns)
     return ThemePlan(share, duplicates, taken)
 
 
