@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ..domain.errors import ConfigurationError, EmbedderError
+from ..domain.errors import EmbedderError
 from .endpoint import Endpoint, parse_url, with_path
 from .http_client import Deadline, HttpClient
 from .replies import json_in, refusal
@@ -13,13 +13,11 @@ from .replies import json_in, refusal
 class ChatClient:
     """Asks one endpoint, `url` with or without `/v1/chat/completions`. Safe to call from several threads.
 
-    Raises ConfigurationError for a URL, a name of a model or an API key that cannot be used.
+    Raises ConfigurationError for a URL or an API key that cannot be used.
     """
 
     def __init__(self, *, url: str, model: str, api_key: str = "") -> None:
-        self.model = model.strip()
-        if not self.model:
-            raise ConfigurationError("name the model that writes the summaries: --summary-model NAME")
+        self.model = model
         self._client = HttpClient(url, [_endpoint(url)], purpose="summary", api_key=api_key)
 
     def answer(self, instruction: str, text: str, *, max_tokens: int, timeout_s: float) -> str:

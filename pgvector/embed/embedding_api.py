@@ -146,7 +146,7 @@ def vectors_in(endpoint: Endpoint, body: bytes, *, count: int, dims: int, cut: b
     if endpoint.api == "openai":
         rows = _rows_by_index(endpoint, rows)
     if len(rows) != count:
-        raise EmbedderError(f"{endpoint.label} answered {count} texts with {len(rows)} vectors; expected {count}")
+        raise EmbedderError(f"{endpoint.label}: expected one vector for each text, {count}, got {len(rows)}")
     return [_vector_in(f"{endpoint.label}: vector {n}", row, dims, cut) for n, row in yielding_gil(enumerate(rows, 1))]
 
 

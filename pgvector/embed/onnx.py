@@ -29,7 +29,7 @@ from .model_folder import ModelFolder, read_model_folder
 PACKAGES = ("onnxruntime", "tokenizers", "numpy")
 # Tokens are seldom longer, so nothing that the model would see is cut off.
 _CHARS_PER_TOKEN = 32
-# Vectors of calls that ran out of time: 2,048 of 1,024 doubles are 16 MB, and there are seldom any.
+# Vectors of a call, for the next one where it runs out of time: 2,048 of 1,024 doubles are 16 MB.
 _MAX_KEPT = 2_048
 
 
@@ -70,12 +70,7 @@ class OnnxEmbedder:
             deadline = time.monotonic() + timeout_s
             shared, model = self._ready(deadline)
             prefix = self._instructions(model.folder).document
-            done: dict[bytes, array[float]] = {}
-            try:
-                vectors = [self._document(shared.documents, model, prefix + text, deadline, done) for text in texts]
-            except EmbedderUnavailable:
-                self._kept.update(list(done.items())[: max(0, _MAX_KEPT - len(self._kept))])
-                raise
+            vectors = [self._document(shared.documents, model, prefix + text, deadline) for text in texts]
             self._kept.clear()
             return vectors
 
@@ -128,14 +123,13 @@ class OnnxEmbedder:
             prompts.document if document == KNOWN else made.document, prompts.query if query == KNOWN else made.query
         )
 
-    def _document(
-        self, lock: threading.Lock, model: _Model, text: str, deadline: float, done: dict[bytes, array[float]]
-    ) -> Vector:
+    def _document(self, lock: threading.Lock, model: _Model, text: str, deadline: float) -> Vector:
         key = digest(text)
         vector = self._kept.get(key)
         if vector is None:
             vector = array("d", self._run(lock, model, text, deadline))
-            done[key] = vector
+            if len(self._kept) < _MAX_KEPT:
+                self._kept[key] = vector
         return vector.tolist()
 
     def _run(self, lock: threading.Lock, model: _Model, text: str, deadline: float) -> Vector:

@@ -137,7 +137,7 @@ def _scores_in(endpoint: Endpoint, body: bytes, *, count: int) -> Scores:
         raise NoSuchEndpoint(f"{endpoint.label}: expected {shape}, got {excerpt(str(reply))!r}")
     scores = dict(_score_in(endpoint, row, name) for row in rows)
     if len(rows) != count or set(scores) != set(range(count)):
-        raise EmbedderError(f"{endpoint.label} scored {len(rows)} of {count} texts; expected each index once")
+        raise EmbedderError(f"{endpoint.label}: expected one score for each text, {count}, got {len(rows)}")
     return tuple(scores[index] for index in range(count))
 
 

@@ -163,7 +163,7 @@ FAULTS: list[tuple[Mode, type[EmbedderError], str]] = [
     ("zeros", EmbedderError, "vector 2: expected a direction, got a vector of zeros"),
     ("null_numbers", EmbedderError, "vector 2: expected 16 numbers, got something that is not one"),
     ("truncated_json", EmbedderError, "sent broken or cut-off JSON"),
-    ("wrong_count", EmbedderError, "answered 2 texts with 1 vectors; expected 2"),
+    ("wrong_count", EmbedderError, "expected one vector for each text, 2, got 1"),
     ("not_json", EmbedderError, "expected JSON, got '<html>Welcome to the gateway</html>'"),
     ("empty_reply", EmbedderError, "expected JSON, got 'an empty reply'"),
     ("json_list", EmbedderError, "expected a JSON object, got '[1, 2]'"),

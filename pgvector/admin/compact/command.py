@@ -218,7 +218,7 @@ def _summarise(
     key = environment(home).get(args.summary_key_env, "") if args.summary_key_env else ""
     if args.summary_key_env and not key:
         raise WrongUsage(f"--summary-key-env: the environment has no {args.summary_key_env}, nor has the home's .env")
-    if not args.summary_model:
+    if not args.summary_model.strip():
         raise WrongUsage("name the model that writes the summaries: --summary-model NAME")
     themes = list(chosen_themes(conn, args.theme, every=args.all_themes, rules=rules))
     before, may_log = cutoff(conn, args.older_than)
