@@ -19,7 +19,7 @@ from typing import Any
 
 from ..domain.errors import SpoolError, SpoolFull, SpoolGone
 from ..domain.fork_safety import BACKGROUND, fork_lock
-from ..domain.gil import in_slices, paced
+from ..domain.gil import in_slices, yielding_gil
 from ..domain.types import Operation
 from .file_watch import WatchedFiles
 from .spool_format import (
@@ -105,7 +105,7 @@ class Spool:
         try:
             with self._back_lock, closing(self._back.cursor()) as cursor:
                 cursor.execute(f"SELECT seq, {COLUMNS} FROM operations ORDER BY seq LIMIT ?", (limit + len(done),))
-                ops.extend(operation_of(row) for row in paced(cursor) if row[0] not in done)
+                ops.extend(operation_of(row) for row in yielding_gil(cursor) if row[0] not in done)
         except FAULTS as exc:
             if not ops:
                 ops = self._remembered(limit)

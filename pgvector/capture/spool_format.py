@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..domain.errors import SpoolBusy, SpoolError, SpoolGone
-from ..domain.gil import paced
+from ..domain.gil import yielding_gil
 from ..domain.types import Operation
 
 # What a damaged file raises: SQLite quotes it in its words, and Python may not be able to read them.
@@ -132,7 +132,7 @@ def readable(conn: sqlite3.Connection, table: str, error: str) -> list[tuple[Ope
     found: list[tuple[Operation, str]] = []
     with contextlib.suppress(*FAULTS):
         rows = conn.execute(f"SELECT seq, {COLUMNS}, {error} FROM {table} ORDER BY seq")
-        found.extend((operation_of(row[:6]), row[6]) for row in paced(rows))
+        found.extend((operation_of(row[:6]), row[6]) for row in yielding_gil(rows))
     return found
 
 

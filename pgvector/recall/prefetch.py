@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
 from ..config.settings import Settings
 from ..domain.errors import HermesPgvectorError
+from ..domain.lru import LruDict
 from ..domain.text import digest
 from ..domain.types import Hit, Question, Scope
-from ..embed.instructions import NearEnough, near_enough
+from ..embed.instructions import MinSimilarity, min_similarity
 from .ranking import newest_of_near_equals
 from .render import render_block
 from .searcher import Searcher
@@ -46,7 +46,7 @@ class Shown:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._sessions: OrderedDict[tuple[str, str], set[bytes]] = OrderedDict()
+        self._sessions: LruDict[tuple[str, str], set[bytes]] = LruDict(_SESSIONS)
 
     def unseen(self, session: tuple[str, str], hits: list[Hit]) -> list[Hit]:
         """Those of `hits` that (theme, session id) was not shown yet."""
@@ -57,10 +57,7 @@ class Shown:
     def add(self, session: tuple[str, str], texts: Iterable[str]) -> None:
         """Note that the session is shown `texts`."""
         with self._lock:
-            self._sessions.setdefault(session, set()).update(map(digest, texts))
-            self._sessions.move_to_end(session)
-            while len(self._sessions) > _SESSIONS:
-                self._sessions.popitem(last=False)
+            self._sessions[session] = self._sessions.get(session, set()).union(map(digest, texts))
 
     def knows(self, session: tuple[str, str]) -> bool:
         """Whether anything was noted of the session."""
@@ -95,9 +92,9 @@ def prefetch_block(searcher: Searcher, shown: Shown, text: str, where: Place, se
         rerank=settings.rerank_prefetch,
     )
     found = searcher.recall(["memories", "turns"], asked)
-    near = near_enough(searcher.model)
+    near = min_similarity(searcher.model)
     if settings.min_similarity != "auto":
-        near = NearEnough(settings.min_similarity, settings.min_similarity)
+        near = MinSimilarity(settings.min_similarity, settings.min_similarity)
     worth = [hit for hit in found.hits if is_worth_showing(hit, near)]
     if several:
         worth = _by_turns(worth)
@@ -111,7 +108,7 @@ def prefetch_block(searcher: Searcher, shown: Shown, text: str, where: Place, se
     return block
 
 
-def is_worth_showing(hit: Hit, near: NearEnough) -> bool:
+def is_worth_showing(hit: Hit, near: MinSimilarity) -> bool:
     """Whether a hit is near enough in meaning, or holds enough of the question's rare words and is not far off."""
     if hit.similarity is None:
         return hit.coverage >= MIN_COVERAGE

@@ -36,7 +36,7 @@ from ..domain.latency import Latencies
 from ..domain.retention_policy import RetentionPolicy
 from ..domain.session_turns import Said
 from ..embed.cache import CachedEmbedder
-from ..embed.embedder import CountedEmbedder
+from ..embed.embedder import Embedder
 from ..embed.factory import embedder_for
 from ..recall.prefetch import Shown
 from ..recall.reranking import Reorderer, reorderer_for
@@ -131,7 +131,7 @@ class Runtime:
         self._closed = False
         self._left_said: set[tuple[int, str]] = set()
 
-    def _make_embedder(self, api_key: str) -> CountedEmbedder | None:
+    def _make_embedder(self, api_key: str) -> Embedder | None:
         try:
             return embedder_for(self.settings, api_key, home=self.home)
         except ConfigurationError as exc:

@@ -118,6 +118,16 @@ def test_what_is_configured_stays(
     assert configured(home) == values
 
 
+def test_words_that_were_chosen_stay_and_it_says_so(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    configure(home, embed_url="")
+
+    assert main(["model", "choose", "--hermes-home", str(home)]) == 0
+
+    out = capsys.readouterr().out
+    assert "recall goes by words, and nothing was changed: embed_url is set to nothing" in out
+    assert f"model install {MODEL_NAME} --use" in out and "config set plugins.pgvector.embed_url" in out
+
+
 def test_the_environment_counts_as_configured(home: Path, choose: Choose, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERMES_PGVECTOR_EMBED_URL", "http://embed.example/v1")
     assert choose()["mode"] == "endpoint"

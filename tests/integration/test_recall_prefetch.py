@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hermes_memory_pgvector.domain.types import Hit
-from hermes_memory_pgvector.embed.instructions import NearEnough
+from hermes_memory_pgvector.embed.instructions import MinSimilarity
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall.prefetch import MIN_COVERAGE, SURE_COVERAGE, is_worth_showing
 from hermes_memory_pgvector.recall.render import estimate_tokens
@@ -261,7 +261,7 @@ def test_need_09_the_bar_a_user_set_is_kept_whatever_the_model(
 
 
 def test_need_09_a_word_in_common_is_not_enough_when_the_meaning_is_far_off() -> None:
-    near = NearEnough(memories=0.5, turns=0.6)
+    near = MinSimilarity(memories=0.5, turns=0.6)
     memory = Hit("memories", 1, "theme", "memory", None, "text", datetime.now(UTC), None)
     for similarity, coverage, shown in (
         (0.50, 0.0, True),

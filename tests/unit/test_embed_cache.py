@@ -9,7 +9,7 @@ import pytest
 from hermes_memory_pgvector.domain.errors import EmbedderUnavailable
 from hermes_memory_pgvector.embed.cache import CachedEmbedder
 from hermes_memory_pgvector.embed.embedder import Vector
-from hermes_memory_pgvector.embed.http import HttpEmbedder
+from hermes_memory_pgvector.embed.http_embedder import HttpEmbedder
 from tests.support.scripted_embedder import ScriptedEmbedder, hash_vector
 from tests.support.waiting import until
 

@@ -15,9 +15,8 @@ from hermes_memory_pgvector.domain.errors import (
     EmbedderUnavailable,
     InputTooLong,
 )
-from hermes_memory_pgvector.embed import http
-from hermes_memory_pgvector.embed.embedder import CountedEmbedder, Embedder, Vector
-from hermes_memory_pgvector.embed.http import HttpEmbedder
+from hermes_memory_pgvector.embed.embedder import Embedder, Vector
+from hermes_memory_pgvector.embed.http_embedder import MAX_DOCUMENT_CHARS, MAX_QUERY_CHARS, HttpEmbedder
 from tests.support.certificate import make_certificate
 from tests.support.embedding_server import Api
 from tests.support.limits import LATE_S
@@ -51,7 +50,6 @@ def make(server: ScriptedEmbedder) -> Iterator[Make]:
 
 def test_it_is_an_embedder(make: Make) -> None:
     assert isinstance(make(), Embedder)
-    assert isinstance(make(), CountedEmbedder)
 
 
 @pytest.mark.parametrize("path", ["", "/api/embed", "/v1", "/v1/embeddings"])
@@ -95,7 +93,7 @@ def test_the_length_of_texts_is_bounded(server: ScriptedEmbedder, make: Make) ->
     embedder.embed_query("q" * 100_000, timeout_s=10)
     embedder.embed_documents(["d" * 100_000], timeout_s=10)
 
-    assert [len(text) for text in server.texts] == [http.MAX_QUERY_CHARS, http.MAX_DOCUMENT_CHARS]
+    assert [len(text) for text in server.texts] == [MAX_QUERY_CHARS, MAX_DOCUMENT_CHARS]
 
 
 def test_connections_are_reused(server: ScriptedEmbedder, make: Make) -> None:
@@ -165,7 +163,7 @@ FAULTS: list[tuple[Mode, type[EmbedderError], str]] = [
     ("zeros", EmbedderError, "vector 2: expected a direction, got a vector of zeros"),
     ("null_numbers", EmbedderError, "vector 2: expected 16 numbers, got something that is not one"),
     ("truncated_json", EmbedderError, "sent broken or cut-off JSON"),
-    ("wrong_count", EmbedderError, "answered 2 texts with 1 vectors; expected 2"),
+    ("wrong_count", EmbedderError, "expected one vector for each text, 2, got 1"),
     ("not_json", EmbedderError, "expected JSON, got '<html>Welcome to the gateway</html>'"),
     ("empty_reply", EmbedderError, "expected JSON, got 'an empty reply'"),
     ("json_list", EmbedderError, "expected a JSON object, got '[1, 2]'"),
@@ -382,7 +380,7 @@ def test_closing_twice_is_fine_and_later_calls_are_told(make: Make) -> None:
 
 
 def test_a_reply_without_end_is_cut_off(server: ScriptedEmbedder, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermes_memory_pgvector.embed.transport.MAX_REPLY_BYTES", 1_000)
+    monkeypatch.setattr("hermes_memory_pgvector.embed.http_client.MAX_REPLY_BYTES", 1_000)
 
     with pytest.raises(EmbedderError, match="expected less than 1000 bytes, got more"):
         make().embed_documents(["text"] * 20, timeout_s=10)

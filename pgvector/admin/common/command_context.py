@@ -13,7 +13,7 @@ from ...config.settings import Settings
 from ...domain.errors import ConfigurationError
 from ...domain.languages import Languages
 from ...domain.latency import Latencies
-from ...embed.embedder import CountedEmbedder
+from ...embed.embedder import Embedder
 from ...embed.factory import embedder_for
 from ...recall.reranking import reorderer_for
 from ...recall.searcher import Searcher
@@ -32,7 +32,7 @@ class Bench:
     backend: Backend
     searcher: Searcher
     hand: Hand
-    embedder: CountedEmbedder | None
+    embedder: Embedder | None
     problems: tuple[str, ...]
 
     def why_by_words(self) -> str:
@@ -57,7 +57,7 @@ def bench(
     """
     problems: list[str] = []
     latencies = Latencies()
-    embedder: CountedEmbedder | None = None
+    embedder: Embedder | None = None
     reorderer = None
     try:
         embedder = embedder_for(settings, environ.get(settings.embed_api_key_env, ""), home=home)

@@ -11,13 +11,14 @@ from ...config.settings import Settings
 from ...domain.commandline import pip_install
 from ...domain.dsn import mask_dsn
 from ...domain.errors import ConfigurationError, HermesPgvectorError
+from ...domain.format import format_bytes
 from ...embed.model_folder import LOCAL, is_local
 from ...embed.ollama import embedding_models, loopback_url
 from ...embed.onnx import missing_packages
 from ...host.session_context import environment, given_settings
-from ..common.choose import existing_database, plan
+from ..common.choose import choose_embedding, existing_database
 from ..common.installed_models import install_model, model_view
-from ..common.model_source import BUNDLED, CATALOGUE, megabytes
+from ..common.model_source import BUNDLED, CATALOGUE
 from .prompts import SetupOptions, Terminal
 from .trial import Trial, require_room, try_embedding
 from .wizard_database import DatabaseChoice
@@ -115,8 +116,7 @@ class ModelStep:
             return default
         choices: dict[str, str] = {
             "endpoint": "An endpoint: Ollama, or any that speaks OpenAI's protocol",
-            "local": f"The bundled model, {BUNDLED.name}: {BUNDLED.about}; {BUNDLED.dims} dimensions, "
-            f"{megabytes(BUNDLED.wheel_bytes)} to fetch",
+            "local": f"The bundled model, {BUNDLED.name}: {BUNDLED.about}; {BUNDLED.dims} dimensions, {self._effort()}",
             "none": "None: recall by words only",
         }
         if default.kind == "local" and default.url != LOCAL + BUNDLED.name:
@@ -164,9 +164,9 @@ class ModelStep:
         settings = replace(self._current, dsn=database.dsn)
         if database.room.held or database.found is None:
             with existing_database(settings) as existing:
-                choice = plan(settings, given, existing, self._home)
+                choice = choose_embedding(settings, given, existing, self._home)
         else:
-            choice = plan(settings, given, lambda: "", self._home)
+            choice = choose_embedding(settings, given, lambda: "", self._home)
         match choice.mode:
             case "endpoint":
                 return ModelChoice("endpoint", choice.url, choice.model)
@@ -184,6 +184,14 @@ class ModelStep:
             if is_local(url)
             else ModelChoice("endpoint", url, model or self._current.embed_model)
         )
+
+    def _effort(self) -> str:
+        """Return what it takes to have the bundled model."""
+        if self._options.source is not None:
+            return f"from {self._options.source}"
+        if model_view(self._home, self._current, BUNDLED.name).installed:
+            return "installed"
+        return f"{format_bytes(BUNDLED.wheel_bytes)} to fetch"
 
     def _is_there(self, model: ModelChoice) -> bool:
         name = model.url[len(LOCAL) :].strip()
