@@ -35,26 +35,26 @@ _DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
+class TimeSpan:
     """From `start` to before `end`: when things that happened in a named time were likely told."""
 
     start: datetime
     end: datetime
 
 
-def named_periods(text: str, now: datetime) -> list[Period]:
+def named_periods(text: str, now: datetime) -> list[TimeSpan]:
     """The times that `text` names in English or as ISO dates, at most MAX_PERIODS; none in most texts.
 
     A time without a year means that time of each of the last YEARS years. "2026" alone names no time: it is more often
     a part of a name.
     """
-    found: list[Period] = []
+    found: list[TimeSpan] = []
     for first, last in _spans(text, now.astimezone(UTC).date()):
         start, end = _midnight(first) - EARLIER, _midnight(last) + timedelta(days=1) + LATER
         if len(found) == MAX_PERIODS:
             break
         if start <= now:
-            found.append(Period(start, end))
+            found.append(TimeSpan(start, end))
     return found
 
 

@@ -36,7 +36,7 @@ _SURFACE = re.compile(r"[^\W\d_]{4,40}")
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class QuestionWord:
     """A word of a question.
 
     `matcher` is its tsquery, `holding` the estimated rows that hold it (None: count them), `absent` the share of its
@@ -49,14 +49,14 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class WordChoice:
     """How to search for words.
 
     `match` is the tsquery that the index gets, None when no word is rare enough; `partial` says that it leaves out
     rows which hold only common words.
     """
 
-    words: tuple[Word, ...]
+    words: tuple[QuestionWord, ...]
     match: str | None
     partial: bool
 
@@ -94,12 +94,12 @@ def is_pair(term: str) -> bool:
     return _PAIR.fullmatch(term) is not None
 
 
-def word(term: str) -> Word:
+def word(term: str) -> QuestionWord:
     """The word for a term of the text index; a single character of a script without spaces also begins pairs."""
     quoted = "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
     if is_pair(term):
-        return Word(quoted if len(term) > 1 else f"{quoted}:*", absent=_ABSENT_SHARE)
-    return Word(quoted, absent=_ABSENT_SHARE if any(map(str.isdigit, term)) else 1.0)
+        return QuestionWord(quoted if len(term) > 1 else f"{quoted}:*", absent=_ABSENT_SHARE)
+    return QuestionWord(quoted, absent=_ABSENT_SHARE if any(map(str.isdigit, term)) else 1.0)
 
 
 def every(terms: Collection[str]) -> str:
@@ -107,20 +107,20 @@ def every(terms: Collection[str]) -> str:
     return " & ".join(word(term).matcher for term in sorted(terms))
 
 
-def exactly(words: Sequence[Word]) -> Choice:
+def exactly(words: Sequence[QuestionWord]) -> WordChoice:
     """Every row with any of the words; each weighs by the rows found."""
     counted = tuple(word if word.holding is None else replace(word, holding=None) for word in words)
-    return Choice(counted, " | ".join(word.matcher for word in words), partial=False)
+    return WordChoice(counted, " | ".join(word.matcher for word in words), partial=False)
 
 
-def choose(words: Sequence[Word], rows: float) -> Choice:
+def choose(words: Sequence[QuestionWord], rows: float) -> WordChoice:
     """The rarest words of a theme of `rows`, as far as HIT_BUDGET goes, then common words that rarely stand together.
 
     Common words weigh by their estimate; of the rare ones every row is seen, so they are counted.
     """
     budget = float(HIT_BUDGET)
-    rare: list[Word] = []
-    common: list[Word] = []
+    rare: list[QuestionWord] = []
+    common: list[QuestionWord] = []
     for word in sorted(words, key=_estimate):
         if not common and _estimate(word) <= budget:
             budget -= _estimate(word)
@@ -128,10 +128,10 @@ def choose(words: Sequence[Word], rows: float) -> Choice:
         else:
             common.append(word)
     clauses = [word.matcher for word in rare] + _together(common, rows, budget)
-    return Choice(tuple(rare + common), " | ".join(clauses) or None, partial=bool(common))
+    return WordChoice(tuple(rare + common), " | ".join(clauses) or None, partial=bool(common))
 
 
-def _together(common: Sequence[Word], rows: float, budget: float) -> list[str]:
+def _together(common: Sequence[QuestionWord], rows: float, budget: float) -> list[str]:
     """Pairs and triples of common words that few rows hold, rarest first, as tsqueries.
 
     That words come independently is assumed; the statement's own limit bounds the cost where it is wrong.
@@ -146,21 +146,21 @@ def _together(common: Sequence[Word], rows: float, budget: float) -> list[str]:
     return [f"({' & '.join(sorted(clause))})" for clause in clauses]
 
 
-def widened(choice: Choice) -> Choice | None:
+def widened(choice: WordChoice) -> WordChoice | None:
     """Every row with any word, for a question that found too little; None when that would be too many rows."""
     if sum(map(_estimate, choice.words)) > WIDE_BUDGET:
         return None
     return replace(choice, match=" | ".join(word.matcher for word in choice.words), partial=False)
 
 
-def replaced(choice: Choice, spellings: Mapping[str, str]) -> Choice:
+def replaced(choice: WordChoice, spellings: Mapping[str, str]) -> WordChoice:
     """The choice with other matchers for some, by the old one; no row holds the old ones, so few hold the new ones."""
     words = tuple(replace(word, matcher=spellings.get(word.matcher, word.matcher)) for word in choice.words)
     match = " | ".join([*([choice.match] if choice.match else []), *spellings.values()])
     return replace(choice, words=words, match=match)
 
 
-def _estimate(word: Word) -> float:
+def _estimate(word: QuestionWord) -> float:
     return word.holding or 0.0
 
 
