@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from ..domain.periods import named_periods
@@ -180,12 +180,12 @@ class Search:
             blocks = list(_blocks(coming, -(-(self._wanted - len(hits)) // _BLOCK)))
             if not blocks:
                 break
-            fetched = self._fetch(pipe, [row for block in blocks for row in block], vector)
+            fetched = self._fetch(pipe, list(chain.from_iterable(blocks)), vector)
             for block in blocks:
-                found = settle([fetched[row] for row in block if row in fetched])
-                fresh = [hit for hit in found if statement_of(hit) not in said]
-                hits += fresh
-                said.update(map(statement_of, fresh))
+                for hit in settle([fetched[row] for row in block if row in fetched]):
+                    if statement_of(hit) not in said:
+                        hits.append(hit)
+                        said.add(statement_of(hit))
         return hits
 
     def _fetch(self, pipe: Pipeline, ranked: Sequence[_Ranked], vector: SentVector | None) -> dict[_Ranked, Hit]:
@@ -214,7 +214,7 @@ class Search:
             return []
         known = self._beside(pipe, [hit.id for hit in hits])
         beside = {turn: [*before[:1], *after[:1]] for turn, (before, after) in known.items()}
-        wanted = {turn for turns in beside.values() for turn in turns} - self._around.keys()
+        wanted = set(chain.from_iterable(beside.values())) - self._around.keys()
         if wanted:
             rows = ask_hits(pipe, "turns", self.asked.scope, sorted(wanted), None, "")
             self._around |= {row.id: Hit("turns", *row) for row in rows}

@@ -16,7 +16,15 @@ from .connection import DeadlineConnection
 from .pipeline import Pipeline
 from .pool import Pool, connect
 from .pooler import is_pooled
-from .replica import Place, Progress, ReplicaBehind, about_replica, check_position, check_replica, look_at_primary
+from .replica import (
+    PrimaryPosition,
+    ReplicaBehind,
+    ReplicaProgress,
+    about_replica,
+    check_position,
+    check_replica,
+    look_at_primary,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +70,8 @@ class Replica:
         self._pool_max_size = pool_max_size
         self._pooler = pooler
         self._every_s = min(2.0, max_lag_s / 4)
-        self._progress = Progress(max_lag_s)
-        self._place: Place | None = None
+        self._progress = ReplicaProgress(max_lag_s)
+        self._place: PrimaryPosition | None = None
         self._pool: Pool | None = None
         self._fit = False
         self._told = False
@@ -190,7 +198,7 @@ class Replica:
         self._place = place
         self._progress.saw(place.position, at=at, writes=writes)
 
-    def _look(self, primary: Place) -> None:
+    def _look(self, primary: PrimaryPosition) -> None:
         """See how the replica is, and whether it can be used from now on."""
         try:
             position = self._examined(primary)
@@ -207,7 +215,7 @@ class Replica:
             return
         self._fit, self.problem = True, ""
 
-    def _examined(self, primary: Place) -> int:
+    def _examined(self, primary: PrimaryPosition) -> int:
         if self._pool is None or self._pool.lost or self._pool.stale:
             with connect(self._conninfo) as conn:
                 conn.deadline = time.monotonic() + _LOOK_S

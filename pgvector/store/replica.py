@@ -21,7 +21,7 @@ class ReplicaBehind(StoreUnavailable):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class DatabaseIdentity:
     """A database and its copies on replicas. `system` is 0 where the server does not tell it to this role."""
 
     system: int
@@ -35,24 +35,24 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PrimaryPosition:
     """A primary: which database, which one in the row of primaries (0: not told), and how far it has written."""
 
-    identity: Identity
+    identity: DatabaseIdentity
     timeline: int
     position: int
 
 
-def look_at_primary(conn: DeadlineConnection) -> Place:
+def look_at_primary(conn: DeadlineConnection) -> PrimaryPosition:
     """Where a primary stands. Raises StoreUnavailable when it is none."""
     with translated():
         row = conn.execute(query("primary_position")).fetchone()
         who = identity_of(conn)
     assert row is not None
-    return Place(who, row.timeline if who.system else 0, _page_start(row.position))
+    return PrimaryPosition(who, row.timeline if who.system else 0, _page_start(row.position))
 
 
-def identity_of(conn: DeadlineConnection) -> Identity:
+def identity_of(conn: DeadlineConnection) -> DatabaseIdentity:
     """Which database this is. Raises StoreMisconfigured when it holds none of our tables."""
     with translated():
         row = conn.execute(query("server_identity")).fetchone()
@@ -63,7 +63,7 @@ def identity_of(conn: DeadlineConnection) -> Identity:
             )
         applied = conn.execute(query("server_migrations")).fetchone()
         told = conn.execute(query("server_system")).fetchone() if row.tells_system else None
-    return Identity(told.system if told else 0, row.database, row.tables, (applied and applied.applied) or "")
+    return DatabaseIdentity(told.system if told else 0, row.database, row.tables, (applied and applied.applied) or "")
 
 
 def replayed(conn: DeadlineConnection) -> int:
@@ -84,7 +84,7 @@ def check_position(follows: bool, position: int | None) -> int:
     return position
 
 
-def check_replica(conn: DeadlineConnection, primary: Place) -> int:
+def check_replica(conn: DeadlineConnection, primary: PrimaryPosition) -> int:
     """See that `conn` leads to a replica of `primary`; returns the position it has come to.
 
     Raises StoreMisconfigured, which says what it is instead.
@@ -112,7 +112,7 @@ def about_replica(exc: HermesPgvectorError) -> str:
     return str(exc).replace("`dsn`", "`read_dsn`")
 
 
-class Progress:
+class ReplicaProgress:
     """What a replica must have replayed for an answer. Positions are bytes of WAL, times are monotonic seconds.
 
     Whatever others wrote `max_lag_s` ago has to be there, and everything that this process wrote. Any thread.
