@@ -33,7 +33,7 @@ CONTEXT_PLATFORMS: Final = frozenset({"cron", "subagent", "flush", "background"}
 # them a key in its own form.
 _HEADER_PLATFORMS: Final = frozenset({"", "api_server"})
 _LOCAL_PLATFORMS: Final = frozenset({"cli", "local", "tui", "desktop", "acp"})
-CHATLESS_PLATFORMS: Final = CONTEXT_PLATFORMS | _HEADER_PLATFORMS | _LOCAL_PLATFORMS  # as in queries/conditions.sql
+CHATLESS_PLATFORMS: Final = CONTEXT_PLATFORMS | _HEADER_PLATFORMS | _LOCAL_PLATFORMS  # as in queries/fragments.sql
 _GATEWAY_KEY = re.compile(r"agent:[^:]+:[^:]+")
 
 Source = Literal["session_key", "chat", "profile", "workspace", "default"]

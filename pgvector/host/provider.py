@@ -170,10 +170,12 @@ class PgvectorMemoryProvider(MemoryProvider):
         if is_trivial_query(text):
             return ""
         with at_import:
-            from ..recall.prefetch import Place, prefetch_block
+            from ..recall.prefetch import MessagePlace, prefetch_block
 
         with self._session_lock:
-            place = Place(context.theme.name, self._session_id, self._parent_session_id, starts=self._starts_empty)
+            place = MessagePlace(
+                context.theme.name, self._session_id, self._parent_session_id, starts=self._starts_empty
+            )
         try:
             searcher = cast("Searcher", ChatSearcher(runtime.searcher, context.place))
             block = prefetch_block(searcher, runtime.shown, text, place, settings)

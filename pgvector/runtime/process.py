@@ -38,7 +38,7 @@ from ..domain.session_turns import Said
 from ..embed.cache import CachedEmbedder
 from ..embed.embedder import Embedder
 from ..embed.factory import embedder_for
-from ..recall.prefetch import Shown
+from ..recall.prefetch import ShownTexts
 from ..recall.reranking import Reorderer, reorderer_for
 from ..recall.searcher import Searcher
 from ..server.cluster import EmbeddedServer
@@ -124,7 +124,7 @@ class Runtime:
         self.reorderer = self._make_reorderer(rerank_key)
         self.said = Said()
         self.searcher = Searcher(self.backend, self.embedder, self.latencies, self.reorderer, self.said)
-        self.shown = Shown()
+        self.shown = ShownTexts()
         self.mirror = Mirror(home)
         self.pid = os.getpid()
         self.users: weakref.WeakSet[object] = weakref.WeakSet()

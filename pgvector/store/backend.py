@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from operator import attrgetter
-from typing import TypeVar
 
 from ..domain.commandline import typed
 from ..domain.errors import (
@@ -33,9 +32,10 @@ from .conversations import insert_turns, undo_turns
 from .dispatch import MEMORY_KINDS, apply_memory
 from .history import forget_old_texts
 from .memories import Embeddings, lock_theme
-from .pool import Along, Pool, connect
+from .pipeline import Pipeline
+from .pool import Pool, connect
 from .pooler import is_pooled
-from .read_routing import Replica, Source, answered_by
+from .read_routing import ReadSource, Replica
 from .replays import stored_turns
 from .replica import identity_of
 from .schema import ensure_schema
@@ -56,7 +56,6 @@ from .vectors import (
 logger = logging.getLogger(__name__)
 
 WRITE_TIMEOUT_S = 30.0
-_T = TypeVar("_T")
 
 
 class Backend:
@@ -65,7 +64,7 @@ class Backend:
     `read_conninfo` leads to a replica that answers questions, which may be `read_max_lag_s` behind; empty means none.
     """
 
-    stand_in: Source | None = None
+    stand_in: ReadSource | None = None
     server = ""  # what tells the running server and its tables from another one, or from itself set back
     database = ""  # what tells the database from all others, once it was reached
 
@@ -165,8 +164,8 @@ class Backend:
         return self._up.is_set()
 
     @contextmanager
-    def connection(self, timeout_s: float, along: Along | None = None) -> Iterator[DeadlineConnection]:
-        """One transaction, done within `timeout_s`; `along` sends its first statements.
+    def connection(self, timeout_s: float, first: Pipeline | None = None) -> Iterator[DeadlineConnection]:
+        """One transaction, done within `timeout_s`; what `first` was asked for travels with its beginning.
 
         Raises StoreUnavailable or DeadlineExceeded.
         """
@@ -178,7 +177,7 @@ class Backend:
         if not self._up.is_set() or pool is None:
             raise StoreUnavailable(str(self.problem or "Postgres is still starting; try again in a moment"))
         try:
-            with pool.connection(max(0.01, timeout_s - (time.monotonic() - started)), along) as conn:
+            with pool.connection(max(0.01, timeout_s - (time.monotonic() - started)), first) as conn:
                 yield conn
         except HermesPgvectorError as exc:
             if pool.lost and pool is self._pool:
@@ -187,12 +186,15 @@ class Backend:
                 self.on_down()
             raise
 
-    def read(self, work: Callable[[Source], _T], theme: str | None) -> _T:
-        """What `work` gives, who only reads: on the replica while that is fit for it, else or once it fails here.
+    def sources(self, theme: str | None) -> Iterator[ReadSource]:
+        """Yield the servers to ask about a theme (None: about all), each once the one before it has failed.
 
-        `theme` is the one that is read, None where it is every one. Raises what `work` raises.
+        The replica while that is fit for it, then this one.
         """
-        return answered_by(self.replica, self, work, theme)
+        if self.replica is None:
+            yield self
+        else:
+            yield from self.replica.sources(theme)
 
     def wrote(self, themes: Iterable[str]) -> None:
         """Note that a transaction wrote something of these themes, which `read` is to find from now on."""

@@ -219,10 +219,11 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
 
 
 def test_need_04_every_statement_is_used_and_no_other_sql_reads_stored_text() -> None:
+    package = Path(str(files("hermes_memory_pgvector")))
     trees = [
-        ast.parse(entry.read_text(encoding="utf-8"))
-        for entry in files("hermes_memory_pgvector").joinpath("store").iterdir()
-        if entry.name.endswith(".py")
+        ast.parse(path.read_text(encoding="utf-8"))
+        for folder in ("store", "admin")
+        for path in package.joinpath(folder).rglob("*.py")
     ]
     texts = [text for tree in trees for text in _texts(tree)]
     unused = [name for name in queries() if not any(re.fullmatch(text, name) for text in texts)]
@@ -231,6 +232,12 @@ def test_need_04_every_statement_is_used_and_no_other_sql_reads_stored_text() ->
         text for text in texts if re.search(r"(?:FROM|INTO|UPDATE|JOIN)\\? (?:memory_entries|conversations)", text)
     ]
     assert reads == [], "SQL on stored text stands in store/queries"
+
+
+def test_every_fragment_is_used() -> None:
+    named = re.findall(r"^-- (?:fragment|own themes): (\w+)", _sources("fragments.sql", "store/queries"), re.MULTILINE)
+    used = Counter(re.findall(r"\b(\w+)\(", re.sub(r"^--.*$", "", _sources("*.sql", "."), flags=re.MULTILINE)))
+    assert named and [name for name in named if not used[name]] == []
 
 
 def test_no_two_statements_have_one_name() -> None:
@@ -253,7 +260,7 @@ def test_no_two_purposes_share_a_lock_of_the_database() -> None:
 
 def _sources(pattern: str, folder: str) -> str:
     place = Path(str(files("hermes_memory_pgvector").joinpath(folder)))
-    return "\n".join(file.read_text(encoding="utf-8") for file in sorted(place.glob(pattern)))
+    return "\n".join(file.read_text(encoding="utf-8") for file in sorted(place.rglob(pattern)))
 
 
 def _texts(tree: ast.AST) -> Iterator[str]:

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from hermes_memory_pgvector.recall.background import Aside
+from hermes_memory_pgvector.recall.background import Background
 from hermes_memory_pgvector.store.connection import DeadlineConnection
 from tests.conftest import MakeProvider
 from tests.support.limits import LATE_S
@@ -114,7 +114,7 @@ def test_need_24_a_known_question_takes_few_trips_and_no_thread(
         raise AssertionError("a thread for a vector that is there")
 
     monkeypatch.setattr(DeadlineConnection, "wait", noted)
-    monkeypatch.setattr(Aside, "start", refused)
+    monkeypatch.setattr(Background, "submit", refused)
     assert called(provider, "recall_memory", {"query": ASK_CRANE}) == first
     assert len(trips) <= 9, trips
 

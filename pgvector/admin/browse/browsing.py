@@ -11,11 +11,12 @@ from ...domain.errors import InvalidArgument, WrongUsage
 from ...domain.text import clean
 from ...domain.theme import Surface, ThemeRules, session_themes
 from ...domain.types import Store
-from ...store import browse_rows as store
 from ...store import history
-from ...store.browse_rows import Filter
 from ...store.connection import DeadlineConnection
 from ...store.history import Window
+from ...store.theme_names import theme_names
+from ..common import browse_rows as store
+from ..common.browse_rows import Filter
 from ..common.refs import Ref
 from ..common.sharing import profile_of
 from ..themes.theme_changes import fit_for_json
@@ -38,7 +39,7 @@ def theme_to_read(conn: DeadlineConnection, given: str | None, rules: ThemeRules
     own = session_themes(Surface(profile=profile_of(home)), rules).memories.name
     if store.theme_exists(conn, own):
         return own
-    names = store.theme_names(conn)
+    names = theme_names(conn)
     if len(names) > 1:
         some = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
         raise InvalidArgument(f"this home's own theme {own!r} holds nothing; name one with --theme: {some}")

@@ -54,7 +54,7 @@ def _list_arguments(command: argparse.ArgumentParser) -> None:
 
 def _list(args: argparse.Namespace, home: Path) -> int:
     from ...domain.errors import WrongUsage
-    from ...store.browse_rows import Filter
+    from ..common.browse_rows import Filter
     from . import browsing
 
     if args.target and args.store == "turns":

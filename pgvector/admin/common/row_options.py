@@ -35,7 +35,7 @@ def add_theme(command: argparse.ArgumentParser) -> None:
 
 def tell_theme(args: argparse.Namespace, conn: DeadlineConnection, theme: str) -> None:
     """Say which theme is shown, and that there are others, where none was named."""
-    from ...store.browse_rows import theme_names
+    from ...store.theme_names import theme_names
     from .console import remark
 
     if args.theme is not None or args.json:
@@ -66,7 +66,7 @@ def page(args: argparse.Namespace) -> Window:
 def reading(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConnection, ThemeRules]]:
     """A transaction that reads, and the rules of names."""
     from ...host.session_context import Policy
-    from ...store.browse_rows import begin
+    from .browse_rows import begin
 
     settings = settings_of(home)
     with connection(settings, args.admin_dsn) as conn, conn.transaction():

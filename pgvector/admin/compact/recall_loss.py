@@ -13,7 +13,7 @@ from ...domain.languages import Languages
 from ...domain.text import both_ends
 from ...domain.types import Candidate, Filters, Scope
 from ...recall.fuse import fuse
-from ...recall.pipeline import CANDIDATES
+from ...recall.search import CANDIDATES
 from ...recall.searcher import QUERY_MAX_CHARS
 from ...store import compact_rows as store
 from ...store.connection import DeadlineConnection

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from ...config.settings import Settings
 from ...domain.theme import Surface, ThemeRules, session_themes
-from ...store import theme_rows
 from ...store.connection import DeadlineConnection
-from ..common import sharing
+from ..common import sharing, theme_rows
 from .check import Check, DoctorContext
 
 MANY_KEYS = 3  # one or two may well be a person's own scripts

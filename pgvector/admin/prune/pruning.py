@@ -13,10 +13,10 @@ from ...domain.errors import WrongUsage
 from ...domain.retention_policy import ROLES
 from ...domain.theme import ThemeRules
 from ...store import old_turns as store
-from ...store import theme_rows as all_themes
 from ...store.audit_log import operator, record
 from ...store.connection import DeadlineConnection
 from ...store.history import note_actor
+from ..common import theme_rows as all_themes
 from ..common.progress import progress
 from ..themes.theme_changes import existing, fit_for_json
 

@@ -358,7 +358,7 @@ SELECT wanted.number, known.embedding
         AND m.embedding IS NOT NULL)
     UNION ALL
     (SELECT embedding FROM conversations AS c
-      WHERE substr(hermes_digest(c.content), 1, 8) = substr(wanted.digest, 1, 8)
+      WHERE begins_alike(c; wanted)
         AND hermes_digest(c.content) = wanted.digest AND c.agent_identity || '' = wanted.theme
         AND c.embedding IS NOT NULL
       LIMIT 1)

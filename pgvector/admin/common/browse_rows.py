@@ -9,11 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..domain.types import Scope, Store
-from .connection import DeadlineConnection, translated
-from .history import Window
-from .sql import query
-from .vector_search import themes_of
+from ...domain.types import Store
+from ...store.connection import DeadlineConnection, translated
+from ...store.history import Window
+from ...store.sql import query
 
 _SLICE = 500  # turns of one statement
 _TIMEOUT_MS = 120_000
@@ -76,19 +75,6 @@ def theme_exists(conn: DeadlineConnection, theme: str) -> bool:
     with translated():
         row = conn.execute(query("theme_exists"), {"theme": theme}).fetchone()
     return bool(row and row.found)
-
-
-def theme_holds(conn: DeadlineConnection, scope: Scope) -> bool:
-    """Return whether the theme of `scope` holds anything that may be read there."""
-    with translated():
-        row = conn.execute(query("theme_holds"), themes_of(scope)).fetchone()
-    return bool(row and row.found)
-
-
-def theme_names(conn: DeadlineConnection) -> list[str]:
-    """The themes that hold rows."""
-    with translated():
-        return [row.theme for row in conn.execute(query("theme_names"))]
 
 
 def sessions(conn: DeadlineConnection, theme: str, window: Window, *, chars: int) -> list[dict[str, Any]]:

@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from psycopg.types.json import Jsonb
-
-from . import history
-from .connection import DeadlineConnection, translated
-from .memories import lock_theme
-from .sql import query
+from ...store import history
+from ...store.connection import DeadlineConnection, translated
+from ...store.memories import lock_theme
+from ...store.sql import query
 
 _SLICE = 1000  # rows of one statement
 _LOCK_WAIT = "60s"
@@ -110,15 +108,6 @@ def _ids(conn: DeadlineConnection, which: str, theme: str) -> list[int]:
 def _slices(ids: Sequence[int]) -> Iterator[list[int]]:
     for start in range(0, len(ids), _SLICE):
         yield list(ids[start : start + _SLICE])
-
-
-def record(
-    conn: DeadlineConnection, verb: str, arguments: Mapping[str, Any], done: Mapping[str, int], *, who: str, host: str
-) -> None:
-    """Add to the log what is done in this transaction. The time and the database role are the server's own."""
-    row = {"os_user": who, "host": host, "verb": verb, "arguments": Jsonb(dict(arguments)), "counts": Jsonb(dict(done))}
-    with translated():
-        conn.execute(query("record_maintenance"), row)
 
 
 def log(conn: DeadlineConnection, limit: int) -> list[dict[str, Any]]:

@@ -1,0 +1,21 @@
+"""The themes there are, for whoever names one."""
+
+from __future__ import annotations
+
+from ..domain.types import Scope
+from .connection import DeadlineConnection, translated
+from .sql import query
+from .vector_search import themes_of
+
+
+def theme_names(conn: DeadlineConnection) -> list[str]:
+    """Return the themes that hold rows."""
+    with translated():
+        return [row.theme for row in conn.execute(query("theme_names"))]
+
+
+def theme_holds(conn: DeadlineConnection, scope: Scope) -> bool:
+    """Return whether the theme of `scope` holds anything that may be read there."""
+    with translated():
+        row = conn.execute(query("theme_holds"), themes_of(scope)).fetchone()
+    return bool(row and row.found)
