@@ -41,10 +41,8 @@ from ..embed.factory import embedder_for
 from ..recall.prefetch import Shown
 from ..recall.reranking import Reorderer, reorderer_for
 from ..recall.searcher import Searcher
-from ..server.cluster import EmbeddedServer
 from ..store.backend import Backend
-from .embedded import bring_up_embedded
-from .embedded_server import embedded_server
+from .agent_server import AgentServer
 
 logger = logging.getLogger(__name__)
 
@@ -77,12 +75,10 @@ class Runtime:
         self.home = home
         self.counts: Counter[str] = Counter()
         self.refusals = Refusals()
-        self.server: EmbeddedServer | None = None
-        if not settings.dsn:
-            embedded_server(settings).reserve()
+        self.server = None if settings.dsn else AgentServer(settings)
         self.embedder = self._make_embedder(embed_key)
         self.backend = Backend(
-            self._locate,
+            self.server.locate if self.server is not None else lambda: settings.dsn,
             dims=settings.dims,
             pool_max_size=settings.pool_max_size,
             languages=Languages(settings.text_language, settings.text_languages),
@@ -145,16 +141,6 @@ class Runtime:
             logger.warning("hermes-pgvector: results are not reranked: %s", exc)
             return None
 
-    def _locate(self) -> str:
-        """The conninfo of the runtime role, with the embedded server up and migrated where no `dsn` is set."""
-        if self.settings.dsn:
-            return self.settings.dsn
-        if self.server is None:
-            self.server = embedded_server(self.settings)
-            if notice := self.server.notice():
-                logger.info("hermes-pgvector: %s", notice)
-        return bring_up_embedded(self.server, dims=self.settings.dims)
-
     def leave(self, user: object, timeout_s: float) -> None:
         """Drain for at most `timeout_s`; the last user to leave closes the runtime. A dead user has left by itself.
 
@@ -195,7 +181,7 @@ class Runtime:
             self.reorderer.close()
         if self.server is not None:
             with contextlib.suppress(HermesPgvectorError):
-                self.server.release()
+                self.server.close()
 
     def _say_left(self, left: int) -> None:
         lost = min(left, self.writer.in_memory())

@@ -17,9 +17,9 @@ from ...embed.embedder import CountedEmbedder
 from ...embed.factory import embedder_for
 from ...recall.reranking import reorderer_for
 from ...recall.searcher import Searcher
-from ...runtime.embedded import borrowed_server
 from ...store.backend import Backend
 from ..edit.corrections import Hand
+from .embedded_server import borrowed_server
 
 _REPLICA_S = 2.0  # longest wait to learn whether a replica can be used
 _CONNECTIONS = 2  # a search holds one; the one after it may begin before that is back

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from ...config.settings import Settings
 from ...domain.dsn import mask_dsn
 from ...domain.errors import DimensionMismatch, HermesPgvectorError, SchemaNotApplied, UpgradeNeeded
-from ...runtime.embedded_server import account_notice
 from ...store import pooler, schema
 from ...store.connection import DeadlineConnection
 from ...store.pool import connect
-from ..common import sharing, upgrade_tables
+from ..common import schema_checks, sharing, upgrade_tables
+from ..common.embedded_server import account_notice
+from ..common.migrations import changed_migrations
 from ..common.upgrade_statements import SCHEMA
 from ..common.upgrade_tables import Progress
 from . import server_health
@@ -56,7 +57,7 @@ def examine_database(patient: Patient) -> Iterator[Check]:
 
 
 def _server(conn: DeadlineConnection, patient: Patient, where: str) -> Iterator[Check]:
-    postgres, _ = schema.versions(conn)
+    postgres, _ = schema_checks.versions(conn)
     seen = server_health.look_at(conn, patient.now())
     said = f"{where}, Postgres {postgres}, answers in {seen.answered_in_s * 1000:.0f} ms"
     if int(postgres.split(".")[0].split()[0]) < _OLDEST_POSTGRES:
@@ -99,7 +100,7 @@ def _pooler(conn: DeadlineConnection, conninfo: str, settings: Settings) -> Chec
 
 
 def _tables(conn: DeadlineConnection, patient: Patient) -> Iterator[Check]:
-    _, vector = schema.versions(conn)
+    _, vector = schema_checks.versions(conn)
     if not vector:
         yield Check(
             "pgvector", "fail", "the extension is not installed in this database", schema.MIGRATE_COMMAND, "migrate"
@@ -122,20 +123,20 @@ def _tables(conn: DeadlineConnection, patient: Patient) -> Iterator[Check]:
         command = schema.MIGRATE_COMMAND if patient.settings.dsn else "hermes-pgvector migrate"
         yield Check("schema", "fail", str(exc), command if missing else "", repair)
         return
-    count = len(schema.migrations())
+    count = len(schema.shipped_migrations())
     yield Check("schema", "ok", f"{count} {'migration' if count == 1 else 'migrations'} applied")
     if (upgraded := upgrade_tables.under_way(conn)) is not None:
         yield _upgrade(upgraded)
-    for name in schema.changed_migrations(conn):
+    for name in changed_migrations(conn):
         yield Check(
             "schema",
             "note",
             f"migration {name} was another text when it was applied",
             "nothing as long as no check fails; tables as this version makes them: hermes-pgvector copy --to DSN",
         )
-    invalid = schema.invalid_indexes(conn)
+    invalid = schema_checks.invalid_indexes(conn)
     yield from examine_vectors(conn, patient.settings, patient.home, invalid)
-    if schema.has_trigrams(conn):
+    if schema_checks.has_trigrams(conn):
         yield Check("pg_trgm", "ok", "a misspelt word finds what was meant")
     else:
         yield Check("pg_trgm", "ok", "not installed: a misspelt word finds nothing; CREATE EXTENSION pg_trgm adds it")
@@ -191,10 +192,10 @@ def _upgrade(progress: Progress) -> Check:
 
 
 def _rights(conn: DeadlineConnection) -> Check:
-    if missing := schema.missing_rights(conn):
+    if missing := schema_checks.missing_rights(conn):
         command = schema.migrate_command(conn.info.user)
         return Check("rights", "fail", "this role lacks " + ", ".join(missing), command, "migrate")
-    if excess := schema.excess_rights(conn):
+    if excess := schema_checks.excess_rights(conn):
         return Check("rights", "note", "this role " + ", ".join(excess), _FEWER_RIGHTS)
     return Check("rights", "ok", "reads and writes rows, nothing more")
 

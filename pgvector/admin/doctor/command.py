@@ -40,7 +40,7 @@ def _doctor(args: argparse.Namespace, home: Path) -> int:
     from ...domain.commandline import typed
     from ...domain.errors import ConfigurationError
     from ...host.session_context import environment
-    from ...runtime.embedded import borrowed_server
+    from ..common.embedded_server import borrowed_server
     from .checklist import as_json, examine, examine_without_settings, healthy
 
     try:

@@ -10,7 +10,7 @@ from ...domain.types import EmbeddingSpace
 from ...store import schema
 from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
-from ..common import new_vectors
+from ..common import new_vectors, schema_checks
 
 OLDEST_POSTGRES = 15
 OLDEST_PGVECTOR = (0, 8)
@@ -44,7 +44,7 @@ def appraise(conninfo: str) -> Appraisal:
     """
     with connect(conninfo) as conn:
         conn.deadline = time.monotonic() + _DEADLINE_S
-        postgres, installed = schema.versions(conn)
+        postgres, installed = schema_checks.versions(conn)
         with translated():
             row = conn.execute(
                 "SELECT current_user AS role, current_setting('server_version_num')::integer / 10000 AS major, "
@@ -61,8 +61,8 @@ def appraise(conninfo: str) -> Appraisal:
         space = None
         empty = True
         if migrated := _is_migrated(conn):
-            missing = tuple(schema.missing_rights(conn))
-            excess = tuple(schema.excess_rights(conn))
+            missing = tuple(schema_checks.missing_rights(conn))
+            excess = tuple(schema_checks.excess_rights(conn))
             if not missing:
                 space = new_vectors.current(conn)
                 empty = new_vectors.is_without_vectors(conn)

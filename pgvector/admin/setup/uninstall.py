@@ -14,7 +14,7 @@ from ...config.settings import ENV_PREFIX, Settings
 from ...config.sources import read_dotenv
 from ...domain.commandline import pip_uninstall
 from ...domain.errors import ConfigurationError
-from ...runtime.embedded_server import embedded_server
+from ..common.embedded_server import embedded_server
 from ..common.installation import DISTRIBUTION, PLUGIN_NAME, is_distributed, is_ours
 from ..common.spool_views import inspect_spools
 
