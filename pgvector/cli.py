@@ -32,6 +32,7 @@ def _commands() -> tuple[Command, ...]:
     from .admin.reembed import command as reembed
     from .admin.setup import command as setup
     from .admin.setup import lifecycle_command as lifecycle
+    from .admin.setup import server_command as server
     from .admin.status import command as status
     from .admin.status import metrics_command as metrics
     from .admin.tenants import command as tenants
@@ -73,7 +74,7 @@ def _commands() -> tuple[Command, ...]:
         reembed.BACKFILL,
         reembed.REEMBED,
         index.INDEX,
-        setup.SERVER,
+        server.SERVER,
         lifecycle.DEACTIVATE,
         lifecycle.UNINSTALL,
         completion.completion(command_line),

@@ -17,11 +17,11 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.admin.common.migrations import migrate
 from hermes_memory_pgvector.host import guard
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.runtime.process import close_all
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store.schema import migrate
 
 from .support.embedded import BIN_DIR
 from .support.no_skips import NoSkips

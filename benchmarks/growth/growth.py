@@ -34,14 +34,15 @@ import psycopg
 import table
 from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.admin.common import hnsw
+from hermes_memory_pgvector.admin.common.migrations import migrate
 from hermes_memory_pgvector.admin.common.new_vectors import admin_connection
 from hermes_memory_pgvector.admin.common.progress import building
 from hermes_memory_pgvector.admin.index.build_memory import build_memory
 from hermes_memory_pgvector.domain.types import Filters, Scope
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import hnsw, vector_search
-from hermes_memory_pgvector.store.schema import migrate
+from hermes_memory_pgvector.store import vector_search
 
 PARTS = ("recall", "drain", "verbs", "vacuum")
 QUESTIONS = 8  # a scope

@@ -23,8 +23,8 @@ import psycopg
 from lexical import COMMON, VOCABULARY, texts
 from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.admin.common import row_security
 from hermes_memory_pgvector.domain.types import EmbeddingSpace, Filters, Operation, Scope
-from hermes_memory_pgvector.store import row_security
 from hermes_memory_pgvector.store.backend import Backend
 from hermes_memory_pgvector.store.lexical import lexical_candidates
 from hermes_memory_pgvector.store.pipeline import Pipeline

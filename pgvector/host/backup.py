@@ -43,10 +43,9 @@ def write_backup(config: Mapping[str, Any] | None) -> list[str]:
     that lies where it takes nothing else from. When the export fails, an earlier one is better than none, and the
     reason is logged.
     """
+    from ..admin.common.embedded_server import borrowed_server, embedded_server
     from ..admin.transfer.export import ExportRequest, export
     from ..admin.transfer.outfile import private_output
-    from ..runtime.embedded import borrowed_server
-    from ..runtime.embedded_server import embedded_server
     from ..store.pool import connect
 
     home = hermes_home()

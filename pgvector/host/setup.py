@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..admin.common.embedded_server import embedded_server
 from ..admin.setup.prompts import SetupOptions, Terminal
 from ..config.settings import FIELDS, Field, Settings
 from ..domain.commandline import typed
@@ -16,7 +17,6 @@ from ..domain.dsn import mask_dsn
 from ..domain.errors import ConfigurationError, HermesPgvectorError
 from ..domain.redaction import masked
 from ..embed.model_folder import is_local
-from ..runtime.embedded_server import embedded_server
 from .availability import lacking
 from .session_context import environment, load_settings
 
@@ -190,10 +190,10 @@ def _announce(plan: SetupPlan, say: Callable[[str], None]) -> None:
 def _finish(plan: SetupPlan, home: Path, say: Callable[[str], None]) -> dict[str, Any]:
     """Activate and run the doctor; return what was done, for machines. Raises HermesPgvectorError."""
     from ..admin.common.activation import activate, enable
+    from ..admin.common.embedded_server import borrowed_server
     from ..admin.common.installation import install_plugin
     from ..admin.common.saving import overruled
     from ..admin.doctor.checklist import as_json, examine, render_text
-    from ..runtime.embedded import borrowed_server
 
     notes = list(plan.notes)
     now = load_settings(None, home).settings

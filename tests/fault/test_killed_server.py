@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes_memory_pgvector.admin.common.migrations import migrate
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store.schema import migrate
 from tests.conftest import DIMS, MakeProvider
 from tests.support.embedded import BIN_DIR, postmaster_of
 from tests.support.limits import LATE_S, NOT_WAITED_S

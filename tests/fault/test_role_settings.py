@@ -12,9 +12,9 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from hermes_memory_pgvector.admin.common.migrations import migrate
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store.schema import migrate
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import landed, recalled, runtime_of
 from tests.support.pooler import pgbouncer

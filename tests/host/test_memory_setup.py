@@ -11,8 +11,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.admin.common.migrations import migrations
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store.schema import migrations
 from tests.conftest import DIMS
 from tests.support.blocked_packages import PoorEnvironment
 from tests.support.hermes import HERMES_COMMAND, HermesHome, describe

@@ -18,6 +18,7 @@ import pytest
 import yaml
 from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.admin.common import row_security
 from hermes_memory_pgvector.admin.common.spool_views import spool_folder
 from hermes_memory_pgvector.admin.doctor.check import Check, DoctorContext
 from hermes_memory_pgvector.admin.doctor.check_database import check_database
@@ -28,7 +29,6 @@ from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.domain.types import Operation
-from hermes_memory_pgvector.store import row_security
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS
 from tests.support.scripted_embedder import ScriptedEmbedder

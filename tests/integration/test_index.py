@@ -13,8 +13,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector import cli
+from hermes_memory_pgvector.admin.common import hnsw
 from hermes_memory_pgvector.admin.index.build_memory import build_memory
-from hermes_memory_pgvector.store import hnsw
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS
 from tests.support.stored import Database
@@ -138,7 +138,7 @@ def test_need_28_migrate_builds_what_a_filled_database_lacks_without_a_time_limi
 
 def test_need_28_a_migration_never_builds_them_where_others_would_wait(admin_dsn: str) -> None:
     """The file alone, as psql runs it, in one transaction."""
-    from hermes_memory_pgvector.store.schema import migrations
+    from hermes_memory_pgvector.admin.common.migrations import migrations
 
     filled(admin_dsn, 20)
     with psycopg.connect(admin_dsn, autocommit=True, options=f"-c hermes_pgvector.dims={DIMS}") as admin:

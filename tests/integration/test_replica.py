@@ -14,11 +14,12 @@ import pytest
 import yaml
 from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.admin.common import row_security
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.config.loading import load
 from hermes_memory_pgvector.domain.errors import StoreConflict
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from hermes_memory_pgvector.store import read_routing, row_security
+from hermes_memory_pgvector.store import read_routing
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS, MakeProvider
 from tests.support.limits import LATE_S

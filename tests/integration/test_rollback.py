@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from hermes_memory_pgvector.admin.common.embedded_server import embedded_server
 from hermes_memory_pgvector.admin.common.spool_views import inspect_spools
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.runtime.embedded_server import embedded_server
 from hermes_memory_pgvector.runtime.process import close_all
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import called, landed

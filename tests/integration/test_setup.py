@@ -16,10 +16,10 @@ import pytest
 import yaml
 from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.admin.common.embedded_server import embedded_server
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.host.session_context import load_settings
-from hermes_memory_pgvector.runtime.embedded_server import embedded_server
 from tests.conftest import DIMS
 from tests.support.model_files import MODEL_NAME, model_dir
 from tests.support.ollama import FakeOllama

@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hermes_memory_pgvector.admin.common.embedded_server import embedded_server
 from hermes_memory_pgvector.admin.doctor.check import DoctorContext
 from hermes_memory_pgvector.admin.doctor.check_endpoints import check_endpoints
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.config.settings import Settings
+from hermes_memory_pgvector.host.session_context import load_settings
 from tests.conftest import DIMS, MakeProvider
 from tests.integration.conftest import command_environment
 from tests.support.embedded import BIN_DIR, is_root
@@ -65,6 +67,22 @@ def test_need_40_as_whom_the_server_runs_is_said_at_the_install_and_by_doctor_on
         assert words not in said_by(capsys, home, *verb), verb
     assert (words in said_by(capsys, home, "install")) == is_root()
     assert (words in said_by(capsys, home, "doctor")) == is_root()
+
+
+def test_need_40_a_server_that_was_started_by_hand_stays_until_it_is_stopped(
+    home: Path, own_server: Path, capsys: Capture
+) -> None:
+    assert "starting Postgres ..." in said_by(capsys, home, "list")
+    assert "it is down" in said_by(capsys, home, "server", "status")
+    assert "it stays up until" in said_by(capsys, home, "server", "start")
+    assert "starting Postgres" not in said_by(capsys, home, "list")
+    assert "it is up" in said_by(capsys, home, "server", "status")
+    assert "using it" not in said_by(capsys, home, "server", "stop")
+    server = embedded_server(load_settings(None, home).settings)
+    server.ensure()
+    assert "an agent starts it again" in said_by(capsys, home, "server", "stop")
+    assert not server.release()
+    assert "it is down" in said_by(capsys, home, "server", "status")
 
 
 def cpu_s(arguments: list[str], environment: dict[str, str]) -> float:

@@ -15,11 +15,11 @@ from ...domain.errors import HermesPgvectorError, SchemaNotApplied, StoreMisconf
 from ...embed.model_folder import LOCAL, is_local, local_folder, local_name
 from ...embed.ollama import dims_at, embedding_models, loopback_url
 from ...embed.onnx import missing_packages
-from ...runtime.embedded_server import embedded_server
 from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
 from ...store.schema import embedding_dims
 from ...store.vectors import recorded_space
+from .embedded_server import embedded_server
 from .installed_models import install_model, use_model
 from .model_source import BUNDLED, CATALOGUE, Say
 from .new_vectors import is_without_vectors

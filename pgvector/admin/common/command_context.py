@@ -7,19 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...capture.document_embedding import DocumentEmbedder
 from ...capture.sanitize import Keeper
 from ...config.settings import Settings
-from ...domain.errors import ConfigurationError
-from ...domain.languages import Languages
-from ...domain.latency import Latencies
 from ...embed.embedder import Embedder
-from ...embed.factory import embedder_for
-from ...recall.reranking import reorderer_for
 from ...recall.searcher import Searcher
-from ...runtime.embedded import borrowed_server
+from ...runtime.parts import Models, backend_of
 from ...store.backend import Backend
 from ..edit.corrections import Hand
+from .embedded_server import borrowed_server
 
 _REPLICA_S = 2.0  # longest wait to learn whether a replica can be used
 _CONNECTIONS = 2  # a search holds one; the one after it may begin before that is back
@@ -55,36 +50,23 @@ def bench(
 
     Raises SchemaNotApplied and StoreUnavailable.
     """
-    problems: list[str] = []
-    latencies = Latencies()
-    embedder: Embedder | None = None
-    reorderer = None
-    try:
-        embedder = embedder_for(settings, environ.get(settings.embed_api_key_env, ""), home=home)
-        reorderer = reorderer_for(settings, environ.get(settings.rerank_api_key_env, ""), latencies)
-    except ConfigurationError as exc:
-        problems.append(str(exc))
+    models = Models.of(
+        settings, home, environ.get(settings.embed_api_key_env, ""), environ.get(settings.rerank_api_key_env, "")
+    )
     with borrowed_server(settings) as locate:
-        backend = Backend(
+        backend = backend_of(
+            settings,
             lambda: login or settings.dsn or locate(),
-            dims=settings.dims,
-            pool_max_size=_CONNECTIONS,
-            languages=Languages(settings.text_language, settings.text_languages),
-            history_texts=settings.history_texts,
-            pooler=settings.pooler,
-            read_conninfo=settings.read_dsn if reads and not login else "",
-            read_max_lag_s=settings.read_max_lag_s,
+            connections=_CONNECTIONS,
+            replica=reads and not login,
         )
         try:
             backend.bring_up(quietly=True)
             if backend.replica is not None:
                 backend.replica.settle(_REPLICA_S)
-            documents = DocumentEmbedder(embedder, backend, latencies, chunk_tokens=settings.chunk_tokens)
+            documents = models.documents(settings, backend)
             hand = Hand(backend, Keeper(settings), home, documents, settings.history_texts)
-            searcher = Searcher(backend, embedder, latencies, reorderer)
-            yield Bench(backend, searcher, hand, embedder, tuple(problems))
+            yield Bench(backend, models.searcher(backend), hand, models.embedder, tuple(models.problems.values()))
         finally:
             backend.close()
-            for part in (embedder, reorderer):
-                if part is not None:
-                    part.close()
+            models.close()

@@ -17,11 +17,12 @@ from psycopg import errors as pg
 from ...domain.errors import ConfigurationError, DeadlineExceeded, SchemaNotApplied
 from ...domain.types import EmbeddingSpace, Store
 from ...store.connection import DeadlineConnection, translated
-from ...store.hnsw import build_index, restore, steering
 from ...store.pool import connect
 from ...store.pooler import require_session
 from ...store.sql import query
-from ...store.vector_statements import (
+from ...store.vectors import STORES, Chunk, PendingRow, recorded_space, values_of
+from .hnsw import build_index, restore, steering
+from .vector_statements import (
     ABORT,
     BEGIN,
     CHUNKS,
@@ -33,7 +34,6 @@ from ...store.vector_statements import (
     SWITCH,
     for_store,
 )
-from ...store.vectors import STORES, Chunk, PendingRow, recorded_space, values_of
 
 _BLOCK = 512  # ids that one worker takes at a time
 _LOCK_WORK = 731057948  # one worker a block: (this, store and block)

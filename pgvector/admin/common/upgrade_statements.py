@@ -6,7 +6,7 @@ from psycopg import sql
 
 from ...domain.types import Store
 from ...store.sql import query
-from ...store.vector_statements import ROWS
+from .vector_statements import ROWS
 
 SCHEMA = "hermes_before_upgrade"
 # Its tables, and a column by which each is known: the names alone anybody could have chosen.

@@ -22,10 +22,10 @@ from ...domain.types import EmbeddingSpace, Store
 from ...store.audit_log import operator, record_where_allowed
 from ...store.connection import DeadlineConnection, translated
 from ...store.history import note_actor
-from ...store.schema import MIGRATION_LOCK, has_foreign_tables
+from ...store.schema import has_foreign_tables
 from ...store.sql import query
-from ...store.vector_statements import ROWS
 from ...store.vectors import STORES, record_space
+from .migrations import MIGRATION_LOCK
 from .upgrade_statements import (
     BEGIN,
     COUNT,
@@ -39,6 +39,7 @@ from .upgrade_statements import (
     filled_in,
     of_rows,
 )
+from .vector_statements import ROWS
 
 _LOCK = 7310579463  # one upgrade at a time, over all its steps
 _POLL_S = 0.2

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from ...config.settings import Settings
 from ...domain.dsn import mask_dsn
 from ...domain.errors import DimensionMismatch, HermesPgvectorError, SchemaNotApplied, UpgradeNeeded
-from ...runtime.embedded_server import account_notice
 from ...store import pooler, schema
 from ...store.connection import DeadlineConnection
 from ...store.pool import connect
-from ..common import upgrade_tables
+from ..common import schema_checks, upgrade_tables
+from ..common.embedded_server import account_notice
+from ..common.migrations import changed_migrations
 from ..common.upgrade_statements import SCHEMA
 from ..common.upgrade_tables import Progress
 from . import server_health
@@ -56,7 +57,7 @@ def check_database(context: DoctorContext) -> Iterator[Check]:
 
 
 def _server(conn: DeadlineConnection, context: DoctorContext, where: str) -> Iterator[Check]:
-    postgres, _ = schema.versions(conn)
+    postgres, _ = schema_checks.versions(conn)
     seen = server_health.look_at(conn, context.now())
     said = f"{where}, Postgres {postgres}, answers in {seen.answered_in_s * 1000:.0f} ms"
     if int(postgres.split(".")[0].split()[0]) < _OLDEST_POSTGRES:
@@ -99,7 +100,7 @@ def _pooler(conn: DeadlineConnection, conninfo: str, settings: Settings) -> Chec
 
 
 def _tables(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
-    _, vector = schema.versions(conn)
+    _, vector = schema_checks.versions(conn)
     if not vector:
         yield Check(
             "pgvector", "fail", "the extension is not installed in this database", schema.MIGRATE_COMMAND, "migrate"
@@ -114,7 +115,7 @@ def _tables(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]
         yield unusable
         return
     yield from _migrations(conn)
-    invalid = schema.invalid_indexes(conn)
+    invalid = schema_checks.invalid_indexes(conn)
     yield from check_vectors(conn, context.settings, context.home, invalid)
     yield _trigrams(conn)
     for name in invalid:
@@ -144,11 +145,11 @@ def _unusable_schema(conn: DeadlineConnection, settings: Settings) -> Check | No
 
 
 def _migrations(conn: DeadlineConnection) -> Iterator[Check]:
-    count = len(schema.migrations())
+    count = len(schema.shipped_migrations())
     yield Check("schema", "ok", f"{count} {'migration' if count == 1 else 'migrations'} applied")
     if (upgraded := upgrade_tables.under_way(conn)) is not None:
         yield _upgrade(upgraded)
-    for name in schema.changed_migrations(conn):
+    for name in changed_migrations(conn):
         yield Check(
             "schema",
             "note",
@@ -158,7 +159,7 @@ def _migrations(conn: DeadlineConnection) -> Iterator[Check]:
 
 
 def _trigrams(conn: DeadlineConnection) -> Check:
-    if schema.has_trigrams(conn):
+    if schema_checks.has_trigrams(conn):
         return Check("pg_trgm", "ok", "a misspelt word finds what was meant")
     return Check("pg_trgm", "ok", "not installed: a misspelt word finds nothing; CREATE EXTENSION pg_trgm adds it")
 
@@ -212,10 +213,10 @@ def _upgrade(progress: Progress) -> Check:
 
 
 def _rights(conn: DeadlineConnection) -> Check:
-    if missing := schema.missing_rights(conn):
+    if missing := schema_checks.missing_rights(conn):
         command = schema.migrate_command(conn.info.user)
         return Check("rights", "fail", "this role lacks " + ", ".join(missing), command, "migrate")
-    if excess := schema.excess_rights(conn):
+    if excess := schema_checks.excess_rights(conn):
         return Check("rights", "note", "this role " + ", ".join(excess), _FEWER_RIGHTS)
     return Check("rights", "ok", "reads and writes rows, nothing more")
 

@@ -12,7 +12,7 @@ from ...capture.destination import Destination, destination_of
 from ...capture.spool_format import SetAside
 from ...capture.spool_locations import spool_folder
 from ...config.settings import Settings
-from ...runtime.embedded_server import embedded_server
+from ..common.embedded_server import embedded_server
 from ..common.spool_views import SpoolView, inspect_spools, short_id
 from .check import Check, DoctorContext
 

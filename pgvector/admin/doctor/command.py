@@ -39,7 +39,7 @@ def _doctor_arguments(command: argparse.ArgumentParser) -> None:
 def _doctor(args: argparse.Namespace, home: Path) -> int:
     from ...domain.errors import ConfigurationError
     from ...host.session_context import environment
-    from ...runtime.embedded import borrowed_server
+    from ..common.embedded_server import borrowed_server
     from .checklist import examine, examine_without_settings, healthy
 
     try:

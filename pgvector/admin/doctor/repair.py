@@ -18,9 +18,9 @@ from ...domain.errors import HermesPgvectorError
 from ...store.conninfo import user_of
 from ...store.pool import connect
 from ...store.pooler import require_session
-from ...store.schema import migrate
 from ..common.activation import activate, enable, find_hermes
 from ..common.installation import install_plugin
+from ..common.migrations import migrate
 from ..common.progress import building
 from . import server_health
 from .check import Check

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
-from ...store.vector_statements import ROWS, for_store
 from ...store.vectors import STORES
+from ..common.vector_statements import ROWS, for_store
 
 _SAMPLE_BYTES = 50_000_000
 

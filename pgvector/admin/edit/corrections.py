@@ -17,13 +17,13 @@ from ...domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
 from ...domain.records import MEMORY_FILES
 from ...domain.text import clean
 from ...domain.types import Operation, Store
-from ...store import history, memory_edits, row_security
+from ...store import history, memory_edits
 from ...store.audit_log import operator, record
 from ...store.backend import WRITE_TIMEOUT_S, Backend
 from ...store.connection import DeadlineConnection
 from ...store.memory_edits import Entry
 from ...store.vectors import PendingRow
-from ..common import browse_rows
+from ..common import browse_rows, row_security
 from ..common.refs import Ref
 from ..common.spool_views import drop_copies, drop_kept
 

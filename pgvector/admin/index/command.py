@@ -25,7 +25,7 @@ from ..common.console import Column, say, show_table
 
 if TYPE_CHECKING:
     from ...store.connection import DeadlineConnection
-    from ...store.hnsw import Graph
+    from ..common.hnsw import Graph
 
 
 def _show_arguments(command: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def _show_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _show(args: argparse.Namespace, home: Path) -> int:
-    from ...store.hnsw import graphs
+    from ..common.hnsw import graphs
 
     with connection(settings_of(home), args.admin_dsn) as conn:
         found = graphs(conn)
@@ -52,7 +52,7 @@ def _drop_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _drop(args: argparse.Namespace, home: Path) -> int:
-    from ...store.hnsw import drop, graphs
+    from ..common.hnsw import drop, graphs
 
     with _admin(args, home) as (conn, _):
         dropped = drop(conn) if args.yes else []
@@ -82,7 +82,7 @@ def _build_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _build(args: argparse.Namespace, home: Path) -> int:
-    from ...store.hnsw import build, graphs
+    from ..common.hnsw import build, graphs
     from ..common.progress import building
     from .build_memory import build_memory, size
 

@@ -56,7 +56,7 @@ def _run(args: argparse.Namespace, home: Path) -> int:
 
 
 def _migrate(args: argparse.Namespace, settings: Settings) -> int:
-    from ...runtime.embedded import borrowed_server
+    from ..common.embedded_server import borrowed_server
     from .migrate import migrate_database, render_report
     from .upgrade import as_json, run_upgrade
 
@@ -80,9 +80,9 @@ def _migrate(args: argparse.Namespace, settings: Settings) -> int:
     for line in upgraded.lines() if upgraded else ():
         say(line)
     if not (admin_dsn or settings.dsn):
-        from ...runtime.embedded_server import whereabouts
+        from ..common.embedded_server import embedded_server
 
-        print(whereabouts(settings))
+        print(f"embedded Postgres in {embedded_server(settings).root}")
     return EXIT_OK
 
 

@@ -15,12 +15,11 @@ from ...domain.theme import LAST_RESORT, Surface, ThemeRules, session_themes
 from ...domain.types import EmbeddingSpace, Store
 from ...embed.instructions import instructions_for
 from ...embed.model_folder import is_local
-from ...store import hnsw
 from ...store.connection import DeadlineConnection
 from ...store.pool import connect
 from ...store.pooler import require_session
-from ...store.schema import MigrationReport, migrate
-from ..common import upgrade_tables
+from ..common import hnsw, upgrade_tables
+from ..common.migrations import MigrationReport, migrate
 from ..common.new_vectors import vacuum
 from ..common.progress import building, progress
 from ..common.upgrade_statements import SCHEMA

@@ -41,8 +41,8 @@ def _backfill(args: argparse.Namespace, home: Path) -> int:
     from ...capture.document_embedding import DocumentEmbedder
     from ...capture.pending_rows import PendingRows
     from ...domain.latency import Latencies
-    from ...runtime.embedded import borrowed_server
     from ...store.backend import Backend
+    from ..common.embedded_server import borrowed_server
     from .reembedding import backfill
 
     settings = settings_of(home)

@@ -10,7 +10,7 @@ from ...domain.types import EmbeddingSpace
 from ...store import schema
 from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
-from ..common import new_vectors
+from ..common import new_vectors, schema_checks
 
 OLDEST_POSTGRES = 15
 OLDEST_PGVECTOR = (0, 8)
@@ -44,7 +44,7 @@ def appraise(conninfo: str) -> Appraisal:
     """
     with connect(conninfo) as conn:
         conn.deadline = time.monotonic() + _DEADLINE_S
-        postgres, installed = schema.versions(conn)
+        postgres, installed = schema_checks.versions(conn)
         with translated():
             row = conn.execute(
                 "SELECT current_user AS role, current_setting('server_version_num')::integer / 10000 AS major, "
@@ -64,7 +64,7 @@ def appraise(conninfo: str) -> Appraisal:
 
 def _with_tables(conn: DeadlineConnection, found: Appraisal) -> Appraisal:
     """Return the same with what the role may do there and what the tables hold, which takes all its rights."""
-    missing, excess = tuple(schema.missing_rights(conn)), tuple(schema.excess_rights(conn))
+    missing, excess = tuple(schema_checks.missing_rights(conn)), tuple(schema_checks.excess_rights(conn))
     found = replace(found, missing_rights=missing, excess_rights=excess)
     if missing:
         return found

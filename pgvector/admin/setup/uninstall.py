@@ -15,9 +15,9 @@ from ...config.sources import read_dotenv
 from ...domain.commandline import pip_uninstall
 from ...domain.errors import ConfigurationError
 from ...domain.format import format_bytes, plural
-from ...runtime.embedded_server import embedded_server
 from ..common.activation import deactivate
 from ..common.dotenv_file import set_dotenv
+from ..common.embedded_server import embedded_server
 from ..common.installation import DISTRIBUTION, PLUGIN_NAME, is_distributed, is_ours
 from ..common.spool_views import inspect_spools
 

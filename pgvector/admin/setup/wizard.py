@@ -12,9 +12,9 @@ from ...config.settings import Settings
 from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError
 from ...host.session_context import environment, given_settings, load_settings
-from ...runtime.embedded import borrowed_server
-from ...store.schema import migrate
 from ..common.admin_login import resize_embedded
+from ..common.embedded_server import borrowed_server
+from ..common.migrations import migrate
 from ..common.model_source import BUNDLED
 from ..common.progress import building
 from ..common.saving import API_KEY_ENV, Changes, changes_to

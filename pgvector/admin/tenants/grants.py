@@ -8,8 +8,8 @@ from typing import Any
 
 from ...domain.errors import ConfigurationError
 from ...domain.theme import ThemeRules
-from ...store import row_security
 from ...store.connection import DeadlineConnection
+from ..common import row_security
 
 
 @dataclass(frozen=True)

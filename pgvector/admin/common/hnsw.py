@@ -10,13 +10,13 @@ from typing import NamedTuple
 import psycopg
 from psycopg import sql
 
-from ..domain.errors import ConfigurationError, HermesPgvectorError
-from ..domain.types import Store
-from .connection import DeadlineConnection, translated
-from .pool import connect
-from .sql import query
+from ...domain.errors import ConfigurationError, HermesPgvectorError
+from ...domain.types import Store
+from ...store.connection import DeadlineConnection, translated
+from ...store.pool import connect
+from ...store.sql import query
+from ...store.vectors import STORES
 from .vector_statements import HNSW, ROWS, for_store
-from .vectors import STORES
 
 Tell = Callable[[str, int, int], None]  # what is built, and how many blocks of the table are in it, of how many
 

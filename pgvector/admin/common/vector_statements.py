@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from psycopg import sql
 
-from ..domain.types import Store
+from ...domain.types import Store
 
 ROWS: dict[Store, str] = {"memories": "memory_entries", "turns": "conversations"}
 CHUNKS: dict[Store, str] = {"memories": "memory_chunks", "turns": "conversation_chunks"}

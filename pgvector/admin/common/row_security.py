@@ -12,14 +12,14 @@ from typing import TypeVar
 
 import psycopg
 
-from ..domain.errors import ConfigurationError
-from .connection import DeadlineConnection, translated
-from .sql import query
+from ...domain.errors import ConfigurationError
+from ...store.connection import DeadlineConnection, translated
+from ...store.sql import query
 
 EVERY_THEME = "*"
 _ATTEMPTS = 10
 _Result = TypeVar("_Result")
-_FILE = Path(__file__).resolve().parents[1] / "migrations" / "optional" / "row_security.sql"
+_FILE = Path(__file__).resolve().parents[2] / "migrations" / "optional" / "row_security.sql"
 
 
 def is_enabled(conn: DeadlineConnection) -> bool:
