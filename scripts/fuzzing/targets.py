@@ -22,7 +22,7 @@ from hermes_memory_pgvector.admin.transfer.import_file import _check, _opened, _
 from hermes_memory_pgvector.admin.transfer.sources.holographic import FactStore
 from hermes_memory_pgvector.admin.transfer.sources.homes import Home
 from hermes_memory_pgvector.admin.transfer.sources.mem0 import configured
-from hermes_memory_pgvector.admin.transfer.sources.source import Destination, Tally
+from hermes_memory_pgvector.admin.transfer.sources.source import Destination, SourceTally
 from hermes_memory_pgvector.capture.sanitize import session_name
 from hermes_memory_pgvector.capture.turn_filter import TurnFilter, own_words
 from hermes_memory_pgvector.config import sources
@@ -302,7 +302,7 @@ def foreign(data: bytes) -> None:
                 configured(home)
             else:
                 source.total()
-                for record in source.records(Tally()):
+                for record in source.records(SourceTally()):
                     assert record.content and record.created_at.tzinfo is not None
         except ConfigurationError as exc:
             assert str(exc)
