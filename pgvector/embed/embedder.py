@@ -1,4 +1,4 @@
-"""What every embedder has: its protocol, and what the kinds of embedders share."""
+"""The protocol of every embedder, and the parts that the kinds of embedders share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Embedder(Protocol):
 
     @property
     def instructions(self) -> Instructions:
-        """What is put before a text."""
+        """The prefixes of documents and questions."""
 
     def embed_documents(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
         """Return one vector a text, in order. Raises EmbedderError; never returns fewer, NaN or other sizes."""
@@ -52,7 +52,7 @@ class EmbedderWrapper:
 
     @property
     def instructions(self) -> Instructions:
-        """What is put before a text."""
+        """The prefixes of documents and questions."""
         return self._inner.instructions
 
     def embed_documents(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:

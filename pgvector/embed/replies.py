@@ -1,4 +1,4 @@
-"""What an endpoint's reply says: its JSON, and what a refusal means. No I/O."""
+"""Reads an endpoint's reply: its JSON, and the meaning of a refusal. No I/O."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class EmbeddingChoice:
 
 
 class _Requirement(NamedTuple):
-    """What a model has to fit: `dims` is 0 where that is free and None when nobody can tell; `why` in words.
+    """The limits of a model's choice: `dims` is 0 where that is free and None when nobody can tell; `why` in words.
 
     `empty`: the database is our own and has no vector yet, so that its length may be changed. `model`: of whose vectors
     it holds some; no other's can be compared with them.

@@ -75,7 +75,7 @@ class ModelView:
 
 @dataclass(frozen=True, slots=True)
 class InstallResult:
-    """What `install_model` did."""
+    """The result of `install_model`."""
 
     action: Literal["installed", "replaced", "unchanged"]
     model: ModelView

@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class CompactOptions:
-    """What to do with turns of the themes that were said before `older_than`, a date or "180d".
+    """Which turns of the themes become smaller, and how: those from before `older_than`, a date or "180d".
 
     `similar` is the cosine from which two turns with the same words say the same. `sample`: how many turns are asked
     to find out what gets harder to find; 0 asks none.
@@ -54,7 +54,7 @@ class CompactOptions:
 
 @dataclass(frozen=True, slots=True)
 class ThemePlan:
-    """What is to be done in one theme: `duplicates` are turns that go, each with the one that stays for it."""
+    """The plan for one theme: `duplicates` are the turns to delete, each with the one that stays for it."""
 
     share: store.Share
     duplicates: Mapping[int, int]
@@ -70,7 +70,7 @@ class ThemePlan:
 
 @dataclass(frozen=True, slots=True)
 class CompactPlan:
-    """What the options mean now, save, and cost. Bytes of the graph are a share of its size."""
+    """The effect of the options now: savings and costs. Bytes of the graph are a share of its size."""
 
     options: CompactOptions
     before: datetime

@@ -43,7 +43,7 @@ class RecallLoss:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What the turns from before a moment would be: `replaced` are those that go, each with the one that stays for it.
+    """The turns from before a moment, once compacted: `replaced` are deleted, each with the one that stays for it.
 
     `without_vectors`: their vectors go as well, and `scale` tells how near they are by their signatures.
     """
