@@ -11,11 +11,10 @@ from ...domain.errors import DimensionMismatch, HermesPgvectorError, SchemaNotAp
 from ...store import pooler, schema
 from ...store.connection import DeadlineConnection
 from ...store.pool import connect
-from ..common import schema_checks, sharing, upgrade_tables
+from ..common import schema_checks, sharing
 from ..common.embedded_server import account_notice
 from ..common.migrations import changed_migrations
-from ..common.upgrade_statements import SCHEMA
-from ..common.upgrade_tables import Progress
+from ..common.upgrade_progress import SCHEMA, UpgradeProgress, under_way
 from . import server_health
 from .check import Check, Patient
 from .check_removals import examine_removals
@@ -125,7 +124,7 @@ def _tables(conn: DeadlineConnection, patient: Patient) -> Iterator[Check]:
         return
     count = len(schema.shipped_migrations())
     yield Check("schema", "ok", f"{count} {'migration' if count == 1 else 'migrations'} applied")
-    if (upgraded := upgrade_tables.under_way(conn)) is not None:
+    if (upgraded := under_way(conn)) is not None:
         yield _upgrade(upgraded)
     for name in changed_migrations(conn):
         yield Check(
@@ -174,7 +173,7 @@ def _extension(conn: DeadlineConnection, vector: str) -> Check:
     return Check("pgvector", "ok", vector)
 
 
-def _upgrade(progress: Progress) -> Check:
+def _upgrade(progress: UpgradeProgress) -> Check:
     """An upgrade from another program's tables that somebody has to bring to its end."""
     if progress.finished_at is None:
         return Check(
