@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..admin.common.embedded_server import embedded_server
 from ..admin.setup.prompts import SetupOptions, Terminal
 from ..config.settings import FIELDS, Field, Settings
 from ..domain.commandline import typed
@@ -243,6 +242,7 @@ def status(config: Mapping[str, Any] | None, home: Path) -> dict[str, str]:
 
 def _problem(settings: Settings) -> str:
     """Return why the database cannot be used now, or "". An embedded one that is down starts when it is needed."""
+    from ..admin.common.embedded_server import embedded_server
     from ..store.pool import connect
     from ..store.schema import ensure_schema
 

@@ -10,8 +10,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from hermes_memory_pgvector.admin.common import new_vectors, row_security, upgrade_tables
+from hermes_memory_pgvector.admin.common import new_vectors, row_security
 from hermes_memory_pgvector.admin.common.migrations import migrate
+from hermes_memory_pgvector.admin.migrate import upgrade_tables
 from hermes_memory_pgvector.domain.types import EmbeddingSpace
 from hermes_memory_pgvector.server.binaries import find_binaries
 from hermes_memory_pgvector.server.cluster import EmbeddedServer

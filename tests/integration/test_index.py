@@ -107,7 +107,7 @@ def test_need_24_a_build_knows_no_time_limit_and_finishes_what_was_killed(
     ):
         admin.execute(f"{concurrently} (embedding vector_cosine_ops)".encode())
     with connect(admin_dsn) as conn:
-        assert [each.state for each in hnsw.graphs(conn)] == ["missing", "unfinished"]
+        assert [each.state for each in hnsw.indexes(conn)] == ["missing", "unfinished"]
 
     with held_up(admin_dsn):
         assert cli.main(["index", "build", "--admin-dsn", hurried, "--hermes-home", str(home)]) == 0

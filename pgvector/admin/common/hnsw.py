@@ -28,7 +28,7 @@ _HNSW = HNSW.replace("embedding_next", "embedding")
 _never = threading.Event()
 
 
-class Graph(NamedTuple):
+class HnswIndex(NamedTuple):
     """One HNSW index. `state` is whole, missing, unfinished or being built; `rows` are estimated.
 
     `wants_bytes` is the maintenance_work_mem in which it is built in one go, `given_bytes` what the server gives.
@@ -43,24 +43,25 @@ class Graph(NamedTuple):
     given_bytes: int
 
     def is_to_build(self) -> bool:
-        """Whether it is not there, or not whole, and nobody is building it."""
+        """Return True when it is not there, or not whole, and nobody is building it."""
         return self.state in ("missing", "unfinished")
 
 
-def graphs(conn: DeadlineConnection) -> list[Graph]:
-    """How the HNSW indexes stand."""
+def indexes(conn: DeadlineConnection) -> list[HnswIndex]:
+    """Return how the HNSW indexes stand."""
     found = []
     for store in STORES:
         with translated():
-            row = conn.execute(query("graph_state"), {"table": ROWS[store], "index": _name(store)}).fetchone()
+            names = {"table": ROWS[store], "index": _name(store)}
+            row = conn.execute(query("hnsw_index_state", package=__package__), names).fetchone()
         assert row is not None
         wants = round(row.rows * (4 * row.dims + _NEIGHBOURS_BYTES))
-        found.append(Graph(store, _name(store), row.state, int(row.rows), row.index_bytes, wants, row.given_bytes))
+        found.append(HnswIndex(store, _name(store), row.state, int(row.rows), row.index_bytes, wants, row.given_bytes))
     return found
 
 
 def is_changing(conn: DeadlineConnection) -> bool:
-    """Whether a change of the model is under way, during which the tables have no HNSW index of the old vectors."""
+    """Return True while a change of the model is under way, when the tables have no HNSW index of the old vectors."""
     return conn.execute("SELECT to_regclass('hermes_reembed') IS NOT NULL").fetchone() == (True,)
 
 
@@ -68,10 +69,10 @@ def drop(conn: DeadlineConnection) -> list[str]:
     """Drop the HNSW indexes while agents go on; the names of those that were there."""
     dropped = []
     with translated(), steering(conn):
-        for graph in graphs(conn):
-            if graph.state != "missing":
-                conn.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(graph.name)))
-                dropped.append(graph.name)
+        for index in indexes(conn):
+            if index.state != "missing":
+                conn.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(index.name)))
+                dropped.append(index.name)
     return dropped
 
 
@@ -91,11 +92,11 @@ def build(conn: DeadlineConnection, conninfo: str, tell: Tell, *, memory: str = 
             )
         if memory:
             conn.execute("SELECT set_config('maintenance_work_mem', %s, false)", (memory,))
-        todo = [graph for graph in graphs(conn) if graph.is_to_build()]
-        for graph in todo:
-            with _told(conninfo, conn.info.backend_pid, graph.name, tell):
-                build_index(conn, graph.store, graph.name, _HNSW)
-    return [graph.name for graph in todo]
+        todo = [index for index in indexes(conn) if index.is_to_build()]
+        for index in todo:
+            with _told(conninfo, conn.info.backend_pid, index.name, tell):
+                build_index(conn, index.store, index.name, _HNSW)
+    return [index.name for index in todo]
 
 
 def restore(conn: DeadlineConnection) -> None:
@@ -148,7 +149,7 @@ def _told(conninfo: str, backend: int, index: str, tell: Tell) -> Iterator[None]
     def watch() -> None:
         with suppress(HermesPgvectorError), connect(conninfo) as other, translated():
             while not ended.wait(_TELL_EVERY_S):
-                row = other.execute(query("build_progress"), {"backend": backend}).fetchone()
+                row = other.execute(query("build_progress", package=__package__), {"backend": backend}).fetchone()
                 if row is not None:
                     tell(index, row.done, row.total)
 

@@ -46,7 +46,7 @@ _LOCK_PAUSE_S = 0.5
 _never = threading.Event()
 
 
-class Progress(NamedTuple):
+class VectorProgress(NamedTuple):
     """How many rows there are, and how many have their new vector."""
 
     done: int
@@ -151,7 +151,7 @@ def sample(conn: DeadlineConnection, limit: int) -> list[str]:
     return [row.content for row in conn.execute(query("sample_texts"), {"limit": limit})]
 
 
-def progress(conn: DeadlineConnection) -> Progress:
+def progress(conn: DeadlineConnection) -> VectorProgress:
     """Count. Reads both tables whole."""
     done = total = 0
     for store in STORES:
@@ -159,7 +159,7 @@ def progress(conn: DeadlineConnection) -> Progress:
         row = conn.execute(counted).fetchone()
         assert row is not None
         done, total = done + row.done, total + row.total
-    return Progress(done, total)
+    return VectorProgress(done, total)
 
 
 @contextmanager

@@ -11,11 +11,10 @@ from ...domain.errors import DimensionMismatch, HermesPgvectorError, SchemaNotAp
 from ...store import pooler, schema
 from ...store.connection import DeadlineConnection
 from ...store.pool import connect
-from ..common import schema_checks, upgrade_tables
+from ..common import schema_checks
 from ..common.embedded_server import account_notice
 from ..common.migrations import changed_migrations
-from ..common.upgrade_statements import SCHEMA
-from ..common.upgrade_tables import Progress
+from ..common.upgrade_progress import SCHEMA, UpgradeProgress, under_way
 from . import server_health
 from .check import Check, DoctorContext
 from .check_removals import check_removals
@@ -147,7 +146,7 @@ def _unusable_schema(conn: DeadlineConnection, settings: Settings) -> Check | No
 def _migrations(conn: DeadlineConnection) -> Iterator[Check]:
     count = len(schema.shipped_migrations())
     yield Check("schema", "ok", f"{count} {'migration' if count == 1 else 'migrations'} applied")
-    if (upgraded := upgrade_tables.under_way(conn)) is not None:
+    if (upgraded := under_way(conn)) is not None:
         yield _upgrade(upgraded)
     for name in changed_migrations(conn):
         yield Check(
@@ -195,8 +194,8 @@ def _extension(conn: DeadlineConnection, vector: str) -> Check:
     return Check("pgvector", "ok", vector)
 
 
-def _upgrade(progress: Progress) -> Check:
-    """Return an upgrade from another program's tables that somebody has to bring to its end."""
+def _upgrade(progress: UpgradeProgress) -> Check:
+    """Report an upgrade from another program's tables that somebody has to bring to its end."""
     if progress.finished_at is None:
         return Check(
             "upgrade",

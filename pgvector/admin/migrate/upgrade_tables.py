@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,21 +24,21 @@ from ...store.history import note_actor
 from ...store.schema import has_foreign_tables
 from ...store.sql import query
 from ...store.vectors import STORES, record_space
-from .migrations import MIGRATION_LOCK
+from ..common.migrations import MIGRATION_LOCK
+from ..common.upgrade_progress import SCHEMA, UpgradeProgress, under_way
+from ..common.vector_statements import ROWS
 from .upgrade_statements import (
     BEGIN,
     COUNT,
     LAST_ID,
     LOOK,
     NEEDED,
-    SCHEMA,
     THEIRS,
     THEMES,
     WRITERS,
     filled_in,
     of_rows,
 )
-from .vector_statements import ROWS
 
 _LOCK = 7310579463  # one upgrade at a time, over all its steps
 _POLL_S = 0.2
@@ -50,8 +49,20 @@ _DROP_FILE = Path(__file__).resolve().parents[2] / "migrations" / "optional" / "
 _CLEAR_OF_HNSW = "DROP INDEX IF EXISTS memory_entries_embedding_idx, conversations_embedding_idx"
 
 
+class _ForeignTable(NamedTuple):
+    """One of the other program's two tables; `dims` is 0 without vectors."""
+
+    store: Store
+    rows: int
+    vectors: int
+    dims: int
+    bytes: int
+    writers: set[str]
+    themes: set[tuple[str | None, str | None]]
+
+
 @dataclass(frozen=True, slots=True)
-class Found:
+class ForeignTables:
     """The other program's tables. `vectors`: how many rows have one, of `dims` floats; `dims` is 0 without any.
 
     `writers`: the roles that may write there now. `themes`: each with the session key it was made from, or None.
@@ -64,23 +75,18 @@ class Found:
     writers: tuple[str, ...]
     themes: frozenset[tuple[str | None, str | None]]
 
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far an upgrade came: `opened_at` since when agents may write, `finished_at` since when every row is there."""
-
-    home: str
-    dims: int
-    keeps_vectors: bool
-    last_memory_id: int
-    last_turn_id: int
-    memories_done: int
-    turns_left: int
-    merged: int
-    left_out: int
-    began_at: datetime
-    opened_at: datetime | None
-    finished_at: datetime | None
+    @classmethod
+    def of(cls, tables: Sequence[_ForeignTable]) -> ForeignTables:
+        """Return them together."""
+        sizes = {table.dims for table in tables}
+        return cls(
+            rows=dict.fromkeys(STORES, 0) | {table.store: table.rows for table in tables},
+            vectors=sum(table.vectors for table in tables),
+            dims=sizes.pop() if len(sizes) == 1 else 0,
+            bytes=sum(table.bytes for table in tables),
+            writers=tuple(sorted(set().union(*(table.writers for table in tables)))),
+            themes=frozenset().union(*(table.themes for table in tables)),
+        )
 
 
 class OldRow(NamedTuple):
@@ -92,7 +98,7 @@ class OldRow(NamedTuple):
     parent: str | None = None
 
 
-class Landing(NamedTuple):
+class RowDestination(NamedTuple):
     """Where a row goes."""
 
     theme: str
@@ -101,24 +107,12 @@ class Landing(NamedTuple):
     parent: str | None = None
 
 
-Land = Callable[[Store, OldRow], Landing]
+DestinationOf = Callable[[Store, OldRow], RowDestination]
 Advance = Callable[[int], None]
 
 
-def under_way(conn: DeadlineConnection) -> Progress | None:
-    """The upgrade that was begun here and neither confirmed nor undone; None without one."""
-    with translated():
-        if conn.execute("SELECT to_regclass('hermes_upgrade')").fetchone() == (None,):
-            return None
-        row = conn.execute("SELECT * FROM hermes_upgrade").fetchone()
-    assert row is not None
-    known = row._asdict()
-    del known["only_row"]
-    return Progress(**known)
-
-
-def look(conn: DeadlineConnection) -> Found | None:
-    """The other program's tables that stand in the place of ours, or aside while an upgrade is under way; else None.
+def look(conn: DeadlineConnection) -> ForeignTables | None:
+    """Return the other program's tables, in the place of ours or aside while an upgrade is under way; None without any.
 
     Raises ConfigurationError where tables of these names are not that program's either.
     """
@@ -126,34 +120,32 @@ def look(conn: DeadlineConnection) -> Found | None:
         if (begun := under_way(conn)) is None and not has_foreign_tables(conn):
             return None
         schema = SCHEMA if begun else _home(conn)
-        there = {row.name: row for row in _relations(conn, schema)}
-        for store in STORES:
-            if (row := there.get(ROWS[store])) is not None and (lacking := NEEDED[store] - set(row.columns)):
-                raise ConfigurationError(
-                    f"the table {ROWS[store]} here is neither ours nor of the other hermes-memory-pgvector: it has "
-                    f"no column {', '.join(sorted(lacking))}; use another database, or rename that table"
-                )
-        stores = [store for store in STORES if ROWS[store] in there]
-        sizes = {there[ROWS[store]].dims or 0 for store in stores}
-        counts = {
-            store: conn.execute(
-                of_rows(COUNT, schema, store, vectors="embedding" in there[ROWS[store]].columns)
-            ).fetchone()
-            for store in stores
-        }
-        themes = {
-            (row.theme, row.key) for store in stores for row in conn.execute(of_rows(THEMES, schema, store)).fetchall()
-        }
-        writers = {
-            row.name for store in stores for row in conn.execute(WRITERS, (f'"{schema}".{ROWS[store]}',)).fetchall()
-        }
-    return Found(
-        rows={store: getattr(counts.get(store), "rows", 0) for store in STORES},
-        vectors=sum(getattr(count, "vectors", 0) for count in counts.values()),
-        dims=sizes.pop() if len(sizes) == 1 else 0,
-        bytes=sum(there[ROWS[store]].bytes for store in stores),
-        writers=tuple(sorted(writers)),
-        themes=frozenset(themes),
+        stores = {table: store for store, table in ROWS.items()}
+        found = [row for row in _relations(conn, schema) if row.name in stores]
+        for row in found:
+            _check_columns(stores[row.name], row)
+        return ForeignTables.of([_examine(conn, schema, stores[row.name], row) for row in found])
+
+
+def _check_columns(store: Store, table: Any) -> None:
+    if lacking := NEEDED[store] - set(table.columns):
+        raise ConfigurationError(
+            f"the table {table.name} here is neither ours nor of the other hermes-memory-pgvector: it has "
+            f"no column {', '.join(sorted(lacking))}; use another database, or rename that table"
+        )
+
+
+def _examine(conn: DeadlineConnection, schema: str, store: Store, table: Any) -> _ForeignTable:
+    counted = conn.execute(of_rows(COUNT, schema, store, vectors="embedding" in table.columns)).fetchone()
+    assert counted is not None
+    return _ForeignTable(
+        store,
+        counted.rows,
+        counted.vectors,
+        table.dims or 0,
+        table.bytes,
+        writers={row.name for row in conn.execute(WRITERS, (f'"{schema}".{table.name}',))},
+        themes={(row.theme, row.key) for row in conn.execute(of_rows(THEMES, schema, store))},
     )
 
 
@@ -194,7 +186,7 @@ def begin(conn: DeadlineConnection, *, dims: int, keeps_vectors: bool) -> None:
                 _move(conn, row, home, SCHEMA)
 
 
-def make_ready(conn: DeadlineConnection, progress: Progress, space: EmbeddingSpace | None) -> None:
+def make_ready(conn: DeadlineConnection, progress: UpgradeProgress, space: EmbeddingSpace | None) -> None:
     """Before the first row: numbers go on where they were, and no HNSW index is there, for it is built faster later.
 
     `space` is whose the vectors are, where that is known.
@@ -212,7 +204,7 @@ def make_ready(conn: DeadlineConnection, progress: Progress, space: EmbeddingSpa
             record_space(conn, space)
 
 
-def copy_memories(conn: DeadlineConnection, land: Land, advance: Advance) -> None:
+def copy_memories(conn: DeadlineConnection, destination_of: DestinationOf, advance: Advance) -> None:
     """Take over the memories that are left; then agents may begin."""
     columns = _columns_aside(conn, "memories")
     vectors = "embedding" in columns
@@ -226,7 +218,7 @@ def copy_memories(conn: DeadlineConnection, land: Land, advance: Advance) -> Non
                 conn.execute("UPDATE hermes_upgrade SET opened_at = now()")
                 continue
             note_actor(conn, operator("migrate"))
-            places = [land("memories", OldRow(row.theme, row.key)) for row in rows]
+            places = [destination_of("memories", OldRow(row.theme, row.key)) for row in rows]
             statement = filled_in("copy_old_memories", vectors=vectors and progress.keeps_vectors)
             done = conn.execute(statement, _given(rows, places)).fetchone()
             assert done is not None
@@ -237,7 +229,7 @@ def copy_memories(conn: DeadlineConnection, land: Land, advance: Advance) -> Non
         advance(len(rows))
 
 
-def copy_turns(conn: DeadlineConnection, land: Land, advance: Advance) -> None:
+def copy_turns(conn: DeadlineConnection, destination_of: DestinationOf, advance: Advance) -> None:
     """Take over the turns that are left, the newest first, while agents go on."""
     columns = _columns_aside(conn, "turns")
     vectors = "embedding" in columns
@@ -253,7 +245,7 @@ def copy_turns(conn: DeadlineConnection, land: Land, advance: Advance) -> None:
                 counts = {"merged": progress.merged, "left_out": progress.left_out}
                 record_where_allowed(conn, "upgrade", {"from": "hermes-memory-pgvector"}, counts)
                 continue
-            places = [land("turns", OldRow(row.theme, row.key, row.session, row.parent)) for row in rows]
+            places = [destination_of("turns", OldRow(row.theme, row.key, row.session, row.parent)) for row in rows]
             statement = filled_in("copy_old_turns", vectors=vectors and progress.keeps_vectors)
             given = _given(rows, places) | {
                 "sessions": [place.session for place in places],
@@ -274,7 +266,7 @@ def written_since(conn: DeadlineConnection) -> dict[str, int]:
         progress = _progress(conn)
         if progress.opened_at is None:
             return {"memories": 0, "turns": 0, "changes": 0}
-        row = conn.execute(query("written_since_upgrade")).fetchone()
+        row = conn.execute(query("written_since_upgrade", package=__package__)).fetchone()
     assert row is not None
     return dict(row._asdict())
 
@@ -331,7 +323,7 @@ def _step(conn: DeadlineConnection) -> Iterator[None]:
             raise
 
 
-def _progress(conn: DeadlineConnection) -> Progress:
+def _progress(conn: DeadlineConnection) -> UpgradeProgress:
     progress = under_way(conn)
     if progress is None:
         raise ConfigurationError("no upgrade is under way here, and none awaits confirmation")
@@ -368,7 +360,7 @@ def _move(conn: DeadlineConnection, row: Any, source: str, target: str) -> None:
     conn.execute(sql.SQL(statement).format(kind, sql.Identifier(source, row.name), sql.Identifier(target)))
 
 
-def _given(rows: Sequence[Any], places: Sequence[Landing]) -> dict[str, Any]:
+def _given(rows: Sequence[Any], places: Sequence[RowDestination]) -> dict[str, Any]:
     return {
         "ids": [row.id for row in rows],
         "themes": [place.theme for place in places],

@@ -6,9 +6,8 @@ from psycopg import sql
 
 from ...domain.types import Store
 from ...store.sql import query
-from .vector_statements import ROWS
+from ..common.vector_statements import ROWS
 
-SCHEMA = "hermes_before_upgrade"
 # Its tables, and a column by which each is known: the names alone anybody could have chosen.
 THEIRS = {
     "memory_entries": "content",
@@ -77,7 +76,7 @@ _VECTOR = (
 
 def filled_in(name: str, *, vectors: bool = False, parents: bool = False) -> sql.Composed:
     """The named statement; of the columns that may be missing in the tables of before with those that are there."""
-    return sql.SQL(query(name).decode()).format(
+    return sql.SQL(query(name, package=__package__).decode()).format(
         vector=sql.SQL(_VECTOR if vectors else "NULL::vector"),
         parent=sql.SQL("parent_session_id" if parents else "NULL::text"),
     )
