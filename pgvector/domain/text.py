@@ -45,7 +45,7 @@ _FENCE = re.compile(r"<\s*(/?)\s*memory-context\s*>", re.IGNORECASE)
 
 
 def clean(text: object, *, max_chars: int | None = None) -> str:
-    """Text that Postgres stores: no NUL, no lone surrogate (U+FFFD instead), at most `max_chars` characters.
+    """Return text that Postgres stores: no NUL, no lone surrogate (U+FFFD instead), at most `max_chars` characters.
 
     Anything that is not text is flattened first. Line ends stay as they are.
     """
@@ -56,7 +56,7 @@ def clean(text: object, *, max_chars: int | None = None) -> str:
 
 
 def flatten(content: object) -> str:
-    """The words of a message's content: a string, a list of parts, a part, or anything else a host may pass.
+    """Return the words of a message's content: a string, a list of parts, a part, or anything else a host may pass.
 
     Parts stand on lines of their own; images and files are marked (`[image]`), not dropped; None is "".
     """
@@ -64,7 +64,7 @@ def flatten(content: object) -> str:
 
 
 def clean_json(obj: object) -> object:
-    """A copy of `obj` that `json.dumps(..., allow_nan=False)` and Postgres' jsonb both take.
+    """Return a copy of `obj` that `json.dumps(..., allow_nan=False)` and Postgres' jsonb both take.
 
     Keys become strings, NaN and infinities None, dates ISO text, durations seconds, bytes and sets text and lists.
     What is nested deeper than 20 levels, or contains itself, becomes "[...]".
@@ -73,12 +73,12 @@ def clean_json(obj: object) -> object:
 
 
 def digest(text: str) -> bytes:
-    """The 32 bytes of the sha256 of `text` in UTF-8."""
+    """Return the 32 bytes of the sha256 of `text` in UTF-8."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def named_uuid(namespace: UUID, name: str) -> UUID:
-    """What `uuid.uuid5` gives, in a tenth of its time: for security OpenSSL looks for SHA-1 anew each time."""
+    """Return what `uuid.uuid5` gives, in a tenth of its time: for security OpenSSL looks for SHA-1 anew each time."""
     made = hashlib.sha1(namespace.bytes + name.encode(), usedforsecurity=False).digest()
     return UUID(bytes=made[:16], version=5)
 
@@ -135,7 +135,7 @@ def flatten_within(content: object, max_chars: int) -> tuple[str, bool]:
 
 
 def _texts_of(content: object) -> list[str]:
-    """The parts of a message's content, not put together."""
+    """Return the parts of a message's content, not put together."""
     if isinstance(content, Collection) and not isinstance(content, (bytes, bytearray, memoryview, Mapping)):
         path = (id(content),)
         return [text for text in (_flatten(part, path) for part in content) if text]
@@ -143,7 +143,7 @@ def _texts_of(content: object) -> list[str]:
 
 
 def _end(texts: Sequence[str], chars: int, *, last: bool = False) -> str:
-    """The first or last characters of texts on lines of their own."""
+    """Return the first or last characters of texts on lines of their own."""
     taken: list[str] = []
     left = chars
     for text in reversed(texts) if last else texts:

@@ -62,7 +62,7 @@ class Filters:
     until: datetime | None = None
 
     def restrict(self) -> bool:
-        """Whether some rows do not pass."""
+        """Return whether some rows do not pass."""
         return any(value is not None for value in (self.target, self.role, self.since, self.until))
 
 
@@ -122,7 +122,7 @@ class EmbeddingSpace:
     query_prefix: str = ""
 
     def comparable(self, other: EmbeddingSpace) -> bool:
-        """Whether vectors of the two mean something to each other."""
+        """Return whether vectors of the two mean something to each other."""
         return (self.model, self.dims, self.document_prefix) == (other.model, other.dims, other.document_prefix)
 
 

@@ -30,11 +30,11 @@ class Here:
     policy: Policy
 
     def theme(self, store: Store) -> str:
-        """The session's own theme for memories or turns."""
+        """Return the session's own theme for memories or turns."""
         return (self.place.memories if store == "memories" else self.place.turns).name
 
     def scope(self, store: Store, scope: object = None, theme: object = None) -> tuple[Scope, str]:
-        """What the arguments `scope` and `theme` mean, and a note where that is less than the settings say.
+        """Return what the arguments `scope` and `theme` mean, and a note where that is less than the settings say.
 
         `theme`, and a scope `theme:NAME`, always mean a theme, also one called "all". Raises InvalidArgument, also for
         what the setting `cross_theme` forbids.

@@ -53,7 +53,7 @@ class QuestionReader:
 
     @cached_property
     def words(self) -> _Words:
-        """What was read."""
+        """Return what was read."""
         terms: list[set[str]] = [set() for _ in self._texts]
         has_trigrams = False
         for row in self._rows:

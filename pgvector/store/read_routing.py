@@ -47,7 +47,7 @@ class ReadSource(Protocol):
 
     @property
     def stand_in(self) -> ReadSource | None:
-        """The server that answers where this one fails; None where there is no other."""
+        """Return the server that answers where this one fails; None where there is no other."""
 
 
 class Primary(ReadSource, Protocol):
@@ -252,7 +252,7 @@ class _ReplicaSource:
 
     @contextmanager
     def connection(self, timeout_s: float, first: Pipeline | None = None) -> Iterator[DeadlineConnection]:
-        """A transaction on the replica. Raises ReplicaBehind where it lacks what the question must find."""
+        """Open a transaction on the replica. Raises ReplicaBehind where it lacks what the question must find."""
         given_s = timeout_s if self.stand_in is None else timeout_s * _SHARE
         first = first or Pipeline()
         replayed = first.ask_ahead("replica_position")
@@ -270,6 +270,6 @@ class _ReplicaSource:
             self._replica.answered()
 
     def check_space(self, found: EmbeddingSpace, space: EmbeddingSpace) -> None:
-        """What the replica says of the model may be old news: the primary decides. Raises SpaceChanged."""
+        """Raises SpaceChanged, where both know a model: what a replica says may be old news, the primary decides."""
         if found.model and not found.comparable(space):
             raise SpaceChanged

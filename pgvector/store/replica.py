@@ -30,7 +30,7 @@ class DatabaseIdentity:
     migrations: str
 
     def __str__(self) -> str:
-        """What stays the same when a replica takes over, or the database is reached in another way."""
+        """Return what stays the same when a replica takes over, or the database is reached in another way."""
         return f"{self.system}/{self.database}" + ("" if self.system else f"/{self.migrations.partition(',')[0]}")
 
 
@@ -44,7 +44,7 @@ class PrimaryPosition:
 
 
 def look_at_primary(conn: DeadlineConnection) -> PrimaryPosition:
-    """Where a primary stands. Raises StoreUnavailable when it is none."""
+    """Return where a primary stands. Raises StoreUnavailable when it is none."""
     with translated():
         row = conn.execute(query("primary_position")).fetchone()
         who = identity_of(conn)
@@ -53,7 +53,7 @@ def look_at_primary(conn: DeadlineConnection) -> PrimaryPosition:
 
 
 def identity_of(conn: DeadlineConnection) -> DatabaseIdentity:
-    """Which database this is. Raises StoreMisconfigured when it holds none of our tables."""
+    """Return which database this is. Raises StoreMisconfigured when it holds none of our tables."""
     with translated():
         row = conn.execute(query("server_identity")).fetchone()
         assert row is not None
@@ -108,7 +108,7 @@ def check_replica(conn: DeadlineConnection, primary: PrimaryPosition) -> int:
 
 
 def about_replica(exc: HermesPgvectorError) -> str:
-    """What went wrong with a replica, by the name of its own setting."""
+    """Return what went wrong with a replica, by the name of its own setting."""
     return str(exc).replace("`dsn`", "`read_dsn`")
 
 
@@ -132,11 +132,11 @@ class ReplicaProgress:
             self._own.update((theme, (self._writes, None)) for theme in themes)
 
     def writes(self) -> int:
-        """The number of the last write; to be asked before the primary is, for `saw`."""
+        """Return the number of the last write; to be asked before the primary is, for `saw`."""
         return self._writes
 
     def unplaced(self) -> bool:
-        """Whether there are own writes whose position is not known."""
+        """Return whether there are own writes whose position is not known."""
         with self._lock:
             return any(position is None for _, position in self._own.values())
 
@@ -154,7 +154,7 @@ class ReplicaProgress:
                     del self._own[theme]
 
     def needed(self, theme: str | None, now: float) -> int | None:
-        """The position that an answer about a theme (None: about all) needs now; None when that is not known."""
+        """Return the position that an answer about a theme (None: about all) needs now; None when that is not known."""
         with self._lock:
             floor = self._floor(now)
             if floor is None:
