@@ -79,7 +79,7 @@ def test_the_wizard_asks_again_until_it_works_and_saves_at_the_end(
     assert "ok    embedding" in screen.screen and "FAIL" not in screen.screen
 
     text = home.config_path.read_text(encoding="utf-8")
-    assert "# mine\n" in text and "provider: pgvector  # before\n" in text
+    assert "# mine\n" in text and "provider: pgvector # before\n" in text
     config = home.read_config()
     assert config["plugins"]["enabled"] == ["pgvector"]
     assert config["plugins"]["pgvector"] == {"embed_url": f"http://{ollama.host}", "embed_model": "fits", "dims": DIMS}
