@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..domain.errors import HermesPgvectorError, OperationRejected, StoreUnavailable
-from ..domain.types import TURN_KINDS, Operation
+from ..domain.operations import Operation, TurnOperation
 from ..store.backend import Backend
 from ..store.memories import Embeddings
 
@@ -41,14 +41,14 @@ def share_out(ops: Sequence[Operation], lanes: int) -> list[Part]:
     """
     if lanes == 1 or len(ops) < _WORTH_SHARING:
         return [Part(list(ops))]
-    sizes = Counter(op.theme for op in ops if op.kind in TURN_KINDS)
+    sizes = Counter(op.theme for op in ops if isinstance(op, TurnOperation))
     loads, lane_of = [0] * lanes, {}
     for theme, size in sizes.most_common():
         lane_of[theme] = lane = loads.index(min(loads))
         loads[lane] += size
     parts: list[list[Operation]] = [[] for _ in range(lanes + 1)]
     for op in ops:
-        parts[lane_of[op.theme] if op.kind in TURN_KINDS else lanes].append(op)
+        parts[lane_of[op.theme] if isinstance(op, TurnOperation) else lanes].append(op)
     return [Part(part) for part in parts if part]
 
 

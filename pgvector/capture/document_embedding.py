@@ -11,7 +11,6 @@ from ..domain.chunks import chunk_spans, estimate_tokens
 from ..domain.errors import EmbedderError, HermesPgvectorError
 from ..domain.last_error import Trouble
 from ..domain.latency import Latencies
-from ..domain.types import Operation
 from ..embed.embedder import CountedEmbedder, space_of
 from ..store.backend import Backend
 from ..store.vector_reuse import ThemedText
@@ -189,16 +188,3 @@ class DocumentEmbedder:
         for text, vector in zip(unique, vectors, strict=True):
             self._recent.add(text, vector)
         return dict(zip(unique, vectors, strict=True))
-
-
-def texts_of(op: Operation) -> list[str]:
-    """The texts of an operation that want vectors."""
-    match op.kind:
-        case "turn":
-            return [message["content"] for message in op.payload["messages"]]
-        case "add" | "remember" | "replace":
-            return [op.payload["content"]]
-        case "reconcile":
-            return list(op.payload["contents"])
-        case _:
-            return []

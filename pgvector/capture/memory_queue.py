@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from ..domain.errors import SpoolFull
-from ..domain.types import Operation
+from ..domain.operations import Operation, encode
 from .spool_format import SetAside
 
 _OVERHEAD_BYTES = 1024  # of the objects that one operation consists of
@@ -43,7 +42,7 @@ class MemoryQueue:
 
     def append(self, op: Operation) -> None:
         """Keep `op`. Raises SpoolFull."""
-        size = len(json.dumps(op.payload, ensure_ascii=False).encode()) + _OVERHEAD_BYTES
+        size = len(encode(op).encode()) + _OVERHEAD_BYTES
         with self._lock:
             if self._bytes + size > self._max_bytes:
                 raise SpoolFull(

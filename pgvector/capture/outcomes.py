@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from ..domain.types import Operation
+from ..domain.operations import Operation
 
 Delivery = Literal["stored", "waiting", "refused"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..domain.errors import SpoolBusy, SpoolError, SpoolFull, SpoolGone
 from ..domain.gil import breathe
-from ..domain.types import Operation
+from ..domain.operations import Operation
 from .memory_queue import MemoryQueue, Queue
 from .spool import Spool
 from .spool_directory import SpoolDirectory

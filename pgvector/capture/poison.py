@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from ..domain.errors import StoreUnsettled
-from ..domain.types import Operation
+from ..domain.operations import Operation
 from .apply import POISON
 
 PATIENCE_S = 120.0  # tables that are made anew, or restored, are there again by then

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 
-from ..domain.types import Operation
+from ..domain.operations import Operation
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import time
 from collections import deque
@@ -12,11 +11,11 @@ from dataclasses import replace
 
 from ..domain.errors import SpoolError
 from ..domain.gil import in_slices
-from ..domain.types import Operation
+from ..domain.operations import Operation
 from ..store.backend import Backend
 from .destination import Destination
 from .spool import Spool
-from .spool_format import COLUMNS, operation_of
+from .spool_format import COLUMNS, operation_of, row_of
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +50,7 @@ class Kept:
                 self._put(spool, part)
 
     def _put(self, spool: Spool, ops: Sequence[Operation]) -> None:
-        rows = [(op.op_id.bytes, op.theme, op.kind, json.dumps(op.payload, ensure_ascii=False), op.at) for op in ops]
+        rows = [row_of(op) for op in ops]
         size = sum(len(row[3]) + 100 for row in rows)
         with spool.written() as conn:
             conn.executemany(f"INSERT INTO kept ({COLUMNS}) VALUES (?, ?, ?, ?, ?)", rows)
@@ -106,10 +105,7 @@ class Kept:
                 numbered = [replace(op, seq=lowest - len(lacking) + at) for at, op in enumerate(lacking)]
                 conn.executemany(
                     f"INSERT INTO operations (seq, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
-                    [
-                        (op.seq, op.op_id.bytes, op.theme, op.kind, json.dumps(op.payload, ensure_ascii=False), op.at)
-                        for op in numbered
-                    ],
+                    [(op.seq, *row_of(op)) for op in numbered],
                 )
             spool.recount()
         return len(lacking)

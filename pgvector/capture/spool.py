@@ -20,13 +20,14 @@ from typing import Any
 from ..domain.errors import SpoolError, SpoolFull, SpoolGone
 from ..domain.fork_safety import BACKGROUND, fork_lock
 from ..domain.gil import in_slices, paced
-from ..domain.types import Operation
+from ..domain.operations import Operation
 from .file_watch import WatchedFiles
 from .spool_format import (
     COLUMNS,
     FAULTS,
     HOOK_PATIENCE_MS,
     UNREADABLE_KIND,
+    Row,
     SetAside,
     as_spool_error,
     cannot_use,
@@ -36,6 +37,7 @@ from .spool_format import (
     operation_of,
     prepare,
     readable,
+    row_of,
 )
 from .spool_window import Window
 
@@ -43,9 +45,7 @@ logger = logging.getLogger(__name__)
 
 _ROW_OVERHEAD_BYTES = 64
 _SLICE = 16  # operations changed while a hook may have to wait
-OPERATOR_PATIENCE_MS = 5000
 _INSERT = f"INSERT INTO operations ({COLUMNS}) VALUES (?, ?, ?, ?, ?)"
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # dumps() would make one for each operation
 
 
 class Spool:
@@ -75,8 +75,8 @@ class Spool:
 
     def append(self, op: Operation) -> None:
         """Keep `op`; when this returns, it survives the process. Raises SpoolError, of whichever kind."""
-        payload = _ENCODER.encode(op.payload)
-        size = len(payload if payload.isascii() else payload.encode()) + _ROW_OVERHEAD_BYTES
+        row = row_of(op)
+        size = _size(row[3])
         with self._lock:
             if self._bytes + size > self._max_bytes:
                 raise SpoolFull(
@@ -85,12 +85,12 @@ class Spool:
                 )
             try:
                 self._must_be_there()
-                row = self._front.execute(_INSERT, (op.op_id.bytes, op.theme, op.kind, payload, op.at))
+                inserted = self._front.execute(_INSERT, row)
             except FAULTS as exc:
                 raise cannot_use(self.path, exc) from exc
             self._depth += 1
             self._bytes += size
-            self._last = row.lastrowid or 0
+            self._last = inserted.lastrowid or 0
             self._window.add(self._last, op, size)
 
     def take(self, limit: int) -> list[Operation]:
@@ -197,6 +197,12 @@ class Spool:
                 if self._back.in_transaction:
                     self._back.execute("ROLLBACK")
 
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """The file, to be read from; no hook waits for that. Raises SpoolError."""
+        with as_spool_error(self.path), self._back_lock:
+            yield self._back
+
     def label(self, place: str, database: str) -> None:
         """Note for which database its writes were accepted."""
         with self.written() as conn:
@@ -204,8 +210,8 @@ class Spool:
 
     def accepted_for(self) -> tuple[str, str]:
         """For which database, see `Destination`; both empty where nobody knows."""
-        with as_spool_error(self.path), self._back_lock:
-            row = self._back.execute("SELECT place, database FROM accepted_for").fetchone()
+        with self.reading() as conn:
+            row = conn.execute("SELECT place, database FROM accepted_for").fetchone()
         return (str(row[0]), str(row[1])) if row else ("", "")
 
     def publish(self, report: Mapping[str, Any]) -> None:
@@ -214,38 +220,10 @@ class Spool:
         with self.written() as conn:
             conn.execute("INSERT OR REPLACE INTO report VALUES (1, ?, ?)", (time.time(), body))
 
-    def report(self) -> tuple[float, dict[str, Any]]:
-        """When (seconds since the epoch) the counters were last published, and the counters."""
-        with as_spool_error(self.path), self._back_lock:
-            row = self._back.execute("SELECT at, body FROM report").fetchone()
-        try:
-            return (0.0, {}) if row is None else (float(row[0]), dict(json.loads(row[1])))
-        except (ValueError, TypeError):
-            return 0.0, {}
-
-    def must_be_whole(self) -> None:
-        """Read all that waits. Raises SpoolError where that does not go."""
-        with as_spool_error(self.path), self._back_lock:
-            self._back.execute("SELECT sum(length(payload)) FROM operations").fetchone()
-
-    def retry(self, ops: Sequence[Operation]) -> None:
-        """Put operations that were set aside at the end of what waits, in the order in which they were accepted."""
-        for part in in_slices(ops, _SLICE):
-            with self.written() as conn:
-                move(conn, "aside", "operations", COLUMNS, COLUMNS, part)
-
-    def drop(self, ops: Sequence[Operation]) -> None:
-        """Delete operations that were set aside."""
-        for part in in_slices(ops, _SLICE):
-            with self.written() as conn:
-                numbers = json.dumps([op.seq for op in part])
-                conn.execute("DELETE FROM aside WHERE seq IN (SELECT value FROM json_each(?))", (numbers,))
-
     def recount(self) -> None:
         """Count again what waits and what was set aside: an operator may have changed the file."""
         self._cross_off()
         with as_spool_error(self.path), self._back_lock, self._lock:
-            self._must_be_there()
             self._must_be_there()
             done = json.dumps(sorted(self._done | self._passed))
             self._depth, self._bytes = self._measure("seq NOT IN (SELECT value FROM json_each(?))", done)
@@ -267,16 +245,16 @@ class Spool:
 
     def aside(self) -> list[SetAside]:
         """The operations that were set aside, oldest first."""
-        with as_spool_error(self.path), self._back_lock:
-            rows = self._back.execute(f"SELECT seq, {COLUMNS}, error FROM aside ORDER BY at, seq").fetchall()
+        with self.reading() as conn:
+            rows = conn.execute(f"SELECT seq, {COLUMNS}, error FROM aside ORDER BY at, seq").fetchall()
         return [SetAside(operation_of(row[:6]), row[6]) for row in rows]
 
     def empty(self) -> bool:
         """True when nothing waits and nothing is set aside."""
         self._cross_off()
-        with as_spool_error(self.path), self._back_lock:
+        with self.reading() as conn:
             either = "SELECT EXISTS (SELECT 1 FROM operations) OR EXISTS (SELECT 1 FROM aside)"
-            return not self._back.execute(either).fetchone()[0]
+            return not conn.execute(either).fetchone()[0]
 
     def check(self) -> None:
         """Raises SpoolGone when the files are no longer those that were opened, or hold something else.
@@ -329,36 +307,35 @@ class Spool:
 
         Raises SpoolError, and then keeps none.
         """
-        rows: list[tuple[Operation, str, str]] = []
+        rows: list[tuple[Operation, Row, str]] = []
         size = 0
         for op, error in saved:
-            rows.append((op, payload := _ENCODER.encode(op.payload), error))
-            if (size := size + len(payload)) >= max_bytes:
+            rows.append((op, row := row_of(op), error))
+            if (size := size + len(row[3])) >= max_bytes:
                 break
         with as_spool_error(self.path), self._lock:
             self._must_be_there()
             self._front.execute("BEGIN IMMEDIATE")
             try:
-                for op, payload, error in rows:
-                    self._take_in(op, payload, error)
+                for op, row, error in rows:
+                    self._take_in(op, row, error)
                 self._front.execute("COMMIT")
             finally:
                 if self._front.in_transaction:
                     self._front.execute("ROLLBACK")
-            waiting = [payload for _, payload, error in rows if not error]
-            self._depth += len(waiting)
-            self._bytes += sum(len(payload.encode()) + _ROW_OVERHEAD_BYTES for payload in waiting)
+            sizes = [_size(row[3]) for _, row, error in rows if not error]
+            self._depth += len(sizes)
+            self._bytes += sum(sizes)
             self._aside += sum(bool(error) for _, _, error in rows)
         return len(rows)
 
-    def _take_in(self, op: Operation, payload: str, error: str) -> None:
-        values = (op.op_id.bytes, op.theme, op.kind, payload, op.at)
+    def _take_in(self, op: Operation, row: Row, error: str) -> None:
         if error:
             into = f"INSERT INTO aside ({COLUMNS}, error) VALUES (?, ?, ?, ?, ?, ?)"
-            self._front.execute(into, (*values, error))
+            self._front.execute(into, (*row, error))
             return
-        self._last = self._front.execute(_INSERT, values).lastrowid or 0
-        self._window.add(self._last, op, len(payload) + _ROW_OVERHEAD_BYTES)
+        self._last = self._front.execute(_INSERT, row).lastrowid or 0
+        self._window.add(self._last, op, _size(row[3]))
 
     def close(self) -> None:
         """Close the file; calling twice is fine."""
@@ -395,3 +372,8 @@ class Spool:
         except (sqlite3.DatabaseError, UnicodeDecodeError):
             return 0, 0
         return int(row[0]), int(row[1])
+
+
+def _size(payload: str) -> int:
+    """Return about how many bytes a row takes."""
+    return len(payload if payload.isascii() else payload.encode()) + _ROW_OVERHEAD_BYTES

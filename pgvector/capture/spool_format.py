@@ -13,7 +13,7 @@ from typing import Any
 
 from ..domain.errors import SpoolBusy, SpoolError, SpoolGone
 from ..domain.gil import paced
-from ..domain.types import Operation
+from ..domain.operations import Envelope, MalformedWrite, Operation, decode, encode
 
 # What a damaged file raises: SQLite quotes it in its words, and Python may not be able to read them.
 FAULTS = (sqlite3.Error, UnicodeDecodeError)
@@ -22,6 +22,7 @@ _UNREADABLE = uuid.UUID("0d7f7f0e-58a4-4b53-9d0b-6b6d2a6a1c55")
 FORMAT = 2  # PRAGMA user_version of the files this version writes; it reads those below as well
 _OPERATION = "op_id BLOB NOT NULL, theme TEXT NOT NULL, kind TEXT NOT NULL, payload TEXT NOT NULL, at REAL NOT NULL"
 COLUMNS = "op_id, theme, kind, payload, at"
+Row = tuple[bytes, str, str, str, float]  # the values of COLUMNS
 # What is set aside has a table of its own, so that nobody who looks for what waits has to walk past it.
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS operations (seq INTEGER PRIMARY KEY, {_OPERATION});
@@ -120,17 +121,30 @@ def readable(conn: sqlite3.Connection, table: str, error: str) -> list[tuple[Ope
     return found
 
 
+def row_of(op: Operation) -> Row:
+    """Return an operation as it is stored."""
+    return op.op_id.bytes, op.theme, op.kind, encode(op), op.at
+
+
 def operation_of(row: tuple[Any, ...]) -> Operation:
-    """The operation of a row; one that cannot be read comes as a kind that nobody applies, to be set aside."""
+    """Return the operation of a row; a MalformedWrite, to be set aside, for one that cannot be read."""
     seq, op_id, theme, kind, payload, at = row
     try:
         body = json.loads(payload)
         if isinstance(body, dict):
-            return Operation(str(kind), str(theme), body, float(at), uuid.UUID(bytes=op_id), seq)
+            every: Envelope = {"theme": str(theme), "at": float(at), "op_id": uuid.UUID(bytes=op_id), "seq": seq}
+            return decode(str(kind), body, every)
     except (ValueError, TypeError, RecursionError):
         pass
-    unreadable = {"content": str(payload)}
-    return Operation(f"{UNREADABLE_KIND} {kind}", str(theme), unreadable, 0.0, uuid.uuid5(_UNREADABLE, repr(row)), seq)
+    return MalformedWrite(
+        theme=str(theme),
+        at=0.0,
+        op_id=uuid.uuid5(_UNREADABLE, repr(row)),
+        seq=seq,
+        said_kind=f"{UNREADABLE_KIND} {kind}",
+        payload={"content": str(payload)},
+        flaw="its row in the spool is damaged",
+    )
 
 
 @contextlib.contextmanager

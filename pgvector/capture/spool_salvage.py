@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from ..domain.errors import SpoolGone
-from ..domain.types import Operation
+from ..domain.operations import Operation
 from .spool import Spool
 
 _AT_ONCE, _BYTES_AT_ONCE = 256, 1_000_000  # some milliseconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 
-from ..domain.types import Operation
+from ..domain.operations import Operation
 
 WINDOW_BYTES = 16_000_000
 

@@ -24,12 +24,12 @@ from ..domain.errors import (
 from ..domain.gil import note_hook
 from ..domain.last_error import Trouble
 from ..domain.latency import Latencies
-from ..domain.types import Operation
+from ..domain.operations import Operation
 from ..store.backend import Backend
 from .adopted_spools import Adopted
 from .apply import POISON, apply_parts, share_out
 from .batch_size import BATCH_SIZE, Stride
-from .document_embedding import DocumentEmbedder, texts_of
+from .document_embedding import DocumentEmbedder
 from .idle_work import Upkeep
 from .memory_queue import Queue
 from .outcomes import Delivery, Ends
@@ -356,13 +356,13 @@ class Writer:
             queue.checkpoint()
 
     def _embed(self, ops: list[Operation], upcoming: list[Operation]) -> dict[str, list[float]]:
-        texts = [(op.theme, text) for op in ops for text in texts_of(op)]
+        texts = [(op.theme, text) for op in ops for text in op.texts()]
         embeddings = self._embedder.embed(texts)
         if self._embedder.has_long(texts):
             self._due.pending = 0.0
         # A batch that is not full yet will hold other texts when its turn comes.
         if len(upcoming) == BATCH_SIZE:
-            self._embedder.prepare([(op.theme, text) for op in upcoming for text in texts_of(op)])
+            self._embedder.prepare([(op.theme, text) for op in upcoming for text in op.texts()])
         return embeddings
 
     def _write_singly(self, queue: Queue, ops: list[Operation], embeddings: dict[str, list[float]]) -> None:

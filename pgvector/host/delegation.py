@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from typing import Any
 
+from ..domain.operations import Message, RememberMemory, StoreTurn
 from ..domain.text import named_uuid
-from ..domain.types import Operation
 from .session_context import SessionContext
 
 _NAMESPACE = uuid.UUID("0b5f7f0e-6b0a-4c38-9d53-3f1b9f4f6f57")
@@ -28,20 +27,32 @@ class Delegation:
         more = {"source": "delegation", "child_session_id": child}
         self._metadata = {**provenance, **{key: value for key, value in more.items() if value}, "delegation": edge}
 
-    def as_turn(self) -> Operation:
-        """A turn of role `tool` in the parent's session."""
-        said = [{"role": "tool", "content": self._text}]
-        payload = {"session_id": self._session, "messages": said, "metadata": self._metadata}
-        return self._operation("turn", self._context.theme.name, payload)
+    def as_turn(self) -> StoreTurn:
+        """Return a turn of role `tool` in the parent's session."""
+        theme = self._context.theme.name
+        return StoreTurn(
+            theme=theme,
+            at=time.time(),
+            op_id=self._op_id("turn", theme),
+            session_id=self._session,
+            messages=(Message("tool", self._text),),
+            metadata=self._metadata,
+        )
 
-    def as_memory(self) -> Operation | None:
-        """A durable memory of the parent's; None where nothing was found."""
+    def as_memory(self) -> RememberMemory | None:
+        """Return a durable memory of the parent's; None where nothing was found."""
         if not self._found:
             return None
-        payload = {"target": "memory", "content": self._text, "metadata": self._metadata, "given": {}}
-        payload["owner"] = "delegation"
-        return self._operation("remember", self._context.place.memories.name, payload)
+        theme = self._context.place.memories.name
+        return RememberMemory(
+            theme=theme,
+            at=time.time(),
+            op_id=self._op_id("remember", theme),
+            target="memory",
+            content=self._text,
+            metadata=self._metadata,
+            owner="delegation",
+        )
 
-    def _operation(self, kind: str, theme: str, payload: dict[str, Any]) -> Operation:
-        op_id = named_uuid(_NAMESPACE, "\0".join((kind, theme, *self._names)))
-        return Operation(kind, theme, payload, time.time(), op_id)
+    def _op_id(self, kind: str, theme: str) -> uuid.UUID:
+        return named_uuid(_NAMESPACE, "\0".join((kind, theme, *self._names)))

@@ -15,8 +15,9 @@ from ..capture.turn_filter import is_trivial_query, own_words
 from ..config.settings import FIELDS, Settings
 from ..domain.errors import ConfigurationError, HermesPgvectorError
 from ..domain.fork_safety import at_import, fork_lock
+from ..domain.operations import Operation
 from ..domain.text import both_ends, clean, flatten_within, strip_injected
-from ..domain.types import Answer, Operation, Question, Store
+from ..domain.types import Answer, Question, Store
 from . import availability, setup
 from .backup import hold_place, write_backup
 from .builtin_memory import BuiltInMemory

@@ -11,8 +11,8 @@ from typing import Any
 
 from ..capture.sanitize import Keeper
 from ..capture.turn_filter import TurnFilter, own_words
+from ..domain.operations import Message, StoreTurn
 from ..domain.text import named_uuid, strip_injected
-from ..domain.types import Operation
 from .input_limits import taken
 
 _NAMESPACE = uuid.UUID("6f6b3c1e-53c7-4c7e-9a4e-0c1f6f2a9a10")
@@ -27,7 +27,7 @@ class Turn:
     keep: Keeper
     min_chars: int
 
-    def operation(self, user: Any, assistant: Any, counts: Counter[str], generation: str) -> Operation | None:
+    def operation(self, user: Any, assistant: Any, counts: Counter[str], generation: str) -> StoreTurn | None:
         """Return the write of what both said; None, and counted, where nothing of it is worth keeping.
 
         `generation` tells what is said again after it was taken back from what the host reports twice.
@@ -37,7 +37,7 @@ class Turn:
         verdict = TurnFilter(self.min_chars).judge(asked, answered)
         asked, answered = (self.keep.text(text, counts) for text in (asked, answered))
         sides = (("user", asked, verdict.store_user), ("assistant", answered, verdict.store_assistant))
-        said = [{"role": role, "content": content} for role, content, stored in sides if stored]
+        said = tuple(Message(role, content) for role, content, stored in sides if stored)
         if not said:
             counts[f"turns_skipped_{verdict.reason}"] += 1
             return None
@@ -45,5 +45,6 @@ class Turn:
         names = (*self.place, asked, answered, generation)
         op_id = named_uuid(_NAMESPACE, "\0".join(names).removesuffix("\0"))
         theme, session = self.place
-        payload = {"session_id": session, "messages": said, "metadata": dict(self.provenance)}
-        return Operation("turn", theme, payload, time.time(), op_id)
+        return StoreTurn(
+            theme=theme, at=time.time(), op_id=op_id, session_id=session, messages=said, metadata=self.provenance
+        )

@@ -17,9 +17,9 @@ import psycopg
 import pytest
 
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.domain.types import Operation
+from hermes_memory_pgvector.domain.operations import Operation
 from tests.conftest import DIMS, MakeProvider
-from tests.support.left_spool import leave_spool
+from tests.support.left_spool import leave_spool, operation
 from tests.support.memory import landed, runtime_of
 from tests.support.stored import Database
 from tests.support.turns import turn, user_turns
@@ -37,7 +37,7 @@ def configured(home: Path, dsn: str) -> None:
 
 def said(number: int) -> Operation:
     payload = {"session_id": "s", "messages": [{"role": "user", "content": turn(number)}], "metadata": {}}
-    return Operation("turn", "marketing", payload, time.time())
+    return operation("turn", "marketing", payload, time.time())
 
 
 def refuse(admin_dsn: str, refuses: bool) -> None:

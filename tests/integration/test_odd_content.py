@@ -167,4 +167,4 @@ def test_need_26_one_refused_row_holds_nothing_else_up(make_provider: MakeProvid
     landed(provider)
     assert set(recalled(provider, "atlas")) == {"Atlas is blue", "Atlas is round"}
     (item,) = runtime_of(provider).writer.aside()
-    assert item.operation.payload["content"] == "Atlas is unlucky"
+    assert item.operation.texts() == ["Atlas is unlucky"]

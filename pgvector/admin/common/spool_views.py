@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...capture.destination import Destination, destination_of
-from ...capture.spool import OPERATOR_PATIENCE_MS, Spool
+from ...capture.spool import Spool
 from ...capture.spool_directory import is_held
-from ...capture.spool_format import SetAside
+from ...capture.spool_format import COLUMNS, SetAside, move
 from ...capture.spool_locations import is_private, spool_folder, spool_folders
 from ...config.settings import Settings
 from ...domain.errors import InvalidArgument, SpoolError, SpoolGone
-from ...domain.types import Operation
+from ...domain.gil import in_slices
+from ...domain.operations import MalformedWrite, MemoryOperation, Operation, RemoveMemory, ReplaceMemory
 
 _TEXT_SHOWN = 200
+_PATIENCE_MS = 5000
+_SLICE = 16  # operations changed while a hook may have to wait
 _UNBOUNDED = 1 << 62  # nothing is appended here, so no bound applies
 
 
@@ -78,8 +81,8 @@ def inspect_spools(home: Path) -> list[SpoolView]:
         living = is_held(path)
         try:
             with _opened(path) as spool:
-                spool.must_be_whole()
-                at, report = spool.report()
+                _check_whole(spool)
+                at, report = published(spool)
                 age = time.time() - at if at else None
                 oldest = next((op.at for op in spool.take(1)), None)
                 aside = tuple(spool.aside())
@@ -108,7 +111,7 @@ def render_aside(items: list[SetAside], *, as_json: bool) -> str:
 
 def _as_dict(item: SetAside) -> dict[str, str]:
     op = item.operation
-    text = str(op.payload.get("content") or op.payload.get("old_text") or op.payload.get("messages") or "")
+    text = _shown(op)
     return {
         "id": op.op_id.hex,
         "at": _date(op.at),
@@ -146,8 +149,8 @@ def change_aside(
         meant += chosen
         if really and chosen:
             with _unless_gone(view.path), _opened(view.path) as spool:
-                change = spool.retry if action == "retry" else spool.drop
-                change([item.operation for item in chosen])
+                change = retry if action == "retry" else drop
+                change(spool, [item.operation for item in chosen])
     for each in ids:
         if not any(item.operation.op_id.hex.startswith(each) for item in meant):
             raise InvalidArgument(
@@ -170,11 +173,42 @@ def _unless_gone(path: Path) -> Iterator[None]:
 def _opened(path: Path) -> Iterator[Spool]:
     if not path.exists():  # SQLite would make one
         raise SpoolGone(f"the spool {path} is no longer there")
-    spool = Spool(path, max_bytes=_UNBOUNDED, patience_ms=OPERATOR_PATIENCE_MS)
+    spool = Spool(path, max_bytes=_UNBOUNDED, patience_ms=_PATIENCE_MS)
     try:
         yield spool
     finally:
         spool.close()
+
+
+def _check_whole(spool: Spool) -> None:
+    """Read all that waits. Raises SpoolError where that does not go."""
+    with spool.reading() as conn:
+        conn.execute("SELECT sum(length(payload)) FROM operations").fetchone()
+
+
+def published(spool: Spool) -> tuple[float, dict[str, Any]]:
+    """Return when (seconds since the epoch) a process last published its counters in its file, and the counters."""
+    with spool.reading() as conn:
+        row = conn.execute("SELECT at, body FROM report").fetchone()
+    try:
+        return (0.0, {}) if row is None else (float(row[0]), dict(json.loads(row[1])))
+    except (ValueError, TypeError):
+        return 0.0, {}
+
+
+def retry(spool: Spool, ops: Sequence[Operation]) -> None:
+    """Put rejected writes at the end of what waits, in the order in which they were accepted."""
+    for part in in_slices(ops, _SLICE):
+        with spool.written() as conn:
+            move(conn, "aside", "operations", COLUMNS, COLUMNS, part)
+
+
+def drop(spool: Spool, ops: Sequence[Operation]) -> None:
+    """Delete rejected writes."""
+    for part in in_slices(ops, _SLICE):
+        with spool.written() as conn:
+            numbers = json.dumps([op.seq for op in part])
+            conn.execute("DELETE FROM aside WHERE seq IN (SELECT value FROM json_each(?))", (numbers,))
 
 
 def drop_copies(home: Path, texts: Collection[tuple[str, str]]) -> tuple[int, int]:
@@ -184,13 +218,32 @@ def drop_copies(home: Path, texts: Collection[tuple[str, str]]) -> tuple[int, in
         with contextlib.suppress(SpoolError), _opened(path) as spool:
             aside = [item.operation for item in spool.aside() if _said(item.operation) & wanted]
             dropped += len(aside)
-            spool.drop(aside)
+            drop(spool, aside)
             waiting += sum(bool(_said(op) & wanted) for op in spool.take(_UNBOUNDED // 2))
     return dropped, waiting
 
 
 def _said(op: Operation) -> set[tuple[str, str]]:
-    """The texts that a write would store as memories, or looks for, with its theme."""
-    many = op.payload.get("contents")
-    texts = [op.payload.get("content"), op.payload.get("old_text"), *(many if isinstance(many, list) else [])]
+    """Return the texts that a write would store as memories, or looks for, with its theme."""
+    match op:
+        case MalformedWrite(payload=payload):
+            many = payload.get("contents")
+            texts = [payload.get("content"), payload.get("old_text"), *(many if isinstance(many, list) else [])]
+        case ReplaceMemory() | RemoveMemory():
+            texts = [*op.texts(), op.old_text]
+        case MemoryOperation():
+            texts = [*op.texts()]
+        case _:
+            texts = []
     return {(op.theme, text) for text in texts if isinstance(text, str)}
+
+
+def _shown(op: Operation) -> str:
+    """Return what a write holds, for people."""
+    match op:
+        case MalformedWrite(payload=payload):
+            return str(payload.get("content") or payload.get("old_text") or payload.get("messages") or "")
+        case RemoveMemory():
+            return op.old_text
+        case _:
+            return "\n".join(op.texts())

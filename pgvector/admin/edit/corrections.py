@@ -13,9 +13,10 @@ from ...capture.document_embedding import DocumentEmbedder
 from ...capture.mirror import Mirror
 from ...capture.sanitize import Keeper
 from ...domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
+from ...domain.operations import RememberMemory
 from ...domain.records import MEMORY_FILES
 from ...domain.text import clean
-from ...domain.types import Operation, Store
+from ...domain.types import Store
 from ...store import browse_rows, history, memory_edits, row_security
 from ...store.audit_log import operator, record
 from ...store.backend import WRITE_TIMEOUT_S, Backend
@@ -73,12 +74,21 @@ def add(hand: Hand, theme: str, target: str, text: str, metadata: Mapping[str, A
     given = {key: value for key, value in hand.keep.metadata(metadata, Counter()).items() if key not in _KEPT_OF_WHO}
     who = operator("add")
     metadata = given | {key: who[key] for key in _KEPT_OF_WHO}
-    payload = {"target": target, "content": content, "metadata": metadata, "given": given, "who": who, "owner": "add"}
     with hand.backend.connection(WRITE_TIMEOUT_S) as conn:
         before = memory_edits.id_of(conn, theme, target, content)
         if not browse_rows.theme_exists(conn, theme):
             notes.append(f"{theme!r} held nothing before: if that is a slip, forget this and look at: themes list")
-    hand.backend.apply([Operation("remember", theme, payload, time.time())], {})
+    op = RememberMemory(
+        theme=theme,
+        at=time.time(),
+        target=target,
+        content=content,
+        metadata=metadata,
+        given=given,
+        who=who,
+        owner="add",
+    )
+    hand.backend.apply([op], {})
     with hand.backend.connection(WRITE_TIMEOUT_S) as conn:
         found = memory_edits.id_of(conn, theme, target, content)
     if found is None:

@@ -1,0 +1,97 @@
+"""Operations into rows, within one transaction."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+
+from ..domain.languages import Languages
+from ..domain.operations import (
+    AddMemory,
+    FileOperation,
+    MemoryOperation,
+    Operation,
+    ReconcileFile,
+    RememberMemory,
+    RemoveMemory,
+    ReplaceMemory,
+    StoreTurn,
+    TurnOperation,
+    UndoTurns,
+)
+from .connection import DeadlineConnection, pipelined
+from .conversations import insert_turns, undo_turns
+from .history import forget_old_texts, note_actor
+from .memories import Embeddings, MemoryWriter, lock_theme
+from .memory_files import reconcile
+from .sql import query
+
+
+def claim(conn: DeadlineConnection, ops: Sequence[Operation]) -> list[Operation]:
+    """Note the ids of operations; return those that were never noted before, each once."""
+    ids = {"themes": [op.theme for op in ops], "op_ids": [op.op_id for op in ops]}
+    fresh = {row.op_id for row in conn.execute(query("claim_operations"), ids)}
+    return list({op.op_id: op for op in ops if op.op_id in fresh}.values())
+
+
+def apply_operations(
+    conn: DeadlineConnection,
+    ops: Sequence[Operation],
+    embeddings: Embeddings,
+    languages: Languages,
+    *,
+    keep_removed: bool = True,
+) -> Counter[str]:
+    """Write what the operations say, in their order; return what happened, counted.
+
+    `keep_removed`: what a memory file lets go of can be brought back, and what a memory said before can be read.
+    """
+    counts: Counter[str] = Counter()
+    # Before any theme is locked: nothing ends a COPY whose client was stopped in the middle of it.
+    _apply_turns(conn, [op for op in ops if isinstance(op, TurnOperation)], embeddings, languages, counts)
+    memories = [op for op in ops if isinstance(op, MemoryOperation)]
+    # In one order everywhere, so that two writers never wait for each other in a ring.
+    for theme in sorted({op.theme for op in memories}):
+        lock_theme(conn, theme)
+    write = MemoryWriter(conn, embeddings, languages, counts)
+    with pipelined(conn):
+        for op in memories:
+            _apply_memory(write, op, keep_removed=keep_removed)
+    if not keep_removed:
+        for theme in sorted({op.theme for op in memories if isinstance(op, ReplaceMemory)}):
+            forget_old_texts(conn, theme)
+    return counts
+
+
+def _apply_turns(
+    conn: DeadlineConnection,
+    ops: Sequence[TurnOperation],
+    embeddings: Embeddings,
+    languages: Languages,
+    counts: Counter[str],
+) -> None:
+    """Insert turns as many at once as no undo stands between."""
+    for _, group in groupby(ops, type):
+        some = list(group)
+        counts["turn_rows"] += insert_turns(
+            conn, [op for op in some if isinstance(op, StoreTurn)], embeddings, languages
+        )
+        counts["turns_undone"] += sum(undo_turns(conn, op) for op in some if isinstance(op, UndoTurns))
+
+
+def _apply_memory(write: MemoryWriter, op: MemoryOperation, *, keep_removed: bool) -> None:
+    who = op.who if isinstance(op, RememberMemory) and op.who else op.metadata
+    origin = op.origin if isinstance(op, FileOperation) else ""
+    note_actor(write.conn, who, origin=origin, keep_removed=keep_removed)
+    match op:
+        case AddMemory():
+            write.add(op)
+        case RememberMemory():
+            write.remember(op)
+        case ReplaceMemory():
+            write.replace(op)
+        case RemoveMemory():
+            write.remove(op)
+        case ReconcileFile():
+            reconcile(write, op)
