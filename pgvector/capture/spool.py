@@ -21,14 +21,13 @@ from ..domain.errors import SpoolError, SpoolFull, SpoolGone
 from ..domain.fork_safety import BACKGROUND, fork_lock
 from ..domain.gil import in_slices, paced
 from ..domain.operations import Operation
-from .file_watch import WatchedFiles
 from .spool_format import (
     COLUMNS,
     FAULTS,
     HOOK_PATIENCE_MS,
     UNREADABLE_KIND,
+    RejectedWrite,
     Row,
-    SetAside,
     as_spool_error,
     cannot_use,
     connect,
@@ -39,7 +38,7 @@ from .spool_format import (
     readable,
     row_of,
 )
-from .spool_window import Window
+from .spool_loss import MemoryCopy, WatchedFiles
 
 logger = logging.getLogger(__name__)
 
@@ -61,15 +60,15 @@ class Spool:
         self._back_lock = fork_lock(BACKGROUND)  # for the back connection
         self._lock = fork_lock()  # for the front connection, and what a hook sees
         self._done: set[int] = set()  # committed in Postgres, but not deleted here: the disk took nothing
-        self._passed: set[int] = set()  # set aside, but that could not be noted, or the damaged file gives them again
-        self._window = Window()
+        self._passed: set[int] = set()  # rejected, but that could not be noted, or the damaged file gives them again
+        self._window = MemoryCopy()
         self._last = 0  # the number of the last operation that was appended here
         with self._back_lock, contextlib.ExitStack() as opened, as_spool_error(path):
             self._front = opened.enter_context(closing(connect(path)))  # the hooks' connection
             self._back = opened.enter_context(closing(connect(path)))
             prepare(path, self._front, self._back, sync=sync, patience_ms=patience_ms)
             self._depth, self._bytes = self._measure("true")
-            self._aside = self._count_aside()
+            self._rejected = self._count_rejected()
             self._files = WatchedFiles(path)
             opened.pop_all()
 
@@ -158,18 +157,18 @@ class Spool:
             left = done & self._numbers() if deleted.rowcount < len(done) else set()
             self._done -= done - left
 
-    def set_aside(self, op: Operation, error: str) -> None:
+    def reject(self, op: Operation, error: str) -> None:
         """Keep `op` out of the way of the rest, with its error, until an operator looks at it.
 
         While the disk takes nothing, or where the file is damaged, only for the life of this process.
         """
         with self._lock:
-            self._window.set_aside(op, error)
+            self._window.reject(op, error)
         try:
             with self.written() as conn:
                 self._take_off(self._measure("seq = ?", op.seq))
                 move(conn, "operations", "aside", f"{COLUMNS}, error", f"{COLUMNS}, ?", [op], error or "unknown error")
-                self._aside += 1
+                self._rejected += 1
                 if op.kind.startswith(UNREADABLE_KIND) and op.seq in self._numbers():
                     self._passed.add(op.seq)  # as above: it must not come again and again
         except SpoolError as exc:
@@ -177,7 +176,7 @@ class Spool:
             logger.debug("hermes-pgvector: %s", exc)
 
     def checkpoint(self) -> None:
-        """Move the write-ahead log into the file, on the drain's time."""
+        """Salvage the write-ahead log into the file, on the drain's time."""
         with self._back_lock, contextlib.suppress(SpoolGone, *FAULTS):
             with self._lock:
                 self._must_be_there()
@@ -221,15 +220,15 @@ class Spool:
             conn.execute("INSERT OR REPLACE INTO report VALUES (1, ?, ?)", (time.time(), body))
 
     def recount(self) -> None:
-        """Count again what waits and what was set aside: an operator may have changed the file."""
+        """Count again what waits and what was rejected: an operator may have changed the file."""
         self._cross_off()
         with as_spool_error(self.path), self._back_lock, self._lock:
             self._must_be_there()
             done = json.dumps(sorted(self._done | self._passed))
             self._depth, self._bytes = self._measure("seq NOT IN (SELECT value FROM json_each(?))", done)
-            if (aside := self._count_aside()) < self._aside:
-                self._window.forget_aside()
-            self._aside = aside
+            if (aside := self._count_rejected()) < self._rejected:
+                self._window.forget_rejected()
+            self._rejected = aside
 
     def depth(self) -> int:
         """How many operations wait."""
@@ -239,18 +238,18 @@ class Spool:
         """Roughly how many bytes wait."""
         return self._bytes
 
-    def aside_count(self) -> int:
-        """How many operations were set aside."""
-        return self._aside
+    def rejected_count(self) -> int:
+        """How many operations were rejected."""
+        return self._rejected
 
-    def aside(self) -> list[SetAside]:
-        """The operations that were set aside, oldest first."""
+    def rejected(self) -> list[RejectedWrite]:
+        """The operations that were rejected, oldest first."""
         with self.reading() as conn:
             rows = conn.execute(f"SELECT seq, {COLUMNS}, error FROM aside ORDER BY at, seq").fetchall()
-        return [SetAside(operation_of(row[:6]), row[6]) for row in rows]
+        return [RejectedWrite(operation_of(row[:6]), row[6]) for row in rows]
 
     def empty(self) -> bool:
-        """True when nothing waits and nothing is set aside."""
+        """True when nothing waits and nothing is rejected."""
         self._cross_off()
         with self.reading() as conn:
             either = "SELECT EXISTS (SELECT 1 FROM operations) OR EXISTS (SELECT 1 FROM aside)"
@@ -284,20 +283,20 @@ class Spool:
         """Whether `salvage` can do without the file."""
         with self._lock:
             waiting, aside = self._window.counts()
-            return waiting >= self._depth and aside >= self._aside
+            return waiting >= self._depth and aside >= self._rejected
 
     def salvage(self) -> tuple[list[tuple[Operation, str]], int]:
-        """What can still be had of a file that is gone, in order, each with the error for which it was set aside, if
+        """What can still be had of a file that is gone, in order, each with the error for which it was rejected, if
         it was; and how many operations cannot be had any more."""
         with self._back_lock, self._lock:
             waiting = {seq: op for seq, op in self._window.waiting() if seq not in self._done}
-            aside = {op.op_id: (op, error) for op, error in self._window.aside()}
-            expected = self._depth + self._aside
+            aside = {op.op_id: (op, error) for op, error in self._window.rejected()}
+            expected = self._depth + self._rejected
             if len(waiting) < self._depth:
                 for op in readable(self._back, "operations", "''"):
                     if op[0].seq not in self._done | self._passed:
                         waiting.setdefault(op[0].seq, op[0])
-            if len(aside) < self._aside:
+            if len(aside) < self._rejected:
                 aside = {op.op_id: (op, error) for op, error in readable(self._back, "aside", "error")} | aside
         saved = [*aside.values(), *((waiting[seq], "") for seq in sorted(waiting))]
         return saved, max(0, expected - len(saved))
@@ -326,7 +325,7 @@ class Spool:
             sizes = [_size(row[3]) for _, row, error in rows if not error]
             self._depth += len(sizes)
             self._bytes += sum(sizes)
-            self._aside += sum(bool(error) for _, _, error in rows)
+            self._rejected += sum(bool(error) for _, _, error in rows)
         return len(rows)
 
     def _take_in(self, op: Operation, row: Row, error: str) -> None:
@@ -347,7 +346,7 @@ class Spool:
         """The numbers of the operations that a reading of the whole file gives."""
         return {row[0] for row in self._back.execute("SELECT seq FROM operations")}
 
-    def _count_aside(self) -> int:
+    def _count_rejected(self) -> int:
         """None in a damaged file."""
         try:
             return int(self._back.execute("SELECT count(*) FROM aside").fetchone()[0])

@@ -23,7 +23,7 @@ FORMAT = 2  # PRAGMA user_version of the files this version writes; it reads tho
 _OPERATION = "op_id BLOB NOT NULL, theme TEXT NOT NULL, kind TEXT NOT NULL, payload TEXT NOT NULL, at REAL NOT NULL"
 COLUMNS = "op_id, theme, kind, payload, at"
 Row = tuple[bytes, str, str, str, float]  # the values of COLUMNS
-# What is set aside has a table of its own, so that nobody who looks for what waits has to walk past it.
+# What is rejected has a table of its own, so that nobody who looks for what waits has to walk past it.
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS operations (seq INTEGER PRIMARY KEY, {_OPERATION});
 CREATE TABLE IF NOT EXISTS aside (seq INTEGER PRIMARY KEY, {_OPERATION}, error TEXT NOT NULL);
@@ -45,7 +45,7 @@ _OPENING_S = 1.0  # nobody's hook waits for a file that is being opened, except 
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
+class RejectedWrite:
     """An operation that Postgres will never take as it is, with the reason."""
 
     operation: Operation
@@ -75,7 +75,7 @@ def prepare(path: Path, front: sqlite3.Connection, back: sqlite3.Connection, *, 
     if version < FORMAT:
         front.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version={FORMAT}; COMMIT;")
     if version == 1:
-        with contextlib.suppress(*FAULTS):  # of a damaged file; what was set aside is refused once more then
+        with contextlib.suppress(*FAULTS):  # of a damaged file; what was rejected is refused once more then
             front.executescript(
                 f"BEGIN IMMEDIATE; INSERT INTO aside ({COLUMNS}, error) SELECT {COLUMNS}, error FROM operations "
                 "WHERE error IS NOT NULL ORDER BY seq; DELETE FROM operations WHERE error IS NOT NULL; COMMIT;"
@@ -104,7 +104,7 @@ def holds(path: Path, at_least: int, last: int | None, *, thoroughly: bool = Fal
 def move(
     conn: sqlite3.Connection, source: str, target: str, into: str, values: str, ops: Sequence[Operation], *more: str
 ) -> None:
-    """Move rows from one table to the other, within a transaction."""
+    """Salvage rows from one table to the other, within a transaction."""
     numbers = json.dumps([op.seq for op in ops])
     chosen = "WHERE seq IN (SELECT value FROM json_each(?))"
     found = f"SELECT {values} FROM {source} {chosen} ORDER BY at, seq"
@@ -127,7 +127,7 @@ def row_of(op: Operation) -> Row:
 
 
 def operation_of(row: tuple[Any, ...]) -> Operation:
-    """Return the operation of a row; a MalformedWrite, to be set aside, for one that cannot be read."""
+    """Return the operation of a row; a MalformedWrite, to be rejected, for one that cannot be read."""
     seq, op_id, theme, kind, payload, at = row
     try:
         body = json.loads(payload)

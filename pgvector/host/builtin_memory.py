@@ -47,9 +47,7 @@ class BuiltInMemory:
     ) -> FileOperation | None:
         """Return what its tool wrote; None, and counted, for what says nothing or is of a kind we do not know."""
         counts = self._runtime.counts
-        given = dict(metadata) if isinstance(metadata, Mapping) else {}
-        replaced = given.pop("previous_content", None) or given.get("old_text") or ""
-        given.pop("old_text", None)
+        given, replaced = _split(metadata)
         text, old_text = self._cleaned(content), self._cleaned(replaced)
         if action not in ("add", "replace", "remove") or target not in ("memory", "user"):
             counts["memory_writes_unknown"] += 1
@@ -58,22 +56,32 @@ class BuiltInMemory:
             counts["memory_writes_empty"] += 1
             return None
         self._runtime.mirror.note_written(target)
-        # Where it was said decides who may read it: there what `initialize` learned counts, whatever is given here.
-        own = dict(self._context.scope) | {"source": "memory_tool"}
-        every: FileFields = {
-            "theme": self._context.place.memories.name,
-            "at": time.time(),
-            "target": target,
-            "noted_at": self._runtime.mirror.now(),
-            "origin": self._runtime.mirror.origin,
-            "metadata": provenance | self._keep.metadata(given, counts) | own,
-        }
+        every = self._fields(target, provenance | self._keep.metadata(given, counts))
         if action == "add":
             return AddMemory(**every, content=text)
         if action == "replace":
             return ReplaceMemory(**every, content=text, old_text=old_text)
         return RemoveMemory(**every, old_text=old_text)
 
+    def _fields(self, target: str, metadata: dict[str, object]) -> FileFields:
+        # Where it was said decides who may read it: there what `initialize` learned counts, whatever is given here.
+        own = dict(self._context.scope) | {"source": "memory_tool"}
+        return {
+            "theme": self._context.place.memories.name,
+            "at": time.time(),
+            "target": target,
+            "noted_at": self._runtime.mirror.now(),
+            "origin": self._runtime.mirror.origin,
+            "metadata": metadata | own,
+        }
+
     def _cleaned(self, text: object) -> str:
         counts = self._runtime.counts
         return self._keep.text(taken(text, self._keep.max_chars, counts).strip(), counts)
+
+
+def _split(metadata: object) -> tuple[dict[str, Any], object]:
+    """Return the metadata that the host gave, and what it says of the text before."""
+    given = dict(metadata) if isinstance(metadata, Mapping) else {}
+    old_text = given.pop("old_text", None)
+    return given, given.pop("previous_content", None) or old_text or ""

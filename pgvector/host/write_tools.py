@@ -130,7 +130,7 @@ def _remember(args: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
 def _delivered(op: RememberMemory, desk: Desk) -> dict[str, Any]:
     """Write, wait, look; what is known of it then."""
     state = desk.runtime.writer.deliver(op, desk.left_s)
-    if state == "refused":
+    if state == "rejected":
         raise InvalidArgument("Postgres refuses this text; an operator sees why: hermes-pgvector spool list")
     if state == "stored":
         with desk.runtime.backend.connection(desk.left_s) as conn:

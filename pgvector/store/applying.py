@@ -50,17 +50,8 @@ def apply_operations(
     counts: Counter[str] = Counter()
     # Before any theme is locked: nothing ends a COPY whose client was stopped in the middle of it.
     _apply_turns(conn, [op for op in ops if isinstance(op, TurnOperation)], embeddings, languages, counts)
-    memories = [op for op in ops if isinstance(op, MemoryOperation)]
-    # In one order everywhere, so that two writers never wait for each other in a ring.
-    for theme in sorted({op.theme for op in memories}):
-        lock_theme(conn, theme)
     write = MemoryWriter(conn, embeddings, languages, counts)
-    with pipelined(conn):
-        for op in memories:
-            _apply_memory(write, op, keep_removed=keep_removed)
-    if not keep_removed:
-        for theme in sorted({op.theme for op in memories if isinstance(op, ReplaceMemory)}):
-            forget_old_texts(conn, theme)
+    _apply_memories(write, [op for op in ops if isinstance(op, MemoryOperation)], keep_removed=keep_removed)
     return counts
 
 
@@ -78,6 +69,18 @@ def _apply_turns(
             conn, [op for op in some if isinstance(op, StoreTurn)], embeddings, languages
         )
         counts["turns_undone"] += sum(undo_turns(conn, op) for op in some if isinstance(op, UndoTurns))
+
+
+def _apply_memories(write: MemoryWriter, ops: Sequence[MemoryOperation], *, keep_removed: bool) -> None:
+    # In one order everywhere, so that two writers never wait for each other in a ring.
+    for theme in sorted({op.theme for op in ops}):
+        lock_theme(write.conn, theme)
+    with pipelined(write.conn):
+        for op in ops:
+            _apply_memory(write, op, keep_removed=keep_removed)
+    if not keep_removed:
+        for theme in sorted({op.theme for op in ops if isinstance(op, ReplaceMemory)}):
+            forget_old_texts(write.conn, theme)
 
 
 def _apply_memory(write: MemoryWriter, op: MemoryOperation, *, keep_removed: bool) -> None:

@@ -26,7 +26,6 @@ from ..domain.operations import MalformedWrite, Operation
 from ..domain.types import EmbeddingSpace
 from . import memory_files
 from .applying import apply_operations, claim
-from .compact_rows import cold_turns
 from .connection import DeadlineConnection, translated
 from .conninfo import writable
 from .memories import Embeddings
@@ -346,7 +345,8 @@ class Backend:
     def cold_turns(self) -> int:
         """How many turns `compact` has left their signature only."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
-            return cold_turns(conn)
+            row = conn.execute(query("count_cold")).fetchone()
+        return 0 if row is None else int(row.count)
 
     def pool_stats(self) -> dict[str, int]:
         """The counters of the connection pool, empty while there is none."""

@@ -119,9 +119,9 @@ class MemoryWriter:
             return []
         rows = self.conn.execute(query("find_memory"), of_file(op) | {"old_text": op.old_text})
         found = [_Found(row.id, row.agent_identity, row.content, row.whole, row.owned, row.in_file) for row in rows]
-        better = [old for old in found if old.whole] or [old for old in found if old.in_file] or found
-        own = [old for old in better if old.theme == op.theme] if isinstance(op, ReplaceMemory) else []
-        return own or better
+        best = _best(found)
+        own = [old for old in best if old.theme == op.theme]
+        return own if own and isinstance(op, ReplaceMemory) else best
 
     def _find_successor(self, op: ReplaceMemory) -> list[_Found]:
         """Return what says now what `old_text` said before somebody else replaced it; the whole entry before a part."""
@@ -129,6 +129,10 @@ class MemoryWriter:
         found = [_Found(row.id, row.agent_identity, row.content, row.whole, row.owned) for row in rows]
         whole = [old for old in found if old.whole]
         return whole[:1] or (found if len({old.id for old in found}) > 1 else found[:1])
+
+
+def _best(found: list[_Found]) -> list[_Found]:
+    return [old for old in found if old.whole] or [old for old in found if old.in_file] or found
 
 
 def _row(op: MemoryOperation) -> dict[str, Any]:

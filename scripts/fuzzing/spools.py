@@ -75,13 +75,13 @@ def spool(data: bytes) -> None:
                 while ops := adopted.take(7):
                     for op in ops:
                         if op.kind.startswith("unreadable"):
-                            adopted.set_aside(op, "unreadable")
+                            adopted.reject(op, "unreadable")
                         else:
                             adopted.ack([op])
                     read += [op.seq for op in ops]
                     assert len(read) <= 10_000, "the same again and again"
                 published(adopted)
-                adopted.aside()
+                adopted.rejected()
                 adopted.recount()
             except SpoolError as exc:
                 directory.give_up(adopted, exc)

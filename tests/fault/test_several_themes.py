@@ -137,7 +137,7 @@ def test_need_03_what_one_theme_is_refused_costs_the_others_nothing(
     landed(provider)
 
     assert {theme: turns_of(database, theme) for theme in THEMES} == {theme: wanted_of(theme) for theme in THEMES}
-    assert runtime_of(provider).writer.aside_count() == 1
+    assert runtime_of(provider).writer.rejected_count() == 1
     (told,) = records(logging.ERROR)
     assert "theme sales" in told
 

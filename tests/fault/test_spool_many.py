@@ -93,7 +93,7 @@ def test_need_10_files_with_nothing_but_what_was_set_aside_keep_none_from_its_tu
     assert main(["spool", "retry", "--all", "--yes", "--hermes-home", str(home)]) == 0
     until(lambda: len(user_turns(database)) == 21, 30, "those that were put back")
     until(lambda: len(list((home / "pgvector" / "spool").glob("*.db"))) == 1, 30, "the end of the files")
-    assert runtime_of(provider).writer.aside_count() == 0
+    assert runtime_of(provider).writer.rejected_count() == 0
 
 
 def test_need_10_very_many_writes_set_aside_fill_no_log_and_cost_nothing_afterwards(

@@ -84,7 +84,7 @@ def goes_on(awake: PgvectorMemoryProvider) -> bool:
     assert seconds(lambda: awake.on_memory_write("add", "memory", entry)) < HOOK_WORST_S
     took = seconds(lambda: landed(awake))
     assert took < OTHERS_GO_ON_S
-    return runtime_of(awake).writer.aside() == []
+    return runtime_of(awake).writer.rejected() == []
 
 
 def waits_for_a_lock(admin_dsn: str) -> bool:

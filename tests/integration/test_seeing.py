@@ -366,12 +366,12 @@ def test_need_16_forget_drops_refused_copies_from_the_spool_and_names_waiting_on
         entry = {"target": "memory", "content": text, "origin": "", "metadata": {}}
         spool.append(operation("add", theme, entry, 1.0))
     for op in (spool.take(1)[0], spool.take(4)[-1]):
-        spool.set_aside(op, "refused")
+        spool.reject(op, "refused")
     spool.close()
     notes = " ".join(ask("forget", ref, "--yes")["notes"])
     assert "1 writes of the same text that Postgres had refused were dropped" in notes
     assert "1 writes of the same text wait in the spool" in notes
     left = Spool(folder / "4711-dead.db", max_bytes=1_000_000)
-    assert [item.operation.theme for item in left.aside()] == ["sales"], "what another theme says is not meant"
+    assert [item.operation.theme for item in left.rejected()] == ["sales"], "what another theme says is not meant"
     assert left.depth() == 2
     left.close()

@@ -14,8 +14,8 @@ from ..common.row_options import PATIENCE_S, STORES, add_page, add_theme, at_ben
 if TYPE_CHECKING:
     from ...domain.theme import ThemeRules
     from ...domain.types import Question, Scope, Store
+    from ...store.browse_rows import Window
     from ...store.connection import DeadlineConnection
-    from ...store.history import Window
 
 
 def _search_arguments(command: argparse.ArgumentParser) -> None:

@@ -14,8 +14,8 @@ from .commands import add_login, connection, settings_of
 
 if TYPE_CHECKING:
     from ...domain.theme import ThemeRules
+    from ...store.browse_rows import Window
     from ...store.connection import DeadlineConnection
-    from ...store.history import Window
     from .command_context import Bench
 
 STORES = ("memories", "turns")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ...capture.mirror import Mirror
 from ...config.activation import built_in_memory
-from ...store import theme_rows
 from ...store.connection import DeadlineConnection
+from . import theme_rows
 
 REMEDY = (
     "to keep them apart, in config.yaml: memory.memory_enabled: false and memory.user_profile_enabled: false, and "

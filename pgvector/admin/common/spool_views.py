@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,9 +14,8 @@ from typing import Any, Literal
 
 from ...capture.destination import Destination, destination_of
 from ...capture.spool import Spool
-from ...capture.spool_directory import is_held
-from ...capture.spool_format import COLUMNS, SetAside, move
-from ...capture.spool_locations import is_private, spool_folder, spool_folders
+from ...capture.spool_directory import is_held, is_private, spool_folder, spool_folders
+from ...capture.spool_format import COLUMNS, RejectedWrite, move
 from ...config.settings import Settings
 from ...domain.errors import InvalidArgument, SpoolError, SpoolGone
 from ...domain.gil import in_slices
@@ -39,7 +38,7 @@ class SpoolView:
     living: bool
     waiting: int
     size_bytes: int
-    aside: tuple[SetAside, ...]
+    rejected: tuple[RejectedWrite, ...]
     report: dict[str, Any]
     report_age_s: float | None
     problem: str = ""
@@ -85,7 +84,7 @@ def inspect_spools(home: Path) -> list[SpoolView]:
                 at, report = published(spool)
                 age = time.time() - at if at else None
                 oldest = next((op.at for op in spool.take(1)), None)
-                aside = tuple(spool.aside())
+                aside = tuple(spool.rejected())
                 view = SpoolView(path, living, spool.depth(), spool.size_bytes(), aside, report, age, "", oldest)
                 place, database = spool.accepted_for()
                 views.append(replace(view, place=place, database=database))
@@ -95,7 +94,7 @@ def inspect_spools(home: Path) -> list[SpoolView]:
     return views
 
 
-def render_aside(items: list[SetAside], *, as_json: bool) -> str:
+def render_rejected(items: list[RejectedWrite], *, as_json: bool) -> str:
     """Set-aside writes for people or machines."""
     if as_json:
         return json.dumps([_as_dict(item) for item in items], indent=2)
@@ -109,7 +108,7 @@ def render_aside(items: list[SetAside], *, as_json: bool) -> str:
     )
 
 
-def _as_dict(item: SetAside) -> dict[str, str]:
+def _as_dict(item: RejectedWrite) -> dict[str, str]:
     op = item.operation
     text = _shown(op)
     return {
@@ -129,34 +128,37 @@ def _date(at: float) -> str:
         return "unknown time"
 
 
-def short_id(item: SetAside) -> str:
+def short_id(item: RejectedWrite) -> str:
     """What an operator names a set-aside write by."""
     return item.operation.op_id.hex[:8]
 
 
-def change_aside(
+def change_rejected(
     home: Path, action: Literal["retry", "drop"], ids: list[str], *, everything: bool, really: bool
-) -> list[SetAside]:
+) -> list[RejectedWrite]:
     """Retry or drop set-aside writes, named by the first digits of their ids; returns those meant, changed if `really`.
 
     Raises InvalidArgument for an id that names none.
     """
-    meant: list[SetAside] = []
+    meant: list[RejectedWrite] = []
     for view in inspect_spools(home):
-        chosen = [
-            item for item in view.aside if everything or any(item.operation.op_id.hex.startswith(each) for each in ids)
-        ]
+        chosen = list(view.rejected) if everything else _named(view.rejected, ids)
         meant += chosen
         if really and chosen:
             with _unless_gone(view.path), _opened(view.path) as spool:
                 change = retry if action == "retry" else drop
                 change(spool, [item.operation for item in chosen])
     for each in ids:
-        if not any(item.operation.op_id.hex.startswith(each) for item in meant):
+        if not _named(meant, (each,)):
             raise InvalidArgument(
                 f"no set-aside write has an id that begins with {each!r}; see: hermes-pgvector spool list"
             )
     return meant
+
+
+def _named(items: Iterable[RejectedWrite], ids: Sequence[str]) -> list[RejectedWrite]:
+    """Return the writes whose ids begin with one of `ids`."""
+    return [item for item in items if item.operation.op_id.hex.startswith(tuple(ids))]
 
 
 @contextmanager
@@ -216,7 +218,7 @@ def drop_copies(home: Path, texts: Collection[tuple[str, str]]) -> tuple[int, in
     wanted, dropped, waiting = set(texts), 0, 0
     for path in spool_paths(home) if wanted else []:
         with contextlib.suppress(SpoolError), _opened(path) as spool:
-            aside = [item.operation for item in spool.aside() if _said(item.operation) & wanted]
+            aside = [item.operation for item in spool.rejected() if _said(item.operation) & wanted]
             dropped += len(aside)
             drop(spool, aside)
             waiting += sum(bool(_said(op) & wanted) for op in spool.take(_UNBOUNDED // 2))

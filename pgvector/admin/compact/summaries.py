@@ -11,11 +11,11 @@ from ...domain.errors import EmbedderError
 from ...domain.languages import Languages
 from ...domain.redaction import Masker, masker
 from ...domain.text import clean, digest, strip_injected
-from ...store import compact_rows as store
-from ...store import theme_rows as all_themes
 from ...store.audit_log import record
 from ...store.connection import DeadlineConnection
+from ..common import theme_rows as all_themes
 from ..common.progress import ProgressLine
+from . import compact_rows as store
 
 FEWEST = 6  # turns of a session, from which a summary is shorter
 _PIECE_CHARS = 16_000  # of a transcript in one request; a longer one is summed up in pieces

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...capture.destination import Destination, destination_of
-from ...capture.spool_locations import spool_folder
+from ...capture.spool_directory import spool_folder
 from ...config.settings import Settings
 from ...runtime.embedded_server import embedded_server
 from ..common.spool_views import SpoolView, inspect_spools, short_id
@@ -50,7 +50,7 @@ def _spool(views: list[SpoolView], folder: Path, settings: Settings, here: Desti
     for view in views:
         if view.problem:
             yield Check("spool", "fail", view.problem, f"its writes are kept in {view.path}")
-    refused = [item for view in views for item in view.aside]
+    refused = [item for view in views for item in view.rejected]
     for item in refused[:TOLD_EACH]:
         op = item.operation
         yield Check(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...domain.theme import Surface, ThemeRules, place
-from ...store import theme_rows
 from ...store.connection import DeadlineConnection
+from ..common import theme_rows
 from ..common.sharing import profile_of
 from .check import Check, Patient
 

@@ -38,8 +38,7 @@ def _backfill_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _backfill(args: argparse.Namespace, home: Path) -> int:
-    from ...capture.document_embedding import DocumentEmbedder
-    from ...capture.pending_rows import PendingRows
+    from ...capture.document_embedding import DocumentEmbedder, PendingRows
     from ...domain.latency import Latencies
     from ...runtime.embedded import borrowed_server
     from ...store.backend import Backend

@@ -102,7 +102,7 @@ def remove(home: Path, settings: Settings, *, data: bool, force: bool) -> Remova
 def _unwritten(home: Path) -> list[str]:
     found = []
     views = inspect_spools(home)
-    if waiting := sum(view.waiting + len(view.aside) for view in views):
+    if waiting := sum(view.waiting + len(view.rejected) for view in views):
         found.append(
             f"{waiting} writes in the spool never reached Postgres (hermes-pgvector status; an agent writes them when "
             "the database is there)"

@@ -10,10 +10,10 @@ from typing import Any
 from ...domain.errors import InvalidArgument
 from ...domain.text import clean
 from ...domain.theme import ThemeRules, normalise_theme
-from ...store import theme_rows as store
 from ...store.audit_log import operator, record
 from ...store.connection import DeadlineConnection
 from ...store.history import note_actor
+from ..common import theme_rows as store
 from ..common.progress import progress
 
 _MOVED = ("memories", "user_facts", "turns")

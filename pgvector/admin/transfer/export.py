@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ...domain.theme import ThemeRules
-from ...store import theme_rows as theme_store
 from ...store.audit_log import record_where_allowed
 from ...store.connection import DeadlineConnection, translated
 from ...store.vectors import STORES
+from ..common import theme_rows as theme_store
 from ..common.installation import package_version
 from ..common.progress import progress
 from ..themes.theme_changes import existing

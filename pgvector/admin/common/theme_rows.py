@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from psycopg.types.json import Jsonb
-
-from . import history
-from .connection import DeadlineConnection, translated
-from .memories import lock_theme
-from .sql import query
+from ...store.connection import DeadlineConnection, translated
+from ...store.memories import lock_theme
+from ...store.sql import query
+from . import history_rows
 
 _SLICE = 1000  # rows of one statement
 _LOCK_WAIT = "60s"
@@ -68,7 +66,7 @@ def move(conn: DeadlineConnection, theme: str, into: str, advance: Advance) -> d
         merged = conn.execute(query("merge_shared_memories"), names).rowcount
         advance(merged)
         # Before the memories, so that each of them finds nothing left to take along.
-        history.move(conn, theme, into)
+        history_rows.move(conn, theme, into)
         memories = _in_slices(conn, "theme_memory_ids", "move_memories", names, advance)
         for statement in ("move_operations", "move_tombstones", "move_mirrored", "forget_retention"):
             conn.execute(query(statement), names)
@@ -86,7 +84,7 @@ def delete(conn: DeadlineConnection, theme: str, advance: Advance) -> dict[str, 
         turns = _in_slices(conn, "theme_turn_ids", "delete_turns", names, advance)
         lock_theme(conn, theme)
         memories = _in_slices(conn, "theme_memory_ids", "forget_memories", names, advance)
-        history.delete(conn, theme)
+        history_rows.delete(conn, theme)
         conn.execute(query("forget_retention"), {"theme": theme})
     return {"memories": memories, "turns": turns}
 
@@ -110,15 +108,6 @@ def _ids(conn: DeadlineConnection, which: str, theme: str) -> list[int]:
 def _slices(ids: Sequence[int]) -> Iterator[list[int]]:
     for start in range(0, len(ids), _SLICE):
         yield list(ids[start : start + _SLICE])
-
-
-def record(
-    conn: DeadlineConnection, verb: str, arguments: Mapping[str, Any], done: Mapping[str, int], *, who: str, host: str
-) -> None:
-    """Add to the log what is done in this transaction. The time and the database role are the server's own."""
-    row = {"os_user": who, "host": host, "verb": verb, "arguments": Jsonb(dict(arguments)), "counts": Jsonb(dict(done))}
-    with translated():
-        conn.execute(query("record_maintenance"), row)
 
 
 def log(conn: DeadlineConnection, limit: int) -> list[dict[str, Any]]:

@@ -14,10 +14,10 @@ from pgvector import Vector
 from pgvector.psycopg import register_vector
 from psycopg.types.json import Jsonb
 
-from ..domain.types import Candidate
-from .connection import DeadlineConnection
-from .sql import query
-from .vector_search import DEEP_RERANK, LARGE_THEME, RERANK_DEPTH
+from ...domain.types import Candidate
+from ...store.connection import DeadlineConnection
+from ...store.sql import query
+from ...store.vector_search import DEEP_RERANK, LARGE_THEME, RERANK_DEPTH
 
 _SIGNS = ".,;:!\"'()[]\u2018\u2019\u201c\u201d\u00ab\u00bb\u3002\uff0c\uff01\u2026"
 # Words that two texts may differ in and still say the same. Articles and negations are none of these.
@@ -128,11 +128,6 @@ def examples(conn: DeadlineConnection, theme: str, ids: Sequence[int], chars: in
 def cooling(conn: DeadlineConnection, theme: str, before: datetime) -> list[int]:
     """The old turns that have a vector, oldest first."""
     return [row.id for row in conn.execute(query("cooling_ids"), {"theme": theme, "before": before})]
-
-
-def cold_turns(conn: DeadlineConnection) -> int:
-    """How many turns have only their signature left."""
-    return int(_one(conn, "count_cold", {}).count)
 
 
 def cool(conn: DeadlineConnection, theme: str, ids: Sequence[int]) -> int:
