@@ -29,12 +29,12 @@ class BatchSize:
 
     @property
     def ops(self) -> int:
-        """Most operations of a batch."""
+        """Return how many operations a batch holds at most."""
         return _STRIDES[self._level][0]
 
     @property
     def timeout_s(self) -> float:
-        """Longest time of a transaction, in seconds."""
+        """Return how long a transaction may take, in seconds."""
         return _STRIDES[self._level][1]
 
     def note(self, took_s: float) -> None:
@@ -64,7 +64,7 @@ class SubBatch:
 
 
 def lanes_of(pool_max_size: int) -> int:
-    """How many transactions the drain has open at once: the other half of the connections is for recall."""
+    """Return how many transactions the drain has open at once: the other half of the connections is for recall."""
     return max(1, min(_MOST, pool_max_size // 2))
 
 

@@ -31,7 +31,7 @@ class RecentVectors:
         self._vectors: OrderedDict[bytes, array[float]] = OrderedDict()
 
     def get(self, text: str) -> list[float] | None:
-        """The vector of `text`, a new list each time."""
+        """Return the vector of `text`, a new list each time."""
         key = digest(text)
         vector = self._vectors.get(key)
         if vector is None:
@@ -77,22 +77,22 @@ class DocumentEmbedder:
         self.trouble = Trouble()
 
     def is_there(self) -> bool:
-        """False when there is nothing to embed with, or its vectors do not belong into this database."""
+        """Return False when there is nothing to embed with, or its vectors do not belong into this database."""
         return self._embedder is not None and self._backend.comparable(space_of(self._embedder))
 
     def requests(self) -> int:
-        """How many requests were sent so far, those of questions among them."""
+        """Return how many requests were sent so far, those of questions among them."""
         return self._stat("embed_requests")
 
     def is_slow(self) -> bool:
-        """Whether the endpoint kept the last batch waiting so long that `prepare` is worth its while."""
+        """Return whether the endpoint kept the last batch waiting so long that `prepare` is worth its while."""
         return self._waited_ms >= _SLOW_MS
 
     def _stat(self, name: str) -> int:
         return 0 if self._embedder is None else self._embedder.stats().get(name, 0)
 
     def embed(self, texts: Sequence[ThemedText]) -> Vectors:
-        """Vectors by text, without those that are not to be had now. No database connection is held meanwhile.
+        """Return vectors by text, without those that are not to be had now. No database connection is held meanwhile.
 
         A text that its theme holds with a vector, that this process embedded not long ago, or that was announced by
         `prepare`, is not embedded again. Texts of several chunks are left out: `embed_chunks` is for their rows.
@@ -111,7 +111,7 @@ class DocumentEmbedder:
         return vectors
 
     def embed_chunks(self, texts: Sequence[ThemedText]) -> dict[str, list[Chunk]]:
-        """The chunks of each text with their vectors, without the texts whose vectors are not to be had now.
+        """Return the chunks of each text with their vectors, without the texts whose vectors are not to be had now.
 
         Long texts are worked on a share a call. One that is missing though nothing `fails` comes with a later call.
         """
@@ -145,7 +145,7 @@ class DocumentEmbedder:
         return len(some), begun if complete else []
 
     def has_long(self, texts: Sequence[ThemedText]) -> bool:
-        """Whether `embed` leaves some of `texts` out."""
+        """Return whether `embed` leaves some of `texts` out."""
         return bool(self._long(texts))
 
     def _long(self, texts: Sequence[ThemedText]) -> list[str]:
@@ -252,11 +252,11 @@ class PendingRows:
         self._refusals: Counter[tuple[str, int]] = Counter()
 
     def possible(self) -> bool:
-        """False when there is nothing to embed with."""
+        """Return False when there is nothing to embed with."""
         return self._embedder.is_there()
 
     def fill(self) -> tuple[int, bool]:
-        """Embed some rows; returns how many, and whether to go on at once. Raises HermesPgvectorError."""
+        """Embed some rows; return how many, and whether to go on at once. Raises HermesPgvectorError."""
         if not self._embedder.is_there():
             return 0, False
         rows, self._begun = self._begun or self._claimed(), []

@@ -39,11 +39,11 @@ class Housekeeping:
 
     @property
     def deleted(self) -> int:
-        """Turns that the setting `retention` had this process delete."""
+        """Return how many turns the setting `retention` had this process delete."""
         return self._retention.deleted
 
     def step(self) -> float:
-        """Do a bounded piece of what is due; returns for how many seconds there is nothing to do.
+        """Do a bounded piece of what is due; return for how many seconds there is nothing to do.
 
         Raises HermesPgvectorError.
         """
@@ -108,7 +108,7 @@ class Retention:
         self.on = bool(policy)
 
     def step(self) -> float:
-        """Do a bounded piece of what is due; returns for how many seconds to leave it alone. Raises StoreUnavailable.
+        """Do a bounded piece of what is due; return for how many seconds to leave it alone. Raises StoreUnavailable.
 
         What goes wrong otherwise is logged and turns it off in this process: a setting must not hold writes up.
         """

@@ -54,7 +54,7 @@ class MemoryQueue:
             self._next += 1
 
     def take(self, limit: int) -> list[Operation]:
-        """The oldest operations; they stay until `ack`."""
+        """Return the oldest operations; they stay until `ack`."""
         with self._lock:
             return [self._waiting[seq][0] for seq in sorted(self._waiting)[:limit]]
 
@@ -72,25 +72,25 @@ class MemoryQueue:
                 self._rejected[op.seq] = (RejectedWrite(op, error), held[1])
 
     def rejected(self) -> list[RejectedWrite]:
-        """The operations that were rejected."""
+        """Return the operations that were rejected."""
         with self._lock:
             return [item for item, _ in self._rejected.values()]
 
     def rejected_count(self) -> int:
-        """How many there are of them."""
+        """Return how many operations were rejected."""
         return len(self._rejected)
 
     def depth(self) -> int:
-        """How many operations wait."""
+        """Return how many operations wait."""
         return len(self._waiting)
 
     def size_bytes(self) -> int:
-        """Nothing is on disk."""
+        """Return 0: nothing is on disk."""
         return 0
 
     def checkpoint(self) -> None:
-        """Nothing to do in memory."""
+        """Do nothing: there is no log."""
 
     def empty(self) -> bool:
-        """True when nothing waits and nothing is rejected."""
+        """Return True when nothing waits and nothing is rejected."""
         return not self._waiting and not self._rejected

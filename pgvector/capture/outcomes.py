@@ -68,7 +68,7 @@ class RejectionLog:
         self._last = 0.0
 
     def add(self) -> int:
-        """Count one more; returns how many there were when this one is to be told of, as the 1st, 10th, 100th ... are,
+        """Count one more; return how many there were when this one is to be told of, as the 1st, 10th, 100th ... are,
         otherwise 0."""
         with self._lock:
             now = time.monotonic()

@@ -15,7 +15,7 @@ from ..domain.errors import SpoolBusy, SpoolError, SpoolFull, SpoolGone
 from ..domain.gil import breathe
 from ..domain.operations import Operation
 from .memory_queue import MemoryQueue, Queue
-from .resend import Kept
+from .resend import AcknowledgedWrites
 from .spool import Spool
 from .spool_directory import ADOPTED_AT_ONCE, SpoolDirectory
 
@@ -36,7 +36,7 @@ class Salvage:
         self._left: list[tuple[Operation, str]] | None = None
 
     def go_on(self, for_s: float, *, may_read: bool) -> bool:
-        """Salvage for about so long; True when nothing is left to be moved. Raises SpoolError.
+        """Move for about so long; True when nothing is left to be moved. Raises SpoolError.
 
         Without `may_read` only what is in memory: a large file takes long to be read.
         """
@@ -53,7 +53,7 @@ class Salvage:
         return True
 
     def left(self) -> int:
-        """How much is left to be moved; -1 while that is not known."""
+        """Return how much is left to be moved; -1 while that is not known."""
         return -1 if self._left is None else len(self._left)
 
 
@@ -87,7 +87,7 @@ class OwnQueues:
         self.open()
 
     def open(self) -> Spool | None:
-        """The spool, opened now where that failed before; None while it cannot be."""
+        """Return the spool, opened now where that failed before; None while it cannot be."""
         with self._changing:
             if self._spool is None:
                 try:
@@ -206,7 +206,7 @@ class OwnQueues:
             self._return_home()
 
     def look_at(self, spool: Spool) -> bool:
-        """Whether a file is there and in order; if it is gone, what it held is written anew."""
+        """Return whether a file is there and in order; if it is gone, what it held is written anew."""
         try:
             spool.check()
         except SpoolGone as exc:
@@ -272,20 +272,20 @@ class OwnQueues:
                 spool.label(self._directory.destination.place, self._directory.destination.database)
 
     def queues(self) -> list[Queue]:
-        """In the order in which they are to be emptied."""
+        """Return all queues, in the order in which they are to be emptied."""
         return [*self.spools(), self._memory]
 
     def spools(self) -> list[Spool]:
-        """The files, where there are some, in the order in which they are to be emptied."""
+        """Return the files, where there are some, in the order in which they are to be emptied."""
         with self._changing:
             return [*self._older, *([] if self._spool is None else [self._spool])]
 
     def in_memory(self) -> int:
-        """How many operations wait in memory only."""
+        """Return how many operations wait in memory only."""
         return self._memory.depth()
 
     def depth(self) -> int:
-        """How many operations wait. What is being moved counts twice rather than not at all."""
+        """Return how many operations wait. What is being moved counts twice rather than not at all."""
         return self._memory.depth() + sum(spool.depth() for spool in self.spools())
 
     def checkpoint(self) -> None:
@@ -322,7 +322,7 @@ class AdoptedSpools:
         """Return how many writes wait in them."""
         return sum(spool.depth() for spool in self)
 
-    def take_more(self, kept: Kept) -> None:
+    def take_more(self, kept: AcknowledgedWrites) -> None:
         """Adopt what dead processes left, as far as there is room; what `kept` knows to be lacking is sent again."""
         for spool in self._directory.adopt(ADOPTED_AT_ONCE - len(self._spools)):
             self._spools.append(spool)

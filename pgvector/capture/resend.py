@@ -24,7 +24,7 @@ _SLICE = 16  # operations written while a hook may have to wait
 _ASKED_AT_ONCE = 1000
 
 
-class Kept:
+class AcknowledgedWrites:
     """Acknowledged operations of the last `keep_s`, in the file of this process. Used by the drain thread only.
 
     They are sent again when the server is another one than before, or its tables are; what it has is skipped.
@@ -83,7 +83,7 @@ class Kept:
             self._server = server
 
     def send_again(self, spool: Spool, here: Destination) -> int:
-        """Have those of a file that the server lacks wait again, before all others; returns how many.
+        """Have those of a file that the server lacks wait again, before all others; return how many.
 
         None of a file whose writes are for another database. Raises HermesPgvectorError.
         """

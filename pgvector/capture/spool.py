@@ -93,7 +93,7 @@ class Spool:
             self._window.add(self._last, op, size)
 
     def take(self, limit: int) -> list[Operation]:
-        """The oldest operations, at most `limit`; they stay in the file until `ack`.
+        """Return the oldest operations, at most `limit`; they stay in the file until `ack`.
 
         Of a damaged file, those before the damage. Raises SpoolError when there are none.
         """
@@ -113,7 +113,7 @@ class Spool:
         return ops
 
     def _remembered(self, limit: int) -> list[Operation]:
-        """The oldest operations by what memory holds; none where the oldest one is in the file only."""
+        """Return the oldest operations by what memory holds; none where the oldest one is in the file only."""
         with self._lock:
             held = [replace(op, seq=seq) for seq, op in self._window.waiting() if seq not in self._done | self._passed]
             return held[:limit] if len(held) >= self._depth else []
@@ -176,7 +176,7 @@ class Spool:
             logger.debug("hermes-pgvector: %s", exc)
 
     def checkpoint(self) -> None:
-        """Salvage the write-ahead log into the file, on the drain's time."""
+        """Move the write-ahead log into the file, on the drain's time."""
         with self._back_lock, contextlib.suppress(SpoolGone, *FAULTS):
             with self._lock:
                 self._must_be_there()
@@ -208,7 +208,7 @@ class Spool:
             conn.execute("INSERT OR REPLACE INTO accepted_for VALUES (1, ?, ?)", (place, database))
 
     def accepted_for(self) -> tuple[str, str]:
-        """For which database, see `Destination`; both empty where nobody knows."""
+        """Return for which database, see `Destination`; both empty where nobody knows."""
         with self.reading() as conn:
             row = conn.execute("SELECT place, database FROM accepted_for").fetchone()
         return (str(row[0]), str(row[1])) if row else ("", "")
@@ -231,32 +231,32 @@ class Spool:
             self._rejected = aside
 
     def depth(self) -> int:
-        """How many operations wait."""
+        """Return how many operations wait."""
         return self._depth
 
     def size_bytes(self) -> int:
-        """Roughly how many bytes wait."""
+        """Return roughly how many bytes wait."""
         return self._bytes
 
     def rejected_count(self) -> int:
-        """How many operations were rejected."""
+        """Return how many operations were rejected."""
         return self._rejected
 
     def rejected(self) -> list[RejectedWrite]:
-        """The operations that were rejected, oldest first."""
+        """Return the operations that were rejected, oldest first."""
         with self.reading() as conn:
             rows = conn.execute(f"SELECT seq, {COLUMNS}, error FROM aside ORDER BY at, seq").fetchall()
         return [RejectedWrite(operation_of(row[:6]), row[6]) for row in rows]
 
     def empty(self) -> bool:
-        """True when nothing waits and nothing is rejected."""
+        """Return True when nothing waits and nothing is rejected."""
         self._cross_off()
         with self.reading() as conn:
             either = "SELECT EXISTS (SELECT 1 FROM operations) OR EXISTS (SELECT 1 FROM aside)"
             return not conn.execute(either).fetchone()[0]
 
     def check(self) -> None:
-        """Raises SpoolGone when the files are no longer those that were opened, or hold something else.
+        """Raise SpoolGone when the files are no longer those that were opened, or hold something else.
 
         For the thread that empties it.
         """
@@ -273,21 +273,23 @@ class Spool:
             raise cannot_use(self.path, exc) from exc
 
     def _must_be_there(self) -> None:
-        """Raises SpoolGone, or what SQLite raises. For whoever holds the lock."""
+        """Raise SpoolGone, or what SQLite raises. For whoever holds the lock."""
         if self._files.look():  # a checkpoint of another program cuts the log as well
             last = self._last if self._window.holds(self._last) else None
             if not holds(self.path, self._depth, last):
                 raise SpoolGone(f"the spool {self.path} was cut")
 
     def remembers_all(self) -> bool:
-        """Whether `salvage` can do without the file."""
+        """Return whether `salvage` can do without the file."""
         with self._lock:
             waiting, aside = self._window.counts()
             return waiting >= self._depth and aside >= self._rejected
 
     def salvage(self) -> tuple[list[tuple[Operation, str]], int]:
-        """What can still be had of a file that is gone, in order, each with the error for which it was rejected, if
-        it was; and how many operations cannot be had any more."""
+        """Return what can still be had of a file that is gone, and how many operations cannot be had any more.
+
+        In order, each with the error for which it was rejected, if it was.
+        """
         with self._back_lock, self._lock:
             waiting = {seq: op for seq, op in self._window.waiting() if seq not in self._done}
             aside = {op.op_id: (op, error) for op, error in self._window.rejected()}
@@ -302,7 +304,7 @@ class Spool:
         return saved, max(0, expected - len(saved))
 
     def take_in(self, saved: Iterable[tuple[Operation, str]], max_bytes: int) -> int:
-        """Keep the first of what `salvage` gave of another file, about `max_bytes`; returns how many.
+        """Keep the first of what `salvage` gave of another file, about `max_bytes`; return how many.
 
         Raises SpoolError, and then keeps none.
         """
@@ -343,11 +345,11 @@ class Spool:
             self._back.close()
 
     def _numbers(self) -> set[int]:
-        """The numbers of the operations that a reading of the whole file gives."""
+        """Return the numbers of the operations that a reading of the whole file gives."""
         return {row[0] for row in self._back.execute("SELECT seq FROM operations")}
 
     def _count_rejected(self) -> int:
-        """None in a damaged file."""
+        """Return how many operations were rejected; 0 in a damaged file."""
         try:
             return int(self._back.execute("SELECT count(*) FROM aside").fetchone()[0])
         except sqlite3.OperationalError:
@@ -359,7 +361,7 @@ class Spool:
         self._depth, self._bytes = max(0, self._depth - gone[0]), max(0, self._bytes - gone[1])
 
     def _measure(self, condition: str, *values: object) -> tuple[int, int]:
-        """Operations and bytes; none in a damaged file, where `take` finds what can be read."""
+        """Return how many operations and bytes; none in a damaged file, where `take` finds what can be read."""
         try:
             row = self._back.execute(
                 f"SELECT count(*), coalesce(sum(length(CAST(payload AS BLOB)) + {_ROW_OVERHEAD_BYTES}), 0) "

@@ -28,12 +28,12 @@ logger = logging.getLogger(__name__)
 
 
 def spool_folder(home: Path) -> Path:
-    """Where the writes that Postgres does not have yet are kept."""
+    """Return where the writes that Postgres does not have yet are kept."""
     return home / "pgvector" / "spool"
 
 
 def spool_folders(home: Path, environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
-    """All places, the one to be preferred first: the home, this user's state directory, the temporary one."""
+    """Return all places, the one to be preferred first: the home, this user's state directory, the temporary one."""
     digest = hashlib.sha256(os.fsencode(home.resolve())).hexdigest()[:16]
     chosen = environ.get("XDG_STATE_HOME", "")
     state = Path(chosen) if os.path.isabs(chosen) else Path(os.path.expanduser("~")) / ".local" / "state"
@@ -56,7 +56,7 @@ def make_private(folder: Path) -> None:
 
 
 def is_private(folder: Path) -> bool:
-    """Whether it is a folder, no link to one, that is this user's and that nobody else may look into."""
+    """Return whether it is a folder, no link to one, that is this user's and that nobody else may look into."""
     try:
         found = folder.lstat()
     except OSError:
@@ -72,7 +72,7 @@ except ImportError:  # Windows: files of dead processes are adopted by hand ther
 
 
 def is_held(path: Path) -> bool:
-    """Whether the living process that made the spool `path` holds it, not one that has adopted it."""
+    """Return whether the living process that made the spool `path` holds it, not one that has adopted it."""
     if fcntl is None:
         return True
     try:
@@ -124,7 +124,7 @@ class SpoolDirectory:
         self._resting: dict[Path, _Resting] = {}  # those that hold nothing but what was rejected
 
     def open_own(self, *, taken_bytes: int = 0, spare: Container[Path] = ()) -> Spool:
-        """A file of this process's, created and locked, in the first place that takes one and is not to be spared.
+        """Create a file of this process's, and lock it, in the first place that takes one and is not to be spared.
 
         What it may hold is less by `taken_bytes`. Raises SpoolError, and then leaves none behind.
         """
@@ -143,7 +143,7 @@ class SpoolDirectory:
         raise problem or SpoolError(f"{self.folder} takes no writes for now")
 
     def is_preferred(self, spool: Spool) -> bool:
-        """Whether it lies where it should."""
+        """Return whether it lies where it should."""
         return spool.path.parent == self.folder
 
     def _open_in(self, folder: Path, taken_bytes: int) -> Spool:
@@ -215,7 +215,7 @@ class SpoolDirectory:
             return sorted(found, key=lambda path: (_made_at_ns(path), _written_at(path)))
 
     def rejected_count(self) -> int:
-        """How many operations were rejected in files that hold nothing else."""
+        """Return how many operations were rejected in files that hold nothing else."""
         return sum(each.rejected for each in self._resting.values())
 
     def _rests(self, path: Path) -> bool:
@@ -232,7 +232,7 @@ class SpoolDirectory:
             self._resting[spool.path] = _Resting(_written_at(spool.path), aside)
 
     def _take_over(self, path: Path) -> Spool | None:
-        """The spool of a process that is gone; None while there is somebody, or when there is nothing any more."""
+        """Return the spool of a process that is gone; None while there is somebody, or when there is nothing left."""
         with as_spool_error(path):
             if not self._acquire(path):
                 return None
@@ -320,7 +320,7 @@ def _delete(path: Path, *, lock: bool = True) -> None:
 
 
 def _made_at_ns(path: Path) -> int:
-    """When the file was made, by its name; 0 where that does not say."""
+    """Return when the file was made, by its name; 0 where that does not say."""
     parts = path.name.split("-")
     try:
         return int(parts[1], 16) if len(parts) == 3 else 0
@@ -329,7 +329,7 @@ def _made_at_ns(path: Path) -> int:
 
 
 def _written_at(path: Path) -> float:
-    """When the file or its log was last written; 0 when it is gone."""
+    """Return when the file or its log was last written; 0 when it is gone."""
     times = [0.0]
     for each in (path, Path(f"{path}-wal")):
         with contextlib.suppress(FileNotFoundError):

@@ -53,7 +53,7 @@ class RejectedWrite:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection to a file that may be somebody else's as well."""
+    """Return a connection to a file that may be somebody else's as well."""
     conn = sqlite3.connect(path, timeout=_OPENING_S, isolation_level=None, check_same_thread=False)
     conn.execute(f"PRAGMA page_size={_PAGE_BYTES}")
     # Damaged text is for an operator to look at, not a reason to read nothing.
@@ -89,7 +89,7 @@ def prepare(path: Path, front: sqlite3.Connection, back: sqlite3.Connection, *, 
 
 
 def holds(path: Path, at_least: int, last: int | None, *, thoroughly: bool = False) -> bool:
-    """Whether somebody who opens the file now finds so many operations, and the one of the number `last`.
+    """Return whether somebody who opens the file now finds so many operations, and the one of the number `last`.
 
     Raises what SQLite raises.
     """
@@ -104,7 +104,7 @@ def holds(path: Path, at_least: int, last: int | None, *, thoroughly: bool = Fal
 def move(
     conn: sqlite3.Connection, source: str, target: str, into: str, values: str, ops: Sequence[Operation], *more: str
 ) -> None:
-    """Salvage rows from one table to the other, within a transaction."""
+    """Move rows from one table to the other, within a transaction."""
     numbers = json.dumps([op.seq for op in ops])
     chosen = "WHERE seq IN (SELECT value FROM json_each(?))"
     found = f"SELECT {values} FROM {source} {chosen} ORDER BY at, seq"
@@ -113,7 +113,7 @@ def move(
 
 
 def readable(conn: sqlite3.Connection, table: str, error: str) -> list[tuple[Operation, str]]:
-    """What can be read of a table, each operation with its `error`."""
+    """Return what can be read of a table, each operation with its `error`."""
     found: list[tuple[Operation, str]] = []
     with contextlib.suppress(*FAULTS):
         rows = conn.execute(f"SELECT seq, {COLUMNS}, {error} FROM {table} ORDER BY seq")
@@ -161,7 +161,7 @@ _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 def cannot_use(path: Path, exc: Exception) -> SpoolError:
-    """What `exc` means for the file: held by another program, no longer what it was, or out of use for now."""
+    """Return what `exc` means for the file: held by another program, no longer what it was, or out of use for now."""
     code = getattr(exc, "sqlite_errorcode", 0)
     if code & 0xFF in _HELD:
         return SpoolBusy(f"another program holds a lock on the spool {path} ({exc})")

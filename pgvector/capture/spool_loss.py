@@ -32,7 +32,7 @@ class WatchedFiles:
             self._settled_ns = os.stat(self._path).st_mtime_ns
 
     def written(self) -> bool:
-        """Whether it was written to since, as of the last look."""
+        """Return whether it was written to since, as of the last look."""
         return self._seen[0].st_mtime_ns != self._settled_ns
 
     def look(self) -> bool:
@@ -95,17 +95,17 @@ class MemoryCopy:
         self._rejected.clear()
 
     def counts(self) -> tuple[int, int]:
-        """How many operations wait, and how many were rejected."""
+        """Return how many operations wait, and how many were rejected."""
         return len(self._waiting), len(self._rejected)
 
     def holds(self, seq: int) -> bool:
-        """Whether this one waits."""
+        """Return whether this one waits."""
         return seq in self._waiting
 
     def waiting(self) -> list[tuple[int, Operation]]:
-        """What waits, by its number in the file, oldest first."""
+        """Return what waits, by its number in the file, oldest first."""
         return [(seq, op) for seq, (op, _) in self._waiting.items()]
 
     def rejected(self) -> list[tuple[Operation, str]]:
-        """What was rejected, with the reason, oldest first."""
+        """Return what was rejected, with the reason, oldest first."""
         return [(op, error) for op, error, _ in self._rejected.values()]

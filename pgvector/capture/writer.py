@@ -29,7 +29,7 @@ from .housekeeping import Housekeeping
 from .memory_queue import Queue
 from .outcomes import TOLD_EACH, Delivery, Outcomes, RejectionLog, RetryLog, log_rejected
 from .queues import AdoptedSpools, OwnQueues
-from .resend import Kept
+from .resend import AcknowledgedWrites
 from .spool import Spool
 from .spool_directory import SpoolDirectory
 from .spool_format import RejectedWrite
@@ -89,7 +89,7 @@ class Writer:
         self.latencies = latencies
         self._report = report
         self._own = OwnQueues(directory, memory_max_bytes)
-        self._kept = Kept(backend, keep_s)
+        self._acknowledged = AcknowledgedWrites(backend, keep_s)
         self._rejections = RejectionLog(each=TOLD_EACH)
         self._retries = RetryLog()
         self._failures = FailedAttempts()
@@ -128,13 +128,13 @@ class Writer:
         return self._outcomes.wait_for(lambda: not self.depth(), timeout_s)
 
     def flush_own(self, timeout_s: float) -> int:
-        """Wait until what this process accepted is in Postgres, as far as that is possible now; returns what is not."""
+        """Wait until what this process accepted is in Postgres, as far as that is possible now; return what is not."""
         self._wake.set()
         self._outcomes.wait_for(lambda: not self._own.depth() or self._backend.problem is not None, timeout_s)
         return self._own.depth()
 
     def stop(self, timeout_s: float) -> int:
-        """Drain for at most `timeout_s`, then stop; returns how many writes are not in Postgres. Twice is fine."""
+        """Drain for at most `timeout_s`, then stop; return how many writes are not in Postgres. Twice is fine."""
         deadline = time.monotonic() + timeout_s
         left = self.flush_own(timeout_s)
         self._stopping.set()
@@ -145,27 +145,27 @@ class Writer:
         return left
 
     def depth(self) -> int:
-        """How many accepted writes are not in Postgres yet."""
+        """Return how many accepted writes are not in Postgres yet."""
         return self._adopted.depth() + self._own.depth()
 
     def size_bytes(self) -> int:
-        """How many bytes they take on disk."""
+        """Return how many bytes they take on disk."""
         return sum(queue.size_bytes() for queue in self._queues())
 
     def rejected(self) -> list[RejectedWrite]:
-        """The writes that Postgres refused for what they hold."""
+        """Return the writes that Postgres rejected for what they hold."""
         return [item for queue in self._queues() for item in queue.rejected()]
 
     def rejected_count(self) -> int:
-        """How many there are of them, those of stopped processes among them."""
+        """Return how many writes were rejected, those of stopped processes among them."""
         return self._directory.rejected_count() + sum(queue.rejected_count() for queue in self._queues())
 
     def lost(self) -> int:
-        """How many somebody took away together with their file."""
+        """Return how many somebody took away together with their file."""
         return self._own.lost
 
     def in_memory(self) -> int:
-        """How many accepted writes are in memory only, because the disk takes nothing."""
+        """Return how many accepted writes are in memory only, because the disk takes nothing."""
         return self._own.in_memory()
 
     def _queues(self) -> Iterator[Queue]:
@@ -194,7 +194,7 @@ class Writer:
                 self._backend.bring_up()
                 if self._directory.destination.saw(self._backend.database):
                     self._own.label()
-                self._kept.look(self._own.spools(), self._directory.destination)
+                self._acknowledged.look(self._own.spools(), self._directory.destination)
                 busy = self._step()
                 retry_s = _RETRY_FIRST_S
                 self.trouble.over()
@@ -257,13 +257,13 @@ class Writer:
             self._own.move_to_disk()
             self._look_after_files()
             if self._own.open() is not None:
-                self._adopted.take_more(self._kept)
+                self._adopted.take_more(self._acknowledged)
             self._due.adopt = now + _ADOPT_S
         if self._tell_counters():
             self._own.checkpoint()
             self._backend.refresh_space()
-            self._kept.look(self._own.spools(), self._directory.destination)
-            self._kept.expire()
+            self._acknowledged.look(self._own.spools(), self._directory.destination)
+            self._acknowledged.expire()
 
     def _write_next(self) -> bool:
         """Write a batch of the first queue in which something waits; False when nothing does."""
@@ -300,7 +300,7 @@ class Writer:
         self._own.finish_moves()
 
     def _rate(self) -> float:
-        """Operations a second since the last call."""
+        """Return how many operations a second were written since the last call."""
         now, done = time.monotonic(), self.counts["operations"]
         then, before = self._rated
         self._rated = (now, done)
@@ -325,7 +325,7 @@ class Writer:
         for part in apply_batches(self._backend, parts, embeddings, self._lanes, self._batch_size.timeout_s):
             if part.error is None:
                 self.counts.update(part.counts)
-                self._kept.add(self._own.open(), part.ops)
+                self._acknowledged.add(self._own.open(), part.ops)
                 queue.ack(part.ops)
                 self._note_written(part.ops)
                 passed.update(op.kind for op in part.ops)
@@ -376,7 +376,7 @@ class Writer:
             self._outcomes.note([op], "rejected")
             log_rejected(self._rejections, op, exc)
             return
-        self._kept.add(self._own.open(), [op])
+        self._acknowledged.add(self._own.open(), [op])
         queue.ack([op])
         self._note_written([op])
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..capture.sanitize import Keeper
 from ..domain.operations import AddMemory, FileFields, FileOperation, ReconcileFile, RemoveMemory, ReplaceMemory
-from .input_limits import taken
 from .session_context import SessionContext
+from .turns import storable
 
 if TYPE_CHECKING:
     from ..runtime.process import Runtime
@@ -26,10 +26,10 @@ class BuiltInMemory:
     def files(self) -> Iterator[ReconcileFile]:
         """Give what changed files of it hold. They belong to the profile, not to a session key's theme."""
         mirror = self._runtime.mirror
-        counts, most = self._runtime.counts, self._keep.max_chars
+        counts = self._runtime.counts
         of_profile = {key: name for key, name in self._context.scope.items() if key == "profile"}
         for state in mirror.changed():
-            contents = dict.fromkeys(self._keep.text(taken(each, most, counts), counts) for each in state.contents)
+            contents = dict.fromkeys(storable(each, self._keep, counts) for each in state.contents)
             yield ReconcileFile(
                 theme=self._context.place.files.name,
                 at=time.time(),
@@ -48,7 +48,7 @@ class BuiltInMemory:
         """Return what its tool wrote; None, and counted, for what says nothing or is of a kind we do not know."""
         counts = self._runtime.counts
         given, replaced = _split(metadata)
-        text, old_text = self._cleaned(content), self._cleaned(replaced)
+        text, old_text = storable(content, self._keep, counts), storable(replaced, self._keep, counts)
         if action not in ("add", "replace", "remove") or target not in ("memory", "user"):
             counts["memory_writes_unknown"] += 1
             return None
@@ -74,10 +74,6 @@ class BuiltInMemory:
             "origin": self._runtime.mirror.origin,
             "metadata": metadata | own,
         }
-
-    def _cleaned(self, text: object) -> str:
-        counts = self._runtime.counts
-        return self._keep.text(taken(text, self._keep.max_chars, counts).strip(), counts)
 
 
 def _split(metadata: object) -> tuple[dict[str, Any], object]:

@@ -39,7 +39,7 @@ class _Rewound:
 
 
 def taken_back(said: Said, session: Session, home: Path, host_session_id: str, *, told: bool) -> UndoTurns | None:
-    """The operation that takes out of memory what was undone since we last looked; None when nothing was.
+    """Return the operation that takes out of memory what was undone since we last looked; None when nothing was.
 
     `told`: the host says that something was undone just now. Where its database does not say what, it was the last
     turn.

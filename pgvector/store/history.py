@@ -29,5 +29,5 @@ def note_actor(
 
 
 def forget_old_texts(conn: DeadlineConnection, theme: str, ids: Sequence[int] | None = None) -> int:
-    """Drop what memories of a theme, `ids` or all of them, said before they were replaced; returns how many texts."""
+    """Drop what memories of a theme, `ids` or all of them, said before they were replaced; return how many texts."""
     return conn.execute(query("forget_old_texts"), {"theme": theme, "ids": None if ids is None else list(ids)}).rowcount

@@ -25,7 +25,7 @@ class Entry:
 
 
 def entries(conn: DeadlineConnection, theme: str, ids: Sequence[int]) -> list[Entry]:
-    """Those of the memories that stand in `theme`, in the order of ids."""
+    """Return those of the memories that stand in `theme`, in the order of ids."""
     rows = conn.execute(query("memories_by_id"), {"theme": theme, "ids": list(ids)})
     return [Entry(row.id, row.target, row.content, row.at, len(row.content)) for row in rows]
 
@@ -59,7 +59,7 @@ def forget(
 
 
 def newest(conn: DeadlineConnection, theme: str, target: str, *, limit: int, chars: int) -> list[Entry]:
-    """The most recently confirmed memories of a target, of each text at most `chars` characters."""
+    """Return the most recently confirmed memories of a target, of each text at most `chars` characters."""
     asked = {"theme": theme, "target": target, "limit": limit, "chars": chars}
     return [
         Entry(row.id, target, row.content, row.at, row.chars) for row in conn.execute(query("newest_memories"), asked)
@@ -67,12 +67,12 @@ def newest(conn: DeadlineConnection, theme: str, target: str, *, limit: int, cha
 
 
 def totals(conn: DeadlineConnection, theme: str) -> dict[str, int]:
-    """How many memories of each target a theme holds."""
+    """Return how many memories of each target a theme holds."""
     found = {row.target: int(row.count) for row in conn.execute(query("count_memories"), {"theme": theme})}
     return {target: found.get(target, 0) for target in ("user", "memory")}
 
 
 def id_of(conn: DeadlineConnection, theme: str, target: str, content: str) -> int | None:
-    """The id of a memory by its text; None when it is not there."""
+    """Return the id of a memory by its text; None when it is not there."""
     row = conn.execute(query("memory_id"), {"theme": theme, "target": target, "content": content}).fetchone()
     return None if row is None else int(row.id)

@@ -104,7 +104,7 @@ def _why_held(op: ReconcileFile, gone: Sequence[Any], staying: int, new: Sequenc
 
 
 def _unmatched(gone: Sequence[str], new: Sequence[str]) -> int:
-    """How many of the texts that are gone no new one is an edited form of."""
+    """Return how many of the texts that are gone no new one is an edited form of."""
     left = [_pairs(text) for text in new]
     lost = 0
     for text in gone:
@@ -132,7 +132,7 @@ def keep_undecided(conn: DeadlineConnection, *, older_than_s: float) -> int:
 
 
 def own_kept(conn: DeadlineConnection, kept: Sequence[Any]) -> int:
-    """Make whoever decides the owner of memories that their file lacks; return how many."""
+    """Give these memories the owner `kept`, so that no file lets them go; return how many."""
     if not kept:
         return 0
     row = {

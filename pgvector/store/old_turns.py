@@ -30,7 +30,7 @@ class Old:
     session_id: str | None = None
 
     def row(self) -> dict[str, Any]:
-        """The parameters that the statements share."""
+        """Return the parameters that the statements share."""
         return {
             "theme": self.theme,
             "before_at": self.before[0],
@@ -67,12 +67,12 @@ class Aged:
 
     @property
     def due(self) -> bool:
-        """True when the announced policy is to be carried out."""
+        """Return True when the announced policy is to be carried out."""
         return self.ripe and not self.recent
 
 
 def clock(conn: DeadlineConnection) -> tuple[datetime, bool]:
-    """The server's time, and whether this role may write to the log."""
+    """Return the server's time, and whether this role may write to the log."""
     row = conn.execute(query("read_clock")).fetchone()
     assert row is not None
     return row.now, row.may_record
@@ -85,7 +85,7 @@ def prune_turns(conn: DeadlineConnection, old: Old, after: Mark, limit: int) -> 
 
 
 def one_row(conn: DeadlineConnection, statement: str, row: Mapping[str, Any]) -> Any:
-    """The one row of a statement, planned for these parameters: with a session it takes another way than without."""
+    """Return the one row of a statement, planned for these parameters: with a session the plan is another."""
     found = conn.execute(query(statement), row, prepare=False).fetchone()
     assert found is not None
     return found
@@ -101,7 +101,7 @@ def try_lock(conn: DeadlineConnection) -> bool:
 
 
 def aged(conn: DeadlineConnection, me: UUID, *, grace_s: float, every_s: float) -> list[Aged]:
-    """Every theme that has turns and that this role sees. `me` is the process that asks."""
+    """Return every theme that has turns and that this role sees. `me` is the process that asks."""
     statement = "oldest_turns_own" if conn.own_themes else "oldest_turns"
     rows = conn.execute(query(statement), {"me": me, "grace_s": grace_s, "every_s": every_s})
     return [Aged(**row._asdict()) for row in rows]
@@ -123,7 +123,7 @@ def claim(
     grace_s: float,
     every_s: float,
 ) -> datetime | None:
-    """Keep other processes from a theme for `lease_s`; returns from when its turns are kept.
+    """Keep other processes from a theme for `lease_s`; return from when its turns are kept.
 
     None when there is nothing to do: another policy was announced, another process is at it, or was lately.
     """
@@ -133,5 +133,5 @@ def claim(
 
 
 def note(conn: DeadlineConnection, theme: str, deleted: int, *, ended: bool) -> int:
-    """Add to what the run has deleted in a theme; returns how many it is in all."""
+    """Add to what the run has deleted in a theme; return how many it is in all."""
     return int(one_row(conn, "note_retention", {"theme": theme, "deleted": deleted, "ended": ended}).deleted)

@@ -25,14 +25,14 @@ def of_theme(
     target: str | None = None,
     session_id: str | None = None,
 ) -> list[dict[str, Any]]:
-    """What happened in a theme, newest first."""
+    """Return what happened in a theme, newest first."""
     asked = {"theme": theme, "action": action, "target": target, "session_id": session_id}
     with translated():
         return [row._asdict() for row in conn.execute(query("list_history"), asked | window.values())]
 
 
 def of_memory(conn: DeadlineConnection, memory_id: int, *, limit: int, offset: int = 0) -> list[dict[str, Any]]:
-    """What happened to one memory, newest first, in whichever theme; also to one that is gone."""
+    """Return what happened to one memory, newest first, in whichever theme; also to one that is gone."""
     asked = {"memory_id": memory_id, "limit": limit, "offset": offset}
     with translated():
         return [row._asdict() for row in conn.execute(query("history_of_memory"), asked)]
@@ -100,6 +100,6 @@ def restore(conn: DeadlineConnection, found: Sequence[RemovedMemory]) -> dict[in
 
 
 def old_texts(conn: DeadlineConnection, theme: str, ids: Sequence[int]) -> int:
-    """How many earlier texts of these memories are kept."""
+    """Return how many earlier texts of these memories are kept."""
     row = conn.execute(query("count_old_texts"), {"theme": theme, "ids": list(ids)}).fetchone()
     return 0 if row is None else int(row.count)

@@ -47,17 +47,17 @@ class SpoolView:
     database: str = ""
 
     def is_for(self, here: Destination) -> bool:
-        """Whether what waits in it may go to that database."""
+        """Return whether what waits in it may go to that database."""
         return not self.waiting or here.takes(self.place, self.database)
 
     @property
     def pid(self) -> str:
-        """The process id in the file's name."""
+        """Return the process id in the file's name."""
         return self.path.name.split("-")[0]
 
 
 def send(settings: Settings, home: Path, *, really: bool) -> list[SpoolView]:
-    """Have writes of stopped processes that were accepted for another database go to that of the settings; returns the
+    """Have writes of stopped processes that were accepted for another database go to that of the settings; return the
     files meant, changed if `really`."""
     here = destination_of(settings, home)
     meant = [view for view in inspect_spools(home) if not view.living and not view.is_for(here)]
@@ -68,13 +68,13 @@ def send(settings: Settings, home: Path, *, really: bool) -> list[SpoolView]:
 
 
 def spool_paths(home: Path) -> list[Path]:
-    """The spool files of all processes of the home, wherever they lie."""
+    """Return the spool files of all processes of the home, wherever they lie."""
     folders = [folder for folder in spool_folders(home) if folder == spool_folder(home) or is_private(folder)]
     return [path for folder in folders for path in sorted(folder.glob("*.db"))]
 
 
 def inspect_spools(home: Path) -> list[SpoolView]:
-    """Every spool of the home, read without disturbing the process that uses it."""
+    """Return every spool of the home, read without disturbing the process that uses it."""
     views = []
     for path in spool_paths(home):
         living = is_held(path)
@@ -129,14 +129,14 @@ def _date(at: float) -> str:
 
 
 def short_id(item: RejectedWrite) -> str:
-    """What an operator names a set-aside write by."""
+    """Return what an operator names a set-aside write by."""
     return item.operation.op_id.hex[:8]
 
 
 def change_rejected(
     home: Path, action: Literal["retry", "drop"], ids: list[str], *, everything: bool, really: bool
 ) -> list[RejectedWrite]:
-    """Retry or drop set-aside writes, named by the first digits of their ids; returns those meant, changed if `really`.
+    """Retry or drop set-aside writes, named by the first digits of their ids; return those meant, changed if `really`.
 
     Raises InvalidArgument for an id that names none.
     """

@@ -55,7 +55,7 @@ def edit(
 
 
 def check_unsaid(conn: DeadlineConnection, theme: str, old: Entry, content: str) -> None:
-    """Raises InvalidArgument where another memory than `old` of the theme and target says `content` already."""
+    """Raise InvalidArgument where another memory than `old` of the theme and target says `content` already."""
     other = id_of(conn, theme, old.target, content)
     if other is not None and other != old.id:
         raise InvalidArgument(
@@ -65,10 +65,10 @@ def check_unsaid(conn: DeadlineConnection, theme: str, old: Entry, content: str)
 
 
 def forget_turns(conn: DeadlineConnection, theme: str, ids: Sequence[int]) -> int:
-    """Delete turns of a theme; returns how many."""
+    """Delete turns of a theme; return how many."""
     return conn.execute(query("delete_turns"), {"theme": theme, "ids": list(ids)}).rowcount
 
 
 def forget_session(conn: DeadlineConnection, theme: str, session_id: str) -> int:
-    """Delete the turns of a session of a theme; returns how many."""
+    """Delete the turns of a session of a theme; return how many."""
     return conn.execute(query("forget_session"), {"theme": theme, "session_id": session_id}).rowcount
