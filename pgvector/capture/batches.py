@@ -16,9 +16,9 @@ from ..store.backend import Backend
 from ..store.memories import Embeddings
 
 # Operations, and seconds. Others wait for the theme's lock as long as that, should this process be stopped in between.
-_STRIDES = ((64, 8.0), (8, 8.0), (1, 8.0), (1, 30.0))
+_SIZES = ((64, 8.0), (8, 8.0), (1, 8.0), (1, 30.0))
 _AMPLE = 8  # a batch that took less than this part of its time leaves room for longer ones
-BATCH_SIZE = _STRIDES[0][0]
+BATCH_SIZE = _SIZES[0][0]
 
 
 class BatchSize:
@@ -30,12 +30,12 @@ class BatchSize:
     @property
     def ops(self) -> int:
         """Return how many operations a batch holds at most."""
-        return _STRIDES[self._level][0]
+        return _SIZES[self._level][0]
 
     @property
     def timeout_s(self) -> float:
         """Return how long a transaction may take, in seconds."""
-        return _STRIDES[self._level][1]
+        return _SIZES[self._level][1]
 
     def note(self, took_s: float) -> None:
         """Note that a batch was written in that time."""
@@ -45,7 +45,7 @@ class BatchSize:
     def failed(self, exc: Exception) -> None:
         """Note that one was not written."""
         if isinstance(exc, DeadlineExceeded):
-            self._level = min(len(_STRIDES) - 1, self._level + 1)
+            self._level = min(len(_SIZES) - 1, self._level + 1)
 
 
 # What no repetition mends: Postgres refuses the content, or the operation has another shape than we know.

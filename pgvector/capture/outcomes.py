@@ -59,7 +59,7 @@ _QUIET_S = 60.0  # without a refusal for so long, the next one begins another ti
 
 
 class RejectionLog:
-    """Counts refused writes of a time of trouble; each of the first `each` is to be told of. Thread safe."""
+    """Counts rejected writes of a time of trouble; each of the first `each` is to be told of. Thread safe."""
 
     def __init__(self, each: int = 1) -> None:
         self._each = each
@@ -80,9 +80,9 @@ class RejectionLog:
 def log_rejected(refusals: RejectionLog, op: Operation, why: Exception) -> None:
     """Log that a write was rejected, or count it only."""
     if count := refusals.add():
-        so_far = "" if count <= TOLD_EACH else f" as {count} by now are"
+        so_far = "" if count <= TOLD_EACH else f", as {count} by now do"
         logger.error(
-            "hermes-pgvector: Postgres refuses a write (%s, theme %s), it is set aside%s: %s",
+            "hermes-pgvector: Postgres rejects a write (%s, theme %s), it waits for an operator%s: %s",
             op.kind,
             op.theme,
             so_far,

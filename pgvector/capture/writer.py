@@ -222,7 +222,11 @@ class Writer:
         self.trouble.note(exc)
         self._retries.failed(exc, lost_connection=not self._backend.is_up())
 
-    def _note_written(self, ops: Sequence[Operation]) -> None:
+    def _note_stored(self, queue: Queue, ops: Sequence[Operation], counts: Counter[str]) -> None:
+        """Let go of operations that Postgres has committed."""
+        self.counts.update(counts)
+        self._acknowledged.add(self._own.open(), ops)
+        queue.ack(ops)
         self._outcomes.note(ops, "stored")
         self.counts["operations"] += len(ops)
 
@@ -324,10 +328,7 @@ class Writer:
         parts = split(ops, self._lanes)
         for part in apply_batches(self._backend, parts, embeddings, self._lanes, self._batch_size.timeout_s):
             if part.error is None:
-                self.counts.update(part.counts)
-                self._acknowledged.add(self._own.open(), part.ops)
-                queue.ack(part.ops)
-                self._note_written(part.ops)
+                self._note_stored(queue, part.ops, part.counts)
                 passed.update(op.kind for op in part.ops)
             elif isinstance(part.error, REJECTIONS):
                 rejected += part.ops
@@ -369,16 +370,14 @@ class Writer:
         rejections: tuple[type[Exception], ...] = REJECTIONS,
     ) -> None:
         try:
-            self.counts.update(self._backend.apply([op], embeddings, self._batch_size.timeout_s))
+            counts = self._backend.apply([op], embeddings, self._batch_size.timeout_s)
         except rejections as exc:
             queue.reject(op, f"{type(exc).__name__}: {exc}")
             self.counts["set_aside"] += 1
             self._outcomes.note([op], "rejected")
             log_rejected(self._rejections, op, exc)
             return
-        self._acknowledged.add(self._own.open(), [op])
-        queue.ack([op])
-        self._note_written([op])
+        self._note_stored(queue, [op], counts)
 
     def _fill_pending(self) -> bool:
         """Embed rows that were written without a vector; True when there may be more to do at once."""

@@ -76,7 +76,7 @@ class BuiltInMemory:
         }
 
 
-def _split(metadata: object) -> tuple[dict[str, Any], object]:
+def _split(metadata: object) -> tuple[dict[str, object], object]:
     """Return the metadata that the host gave, and what it says of the text before."""
     given = dict(metadata) if isinstance(metadata, Mapping) else {}
     old_text = given.pop("old_text", None)

@@ -131,7 +131,7 @@ def _delivered(op: RememberMemory, desk: Desk) -> dict[str, Any]:
     """Write, wait, look; what is known of it then."""
     state = desk.runtime.writer.deliver(op, desk.left_s)
     if state == "rejected":
-        raise InvalidArgument("Postgres refuses this text; an operator sees why: hermes-pgvector spool list")
+        raise InvalidArgument("Postgres rejects this text; an operator sees why: hermes-pgvector spool list")
     if state == "stored":
         with desk.runtime.backend.connection(desk.left_s) as conn:
             found = memory_edits.id_of(conn, op.theme, op.target, op.content)

@@ -16,7 +16,7 @@ from .connection import DeadlineConnection
 from .sql import query
 
 _TYPES = ("text", "text", "text", "text", "timestamptz", "vector", "jsonb", "text")
-_Row = dict[str, Any]
+_Row = dict[str, object]
 
 
 def insert_turns(

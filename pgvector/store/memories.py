@@ -6,7 +6,6 @@ import logging
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from pgvector import Vector
 from psycopg.types.json import Jsonb
@@ -103,7 +102,7 @@ class MemoryWriter:
                 self.conn.execute(query("let_go_of_memory"), of_file(op) | {"theme": old.theme, "id": old.id})
             self.counts["memories_released" if all(old.owned for old in found) else "memories_removed"] += 1
 
-    def content(self, op: MemoryOperation, text: str) -> dict[str, Any]:
+    def content(self, op: MemoryOperation, text: str) -> dict[str, object]:
         """Return the parameters that say what a memory holds; without a vector where there is none yet."""
         found = self.embeddings.get(text)
         return {
@@ -135,11 +134,11 @@ def _best(found: list[_Found]) -> list[_Found]:
     return [old for old in found if old.whole] or [old for old in found if old.in_file] or found
 
 
-def _row(op: MemoryOperation) -> dict[str, Any]:
+def _row(op: MemoryOperation) -> dict[str, object]:
     return {"theme": op.theme, "target": op.target, "at": datetime.fromtimestamp(op.at, UTC)}
 
 
-def of_file(op: FileOperation) -> dict[str, Any]:
+def of_file(op: FileOperation) -> dict[str, object]:
     """Return the parameters that say whose file speaks, of what and when."""
     return _row(op) | {"origin": op.origin, "noted_at": datetime.fromtimestamp(op.noted_at, UTC)}
 

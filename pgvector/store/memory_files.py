@@ -45,12 +45,12 @@ def reconcile(write: MemoryWriter, op: ReconcileFile) -> None:
     if gone := changes["gone"]:
         row["digests"] = [each.digest for each in gone]
         if why := _why_held(op, gone, len(changes["stays"]), changes["new"]):
-            _hold(write, op, row | {"why": why}, gone)
+            _hold(write, op, row, gone, why)
         else:
             _let_go(write, row, gone)
 
 
-def _entry(write: MemoryWriter, op: ReconcileFile, change: Any) -> dict[str, Any]:
+def _entry(write: MemoryWriter, op: ReconcileFile, change: Any) -> dict[str, object]:
     return of_file(op) | write.content(op, change.content) | {"announced": False}
 
 
@@ -69,9 +69,9 @@ def _import(write: MemoryWriter, op: ReconcileFile, change: Any) -> None:
     write.counts["memories_imported"] += 1
 
 
-def _hold(write: MemoryWriter, op: ReconcileFile, row: dict[str, Any], gone: Sequence[Any]) -> None:
+def _hold(write: MemoryWriter, op: ReconcileFile, row: dict[str, object], gone: Sequence[Any], why: str) -> None:
     """Keep the entries that are gone until somebody decides."""
-    write.conn.execute(query("hold_removals"), row)
+    write.conn.execute(query("hold_removals"), row | {"why": why})
     lost = sum(each.id is not None for each in gone)
     write.counts["removals_held"] += lost
     if lost:
@@ -79,12 +79,12 @@ def _hold(write: MemoryWriter, op: ReconcileFile, row: dict[str, Any], gone: Seq
             "hermes-pgvector: %s %s: what it held stays in memory until somebody decides (%d entries); put the file "
             "back, or see: hermes-pgvector removals list",
             MEMORY_FILES[op.target],
-            WHY[row["why"]],
+            WHY[why],
             lost,
         )
 
 
-def _let_go(write: MemoryWriter, row: dict[str, Any], gone: Sequence[Any]) -> None:
+def _let_go(write: MemoryWriter, row: dict[str, object], gone: Sequence[Any]) -> None:
     for change in gone:
         if change.id is not None:
             write.conn.execute(query("let_go_of_memory"), row | {"theme": change.theme, "id": change.id})

@@ -29,7 +29,7 @@ class Old:
     roles: tuple[str, ...] = ROLES
     session_id: str | None = None
 
-    def row(self) -> dict[str, Any]:
+    def row(self) -> dict[str, object]:
         """Return the parameters that the statements share."""
         return {
             "theme": self.theme,

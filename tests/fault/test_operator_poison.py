@@ -1,4 +1,4 @@
-"""Writes that Postgres will never take: set aside, told once, in nobody's way, and in an operator's hands."""
+"""Writes that Postgres will never take: rejected, told once, in nobody's way, and in an operator's hands."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_need_03_what_postgres_never_takes_is_set_aside_and_told_once_and_the_re
     assert memories(database) == []
     told = records(logging.ERROR)
     assert len(told) == len(bad), told
-    assert all("it is set aside" in line for line in told)
+    assert all("it waits for an operator" in line for line in told)
     assert runtime_of(provider).stats()["set_aside"] == len(bad)
 
     # A restart finds them where they are, and has nothing new to say.
@@ -134,7 +134,7 @@ def test_need_16_a_set_aside_write_is_listed_retried_and_dropped_and_nothing_cha
     code, printed = run("spool", "list")
     assert code == 0
     assert [line.split()[0] for line in printed.splitlines() if line[:8] in ids] == ids
-    assert turn(2) in printed and "refused:" in printed
+    assert turn(2) in printed and "rejected:" in printed
     for action in ("retry", "drop"):
         code, printed = run("spool", action, ids[0])
         assert code == 0
@@ -156,7 +156,7 @@ def test_need_16_a_set_aside_write_is_listed_retried_and_dropped_and_nothing_cha
     said_at_last = "SELECT content FROM conversations WHERE role = 'nonsense' ORDER BY id"
     until(lambda: len(database.column(said_at_last)) == 2, RETRIED_TIMEOUT_S, "the retried writes")
     assert database.column(said_at_last) == [turn(2), turn(3)]
-    until(lambda: run("spool", "list")[1] == "no write was set aside\n", 30, "the end of the list")
+    until(lambda: run("spool", "list")[1] == "no write was rejected\n", 30, "the end of the list")
     until(lambda: not list((home / "pgvector" / "spool").glob("4000000-*")), 30, "the end of the dead process's file")
 
 
@@ -186,7 +186,7 @@ def test_need_24_status_and_stats_show_how_the_write_path_goes(
 
     code, printed = run("status")
     assert code == 0
-    for part in ("30 turns", "0 still without an embedding", "endpoint up", "p50/p95", "set aside  1 writes", "/s"):
+    for part in ("30 turns", "0 still without an embedding", "endpoint up", "p50/p95", "rejected   1 writes", "/s"):
         assert part in printed, printed
     code, printed = run("stats", "--json")
     assert code == 0

@@ -181,7 +181,7 @@ def take_ours_as_well(admin_dsn: str, others: ExitStack) -> None:
 def test_need_03_a_batch_that_takes_too_long_is_written_in_smaller_ones(
     direct_dsn: str, admin_dsn: str, make_provider: MakeProvider, monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
-    monkeypatch.setattr(batches, "_STRIDES", ((64, 1.0), (8, 1.0), (1, 1.0), (1, 30.0)))
+    monkeypatch.setattr(batches, "_SIZES", ((64, 1.0), (8, 1.0), (1, 1.0), (1, 30.0)))
     with psycopg.connect(admin_dsn, autocommit=True) as connection:
         connection.execute(
             """CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN

@@ -105,7 +105,7 @@ def test_need_03_tables_made_anew_under_an_agent_are_no_fault_of_its_writes(
     assert len(memories(database)) >= 10
     until(lambda: finds(provider, f"number{after:04d}", turn(after)), 30, "recall")
     traffic.assert_never_waited()
-    assert not [line for line in log.warnings() if "ERROR" in line or "set aside" in line]
+    assert not [line for line in log.warnings() if "ERROR" in line or "rejects" in line]
 
 
 def test_need_03_a_write_that_fails_alone_for_no_reason_of_the_server_is_set_aside_in_the_end(

@@ -1,4 +1,4 @@
-"""The spools of all processes of a home, as an operator sees them: what waits, what was set aside, how it goes."""
+"""The spools of all processes of a home, as an operator sees them: what waits, what was rejected, how it goes."""
 
 from __future__ import annotations
 
@@ -95,14 +95,14 @@ def inspect_spools(home: Path) -> list[SpoolView]:
 
 
 def render_rejected(items: list[RejectedWrite], *, as_json: bool) -> str:
-    """Set-aside writes for people or machines."""
+    """Return rejected writes for people or machines."""
     if as_json:
         return json.dumps([_as_dict(item) for item in items], indent=2)
     if not items:
-        return "no write was set aside"
+        return "no write was rejected"
     return "\n".join(
         f"{short_id(item)}  {entry['at']}  {entry['kind']}  theme {entry['theme']}\n"
-        f"          refused: {entry['error']}\n          text: {entry['text']}"
+        f"          rejected: {entry['error']}\n          text: {entry['text']}"
         for item in items
         for entry in [_as_dict(item)]
     )
@@ -124,19 +124,19 @@ def _as_dict(item: RejectedWrite) -> dict[str, str]:
 def _date(at: float) -> str:
     try:
         return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
-    except (ValueError, OverflowError, OSError):  # what was set aside may be wrong in every part
+    except (ValueError, OverflowError, OSError):  # what was rejected may be wrong in every part
         return "unknown time"
 
 
 def short_id(item: RejectedWrite) -> str:
-    """Return what an operator names a set-aside write by."""
+    """Return what an operator names a rejected write by."""
     return item.operation.op_id.hex[:8]
 
 
 def change_rejected(
     home: Path, action: Literal["retry", "drop"], ids: list[str], *, everything: bool, really: bool
 ) -> list[RejectedWrite]:
-    """Retry or drop set-aside writes, named by the first digits of their ids; return those meant, changed if `really`.
+    """Retry or drop rejected writes, named by the first digits of their ids; return those meant, changed if `really`.
 
     Raises InvalidArgument for an id that names none.
     """
@@ -151,7 +151,7 @@ def change_rejected(
     for each in ids:
         if not _named(meant, (each,)):
             raise InvalidArgument(
-                f"no set-aside write has an id that begins with {each!r}; see: hermes-pgvector spool list"
+                f"no rejected write has an id that begins with {each!r}; see: hermes-pgvector spool list"
             )
     return meant
 
@@ -214,7 +214,7 @@ def drop(spool: Spool, ops: Sequence[Operation]) -> None:
 
 
 def drop_copies(home: Path, texts: Collection[tuple[str, str]]) -> tuple[int, int]:
-    """Drop the writes set aside that hold one of these themes' texts; how many, and how many more of them wait."""
+    """Drop the rejected writes that hold one of these themes' texts; return how many, and how many more wait."""
     wanted, dropped, waiting = set(texts), 0, 0
     for path in spool_paths(home) if wanted else []:
         with contextlib.suppress(SpoolError), _opened(path) as spool:

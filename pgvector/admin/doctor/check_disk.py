@@ -20,8 +20,8 @@ LONG_WAIT_S = 600.0
 NEARLY_FULL = 0.8
 SPARE_BYTES = 100_000_000  # less than this, and SQLite or Postgres stop at the next burst
 ROOMY_BYTES = 1_000_000_000
-TOLD_EACH = 10  # refused writes; the others are counted
-_SET_ASIDE = "hermes-pgvector spool list, then spool retry or spool drop"
+TOLD_EACH = 10  # rejected writes; the others are counted
+_REJECTED = "hermes-pgvector spool list, then spool retry or spool drop"
 
 
 def examine_disk(patient: Patient) -> Iterator[Check]:
@@ -50,17 +50,17 @@ def _spool(views: list[SpoolView], folder: Path, settings: Settings, here: Desti
     for view in views:
         if view.problem:
             yield Check("spool", "fail", view.problem, f"its writes are kept in {view.path}")
-    refused = [item for view in views for item in view.rejected]
-    for item in refused[:TOLD_EACH]:
+    rejected = [item for view in views for item in view.rejected]
+    for item in rejected[:TOLD_EACH]:
         op = item.operation
         yield Check(
             "spool",
             "fail",
-            f"Postgres refused write {short_id(item)} ({op.kind}, theme {op.theme}): {item.error}",
-            _SET_ASIDE,
+            f"Postgres rejected write {short_id(item)} ({op.kind}, theme {op.theme}): {item.error}",
+            _REJECTED,
         )
-    if len(refused) > TOLD_EACH:
-        yield Check("spool", "fail", f"Postgres refused {len(refused) - TOLD_EACH} more writes", _SET_ASIDE)
+    if len(rejected) > TOLD_EACH:
+        yield Check("spool", "fail", f"Postgres rejected {len(rejected) - TOLD_EACH} more writes", _REJECTED)
     for view in views:
         if not view.living and not view.is_for(here):
             bad = True

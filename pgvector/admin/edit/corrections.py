@@ -277,7 +277,7 @@ def _spooled(hand: Hand, texts: Sequence[tuple[str, str]]) -> list[str]:
     dropped, waiting = drop_copies(hand.home, texts)
     notes = []
     if dropped:
-        notes.append(f"{dropped} writes of the same text that Postgres had refused were dropped from the spool")
+        notes.append(f"{dropped} writes of the same text that Postgres had rejected were dropped from the spool")
     if waiting:
         notes.append(f"{waiting} writes of the same text wait in the spool and bring it back: forget it again then")
     return notes

@@ -86,7 +86,7 @@ def _show(args: argparse.Namespace, known: Any, render: Callable[[Any], str]) ->
 
 def _change_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("ids", nargs="*", metavar="ID", help="the first digits of a write's id, as `list` shows it")
-    command.add_argument("--all", action="store_true", help="every write that was set aside")
+    command.add_argument("--all", action="store_true", help="every rejected write")
     add_yes(command)
     add_json(command)
 
@@ -160,12 +160,10 @@ STATS = Command(
 )
 SPOOL = Command(
     "spool",
-    "look at writes that Postgres refused for what they hold, try them again, or drop them",
+    "look at writes that Postgres rejected for what they hold, try them again, or drop them",
     "hermes-pgvector spool list\nhermes-pgvector spool retry --all --yes\nhermes-pgvector spool drop 3f2a9c01 --yes",
     actions=(
-        Command(
-            "list", "the writes that were set aside, and why", "hermes-pgvector spool list", _list_rejected, add_json
-        ),
+        Command("list", "the rejected writes, and why", "hermes-pgvector spool list", _list_rejected, add_json),
         Command(
             "retry",
             "put writes back, for the next agent process",

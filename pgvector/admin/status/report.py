@@ -125,7 +125,7 @@ def render_status(status: Status) -> str:
             "hermes-pgvector spool send"
         )
     if status["set_aside"]:
-        lines.append(typed(f"set aside  {status['set_aside']} writes; look at them: hermes-pgvector spool list"))
+        lines.append(typed(f"rejected   {status['set_aside']} writes; look at them: hermes-pgvector spool list"))
     recall = status["recall"]
     rates = [
         f"{name} found something in {recall[f'{kind}_hit_rate']:.0%} of {recall[asked]}"
