@@ -23,7 +23,7 @@ import common
 from locomo import interval, options
 from vectors import CachedModel
 
-from hermes_memory_pgvector.domain.types import Operation
+from hermes_memory_pgvector.domain.operations import Message, RememberMemory, StoreTurn
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall import fuse
 from tests.support.embedding_server import EmbeddingServer
@@ -119,10 +119,9 @@ def load(provider: PgvectorMemoryProvider) -> None:
     """Store every fact as a memory and as a turn."""
     assert provider.runtime is not None
     for number, (fact, _) in enumerate(facts()):
-        memory = {"target": "memory", "content": fact, "metadata": {}, "origin": "bench"}
-        turn = {"session_id": f"s{number // SESSION}", "messages": [{"role": "user", "content": fact}], "metadata": {}}
-        for kind, payload in (("add", memory), ("turn", turn)):
-            provider.runtime.writer.submit(Operation(kind, THEME, payload, 1_700_000_000 + number))
+        at, session, said = 1_700_000_000 + number, f"s{number // SESSION}", (Message("user", fact),)
+        provider.runtime.writer.submit(RememberMemory(theme=THEME, at=at, target="memory", content=fact))
+        provider.runtime.writer.submit(StoreTurn(theme=THEME, at=at, session_id=session, messages=said))
     assert provider.runtime.writer.flush(600)
 
 

@@ -23,7 +23,7 @@ import common
 from corpus import CATEGORIES, Conversation, halves, read_conversations
 from vectors import CachedModel
 
-from hermes_memory_pgvector.domain.types import Operation
+from hermes_memory_pgvector.domain.operations import Message, StoreTurn
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.model_files import MODEL_DIMS, MODEL_NAME, model_dir
@@ -35,12 +35,14 @@ def load(provider: PgvectorMemoryProvider, conversation: Conversation) -> None:
     """Write a conversation as the hooks would have, with its own dates."""
     assert provider.runtime is not None
     for turn in conversation.turns:
-        payload = {
-            "session_id": f"{conversation.theme}-{turn.session}",
-            "messages": [{"role": "user", "content": turn.text}],
-            "metadata": {"dia_id": turn.name},
-        }
-        provider.runtime.writer.submit(Operation("turn", conversation.theme, payload, turn.at.timestamp()))
+        op = StoreTurn(
+            theme=conversation.theme,
+            at=turn.at.timestamp(),
+            session_id=f"{conversation.theme}-{turn.session}",
+            messages=(Message("user", turn.text),),
+            metadata={"dia_id": turn.name},
+        )
+        provider.runtime.writer.submit(op)
 
 
 def evaluate(provider: PgvectorMemoryProvider, conversation: Conversation) -> list[dict[str, Any]]:

@@ -28,7 +28,8 @@ from locomo import load, options
 from standalone import PERSON, REQUESTS, TEAM, Statement
 from vectors import CachedModel
 
-from hermes_memory_pgvector.domain.types import Hit, Operation, Question, Scope
+from hermes_memory_pgvector.domain.operations import RememberMemory
+from hermes_memory_pgvector.domain.types import Hit, Question, Scope
 from hermes_memory_pgvector.embed.instructions import MinSimilarity, min_similarity
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall import prefetch
@@ -157,8 +158,8 @@ def write(provider: PgvectorMemoryProvider, conversations: Sequence[Conversation
     plain += [(theme, [each.memory for each in statements]) for theme, statements in sets]
     for theme, texts in plain:
         for number, text in enumerate(texts):
-            payload = {"target": "memory", "content": text, "metadata": {}, "origin": "bench"}
-            provider.runtime.writer.submit(Operation("add", theme, payload, 1_700_000_000 + number))
+            op = RememberMemory(theme=theme, at=1_700_000_000 + number, target="memory", content=text)
+            provider.runtime.writer.submit(op)
     assert provider.runtime.writer.flush(3600)
 
 

@@ -12,7 +12,6 @@ import random
 import statistics
 import sys
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,8 @@ from lexical import COMMON, VOCABULARY, texts
 from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.admin.common import row_security
-from hermes_memory_pgvector.domain.types import EmbeddingSpace, Filters, Operation, Scope
+from hermes_memory_pgvector.domain.operations import Message, StoreTurn
+from hermes_memory_pgvector.domain.types import EmbeddingSpace, Filters, Scope
 from hermes_memory_pgvector.store.backend import Backend
 from hermes_memory_pgvector.store.lexical import lexical_candidates
 from hermes_memory_pgvector.store.pipeline import Pipeline
@@ -79,20 +79,19 @@ def recall(backend: Backend, scope: Scope, text: str, vector: list[float]) -> in
     return len(found)
 
 
-def batch(numbers: range, theme: str) -> list[Operation]:
+def batch(numbers: range, theme: str) -> list[StoreTurn]:
     """Turns as the drain writes them together."""
     ops = []
     for number in numbers:
         said = common.turn(number)
-        messages = [{"role": role, "content": text} for role, text in zip(("user", "assistant"), said, strict=True)]
-        payload = {"session_id": "bench", "messages": messages, "metadata": {}}
-        ops.append(Operation(kind="turn", theme=theme, payload=payload, op_id=uuid.uuid4(), at=time.time()))
+        messages = tuple(Message(role, text) for role, text in zip(("user", "assistant"), said, strict=True))
+        ops.append(StoreTurn(theme=theme, at=time.time(), session_id="bench", messages=messages))
     return ops
 
 
-def vectors(ops: list[Operation], dice: random.Random) -> dict[str, list[float]]:
+def vectors(ops: list[StoreTurn], dice: random.Random) -> dict[str, list[float]]:
     """One for each message."""
-    said = (message["content"] for op in ops for message in op.payload["messages"])
+    said = (text for op in ops for text in op.texts())
     return {text: [dice.gauss(0, 1) for _ in range(DIMS)] for text in said}
 
 

@@ -169,7 +169,7 @@ _RUN = re.compile(r"(.)\1+")
 
 
 def is_acknowledgement(text: str) -> bool:
-    """Whether `text` is nothing but acknowledgements, greetings, emoji and punctuation; False for blank text."""
+    """Return whether `text` is nothing but acknowledgements, greetings, emoji and punctuation; False for blank text."""
     if len(text) > _MAX_CHARS or not text.strip():
         return False
     first = text.split(None, 1)[0]
@@ -181,7 +181,7 @@ def is_acknowledgement(text: str) -> bool:
 
 
 def _may_begin(word: str) -> bool:
-    """Whether a phrase may begin with `word`."""
+    """Return whether a phrase may begin with `word`."""
     return word in _first_words() or _word_covered(word)
 
 
@@ -203,7 +203,7 @@ def _words(text: str) -> list[str]:
 
 
 def _covers(words: Sequence[str]) -> bool:
-    """Whether the words can be cut into phrases without a rest."""
+    """Return whether the words can be cut into phrases without a rest."""
     phrases, longest = _spaced()
     reachable = {0}
     for end in range(1, len(words) + 1):
@@ -236,7 +236,7 @@ def _phrases(listing: str) -> frozenset[str]:
 
 @functools.cache
 def _spaced() -> tuple[frozenset[str], int]:
-    """The phrases, and the number of words of the longest."""
+    """Return the phrases, and the number of words of the longest."""
     phrases = _phrases(_SPACED)
     return phrases, max(phrase.count(" ") + 1 for phrase in phrases)
 
@@ -248,14 +248,14 @@ def _first_words() -> frozenset[str]:
 
 @functools.cache
 def _unspaced() -> tuple[frozenset[str], int]:
-    """The phrases, and the number of characters of the longest."""
+    """Return the phrases, and the number of characters of the longest."""
     phrases = _phrases(_UNSPACED)
     return phrases, max(map(len, phrases))
 
 
 @functools.cache
 def _squeezed() -> frozenset[str]:
-    """Single words with each run of one letter reduced to one, for "okkkkay" and "yesss"."""
+    """Return single words with each run of one letter reduced to one, for "okkkkay" and "yesss"."""
     return frozenset(_RUN.sub(r"\1", phrase) for phrase in _spaced()[0] if " " not in phrase and len(phrase) > 1)
 
 

@@ -46,9 +46,9 @@ class Destination:
         return True
 
     def takes(self, place: str, database: str) -> bool:
-        """Whether writes that were accepted for that other one may go here: another database behind the same name is
-        the operator's doing, and the same database behind another name is the same.
+        """Return whether writes that were accepted for that other one may go here.
 
+        Another database behind the same name is the operator's doing, and the same one behind another name is the same.
         One that this home never reached may have been a mistake in the settings, which has been put right since.
         """
         if not place or not self.place or place == self.place:
@@ -58,5 +58,5 @@ class Destination:
 
 
 def destination_of(settings: Settings, home: Path) -> Destination:
-    """The database that the settings name."""
+    """Return the database that the settings name."""
     return Destination(place_of(settings.dsn) if settings.dsn else EMBEDDED_PLACE, home)

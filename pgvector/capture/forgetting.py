@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 
+from ..domain.operations import (
+    AddMemory,
+    ForgetMemories,
+    MalformedWrite,
+    MemoryOperation,
+    Operation,
+    ReconcileFile,
+    RememberMemory,
+    RemoveMemory,
+    ReplaceMemory,
+    StoreTurn,
+    encode,
+)
 from ..domain.text import digest
-from ..domain.types import Operation
 from .spool import Spool
 
-_OF_REMOVE = ("target", "old_text", "origin", "noted_at")
 Spare = Callable[[Operation], Operation | None]  # what is to be left of a write, None for nothing
 
 
@@ -22,44 +32,63 @@ def change_kept(spool: Spool, theme: str, spare: Spare) -> int:
             conn.executemany("DELETE FROM kept WHERE seq = ?", [(op.seq,) for op, left in changed if left is None])
             conn.executemany(
                 "UPDATE kept SET kind = ?, payload = ? WHERE seq = ?",
-                [(left.kind, json.dumps(left.payload, ensure_ascii=False), left.seq) for _, left in changed if left],
+                [(left.kind, encode(left), left.seq) for _, left in changed if left],
             )
     return len(changed)
 
 
-def without_removed(forget: Operation) -> Spare:
+def without_removed(forget: ForgetMemories) -> Spare:
     """Leave nothing of the texts that `forget` names, by target and digest."""
-    gone = {tuple(each) for each in forget.payload["removals"]}
-    return lambda op: _unless(op, lambda text: (op.payload.get("target"), digest(text).hex()) in gone)
+    gone = set(forget.removals)
+
+    def spare(op: Operation) -> Operation | None:
+        if not isinstance(op, MemoryOperation):
+            return op
+        target = op.target
+        return _without(op, lambda text: (target, digest(text).hex()) in gone)
+
+    return spare
 
 
 def without_session(session_id: str) -> Spare:
     """Leave nothing of the turns of a session."""
-    return lambda op: None if op.kind == "turn" and op.payload.get("session_id") == session_id else op
+    return lambda op: None if isinstance(op, StoreTurn) and op.session_id == session_id else op
 
 
 def without_texts(texts: set[str]) -> Spare:
     """Leave no memory and no message that says one of `texts`."""
-    return lambda op: _unless(op, lambda text: text in texts)
+    return lambda op: _without(op, lambda text: text in texts)
 
 
-def _unless(op: Operation, gone: Callable[[str], bool]) -> Operation | None:
+def _without(op: Operation, gone: Callable[[str], bool]) -> Operation | None:
     """Return what is left of `op` without the texts that are gone: what it ended by removing or replacing stays so."""
-    payload = op.payload
-    if op.kind in ("add", "remember", "replace") and gone(payload["content"]):
-        if op.kind == "replace":
-            return replace(op, kind="remove", payload={key: payload[key] for key in _OF_REMOVE})
-        return None
-    if op.kind == "reconcile" and any(map(gone, payload["contents"])):
-        return replace(op, payload=payload | {"contents": [each for each in payload["contents"] if not gone(each)]})
-    if op.kind == "turn" and any(gone(each["content"]) for each in payload["messages"]):
-        left = [each for each in payload["messages"] if not gone(each["content"])]
-        return replace(op, payload=payload | {"messages": left}) if left else None
+    if not any(map(gone, op.texts())):
+        return op
+    match op:
+        case ReplaceMemory():
+            return RemoveMemory(
+                theme=op.theme, at=op.at, op_id=op.op_id, seq=op.seq, again=op.again, target=op.target,
+                origin=op.origin, noted_at=op.noted_at, old_text=op.old_text,
+            )  # fmt: skip
+        case ReconcileFile():
+            return replace(op, contents=tuple(text for text in op.contents if not gone(text)))
+        case StoreTurn():
+            left = tuple(message for message in op.messages if not gone(message.content))
+            return replace(op, messages=left) if left else None
+        case AddMemory() | RememberMemory():
+            return None
     return op
 
 
-def said(op: Operation) -> set[str]:
+def said_texts(op: Operation) -> set[str]:
     """Return the texts that a write would store as memories, or looks for."""
-    many = op.payload.get("contents")
-    texts = [op.payload.get("content"), op.payload.get("old_text"), *(many if isinstance(many, list) else [])]
-    return {text for text in texts if isinstance(text, str)}
+    match op:
+        case MalformedWrite(payload=payload):
+            many = payload.get("contents")
+            found = [payload.get("content"), payload.get("old_text"), *(many if isinstance(many, list) else [])]
+            return {text for text in found if isinstance(text, str)}
+        case ReplaceMemory() | RemoveMemory():
+            return {*op.texts(), op.old_text}
+        case MemoryOperation():
+            return {*op.texts()}
+    return set()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from ..domain.errors import SpoolFull
-from ..domain.types import Operation
-from .spool_format import SetAside
+from ..domain.operations import Operation, encode
+from .spool_format import RejectedWrite
 
 _OVERHEAD_BYTES = 1024  # of the objects that one operation consists of
 
@@ -21,9 +20,9 @@ class Queue(Protocol):
     def append(self, op: Operation) -> None: ...
     def take(self, limit: int) -> list[Operation]: ...
     def ack(self, ops: Sequence[Operation]) -> None: ...
-    def set_aside(self, op: Operation, error: str) -> None: ...
-    def aside(self) -> list[SetAside]: ...
-    def aside_count(self) -> int: ...
+    def reject(self, op: Operation, error: str) -> None: ...
+    def rejected(self) -> list[RejectedWrite]: ...
+    def rejected_count(self) -> int: ...
     def depth(self) -> int: ...
     def size_bytes(self) -> int: ...
     def checkpoint(self) -> None: ...
@@ -37,13 +36,13 @@ class MemoryQueue:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._waiting: dict[int, tuple[Operation, int]] = {}
-        self._aside: dict[int, tuple[SetAside, int]] = {}
+        self._rejected: dict[int, tuple[RejectedWrite, int]] = {}
         self._bytes = 0
         self._next = 1
 
     def append(self, op: Operation) -> None:
         """Keep `op`. Raises SpoolFull."""
-        size = len(json.dumps(op.payload, ensure_ascii=False).encode()) + _OVERHEAD_BYTES
+        size = len(encode(op).encode()) + _OVERHEAD_BYTES
         with self._lock:
             if self._bytes + size > self._max_bytes:
                 raise SpoolFull(
@@ -55,7 +54,7 @@ class MemoryQueue:
             self._next += 1
 
     def take(self, limit: int) -> list[Operation]:
-        """The oldest operations; they stay until `ack`."""
+        """Return the oldest operations; they stay until `ack`."""
         with self._lock:
             return [self._waiting[seq][0] for seq in sorted(self._waiting)[:limit]]
 
@@ -63,35 +62,35 @@ class MemoryQueue:
         """Forget operations that are in Postgres, or on disk."""
         with self._lock:
             for op in ops:
-                held = self._waiting.pop(op.seq, None) or self._aside.pop(op.seq, None)
+                held = self._waiting.pop(op.seq, None) or self._rejected.pop(op.seq, None)
                 self._bytes -= held[1] if held else 0
 
-    def set_aside(self, op: Operation, error: str) -> None:
+    def reject(self, op: Operation, error: str) -> None:
         """Keep `op` out of the way of the rest."""
         with self._lock:
             if (held := self._waiting.pop(op.seq, None)) is not None:
-                self._aside[op.seq] = (SetAside(op, error), held[1])
+                self._rejected[op.seq] = (RejectedWrite(op, error), held[1])
 
-    def aside(self) -> list[SetAside]:
-        """The operations that were set aside."""
+    def rejected(self) -> list[RejectedWrite]:
+        """Return the operations that were rejected."""
         with self._lock:
-            return [item for item, _ in self._aside.values()]
+            return [item for item, _ in self._rejected.values()]
 
-    def aside_count(self) -> int:
-        """How many there are of them."""
-        return len(self._aside)
+    def rejected_count(self) -> int:
+        """Return how many operations were rejected."""
+        return len(self._rejected)
 
     def depth(self) -> int:
-        """How many operations wait."""
+        """Return how many operations wait."""
         return len(self._waiting)
 
     def size_bytes(self) -> int:
-        """Nothing is on disk."""
+        """Return 0: nothing is on disk."""
         return 0
 
     def checkpoint(self) -> None:
-        """Nothing to do in memory."""
+        """Do nothing: there is no log."""
 
     def empty(self) -> bool:
-        """True when nothing waits and nothing is set aside."""
-        return not self._waiting and not self._aside
+        """Return True when nothing waits and nothing is rejected."""
+        return not self._waiting and not self._rejected

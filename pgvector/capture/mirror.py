@@ -54,7 +54,7 @@ class Mirror:
 
     @cached_property
     def origin(self) -> str:
-        """What tells this home on this host from every other. A fresh home is another origin, so it removes nothing."""
+        """Return what tells this home on this host from every other. A fresh home is another, so it removes nothing."""
         where = hashlib.sha256(f"{socket.gethostname()}\0{self._home.resolve()}".encode(errors="replace")).hexdigest()[
             :12
         ]
@@ -157,7 +157,7 @@ class Mirror:
         return found
 
     def entries(self) -> set[tuple[str, str]]:
-        """Target and text of every entry that stands in the files now; of a file that cannot be read none."""
+        """Return target and text of every entry that stands in the files now; of a file that cannot be read none."""
         found: set[tuple[str, str]] = set()
         for target, name in MEMORY_FILES.items():
             path = self._home / "memories" / name
@@ -167,7 +167,7 @@ class Mirror:
 
 
 def _signature(path: Path) -> _Signature:
-    """What changes when a file does: a copy that was put back may have the time and the size of the one before."""
+    """Return what changes when a file does: a copy that was put back may have the time and size of the one before."""
     try:
         stat = path.stat()
     except (FileNotFoundError, NotADirectoryError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import time
 from collections import deque
@@ -12,12 +11,12 @@ from dataclasses import replace
 
 from ..domain.errors import SpoolError
 from ..domain.gil import in_slices
-from ..domain.types import Operation
+from ..domain.operations import ForgetMemories, Operation
 from ..store.backend import Backend
 from .destination import Destination
 from .forgetting import change_kept, without_removed
 from .spool import Spool
-from .spool_format import COLUMNS
+from .spool_format import COLUMNS, row_of
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +25,7 @@ _SLICE = 16  # operations written while a hook may have to wait
 _ASKED_AT_ONCE = 1000
 
 
-class Kept:
+class AcknowledgedWrites:
     """Acknowledged operations of the last `keep_s`, in the file of this process. Used by the drain thread only.
 
     They are sent again when the server is another one than before, or its tables are; what it has is skipped.
@@ -50,12 +49,12 @@ class Kept:
         with contextlib.suppress(SpoolError):
             for part in in_slices(ops, _SLICE):
                 self._put(spool, part)
-        for forget in (op for op in ops if op.kind == "forget"):
+        for forget in (op for op in ops if isinstance(op, ForgetMemories)):
             with contextlib.suppress(SpoolError):
                 change_kept(spool, forget.theme, without_removed(forget))
 
     def _put(self, spool: Spool, ops: Sequence[Operation]) -> None:
-        rows = [(op.op_id.bytes, op.theme, op.kind, json.dumps(op.payload, ensure_ascii=False), op.at) for op in ops]
+        rows = [row_of(op) for op in ops]
         size = sum(len(row[3]) + 100 for row in rows)
         with spool.written() as conn:
             conn.executemany(f"INSERT INTO kept ({COLUMNS}) VALUES (?, ?, ?, ?, ?)", rows)
@@ -88,7 +87,7 @@ class Kept:
             self._server = server
 
     def send_again(self, spool: Spool, here: Destination) -> int:
-        """Have those of a file that the server lacks wait again, before all others; returns how many.
+        """Have those of a file that the server lacks wait again, before all others; return how many.
 
         None of a file whose writes are for another database. Raises HermesPgvectorError.
         """
@@ -105,16 +104,10 @@ class Kept:
         if lacking:
             with spool.written() as conn:
                 (lowest,) = conn.execute("SELECT min(0, coalesce(min(seq), 0)) FROM operations").fetchone()
-                numbered = [
-                    replace(op, seq=lowest - len(lacking) + at, payload=op.payload | {"again": True})
-                    for at, op in enumerate(lacking)
-                ]
+                numbered = [replace(op, seq=lowest - len(lacking) + at, again=True) for at, op in enumerate(lacking)]
                 conn.executemany(
                     f"INSERT INTO operations (seq, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
-                    [
-                        (op.seq, op.op_id.bytes, op.theme, op.kind, json.dumps(op.payload, ensure_ascii=False), op.at)
-                        for op in numbered
-                    ],
+                    [(op.seq, *row_of(op)) for op in numbered],
                 )
             spool.recount()
         return len(lacking)

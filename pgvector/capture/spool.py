@@ -20,31 +20,30 @@ from typing import Any
 from ..domain.errors import SpoolError, SpoolFull, SpoolGone
 from ..domain.fork_safety import BACKGROUND, fork_lock
 from ..domain.gil import in_slices, yielding_gil
-from ..domain.types import Operation
-from .file_watch import WatchedFiles
+from ..domain.operations import Operation
 from .spool_format import (
     COLUMNS,
     FAULTS,
     HOOK_PATIENCE_MS,
     UNREADABLE_KIND,
-    SetAside,
+    RejectedWrite,
+    Row,
     as_spool_error,
     cannot_use,
     connect,
-    encoded,
     holds,
     move,
     operation_of,
     prepare,
     readable,
+    row_of,
 )
-from .spool_window import Window
+from .spool_loss import MemoryCopy, WatchedFiles
 
 logger = logging.getLogger(__name__)
 
 _ROW_OVERHEAD_BYTES = 64
 _SLICE = 16  # operations changed while a hook may have to wait
-OPERATOR_PATIENCE_MS = 5000
 _INSERT = f"INSERT INTO operations ({COLUMNS}) VALUES (?, ?, ?, ?, ?)"
 
 
@@ -61,22 +60,22 @@ class Spool:
         self._back_lock = fork_lock(BACKGROUND)  # for the back connection
         self._lock = fork_lock()  # for the front connection, and what a hook sees
         self._done: set[int] = set()  # committed in Postgres, but not deleted here: the disk took nothing
-        self._passed: set[int] = set()  # set aside, but that could not be noted, or the damaged file gives them again
-        self._window = Window()
+        self._passed: set[int] = set()  # rejected, but that could not be noted, or the damaged file gives them again
+        self._window = MemoryCopy()
         self._last = 0  # the number of the last operation that was appended here
         with self._back_lock, contextlib.ExitStack() as opened, as_spool_error(path):
             self._front = opened.enter_context(closing(connect(path)))  # the hooks' connection
             self._back = opened.enter_context(closing(connect(path)))
             prepare(path, self._front, self._back, sync=sync, patience_ms=patience_ms)
             self._depth, self._bytes = self._measure("true")
-            self._aside = self._count_aside()
+            self._rejected = self._count_rejected()
             self._files = WatchedFiles(path)
             opened.pop_all()
 
     def append(self, op: Operation) -> None:
         """Keep `op`; when this returns, it survives the process. Raises SpoolError, of whichever kind."""
-        payload = encoded(op.payload)
-        size = len(payload if payload.isascii() else payload.encode()) + _ROW_OVERHEAD_BYTES
+        row = row_of(op)
+        size = _size(row[3])
         with self._lock:
             if self._bytes + size > self._max_bytes:
                 raise SpoolFull(
@@ -85,16 +84,16 @@ class Spool:
                 )
             try:
                 self._must_be_there()
-                row = self._front.execute(_INSERT, (op.op_id.bytes, op.theme, op.kind, payload, op.at))
+                inserted = self._front.execute(_INSERT, row)
             except FAULTS as exc:
                 raise cannot_use(self.path, exc) from exc
             self._depth += 1
             self._bytes += size
-            self._last = row.lastrowid or 0
+            self._last = inserted.lastrowid or 0
             self._window.add(self._last, op, size)
 
     def take(self, limit: int) -> list[Operation]:
-        """The oldest operations, at most `limit`; they stay in the file until `ack`.
+        """Return the oldest operations, at most `limit`; they stay in the file until `ack`.
 
         Of a damaged file, those before the damage. Raises SpoolError when there are none.
         """
@@ -114,7 +113,7 @@ class Spool:
         return ops
 
     def _remembered(self, limit: int) -> list[Operation]:
-        """The oldest operations by what memory holds; none where the oldest one is in the file only."""
+        """Return the oldest operations by what memory holds; none where the oldest one is in the file only."""
         with self._lock:
             held = [replace(op, seq=seq) for seq, op in self._window.waiting() if seq not in self._done | self._passed]
             return held[:limit] if len(held) >= self._depth else []
@@ -158,18 +157,18 @@ class Spool:
             left = done & self._numbers() if deleted.rowcount < len(done) else set()
             self._done -= done - left
 
-    def set_aside(self, op: Operation, error: str) -> None:
+    def reject(self, op: Operation, error: str) -> None:
         """Keep `op` out of the way of the rest, with its error, until an operator looks at it.
 
         While the disk takes nothing, or where the file is damaged, only for the life of this process.
         """
         with self._lock:
-            self._window.set_aside(op, error)
+            self._window.reject(op, error)
         try:
             with self.written() as conn:
                 self._take_off(self._measure("seq = ?", op.seq))
                 move(conn, "operations", "aside", f"{COLUMNS}, error", f"{COLUMNS}, ?", [op], error or "unknown error")
-                self._aside += 1
+                self._rejected += 1
                 if op.kind.startswith(UNREADABLE_KIND) and op.seq in self._numbers():
                     self._passed.add(op.seq)  # as above: it must not come again and again
         except SpoolError as exc:
@@ -197,10 +196,16 @@ class Spool:
                 if self._back.in_transaction:
                     self._back.execute("ROLLBACK")
 
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Lend the file, to be read from; no hook waits for that. Raises SpoolError."""
+        with as_spool_error(self.path), self._back_lock:
+            yield self._back
+
     def kept(self) -> list[Operation]:
-        """What Postgres has acknowledged and is kept a while, oldest first. Raises SpoolError."""
-        with as_spool_error(self.path), self._back_lock:  # a hook may go on
-            return [op for op, _ in readable(self._back, "kept", "''")]
+        """Return what Postgres has acknowledged and is kept a while, oldest first. Raises SpoolError."""
+        with self.reading() as conn:  # a hook may go on
+            return [op for op, _ in readable(conn, "kept", "''")]
 
     def label(self, place: str, database: str) -> None:
         """Note for which database its writes were accepted."""
@@ -208,9 +213,9 @@ class Spool:
             conn.execute("INSERT OR REPLACE INTO accepted_for VALUES (1, ?, ?)", (place, database))
 
     def accepted_for(self) -> tuple[str, str]:
-        """For which database, see `Destination`; both empty where nobody knows."""
-        with as_spool_error(self.path), self._back_lock:
-            row = self._back.execute("SELECT place, database FROM accepted_for").fetchone()
+        """Return for which database, see `Destination`; both empty where nobody knows."""
+        with self.reading() as conn:
+            row = conn.execute("SELECT place, database FROM accepted_for").fetchone()
         return (str(row[0]), str(row[1])) if row else ("", "")
 
     def publish(self, report: Mapping[str, Any]) -> None:
@@ -219,70 +224,44 @@ class Spool:
         with self.written() as conn:
             conn.execute("INSERT OR REPLACE INTO report VALUES (1, ?, ?)", row)
 
-    def report(self) -> tuple[float, dict[str, Any]]:
-        """When (seconds since the epoch) the counters were last published, and the counters."""
-        with as_spool_error(self.path), self._back_lock:
-            row = self._back.execute("SELECT at, body FROM report").fetchone()
-        try:
-            return (0.0, {}) if row is None else (float(row[0]), dict(json.loads(row[1])))
-        except (ValueError, TypeError):
-            return 0.0, {}
-
-    def must_be_whole(self) -> None:
-        """Read all that waits. Raises SpoolError where that does not go."""
-        with as_spool_error(self.path), self._back_lock:
-            self._back.execute("SELECT sum(length(payload)) FROM operations").fetchone()
-
-    def retry(self, ops: Sequence[Operation]) -> None:
-        """Put operations that were set aside at the end of what waits, in the order in which they were accepted."""
-        for part in in_slices(ops, _SLICE):
-            with self.written() as conn:
-                move(conn, "aside", "operations", COLUMNS, COLUMNS, part)
-
-    def drop(self, ops: Sequence[Operation]) -> None:
-        """Delete operations that were set aside."""
-        for part in in_slices(ops, _SLICE):
-            with self.written() as conn:
-                conn.executemany("DELETE FROM aside WHERE seq = ?", [(op.seq,) for op in part])
-
     def recount(self) -> None:
-        """Count again what waits and what was set aside: an operator may have changed the file."""
+        """Count again what waits and what was rejected: an operator may have changed the file."""
         self._cross_off()
         with as_spool_error(self.path), self._back_lock, self._lock:
             self._must_be_there()
             done = json.dumps(sorted(self._done | self._passed))
             self._depth, self._bytes = self._measure("seq NOT IN (SELECT value FROM json_each(?))", done)
-            if (aside := self._count_aside()) < self._aside:
-                self._window.forget_aside()
-            self._aside = aside
+            if (aside := self._count_rejected()) < self._rejected:
+                self._window.forget_rejected()
+            self._rejected = aside
 
     def depth(self) -> int:
-        """How many operations wait."""
+        """Return how many operations wait."""
         return self._depth
 
     def size_bytes(self) -> int:
-        """Roughly how many bytes wait."""
+        """Return roughly how many bytes wait."""
         return self._bytes
 
-    def aside_count(self) -> int:
-        """How many operations were set aside."""
-        return self._aside
+    def rejected_count(self) -> int:
+        """Return how many operations were rejected."""
+        return self._rejected
 
-    def aside(self) -> list[SetAside]:
-        """The operations that were set aside, oldest first."""
-        with as_spool_error(self.path), self._back_lock:
-            rows = self._back.execute(f"SELECT seq, {COLUMNS}, error FROM aside ORDER BY at, seq").fetchall()
-        return [SetAside(operation_of(row[:6]), row[6]) for row in rows]
+    def rejected(self) -> list[RejectedWrite]:
+        """Return the operations that were rejected, oldest first."""
+        with self.reading() as conn:
+            rows = conn.execute(f"SELECT seq, {COLUMNS}, error FROM aside ORDER BY at, seq").fetchall()
+        return [RejectedWrite(operation_of(row[:6]), row[6]) for row in rows]
 
     def empty(self) -> bool:
-        """True when nothing waits and nothing is set aside."""
+        """Return True when nothing waits and nothing is rejected."""
         self._cross_off()
-        with as_spool_error(self.path), self._back_lock:
+        with self.reading() as conn:
             either = "SELECT EXISTS (SELECT 1 FROM operations) OR EXISTS (SELECT 1 FROM aside)"
-            return not self._back.execute(either).fetchone()[0]
+            return not conn.execute(either).fetchone()[0]
 
     def check(self) -> None:
-        """Raises SpoolGone when the files are no longer those that were opened, or hold something else.
+        """Raise SpoolGone when the files are no longer those that were opened, or hold something else.
 
         For the thread that empties it.
         """
@@ -299,69 +278,70 @@ class Spool:
             raise cannot_use(self.path, exc) from exc
 
     def _must_be_there(self) -> None:
-        """Raises SpoolGone, or what SQLite raises. For whoever holds the lock."""
+        """Raise SpoolGone, or what SQLite raises. For whoever holds the lock."""
         if self._files.look():  # a checkpoint of another program cuts the log as well
             last = self._last if self._window.holds(self._last) else None
             if not holds(self.path, self._depth, last):
                 raise SpoolGone(f"the spool {self.path} was cut")
 
     def remembers_all(self) -> bool:
-        """Whether `salvage` can do without the file."""
+        """Return whether `salvage` can do without the file."""
         with self._lock:
             waiting, aside = self._window.counts()
-            return waiting >= self._depth and aside >= self._aside
+            return waiting >= self._depth and aside >= self._rejected
 
     def salvage(self) -> tuple[list[tuple[Operation, str]], int]:
-        """What can still be had of a file that is gone, in order, each with the error for which it was set aside, if
-        it was; and how many operations cannot be had any more."""
+        """Return what can still be had of a file that is gone, and how many operations cannot be had any more.
+
+        In order, each with the error for which it was rejected, if it was.
+        """
         with self._back_lock, self._lock:
             waiting = {seq: op for seq, op in self._window.waiting() if seq not in self._done}
-            aside = {op.op_id: (op, error) for op, error in self._window.aside()}
-            expected = self._depth + self._aside
+            aside = {op.op_id: (op, error) for op, error in self._window.rejected()}
+            expected = self._depth + self._rejected
             if len(waiting) < self._depth:
                 for op in readable(self._back, "operations", "''"):
                     if op[0].seq not in self._done | self._passed:
                         waiting.setdefault(op[0].seq, op[0])
-            if len(aside) < self._aside:
+            if len(aside) < self._rejected:
                 aside = {op.op_id: (op, error) for op, error in readable(self._back, "aside", "error")} | aside
         saved = [*aside.values(), *((waiting[seq], "") for seq in sorted(waiting))]
         return saved, max(0, expected - len(saved))
 
     def take_in(self, saved: Iterable[tuple[Operation, str]], max_bytes: int) -> int:
-        """Keep the first of what `salvage` gave of another file, about `max_bytes`; returns how many.
+        """Keep the first of what `salvage` gave of another file, about `max_bytes`; return how many.
 
         Raises SpoolError, and then keeps none.
         """
-        rows: list[tuple[Operation, str, str]] = []
+        rows: list[tuple[Operation, Row, str]] = []
         size = 0
         for op, error in saved:
-            rows.append((op, payload := encoded(op.payload), error))
-            if (size := size + len(payload)) >= max_bytes:
+            rows.append((op, row := row_of(op), error))
+            if (size := size + len(row[3])) >= max_bytes:
                 break
         with as_spool_error(self.path), self._lock:
             self._must_be_there()
             self._front.execute("BEGIN IMMEDIATE")
             try:
-                for op, payload, error in rows:
-                    self._take_in(op, payload, error)
+                for op, row, error in rows:
+                    self._take_in(op, row, error)
                 self._front.execute("COMMIT")
             finally:
                 if self._front.in_transaction:
                     self._front.execute("ROLLBACK")
-            waiting = [payload for _, payload, error in rows if not error]
-            self._depth += len(waiting)
-            self._bytes += sum(len(payload.encode()) + _ROW_OVERHEAD_BYTES for payload in waiting)
-            self._aside += sum(bool(error) for _, _, error in rows)
+            sizes = [_size(row[3]) for _, row, error in rows if not error]
+            self._depth += len(sizes)
+            self._bytes += sum(sizes)
+            self._rejected += sum(bool(error) for _, _, error in rows)
         return len(rows)
 
-    def _take_in(self, op: Operation, payload: str, error: str) -> None:
-        values = (op.op_id.bytes, op.theme, op.kind, payload, op.at)
+    def _take_in(self, op: Operation, row: Row, error: str) -> None:
         if error:
             into = f"INSERT INTO aside ({COLUMNS}, error) VALUES (?, ?, ?, ?, ?, ?)"
-            self._front.execute(into, (*values, error))
+            self._front.execute(into, (*row, error))
             return
-        self._last = self._front.execute(_INSERT, values).lastrowid or 0
-        self._window.add(self._last, op, len(payload) + _ROW_OVERHEAD_BYTES)
+        self._last = self._front.execute(_INSERT, row).lastrowid or 0
+        self._window.add(self._last, op, _size(row[3]))
 
     def close(self) -> None:
         """Close the file; calling twice is fine."""
@@ -370,11 +350,11 @@ class Spool:
             self._back.close()
 
     def _numbers(self) -> set[int]:
-        """The numbers of the operations that a reading of the whole file gives."""
+        """Return the numbers of the operations that a reading of the whole file gives."""
         return {row[0] for row in self._back.execute("SELECT seq FROM operations")}
 
-    def _count_aside(self) -> int:
-        """None in a damaged file."""
+    def _count_rejected(self) -> int:
+        """Return how many operations were rejected; 0 in a damaged file."""
         try:
             return int(self._back.execute("SELECT count(*) FROM aside").fetchone()[0])
         except sqlite3.OperationalError:
@@ -386,7 +366,7 @@ class Spool:
         self._depth, self._bytes = max(0, self._depth - gone[0]), max(0, self._bytes - gone[1])
 
     def _measure(self, condition: str, *values: object) -> tuple[int, int]:
-        """Operations and bytes; none in a damaged file, where `take` finds what can be read."""
+        """Return how many operations and bytes; none in a damaged file, where `take` finds what can be read."""
         try:
             row = self._back.execute(
                 f"SELECT count(*), coalesce(sum(length(CAST(payload AS BLOB)) + {_ROW_OVERHEAD_BYTES}), 0) "
@@ -398,3 +378,8 @@ class Spool:
         except (sqlite3.DatabaseError, UnicodeDecodeError):
             return 0, 0
         return int(row[0]), int(row[1])
+
+
+def _size(payload: str) -> int:
+    """Return about how many bytes a row takes."""
+    return len(payload if payload.isascii() else payload.encode()) + _ROW_OVERHEAD_BYTES

@@ -1,17 +1,21 @@
-"""Whose spool file is whose: each process of a home has its own, and takes over those of processes that are gone.
+"""Where spool files of a home lie, and whose is whose.
 
-A file is held by a lock for the life of its process. What a dead process left is adopted by the next one that looks.
+Each process of a home has its own, held by a lock for the life of the process. What a dead process left is adopted by
+the next one that looks. While no disk takes them in the home, they lie elsewhere with this user.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import itertools
 import logging
 import os
 import sqlite3
+import stat
 import time
 import uuid
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,18 +23,56 @@ from ..domain.errors import SpoolBusy, SpoolError
 from .destination import Destination
 from .spool import Spool
 from .spool_format import as_spool_error
-from .spool_locations import is_private, make_private
+
+logger = logging.getLogger(__name__)
+
+
+def spool_folder(home: Path) -> Path:
+    """Return where the writes that Postgres does not have yet are kept."""
+    return home / "pgvector" / "spool"
+
+
+def spool_folders(home: Path, environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
+    """Return all places, the one to be preferred first: the home, this user's state directory, the temporary one."""
+    digest = hashlib.sha256(os.fsencode(home.resolve())).hexdigest()[:16]
+    chosen = environ.get("XDG_STATE_HOME", "")
+    state = Path(chosen) if os.path.isabs(chosen) else Path(os.path.expanduser("~")) / ".local" / "state"
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    # Not by `tempfile`, which fails where no disk takes anything.
+    scratch = next((environ[name] for name in ("TMPDIR", "TEMP", "TMP") if environ.get(name)), "/tmp")
+    temporary = Path(scratch) / f"hermes-pgvector-{user}-spool-{digest}"
+    return spool_folder(home), state / "hermes-pgvector" / f"spool-{digest}", temporary
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that nobody else may look into. Raises SpoolError where something else is in its place."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.mkdir(exist_ok=True, mode=0o700)
+    except OSError as exc:
+        raise SpoolError(f"the folder {folder} cannot be made ({exc})") from exc
+    if not is_private(folder):
+        raise SpoolError(f"{folder} is not a folder of this user's alone")
+
+
+def is_private(folder: Path) -> bool:
+    """Return whether it is a folder, no link to one, that is this user's and that nobody else may look into."""
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    mine = not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o077)
+    return stat.S_ISDIR(found.st_mode) and mine
+
 
 try:
     import fcntl
 except ImportError:  # Windows: files of dead processes are adopted by hand there
     fcntl = None  # type: ignore[assignment]
 
-logger = logging.getLogger(__name__)
-
 
 def is_held(path: Path) -> bool:
-    """Whether the living process that made the spool `path` holds it, not one that has adopted it."""
+    """Return whether the living process that made the spool `path` holds it, not one that has adopted it."""
     if fcntl is None:
         return True
     try:
@@ -48,10 +90,10 @@ def is_held(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class _Resting:
-    """A file of which nothing waits: when it was last written, and how many operations were set aside in it."""
+    """A file of which nothing waits: when it was last written, and how many operations were rejected in it."""
 
     written_at: float
-    aside: int
+    rejected: int
 
 
 ADOPTED_AT_ONCE = 8  # each takes some open files of the host's
@@ -79,10 +121,10 @@ class SpoolDirectory:
         self._waiting: set[Path] = set()  # those of which it was told that they cannot be used now
         self._told_elsewhere = False
         self._told_held: set[str] = set()  # places for which it was told that writes wait
-        self._resting: dict[Path, _Resting] = {}  # those that hold nothing but what was set aside
+        self._resting: dict[Path, _Resting] = {}  # those that hold nothing but what was rejected
 
     def open_own(self, *, taken_bytes: int = 0, spare: Container[Path] = ()) -> Spool:
-        """A file of this process's, created and locked, in the first place that takes one and is not to be spared.
+        """Create a file of this process's, and lock it, in the first place that takes one and is not to be spared.
 
         What it may hold is less by `taken_bytes`. Raises SpoolError, and then leaves none behind.
         """
@@ -101,7 +143,7 @@ class SpoolDirectory:
         raise problem or SpoolError(f"{self.folder} takes no writes for now")
 
     def is_preferred(self, spool: Spool) -> bool:
-        """Whether it lies where it should."""
+        """Return whether it lies where it should."""
         return spool.path.parent == self.folder
 
     def _open_in(self, folder: Path, taken_bytes: int) -> Spool:
@@ -132,25 +174,23 @@ class SpoolDirectory:
     def adopt(self, at_most: int = 1 << 30) -> Iterator[Spool]:
         """The files of processes that are gone, oldest first, each locked to us now; what cannot be read is kept and
         reported."""
-        if at_most <= 0:
-            return
-        for path in self._paths():
-            if path in self._locks or path in self._unreadable or self._rests(path):
-                continue
-            spool: Spool | None = None
-            try:
-                spool = self._take_over(path)
-                held = spool is None or self._holds_back(spool)
-            except SpoolError as exc:
-                if spool is not None:
-                    spool.close()
-                self._leave_alone(path, exc)
-                continue
-            if spool is not None and not held:
-                yield spool
-                at_most -= 1
-                if not at_most:
-                    return
+        if at_most > 0:
+            adopted = (spool for path in self._paths() if (spool := self._adopt(path)) is not None)
+            yield from itertools.islice(adopted, at_most)
+
+    def _adopt(self, path: Path) -> Spool | None:
+        """Return the spool of a file that is nobody's; None for one that is to be left alone."""
+        if path in self._locks or path in self._unreadable or self._rests(path):
+            return None
+        spool: Spool | None = None
+        try:
+            spool = self._take_over(path)
+            return None if spool is None or self._holds_back(spool) else spool
+        except SpoolError as exc:
+            if spool is not None:
+                spool.close()
+            self._leave_alone(path, exc)
+            return None
 
     def _holds_back(self, spool: Spool) -> bool:
         """Let go of a file whose writes were accepted for another database, until somebody has changed it."""
@@ -175,9 +215,9 @@ class SpoolDirectory:
             found = [path for folder in folders for path in folder.glob("*.db")]
             return sorted(found, key=lambda path: (_made_at_ns(path), _written_at(path)))
 
-    def aside_count(self) -> int:
-        """How many operations were set aside in files that hold nothing else."""
-        return sum(each.aside for each in self._resting.values())
+    def rejected_count(self) -> int:
+        """Return how many operations were rejected in files that hold nothing else."""
+        return sum(each.rejected for each in self._resting.values())
 
     def _rests(self, path: Path) -> bool:
         if path in self._resting and self._resting[path].written_at == _written_at(path):
@@ -187,13 +227,13 @@ class SpoolDirectory:
 
     def rest(self, spool: Spool, *, even_so: bool = False) -> None:
         """Let go of an adopted file of which nothing waits, or `even_so`; whoever changes it has it adopted anew."""
-        aside = spool.aside_count()
+        aside = spool.rejected_count()
         self.discard(spool)
         if (aside or even_so) and spool.path.exists():
             self._resting[spool.path] = _Resting(_written_at(spool.path), aside)
 
     def _take_over(self, path: Path) -> Spool | None:
-        """The spool of a process that is gone; None while there is somebody, or when there is nothing any more."""
+        """Return the spool of a process that is gone; None while there is somebody, or when there is nothing left."""
         with as_spool_error(path):
             if not self._acquire(path):
                 return None
@@ -281,7 +321,7 @@ def _delete(path: Path, *, lock: bool = True) -> None:
 
 
 def _made_at_ns(path: Path) -> int:
-    """When the file was made, by its name; 0 where that does not say."""
+    """Return when the file was made, by its name; 0 where that does not say."""
     parts = path.name.split("-")
     try:
         return int(parts[1], 16) if len(parts) == 3 else 0
@@ -290,7 +330,7 @@ def _made_at_ns(path: Path) -> int:
 
 
 def _written_at(path: Path) -> float:
-    """When the file or its log was last written; 0 when it is gone."""
+    """Return when the file or its log was last written; 0 when it is gone."""
     times = [0.0]
     for each in (path, Path(f"{path}-wal")):
         with contextlib.suppress(FileNotFoundError):

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..domain.errors import SpoolBusy, SpoolError, SpoolGone
 from ..domain.gil import yielding_gil
-from ..domain.types import Operation
+from ..domain.operations import Envelope, MalformedWrite, Operation, decode, encode
 
 # What a damaged file raises: SQLite quotes it in its words, and Python may not be able to read them.
 FAULTS = (sqlite3.Error, UnicodeDecodeError)
@@ -22,7 +22,8 @@ _UNREADABLE = uuid.UUID("0d7f7f0e-58a4-4b53-9d0b-6b6d2a6a1c55")
 FORMAT = 2  # PRAGMA user_version of the files this version writes; it reads those below as well
 _OPERATION = "op_id BLOB NOT NULL, theme TEXT NOT NULL, kind TEXT NOT NULL, payload TEXT NOT NULL, at REAL NOT NULL"
 COLUMNS = "op_id, theme, kind, payload, at"
-# What is set aside has a table of its own, so that nobody who looks for what waits has to walk past it.
+Row = tuple[bytes, str, str, str, float]  # the values of COLUMNS
+# What is rejected has a table of its own, so that nobody who looks for what waits has to walk past it.
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS operations (seq INTEGER PRIMARY KEY, {_OPERATION});
 CREATE TABLE IF NOT EXISTS aside (seq INTEGER PRIMARY KEY, {_OPERATION}, error TEXT NOT NULL);
@@ -47,7 +48,7 @@ _OPENING_S = 1.0  # nobody's hook waits for a file that is being opened, except 
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
+class RejectedWrite:
     """An operation that Postgres will never take as it is, with the reason."""
 
     operation: Operation
@@ -55,7 +56,7 @@ class SetAside:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection to a file that may be somebody else's as well."""
+    """Return a connection to a file that may be somebody else's as well."""
     conn = sqlite3.connect(path, timeout=_OPENING_S, isolation_level=None, check_same_thread=False)
     conn.execute(f"PRAGMA page_size={_PAGE_BYTES}")
     # Damaged text is for an operator to look at, not a reason to read nothing.
@@ -77,7 +78,7 @@ def prepare(path: Path, front: sqlite3.Connection, back: sqlite3.Connection, *, 
     if version < FORMAT:
         front.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version={FORMAT}; COMMIT;")
     if version == 1:
-        with contextlib.suppress(*FAULTS):  # of a damaged file; what was set aside is refused once more then
+        with contextlib.suppress(*FAULTS):  # of a damaged file; what was rejected is refused once more then
             front.executescript(
                 f"BEGIN IMMEDIATE; INSERT INTO aside ({COLUMNS}, error) SELECT {COLUMNS}, error FROM operations "
                 "WHERE error IS NOT NULL ORDER BY seq; DELETE FROM operations WHERE error IS NOT NULL; COMMIT;"
@@ -104,7 +105,7 @@ def _is_ascii(value: object) -> bool:
 
 
 def holds(path: Path, at_least: int, last: int | None, *, thoroughly: bool = False) -> bool:
-    """Whether somebody who opens the file now finds so many operations, and the one of the number `last`.
+    """Return whether somebody who opens the file now finds so many operations, and the one of the number `last`.
 
     Raises what SQLite raises.
     """
@@ -128,7 +129,7 @@ def move(
 
 
 def readable(conn: sqlite3.Connection, table: str, error: str) -> list[tuple[Operation, str]]:
-    """What can be read of a table, each operation with its `error`."""
+    """Return what can be read of a table, each operation with its `error`."""
     found: list[tuple[Operation, str]] = []
     with contextlib.suppress(*FAULTS):
         rows = conn.execute(f"SELECT seq, {COLUMNS}, {error} FROM {table} ORDER BY seq")
@@ -136,17 +137,30 @@ def readable(conn: sqlite3.Connection, table: str, error: str) -> list[tuple[Ope
     return found
 
 
+def row_of(op: Operation) -> Row:
+    """Return an operation as it is stored."""
+    return op.op_id.bytes, op.theme, op.kind, encode(op), op.at
+
+
 def operation_of(row: tuple[Any, ...]) -> Operation:
-    """The operation of a row; one that cannot be read comes as a kind that nobody applies, to be set aside."""
+    """Return the operation of a row; a MalformedWrite, to be rejected, for one that cannot be read."""
     seq, op_id, theme, kind, payload, at = row
     try:
         body = json.loads(payload)
         if isinstance(body, dict):
-            return Operation(str(kind), str(theme), body, float(at), uuid.UUID(bytes=op_id), seq)
+            every: Envelope = {"theme": str(theme), "at": float(at), "op_id": uuid.UUID(bytes=op_id), "seq": seq}
+            return decode(str(kind), body, every)
     except (ValueError, TypeError, RecursionError):
         pass
-    unreadable = {"content": str(payload)}
-    return Operation(f"{UNREADABLE_KIND} {kind}", str(theme), unreadable, 0.0, uuid.uuid5(_UNREADABLE, repr(row)), seq)
+    return MalformedWrite(
+        theme=str(theme),
+        at=0.0,
+        op_id=uuid.uuid5(_UNREADABLE, repr(row)),
+        seq=seq,
+        said_kind=f"{UNREADABLE_KIND} {kind}",
+        payload={"content": str(payload)},
+        flaw="its row in the spool is damaged",
+    )
 
 
 @contextlib.contextmanager
@@ -163,7 +177,7 @@ _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 def cannot_use(path: Path, exc: Exception) -> SpoolError:
-    """What `exc` means for the file: held by another program, no longer what it was, or out of use for now."""
+    """Return what `exc` means for the file: held by another program, no longer what it was, or out of use for now."""
     code = getattr(exc, "sqlite_errorcode", 0)
     if code & 0xFF in _HELD:
         return SpoolBusy(f"another program holds a lock on the spool {path} ({exc})")

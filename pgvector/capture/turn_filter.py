@@ -59,7 +59,7 @@ class TurnFilter:
     min_chars: int
 
     def judge(self, user: str, assistant: str) -> Verdict:
-        """What to store of a turn whose texts are already clean, without injected memory and leading notes."""
+        """Return what to store of a turn whose texts are already clean, without injected memory and leading notes."""
         user_flaw, assistant_flaw = _flaw(user, by_host=True), _flaw(assistant, by_host=False)
         floor = self.min_chars * (_REPLY_FACTOR if user_flaw == "acknowledgement" else 1)
         user_counts = not user_flaw and weighs(user, self.min_chars)
@@ -69,30 +69,30 @@ class TurnFilter:
         return Verdict(not user_flaw, not assistant_flaw, user_flaw or assistant_flaw)
 
     def reason_to_skip(self, user: str, assistant: str) -> Reason:
-        """Why nothing of the turn is stored: empty, synthetic, acknowledgement or too_short; "" when some of it is."""
+        """Return why nothing is stored: empty, synthetic, acknowledgement or too_short; "" when some of the turn is."""
         verdict = self.judge(user, assistant)
         return "" if verdict.store_user or verdict.store_assistant else verdict.reason
 
 
 def own_words(user: str) -> str:
-    """What the user wrote, without the notes the host set in front of it; unchanged when nothing else is there."""
+    """Return what the user wrote, without notes that the host set before it; unchanged when nothing else is there."""
     while note := _NOTE.match(user):
         user = user[note.end() :]
     return user
 
 
 def is_synthetic(user: str) -> bool:
-    """Whether the host wrote this message itself."""
+    """Return whether the host wrote this message itself."""
     return user.lstrip("\ufeff\u200b \t\r\n").startswith(SYNTHETIC_PREFIXES)
 
 
 def is_trivial_query(text: str) -> bool:
-    """Whether there is nothing in `text` to search for: blank, emoji, punctuation, thanks, greetings."""
+    """Return whether there is nothing in `text` to search for: blank, emoji, punctuation, thanks, greetings."""
     return _is_blank(text) or is_acknowledgement(text)
 
 
 def weighs(text: str, floor: int) -> bool:
-    """Whether `text` has at least `floor` characters, blanks at the ends and inner runs of them not counted."""
+    """Return whether `text` has at least `floor` characters, blanks at the ends and inner runs of them not counted."""
     # Blanks are squeezed in a prefix only: a long paste must not be copied to learn that it is long.
     sample = " ".join(text[: floor * 4 + 64].split())
     if len(sample) < floor and len(text) > floor * 4 + 64:

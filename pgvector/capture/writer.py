@@ -13,34 +13,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..domain.errors import (
-    DeadlineExceeded,
     HermesPgvectorError,
     SpoolError,
     SpoolGone,
-    StoreConflict,
     StoreMisconfigured,
-    StoreUnsettled,
 )
 from ..domain.gil import note_hook
 from ..domain.last_error import LastError
 from ..domain.latency import Latencies
-from ..domain.types import Operation
+from ..domain.operations import Operation
 from ..store.backend import Backend
-from .adopted_spools import Adopted
-from .apply import POISON, apply_parts, share_out
-from .batch_size import BATCH_SIZE, Stride
-from .document_embedding import DocumentEmbedder, texts_of
-from .idle_work import Upkeep
+from .batches import BATCH_SIZE, REJECTIONS, BatchSize, FailedAttempts, apply_batches, split, write_one_by_one
+from .document_embedding import DocumentEmbedder, PendingRows
+from .housekeeping import Housekeeping
 from .memory_queue import Queue
-from .outcomes import Delivery, Ends
-from .own_queues import OwnQueues
-from .pending_rows import PendingRows
-from .poison import Doubt, write_apart
-from .rejection_log import TOLD_EACH, Refusals, tell_set_aside
-from .resend import Kept
+from .outcomes import TOLD_EACH, Delivery, Outcomes, RejectionLog, RetryLog, log_rejected
+from .queues import AdoptedSpools, OwnQueues
+from .resend import AcknowledgedWrites
 from .spool import Spool
 from .spool_directory import SpoolDirectory
-from .spool_format import SetAside
+from .spool_format import RejectedWrite
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +51,7 @@ class _Due:
     adopt: float = 0.0
     report: float = 0.0
     pending: float = 0.0
-    upkeep: float = 0.0
+    housekeeping: float = 0.0
 
 
 class Writer:
@@ -71,7 +63,7 @@ class Writer:
         directory: SpoolDirectory,
         backend: Backend,
         embedder: DocumentEmbedder,
-        upkeep: Upkeep,
+        housekeeping: Housekeeping,
         embed_on_write: bool,
         memory_max_bytes: int,
         keep_s: float,
@@ -84,12 +76,12 @@ class Writer:
         self._embedder = embedder
         self._embed_on_write = embed_on_write
         self._lanes = lanes
-        self._upkeep = upkeep
+        self._housekeeping = housekeeping
         self._pending = PendingRows(backend, embedder)
         self._wake = threading.Event()
-        self._ends = Ends()
+        self._outcomes = Outcomes()
         self._stopping = threading.Event()
-        self._adopted = Adopted(directory)
+        self._adopted = AdoptedSpools(directory)
         self._due = _Due()
         self._rated = (time.monotonic(), 0)
         self.counts: Counter[str] = Counter()
@@ -97,12 +89,11 @@ class Writer:
         self.latencies = latencies
         self._report = report
         self._own = OwnQueues(directory, memory_max_bytes)
-        self._told_waiting = False
-        self._kept = Kept(backend, keep_s)
-        self._refusals = Refusals(each=TOLD_EACH)
-        self._met_trouble = False
-        self._doubt = Doubt()
-        self._stride = Stride()
+        self._acknowledged = AcknowledgedWrites(backend, keep_s)
+        self._rejections = RejectionLog(each=TOLD_EACH)
+        self._retries = RetryLog()
+        self._failures = FailedAttempts()
+        self._batch_size = BatchSize()
         backend.on_down = self._wake.set
         self._thread = self._new_thread()
 
@@ -129,21 +120,21 @@ class Writer:
 
     def deliver(self, op: Operation, timeout_s: float) -> Delivery:
         """As `submit`, and wait until Postgres has `op`, has refused it, is known to be away, or time runs out."""
-        return self._ends.of(op, self.submit, lambda: self._backend.problem is not None, timeout_s)
+        return self._outcomes.deliver(op, self.submit, lambda: self._backend.problem is not None, timeout_s)
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until everything accepted is in Postgres; False when time runs out first."""
         self._wake.set()
-        return self._ends.wait_for(lambda: not self.depth(), timeout_s)
+        return self._outcomes.wait_for(lambda: not self.depth(), timeout_s)
 
     def flush_own(self, timeout_s: float) -> int:
-        """Wait until what this process accepted is in Postgres, as far as that is possible now; returns what is not."""
+        """Wait until what this process accepted is in Postgres, as far as that is possible now; return what is not."""
         self._wake.set()
-        self._ends.wait_for(lambda: not self._own.depth() or self._backend.problem is not None, timeout_s)
+        self._outcomes.wait_for(lambda: not self._own.depth() or self._backend.problem is not None, timeout_s)
         return self._own.depth()
 
     def stop(self, timeout_s: float) -> int:
-        """Drain for at most `timeout_s`, then stop; returns how many writes are not in Postgres. Twice is fine."""
+        """Drain for at most `timeout_s`, then stop; return how many writes are not in Postgres. Twice is fine."""
         deadline = time.monotonic() + timeout_s
         left = self.flush_own(timeout_s)
         self._stopping.set()
@@ -154,27 +145,27 @@ class Writer:
         return left
 
     def depth(self) -> int:
-        """How many accepted writes are not in Postgres yet."""
+        """Return how many accepted writes are not in Postgres yet."""
         return self._adopted.depth() + self._own.depth()
 
     def size_bytes(self) -> int:
-        """How many bytes they take on disk."""
+        """Return how many bytes they take on disk."""
         return sum(queue.size_bytes() for queue in self._queues())
 
-    def aside(self) -> list[SetAside]:
-        """The writes that Postgres refused for what they hold."""
-        return [item for queue in self._queues() for item in queue.aside()]
+    def rejected(self) -> list[RejectedWrite]:
+        """Return the writes that Postgres rejected for what they hold."""
+        return [item for queue in self._queues() for item in queue.rejected()]
 
-    def aside_count(self) -> int:
-        """How many there are of them, those of stopped processes among them."""
-        return self._directory.aside_count() + sum(queue.aside_count() for queue in self._queues())
+    def rejected_count(self) -> int:
+        """Return how many writes were rejected, those of stopped processes among them."""
+        return self._directory.rejected_count() + sum(queue.rejected_count() for queue in self._queues())
 
     def lost(self) -> int:
-        """How many somebody took away together with their file."""
+        """Return how many somebody took away together with their file."""
         return self._own.lost
 
     def in_memory(self) -> int:
-        """How many accepted writes are in memory only, because the disk takes nothing."""
+        """Return how many accepted writes are in memory only, because the disk takes nothing."""
         return self._own.in_memory()
 
     def _queues(self) -> Iterator[Queue]:
@@ -203,7 +194,7 @@ class Writer:
                 self._backend.bring_up()
                 if self._directory.destination.saw(self._backend.database):
                     self._own.label()
-                self._kept.look(self._own.spools(), self._directory.destination)
+                self._acknowledged.look(self._own.spools(), self._directory.destination)
                 busy = self._step()
                 retry_s = _RETRY_FIRST_S
                 self.trouble.over()
@@ -218,7 +209,7 @@ class Writer:
                 retry_s = min(retry_s * 2, longest_s)
                 continue
             if not busy:
-                self._wake.wait(max(0.0, min(_IDLE_S, self._due.upkeep - time.monotonic())))
+                self._wake.wait(max(0.0, min(_IDLE_S, self._due.housekeeping - time.monotonic())))
                 self._stopping.wait(LINGER_S)
         self._own.move_to_disk()
         self._adopted.close()
@@ -226,48 +217,30 @@ class Writer:
             self._directory.discard(spool)
 
     def _note(self, exc: HermesPgvectorError) -> None:
-        self._ends.tell()
+        self._outcomes.tell()
         self.counts["retries"] += 1
         self.trouble.note(exc)
-        if isinstance(exc, (StoreConflict, StoreUnsettled, DeadlineExceeded)) and not self._met_trouble:
-            self._met_trouble = True  # mostly it works the next time
-            return
-        # A lost connection was told by the store; the words of other errors may change with each attempt.
-        if self._backend.is_up() and not self._told_waiting:
-            self._told_waiting = True
-            logger.warning("hermes-pgvector: writes wait in the spool and are tried again: %s", exc)
+        self._retries.failed(exc, lost_connection=not self._backend.is_up())
 
-    def _note_written(self, ops: Sequence[Operation]) -> None:
-        self._ends.note(ops, "stored")
+    def _note_stored(self, queue: Queue, ops: Sequence[Operation], counts: Counter[str]) -> None:
+        """Let go of operations that Postgres has committed."""
+        self.counts.update(counts)
+        self._acknowledged.add(self._own.open(), ops)
+        queue.ack(ops)
+        self._outcomes.note(ops, "stored")
         self.counts["operations"] += len(ops)
 
     def _note_whole(self) -> None:
         """Note that nothing of a batch has to be tried again."""
-        self._met_trouble = False
-        self._doubt.settle()
-        if self._told_waiting:
-            self._told_waiting = False
-            logger.info("hermes-pgvector: writes go on; what waited follows now")
+        self._failures.reset()
+        self._retries.over()
 
     def _step(self) -> bool:
         """Write one batch, or look after what is due; True when there may be more to do at once."""
         now = time.monotonic()
-        if now >= self._due.adopt:
-            self._own.move_to_disk()
-            self._look_after_files()
-            if self._own.open() is not None:
-                self._adopted.take_more(self._kept)
-            self._due.adopt = now + _ADOPT_S
-        if self._tell_counters():
-            self._own.checkpoint()
-            self._backend.refresh_space()
-            self._kept.look(self._own.spools(), self._directory.destination)
-            self._kept.expire()
-        for queue in self._queues():
-            if ops := self._take(queue):
-                size = self._stride.ops
-                self._write(queue, ops[:size], ops[size:])
-                return True
+        self._look_after_spools(now)
+        if self._write_next():
+            return True
         if self._adopted.let_go_of_empty():
             self._due.adopt = 0.0  # there may be more of them
         if now >= self._due.pending:
@@ -275,12 +248,35 @@ class Writer:
             self._due.pending = 0.0 if more else now + _IDLE_S
             if more:
                 return True
-        if now >= self._due.upkeep:
-            self._due.upkeep = now + self._upkeep.step()
+        if now >= self._due.housekeeping:
+            self._due.housekeeping = now + self._housekeeping.step()
         for spool in self._own.spools():
             spool.recount()
-        self._ends.tell()
+        self._outcomes.tell()
         return self._due.adopt == 0.0
+
+    def _look_after_spools(self, now: float) -> None:
+        """Adopt files of dead processes, publish the counters, and look whether the server is the same, when due."""
+        if now >= self._due.adopt:
+            self._own.move_to_disk()
+            self._look_after_files()
+            if self._own.open() is not None:
+                self._adopted.take_more(self._acknowledged)
+            self._due.adopt = now + _ADOPT_S
+        if self._tell_counters():
+            self._own.checkpoint()
+            self._backend.refresh_space()
+            self._acknowledged.look(self._own.spools(), self._directory.destination)
+            self._acknowledged.expire()
+
+    def _write_next(self) -> bool:
+        """Write a batch of the first queue in which something waits; False when nothing does."""
+        for queue in self._queues():
+            if ops := self._take(queue):
+                size = self._batch_size.ops
+                self._write(queue, ops[:size], ops[size:])
+                return True
+        return False
 
     def _tell_counters(self) -> bool:
         """Publish the counters, also in an outage, when they are due; True when they were."""
@@ -308,7 +304,7 @@ class Writer:
         self._own.finish_moves()
 
     def _rate(self) -> float:
-        """Operations a second since the last call."""
+        """Return how many operations a second were written since the last call."""
         now, done = time.monotonic(), self.counts["operations"]
         then, before = self._rated
         self._rated = (now, done)
@@ -320,49 +316,46 @@ class Writer:
         try:
             if self._embed_on_write:
                 embeddings = self._embed(ops, upcoming)
-        except POISON:
+        except REJECTIONS:
             self._write_singly(queue, ops, embeddings)
             self._note_whole()
             return
         embedded = time.monotonic()
-        refused: list[Operation] = []
+        rejected: list[Operation] = []
         waiting: list[Operation] = []
         passed: set[str] = set()
         trouble: Exception | None = None
-        parts = share_out(ops, self._lanes)
-        for part in apply_parts(self._backend, parts, embeddings, self._lanes, self._stride.timeout_s):
+        parts = split(ops, self._lanes)
+        for part in apply_batches(self._backend, parts, embeddings, self._lanes, self._batch_size.timeout_s):
             if part.error is None:
-                self.counts.update(part.counts)
-                self._kept.add(self._own.open(), part.ops)
-                queue.ack(part.ops)
-                self._note_written(part.ops)
+                self._note_stored(queue, part.ops, part.counts)
                 passed.update(op.kind for op in part.ops)
-            elif isinstance(part.error, POISON):
-                refused += part.ops
+            elif isinstance(part.error, REJECTIONS):
+                rejected += part.ops
             else:
                 trouble = part.error
                 waiting += part.ops
         if trouble is not None:
-            self._stride.failed(trouble)
-            if self._doubt.grows(trouble):
-                write_apart(waiting, passed, functools.partial(self._write_alone, queue, embeddings=embeddings))
+            self._batch_size.failed(trouble)
+            if self._failures.suspect(trouble):
+                write_one_by_one(waiting, passed, functools.partial(self._write_alone, queue, embeddings=embeddings))
             raise trouble
-        self._write_singly(queue, refused, embeddings)
+        self._write_singly(queue, rejected, embeddings)
         self._note_whole()
-        self._stride.note(time.monotonic() - embedded)
+        self._batch_size.note(time.monotonic() - embedded)
         self.counts["batches"] += 1
         self.latencies.add("write", time.monotonic() - embedded)
         if self.counts["batches"] % 16 == 0:
             queue.checkpoint()
 
     def _embed(self, ops: list[Operation], upcoming: list[Operation]) -> dict[str, list[float]]:
-        texts = [(op.theme, text) for op in ops for text in texts_of(op)]
+        texts = [(op.theme, text) for op in ops for text in op.texts()]
         embeddings = self._embedder.embed(texts)
         if self._embedder.has_long(texts):
             self._due.pending = 0.0
         # A batch that is not full yet will hold other texts when its turn comes.
         if len(upcoming) == BATCH_SIZE:
-            self._embedder.prepare([(op.theme, text) for op in upcoming for text in texts_of(op)])
+            self._embedder.prepare([(op.theme, text) for op in upcoming for text in op.texts()])
         return embeddings
 
     def _write_singly(self, queue: Queue, ops: list[Operation], embeddings: dict[str, list[float]]) -> None:
@@ -374,19 +367,17 @@ class Writer:
         queue: Queue,
         op: Operation,
         embeddings: dict[str, list[float]],
-        refusals: tuple[type[Exception], ...] = POISON,
+        rejections: tuple[type[Exception], ...] = REJECTIONS,
     ) -> None:
         try:
-            self.counts.update(self._backend.apply([op], embeddings, self._stride.timeout_s))
-        except refusals as exc:
-            queue.set_aside(op, f"{type(exc).__name__}: {exc}")
+            counts = self._backend.apply([op], embeddings, self._batch_size.timeout_s)
+        except rejections as exc:
+            queue.reject(op, f"{type(exc).__name__}: {exc}")
             self.counts["set_aside"] += 1
-            self._ends.note([op], "refused")
-            tell_set_aside(self._refusals, op, exc)
+            self._outcomes.note([op], "rejected")
+            log_rejected(self._rejections, op, exc)
             return
-        self._kept.add(self._own.open(), [op])
-        queue.ack([op])
-        self._note_written([op])
+        self._note_stored(queue, [op], counts)
 
     def _fill_pending(self) -> bool:
         """Embed rows that were written without a vector; True when there may be more to do at once."""

@@ -95,7 +95,7 @@ class SpaceChanged(HermesPgvectorError):
 
 
 class OperationRejected(HermesPgvectorError):
-    """Postgres refuses this write for what it holds; it is set aside: `hermes-pgvector doctor` shows it."""
+    """Postgres rejects this write for what it holds; `hermes-pgvector doctor` shows it."""
 
 
 class EmbedderError(HermesPgvectorError):

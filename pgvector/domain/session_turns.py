@@ -41,7 +41,7 @@ class Said:
             known.turns = [*known.turns[1 - _TURNS :], (at, op_id)]
 
     def generation(self, session: Session) -> str:
-        """What tells words that are said again after they were taken back from those; "" while nothing was."""
+        """Return what tells words that are said again after they were taken back from those; "" while nothing was."""
         with self._lock:
             known = self._sessions.get(session)
             return f"{known.times}.{known.unnamed}" if known and (known.times or known.unnamed) else ""
@@ -70,7 +70,7 @@ class Said:
             return span, [op_id]
 
     def is_undone(self, session: Session, at: float) -> bool:
-        """Whether what was accepted at `at` was taken back, for Postgres may not have heard of it yet."""
+        """Return whether what was accepted at `at` was taken back, for Postgres may not have heard of it yet."""
         known = self._sessions.get(session)
         if known is None:
             return False

@@ -2,41 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 PAGES_END = 550  # rows: no page of results reaches further down; another question finds that better
-TURN_KINDS = frozenset({"turn", "undo"})
 Store = Literal["memories", "turns"]
 ScopeKind = Literal["theme", "session", "all"]
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One accepted write. `kind` names the shape of `payload`; `at` is the hook's clock, in seconds since the epoch.
-
-    kind      payload
-    add       target, content, metadata, origin, noted_at
-    remember  target, content, metadata, given (what of metadata the caller said), owner
-    replace   target, content, old_text, metadata, origin, noted_at
-    remove    target, old_text, origin, noted_at
-    reconcile target, contents (list of str), file_time, damaged, origin, noted_at, metadata
-    forget    removals (list of [target, sha256 of the text in hex]), who
-    turn      session_id, messages (list of {role, content}), metadata
-    undo      session_id, spans (list of [from, to], by the clock of `at`), op_ids (of turns in them, as far as known)
-
-    `again` in any of them: it was acknowledged before, by a server that was set back since.
-    `noted_at` orders what one home read and wrote of its memory files, whatever its clock does.
-    """
-
-    kind: str
-    theme: str
-    payload: dict[str, Any]
-    at: float
-    op_id: uuid.UUID = field(default_factory=uuid.uuid4)
-    seq: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,19 +15,18 @@ from ..capture.turn_filter import is_trivial_query, own_words
 from ..config.settings import FIELDS, Settings
 from ..domain.errors import ConfigurationError, HermesPgvectorError
 from ..domain.fork_safety import at_import, fork_lock
+from ..domain.operations import Operation
 from ..domain.text import both_ends, clean, flatten_within, strip_injected
-from ..domain.types import Answer, Operation, Question, Store
+from ..domain.types import Answer, Question, Store
 from . import availability, setup
 from .backup import hold_place, write_backup
 from .builtin_memory import BuiltInMemory
-from .delegation import Delegation
 from .guard import guarded, warn_once, warn_unknown_themes
-from .input_limits import taken
 from .recall_tools import QUESTION_MAX_CHARS, answer, error
 from .session_context import Policy, SessionContext, environment, hermes_home, load_settings
 from .tool_registry import prompt_block, schemas, switched_on, tools_in_file
 from .tool_scopes import ChatSearcher, Here
-from .turns import Turn
+from .turns import Delegation, Turn, storable
 from .undo import taken_back
 from .unknown_themes import ThemeNotes
 
@@ -216,7 +215,7 @@ class PgvectorMemoryProvider(MemoryProvider):
             return
         runtime, context = ready
         keep, counts = self._policy.keep, runtime.counts
-        asked, found = (keep.text(taken(text, keep.max_chars, counts).strip(), counts) for text in (task, result))
+        asked, found = storable(task, keep, counts), storable(result, keep, counts)
         if not asked and not found:
             return
         session, child = self._session_id or "unknown", self._session_name(child_session_id)

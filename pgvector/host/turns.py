@@ -1,4 +1,4 @@
-"""A finished turn, as an operation for the writer."""
+"""What was said, as operations for the writer: a finished turn, and what a sub-agent was asked and found."""
 
 from __future__ import annotations
 
@@ -11,11 +11,30 @@ from typing import Any
 
 from ..capture.sanitize import Keeper
 from ..capture.turn_filter import TurnFilter, own_words
-from ..domain.text import named_uuid, strip_injected
-from ..domain.types import Operation
-from .input_limits import taken
+from ..domain.operations import Message, RememberMemory, StoreTurn
+from ..domain.text import ENDS_CHARS, clean, flatten_within, named_uuid, strip_injected
+from .guard import warn_once
+from .session_context import SessionContext
 
-_NAMESPACE = uuid.UUID("6f6b3c1e-53c7-4c7e-9a4e-0c1f6f2a9a10")
+_TURNS = uuid.UUID("6f6b3c1e-53c7-4c7e-9a4e-0c1f6f2a9a10")
+_DELEGATIONS = uuid.UUID("0b5f7f0e-6b0a-4c38-9d53-3f1b9f4f6f57")
+
+
+def within_limit(content: object, max_chars: int, counts: Counter[str]) -> str:
+    """Return the words of a message, fit to be stored; of one longer than `max_chars` both ends (`texts_cut`)."""
+    kept, cut = flatten_within(content, max_chars)
+    if cut:
+        counts["texts_cut"] += 1
+        warn_once(
+            f"of a text of more than {max_chars:,} characters only the first and the last {ENDS_CHARS:,} are kept "
+            "(setting turn_max_mb)"
+        )
+    return clean(kept)
+
+
+def storable(content: object, keep: Keeper, counts: Counter[str]) -> str:
+    """Return the words of a message as they are stored: within the limit, and without secrets."""
+    return keep.text(within_limit(content, keep.max_chars, counts).strip(), counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +46,70 @@ class Turn:
     keep: Keeper
     min_chars: int
 
-    def operation(self, user: Any, assistant: Any, counts: Counter[str], generation: str) -> Operation | None:
+    def operation(self, user: Any, assistant: Any, counts: Counter[str], generation: str) -> StoreTurn | None:
         """Return the write of what both said; None, and counted, where nothing of it is worth keeping.
 
         `generation` tells what is said again after it was taken back from what the host reports twice.
         """
-        asked = own_words(strip_injected(taken(user, self.keep.max_chars, counts)))
-        answered = strip_injected(taken(assistant, self.keep.max_chars, counts))
+        asked = own_words(strip_injected(within_limit(user, self.keep.max_chars, counts)))
+        answered = strip_injected(within_limit(assistant, self.keep.max_chars, counts))
         verdict = TurnFilter(self.min_chars).judge(asked, answered)
         asked, answered = (self.keep.text(text, counts) for text in (asked, answered))
         sides = (("user", asked, verdict.store_user), ("assistant", answered, verdict.store_assistant))
-        said = [{"role": role, "content": content} for role, content, stored in sides if stored]
+        said = tuple(Message(role, content) for role, content, stored in sides if stored)
         if not said:
             counts[f"turns_skipped_{verdict.reason}"] += 1
             return None
         # The host may report a turn again, after a reconnect or a compression: its words and session name it.
         names = (*self.place, asked, answered, generation)
-        op_id = named_uuid(_NAMESPACE, "\0".join(names).removesuffix("\0"))
+        op_id = named_uuid(_TURNS, "\0".join(names).removesuffix("\0"))
         theme, session = self.place
-        payload = {"session_id": session, "messages": said, "metadata": dict(self.provenance)}
-        return Operation("turn", theme, payload, time.time(), op_id)
+        return StoreTurn(
+            theme=theme, at=time.time(), op_id=op_id, session_id=session, messages=said, metadata=self.provenance
+        )
+
+
+class Delegation:
+    """A finished delegation. `session` is the parent's, `child` the sub-agent's; the host may report it twice."""
+
+    def __init__(
+        self, context: SessionContext, session: str, child: str, asked: str, found: str, provenance: dict[str, str]
+    ) -> None:
+        self._context = context
+        self._session = session
+        self._found = found
+        self._names = (session, child, asked, found)
+        self._text = f"Delegated: {asked}\nResult: {found}"
+        edge = {"parent": session} | ({"child": child} if child else {})
+        more = {"source": "delegation", "child_session_id": child}
+        self._metadata = {**provenance, **{key: value for key, value in more.items() if value}, "delegation": edge}
+
+    def as_turn(self) -> StoreTurn:
+        """Return a turn of role `tool` in the parent's session."""
+        theme = self._context.theme.name
+        return StoreTurn(
+            theme=theme,
+            at=time.time(),
+            op_id=self._op_id("turn", theme),
+            session_id=self._session,
+            messages=(Message("tool", self._text),),
+            metadata=self._metadata,
+        )
+
+    def as_memory(self) -> RememberMemory | None:
+        """Return a durable memory of the parent's; None where nothing was found."""
+        if not self._found:
+            return None
+        theme = self._context.place.memories.name
+        return RememberMemory(
+            theme=theme,
+            at=time.time(),
+            op_id=self._op_id("remember", theme),
+            target="memory",
+            content=self._text,
+            metadata=self._metadata,
+            owner="delegation",
+        )
+
+    def _op_id(self, kind: str, theme: str) -> uuid.UUID:
+        return named_uuid(_DELEGATIONS, "\0".join((kind, theme, *self._names)))

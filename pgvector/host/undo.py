@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from ..domain.operations import UndoTurns
 from ..domain.session_turns import Said, Session, Span
 from ..domain.text import named_uuid
-from ..domain.types import Operation
 
 _NAMESPACE = uuid.UUID("1d0c2f7a-2f0e-4d55-8f0f-6a7d5c2b9e31")
 _BUSY_S = 0.05  # a hook waits for this
@@ -38,8 +38,8 @@ class _Rewound:
     spans: tuple[Span, ...]
 
 
-def taken_back(said: Said, session: Session, home: Path, host_session_id: str, *, told: bool) -> Operation | None:
-    """The operation that takes out of memory what was undone since we last looked; None when nothing was.
+def taken_back(said: Said, session: Session, home: Path, host_session_id: str, *, told: bool) -> UndoTurns | None:
+    """Return the operation that takes out of memory what was undone since we last looked; None when nothing was.
 
     `told`: the host says that something was undone just now. Where its database does not say what, it was the last
     turn.
@@ -56,14 +56,9 @@ def taken_back(said: Said, session: Session, home: Path, host_session_id: str, *
 
 def _operation(
     session: Session, spans: tuple[Span, ...], op_ids: list[uuid.UUID], now: float, op_id: uuid.UUID
-) -> Operation:
+) -> UndoTurns:
     theme, session_id = session
-    payload = {
-        "session_id": session_id,
-        "spans": [list(span) for span in spans],
-        "op_ids": [str(each) for each in op_ids],
-    }
-    return Operation("undo", theme, payload, now, op_id)
+    return UndoTurns(theme=theme, at=now, op_id=op_id, session_id=session_id, spans=spans, op_ids=tuple(op_ids))
 
 
 def _rewound(home: Path, session_id: str, now: float) -> _Rewound:

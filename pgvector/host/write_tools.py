@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..domain.chunks import estimate_tokens
 from ..domain.errors import HermesPgvectorError, InvalidArgument
+from ..domain.operations import ForgetMemories, Operation, RememberMemory
 from ..domain.records import MEMORY_FILES
 from ..domain.text import both_ends, clean, digest
-from ..domain.types import Answer, Filters, Operation, Question, Scope
+from ..domain.types import Answer, Filters, Question, Scope
 from ..store import memory_edits
 from ..store.memory_edits import Entry
 from .confirmations import LASTS_S, Confirmations
@@ -112,14 +113,10 @@ def _remember(args: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
         for key, value in keep.metadata(metadata or {}, runtime.counts).items()
         if key not in desk.provenance and key != "source"
     }
-    payload = {
-        "target": target,
-        "content": content,
-        "metadata": given | dict(desk.provenance) | {"source": "remember"},
-        "given": given,
-        "owner": "remember",
-    }
-    op = Operation("remember", desk.theme, payload, time.time())
+    metadata = given | dict(desk.provenance) | {"source": "remember"}
+    op = RememberMemory(
+        theme=desk.theme, at=time.time(), target=target, content=content, metadata=metadata, given=given
+    )
     result: dict[str, Any] = {"theme": desk.theme, "target": target, "content": content}
     if content != said:
         result["note"] = "what looked like a password, key or token was masked before it was stored"
@@ -130,14 +127,14 @@ def _remember(args: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
     return _delivered(op, desk) | result
 
 
-def _delivered(op: Operation, desk: Desk) -> dict[str, Any]:
+def _delivered(op: RememberMemory, desk: Desk) -> dict[str, Any]:
     """Write, wait, look; what is known of it then."""
     state = desk.runtime.writer.deliver(op, desk.left_s)
-    if state == "refused":
-        raise InvalidArgument("Postgres refuses this text; an operator sees why: hermes-pgvector spool list")
+    if state == "rejected":
+        raise InvalidArgument("Postgres rejects this text; an operator sees why: hermes-pgvector spool list")
     if state == "stored":
         with desk.runtime.backend.connection(desk.left_s) as conn:
-            found = memory_edits.id_of(conn, op.theme, op.payload["target"], op.payload["content"])
+            found = memory_edits.id_of(conn, op.theme, op.target, op.content)
         if found is not None:
             return {"state": "stored", "id": found}
     where = "in the memory of this process" if desk.runtime.writer.in_memory() else "on disk"
@@ -208,8 +205,8 @@ def _forgotten(entries: Sequence[Entry], desk: Desk) -> dict[str, Any]:
         raise InvalidArgument("a memory has changed since it was shown; nothing was removed: look again")
     runtime.counts["memories_forgotten"] += len(entries)
     # By digests, in the order of this process's writes: what was forgotten stays so where the server is set back.
-    removals = [[entry.target, digest(entry.content).hex()] for entry in entries]
-    desk.submit(Operation("forget", desk.theme, {"removals": removals, "who": who}, time.time()))
+    removals = tuple((entry.target, digest(entry.content).hex()) for entry in entries)
+    desk.submit(ForgetMemories(theme=desk.theme, at=time.time(), removals=removals, who=who))
     result = {"forgotten": [_shown(entry) for entry in entries], "count": len(entries), "theme": desk.theme}
     standing = sorted({entry.target for entry in entries if (entry.target, entry.content) in in_files})
     if standing:

@@ -17,14 +17,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..capture.apply import lanes_of
+from ..capture.batches import lanes_of
 from ..capture.destination import destination_of
-from ..capture.idle_work import Upkeep
+from ..capture.housekeeping import Housekeeping, Retention
 from ..capture.mirror import Mirror
-from ..capture.rejection_log import Refusals
-from ..capture.retention_task import Retention
-from ..capture.spool_directory import SpoolDirectory
-from ..capture.spool_locations import spool_folders
+from ..capture.outcomes import RejectionLog
+from ..capture.spool_directory import SpoolDirectory, spool_folders
 from ..capture.writer import Writer
 from ..config.settings import Settings
 from ..domain.errors import HermesPgvectorError
@@ -67,7 +65,7 @@ class Runtime:
         self.settings = settings
         self.home = home
         self.counts: Counter[str] = Counter()
-        self.refusals = Refusals()
+        self.refusals = RejectionLog()
         self.server = None if settings.dsn else AgentServer(settings)
         models = self._models = Models.of(settings, home, embed_key, rerank_key)
         for consequence, reason in models.problems.items():
@@ -75,7 +73,7 @@ class Runtime:
         self.embedder, self.reorderer, self.latencies = models.embedder, models.reorderer, models.latencies
         self.backend = backend_of(settings, self.server.locate if self.server is not None else lambda: settings.dsn)
         self._documents = models.documents(settings, self.backend)
-        self._upkeep = Upkeep(
+        self._housekeeping = Housekeeping(
             self.backend,
             Retention(self.backend, RetentionPolicy(settings.retention, settings.identity_key)),
             removal_hold_days=settings.removal_hold_days,
@@ -91,7 +89,7 @@ class Runtime:
             ),
             backend=self.backend,
             embedder=self._documents,
-            upkeep=self._upkeep,
+            housekeeping=self._housekeeping,
             embed_on_write=settings.embed_on_write,
             memory_max_bytes=settings.write_queue_max_mb * 1_000_000,
             keep_s=settings.spool_keep_s,
@@ -166,13 +164,13 @@ class Runtime:
             **latest(self.writer.trouble, self._documents.trouble),
             "queue_depth": self.writer.depth(),
             "spool_bytes": self.writer.size_bytes(),
-            "set_aside": self.writer.aside_count(),
+            "set_aside": self.writer.rejected_count(),
             "lost": self.writer.lost(),
             **self.counts,
             **self.writer.counts,
             **self.searcher.counts,
             "embed_failures": self._documents.failures,
-            "retention_deleted": self._upkeep.deleted,
+            "retention_deleted": self._housekeeping.deleted,
             "embed_reused": self._documents.reused,
             **self.latencies.snapshot(),
             **(self.embedder.stats() if self.embedder is not None else {}),

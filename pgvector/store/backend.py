@@ -9,8 +9,6 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import groupby
-from operator import attrgetter
 
 from ..domain.commandline import typed
 from ..domain.errors import (
@@ -23,20 +21,17 @@ from ..domain.errors import (
     StoreUnavailable,
 )
 from ..domain.languages import Languages
-from ..domain.types import TURN_KINDS, EmbeddingSpace, Operation
+from ..domain.operations import MalformedWrite, Operation
+from ..domain.types import EmbeddingSpace
 from . import memory_files
-from .compact_rows import cold_turns
-from .connection import DeadlineConnection, pipelined, translated
+from .applying import apply_operations, claim
+from .connection import DeadlineConnection, translated
 from .conninfo import writable
-from .conversations import insert_turns, undo_turns
-from .dispatch import MEMORY_KINDS, apply_memory
-from .history import forget_old_texts
-from .memories import Embeddings, lock_theme
+from .memories import Embeddings
 from .pipeline import Pipeline
 from .pool import Pool, connect
 from .pooler import is_pooled
 from .read_routing import ReadSource, Replica
-from .replays import stored_turns
 from .replica import identity_of
 from .schema import ensure_schema
 from .session_settings import follow_path
@@ -220,41 +215,15 @@ class Backend:
 
         Raises StoreUnavailable or DeadlineExceeded (worth another try) or OperationRejected (never will be).
         """
-        counts: Counter[str] = Counter()
-        if unknown := {op.kind for op in ops} - MEMORY_KINDS - TURN_KINDS:
-            raise OperationRejected(f"nobody knows how to apply {', '.join(sorted(unknown))}")
+        if flawed := next((op for op in ops if isinstance(op, MalformedWrite)), None):
+            raise OperationRejected(flawed.flaw)
         with self.connection(timeout_s) as conn:
-            ids = {"themes": [op.theme for op in ops], "op_ids": [op.op_id for op in ops]}
-            fresh = {row.op_id for row in conn.execute(query("claim_operations"), ids)}
+            fresh = claim(conn, ops)
             if embeddings and not self._is_own(hold_space(conn)):
                 embeddings = {}
+            counts = apply_operations(conn, fresh, embeddings, self.languages, keep_removed=self._history_texts)
             counts["replayed"] = len({op.op_id for op in ops}) - len(fresh)
-            fresh -= stored_turns(conn, [op for op in ops if op.op_id in fresh])
-            todo = list({op.op_id: op for op in ops if op.op_id in fresh}.values())
-            # Before any theme is locked: nothing ends a COPY whose client was stopped in the middle of it.
-            counts.update(self._apply_turns(conn, [op for op in todo if op.kind in TURN_KINDS], embeddings))
-            # In one order everywhere, so that two writers never wait for each other in a ring.
-            for theme in sorted({op.theme for op in todo if op.kind in MEMORY_KINDS}):
-                lock_theme(conn, theme)
-            with pipelined(conn):
-                for op in todo:
-                    if op.kind in MEMORY_KINDS:
-                        apply_memory(
-                            conn, op, embeddings, counts, self.languages.of(op.theme), keep_removed=self._history_texts
-                        )
-            if not self._history_texts:
-                for theme in sorted({op.theme for op in todo if op.kind == "replace"}):
-                    forget_old_texts(conn, theme)
         self.wrote(op.theme for op in ops)
-        return counts
-
-    def _apply_turns(self, conn: DeadlineConnection, ops: Sequence[Operation], embeddings: Embeddings) -> Counter[str]:
-        counts: Counter[str] = Counter()
-        for kind, some in groupby(ops, attrgetter("kind")):
-            if kind == "turn":
-                counts["turn_rows"] += insert_turns(conn, list(some), embeddings, self.languages)
-            else:
-                counts["turns_undone"] += sum(undo_turns(conn, op) for op in some)
         return counts
 
     def known_vectors(self, space: EmbeddingSpace, texts: Sequence[ThemedText]) -> Embeddings:
@@ -374,7 +343,8 @@ class Backend:
     def cold_turns(self) -> int:
         """How many turns `compact` has left their signature only."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
-            return cold_turns(conn)
+            row = conn.execute(query("count_cold")).fetchone()
+        return 0 if row is None else int(row.count)
 
     def pool_stats(self) -> dict[str, int]:
         """The counters of the connection pool, empty while there is none."""

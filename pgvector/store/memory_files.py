@@ -8,18 +8,15 @@ the caller's transaction.
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from psycopg.types.json import Jsonb
-
+from ..domain.operations import ReconcileFile
 from ..domain.records import MEMORY_FILES
-from ..domain.types import Operation
 from .connection import DeadlineConnection
-from .memories import Embeddings, common, lock_theme, vector
+from .memories import MemoryWriter, of_file
 from .sql import query
 
 logger = logging.getLogger(__name__)
@@ -28,87 +25,78 @@ WHY: Final = {"missing": "is missing", "empty": "is empty", "damaged": "is damag
 _MANY = 3  # so many entries lost at once, and half of the file or more, is no edit by hand
 _ALIKE = 0.5  # share of pairs of characters from which a new entry is an edited old one
 _COMPARED_CHARS = 2000
-_SHOWN_CHARS = 300
 
 
-@dataclass(frozen=True, slots=True)
-class HeldRemoval:
-    """A memory that a file lacks, and that stays until somebody decides. `why`: missing, empty, damaged or shorter."""
-
-    id: int
-    theme: str
-    target: str
-    content: str
-    chars: int
-    origin: str
-    held_at: datetime
-    why: str
-
-
-def reconcile(
-    conn: DeadlineConnection, op: Operation, embeddings: Embeddings, counts: Counter[str], language: str
-) -> None:
+def reconcile(write: MemoryWriter, op: ReconcileFile) -> None:
     """Apply a reading of one file: import what is new, let go of what was taken out, hold what was lost at once."""
-    row = common(op) | {
-        "contents": op.payload["contents"],
-        "file_time": datetime.fromtimestamp(op.payload["file_time"], UTC),
-    }
-    changes = conn.execute(query("mirror_difference"), row).fetchall()
-    by_kind = {kind: [each for each in changes if each.kind == kind] for kind in ("gone", "stays", "back", "new")}
-    for change in changes:
-        if change.kind in ("new", "buried"):
-            _take_in(conn, op, change, embeddings, counts, language)
-    if by_kind["back"]:
-        conn.execute(query("withdraw_removals"), row | {"digests": [each.digest for each in by_kind["back"]]})
-        counts["removals_withdrawn"] += len(by_kind["back"])
-    if not by_kind["gone"]:
-        return
-    digests = [each.digest for each in by_kind["gone"]]
-    if why := _why_held(op, by_kind["gone"], len(by_kind["stays"]), by_kind["new"]):
-        conn.execute(query("hold_removals"), row | {"digests": digests, "why": why})
-        lost = sum(each.id is not None for each in by_kind["gone"])
-        counts["removals_held"] += lost
-        if lost:
-            _warn_held(op.payload["target"], why, lost)
-        return
-    for change in by_kind["gone"]:
-        if change.id is not None:
-            conn.execute(query("let_go_of_memory"), row | {"theme": change.theme, "id": change.id})
-            counts["memories_removed"] += 1
-    conn.execute(query("forget_mirrored"), row | {"digests": digests})
-
-
-def _take_in(
-    conn: DeadlineConnection, op: Operation, change: Any, embeddings: Embeddings, counts: Counter[str], language: str
-) -> None:
-    entry = common(op) | {
-        "content": change.content,
-        "embedding": vector(embeddings, change.content),
-        "metadata": Jsonb(op.payload["metadata"]),
-        "language": language,
-        "announced": False,
-    }
-    if change.kind == "buried":
+    row = of_file(op) | {"contents": list(op.contents), "file_time": datetime.fromtimestamp(op.file_time, UTC)}
+    changes: dict[str, list[Any]] = defaultdict(list)
+    for change in write.conn.execute(query("mirror_difference"), row).fetchall():
+        changes[change.kind].append(change)
+    for change in changes["buried"]:
         # Noted as seen, or it would count as new when somebody edits another line of this file.
-        conn.execute(query("note_mirrored"), entry)
-        counts["memories_kept_removed"] += 1
-        return
+        write.conn.execute(query("note_mirrored"), _entry(write, op, change))
+        write.counts["memories_kept_removed"] += 1
+    for change in changes["new"]:
+        _import(write, op, change)
+    if back := changes["back"]:
+        write.conn.execute(query("withdraw_removals"), row | {"digests": [each.digest for each in back]})
+        write.counts["removals_withdrawn"] += len(back)
+    if gone := changes["gone"]:
+        row["digests"] = [each.digest for each in gone]
+        if why := _why_held(op, gone, len(changes["stays"]), changes["new"]):
+            _hold(write, op, row, gone, why)
+        else:
+            _let_go(write, row, gone)
+
+
+def _entry(write: MemoryWriter, op: ReconcileFile, change: Any) -> dict[str, object]:
+    return of_file(op) | write.content(op, change.content) | {"announced": False}
+
+
+def _import(write: MemoryWriter, op: ReconcileFile, change: Any) -> None:
+    """Store an entry of the file. One that this file let go of before comes back as it was, in the theme it had."""
+    entry = _entry(write, op, change)
+    restored = None
     if change.removal is not None:
-        # This file let go of it before and holds it again: it comes back as it was, in the theme that it had.
-        restored = conn.execute(query("restore_memory"), {"removal": change.removal, "owners": []}).fetchone()
-        entry |= {} if restored is None else {"theme": restored.theme}
-    if change.removal is None or restored is None:
-        conn.execute(query("upsert_memory"), entry)
-    conn.execute(query("clear_tombstone"), entry)
-    conn.execute(query("note_mirrored"), entry)
-    counts["memories_imported"] += 1
+        restored = write.conn.execute(query("restore_memory"), {"removal": change.removal, "owners": []}).fetchone()
+    if restored is None:
+        write.conn.execute(query("upsert_memory"), entry)
+    else:
+        entry["theme"] = restored.theme
+    write.conn.execute(query("clear_tombstone"), entry)
+    write.conn.execute(query("note_mirrored"), entry)
+    write.counts["memories_imported"] += 1
 
 
-def _why_held(op: Operation, gone: Sequence[Any], staying: int, new: Sequence[Any]) -> str:
-    """What is wrong with the file that lacks `gone`; "" where somebody simply took them out."""
-    if not op.payload["contents"]:
-        return "empty" if op.payload["file_time"] else "missing"
-    if op.payload.get("damaged"):
+def _hold(write: MemoryWriter, op: ReconcileFile, row: dict[str, object], gone: Sequence[Any], why: str) -> None:
+    """Keep the entries that are gone until somebody decides."""
+    write.conn.execute(query("hold_removals"), row | {"why": why})
+    lost = sum(each.id is not None for each in gone)
+    write.counts["removals_held"] += lost
+    if lost:
+        logger.warning(
+            "hermes-pgvector: %s %s: what it held stays in memory until somebody decides (%d entries); put the file "
+            "back, or see: hermes-pgvector removals list",
+            MEMORY_FILES[op.target],
+            WHY[why],
+            lost,
+        )
+
+
+def _let_go(write: MemoryWriter, row: dict[str, object], gone: Sequence[Any]) -> None:
+    for change in gone:
+        if change.id is not None:
+            write.conn.execute(query("let_go_of_memory"), row | {"theme": change.theme, "id": change.id})
+            write.counts["memories_removed"] += 1
+    write.conn.execute(query("forget_mirrored"), row)
+
+
+def _why_held(op: ReconcileFile, gone: Sequence[Any], staying: int, new: Sequence[Any]) -> str:
+    """Return what is wrong with the file that lacks `gone`; "" where somebody simply took them out."""
+    if not op.contents:
+        return "empty" if op.file_time else "missing"
+    if op.damaged:
         return "damaged"
     known = [each.content for each in gone if each.content is not None]
     lost = _unmatched(known, [each.content for each in new])
@@ -116,7 +104,7 @@ def _why_held(op: Operation, gone: Sequence[Any], staying: int, new: Sequence[An
 
 
 def _unmatched(gone: Sequence[str], new: Sequence[str]) -> int:
-    """How many of the texts that are gone no new one is an edited form of."""
+    """Return how many of the texts that are gone no new one is an edited form of."""
     left = [_pairs(text) for text in new]
     lost = 0
     for text in gone:
@@ -138,54 +126,13 @@ def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
     return 2 * len(one & other) >= _ALIKE * (len(one) + len(other))
 
 
-def _warn_held(target: str, why: str, count: int) -> None:
-    logger.warning(
-        "hermes-pgvector: %s %s: what it held stays in memory until somebody decides (%d entries); put the file back, "
-        "or see: hermes-pgvector removals list",
-        MEMORY_FILES[target],
-        WHY[why],
-        count,
-    )
-
-
-# -- what an operator decides
-
-
-def held(conn: DeadlineConnection, *, chars: int = _SHOWN_CHARS) -> list[HeldRemoval]:
-    """Return every removal that waits, the oldest first; of each text at most `chars` characters."""
-    rows = conn.execute(query("held_removals"), {"chars": chars})
-    return [
-        HeldRemoval(row.id, row.theme, row.target, row.content, row.chars, row.origin, row.held_at, row.held_why)
-        for row in rows
-    ]
-
-
-def held_counts(conn: DeadlineConnection) -> list[Any]:
-    """Return how many removals wait: origin, target, held_why, count, held_at of the oldest, for each file."""
-    return conn.execute(query("count_held_removals")).fetchall()
-
-
-def confirm(conn: DeadlineConnection, removals: Sequence[HeldRemoval]) -> None:
-    """Let the files go of these entries: what nobody else owns is removed, and can be brought back."""
-    for theme in sorted({each.theme for each in removals}):
-        lock_theme(conn, theme)
-    now = datetime.now(UTC)
-    for each in removals:
-        row = {"theme": each.theme, "id": each.id, "origin": each.origin, "noted_at": now}
-        conn.execute(query("let_go_of_memory"), row)
-
-
-def dismiss(conn: DeadlineConnection, ids: Sequence[int]) -> int:
-    """Keep held memories though their files lack them; return how many."""
-    return _own(conn, conn.execute(query("keep_held"), {"ids": list(ids)}).fetchall())
-
-
 def keep_undecided(conn: DeadlineConnection, *, older_than_s: float) -> int:
     """Keep the memories whose removal has waited for so long; return how many."""
-    return _own(conn, conn.execute(query("keep_undecided"), {"older_than_s": older_than_s}).fetchall())
+    return own_kept(conn, conn.execute(query("keep_undecided"), {"older_than_s": older_than_s}).fetchall())
 
 
-def _own(conn: DeadlineConnection, kept: Sequence[Any]) -> int:
+def own_kept(conn: DeadlineConnection, kept: Sequence[Any]) -> int:
+    """Give these memories the owner `kept`, so that no file lets them go; return how many."""
     if not kept:
         return 0
     row = {

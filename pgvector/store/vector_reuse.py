@@ -12,7 +12,7 @@ ThemedText = tuple[str, str]  # theme, text
 
 
 def known_vectors(conn: DeadlineConnection, texts: Collection[ThemedText]) -> dict[str, list[float]]:
-    """The vectors of those texts that a memory or a turn of the same theme holds letter for letter, by text."""
+    """Return the vectors of those texts that a memory or a turn of the same theme holds letter for letter, by text."""
     wanted = list(dict.fromkeys(texts))
     row = {"themes": [theme for theme, _ in wanted], "digests": [digest(text) for _, text in wanted]}
     found = conn.execute(query("known_vectors", own_themes=conn.own_themes), row, binary=True)

@@ -54,14 +54,14 @@ def hold_space(conn: DeadlineConnection) -> EmbeddingSpace:
 
 
 def record_space(conn: DeadlineConnection, space: EmbeddingSpace) -> EmbeddingSpace:
-    """Make `space` the one of this database unless there is one; returns the one there is now."""
+    """Make `space` the one of this database unless there is one; return the one there is now."""
     row = {"model": space.model, "document_prefix": space.document_prefix, "query_prefix": space.query_prefix}
     conn.execute(query("record_space"), row)
     return recorded_space(conn)
 
 
 def claim_pending(conn: DeadlineConnection, limit: int, lease_s: float, *, cold: bool = False) -> list[PendingRow]:
-    """At most `limit` rows without an embedding; nobody else gets them for `lease_s`.
+    """Return at most `limit` rows without an embedding; nobody else gets them for `lease_s`.
 
     `cold`: those whose embedding `compact` has dropped, rather than those that never had one.
     """
@@ -94,7 +94,7 @@ def fill(conn: DeadlineConnection, rows: Sequence[PendingRow], chunks: Mapping[s
 
 
 def values_of(row: PendingRow, chunks: Sequence[Chunk]) -> dict[str, object]:
-    """The parameters of a statement that fills the row: the first chunk is its own embedding."""
+    """Return the parameters of a statement that fills the row: the first chunk is its own embedding."""
     first, *others = chunks
     return {
         "id": row.id,

@@ -11,10 +11,11 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
+from hermes_memory_pgvector.admin.common.spool_views import published
 from hermes_memory_pgvector.capture.spool import Spool
 from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory
 from hermes_memory_pgvector.domain.errors import SpoolError
-from hermes_memory_pgvector.domain.types import Operation
+from hermes_memory_pgvector.domain.operations import Message, StoreTurn
 
 _OPERATIONS = 24
 _NAME = "1-0000000000000001-00000000.db"
@@ -31,8 +32,8 @@ def whole() -> bytes:
         path = Path(folder, _NAME)
         made = Spool(path, max_bytes=1 << 30)
         for number in range(_OPERATIONS):
-            payload = {"session_id": "s", "messages": [{"role": "user", "content": _text(number)}], "metadata": {}}
-            made.append(Operation("turn", "marketing", payload, float(number)))
+            said = (Message("user", _text(number)),)
+            made.append(StoreTurn(theme="marketing", at=float(number), session_id="s", messages=said))
         made.close()
         with closing(sqlite3.connect(path)) as conn:
             conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -74,13 +75,13 @@ def spool(data: bytes) -> None:
                 while ops := adopted.take(7):
                     for op in ops:
                         if op.kind.startswith("unreadable"):
-                            adopted.set_aside(op, "unreadable")
+                            adopted.reject(op, "unreadable")
                         else:
                             adopted.ack([op])
                     read += [op.seq for op in ops]
                     assert len(read) <= 10_000, "the same again and again"
-                adopted.report()
-                adopted.aside()
+                published(adopted)
+                adopted.rejected()
                 adopted.recount()
             except SpoolError as exc:
                 directory.give_up(adopted, exc)

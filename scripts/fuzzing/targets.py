@@ -34,13 +34,14 @@ from hermes_memory_pgvector.domain.dates import parse_when
 from hermes_memory_pgvector.domain.dsn import mask_dsn
 from hermes_memory_pgvector.domain.errors import ConfigurationError, HermesPgvectorError, InvalidArgument, WrongUsage
 from hermes_memory_pgvector.domain.languages import Languages
+from hermes_memory_pgvector.domain.operations import Operation, RememberMemory, encode
 from hermes_memory_pgvector.domain.periods import MAX_PERIODS, named_periods
 from hermes_memory_pgvector.domain.records import MemoryRecord, TurnRecord
 from hermes_memory_pgvector.domain.redaction import masker, pattern_problem
 from hermes_memory_pgvector.domain.retention_policy import RetentionPolicy
 from hermes_memory_pgvector.domain.text import both_ends, clean, clean_json, strip_injected
 from hermes_memory_pgvector.domain.theme import MAX_CHARS, Surface, ThemeRules, normalise_theme, session_themes
-from hermes_memory_pgvector.domain.types import Answer, Hit, Operation, Question
+from hermes_memory_pgvector.domain.types import Answer, Hit, Question
 from hermes_memory_pgvector.host import recall_tools, write_tools
 from hermes_memory_pgvector.host.session_context import Policy, SessionContext
 from hermes_memory_pgvector.host.tool_scopes import Here
@@ -206,9 +207,10 @@ def _desk(settings: Settings, context: SessionContext) -> write_tools.Desk:
     """A desk whose database is away, and whose spool takes what Postgres would take."""
 
     def submit(op: Operation) -> bool:
-        written = json.dumps(op.payload, ensure_ascii=False, allow_nan=False)
+        written = encode(op)
+        json.loads(written, parse_constant=_no_constants)
         _storable(written.replace("\\u0000", "\0"))
-        assert op.payload["content"].strip() and op.payload["target"] in ("memory", "user")
+        assert isinstance(op, RememberMemory) and op.content.strip() and op.target in ("memory", "user")
         return True
 
     @contextmanager

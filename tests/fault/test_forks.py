@@ -17,7 +17,7 @@ import os, signal, sys, threading
 from pathlib import Path
 from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory
 from hermes_memory_pgvector.domain import fork_safety
-from hermes_memory_pgvector.domain.types import Operation
+from hermes_memory_pgvector.domain.operations import Message, StoreTurn
 from hermes_memory_pgvector.domain.gil import yield_gil
 
 fork_safety.PATIENCE_S = 30.0  # of a machine that is busy with other tests
@@ -25,6 +25,9 @@ ends = []
 
 def directory():
     return SpoolDirectory(Path(sys.argv[1]), max_bytes=10**8)
+
+def said(text, at):
+    return StoreTurn(theme="marketing", at=at, session_id="s", messages=(Message("user", text),))
 
 def look():
     while True:
@@ -42,7 +45,7 @@ def fork():
         child = os.fork()
         if child == 0:
             signal.alarm(20)
-            directory().open_own().append(Operation("turn", "marketing", {"content": "of a child"}, 0.0))
+            directory().open_own().append(said("of a child", 0.0))
             os._exit(0)
         ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         if any(ends):
@@ -50,7 +53,7 @@ def fork():
 
 own = directory().open_own()
 for number in range(200):
-    own.append(Operation("turn", "marketing", {"content": "spring budget " * 20}, number))
+    own.append(said("spring budget " * 20, number))
 for work in (look, look, look, come_and_go):
     threading.Thread(target=work, daemon=True).start()
 forks = [threading.Thread(target=fork) for _ in range(2)]

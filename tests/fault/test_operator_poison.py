@@ -1,4 +1,4 @@
-"""Writes that Postgres will never take: set aside, told once, in nobody's way, and in an operator's hands."""
+"""Writes that Postgres will never take: rejected, told once, in nobody's way, and in an operator's hands."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import psycopg
 import pytest
 
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.domain.types import Operation
+from hermes_memory_pgvector.domain.operations import Operation
 from tests.conftest import DIMS, MakeProvider
-from tests.support.left_spool import leave_spool
+from tests.support.left_spool import leave_spool, operation
 from tests.support.memory import landed, runtime_of
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
@@ -29,7 +29,7 @@ RETRIED_TIMEOUT_S = 40.0
 def said(number: int, **changes: Any) -> Operation:
     """A turn as the hooks accept it, with parts of its payload as no hook makes them."""
     payload = {"session_id": "s", "messages": [{"role": "user", "content": turn(number)}], "metadata": {}} | changes
-    return Operation(
+    return operation(
         "turn", "marketing", {key: value for key, value in payload.items() if value is not None}, time.time()
     )
 
@@ -42,10 +42,10 @@ def poison() -> dict[str, Operation]:
         "no messages": said(2, messages=None),
         "messages that are none": said(3, messages="Hello"),
         "a number for a text": said(4, messages=[{"role": "user", "content": 4}]),
-        "a target that does not exist": Operation("add", "marketing", entry | {"target": "nonsense"}, time.time()),
-        "no target": Operation("add", "marketing", {"content": "An entry"}, time.time()),
-        "a kind that does not exist": Operation("forget everything", "marketing", entry, time.time()),
-        "a time that does not exist": Operation("add", "marketing", entry, 1e30),
+        "a target that does not exist": operation("add", "marketing", entry | {"target": "nonsense"}, time.time()),
+        "no target": operation("add", "marketing", {"content": "An entry"}, time.time()),
+        "a kind that does not exist": operation("forget everything", "marketing", entry, time.time()),
+        "a time that does not exist": operation("add", "marketing", entry, 1e30),
         "a NUL byte": said(5, messages=[{"role": "user", "content": "a\0b"}]),
     }
 
@@ -75,8 +75,8 @@ def test_need_03_what_postgres_never_takes_is_set_aside_and_told_once_and_the_re
 ) -> None:
     bad = poison()
     operations = [said(100)]
-    for number, operation in enumerate(bad.values(), 101):
-        operations += [operation, said(number)]
+    for number, refused in enumerate(bad.values(), 101):
+        operations += [refused, said(number)]
     leave_spool(home, operations)
 
     provider = make_provider()
@@ -86,7 +86,7 @@ def test_need_03_what_postgres_never_takes_is_set_aside_and_told_once_and_the_re
     assert memories(database) == []
     told = records(logging.ERROR)
     assert len(told) == len(bad), told
-    assert all("it is set aside" in line for line in told)
+    assert all("it waits for an operator" in line for line in told)
     assert runtime_of(provider).stats()["set_aside"] == len(bad)
 
     # A restart finds them where they are, and has nothing new to say.
@@ -97,15 +97,15 @@ def test_need_03_what_postgres_never_takes_is_set_aside_and_told_once_and_the_re
     assert user_turns(database)[-1] == turn(200)
     assert len(records(logging.ERROR)) == len(bad)
     _, listed = run("spool", "list", "--json")
-    assert {item["id"] for item in json.loads(listed)} == {operation.op_id.hex for operation in bad.values()}
+    assert {item["id"] for item in json.loads(listed)} == {refused.op_id.hex for refused in bad.values()}
     assert all(item["error"] and item["text"] is not None for item in json.loads(listed))
 
 
 def test_need_24_doctor_names_a_write_that_is_stuck_and_the_commands_for_it(
     home: Path, make_provider: MakeProvider, records: Records, run: Run
 ) -> None:
-    operation = poison()["a role that does not exist"]
-    leave_spool(home, [operation])
+    refused = poison()["a role that does not exist"]
+    leave_spool(home, [refused])
     make_provider()
     until(lambda: records(logging.ERROR), 30, "the poison")
 
@@ -113,11 +113,11 @@ def test_need_24_doctor_names_a_write_that_is_stuck_and_the_commands_for_it(
     assert code == 1
     checks = json.loads(printed)["checks"]
     (check,) = [check for check in checks if (check["name"], check["state"]) == ("spool", "fail")]
-    assert operation.op_id.hex[:8] in check["said"] and "marketing" in check["said"]
+    assert refused.op_id.hex[:8] in check["said"] and "marketing" in check["said"]
     assert "hermes-pgvector spool list" in check["fix"]
     assert "spool retry" in check["fix"] and "spool drop" in check["fix"]
     _, printed = run("doctor")
-    assert "FAIL" in printed and operation.op_id.hex[:8] in printed
+    assert "FAIL" in printed and refused.op_id.hex[:8] in printed
     _, printed = run("status")
     assert "hermes-pgvector spool list" in printed
 
@@ -129,12 +129,12 @@ def test_need_16_a_set_aside_write_is_listed_retried_and_dropped_and_nothing_cha
     leave_spool(home, bad)
     make_provider()
     until(lambda: len(records(logging.ERROR)) == 3, 30, "the poison")
-    ids = [operation.op_id.hex[:8] for operation in bad]
+    ids = [refused.op_id.hex[:8] for refused in bad]
 
     code, printed = run("spool", "list")
     assert code == 0
     assert [line.split()[0] for line in printed.splitlines() if line[:8] in ids] == ids
-    assert turn(2) in printed and "refused:" in printed
+    assert turn(2) in printed and "rejected:" in printed
     for action in ("retry", "drop"):
         code, printed = run("spool", action, ids[0])
         assert code == 0
@@ -156,7 +156,7 @@ def test_need_16_a_set_aside_write_is_listed_retried_and_dropped_and_nothing_cha
     said_at_last = "SELECT content FROM conversations WHERE role = 'nonsense' ORDER BY id"
     until(lambda: len(database.column(said_at_last)) == 2, RETRIED_TIMEOUT_S, "the retried writes")
     assert database.column(said_at_last) == [turn(2), turn(3)]
-    until(lambda: run("spool", "list")[1] == "no write was set aside\n", 30, "the end of the list")
+    until(lambda: run("spool", "list")[1] == "no write was rejected\n", 30, "the end of the list")
     until(lambda: not list((home / "pgvector" / "spool").glob("4000000-*")), 30, "the end of the dead process's file")
 
 
@@ -186,7 +186,7 @@ def test_need_24_status_and_stats_show_how_the_write_path_goes(
 
     code, printed = run("status")
     assert code == 0
-    for part in ("30 turns", "0 still without an embedding", "endpoint up", "p50/p95", "set aside  1 writes", "/s"):
+    for part in ("30 turns", "0 still without an embedding", "endpoint up", "p50/p95", "rejected   1 writes", "/s"):
         assert part in printed, printed
     code, printed = run("stats", "--json")
     assert code == 0

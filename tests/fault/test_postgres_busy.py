@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from hermes_memory_pgvector.capture import batch_size
+from hermes_memory_pgvector.capture import batches
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import DIMS, MakeProvider
 from tests.support.limits import LATE_S
@@ -179,7 +179,7 @@ def take_ours_as_well(admin_dsn: str, others: ExitStack) -> None:
 def test_need_03_a_batch_that_takes_too_long_is_written_in_smaller_ones(
     direct_dsn: str, admin_dsn: str, make_provider: MakeProvider, monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
-    monkeypatch.setattr(batch_size, "_STRIDES", ((64, 1.0), (8, 1.0), (1, 1.0), (1, 30.0)))
+    monkeypatch.setattr(batches, "_SIZES", ((64, 1.0), (8, 1.0), (1, 1.0), (1, 30.0)))
     with psycopg.connect(admin_dsn, autocommit=True) as connection:
         connection.execute(
             """CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -193,4 +193,4 @@ def test_need_03_a_batch_that_takes_too_long_is_written_in_smaller_ones(
             report(provider, number)
     landed(provider)
     assert user_turns(database) == [turn(number) for number in range(1, 61)]
-    assert runtime_of(provider).writer.aside() == []
+    assert runtime_of(provider).writer.rejected() == []

@@ -69,7 +69,7 @@ def test_need_01_vacuum_full_in_a_loop_costs_no_deadline_and_no_write(
     assert_all_landed(provider, Database(direct_dsn), [1, *traffic.numbers])
     until(lambda: finds(provider, "number0002", turn(2)), 30, "recall")
     traffic.assert_never_waited()
-    assert not [line for line in log.warnings() if "aside" in line or "lost" in line]
+    assert not [line for line in log.warnings() if "rejects" in line or "lost" in line]
 
 
 def test_need_03_a_synchronous_standby_that_hangs_loses_and_doubles_nothing(
@@ -94,7 +94,7 @@ def test_need_03_a_synchronous_standby_that_hangs_loses_and_doubles_nothing(
 
         assert_all_landed(provider, database, [1, *traffic.numbers])
         traffic.assert_never_waited()
-        assert not [line for line in log.warnings() if "aside" in line or "lost" in line]
+        assert not [line for line in log.warnings() if "rejects" in line or "lost" in line]
         provider.shutdown()
 
 

@@ -119,7 +119,7 @@ def use_and_check(
         assert "Crane 3 is red." in recalled(provider, "Which colour has crane 3?")
         assert "Crane 3 is red." in recalled(provider, "crane 3", since="2020-01-01", target="memory")
         runtime_of(provider).shown.forget(("marketing", "another"))
-    assert runtime_of(provider).writer.aside() == []
+    assert runtime_of(provider).writer.rejected() == []
     admin = Database(make_conninfo(admin_dsn, options=admin_path) if admin_path else admin_dsn)
     assert admin.column("SELECT count(*) FROM conversations WHERE sig IS NULL") == [0]
     assert admin.column("SELECT count(*) FROM memory_entries") == [8]

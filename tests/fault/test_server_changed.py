@@ -12,7 +12,7 @@ import pytest
 from psycopg import sql
 
 from hermes_memory_pgvector.admin.common.migrations import migrate
-from hermes_memory_pgvector.capture import poison
+from hermes_memory_pgvector.capture import batches
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import DIMS, MakeProvider
@@ -70,7 +70,7 @@ def assert_nothing_missing_since(provider: PgvectorMemoryProvider, database: Dat
     """What was reported since some moment is stored, each once and in order, with its vector; nothing is set aside."""
     writer = runtime_of(provider).writer
     until(lambda: not writer.depth(), LANDED_TIMEOUT_S, "the spool to be empty")
-    assert writer.aside() == []
+    assert writer.rejected() == []
     stored = user_turns(database)
     assert stored
     assert stored == [turn(number) for number in numbers][-len(stored) :]
@@ -105,7 +105,7 @@ def test_need_03_tables_made_anew_under_an_agent_are_no_fault_of_its_writes(
     assert len(memories(database)) >= 10
     until(lambda: finds(provider, f"number{after:04d}", turn(after)), 30, "recall")
     traffic.assert_never_waited()
-    assert not [line for line in log.warnings() if "ERROR" in line or "set aside" in line]
+    assert not [line for line in log.warnings() if "ERROR" in line or "rejects" in line]
 
 
 def test_need_03_a_write_that_fails_alone_for_no_reason_of_the_server_is_set_aside_in_the_end(
@@ -115,7 +115,7 @@ def test_need_03_a_write_that_fails_alone_for_no_reason_of_the_server_is_set_asi
     monkeypatch: pytest.MonkeyPatch,
     log: Log,
 ) -> None:
-    monkeypatch.setattr(poison, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(batches, "PATIENCE_S", 0.5)
     as_admin(
         admin_dsn,
         """CREATE FUNCTION odd() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -127,9 +127,9 @@ def test_need_03_a_write_that_fails_alone_for_no_reason_of_the_server_is_set_asi
     for number in range(1, 5):
         report(provider, number)
     writer = runtime_of(provider).writer
-    until(writer.aside, LANDED_TIMEOUT_S, "the odd one")
+    until(writer.rejected, LANDED_TIMEOUT_S, "the odd one")
     until(lambda: not writer.depth(), LANDED_TIMEOUT_S, "the others")
-    (left,) = writer.aside()
+    (left,) = writer.rejected()
     assert "odd" in str(left)
     assert user_turns(Database(direct_dsn)) == [turn(1), turn(3), turn(4)]
     told: list[Any] = [line for line in log.ours() if "out of reach" in line]
@@ -212,4 +212,4 @@ def test_need_03_of_two_servers_the_one_that_takes_writes_is_used(make_provider:
         standby.tell("SELECT pg_promote()")
         landed(provider)
         assert user_turns(Database(standby.conninfo(database.dsn))) == [turn(1), turn(2)]
-        assert runtime_of(provider).writer.aside() == []
+        assert runtime_of(provider).writer.rejected() == []

@@ -11,9 +11,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from hermes_memory_pgvector.domain.types import Operation
+from hermes_memory_pgvector.domain.operations import Operation
 from tests.conftest import DIMS, MakeProvider
-from tests.support.left_spool import leave_spool
+from tests.support.left_spool import leave_spool, operation
 from tests.support.memory import landed, runtime_of
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
@@ -32,7 +32,7 @@ _WRITING = (
 
 def said(theme: str, number: int, role: str = "user") -> Operation:
     messages = [{"role": role, "content": f"{theme}: {turn(number)}"}]
-    return Operation("turn", theme, {"session_id": "s", "messages": messages, "metadata": {}}, time.time())
+    return operation("turn", theme, {"session_id": "s", "messages": messages, "metadata": {}}, time.time())
 
 
 def all_said() -> list[Operation]:
@@ -40,9 +40,12 @@ def all_said() -> list[Operation]:
     return [said(theme, number) for number in range(TURNS) for theme in THEMES]
 
 
+def entry_of(text: str) -> dict[str, Any]:
+    return {"target": "memory", "content": text, "origin": "here", "metadata": {}}
+
+
 def remembered(theme: str, text: str) -> Operation:
-    payload = {"target": "memory", "content": text, "origin": "here", "metadata": {}}
-    return Operation("add", theme, payload, time.time())
+    return operation("add", theme, entry_of(text), time.time())
 
 
 def turns_of(database: Database, theme: str) -> list[str]:
@@ -134,7 +137,7 @@ def test_need_03_what_one_theme_is_refused_costs_the_others_nothing(
     landed(provider)
 
     assert {theme: turns_of(database, theme) for theme in THEMES} == {theme: wanted_of(theme) for theme in THEMES}
-    assert runtime_of(provider).writer.aside_count() == 1
+    assert runtime_of(provider).writer.rejected_count() == 1
     (told,) = records(logging.ERROR)
     assert "theme sales" in told
 
@@ -147,7 +150,7 @@ def test_need_15_memories_of_several_themes_keep_their_order(
     newer = [text.replace("blue", "green") for text in entries]
     added = [remembered("marketing", text) for text in entries]
     replaced = [
-        Operation("replace", "sales", remembered("", new).payload | {"old_text": old}, time.time())
+        operation("replace", "sales", entry_of(new) | {"old_text": old}, time.time())
         for old, new in zip(entries, newer, strict=True)
     ]
     pairs = [op for pair in zip(added, replaced, strict=True) for op in pair]

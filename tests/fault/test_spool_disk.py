@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hermes_memory_pgvector.admin.status.report import collect
-from hermes_memory_pgvector.capture.spool_locations import spool_folders
+from hermes_memory_pgvector.capture.spool_directory import spool_folders
 from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.runtime.process import close_all
 from tests.conftest import DIMS, MakeProvider

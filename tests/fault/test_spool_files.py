@@ -206,6 +206,6 @@ def test_need_03_a_file_of_version_1_0_0_is_read_with_what_was_set_aside_in_it(
         connection.execute("PRAGMA user_version = 1")
     provider = make_provider({"dsn": dsn})
     until(lambda: user_turns(database) == [turn(1)], 30, "what waited")
-    until(lambda: runtime_of(provider).writer.aside_count() == 1, 30, "what was set aside")
-    (item,) = [item for view in inspect_spools(home) for item in view.aside]
+    until(lambda: runtime_of(provider).writer.rejected_count() == 1, 30, "what was set aside")
+    (item,) = [item for view in inspect_spools(home) for item in view.rejected]
     assert item.error == "refused once"

@@ -17,9 +17,9 @@ import psycopg
 import pytest
 
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.domain.types import Operation
+from hermes_memory_pgvector.domain.operations import Operation
 from tests.conftest import DIMS, MakeProvider
-from tests.support.left_spool import leave_spool
+from tests.support.left_spool import leave_spool, operation
 from tests.support.memory import landed, runtime_of
 from tests.support.stored import Database
 from tests.support.turns import turn, user_turns
@@ -37,7 +37,7 @@ def configured(home: Path, dsn: str) -> None:
 
 def said(number: int) -> Operation:
     payload = {"session_id": "s", "messages": [{"role": "user", "content": turn(number)}], "metadata": {}}
-    return Operation("turn", "marketing", payload, time.time())
+    return operation("turn", "marketing", payload, time.time())
 
 
 def refuse(admin_dsn: str, refuses: bool) -> None:
@@ -93,7 +93,7 @@ def test_need_10_files_with_nothing_but_what_was_set_aside_keep_none_from_its_tu
     assert main(["spool", "retry", "--all", "--yes", "--hermes-home", str(home)]) == 0
     until(lambda: len(user_turns(database)) == 21, 30, "those that were put back")
     until(lambda: len(list((home / "pgvector" / "spool").glob("*.db"))) == 1, 30, "the end of the files")
-    assert runtime_of(provider).writer.aside_count() == 0
+    assert runtime_of(provider).writer.rejected_count() == 0
 
 
 def test_need_10_very_many_writes_set_aside_fill_no_log_and_cost_nothing_afterwards(
@@ -107,11 +107,11 @@ def test_need_10_very_many_writes_set_aside_fill_no_log_and_cost_nothing_afterwa
     until(lambda: runtime_of(provider).stats()["set_aside"] == 5_000, 120, "all of them set aside")
     told = records(logging.ERROR)
     assert len(told) == 12, "the first ten, the 100th and the 1,000th"
-    assert "set aside as 1000 by now are" in told[-1]
+    assert "as 1000 by now do" in told[-1]
     main(["doctor", "--json", "--hermes-home", str(home)])
     checks = [check for check in json.loads(capsys.readouterr().out)["checks"] if check["name"] == "spool"]
     assert len(checks) < 15
-    assert any("refused 4990 more writes" in check["said"] for check in checks)
+    assert any("rejected 4990 more writes" in check["said"] for check in checks)
     cpu, started = time.process_time(), time.monotonic()
     until(lambda: time.monotonic() - started > 11, 20, "two rounds of looking after files")
     assert time.process_time() - cpu < 0.3

@@ -13,11 +13,11 @@ import pytest
 from pgvector import Vector
 from pgvector.psycopg import register_vector
 
+from hermes_memory_pgvector.admin.compact import compact_rows as store
 from hermes_memory_pgvector.admin.compact import compaction as operate
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.domain.types import Filters, Scope
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import compact_rows as store
 from hermes_memory_pgvector.store.vector_search import vector_candidates
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import called, landed, recalled, runtime_of

@@ -7,7 +7,6 @@ import os
 import sys
 import time
 import tomllib
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,9 +27,9 @@ from hermes_memory_pgvector.admin.doctor.checklist import as_json, render_text
 from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.config.settings import Settings
-from hermes_memory_pgvector.domain.types import Operation
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS
+from tests.support.left_spool import operation
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.scripted_reranker import ScriptedReranker
 from tests.support.stored import Database
@@ -326,7 +325,7 @@ def spooled(home: Path, count: int, *, age_s: float = 0.0, content: str = "Atlas
     spool = directory.open_own()
     for number in range(count):
         payload = {"target": "memory", "content": f"{content} {number}", "origin": "", "metadata": {}}
-        spool.append(Operation("add", "marketing", payload, time.time() - age_s, uuid.uuid4()))
+        spool.append(operation("add", "marketing", payload, time.time() - age_s))
     spool.close()
     return directory
 

@@ -220,14 +220,11 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
 
 def test_need_04_every_statement_is_used_and_no_other_sql_reads_stored_text() -> None:
     package = Path(str(files("hermes_memory_pgvector")))
-    trees = [
-        ast.parse(path.read_text(encoding="utf-8"))
-        for folder in ("store", "admin")
-        for path in package.joinpath(folder).rglob("*.py")
-    ]
-    texts = [text for tree in trees for text in _texts(tree)]
-    unused = [name for name in queries() if not any(re.fullmatch(text, name) for text in texts)]
+    texts_of = {path: list(_texts(ast.parse(path.read_text(encoding="utf-8")))) for path in package.rglob("*.py")}
+    patterns = {text for texts in texts_of.values() for text in texts}
+    unused = [name for name in queries() if not any(re.fullmatch(text, name) for text in patterns)]
     assert unused == []
+    texts = [text for path, texts in texts_of.items() if path.parent.name == "store" for text in texts]
     reads = [
         text for text in texts if re.search(r"(?:FROM|INTO|UPDATE|JOIN)\\? (?:memory_entries|conversations)", text)
     ]

@@ -21,7 +21,7 @@ ANSWER = "That is a long enough answer to be worth storing, about the Atlas proj
 def _stored(provider: PgvectorMemoryProvider, dsn: str) -> list[str]:
     """The user's side of every stored turn, in order, once nothing is set aside."""
     landed(provider)
-    assert [item.error for item in runtime_of(provider).writer.aside()] == []
+    assert [item.error for item in runtime_of(provider).writer.rejected()] == []
     return Database(dsn).column("SELECT content FROM conversations WHERE role = 'user' ORDER BY id")
 
 
@@ -166,5 +166,5 @@ def test_need_26_one_refused_row_holds_nothing_else_up(make_provider: MakeProvid
         provider.on_memory_write("add", "memory", text)
     landed(provider)
     assert set(recalled(provider, "atlas")) == {"Atlas is blue", "Atlas is round"}
-    (item,) = runtime_of(provider).writer.aside()
-    assert item.operation.payload["content"] == "Atlas is unlucky"
+    (item,) = runtime_of(provider).writer.rejected()
+    assert item.operation.texts() == ["Atlas is unlucky"]

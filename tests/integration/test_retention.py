@@ -12,8 +12,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from hermes_memory_pgvector.capture import idle_work
-from hermes_memory_pgvector.capture.retention_task import Pacing, Retention
+from hermes_memory_pgvector.capture import housekeeping
+from hermes_memory_pgvector.capture.housekeeping import Housekeeping, Pacing, Retention
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.domain.retention_policy import RetentionPolicy
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
@@ -65,7 +65,7 @@ def announced_long_ago(dsn: str) -> None:
 def test_need_17_an_agent_deletes_old_turns_by_policy_and_never_a_memory(
     make_provider: MakeProvider, dsn: str, monkeypatch: pytest.MonkeyPatch, records: Callable[[int], list[str]]
 ) -> None:
-    monkeypatch.setattr(idle_work, "QUIET_S", 0.0)
+    monkeypatch.setattr(housekeeping, "QUIET_S", 0.0)
     fill(dsn, "marketing")
     fill(dsn, "audit")
     with psycopg.connect(dsn) as conn:  # as another process has done two days ago
@@ -179,7 +179,7 @@ def test_need_01_a_write_comes_before_it(
     make_provider: MakeProvider, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The deletion waits for what somebody holds; the writes of the same process do not wait for long."""
-    monkeypatch.setattr(idle_work, "QUIET_S", 0.0)
+    monkeypatch.setattr(housekeeping, "QUIET_S", 0.0)
     fill(dsn, "marketing")
     with psycopg.connect(dsn) as holder:
         holder.execute(
@@ -216,8 +216,8 @@ def test_need_01_nothing_is_deleted_beside_an_agent_at_work(make_provider: MakeP
         ask()
         assert (
             1.0
-            < idle_work.Upkeep(runtime_of(provider).backend, process_like(provider), removal_hold_days=7).step()
-            <= idle_work.QUIET_S
+            < Housekeeping(runtime_of(provider).backend, process_like(provider), removal_hold_days=7).step()
+            <= housekeeping.QUIET_S
         )
     assert turns(dsn, "marketing") == DAYS
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes_memory_pgvector.capture.recent_vectors import RecentVectors
+from hermes_memory_pgvector.capture.document_embedding import RecentVectors
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.runtime.process import close_all
 from tests.support.model_files import MODEL_DIMS

@@ -92,7 +92,7 @@ def test_need_04_a_tenants_write_for_another_theme_is_set_aside_and_goes_in_once
     assert set(
         admin.column("SELECT agent_identity FROM memory_entries UNION SELECT agent_identity FROM conversations")
     ) == {"marketing"}
-    aside = runtime_of(foreign).writer.aside()
+    aside = runtime_of(foreign).writer.rejected()
     assert len(aside) == 2 and all(
         "row-level security" in item.error and "tenants grant" in item.error for item in aside
     )
@@ -126,7 +126,7 @@ def test_need_04_replacing_and_removing_work_for_a_tenant(make_provider: MakePro
     provider.on_memory_write("remove", "memory", "", {"old_text": "Atlas is"})
     landed(provider)
     assert recalled(provider, "atlas") == ["The Atlas budget is owned by Bob"]
-    assert not runtime_of(provider).writer.aside()
+    assert not runtime_of(provider).writer.rejected()
 
 
 def test_need_04_every_verb_keeps_to_the_themes_of_its_role(
@@ -172,7 +172,7 @@ def test_need_04_turning_it_on_and_off_under_a_writing_agent_loses_nothing(
         provider.sync_turn(f"And what about the ticket after {number}, please?", f"The one after {number} is closed.")
         provider.on_memory_write("add", "memory", f"Atlas, part {number}")
     landed(provider)
-    assert not runtime_of(provider).writer.aside()
+    assert not runtime_of(provider).writer.rejected()
     assert Database(admin_dsn).column("SELECT count(*) FROM conversations") == [16]
     assert Database(dsn).column("SELECT count(*) FROM conversations") == [16]
 

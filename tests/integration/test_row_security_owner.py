@@ -13,7 +13,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from hermes_memory_pgvector.admin.common import new_vectors, row_security
-from hermes_memory_pgvector.capture.retention_task import Retention
+from hermes_memory_pgvector.capture.housekeeping import Retention
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.domain.retention_policy import RetentionPolicy
 from hermes_memory_pgvector.domain.types import EmbeddingSpace

@@ -17,8 +17,8 @@ from psycopg import sql
 
 from hermes_memory_pgvector.capture.spool import Spool
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.domain.types import Operation
 from tests.conftest import DIMS, MakeProvider
+from tests.support.left_spool import operation
 from tests.support.memory import called, landed, recalled, write_entries
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
@@ -361,16 +361,17 @@ def test_need_16_forget_drops_refused_copies_from_the_spool_and_names_waiting_on
     folder = home / "pgvector" / "spool"
     folder.mkdir(parents=True)
     spool = Spool(folder / "4711-dead.db", max_bytes=1_000_000)
-    for text in ("Atlas costs 900", "Atlas costs 900", "Bolt is red"):
-        spool.append(Operation("add", "marketing", {"target": "memory", "content": text}, 1.0))
-    spool.append(Operation("add", "sales", {"target": "memory", "content": "Atlas costs 900"}, 1.0))
+    spool.append(operation("add", "marketing", {"target": "memory", "content": "Atlas costs 900"}, 1.0))
+    for theme, text in (("marketing", "Atlas costs 900"), ("marketing", "Bolt is red"), ("sales", "Atlas costs 900")):
+        entry = {"target": "memory", "content": text, "origin": "", "metadata": {}}
+        spool.append(operation("add", theme, entry, 1.0))
     for op in (spool.take(1)[0], spool.take(4)[-1]):
-        spool.set_aside(op, "refused")
+        spool.reject(op, "refused")
     spool.close()
     notes = " ".join(ask("forget", ref, "--yes")["notes"])
-    assert "1 writes of the same text that Postgres had refused were dropped" in notes
+    assert "1 writes of the same text that Postgres had rejected were dropped" in notes
     assert "1 writes of the same text wait in the spool" in notes
     left = Spool(folder / "4711-dead.db", max_bytes=1_000_000)
-    assert [item.operation.theme for item in left.aside()] == ["sales"], "what another theme says is not meant"
+    assert [item.operation.theme for item in left.rejected()] == ["sales"], "what another theme says is not meant"
     assert left.depth() == 2
     left.close()

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from hermes_state import SessionDB
 
-from hermes_memory_pgvector.admin.common.spool_views import spool_folder
+from hermes_memory_pgvector.admin.common.spool_views import retry, spool_folder
 from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import DIMS, MakeProvider
@@ -117,15 +117,15 @@ def test_need_38_a_turn_that_was_set_aside_stays_away(
         )
         provider.sync_turn(turn(1), ANSWER)
         writer = runtime_of(provider).writer
-        until(lambda: len(writer.aside()) == 1, what="the refusal")
+        until(lambda: len(writer.rejected()) == 1, what="the refusal")
         undo(provider)
         landed(provider)
         connection.execute("ALTER TABLE conversations DROP CONSTRAINT refuse")
-    (refused,) = writer.aside()
+    (refused,) = writer.rejected()
     (spool,) = writer._own.spools()
-    spool.retry([refused.operation])
+    retry(spool, [refused.operation])
     landed(provider)
-    until(lambda: not writer.aside() and spool.empty(), what="the second attempt")
+    until(lambda: not writer.rejected() and spool.empty(), what="the second attempt")
     assert stored(dsn) == []
 
 

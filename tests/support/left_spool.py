@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from hermes_memory_pgvector.capture.spool import Spool
-from hermes_memory_pgvector.domain.types import Operation
+from hermes_memory_pgvector.domain.operations import Operation, decode
+
+
+def operation(
+    kind: str, theme: str, payload: Mapping[str, Any], at: float, op_id: uuid.UUID | None = None
+) -> Operation:
+    """The write of a kind and payload as a file holds them, which may be none that a hook makes."""
+    return decode(kind, payload, {"theme": theme, "at": at, "op_id": op_id or uuid.uuid4(), "seq": 0})
 
 
 def leave_spool(home: Path, operations: Iterable[Operation]) -> None:
@@ -15,6 +23,6 @@ def leave_spool(home: Path, operations: Iterable[Operation]) -> None:
     folder = home / "pgvector" / "spool"
     folder.mkdir(parents=True, exist_ok=True)
     spool = Spool(folder / f"4000000-{uuid.uuid4().hex[:8]}.db", max_bytes=1 << 30)
-    for operation in operations:
-        spool.append(operation)
+    for each in operations:
+        spool.append(each)
     spool.close()

@@ -11,12 +11,11 @@ from ...domain.errors import InvalidArgument, WrongUsage
 from ...domain.text import clean
 from ...domain.theme import Surface, ThemeRules, session_themes
 from ...domain.types import Store
-from ...store import history
 from ...store.connection import DeadlineConnection
-from ...store.history import Window
 from ...store.theme_names import theme_names
 from ..common import browse_rows as store
-from ..common.browse_rows import Filter
+from ..common import history_rows
+from ..common.browse_rows import Filter, Window
 from ..common.refs import Ref
 from ..common.sharing import profile_of
 from ..themes.theme_changes import fit_for_json
@@ -74,7 +73,7 @@ def shown(conn: DeadlineConnection, ref: Ref, theme: str | None, rules: ThemeRul
     Raises InvalidArgument where there is neither, or the row stands in another theme than the one that was named.
     """
     row = store.shown(conn, ref.store, ref.id)
-    past = history.of_memory(conn, ref.id, limit=_HISTORY_SHOWN) if ref.store == "memories" else []
+    past = history_rows.of_memory(conn, ref.id, limit=_HISTORY_SHOWN) if ref.store == "memories" else []
     if row is None and not past:
         raise InvalidArgument(_missing(conn, ref))
     known = row or past[0]
@@ -103,7 +102,7 @@ def happened(
     conn: DeadlineConnection, theme: str, window: Window, *, action: str | None, target: str | None, session: str | None
 ) -> list[dict[str, Any]]:
     """What happened to the memories of a theme, newest first."""
-    found = history.of_theme(conn, theme, window, action=action, target=target, session_id=session)
+    found = history_rows.of_theme(conn, theme, window, action=action, target=target, session_id=session)
     return [event(row) for row in found]
 
 
@@ -111,7 +110,7 @@ def happened_to(conn: DeadlineConnection, ref: Ref, window: Window) -> list[dict
     """What happened to one memory, newest first. Raises InvalidArgument for a turn, or where nothing is known."""
     if ref.store != "memories":
         raise InvalidArgument(f"{ref} is a turn: turns are written once and have no history")
-    found = history.of_memory(conn, ref.id, limit=window.limit, offset=window.offset)
+    found = history_rows.of_memory(conn, ref.id, limit=window.limit, offset=window.offset)
     if not found and not window.offset:
         raise InvalidArgument(_missing(conn, ref) if store.shown(conn, *ref) is None else f"{ref} has no history")
     return [event(row) for row in found]

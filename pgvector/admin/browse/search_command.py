@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...domain.theme import ThemeRules
     from ...domain.types import Question, Scope, Store
     from ...store.connection import DeadlineConnection
-    from ...store.history import Window
+    from ..common.browse_rows import Window
 
 
 def _search_arguments(command: argparse.ArgumentParser) -> None:

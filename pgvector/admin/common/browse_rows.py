@@ -7,15 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from ...domain.types import Store
 from ...store.connection import DeadlineConnection, translated
-from ...store.history import Window
 from ...store.sql import query
 
 _SLICE = 500  # turns of one statement
 _TIMEOUT_MS = 120_000
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which rows of a timeline are meant; `until` is exclusive."""
+
+    limit: int
+    offset: int = 0
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def values(self) -> dict[str, Any]:
+        """The parameters of a statement."""
+        return {
+            "limit": self.limit,
+            "offset": self.offset,
+            "since": self.since.isoformat() if self.since else "-infinity",
+            "until": self.until.isoformat() if self.until else "infinity",
+        }
 
 
 @dataclass(frozen=True, slots=True)

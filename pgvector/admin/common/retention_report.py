@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...capture.retention_task import GRACE_S
+from ...capture.housekeeping import GRACE_S
 from ...config.settings import Settings
 from ...domain.dates import local_minute
 from ...domain.retention_policy import RetentionPolicy
-from ...store import old_turns as store
 from ...store.connection import DeadlineConnection
+from . import old_rows
 
 
 def retention_state(conn: DeadlineConnection, settings: Settings) -> dict[str, Any]:
     """Whether this home's setting deletes anything, and what the agents of all homes have done; times as ISO text."""
-    state = store.state(conn, GRACE_S)
+    state = old_rows.state(conn, GRACE_S)
     told = {name: value.isoformat() if hasattr(value, "isoformat") else value for name, value in state.items()}
     return {"on": bool(policy_of(settings))} | told
 
@@ -45,4 +45,4 @@ def described(state: Mapping[str, Any]) -> str:
 
 def empty_themes(conn: DeadlineConnection, settings: Settings) -> list[str]:
     """Themes that the setting names and that hold no turns: misspelt ones among them."""
-    return [name for name in policy_of(settings).names() if not store.has_turns(conn, name)]
+    return [name for name in policy_of(settings).names() if not old_rows.has_turns(conn, name)]

@@ -15,7 +15,7 @@ from .commands import add_login, connection, settings_of
 if TYPE_CHECKING:
     from ...domain.theme import ThemeRules
     from ...store.connection import DeadlineConnection
-    from ...store.history import Window
+    from .browse_rows import Window
     from .command_context import Bench
 
 STORES = ("memories", "turns")

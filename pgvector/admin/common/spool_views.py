@@ -1,4 +1,4 @@
-"""The spools of all processes of a home, as an operator sees them: what waits, what was set aside, how it goes."""
+"""The spools of all processes of a home, as an operator sees them: what waits, what was rejected, how it goes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import json
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,16 +14,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...capture.destination import Destination, destination_of
-from ...capture.forgetting import Spare, change_kept, said, without_texts
-from ...capture.spool import OPERATOR_PATIENCE_MS, Spool
-from ...capture.spool_directory import is_held
-from ...capture.spool_format import SetAside
-from ...capture.spool_locations import is_private, spool_folder, spool_folders
+from ...capture.forgetting import Spare, change_kept, said_texts, without_texts
+from ...capture.spool import Spool
+from ...capture.spool_directory import is_held, is_private, spool_folder, spool_folders
+from ...capture.spool_format import COLUMNS, RejectedWrite, move
 from ...config.settings import Settings
 from ...domain.errors import InvalidArgument, SpoolError, SpoolGone
-from ...domain.types import Operation
+from ...domain.gil import in_slices
+from ...domain.operations import MalformedWrite, Operation, RemoveMemory
 
 _TEXT_SHOWN = 200
+_PATIENCE_MS = 5000
+_SLICE = 16  # operations changed while a hook may have to wait
 _UNBOUNDED = 1 << 62  # nothing is appended here, so no bound applies
 
 
@@ -38,7 +40,7 @@ class SpoolView:
     living: bool
     waiting: int
     size_bytes: int
-    aside: tuple[SetAside, ...]
+    rejected: tuple[RejectedWrite, ...]
     report: dict[str, Any]
     report_age_s: float | None
     problem: str = ""
@@ -47,17 +49,17 @@ class SpoolView:
     database: str = ""
 
     def is_for(self, here: Destination) -> bool:
-        """Whether what waits in it may go to that database."""
+        """Return whether what waits in it may go to that database."""
         return not self.waiting or here.takes(self.place, self.database)
 
     @property
     def pid(self) -> str:
-        """The process id in the file's name."""
+        """Return the process id in the file's name."""
         return self.path.name.split("-")[0]
 
 
 def send(settings: Settings, home: Path, *, really: bool) -> list[SpoolView]:
-    """Have writes of stopped processes that were accepted for another database go to that of the settings; returns the
+    """Have writes of stopped processes that were accepted for another database go to that of the settings; return the
     files meant, changed if `really`."""
     here = destination_of(settings, home)
     meant = [view for view in inspect_spools(home) if not view.living and not view.is_for(here)]
@@ -68,23 +70,23 @@ def send(settings: Settings, home: Path, *, really: bool) -> list[SpoolView]:
 
 
 def spool_paths(home: Path) -> list[Path]:
-    """The spool files of all processes of the home, wherever they lie."""
+    """Return the spool files of all processes of the home, wherever they lie."""
     folders = [folder for folder in spool_folders(home) if folder == spool_folder(home) or is_private(folder)]
     return [path for folder in folders for path in sorted(folder.glob("*.db"))]
 
 
 def inspect_spools(home: Path) -> list[SpoolView]:
-    """Every spool of the home, read without disturbing the process that uses it."""
+    """Return every spool of the home, read without disturbing the process that uses it."""
     views = []
     for path in spool_paths(home):
         living = is_held(path)
         try:
             with _opened(path) as spool:
-                spool.must_be_whole()
-                at, report = spool.report()
+                _check_whole(spool)
+                at, report = published(spool)
                 age = time.time() - at if at else None
                 oldest = next((op.at for op in spool.take(1)), None)
-                aside = tuple(spool.aside())
+                aside = tuple(spool.rejected())
                 view = SpoolView(path, living, spool.depth(), spool.size_bytes(), aside, report, age, "", oldest)
                 place, database = spool.accepted_for()
                 views.append(replace(view, place=place, database=database))
@@ -94,23 +96,23 @@ def inspect_spools(home: Path) -> list[SpoolView]:
     return views
 
 
-def render_aside(items: list[SetAside], *, as_json: bool) -> str:
-    """Set-aside writes for people or machines."""
+def render_rejected(items: list[RejectedWrite], *, as_json: bool) -> str:
+    """Return rejected writes for people or machines."""
     if as_json:
         return json.dumps([_as_dict(item) for item in items], indent=2)
     if not items:
-        return "no write was set aside"
+        return "no write was rejected"
     return "\n".join(
         f"{short_id(item)}  {entry['at']}  {entry['kind']}  theme {entry['theme']}\n"
-        f"          refused: {entry['error']}\n          text: {entry['text']}"
+        f"          rejected: {entry['error']}\n          text: {entry['text']}"
         for item in items
         for entry in [_as_dict(item)]
     )
 
 
-def _as_dict(item: SetAside) -> dict[str, str]:
+def _as_dict(item: RejectedWrite) -> dict[str, str]:
     op = item.operation
-    text = str(op.payload.get("content") or op.payload.get("old_text") or op.payload.get("messages") or "")
+    text = _shown(op)
     return {
         "id": op.op_id.hex,
         "at": _date(op.at),
@@ -124,38 +126,41 @@ def _as_dict(item: SetAside) -> dict[str, str]:
 def _date(at: float) -> str:
     try:
         return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
-    except (ValueError, OverflowError, OSError):  # what was set aside may be wrong in every part
+    except (ValueError, OverflowError, OSError):  # what was rejected may be wrong in every part
         return "unknown time"
 
 
-def short_id(item: SetAside) -> str:
-    """What an operator names a set-aside write by."""
+def short_id(item: RejectedWrite) -> str:
+    """Return what an operator names a rejected write by."""
     return item.operation.op_id.hex[:8]
 
 
-def change_aside(
+def change_rejected(
     home: Path, action: Literal["retry", "drop"], ids: list[str], *, everything: bool, really: bool
-) -> list[SetAside]:
-    """Retry or drop set-aside writes, named by the first digits of their ids; returns those meant, changed if `really`.
+) -> list[RejectedWrite]:
+    """Retry or drop rejected writes, named by the first digits of their ids; return those meant, changed if `really`.
 
     Raises InvalidArgument for an id that names none.
     """
-    meant: list[SetAside] = []
+    meant: list[RejectedWrite] = []
     for view in inspect_spools(home):
-        chosen = [
-            item for item in view.aside if everything or any(item.operation.op_id.hex.startswith(each) for each in ids)
-        ]
+        chosen = list(view.rejected) if everything else _named(view.rejected, ids)
         meant += chosen
         if really and chosen:
             with _unless_gone(view.path), _opened(view.path) as spool:
-                change = spool.retry if action == "retry" else spool.drop
-                change([item.operation for item in chosen])
+                change = retry if action == "retry" else drop
+                change(spool, [item.operation for item in chosen])
     for each in ids:
-        if not any(item.operation.op_id.hex.startswith(each) for item in meant):
+        if not _named(meant, (each,)):
             raise InvalidArgument(
-                f"no set-aside write has an id that begins with {each!r}; see: hermes-pgvector spool list"
+                f"no rejected write has an id that begins with {each!r}; see: hermes-pgvector spool list"
             )
     return meant
+
+
+def _named(items: Iterable[RejectedWrite], ids: Sequence[str]) -> list[RejectedWrite]:
+    """Return the writes whose ids begin with one of `ids`."""
+    return [item for item in items if item.operation.op_id.hex.startswith(tuple(ids))]
 
 
 @contextmanager
@@ -172,15 +177,46 @@ def _unless_gone(path: Path) -> Iterator[None]:
 def _opened(path: Path) -> Iterator[Spool]:
     if not path.exists():  # SQLite would make one
         raise SpoolGone(f"the spool {path} is no longer there")
-    spool = Spool(path, max_bytes=_UNBOUNDED, patience_ms=OPERATOR_PATIENCE_MS)
+    spool = Spool(path, max_bytes=_UNBOUNDED, patience_ms=_PATIENCE_MS)
     try:
         yield spool
     finally:
         spool.close()
 
 
+def _check_whole(spool: Spool) -> None:
+    """Read all that waits. Raises SpoolError where that does not go."""
+    with spool.reading() as conn:
+        conn.execute("SELECT sum(length(payload)) FROM operations").fetchone()
+
+
+def published(spool: Spool) -> tuple[float, dict[str, Any]]:
+    """Return when (seconds since the epoch) a process last published its counters in its file, and the counters."""
+    with spool.reading() as conn:
+        row = conn.execute("SELECT at, body FROM report").fetchone()
+    try:
+        return (0.0, {}) if row is None else (float(row[0]), dict(json.loads(row[1])))
+    except (ValueError, TypeError):
+        return 0.0, {}
+
+
+def retry(spool: Spool, ops: Sequence[Operation]) -> None:
+    """Put rejected writes at the end of what waits, in the order in which they were accepted."""
+    for part in in_slices(ops, _SLICE):
+        with spool.written() as conn:
+            move(conn, "aside", "operations", COLUMNS, COLUMNS, part)
+
+
+def drop(spool: Spool, ops: Sequence[Operation]) -> None:
+    """Delete rejected writes."""
+    for part in in_slices(ops, _SLICE):
+        with spool.written() as conn:
+            numbers = json.dumps([op.seq for op in part])
+            conn.execute("DELETE FROM aside WHERE seq IN (SELECT value FROM json_each(?))", (numbers,))
+
+
 def drop_copies(home: Path, texts: Collection[tuple[str, str]]) -> tuple[int, int]:
-    """Drop the writes set aside that hold one of these themes' texts; how many, and how many more of them wait.
+    """Drop the rejected writes that hold one of these themes' texts; return how many, and how many more wait.
 
     Of acknowledged writes, which are kept a while, the texts go as well.
     """
@@ -190,9 +226,9 @@ def drop_copies(home: Path, texts: Collection[tuple[str, str]]) -> tuple[int, in
     dropped, waiting = 0, 0
     for path in spool_paths(home) if wanted else []:
         with contextlib.suppress(SpoolError), _opened(path) as spool:
-            aside = [item.operation for item in spool.aside() if _is_meant(item.operation, wanted)]
-            dropped += len(aside)
-            spool.drop(aside)
+            rejected = [item.operation for item in spool.rejected() if _is_meant(item.operation, wanted)]
+            dropped += len(rejected)
+            drop(spool, rejected)
             waiting += sum(_is_meant(op, wanted) for op in spool.take(_UNBOUNDED // 2))
             for theme, meant in wanted.items():
                 change_kept(spool, theme, without_texts(meant))
@@ -200,11 +236,22 @@ def drop_copies(home: Path, texts: Collection[tuple[str, str]]) -> tuple[int, in
 
 
 def _is_meant(op: Operation, wanted: Mapping[str, set[str]]) -> bool:
-    return bool(said(op) & wanted.get(op.theme, set()))
+    return bool(said_texts(op) & wanted.get(op.theme, set()))
 
 
 def drop_kept(home: Path, theme: str, spare: Spare) -> None:
-    """Leave of the acknowledged writes of a theme what `spare` leaves, in all files of the home that can be had."""
+    """Leave of the acknowledged writes of a theme what `spare` leaves, in all files of the home that can be opened."""
     for path in spool_paths(home):
         with contextlib.suppress(SpoolError), _opened(path) as spool:
             change_kept(spool, theme, spare)
+
+
+def _shown(op: Operation) -> str:
+    """Return what a write holds, for people."""
+    match op:
+        case MalformedWrite(payload=payload):
+            return str(payload.get("content") or payload.get("old_text") or payload.get("messages") or "")
+        case RemoveMemory():
+            return op.old_text
+        case _:
+            return "\n".join(op.texts())

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from ...store import history
 from ...store.connection import DeadlineConnection, translated
 from ...store.memories import lock_theme
 from ...store.sql import query
+from . import history_rows
 
 _SLICE = 1000  # rows of one statement
 _LOCK_WAIT = "60s"
@@ -32,13 +32,13 @@ def begin_reading(conn: DeadlineConnection) -> None:
 
 
 def every_theme(conn: DeadlineConnection) -> list[dict[str, Any]]:
-    """Each theme that holds rows, with its counts and times."""
+    """Return each theme that holds rows, with its counts and times."""
     with translated():
         return [row._asdict() for row in conn.execute(query("list_themes"))]
 
 
 def counts(conn: DeadlineConnection, theme: str) -> dict[str, Any]:
-    """What one theme holds: counts, and when its first and last row were written (None in an empty one)."""
+    """Return what one theme holds: counts, and when its first and last row were written (None in an empty one)."""
     with translated():
         row = conn.execute(query("show_theme"), {"theme": theme}).fetchone()
     assert row is not None
@@ -46,7 +46,7 @@ def counts(conn: DeadlineConnection, theme: str) -> dict[str, Any]:
 
 
 def shared(conn: DeadlineConnection, theme: str, into: str) -> int:
-    """How many memories stand in both themes."""
+    """Return how many memories stand in both themes."""
     with translated():
         row = conn.execute(query("count_shared_memories"), {"theme": theme, "into": into}).fetchone()
     return 0 if row is None else int(row.count)
@@ -66,7 +66,7 @@ def move(conn: DeadlineConnection, theme: str, into: str, advance: Advance) -> d
         merged = conn.execute(query("merge_shared_memories"), names).rowcount
         advance(merged)
         # Before the memories, so that each of them finds nothing left to take along.
-        history.move(conn, theme, into)
+        history_rows.move(conn, theme, into)
         memories = _in_slices(conn, "theme_memory_ids", "move_memories", names, advance)
         for statement in ("move_operations", "move_tombstones", "move_mirrored", "forget_retention"):
             conn.execute(query(statement), names)
@@ -84,13 +84,13 @@ def delete(conn: DeadlineConnection, theme: str, advance: Advance) -> dict[str, 
         turns = _in_slices(conn, "theme_turn_ids", "delete_turns", names, advance)
         lock_theme(conn, theme)
         memories = _in_slices(conn, "theme_memory_ids", "forget_memories", names, advance)
-        history.delete(conn, theme)
+        history_rows.delete(conn, theme)
         conn.execute(query("forget_retention"), {"theme": theme})
     return {"memories": memories, "turns": turns}
 
 
 def _in_slices(conn: DeadlineConnection, which: str, statement: str, names: Mapping[str, Any], advance: Advance) -> int:
-    """Run `statement` on all rows that `which` names, those that come meanwhile included; returns how many."""
+    """Run `statement` on all rows that `which` names, those that come meanwhile included; return how many."""
     done = 0
     # The ids once and at the start: to find the next ones by the theme would be a walk over all that are done.
     while ids := _ids(conn, which, str(names["theme"])):
@@ -111,25 +111,25 @@ def _slices(ids: Sequence[int]) -> Iterator[list[int]]:
 
 
 def log(conn: DeadlineConnection, limit: int) -> list[dict[str, Any]]:
-    """The last `limit` entries of the log, newest first."""
+    """Return the last `limit` entries of the log, newest first."""
     with translated():
         return [row._asdict() for row in conn.execute(query("read_maintenance"), {"limit": limit})]
 
 
 def of_home(conn: DeadlineConnection, profile: str, origin: str) -> list[str]:
-    """The themes that the sessions of a home have written to, as far as the tables tell."""
+    """Return the themes that the sessions of a home have written to, as far as the tables tell."""
     with translated():
         return [row.theme for row in conn.execute(query("themes_of_home"), {"profile": profile, "origin": origin})]
 
 
 def of_clients(conn: DeadlineConnection) -> list[str]:
-    """The themes that clients of the API server have named by a session key."""
+    """Return the themes that clients of the API server have named by a session key."""
     with translated():
         return [row.theme for row in conn.execute(query("themes_of_clients"))]
 
 
 def homes(conn: DeadlineConnection, theme: str) -> int:
-    """How many homes have memory files of which entries stand in the theme."""
+    """Return how many homes have memory files of which entries stand in the theme."""
     with translated():
         row = conn.execute(query("homes_of_theme"), {"theme": theme}).fetchone()
     return 0 if row is None else int(row.homes)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ...config.settings import Settings
     from ...domain.languages import Languages
     from ...domain.theme import ThemeRules
-    from ...store.compact_rows import Sizes
     from ...store.connection import DeadlineConnection
+    from .compact_rows import Sizes
     from .compaction import CompactPlan
     from .recall_loss import RecallLoss
     from .summaries import SessionSummaries

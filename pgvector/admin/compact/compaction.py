@@ -12,7 +12,6 @@ from ...domain.dates import parse_when
 from ...domain.errors import ConfigurationError, WrongUsage
 from ...domain.languages import Languages
 from ...domain.theme import ThemeRules
-from ...store import compact_rows as store
 from ...store import old_turns as clock
 from ...store.audit_log import record
 from ...store.connection import DeadlineConnection
@@ -20,6 +19,7 @@ from ..common import new_vectors
 from ..common import theme_rows as all_themes
 from ..common.progress import progress
 from ..themes.theme_changes import existing
+from . import compact_rows as store
 from .recall_loss import Compacted, RecallLoss, choose_questions, measure_loss, measure_scale
 
 _SLICE = 500  # rows of one transaction

@@ -15,10 +15,10 @@ from ...domain.types import Candidate, Filters, Scope
 from ...recall.fuse import fuse
 from ...recall.search import CANDIDATES
 from ...recall.searcher import QUERY_MAX_CHARS
-from ...store import compact_rows as store
 from ...store.connection import DeadlineConnection
 from ...store.lexical import lexical_candidates
 from ...store.vector_search import vector_candidates
+from . import compact_rows as store
 
 K = 10
 _FEWEST_PAIRS = 50  # of similarities by signature and by vector; from fewer no scale is measured

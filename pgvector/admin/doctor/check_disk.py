@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...capture.destination import Destination, destination_of
-from ...capture.spool_format import SetAside
-from ...capture.spool_locations import spool_folder
+from ...capture.spool_directory import spool_folder
+from ...capture.spool_format import RejectedWrite
 from ...config.settings import Settings
 from ..common.embedded_server import embedded_server
 from ..common.spool_views import SpoolView, inspect_spools, short_id
@@ -21,7 +21,7 @@ LONG_WAIT_S = 600.0
 NEARLY_FULL = 0.8
 SPARE_BYTES = 100_000_000  # less than this, and SQLite or Postgres stop at the next burst
 ROOMY_BYTES = 1_000_000_000
-TOLD_EACH = 10  # refused writes; the others are counted
+TOLD_EACH = 10  # rejected writes; the others are counted
 _REJECTED_FIX = "hermes-pgvector spool list, then spool retry or spool drop"
 
 
@@ -51,7 +51,7 @@ def _spools(views: list[SpoolView], folder: Path, settings: Settings, here: Dest
     for view in views:
         if view.problem:
             yield Check("spool", "fail", view.problem, f"its writes are kept in {view.path}")
-    yield from _rejected([item for view in views for item in view.aside])
+    yield from _rejected([item for view in views for item in view.rejected])
     delayed = [*_left_behind(views, here), *_delayed(views, max_bytes)]
     yield from delayed
     if not delayed:
@@ -69,17 +69,17 @@ def _delayed(views: list[SpoolView], max_bytes: int) -> Iterator[Check]:
             yield from _held_up(view, max_bytes)
 
 
-def _rejected(items: list[SetAside]) -> Iterator[Check]:
+def _rejected(items: list[RejectedWrite]) -> Iterator[Check]:
     for item in items[:TOLD_EACH]:
         op = item.operation
         yield Check(
             "spool",
             "fail",
-            f"Postgres refused write {short_id(item)} ({op.kind}, theme {op.theme}): {item.error}",
+            f"Postgres rejected write {short_id(item)} ({op.kind}, theme {op.theme}): {item.error}",
             _REJECTED_FIX,
         )
     if len(items) > TOLD_EACH:
-        yield Check("spool", "fail", f"Postgres refused {len(items) - TOLD_EACH} more writes", _REJECTED_FIX)
+        yield Check("spool", "fail", f"Postgres rejected {len(items) - TOLD_EACH} more writes", _REJECTED_FIX)
 
 
 def _left_behind(views: list[SpoolView], here: Destination) -> Iterator[Check]:

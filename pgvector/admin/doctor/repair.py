@@ -1,7 +1,7 @@
 """What `doctor --fix` does: only what loses nothing, costs nothing and takes nobody's choice away.
 
 Not done: naming us in the place of another provider, which somebody chose; embedding rows that wait, which may take
-hours and cost money; retrying or dropping writes that were set aside; anything that needs an admin of a shared server,
+hours and cost money; retrying or dropping rejected writes; anything that needs an admin of a shared server,
 unless one is named.
 """
 

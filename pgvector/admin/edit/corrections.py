@@ -14,18 +14,20 @@ from ...capture.forgetting import without_session
 from ...capture.mirror import Mirror
 from ...capture.sanitize import Keeper
 from ...domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
+from ...domain.operations import RememberMemory
 from ...domain.records import MEMORY_FILES
 from ...domain.text import clean
-from ...domain.types import Operation, Store
+from ...domain.types import Store
 from ...store import history, memory_edits
 from ...store.audit_log import operator, record
 from ...store.backend import WRITE_TIMEOUT_S, Backend
 from ...store.connection import DeadlineConnection
 from ...store.memory_edits import Entry
 from ...store.vectors import PendingRow
-from ..common import browse_rows, row_security
+from ..common import browse_rows, history_rows, row_security
 from ..common.refs import Ref
 from ..common.spool_views import drop_copies, drop_kept
+from . import memory_changes
 
 _KEPT_OF_WHO = ("source", "os_user", "host")  # beside the memory itself
 _SESSION_SHOWN = 100  # turns of one that goes
@@ -75,12 +77,21 @@ def add(hand: Hand, theme: str, target: str, text: str, metadata: Mapping[str, A
     given = {key: value for key, value in hand.keep.metadata(metadata, Counter()).items() if key not in _KEPT_OF_WHO}
     who = operator("add")
     metadata = given | {key: who[key] for key in _KEPT_OF_WHO}
-    payload = {"target": target, "content": content, "metadata": metadata, "given": given, "who": who, "owner": "add"}
     with hand.backend.connection(WRITE_TIMEOUT_S) as conn:
         before = memory_edits.id_of(conn, theme, target, content)
         if not browse_rows.theme_exists(conn, theme):
             notes.append(f"{theme!r} held nothing before: if that is a slip, forget this and look at: themes list")
-    hand.backend.apply([Operation("remember", theme, payload, time.time())], {})
+    op = RememberMemory(
+        theme=theme,
+        at=time.time(),
+        target=target,
+        content=content,
+        metadata=metadata,
+        given=given,
+        who=who,
+        owner="add",
+    )
+    hand.backend.apply([op], {})
     with hand.backend.connection(WRITE_TIMEOUT_S) as conn:
         found = memory_edits.id_of(conn, theme, target, content)
     if found is None:
@@ -103,11 +114,11 @@ def edit(hand: Hand, ref: Ref, text: str, *, really: bool) -> Correction:
         row["content"] = content
         if content == old.content:
             return Correction("edit", False, [row], {"memories": 0}, [*notes, "it says that already"])
-        memory_edits.check_unsaid(conn, old.theme, entry, content)
+        memory_changes.check_unsaid(conn, old.theme, entry, content)
         in_files, origin = hand.in_files()
         notes += _standing([entry], in_files)
         if really:
-            if not memory_edits.edit(conn, old.theme, entry, content, in_files, origin, operator("edit")):
+            if not memory_changes.edit(conn, old.theme, entry, content, in_files, origin, operator("edit")):
                 raise InvalidArgument(f"{ref} was changed by somebody else just now; nothing was done: look again")
             if not hand.history_texts:
                 history.forget_old_texts(conn, old.theme, [ref.id])
@@ -141,7 +152,7 @@ def forget(hand: Hand, refs: Sequence[Ref], *, theme: str | None, really: bool) 
         }
         there = {Ref(store, row.id) for store, rows in held.items() for row in rows if theme in (None, row.theme)}
         wanted = [ref.id for ref in refs if ref.store == "memories" and ref not in there]
-        gone = history.removed(conn, theme=theme, ids=wanted, chars=_WHOLE) if wanted else []
+        gone = history_rows.removed(conn, theme=theme, ids=wanted, chars=_WHOLE) if wanted else []
         there |= {Ref("memories", each.id) for each in gone}
         if missing := [str(ref) for ref in refs if ref not in there]:
             where = f" in the theme {theme!r}" if theme is not None else ""
@@ -163,7 +174,7 @@ def forget(hand: Hand, refs: Sequence[Ref], *, theme: str | None, really: bool) 
         if gone:
             notes.append(_RESTORABLE)
         for each in gone if really else ():
-            history.forget_removed(conn, each.theme, [each.id])
+            history_rows.forget_removed(conn, each.theme, [each.id])
         if really:
             _record(conn, "forget", [row["theme"] for row in rows], {"rows": [str(ref) for ref in refs]}, counts)
     if really:
@@ -182,7 +193,7 @@ def _forget(conn: DeadlineConnection, hand: Hand, held: Mapping[Store, Sequence[
     for row in held["memories"]:
         by_theme[row.theme].append(Entry(row.id, row.kind, row.content, row.at, len(row.content)))
     notes = _standing([entry for entries in by_theme.values() for entry in entries], in_files)
-    earlier = sum(history.old_texts(conn, theme, [each.id for each in some]) for theme, some in by_theme.items())
+    earlier = sum(history_rows.old_texts(conn, theme, [each.id for each in some]) for theme, some in by_theme.items())
     if earlier:
         notes.append(f"what they said before ({earlier} texts in the history) {'went' if really else 'goes'} as well")
     if not really:
@@ -194,7 +205,7 @@ def _forget(conn: DeadlineConnection, hand: Hand, held: Mapping[Store, Sequence[
     for row in held["turns"]:
         turns[row.theme].append(row.id)
     for theme in sorted(turns):
-        memory_edits.forget_turns(conn, theme, turns[theme])
+        memory_changes.forget_turns(conn, theme, turns[theme])
     return notes
 
 
@@ -204,7 +215,7 @@ def forget_versions(hand: Hand, refs: Sequence[Ref], *, really: bool) -> Correct
         found = [memory(conn, ref) for ref in refs]
         rows = []
         for ref, row in zip(refs, found, strict=True):
-            kept = history.old_texts(conn, row.theme, [row.id])
+            kept = history_rows.old_texts(conn, row.theme, [row.id])
             rows.append({"ref": str(ref), "theme": row.theme, "kind": row.kind, "texts": kept, "content": row.content})
             if really:
                 history.forget_old_texts(conn, row.theme, [row.id])
@@ -225,7 +236,7 @@ def forget_session(hand: Hand, theme: str, session_id: str, *, really: bool) -> 
         ]  # fmt: skip
         counts = {"turns": browse_rows.session_themes(conn, session_id).get(theme, 0)}
         if really:
-            counts["turns"] = memory_edits.forget_session(conn, theme, session_id)
+            counts["turns"] = memory_changes.forget_session(conn, theme, session_id)
             _record(conn, "forget", [theme], {"session": session_id}, counts)
     if really:
         drop_kept(hand.home, theme, without_session(session_id))
@@ -269,7 +280,7 @@ def _spooled(hand: Hand, texts: Sequence[tuple[str, str]]) -> list[str]:
     dropped, waiting = drop_copies(hand.home, texts)
     notes = []
     if dropped:
-        notes.append(f"{dropped} writes of the same text that Postgres had refused were dropped from the spool")
+        notes.append(f"{dropped} writes of the same text that Postgres had rejected were dropped from the spool")
     if waiting:
         notes.append(f"{waiting} writes of the same text wait in the spool and bring it back: forget it again then")
     return notes

@@ -10,11 +10,11 @@ from typing import Any, Literal
 from ...capture.mirror import Mirror
 from ...domain.errors import InvalidArgument
 from ...domain.records import MEMORY_FILES
-from ...store import history, memory_files
 from ...store.audit_log import operator, record_where_allowed
 from ...store.connection import DeadlineConnection, translated
 from ...store.history import note_actor
-from ...store.memory_files import HeldRemoval
+from ..common import held_removals, history_rows
+from ..common.held_removals import HeldRemoval
 from ..common.refs import Ref
 from .corrections import Correction
 
@@ -27,7 +27,7 @@ def held(conn: DeadlineConnection, home: Path, days: float) -> list[dict[str, An
     """Return the memories whose removal waits, with the file that lacks them and until when it is asked about."""
     origin = Mirror(home).origin
     with translated():
-        return [_row(each, origin, days) for each in memory_files.held(conn, chars=_CHARS)]
+        return [_row(each, origin, days) for each in held_removals.held(conn, chars=_CHARS)]
 
 
 def _row(each: HeldRemoval, origin: str, days: float) -> dict[str, Any]:
@@ -54,15 +54,15 @@ def decide(
     Raises InvalidArgument for a number that names none of them.
     """
     with translated(), conn.transaction():
-        waiting = memory_files.held(conn, chars=_CHARS)
+        waiting = held_removals.held(conn, chars=_CHARS)
         chosen = waiting if refs is None else [each for each in waiting if Ref("memories", each.id) in refs]
         if missing := [str(ref) for ref in refs or () if ref not in {Ref("memories", each.id) for each in chosen}]:
             raise InvalidArgument(f"no removal of {', '.join(missing)} waits; see: hermes-pgvector removals list")
         if really and decision == "confirm":
             note_actor(conn, operator("removals confirm"), origin=_origin_of(chosen), keep_removed=True)
-            memory_files.confirm(conn, chosen)
+            held_removals.confirm(conn, chosen)
         elif really:
-            memory_files.dismiss(conn, sorted({each.id for each in chosen}))
+            held_removals.dismiss(conn, sorted({each.id for each in chosen}))
         counts = {"memories": len({each.id for each in chosen})}
         if really and chosen:
             themes = sorted({each.theme for each in chosen})
@@ -90,7 +90,7 @@ def restore(
     """
     ids = None if refs is None else [ref.id for ref in refs]
     with translated(), conn.transaction():
-        found = history.removed(conn, theme=theme, ids=ids, since=since, chars=_CHARS)
+        found = history_rows.removed(conn, theme=theme, ids=ids, since=since, chars=_CHARS)
         if missing := [str(ref) for ref in refs or () if ref.id not in {each.id for each in found}]:
             raise InvalidArgument(
                 f"nothing of {', '.join(missing)} is kept that could be brought back: it stands there, was forgotten, "
@@ -99,7 +99,7 @@ def restore(
         numbers: dict[int, int] = {}
         if really and found:
             note_actor(conn, operator("restore"))
-            numbers = history.restore(conn, found)
+            numbers = history_rows.restore(conn, found)
             themes = sorted({each.theme for each in found})
             record_where_allowed(conn, "restore", {"themes": themes}, {"memories": len(numbers)})
     rows = [

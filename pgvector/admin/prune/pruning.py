@@ -16,6 +16,7 @@ from ...store import old_turns as store
 from ...store.audit_log import operator, record
 from ...store.connection import DeadlineConnection
 from ...store.history import note_actor
+from ..common import old_rows
 from ..common import theme_rows as all_themes
 from ..common.progress import progress
 from ..themes.theme_changes import existing, fit_for_json
@@ -75,8 +76,8 @@ class Share:
     """What goes of one theme. `memories` is None where they are not asked for."""
 
     old: store.Old
-    turns: store.Count
-    memories: store.Count | None = None
+    turns: old_rows.Count
+    memories: old_rows.Count | None = None
 
     def row(self) -> dict[str, Any]:
         """The share by names; its times are not yet fit for JSON."""
@@ -159,21 +160,21 @@ def _share(conn: DeadlineConnection, wish: Wish, theme: str, before: datetime | 
     if before is not None:
         old = replace(old, before=(before, 0))
     # The newest are chosen among all turns, not only among the old ones.
-    spared = store.newest(
+    spared = old_rows.newest(
         conn, replace(old, before=store.LAST), rows=wish.keep_rows, bytes=wish.max_mb * 1_000_000
     ).before
     old = replace(old, before=min(old.before, spared))
-    turns = store.count_turns(conn, old)
+    turns = old_rows.count_turns(conn, old)
     if not wish.memories or before is None:
         return Share(old, turns), 0
-    memories, in_files = store.count_memories(conn, theme, before)
+    memories, in_files = old_rows.count_memories(conn, theme, before)
     return Share(old, turns, memories), in_files
 
 
 def _examples(conn: DeadlineConnection, share: Share, before: datetime | None) -> Iterator[dict[str, Any]]:
-    yield from store.oldest_turns(conn, share.old, _EXAMPLES)
+    yield from old_rows.oldest_turns(conn, share.old, _EXAMPLES)
     if share.memories is not None and before is not None:
-        yield from store.oldest_memories(conn, share.old.theme, before, _EXAMPLES)
+        yield from old_rows.oldest_memories(conn, share.old.theme, before, _EXAMPLES)
 
 
 def _every_theme(conn: DeadlineConnection) -> list[str]:
@@ -218,7 +219,7 @@ class Pruning:
             while seen == _SLICE:
                 with self.conn.transaction():
                     all_themes.begin(self.conn)
-                    store.walk_timeline(self.conn)
+                    old_rows.walk_timeline(self.conn)
                     some = store.prune_turns(self.conn, share.old, at, _SLICE)
                 at, seen, left = some.last, some.seen, left + some.meant - some.deleted
                 yield "turns", some.deleted
@@ -232,7 +233,7 @@ class Pruning:
             with self.conn.transaction():
                 all_themes.begin(self.conn)
                 note_actor(self.conn, operator("prune"))
-                count = store.prune_memories(self.conn, share.old.theme, before, _MEMORIES)
+                count = old_rows.prune_memories(self.conn, share.old.theme, before, _MEMORIES)
             if not count:
                 return
             yield "memories", count

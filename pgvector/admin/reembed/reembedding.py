@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ...capture.pending_rows import PendingRows
+from ...capture.document_embedding import PendingRows
 from ...domain.chunks import chunk_spans
 from ...domain.errors import ConfigurationError, EmbedderError, EmbedderUnavailable
 from ...domain.types import EmbeddingSpace, Store

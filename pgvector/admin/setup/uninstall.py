@@ -119,7 +119,7 @@ def _remove_data(home: Path) -> None:
 def _unwritten(home: Path) -> list[str]:
     found = []
     views = inspect_spools(home)
-    if waiting := sum(view.waiting + len(view.aside) for view in views):
+    if waiting := sum(view.waiting + len(view.rejected) for view in views):
         found.append(
             f"{plural(waiting, 'write')} in the spool never reached Postgres (hermes-pgvector status; an agent writes "
             "them when the database is there)"

@@ -86,24 +86,24 @@ def _show(args: argparse.Namespace, known: Any, render: Callable[[Any], str]) ->
 
 def _change_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("ids", nargs="*", metavar="ID", help="the first digits of a write's id, as `list` shows it")
-    command.add_argument("--all", action="store_true", help="every write that was set aside")
+    command.add_argument("--all", action="store_true", help="every rejected write")
     add_yes(command)
     add_json(command)
 
 
-def _list_aside(args: argparse.Namespace, home: Path) -> int:
-    from ..common.spool_views import change_aside, render_aside
+def _list_rejected(args: argparse.Namespace, home: Path) -> int:
+    from ..common.spool_views import change_rejected, render_rejected
 
-    print(render_aside(change_aside(home, "retry", [], everything=True, really=False), as_json=args.json))
+    print(render_rejected(change_rejected(home, "retry", [], everything=True, really=False), as_json=args.json))
     return EXIT_OK
 
 
 def _retry(args: argparse.Namespace, home: Path) -> int:
-    return _change_aside(args, home, "retry", "put back; the next agent process writes them")
+    return _change_rejected(args, home, "retry", "put back; the next agent process writes them")
 
 
 def _drop(args: argparse.Namespace, home: Path) -> int:
-    return _change_aside(args, home, "drop", "deleted")
+    return _change_rejected(args, home, "drop", "deleted")
 
 
 def _send(args: argparse.Namespace, home: Path) -> int:
@@ -129,14 +129,14 @@ def _send_arguments(command: argparse.ArgumentParser) -> None:
     add_json(command)
 
 
-def _change_aside(args: argparse.Namespace, home: Path, action: Literal["retry", "drop"], done: str) -> int:
+def _change_rejected(args: argparse.Namespace, home: Path, action: Literal["retry", "drop"], done: str) -> int:
     from ...domain.errors import WrongUsage
-    from ..common.spool_views import change_aside, render_aside
+    from ..common.spool_views import change_rejected, render_rejected
 
     if not args.ids and not args.all:
         raise WrongUsage(f"name the writes to {action}, or --all; see: hermes-pgvector spool list")
-    meant = change_aside(home, action, args.ids, everything=args.all, really=args.yes)
-    print(render_aside(meant, as_json=args.json))
+    meant = change_rejected(home, action, args.ids, everything=args.all, really=args.yes)
+    print(render_rejected(meant, as_json=args.json))
     if meant and not args.json:
         print(
             f"{len(meant)} writes {done}" if args.yes else f"{len(meant)} writes meant; nothing was changed: add --yes"
@@ -160,10 +160,10 @@ STATS = Command(
 )
 SPOOL = Command(
     "spool",
-    "look at writes that Postgres refused for what they hold, try them again, or drop them",
+    "look at writes that Postgres rejected for what they hold, try them again, or drop them",
     "hermes-pgvector spool list\nhermes-pgvector spool retry --all --yes\nhermes-pgvector spool drop 3f2a9c01 --yes",
     actions=(
-        Command("list", "the writes that were set aside, and why", "hermes-pgvector spool list", _list_aside, add_json),
+        Command("list", "the rejected writes, and why", "hermes-pgvector spool list", _list_rejected, add_json),
         Command(
             "retry",
             "put writes back, for the next agent process",

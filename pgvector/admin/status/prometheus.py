@@ -55,7 +55,7 @@ METRICS = tuple(
         ("spool_bytes", "gauge", "Their size on disk", ()),
         ("spool_limit_bytes", "gauge", "Size from which a process loses writes", ()),
         ("spool_oldest_seconds", "gauge", "How long the oldest of them has waited", ()),
-        ("set_aside_writes", "gauge", "Writes that Postgres refused for what they hold", ()),
+        ("set_aside_writes", "gauge", "Writes that Postgres rejected for what they hold", ()),
         ("latency_seconds", "gauge", "Durations of late, of the slowest process", ("work", "quantile")),
         ("written", "counter", "Writes that reached Postgres", ()),
         ("lost_writes", "counter", "Writes that could not be kept", ()),

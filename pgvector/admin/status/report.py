@@ -14,7 +14,7 @@ from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError, StoreMisconfigured
 from ...domain.last_error import local_time
 from ...store.backend import Backend
-from ...store.memory_files import held_counts
+from ..common.held_removals import held_counts
 from ..common.holdings import holdings
 from ..common.retention_report import described, retention_state
 from ..common.spool_views import SpoolView, inspect_spools, short_id
@@ -51,7 +51,7 @@ class Watcher:
             "spool_bytes": sum(view.size_bytes for view in views),
             "spool_limit_bytes": self._limit_bytes,
             "oldest_waiting_s": 0.0 if oldest is None else round(max(0.0, time.time() - oldest), 1),
-            "set_aside": sum(len(view.aside) for view in views),
+            "set_aside": sum(len(view.rejected) for view in views),
             "waiting_for_another": sum(view.waiting for view in views if not view.living and not view.is_for(here)),
             "recall": _recall(reports),
             "processes": [_process(view) for view in views],
@@ -95,7 +95,7 @@ def _process(view: SpoolView) -> dict[str, Any]:
         "living": view.living,
         "waiting": view.waiting,
         "spool_bytes": view.size_bytes,
-        "set_aside": [{"id": short_id(item), "error": item.error} for item in view.aside],
+        "set_aside": [{"id": short_id(item), "error": item.error} for item in view.rejected],
         "report_age_s": None if view.report_age_s is None else round(view.report_age_s, 1),
         "report": view.report,
         "problem": view.problem,
@@ -125,7 +125,7 @@ def render_status(status: Status) -> str:
             "hermes-pgvector spool send"
         )
     if status["set_aside"]:
-        lines.append(typed(f"set aside  {status['set_aside']} writes; look at them: hermes-pgvector spool list"))
+        lines.append(typed(f"rejected   {status['set_aside']} writes; look at them: hermes-pgvector spool list"))
     recall = status["recall"]
     rates = [
         f"{name} found something in {recall[f'{kind}_hit_rate']:.0%} of {recall[asked]}"

@@ -1,21 +1,71 @@
-"""Deletes, at quiet times and bit by bit, the turns that the setting `retention` no longer keeps."""
+"""The drain thread's work beside writes: it forgets what has served its time, and applies the setting `retention`."""
 
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..domain.commandline import typed
 from ..domain.errors import DeadlineExceeded, HermesPgvectorError, StoreMisconfigured, StoreUnavailable
+from ..domain.gil import quiet_for_s
 from ..domain.retention_policy import RetentionPeriod, RetentionPolicy
 from ..store import old_turns as store
 from ..store.audit_log import record
 from ..store.backend import Backend
 from ..store.connection import DeadlineConnection
+from ..store.replays import OPERATIONS_KEPT_DAYS
 
 logger = logging.getLogger(__name__)
+
+
+TOMBSTONES_KEPT_DAYS = 730
+HISTORY_KEPT_DAYS = 730
+REMOVED_TEXTS_KEPT_DAYS = 90  # for so long a memory that a file let go of can be restored
+QUIET_S = 15.0  # without a hook, before old turns are deleted
+_HOUSEKEEPING_S = 3600.0
+
+
+class Housekeeping:
+    """Forgets what has served its time. Used by the drain thread only."""
+
+    def __init__(self, backend: Backend, retention: Retention, *, removal_hold_days: float) -> None:
+        self._backend = backend
+        self._removal_hold_days = removal_hold_days
+        self._retention = retention
+        self._housekeeping = self._look = 0.0  # when (monotonic seconds) each of the two is next due
+
+    @property
+    def deleted(self) -> int:
+        """Return how many turns the setting `retention` had this process delete."""
+        return self._retention.deleted
+
+    def step(self) -> float:
+        """Do a bounded piece of what is due; return for how many seconds there is nothing to do.
+
+        Raises HermesPgvectorError.
+        """
+        now = time.monotonic()
+        if now >= self._housekeeping:
+            self._backend.housekeep(
+                operations_days=OPERATIONS_KEPT_DAYS,
+                tombstones_days=TOMBSTONES_KEPT_DAYS,
+                history_days=HISTORY_KEPT_DAYS,
+                texts_days=REMOVED_TEXTS_KEPT_DAYS,
+                hold_days=self._removal_hold_days,
+            )
+            self._housekeeping = now + _HOUSEKEEPING_S
+        if self._retention.on and now >= self._look:
+            if (quiet_s := quiet_for_s()) < QUIET_S:
+                return QUIET_S - quiet_s
+            wait_s = self._retention.step()
+            self._look = time.monotonic() + wait_s
+        due = min(self._housekeeping, self._look) if self._retention.on else self._housekeeping
+        return max(0.01, due - time.monotonic())
+
 
 GRACE_S = 86_400.0  # between the announcement of a theme's policy and the first deletion
 EVERY_S = 86_400.0  # between two runs over the same theme, whichever process makes them
@@ -59,7 +109,7 @@ class Retention:
         self.on = bool(policy)
 
     def step(self) -> float:
-        """Do a bounded piece of what is due; returns for how many seconds to leave it alone. Raises StoreUnavailable.
+        """Do a bounded piece of what is due; return for how many seconds to leave it alone. Raises StoreUnavailable.
 
         What goes wrong otherwise is logged and turns it off in this process: a setting must not hold writes up.
         """
@@ -79,24 +129,28 @@ class Retention:
         """Find the themes that have turns to delete; note the policies that are new to theirs."""
         pacing = self._pacing
         with self._backend.connection(pacing.timeout_s) as conn:
-            if not store.try_lock(conn):
+            aged = self._aged(conn)
+            if aged is None:
                 return pacing.look_s / 12
-            aged = store.aged(conn, self._me, grace_s=pacing.grace_s, every_s=pacing.every_s)
-            if any(each.held for each in aged):
-                return pacing.look_s / 12
-            old: list[tuple[store.Aged, RetentionPeriod]] = []
-            for each in aged:
-                period = self._policy.of(each.theme)
-                if period is not None and each.age_s > period.days * 86_400:
-                    old.append((each, period))
+            old = self._exceeding(aged)
             new = {each.theme: period for each, period in old if each.policy != str(period)}
             if new:
                 store.announce(conn, {theme: str(period) for theme, period in new.items()})
         self._tell(new)
-        self._due.extend(
-            _Due(each.theme, period) for each, period in old if each.theme not in new and each.ripe and not each.recent
-        )
+        self._due.extend(_Due(each.theme, period) for each, period in old if each.theme not in new and each.due)
         return pacing.pause_s if self._due else pacing.look_s
+
+    def _aged(self, conn: DeadlineConnection) -> list[store.Aged] | None:
+        """Return how old the turns of each theme are; None while another process is at it."""
+        if not store.try_lock(conn):
+            return None
+        aged = store.aged(conn, self._me, grace_s=self._pacing.grace_s, every_s=self._pacing.every_s)
+        return None if any(each.held for each in aged) else aged
+
+    def _exceeding(self, aged: Iterable[store.Aged]) -> list[tuple[store.Aged, RetentionPeriod]]:
+        """Return the themes that have turns from before their period, each with that."""
+        periods = ((each, self._policy.of(each.theme)) for each in aged)
+        return [(each, period) for each, period in periods if period and each.age_s > period.days * 86_400]
 
     def _prune(self, due: _Due) -> float:
         """Delete what is old of the next slice of a theme, unless the agents disagree on it by now."""

@@ -14,10 +14,10 @@ from pgvector import Vector
 from pgvector.psycopg import register_vector
 from psycopg.types.json import Jsonb
 
-from ..domain.types import Candidate
-from .connection import DeadlineConnection
-from .sql import query
-from .vector_search import DEEP_RERANK, LARGE_THEME, RERANK_DEPTH
+from ...domain.types import Candidate
+from ...store.connection import DeadlineConnection
+from ...store.sql import query
+from ...store.vector_search import DEEP_RERANK, LARGE_THEME, RERANK_DEPTH
 
 _SIGNS = ".,;:!\"'()[]\u2018\u2019\u201c\u201d\u00ab\u00bb\u3002\uff0c\uff01\u2026"
 # Words that two texts may differ in and still say the same. Articles and negations are none of these.
@@ -86,12 +86,12 @@ def prepare(conn: DeadlineConnection) -> None:
 
 
 def share(conn: DeadlineConnection, theme: str, before: datetime) -> Share:
-    """What can go of a theme."""
+    """Return what can go of a theme."""
     return Share(theme, *_one(conn, "compact_share", {"theme": theme, "before": before}))
 
 
 def sizes(conn: DeadlineConnection) -> Sizes:
-    """How large everything is now."""
+    """Return how large everything is now."""
     return Sizes(*_one(conn, "compact_sizes", {}))
 
 
@@ -108,7 +108,7 @@ def same(conn: DeadlineConnection, theme: str, pairs: Mapping[int, int], similar
 
 
 def collapse(conn: DeadlineConnection, theme: str, pairs: Mapping[int, int], similar: float) -> int:
-    """Delete turns that a newer one says again, which notes it; returns how many."""
+    """Delete turns that a newer one says again, which notes it; return how many."""
     ids = sorted(pairs.keys() | set(pairs.values()))
     there = {row.id for row in conn.execute(query("lock_turns"), {"theme": theme, "ids": ids})}
     # What was looked at before may have been changed since.
@@ -120,29 +120,24 @@ def collapse(conn: DeadlineConnection, theme: str, pairs: Mapping[int, int], sim
 
 
 def examples(conn: DeadlineConnection, theme: str, ids: Sequence[int], chars: int) -> dict[int, dict[str, Any]]:
-    """The turns by their ids: at, role, and the beginning of their content."""
+    """Return the turns by their ids: at, role, and the beginning of their content."""
     rows = conn.execute(query("compact_examples"), {"theme": theme, "ids": list(ids), "chars": chars})
     return {row.id: row._asdict() for row in rows}
 
 
 def cooling(conn: DeadlineConnection, theme: str, before: datetime) -> list[int]:
-    """The old turns that have a vector, oldest first."""
+    """Return the old turns that have a vector, oldest first."""
     return [row.id for row in conn.execute(query("cooling_ids"), {"theme": theme, "before": before})]
 
 
-def cold_turns(conn: DeadlineConnection) -> int:
-    """How many turns have only their signature left."""
-    return int(_one(conn, "count_cold", {}).count)
-
-
 def cool(conn: DeadlineConnection, theme: str, ids: Sequence[int]) -> int:
-    """Drop the vectors of turns, and of their parts, and keep the signatures; returns how many turns had one."""
+    """Drop the vectors of turns, and of their parts, and keep the signatures; return how many turns had one."""
     conn.execute(query("keep_signatures"))
     return int(_one(conn, "cool_turns", {"theme": theme, "ids": list(ids)}).count)
 
 
 def scale(conn: DeadlineConnection) -> Scale:
-    """The scale that recall uses now."""
+    """Return the scale that recall uses now."""
     return Scale(*_one(conn, "signature_scale", {}))
 
 
@@ -153,7 +148,7 @@ def calibrate(conn: DeadlineConnection, measured: Scale) -> bool:
 
 
 def questions(conn: DeadlineConnection, theme: str, limit: int) -> list[Asked]:
-    """At most so many turns that have a vector, chosen without a meaning."""
+    """Return at most so many turns that have a vector, chosen without a meaning."""
     rows = conn.execute(query("sample_questions"), {"theme": theme, "limit": limit})
     return [Asked(theme, row.id, row.content, row.embedding) for row in rows]
 
@@ -165,7 +160,7 @@ def likenesses(conn: DeadlineConnection, asked: Asked) -> list[tuple[float, floa
 
 
 def nearest_exactly(conn: DeadlineConnection, asked: Asked, scale: Scale, limit: int) -> list[int]:
-    """The nearest turns by every vector of the theme, nearest first. Reads them all."""
+    """Return the nearest turns by every vector of the theme, nearest first. Reads them all."""
     row = {"theme": asked.theme, "vector": asked.vector, "limit": limit, "slope": scale.slope, "offset": scale.offset}
     return [found.id for found in conn.execute(query("nearest_exactly"), row)]
 
@@ -173,7 +168,7 @@ def nearest_exactly(conn: DeadlineConnection, asked: Asked, scale: Scale, limit:
 def nearest_when_cold(
     conn: DeadlineConnection, asked: Asked, scale: Scale, before: datetime, limit: int
 ) -> list[Candidate]:
-    """What the vector leg of a search would propose once the vectors of turns from `before` are gone."""
+    """Return what the vector leg of a search would propose once the vectors of turns from `before` are gone."""
     row = {
         "theme": asked.theme,
         "vector": asked.vector,
@@ -189,13 +184,13 @@ def nearest_when_cold(
 
 
 def old_sessions(conn: DeadlineConnection, theme: str, before: datetime, fewest: int) -> list[Session]:
-    """The sessions of a theme that ended before a time and have at least `fewest` turns, oldest first."""
+    """Return the sessions of a theme that ended before a time and have at least `fewest` turns, oldest first."""
     rows = conn.execute(query("old_sessions"), {"theme": theme, "before": before, "fewest": fewest})
     return [Session(theme, *row) for row in rows]
 
 
 def turns_of(conn: DeadlineConnection, session: Session) -> list[Any]:
-    """The turns of a session in their order: id, at, role, content."""
+    """Return the turns of a session in their order: id, at, role, content."""
     return list(conn.execute(query("session_turns"), _names(session)))
 
 
@@ -218,7 +213,7 @@ def replace_session(
 
 
 def may_vacuum(conn: DeadlineConnection) -> bool:
-    """Whether this role owns the tables."""
+    """Return whether this role owns the tables."""
     owned = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = 'conversations'::regclass"
     return conn.execute(owned).fetchone() == (True,)
 

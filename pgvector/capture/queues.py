@@ -1,4 +1,4 @@
-"""What this process has accepted: on disk, and while no disk takes anything, in memory."""
+"""The queues that the drain thread empties: this process's own, and those that dead processes left."""
 
 from __future__ import annotations
 
@@ -7,19 +7,55 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..domain.errors import SpoolBusy, SpoolError, SpoolFull, SpoolGone
 from ..domain.gil import yield_gil
-from ..domain.types import Operation
+from ..domain.operations import Operation
 from .memory_queue import MemoryQueue, Queue
+from .resend import AcknowledgedWrites
 from .spool import Spool
-from .spool_directory import SpoolDirectory
-from .spool_salvage import Move
+from .spool_directory import ADOPTED_AT_ONCE, SpoolDirectory
 
 logger = logging.getLogger(__name__)
+
+_AT_ONCE, _BYTES_AT_ONCE = 256, 1_000_000  # some milliseconds
+
+
+class Salvage:
+    """From the file `source`, of which `why` tells, into another one."""
+
+    def __init__(self, source: Spool, into: Spool, why: SpoolGone) -> None:
+        self.source = source
+        self.why = why
+        self.lost = 0  # operations that cannot be had any more
+        self.saved = 0
+        self._into = into
+        self._left: list[tuple[Operation, str]] | None = None
+
+    def go_on(self, for_s: float, *, may_read: bool) -> bool:
+        """Move for about so long; True when nothing is left to be moved. Raises SpoolError.
+
+        Without `may_read` only what is in memory: a large file takes long to be read.
+        """
+        deadline = time.monotonic() + for_s
+        if self._left is None:
+            if not may_read and not self.source.remembers_all():
+                return False
+            self._left, self.lost = self.source.salvage()
+            self.saved = len(self._left)
+        while self._left:
+            if time.monotonic() >= deadline:
+                return False
+            del self._left[: self._into.take_in(self._left[:_AT_ONCE], _BYTES_AT_ONCE)]
+        return True
+
+    def left(self) -> int:
+        """Return how much is left to be moved; -1 while that is not known."""
+        return -1 if self._left is None else len(self._left)
+
 
 _MOVED_AT_ONCE = 64
 _FILES_MOST = 16  # of one process: whoever locks more of them than that is not to be evaded
@@ -39,7 +75,7 @@ class OwnQueues:
         self._directory = directory
         self._memory = MemoryQueue(memory_max_bytes)
         self._older: list[Spool] = []
-        self._moves: list[Move] = []
+        self._moves: list[Salvage] = []
         self._spared: dict[Path, float] = {}  # places that took no more, and until when they are left alone
         self._spool: Spool | None = None
         self._pid = os.getpid()
@@ -51,7 +87,7 @@ class OwnQueues:
         self.open()
 
     def open(self) -> Spool | None:
-        """The spool, opened now where that failed before; None while it cannot be."""
+        """Return the spool, opened now where that failed before; None while it cannot be."""
         with self._changing:
             if self._spool is None:
                 try:
@@ -121,7 +157,7 @@ class OwnQueues:
             at = own.index(gone) if gone in own else 0
             self._older = [*own[:at], into, *(spool for spool in own[at:] if spool is not gone)]
             self._spool = self._older.pop()
-            self._moves.append(Move(gone, into, exc))
+            self._moves.append(Salvage(gone, into, exc))
             self._go_on_moving(_HOOK_MOVES_S, in_hook=True)
             if self._moves and self._spool is into:  # what comes now comes after all that
                 self._older.append(into)
@@ -141,7 +177,7 @@ class OwnQueues:
         finally:
             self._rescuing.release()
 
-    def _note_moved(self, move: Move) -> None:
+    def _note_moved(self, move: Salvage) -> None:
         self._directory.dispose(move.source, delete=not move.lost)
         self.lost += move.lost
         logger.warning("hermes-pgvector: %s; the %d writes in it are in a new file now", move.why, move.saved)
@@ -170,7 +206,7 @@ class OwnQueues:
             self._return_home()
 
     def look_at(self, spool: Spool) -> bool:
-        """Whether a file is there and in order; if it is gone, what it held is written anew."""
+        """Return whether a file is there and in order; if it is gone, what it held is written anew."""
         try:
             spool.check()
         except SpoolGone as exc:
@@ -198,7 +234,7 @@ class OwnQueues:
         """Put into the spool what is in memory only, as far as the disk takes it by now.
 
         For the thread that empties the queues, or once that can be waited for no longer: what it writes at that moment
-        is written once all the same. What Postgres has refused is refused, and set aside, once more.
+        is written once all the same. What Postgres has refused is rejected once more.
         """
         # A child's copy of the memory is the parent's to bring home.
         if self._pid != os.getpid():
@@ -207,15 +243,10 @@ class OwnQueues:
         if self._memory.empty():
             return
         with self._moving:
-            moved = 0
             if (spool := self.open()) is None:
                 return
             try:
-                while ops := self._memory.take(_MOVED_AT_ONCE) or [item.operation for item in self._memory.aside()]:
-                    for op in ops:
-                        spool.append(op)
-                        self._memory.ack([op])
-                        moved += 1
+                moved = self._write_memory(spool)
             except SpoolError as exc:  # that was told when it began
                 if not isinstance(exc, SpoolFull):
                     self._leave_behind(spool, exc)
@@ -224,6 +255,16 @@ class OwnQueues:
             self._warned = False
             logger.info("hermes-pgvector: the writes that were in memory only are on disk now")
 
+    def _write_memory(self, into: Spool) -> int:
+        """Move what is in memory to a file; return how many writes. Raises SpoolError."""
+        moved = 0
+        while ops := self._memory.take(_MOVED_AT_ONCE) or [item.operation for item in self._memory.rejected()]:
+            for op in ops:
+                into.append(op)
+                self._memory.ack([op])
+            moved += len(ops)
+        return moved
+
     def label(self) -> None:
         """Note in the files for which database their writes are, now that it is known."""
         for spool in self.spools():
@@ -231,20 +272,20 @@ class OwnQueues:
                 spool.label(self._directory.destination.place, self._directory.destination.database)
 
     def queues(self) -> list[Queue]:
-        """In the order in which they are to be emptied."""
+        """Return all queues, in the order in which they are to be emptied."""
         return [*self.spools(), self._memory]
 
     def spools(self) -> list[Spool]:
-        """The files, where there are some, in the order in which they are to be emptied."""
+        """Return the files, where there are some, in the order in which they are to be emptied."""
         with self._changing:
             return [*self._older, *([] if self._spool is None else [self._spool])]
 
     def in_memory(self) -> int:
-        """How many operations wait in memory only."""
+        """Return how many operations wait in memory only."""
         return self._memory.depth()
 
     def depth(self) -> int:
-        """How many operations wait. What is being moved counts twice rather than not at all."""
+        """Return how many operations wait. What is being moved counts twice rather than not at all."""
         return self._memory.depth() + sum(spool.depth() for spool in self.spools())
 
     def checkpoint(self) -> None:
@@ -262,3 +303,58 @@ class OwnQueues:
         if not self._warned:
             self._warned = True
             logger.warning("hermes-pgvector: writes are kept in memory only and are lost with this process: %s", exc)
+
+
+class AdoptedSpools:
+    """A few spools at a time, oldest first. Used by the drain thread; others only count."""
+
+    def __init__(self, directory: SpoolDirectory) -> None:
+        self._directory = directory
+        self._spools: list[Spool] = []
+
+    def __iter__(self) -> Iterator[Spool]:
+        return iter(list(self._spools))
+
+    def __contains__(self, queue: Queue) -> bool:
+        return queue in self._spools
+
+    def depth(self) -> int:
+        """Return how many writes wait in them."""
+        return sum(spool.depth() for spool in self)
+
+    def take_more(self, kept: AcknowledgedWrites) -> None:
+        """Adopt what dead processes left, as far as there is room; what `kept` knows to be lacking is sent again."""
+        for spool in self._directory.adopt(ADOPTED_AT_ONCE - len(self._spools)):
+            self._spools.append(spool)
+            kept.send_again(spool, self._directory.destination)
+
+    def check_files(self, own: OwnQueues) -> None:
+        """Let go of those whose files are gone; what they held is this process's own now."""
+        self._spools = [spool for spool in self._spools if own.look_at(spool)]
+
+    def let_go_of_empty(self) -> bool:
+        """Let go of those in which nothing waits; True when there were some, and so room for more."""
+        found = False
+        for spool in self:
+            try:
+                spool.recount()
+                if not spool.depth():
+                    self._spools.remove(spool)
+                    self._directory.rest(spool)
+                    found = True
+            except SpoolError as exc:
+                self.give_up(spool, exc)
+        return found
+
+    def give_up(self, damaged: Queue, exc: SpoolError) -> None:
+        """Leave a file that cannot be read where it is: it must not hold up the others."""
+        for spool in self:
+            if spool is damaged:
+                self._spools.remove(spool)
+                self._directory.give_up(spool, exc)
+
+    def close(self) -> None:
+        """Let go of all."""
+        for spool in self:
+            self._directory.discard(spool)
+        self._spools.clear()

@@ -1,0 +1,114 @@
+"""Operations into rows, within one transaction."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+
+from ..domain.languages import Languages
+from ..domain.operations import (
+    AddMemory,
+    FileOperation,
+    ForgetMemories,
+    MemoryOperation,
+    Operation,
+    ReconcileFile,
+    RememberMemory,
+    RemoveMemory,
+    ReplaceMemory,
+    StoreTurn,
+    TurnOperation,
+    UndoTurns,
+)
+from .connection import DeadlineConnection, pipelined
+from .conversations import insert_turns, undo_turns
+from .history import forget_old_texts, note_actor
+from .memories import Embeddings, MemoryWriter, lock_theme
+from .memory_files import reconcile
+from .replays import forget_again, forgotten_since, remove_again, stored_turns
+from .sql import query
+
+
+def claim(conn: DeadlineConnection, ops: Sequence[Operation]) -> list[Operation]:
+    """Note the ids of operations; return those that were never applied before, each once."""
+    ids = {"themes": [op.theme for op in ops], "op_ids": [op.op_id for op in ops]}
+    fresh = {row.op_id for row in conn.execute(query("claim_operations"), ids)}
+    fresh -= stored_turns(conn, [op for op in ops if op.op_id in fresh])
+    return list({op.op_id: op for op in ops if op.op_id in fresh}.values())
+
+
+def apply_operations(
+    conn: DeadlineConnection,
+    ops: Sequence[Operation],
+    embeddings: Embeddings,
+    languages: Languages,
+    *,
+    keep_removed: bool = True,
+) -> Counter[str]:
+    """Write what the operations say, in their order; return what happened, counted.
+
+    `keep_removed`: what a memory file lets go of can be brought back, and what a memory said before can be read.
+    """
+    counts: Counter[str] = Counter()
+    # Before any theme is locked: nothing ends a COPY whose client was stopped in the middle of it.
+    _apply_turns(conn, [op for op in ops if isinstance(op, TurnOperation)], embeddings, languages, counts)
+    write = MemoryWriter(conn, embeddings, languages, counts)
+    _apply_memories(write, [op for op in ops if not isinstance(op, TurnOperation)], keep_removed=keep_removed)
+    return counts
+
+
+def _apply_turns(
+    conn: DeadlineConnection,
+    ops: Sequence[TurnOperation],
+    embeddings: Embeddings,
+    languages: Languages,
+    counts: Counter[str],
+) -> None:
+    """Insert turns as many at once as no undo stands between."""
+    for _, group in groupby(ops, type):
+        some = list(group)
+        counts["turn_rows"] += insert_turns(
+            conn, [op for op in some if isinstance(op, StoreTurn)], embeddings, languages
+        )
+        counts["turns_undone"] += sum(undo_turns(conn, op) for op in some if isinstance(op, UndoTurns))
+
+
+def _apply_memories(write: MemoryWriter, ops: Sequence[Operation], *, keep_removed: bool) -> None:
+    # In one order everywhere, so that two writers never wait for each other in a ring.
+    for theme in sorted({op.theme for op in ops}):
+        lock_theme(write.conn, theme)
+    with pipelined(write.conn):
+        for op in ops:
+            _apply_memory(write, op, keep_removed=keep_removed)
+    if not keep_removed:
+        for theme in sorted({op.theme for op in ops if isinstance(op, ReplaceMemory)}):
+            forget_old_texts(write.conn, theme)
+
+
+def _apply_memory(write: MemoryWriter, op: Operation, *, keep_removed: bool) -> None:
+    if isinstance(op, ForgetMemories):
+        write.counts["memories_removed_again"] += forget_again(write.conn, op)
+    elif isinstance(op, MemoryOperation):
+        forgotten = forgotten_since(write.conn, op)
+        _write_memory(write, op, keep_removed=keep_removed)
+        if forgotten:
+            who = op.who if isinstance(op, RememberMemory) else {}
+            write.counts["memories_removed_again"] += remove_again(write.conn, who, forgotten)
+
+
+def _write_memory(write: MemoryWriter, op: MemoryOperation, *, keep_removed: bool) -> None:
+    who = op.who if isinstance(op, RememberMemory) and op.who else op.metadata
+    origin = op.origin if isinstance(op, FileOperation) else ""
+    note_actor(write.conn, who, origin=origin, keep_removed=keep_removed)
+    match op:
+        case AddMemory():
+            write.add(op)
+        case RememberMemory():
+            write.remember(op)
+        case ReplaceMemory():
+            write.replace(op)
+        case RemoveMemory():
+            write.remove(op)
+        case ReconcileFile():
+            reconcile(write, op)
