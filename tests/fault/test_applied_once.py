@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.domain.types import Operation
+from hermes_memory_pgvector.domain.operations import Operation
 from hermes_memory_pgvector.store.replays import OPERATIONS_KEPT_DAYS
 from tests.conftest import DIMS, MakeProvider
-from tests.support.left_spool import leave_spool
+from tests.support.left_spool import leave_spool, operation
 from tests.support.memory import landed, runtime_of
 from tests.support.stored import Database
 from tests.support.turns import memories, turn, user_turns
@@ -25,12 +24,12 @@ LONG_AGO = time.time() - (OPERATIONS_KEPT_DAYS + 10) * 86400
 
 def said(number: int, at: float, theme: str = "marketing") -> Operation:
     messages = [{"role": "user", "content": turn(number)}, {"role": "assistant", "content": "Noted in the log."}]
-    return Operation("turn", theme, {"session_id": "s1", "messages": messages, "metadata": {}}, at, uuid.uuid4())
+    return operation("turn", theme, {"session_id": "s1", "messages": messages, "metadata": {}}, at)
 
 
 def remembered(text: str, at: float) -> Operation:
     payload = {"target": "memory", "content": text, "metadata": {}, "given": {}, "owner": "remember"}
-    return Operation("remember", "marketing", payload, at, uuid.uuid4())
+    return operation("remember", "marketing", payload, at)
 
 
 @pytest.mark.parametrize("verb", ["rename", "merge"])
