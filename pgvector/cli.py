@@ -61,7 +61,7 @@ def _commands() -> tuple[Command, ...]:
         removals.RESTORE,
         removals.REMOVALS,
         browse.SESSIONS,
-        themes.THEMES,
+        themes.themes(transfer.EXPORT_THEME),
         prune.PRUNE,
         compact.COMPACT,
         transfer.EXPORT,

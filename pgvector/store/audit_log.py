@@ -8,14 +8,19 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from . import theme_rows
-from .connection import DeadlineConnection
+from psycopg.types.json import Jsonb
+
+from .connection import DeadlineConnection, translated
 from .sql import query
 
 
 def record(conn: DeadlineConnection, verb: str, arguments: Mapping[str, Any], done: Mapping[str, int]) -> None:
     """Add to the log what is done in this transaction. The time and the database role are the server's own."""
-    theme_rows.record(conn, verb, arguments, done, who=_who(), host=socket.gethostname())
+    row = {"os_user": _who(), "host": socket.gethostname(), "verb": verb}
+    with translated():
+        conn.execute(
+            query("record_maintenance"), row | {"arguments": Jsonb(dict(arguments)), "counts": Jsonb(dict(done))}
+        )
 
 
 def record_where_allowed(

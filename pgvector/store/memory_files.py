@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -19,7 +18,7 @@ from psycopg.types.json import Jsonb
 from ..domain.records import MEMORY_FILES
 from ..domain.types import Operation
 from .connection import DeadlineConnection
-from .memories import Embeddings, common, lock_theme, vector
+from .memories import Embeddings, common, vector
 from .sql import query
 
 logger = logging.getLogger(__name__)
@@ -28,21 +27,6 @@ WHY: Final = {"missing": "is missing", "empty": "is empty", "damaged": "is damag
 _MANY = 3  # so many entries lost at once, and half of the file or more, is no edit by hand
 _ALIKE = 0.5  # share of pairs of characters from which a new entry is an edited old one
 _COMPARED_CHARS = 2000
-_SHOWN_CHARS = 300
-
-
-@dataclass(frozen=True, slots=True)
-class HeldRemoval:
-    """A memory that a file lacks, and that stays until somebody decides. `why`: missing, empty, damaged or shorter."""
-
-    id: int
-    theme: str
-    target: str
-    content: str
-    chars: int
-    origin: str
-    held_at: datetime
-    why: str
 
 
 def reconcile(
@@ -148,44 +132,13 @@ def _warn_held(target: str, why: str, count: int) -> None:
     )
 
 
-# -- what an operator decides
-
-
-def held(conn: DeadlineConnection, *, chars: int = _SHOWN_CHARS) -> list[HeldRemoval]:
-    """Return every removal that waits, the oldest first; of each text at most `chars` characters."""
-    rows = conn.execute(query("held_removals"), {"chars": chars})
-    return [
-        HeldRemoval(row.id, row.theme, row.target, row.content, row.chars, row.origin, row.held_at, row.held_why)
-        for row in rows
-    ]
-
-
-def held_counts(conn: DeadlineConnection) -> list[Any]:
-    """Return how many removals wait: origin, target, held_why, count, held_at of the oldest, for each file."""
-    return conn.execute(query("count_held_removals")).fetchall()
-
-
-def confirm(conn: DeadlineConnection, removals: Sequence[HeldRemoval]) -> None:
-    """Let the files go of these entries: what nobody else owns is removed, and can be brought back."""
-    for theme in sorted({each.theme for each in removals}):
-        lock_theme(conn, theme)
-    now = datetime.now(UTC)
-    for each in removals:
-        row = {"theme": each.theme, "id": each.id, "origin": each.origin, "noted_at": now}
-        conn.execute(query("let_go_of_memory"), row)
-
-
-def dismiss(conn: DeadlineConnection, ids: Sequence[int]) -> int:
-    """Keep held memories though their files lack them; return how many."""
-    return _own(conn, conn.execute(query("keep_held"), {"ids": list(ids)}).fetchall())
-
-
 def keep_undecided(conn: DeadlineConnection, *, older_than_s: float) -> int:
     """Keep the memories whose removal has waited for so long; return how many."""
-    return _own(conn, conn.execute(query("keep_undecided"), {"older_than_s": older_than_s}).fetchall())
+    return own_kept(conn, conn.execute(query("keep_undecided"), {"older_than_s": older_than_s}).fetchall())
 
 
-def _own(conn: DeadlineConnection, kept: Sequence[Any]) -> int:
+def own_kept(conn: DeadlineConnection, kept: Sequence[Any]) -> int:
+    """Note that memories are kept though their files lack them; return how many."""
     if not kept:
         return 0
     row = {

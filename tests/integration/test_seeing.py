@@ -368,8 +368,8 @@ def test_need_16_forget_drops_refused_copies_from_the_spool_and_names_waiting_on
         spool.set_aside(op, "refused")
     spool.close()
     notes = " ".join(ask("forget", ref, "--yes")["notes"])
-    assert "1 writes of the same text that Postgres had refused were dropped" in notes
-    assert "1 writes of the same text wait in the spool" in notes
+    assert "1 write of the same text that Postgres had refused was dropped" in notes
+    assert "1 write of the same text waits in the spool" in notes
     left = Spool(folder / "4711-dead.db", max_bytes=1_000_000)
     assert [item.operation.theme for item in left.aside()] == ["sales"], "what another theme says is not meant"
     assert left.depth() == 2

@@ -20,7 +20,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from hermes_memory_pgvector.admin.common import holdings, repeat
-from hermes_memory_pgvector.admin.status.prometheus import METRICS, Tally, parse_address
+from hermes_memory_pgvector.admin.status.prometheus import METRICS, CounterTotals, parse_address
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.domain.errors import WrongUsage
 from hermes_memory_pgvector.store import row_security
@@ -327,7 +327,7 @@ def test_need_24_every_metric_is_documented_and_every_documented_one_exists() ->
 
 
 def test_need_24_a_counter_never_falls() -> None:
-    tally = Tally()
+    tally = CounterTotals()
 
     def process(name: str, **report: float) -> dict[str, Any]:
         return {"name": name, "living": True, "report": report}

@@ -1,13 +1,15 @@
-"""What a command that searches or corrects needs of a runtime: no drain, no spool, nothing that outlives it."""
+"""What a command that searches or edits needs of a runtime: no drain, no spool, nothing that outlives it."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...capture.document_embedding import DocumentEmbedder
+from ...capture.mirror import Mirror
 from ...capture.sanitize import Keeper
 from ...config.settings import Settings
 from ...domain.errors import ConfigurationError
@@ -19,24 +21,31 @@ from ...recall.reranking import reorderer_for
 from ...recall.searcher import Searcher
 from ...runtime.embedded import borrowed_server
 from ...store.backend import Backend
-from ..edit.corrections import Hand
 
 _REPLICA_S = 2.0  # longest wait to learn whether a replica can be used
 _CONNECTIONS = 2  # a search holds one; the one after it may begin before that is back
 
 
 @dataclass(frozen=True)
-class Bench:
-    """The parts of a runtime that a command works with."""
+class CommandContext:
+    """The parts of a runtime that a command works with. `keep` masks secrets, `documents` embeds new texts."""
 
+    home: Path
+    settings: Settings
     backend: Backend
     searcher: Searcher
-    hand: Hand
+    keep: Keeper
+    documents: DocumentEmbedder
     embedder: CountedEmbedder | None
     problems: tuple[str, ...]
 
+    def in_files(self) -> tuple[set[tuple[str, str]], str]:
+        """Return target and text of what this home's MEMORY.md and USER.md say, as stored, and the home's origin."""
+        mirror = Mirror(self.home)
+        return {(target, self.keep.text(text, Counter())) for target, text in mirror.entries()}, mirror.origin
+
     def why_by_words(self) -> str:
-        """Why a question was not compared by meaning."""
+        """Return why a question was not compared by meaning."""
         if self.embedder is None:
             return "; ".join(self.problems) or "no embedding model is set (setting `embed_url`)"
         counts = self.searcher.counts
@@ -46,12 +55,12 @@ class Bench:
 
 
 @contextmanager
-def bench(
+def opened(
     settings: Settings, home: Path, environ: Mapping[str, str], login: str | None = None, *, reads: bool = False
-) -> Iterator[Bench]:
-    """The bench on the database of the settings, embedded or not, or by another login.
+) -> Iterator[CommandContext]:
+    """Open a context on the database of the settings, embedded or not, or by another login.
 
-    With `reads` nothing is to be corrected, and a replica that the settings name answers.
+    With `reads` nothing is to be changed, and a replica that the settings name answers.
 
     Raises SchemaNotApplied and StoreUnavailable.
     """
@@ -80,9 +89,9 @@ def bench(
             if backend.replica is not None:
                 backend.replica.settle(_REPLICA_S)
             documents = DocumentEmbedder(embedder, backend, latencies, chunk_tokens=settings.chunk_tokens)
-            hand = Hand(backend, Keeper(settings), home, documents, settings.history_texts)
             searcher = Searcher(backend, embedder, latencies, reorderer)
-            yield Bench(backend, searcher, hand, embedder, tuple(problems))
+            keep = Keeper(settings)
+            yield CommandContext(home, settings, backend, searcher, keep, documents, embedder, tuple(problems))
         finally:
             backend.close()
             for part in (embedder, reorderer):

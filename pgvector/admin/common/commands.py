@@ -148,6 +148,13 @@ def settings_of(home: Path) -> Settings:
     return loaded.settings
 
 
+def known_settings(home: Path) -> dict[str, Any]:
+    """Return the settings that somebody set, and where Ollama is."""
+    from ...host.session_context import environment, given_settings
+
+    return given_settings(home) | {"OLLAMA_HOST": environment(home).get("OLLAMA_HOST", "")}
+
+
 class ShowVersion(argparse.Action):
     """Print the version in the plugin's manifest."""
 

@@ -13,12 +13,12 @@ from ...domain.languages import Languages
 from ...domain.theme import ThemeRules
 from ...store import compact_rows as store
 from ...store import old_turns as clock
-from ...store import theme_rows as all_themes
 from ...store.audit_log import record
 from ...store.connection import DeadlineConnection
 from ..common import new_vectors
+from ..common import theme_rows as all_themes
 from ..common.progress import ProgressLine, progress
-from ..themes.theme_changes import existing
+from ..common.theme_names import existing
 from .recall_loss import Loss, choose_questions, learn_scale, measure
 
 _SLICE = 500  # rows of one transaction

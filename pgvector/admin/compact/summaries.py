@@ -12,9 +12,9 @@ from ...domain.languages import Languages
 from ...domain.redaction import Masker, masker
 from ...domain.text import clean, digest, strip_injected
 from ...store import compact_rows as store
-from ...store import theme_rows as all_themes
 from ...store.audit_log import record
 from ...store.connection import DeadlineConnection
+from ..common import theme_rows as all_themes
 from ..common.progress import ProgressLine
 
 FEWEST = 6  # turns of a session, from which a summary is shorter

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...domain.theme import Surface, ThemeRules, place
-from ...store import theme_rows
 from ...store.connection import DeadlineConnection
-from ..common.sharing import profile_of
+from ..common import theme_rows
+from ..common.theme_names import profile_of
 from .check import Check, Patient
 
 MANY_KEYS = 3  # one or two may well be a person's own scripts

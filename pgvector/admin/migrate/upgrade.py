@@ -24,8 +24,7 @@ from ..common import upgrade_tables
 from ..common.new_vectors import vacuum
 from ..common.progress import building, progress
 from ..common.upgrade_statements import SCHEMA
-from ..common.upgrade_tables import Found, Landing, OldRow
-from ..transfer.sources.predecessor import NAMELESS
+from ..common.upgrade_tables import NAMELESS, Found, Landing, OldRow
 
 CONFIRM, UNDO = "hermes-pgvector migrate --confirm-upgrade", "hermes-pgvector migrate --undo-upgrade"
 _CHAT_KEY = re.compile(r"agent:([^:]+):([^:]+):")

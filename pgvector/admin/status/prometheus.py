@@ -24,7 +24,7 @@ from .report import WORK, Status
 PREFIX = "hermes_pgvector_"
 
 
-class Known(NamedTuple):
+class MetricKind(NamedTuple):
     """One metric; a counter's name gets `_total` where it is shown. `labels` are bounded."""
 
     name: str
@@ -35,7 +35,7 @@ class Known(NamedTuple):
 
 _STORE = ("store",)
 METRICS = tuple(
-    Known(PREFIX + name, kind, about, labels)  # type: ignore[arg-type]
+    MetricKind(PREFIX + name, kind, about, labels)  # type: ignore[arg-type]
     for name, kind, about, labels in (
         ("up", "gauge", "1 when Postgres answered this scrape, else 0", ()),
         ("answer_seconds", "gauge", "How long Postgres took for the questions of this scrape", ()),
@@ -90,7 +90,7 @@ _SKIPPED = "turns_skipped_"
 _STATES = ("up", "down", "starting")
 
 
-class Tally:
+class CounterTotals:
     """Sums the counters of processes that come and go: what one has counted is not lost with it.
 
     From the moment this was made; what processes counted before that is in it as far as they still run.
@@ -121,14 +121,14 @@ class StatusCollector(Collector):
 
     def __init__(self, look: Callable[[], Status]) -> None:
         self._look = look
-        self._tally = Tally()
+        self._totals = CounterTotals()
         self._lock = threading.Lock()
 
     def collect(self) -> Iterable[Metric]:
         """Every metric that there is a value of."""
         with self._lock:
             status = self._look()
-            sums = dict(self._tally.take(status["processes"]))
+            sums = dict(self._totals.take(status["processes"]))
         values = _gauges(status) | _counters(sums)
         for known in METRICS:
             found = values.get(known.name.removeprefix(PREFIX))

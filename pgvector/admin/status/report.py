@@ -12,10 +12,10 @@ from ...capture.destination import destination_of
 from ...config.settings import Settings
 from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError, StoreMisconfigured
+from ...domain.format import format_bytes
 from ...domain.last_error import when
 from ...store.backend import Backend
-from ...store.memory_files import held_counts
-from ..common.holdings import holdings
+from ..common.holdings import held_removals, holdings
 from ..common.retention_report import described, retention_state
 from ..common.spool_views import SpoolView, inspect_spools, short_id
 
@@ -64,7 +64,7 @@ class Watcher:
             started = time.monotonic()
             with self._backend.connection(_DATABASE_S) as conn:
                 held = holdings(conn) | {"retention": retention_state(conn, self._settings)}
-                held["removals_held"] = sum(each.count for each in held_counts(conn))
+                held["removals_held"] = sum(each.count for each in held_removals(conn))
             return held | {"state": "up", "answered_in_ms": round((time.monotonic() - started) * 1000, 1)}
         except HermesPgvectorError as exc:
             return {"problem": str(exc), "state": "unusable" if isinstance(exc, StoreMisconfigured) else "down"}
@@ -118,7 +118,7 @@ def render_status(status: Status) -> str:
     """The state for people."""
     lines = _database_lines(status["database"])
     oldest = f", the oldest for {status['oldest_waiting_s']:,.0f} s" if status["oldest_waiting_s"] >= 1 else ""
-    lines.append(f"waiting    {status['waiting']} writes in {size(status['spool_bytes'])} of spool{oldest}")
+    lines.append(f"waiting    {status['waiting']} writes in {format_bytes(status['spool_bytes'])} of spool{oldest}")
     if status["waiting_for_another"]:
         lines.append(
             f"elsewhere  {status['waiting_for_another']} of them were accepted for another database: "
@@ -152,7 +152,7 @@ def _database_lines(database: Mapping[str, Any]) -> list[str]:
     waiting = database["pending_memories"] + database["pending_turns"]
     about = "about " if any(name.startswith("pending") for name in database["about"]) else ""
     largest = ", ".join(
-        f"{table['name']} {size(table['table_bytes'])} + {size(table['index_bytes'])} of indexes"
+        f"{table['name']} {format_bytes(table['table_bytes'])} + {format_bytes(table['index_bytes'])} of indexes"
         for table in database["tables"]
         if table["name"] in _MAIN
     )
@@ -161,7 +161,8 @@ def _database_lines(database: Mapping[str, Any]) -> list[str]:
         f"{about}{waiting:,} still without an embedding",
         f"growth     {told('turns_last_day')} turns and {told('memories_last_day')} memories of the last day, "
         f"{told('turns_last_week')} and {told('memories_last_week')} of the last week",
-        f"size       {size(database['database_bytes'])} ({largest}); answered in {database['answered_in_ms']:.0f} ms",
+        f"size       {format_bytes(database['database_bytes'])} ({largest}); "
+        f"answered in {database['answered_in_ms']:.0f} ms",
         f"retention  {described(database['retention'])}",
     ]
     if held := database["removals_held"]:
@@ -231,15 +232,6 @@ def _replica_line(report: Mapping[str, Any]) -> str:
         f"replica {state}; it answered {report.get('reads_replica', 0)} questions, "
         f"the primary {report.get('reads_primary', 0)}"
     )
-
-
-def size(count: float) -> str:
-    """A number of bytes, for people."""
-    for unit in ("bytes", "KB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} GB"
 
 
 def flat(status: Status) -> dict[str, int | float]:

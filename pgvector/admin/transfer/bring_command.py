@@ -174,7 +174,7 @@ def _bring(sources: Sources, name: str, args: argparse.Namespace, home: Path) ->
 def _destination(args: argparse.Namespace, conn: DeadlineConnection, policy: Policy, min_chars: int) -> Destination:
     from ...capture.sanitize import session_name
     from ...host.session_context import SessionContext
-    from ...store.browse_rows import session_themes
+    from ..common.stored_rows import session_themes
     from .sources.source import Destination
 
     rules = policy.rules

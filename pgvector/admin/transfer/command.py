@@ -56,10 +56,23 @@ def _export_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _export(args: argparse.Namespace, home: Path) -> int:
-    return run_export(args, home, args.file, args.themes)
+    return _run_export(args, home, args.file, args.themes)
 
 
-def run_export(args: argparse.Namespace, home: Path, file: Path | None, themes: list[str]) -> int:
+def _export_theme_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--output", type=Path, metavar="FILE", help="a new file, compressed when it ends in .gz (default: stdout)"
+    )
+    command.add_argument("--vectors", action="store_true", help="with the embeddings")
+    command.add_argument("theme", metavar="THEME", help="its name")
+    _login(command)
+
+
+def _export_theme(args: argparse.Namespace, home: Path) -> int:
+    return _run_export(args, home, args.output, [args.theme])
+
+
+def _run_export(args: argparse.Namespace, home: Path, file: Path | None, themes: list[str]) -> int:
     """Write the themes to a new file, or to stdout; what was written is told on stderr where stdout holds the rows."""
     from ...domain.dates import parse_when
     from ...domain.errors import WrongUsage
@@ -216,6 +229,15 @@ EXPORT = Command(
     "hermes-pgvector export --vectors | ssh there hermes-pgvector import -",
     _export,
     _export_arguments,
+)
+
+EXPORT_THEME = Command(
+    "export",
+    "write a theme as JSON Lines",
+    "hermes-pgvector themes export sales --output sales.jsonl\n"
+    "hermes-pgvector themes export sales | gzip > sales.jsonl.gz",
+    _export_theme,
+    _export_theme_arguments,
 )
 
 IMPORT = Command(

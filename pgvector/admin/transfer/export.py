@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ...domain.theme import ThemeRules
-from ...store import theme_rows as theme_store
 from ...store.audit_log import record_where_allowed
 from ...store.connection import DeadlineConnection, translated
 from ...store.vectors import STORES
+from ..common import theme_rows as theme_store
 from ..common.installation import package_version
 from ..common.progress import progress
-from ..themes.theme_changes import existing
+from ..common.theme_names import existing
 from . import export_rows as store
 from .exchange_format import Checksum, Header, Trailer, removed_line, row_line
 from .export_rows import Period

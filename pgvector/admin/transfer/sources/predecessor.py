@@ -10,6 +10,7 @@ from typing import Any
 from ....domain.dsn import mask_dsn
 from ....domain.errors import ConfigurationError
 from ....domain.records import MemoryRecord, Record, TurnRecord
+from ...common.upgrade_tables import NAMELESS
 from ..foreign_database import ForeignDatabase, foreign
 from .exchanges import SAID_BEFORE, Said, Sieve
 from .facts import is_worth_keeping
@@ -18,8 +19,6 @@ from .source import Destination, Landing, Tally, filled
 EXPECTED = "the tables of hermes-memory-pgvector 0.3 to 1.0"
 _MEMORY = ("id", "agent_identity", "target", "content", "created_at", "updated_at", "metadata")
 _TURN = ("id", "session_id", "agent_identity", "role", "content", "ts", "metadata")
-# The theme it gives to sessions of the default profile that name none: the host's name for every workspace.
-NAMELESS = "hermes"
 _CHAT_KEY = re.compile(r"agent:[^:]+:([^:]+):")
 # Copies of MEMORY.md and USER.md, of which it keeps one in every theme.
 _COPIED = "bulk_import"

@@ -1,0 +1,72 @@
+"""Which themes there are and what they hold, as far as an operator's features share the question.
+
+Every function works inside the caller's transaction.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ...store.connection import DeadlineConnection, translated
+from ...store.sql import query
+
+_query = partial(query, package=__package__)
+_LOCK_WAIT = "60s"
+
+
+def begin(conn: DeadlineConnection) -> None:
+    """Wait at most a minute for any lock, rather than for ever behind somebody's forgotten session."""
+    with translated():
+        conn.execute("SELECT set_config('lock_timeout', %s, true)", (_LOCK_WAIT,))
+
+
+def begin_reading(conn: DeadlineConnection) -> None:
+    """Make this transaction see one state of the database to its end."""
+    with translated():
+        conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+
+
+def theme_exists(conn: DeadlineConnection, theme: str) -> bool:
+    """Return whether a theme holds anything, or held it and has a history."""
+    with translated():
+        row = conn.execute(_query("theme_exists"), {"theme": theme}).fetchone()
+    return bool(row and row.found)
+
+
+def every_theme(conn: DeadlineConnection) -> list[dict[str, Any]]:
+    """Return each theme that holds rows, with its counts and times."""
+    with translated():
+        return [row._asdict() for row in conn.execute(_query("list_themes"))]
+
+
+def counts(conn: DeadlineConnection, theme: str) -> dict[str, Any]:
+    """Return what one theme holds: counts, and when its first and last row were written (None in an empty one)."""
+    with translated():
+        row = conn.execute(_query("show_theme"), {"theme": theme}).fetchone()
+    assert row is not None
+    return dict(row._asdict())
+
+
+def rows_in(counts: dict[str, Any]) -> int:
+    """Return how many memories and turns what `counts` returned adds up to."""
+    return sum(int(counts[name]) for name in ("memories", "user_facts", "turns"))
+
+
+def of_home(conn: DeadlineConnection, profile: str, origin: str) -> list[str]:
+    """Return the themes that the sessions of a home have written to, as far as the tables tell."""
+    with translated():
+        return [row.theme for row in conn.execute(_query("themes_of_home"), {"profile": profile, "origin": origin})]
+
+
+def of_clients(conn: DeadlineConnection) -> list[str]:
+    """Return the themes that clients of the API server have named by a session key."""
+    with translated():
+        return [row.theme for row in conn.execute(_query("themes_of_clients"))]
+
+
+def homes(conn: DeadlineConnection, theme: str) -> int:
+    """Return how many homes have memory files of which entries stand in the theme."""
+    with translated():
+        row = conn.execute(_query("homes_of_theme"), {"theme": theme}).fetchone()
+    return 0 if row is None else int(row.homes)
