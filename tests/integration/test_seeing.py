@@ -93,6 +93,22 @@ def test_need_24_search_finds_what_the_tools_find_and_says_how(
     assert ask("search", question, "--until", "yesterday", "--theme", "marketing")["results"] == []
 
 
+def test_need_24_search_fills_no_page_with_what_is_nothing_like_the_question(
+    make_provider: MakeProvider, say: Say, ask: Ask, home: Path, dsn: str, embedder: ScriptedEmbedder
+) -> None:
+    configure(home, dsn, embed_url=embedder.url)
+    provider = make_provider({"embed_url": embedder.url})
+    for text in ("Atlas costs 900 euros", "Bolt is red", "Cargo sails on Monday"):
+        provider.on_memory_write("add", "memory", text)
+    landed(provider)
+    found = ask("search", "Atlas costs", "--theme", "marketing", "--store", "memories")["results"]
+    unlike = [hit for hit in found if hit["similarity"] < 0.005]
+    assert len(found) == 3 and unlike, "the tools give these"
+    shown = say("search", "Atlas costs", "--theme", "marketing", "--store", "memories")
+    assert "900 euros" in shown
+    assert not any(hit["content"] in shown for hit in unlike) and "0.00" not in shown
+
+
 def test_need_24_search_says_why_it_went_by_words(
     make_provider: MakeProvider, home: Path, dsn: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

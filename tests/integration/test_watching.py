@@ -164,8 +164,8 @@ def test_need_24_watch_draws_anew_on_a_terminal(home: Path, capsys: Capture, mon
         yield
 
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setattr(repeat, "beats", twice)
-    monkeypatch.setattr("hermes_memory_pgvector.admin.status.command.beats", twice)
+    monkeypatch.setattr(repeat, "repeatedly", twice)
+    monkeypatch.setattr("hermes_memory_pgvector.admin.status.command.repeatedly", twice)
     assert main(["status", "--watch", "--hermes-home", str(home)]) == 0
     assert capsys.readouterr().out.count("\x1b[H\x1b[J") == 2
 

@@ -70,11 +70,14 @@ def _list(args: argparse.Namespace, home: Path) -> int:
     if args.json:
         print_json(rows)
         return EXIT_OK
+    _show_rows(rows, empty=f"the theme {theme!r} has no such {'memory' if args.store == 'memories' else 'turn'}")
+    return EXIT_OK
+
+
+def _show_rows(rows: list[dict[str, Any]], *, empty: str) -> None:
     for row in rows:
         row |= {"date": minute(row["at"]), "note": "no vector yet" if row["pending"] else ""}
-    shown = _used(_ROWS, rows)
-    show_table(shown, rows, empty=f"the theme {theme!r} has no such {'memory' if args.store == 'memories' else 'turn'}")
-    return EXIT_OK
+    show_table(_used(_ROWS, rows), rows, empty=empty)
 
 
 def _used(columns: tuple[Column, ...], rows: list[dict[str, Any]]) -> list[Column]:
@@ -145,7 +148,7 @@ def _history(args: argparse.Namespace, home: Path) -> int:
     refs = parse_refs(args.id)
     if len(refs) > 1:
         raise WrongUsage("history takes one memory at a time, or none")
-    if refs and (args.action or args.target or args.session or args.since or args.until or args.theme):
+    if refs and any((args.action, args.target, args.session, args.since, args.until, args.theme)):
         raise WrongUsage("of one memory the whole history is shown: leave the filters out")
     bounds = page(args)
     with reading(args, home) as (conn, rules):

@@ -62,26 +62,30 @@ def _search(args: argparse.Namespace, home: Path) -> int:
                 tell_theme(args, conn, scope.theme)
         asked = {store: _question(args, text, scope, store, bounds) for store in stores}
         with said_while("loading the embedding model into this process ...", is_loading):
-            found = _find(context.searcher.recall, asked, explain=args.explain)
+            found, unlike = _find(context.searcher.recall, asked, explain=args.explain)
         if found["mode"] == "lexical" and found["results"]:
             warn(f"searched by words only: {context.why_by_words()}")
     if args.json:
         print_json({"theme": None if scope.kind == "all" else scope.theme, "scope": scope.kind} | found)
         return EXIT_OK
-    for result in found["results"]:
+    _say_hits([result for result in found["results"] if result["ref"] not in unlike], text, scope, args)
+    return EXIT_OK
+
+
+def _say_hits(results: Sequence[Mapping[str, Any]], text: str, scope: Scope, args: argparse.Namespace) -> None:
+    for result in results:
         _say_hit(result, text, args)
-    if not found["results"]:
+    if not results:
         where = "no theme" if scope.kind == "all" else f"nothing in the theme {scope.theme!r}"
         say(f"{where} answers that")
-    return EXIT_OK
 
 
 def _find(
     recall: Callable[[Sequence[Store], Question], Answer], asked: Mapping[Store, Question], *, explain: bool
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], set[str]]:
     """Look up a question in each store by itself, as each tool does; return the tools' results with the rows' names.
 
-    Raises InvalidArgument for a page too far down.
+    And the names of those that only fill the page. Raises InvalidArgument for a page too far down.
     """
     from ...domain.errors import InvalidArgument
     from ...domain.types import PAGES_END
@@ -89,6 +93,7 @@ def _find(
     from ..common.refs import Ref
 
     results: list[dict[str, Any]] = []
+    unlike: set[str] = set()
     modes, reranked = set(), False
     for store, question in asked.items():
         if question.offset + question.limit > PAGES_END:
@@ -96,13 +101,12 @@ def _find(
         answer = recall([store], question)
         modes.add(answer.mode)
         reranked |= answer.reranked
-        results += [
-            {"ref": str(Ref(store, hit.id)), "store": store} | as_result(hit, question.text, explain=explain)
-            for hit in answer.hits
-            if not _is_unlike(hit)
-        ]
+        for hit in answer.hits:
+            ref = str(Ref(store, hit.id))
+            results.append({"ref": ref, "store": store} | as_result(hit, question.text, explain=explain))
+            unlike |= {ref} if _is_unlike(hit) else set()
     mode = "hybrid" if "hybrid" in modes else "lexical"
-    return {"results": results, "count": len(results), "mode": mode, "reranked": reranked}
+    return {"results": results, "count": len(results), "mode": mode, "reranked": reranked}, unlike
 
 
 def _is_unlike(hit: Hit) -> bool:

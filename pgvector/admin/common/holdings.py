@@ -23,32 +23,31 @@ def holdings(conn: DeadlineConnection) -> dict[str, Any]:
     `about` names the numbers that are estimates: rows from the planner's statistics, what waits from the catalogue's.
     """
     with translated():
-        row = conn.execute(_query("count_some"), {"most": COUNTED_ROWS + 1}).fetchone()
-        assert row is not None
-        counts: dict[str, int] = row._asdict()
-        about = {name for name, count in counts.items() if count > COUNTED_ROWS}
-        for store in _STORES:
-            if store in about:
-                counts[store] = max(counts[store], round(estimated_rows(conn, store, Scope("all", ""))))
-            if (pending := f"pending_{store}") in about:
-                counts[pending] = max(counts[pending], _partial_rows(conn, _PENDING[store]))
-        grown = conn.execute(_query("recent_growth"), {"themes": COUNTED_THEMES + 1, "most": COUNTED_ROWS}).fetchone()
-        assert grown is not None
+        counts, about = _counts(conn)
+        grown = _one(conn, "recent_growth", {"themes": COUNTED_THEMES + 1, "most": COUNTED_ROWS})
         if grown.themes > COUNTED_THEMES:
             about |= {"themes", *(name for name in grown._fields if name.endswith(("_day", "_week")))}
-        total = conn.execute(_query("database_bytes")).fetchone()
-        assert total is not None
-        tables = [size._asdict() for size in conn.execute(_query("relation_sizes"))]
-    return {
-        **counts, **grown._asdict(), "database_bytes": int(total.bytes), "tables": tables, "about": sorted(about),
-    }  # fmt: skip
+        size = int(_one(conn, "database_bytes", {}).bytes)
+        tables = [table._asdict() for table in conn.execute(_query("relation_sizes"))]
+    return {**counts, **grown._asdict()} | {"database_bytes": size, "tables": tables, "about": sorted(about)}
+
+
+def _counts(conn: DeadlineConnection) -> tuple[dict[str, int], set[str]]:
+    """Return how many rows there are and wait, and which of these numbers are estimates."""
+    counts: dict[str, int] = _one(conn, "count_some", {"most": COUNTED_ROWS + 1})._asdict()
+    about = {name for name, count in counts.items() if count > COUNTED_ROWS}
+    for store in _STORES:
+        if store in about:
+            counts[store] = max(counts[store], round(estimated_rows(conn, store, Scope("all", ""))))
+        if (pending := f"pending_{store}") in about:
+            counts[pending] = max(counts[pending], _partial_rows(conn, _PENDING[store]))
+    return counts, about
 
 
 def pending(conn: DeadlineConnection) -> tuple[int, bool]:
     """Return how many rows that this role sees wait for a vector, and whether there are more."""
     with translated():
-        row = conn.execute(_query("count_some"), {"most": COUNTED_ROWS + 1}).fetchone()
-    assert row is not None
+        row = _one(conn, "count_some", {"most": COUNTED_ROWS + 1})
     count = row.pending_memories + row.pending_turns
     return min(count, COUNTED_ROWS), count > COUNTED_ROWS
 
@@ -56,6 +55,12 @@ def pending(conn: DeadlineConnection) -> tuple[int, bool]:
 def held_removals(conn: DeadlineConnection) -> list[Any]:
     """Return how many removals wait: origin, target, held_why, count, held_at of the oldest, for each file."""
     return conn.execute(_query("count_held_removals")).fetchall()
+
+
+def _one(conn: DeadlineConnection, statement: str, asked: dict[str, int]) -> Any:
+    row = conn.execute(_query(statement), asked).fetchone()
+    assert row is not None
+    return row
 
 
 def _partial_rows(conn: DeadlineConnection, index: str) -> int:

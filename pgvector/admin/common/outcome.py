@@ -10,7 +10,7 @@ from typing import Any
 from .commands import EXIT_OK, print_json
 from .console import say
 
-_ONE = {"memories": "memory", "turns": "turn", "texts": "earlier text", "writes": "write", "sessions": "session"}
+_ONE = {"memories": "memory", "turns": "turn", "texts": "earlier text", "writes": "write", "themes": "theme"}
 ADD_YES = "nothing was changed: add --yes"
 
 

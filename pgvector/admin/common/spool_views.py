@@ -138,22 +138,25 @@ def change_aside(
 
     Raises InvalidArgument for an id that names none.
     """
+    prefixes = ("",) if everything else tuple(ids)
     meant: list[SetAside] = []
     for view in inspect_spools(home):
-        chosen = [
-            item for item in view.aside if everything or any(item.operation.op_id.hex.startswith(each) for each in ids)
-        ]
+        chosen = [item for item in view.aside if item.operation.op_id.hex.startswith(prefixes)]
         meant += chosen
         if really and chosen:
             with _unless_gone(view.path), _opened(view.path) as spool:
                 change = spool.retry if action == "retry" else spool.drop
                 change([item.operation for item in chosen])
+    _check_named(ids, [item.operation.op_id.hex for item in meant])
+    return meant
+
+
+def _check_named(ids: list[str], found: list[str]) -> None:
     for each in ids:
-        if not any(item.operation.op_id.hex.startswith(each) for item in meant):
+        if not any(op_id.startswith(each) for op_id in found):
             raise InvalidArgument(
                 f"no set-aside write has an id that begins with {each!r}; see: hermes-pgvector spool list"
             )
-    return meant
 
 
 @contextmanager

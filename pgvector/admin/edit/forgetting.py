@@ -82,18 +82,22 @@ def forget(context: CommandContext, refs: Sequence[Ref], *, theme: str | None, r
 
 
 def _find(conn: DeadlineConnection, refs: Sequence[Ref], theme: str | None) -> _Meant:
-    memories, turns = (
-        stored_rows.rows(conn, store, [ref.id for ref in refs if ref.store == store]) for store in ("memories", "turns")
-    )
-    there = {Ref("memories", row.id) for row in memories if theme in (None, row.theme)}
-    there |= {Ref("turns", row.id) for row in turns if theme in (None, row.theme)}
-    absent = [ref.id for ref in refs if ref.store == "memories" and ref not in there]
+    """Return what the numbers name. Raises InvalidArgument where one of them is not there."""
+    memories, turns = _stored(conn, "memories", refs, theme), _stored(conn, "turns", refs, theme)
+    missing = set(refs) - memories.keys() - turns.keys()
+    absent = [ref.id for ref in missing if ref.store == "memories"]
     gone = removed(conn, theme=theme, ids=absent, chars=_WHOLE) if absent else []
-    there |= {Ref("memories", each.id) for each in gone}
-    if missing := [str(ref) for ref in refs if ref not in there]:
+    missing -= {Ref("memories", each.id) for each in gone}
+    if missing:
+        names = ", ".join(str(ref) for ref in refs if ref in missing)
         where = f" in the theme {theme!r}" if theme is not None else ""
-        raise InvalidArgument(f"there is no {', '.join(missing)}{where}; nothing was removed")
-    return _Meant(memories, turns, gone)
+        raise InvalidArgument(f"there is no {names}{where}; nothing was removed")
+    return _Meant(list(memories.values()), list(turns.values()), gone)
+
+
+def _stored(conn: DeadlineConnection, store: Store, refs: Sequence[Ref], theme: str | None) -> dict[Ref, Any]:
+    ids = [ref.id for ref in refs if ref.store == store]
+    return {Ref(store, row.id): row for row in stored_rows.rows(conn, store, ids) if theme in (None, row.theme)}
 
 
 def _notes(conn: DeadlineConnection, meant: _Meant, in_files: set[tuple[str, str]], *, really: bool) -> list[str]:

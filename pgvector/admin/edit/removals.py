@@ -161,12 +161,7 @@ def restore(
     Raises InvalidArgument for a number of which nothing is kept.
     """
     with conn.transaction():
-        found = removed(conn, theme=theme, ids=None if refs is None else [ref.id for ref in refs], since=since)
-        if missing := [str(ref) for ref in refs or () if ref.id not in {each.id for each in found}]:
-            raise InvalidArgument(
-                f"nothing of {', '.join(missing)} is kept that could be brought back: it stands there, was forgotten, "
-                "or went too long ago; what can be brought back: hermes-pgvector restore --dry-run"
-            )
+        found = _restorable(conn, refs, theme, since)
         numbers: dict[int, int] = {}
         if really and found:
             note_actor(conn, operator("restore"))
@@ -175,6 +170,23 @@ def restore(
             record_where_allowed(conn, "restore", {"themes": themes}, {"memories": len(numbers)})
     rows = [each.row(numbers.get(each.removal)) for each in found]
     return Outcome("restore", really, {"memories": len(rows)}, rows)
+
+
+def _restorable(
+    conn: DeadlineConnection, refs: Sequence[Ref] | None, theme: str | None, since: datetime | None
+) -> list[RemovedMemory]:
+    """Return what is meant. Raises InvalidArgument for a number of which nothing is kept."""
+    if refs is None:
+        return removed(conn, theme=theme, since=since)
+    found = removed(conn, theme=theme, ids=[ref.id for ref in refs], since=since)
+    kept = {each.id for each in found}
+    missing = ", ".join(str(ref) for ref in refs if ref.id not in kept)
+    if missing:
+        raise InvalidArgument(
+            f"nothing of {missing} is kept that could be brought back: it stands there, was forgotten, "
+            "or went too long ago; what can be brought back: hermes-pgvector restore --dry-run"
+        )
+    return found
 
 
 def _bring_back(conn: DeadlineConnection, found: Sequence[RemovedMemory]) -> dict[int, int]:

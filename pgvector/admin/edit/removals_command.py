@@ -147,15 +147,16 @@ def _restored_refs(args: argparse.Namespace) -> list[Ref] | None:
     from ...domain.errors import WrongUsage
     from ..common.refs import parse_refs
 
-    if not (args.id or args.theme or args.since or args.dry_run):
+    if not any((args.id, args.theme, args.since, args.dry_run)):
         raise WrongUsage(
             "say what to bring back: ids (m123), --theme THEME or --since 1h; --dry-run shows all there is"
         )
     if args.id and (args.theme or args.since):
         raise WrongUsage("give ids, or --theme and --since, not both")
     refs = parse_refs(args.id)
-    if turns := [str(ref) for ref in refs if ref.store != "memories"]:
-        raise WrongUsage(f"{', '.join(turns)}: only memories can be brought back, turns are gone for good")
+    turns = ", ".join(str(ref) for ref in refs if ref.store == "turns")
+    if turns:
+        raise WrongUsage(f"{turns}: only memories can be brought back, turns are gone for good")
     return refs or None
 
 

@@ -53,14 +53,19 @@ class PruneRequest:
             raise WrongUsage("give --theme or --all-themes, not both")
         if not self.every_theme and not self.themes:
             raise WrongUsage("say of which themes: --theme THEME, which may be repeated, or --all-themes")
-        narrower = self.keep_rows or self.max_mb or self.roles or self.session_id
-        if not (self.older_than or narrower):
+        if not (self.older_than or self._narrower()):
             raise WrongUsage(
                 "say which turns are to go: --older-than, --keep-rows, --max-mb, --role or --session; "
                 "everything of a theme: hermes-pgvector themes delete THEME"
             )
-        if self.memories and (not self.older_than or narrower):
+        if self.memories and not self._by_age_alone():
             raise WrongUsage("--memories goes with --older-than alone: memories have neither roles nor sessions")
+
+    def _narrower(self) -> bool:
+        return bool(self.keep_rows or self.max_mb or self.roles or self.session_id)
+
+    def _by_age_alone(self) -> bool:
+        return bool(self.older_than) and not self._narrower()
 
     def arguments(self) -> dict[str, Any]:
         """Return the request as it stands in the log."""

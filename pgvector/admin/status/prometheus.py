@@ -9,7 +9,8 @@ import math
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -151,9 +152,10 @@ def _gauges(status: Status) -> Values:
     database, processes = status["database"], [each for each in status["processes"] if each["living"]]
     up = "problem" not in database
     reports = [process["report"] for process in processes]
+    states = Counter(report.get("postgres") for report in reports)
     found: Values = {
         "up": {(): float(up)},
-        "processes": {(state,): sum(report.get("postgres") == state for report in reports) for state in _STATES},
+        "processes": {(state,): states[state] for state in _STATES},
         "endpoints_failing": {(): sum(report.get("endpoint") in ("open", "half-open") for report in reports)},
         "replicas_failing": {(): sum(report.get("replica") == "away" for report in reports)},
         "replica_lag_seconds": {(): max((report.get("replica_lag_s", 0.0) for report in reports), default=0.0)},
@@ -162,14 +164,17 @@ def _gauges(status: Status) -> Values:
         "spool_limit_bytes": {(): status["spool_limit_bytes"]},
         "spool_oldest_seconds": {(): status["oldest_waiting_s"]},
         "set_aside_writes": {(): status["set_aside"]},
-        "latency_seconds": {
-            (work, f"{percent / 100:g}"): max(times) / 1000
-            for work in WORK
-            for percent in (50, 95)
-            if (times := [report[key] for report in reports if (key := f"{work}_p{percent}_ms") in report])
-        },
+        "latency_seconds": dict(_latencies(reports)),
     }
     return found | (_held(database) if up else {})
+
+
+def _latencies(reports: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[str, ...], float]]:
+    for work in WORK:
+        for percent in (50, 95):
+            key = f"{work}_p{percent}_ms"
+            if times := [report[key] for report in reports if key in report]:
+                yield (work, f"{percent / 100:g}"), max(times) / 1000
 
 
 def _held(database: Mapping[str, Any]) -> Values:

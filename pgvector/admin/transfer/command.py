@@ -86,6 +86,7 @@ def _run_export(args: argparse.Namespace, home: Path, file: Path | None, themes:
     )
     if period.since and period.until and period.since >= period.until:
         raise WrongUsage("--since is not before --until: nothing can lie between them")
+    args.json = args.json and file is not None  # else stdout holds the rows, and no error is to stand among them
     replace = getattr(args, "replace", False)
     wanted = Wanted(themes, period, args.vectors)
     settings = settings_of(home)
@@ -93,7 +94,7 @@ def _run_export(args: argparse.Namespace, home: Path, file: Path | None, themes:
         done = export(
             conn, wanted, Policy.of(settings).rules, lambda: files.enter_context(_output(file, replace=replace))
         )
-    if args.json and file is not None:
+    if args.json:
         print_json(done.as_json() | {"file": str(file)})
     else:
         removed = f", and {done.removed:,} digests of removed memories," if done.removed else ""
