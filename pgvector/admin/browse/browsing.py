@@ -1,4 +1,4 @@
-"""What is stored, as an operator looks at it: rows of a theme, one row with all that is known of it, sessions.
+"""Stored rows as an operator looks at them: rows of a theme, one row with all that is known of it, sessions.
 
 Every function works inside the caller's transaction.
 """
@@ -27,7 +27,7 @@ _HISTORY_SHOWN = 50  # of one row
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """What a listed row must be. `kind` is a memory's target or a turn's role."""
+    """Conditions on a listed row. `kind` is a memory's target or a turn's role."""
 
     kind: str | None = None
     session_id: str | None = None

@@ -1,4 +1,4 @@
-"""What a command that searches or edits needs of a runtime: no drain, no spool, nothing that outlives it."""
+"""The parts of a runtime that a command needs which searches or edits: no drain, no spool, nothing that outlives it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the database holds, told fast enough to be asked every few seconds, whatever the size of the tables."""
+"""Counts and sizes of the database, fast enough to be asked every few seconds, whatever the size of the tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the setting `retention` goes, told to an operator."""
+"""The state of the setting `retention`, for an operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the verbs for single memories, turns and sessions share."""
+"""Options and output of the verbs for single memories, turns and sessions."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def context_for(
 
 
 def one_line(text: str, question: str = "", *, lines: int = 1, indent: int = 0) -> str:
-    """A text as it is shown among others: on a terminal the part that fits, else the beginning of a long one."""
+    """Return a text as it is shown among others: on a terminal the part that fits, else the beginning of a long one."""
     from ...recall.excerpt import excerpt
 
     room = max(40, (shutil.get_terminal_size().columns - indent) * lines) if sys.stdout.isatty() else PIPED_CHARS
@@ -136,7 +136,7 @@ def one_line(text: str, question: str = "", *, lines: int = 1, indent: int = 0) 
 
 
 def minute(moment: str) -> str:
-    """An ISO time to the minute, by this machine's clock like all times that are shown."""
+    """Return an ISO time to the minute, by this machine's clock like all times that are shown."""
     from ...domain.dates import local_minute
 
     return local_minute(moment)

@@ -45,12 +45,12 @@ class SpoolView:
     database: str = ""
 
     def is_for(self, here: Destination) -> bool:
-        """Whether what waits in it may go to that database."""
+        """Return whether what waits in it may go to that database."""
         return not self.waiting or here.takes(self.place, self.database)
 
     @property
     def pid(self) -> str:
-        """The process id in the file's name."""
+        """Return the process id in the file's name."""
         return self.path.name.split("-")[0]
 
 
@@ -66,13 +66,13 @@ def send(settings: Settings, home: Path, *, really: bool) -> list[SpoolView]:
 
 
 def spool_paths(home: Path) -> list[Path]:
-    """The spool files of all processes of the home, wherever they lie."""
+    """Return the spool files of all processes of the home, wherever they lie."""
     folders = [folder for folder in spool_folders(home) if folder == spool_folder(home) or is_private(folder)]
     return [path for folder in folders for path in sorted(folder.glob("*.db"))]
 
 
 def inspect_spools(home: Path) -> list[SpoolView]:
-    """Every spool of the home, read without disturbing the process that uses it."""
+    """Return every spool of the home, read without disturbing the process that uses it."""
     views = []
     for path in spool_paths(home):
         living = is_held(path)
@@ -127,7 +127,7 @@ def _date(at: float) -> str:
 
 
 def short_id(item: SetAside) -> str:
-    """What an operator names a set-aside write by."""
+    """Return what an operator names a set-aside write by."""
     return item.operation.op_id.hex[:8]
 
 
@@ -161,7 +161,7 @@ def _check_named(ids: list[str], found: list[str]) -> None:
 
 @contextmanager
 def _unless_gone(path: Path) -> Iterator[None]:
-    """What was in a file has arrived when the file is gone, whatever was being done to it."""
+    """Forgive that the file is gone: what was in it has arrived."""
     try:
         yield
     except SpoolError:
@@ -193,7 +193,7 @@ def drop_copies(home: Path, texts: Collection[tuple[str, str]]) -> tuple[int, in
 
 
 def _said(op: Operation) -> set[tuple[str, str]]:
-    """The texts that a write would store as memories, or looks for, with its theme."""
+    """Return the texts that a write would store as memories, or looks for, with its theme."""
     many = op.payload.get("contents")
     texts = [op.payload.get("content"), op.payload.get("old_text"), *(many if isinstance(many, list) else [])]
     return {(op.theme, text) for text in texts if isinstance(text, str)}

@@ -1,4 +1,4 @@
-"""What may be deleted of a theme: counted, shown, and memories deleted.
+"""Old turns and memories of a theme: counted, shown, and memories deleted.
 
 Every function works inside the caller's transaction, on the server's clock.
 """

@@ -83,7 +83,7 @@ class PruneRequest:
 
 @dataclass(frozen=True, slots=True)
 class ThemePart:
-    """What goes of one theme. `memories` is None where they are not asked for."""
+    """The rows of one theme that go. `memories` is None where they are not asked for."""
 
     old: old_turns.Old
     turns: prunable.PrunableRows
@@ -105,7 +105,7 @@ class ThemePart:
 
 @dataclass(frozen=True, slots=True)
 class PrunePlan:
-    """What a request means now. `before` is the moment that `older_than` means."""
+    """A request as it is understood now. `before` is the moment that `older_than` means."""
 
     request: PruneRequest
     before: datetime | None

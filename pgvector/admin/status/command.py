@@ -56,7 +56,7 @@ def _stats(args: argparse.Namespace, home: Path) -> int:
 
 
 def _looks(args: argparse.Namespace, home: Path) -> Iterator[Status]:
-    """One look, or with --watch one after the other."""
+    """Look once, or with --watch one after the other."""
     from ...runtime.embedded import borrowed_server
     from .report import Watcher
 

@@ -1,4 +1,4 @@
-"""What `status` knows, as metrics for Prometheus, through its own client library.
+"""Metrics for Prometheus of what `status` knows, through its own client library.
 
 No metric has a theme or a process for a label: their number is unbounded, and a theme's name may be a person's.
 """
@@ -102,7 +102,7 @@ class CounterTotals:
         self._sums: dict[str, float] = {}
 
     def take(self, processes: Iterable[Mapping[str, Any]]) -> Mapping[str, float]:
-        """The sums, with what the processes have reported by now."""
+        """Return the sums, with what the processes have reported by now."""
         seen = {}
         for process in processes:
             if not process["living"]:
@@ -126,7 +126,7 @@ class StatusCollector(Collector):
         self._lock = threading.Lock()
 
     def collect(self) -> Iterable[Metric]:
-        """Every metric that there is a value of."""
+        """Yield every metric that there is a value of."""
         with self._lock:
             status = self._look()
             sums = dict(self._totals.take(status["processes"]))
@@ -214,19 +214,19 @@ def _numbers(report: Mapping[str, Any]) -> dict[str, float]:
 
 
 def registry_of(look: Callable[[], Status]) -> CollectorRegistry:
-    """A registry with our metrics and nothing else."""
+    """Return a registry with our metrics and nothing else."""
     registry = CollectorRegistry()
     registry.register(StatusCollector(look))
     return registry
 
 
 def as_text(registry: CollectorRegistry) -> str:
-    """The exposition format."""
+    """Return the metrics in the exposition format."""
     return generate_latest(registry).decode()
 
 
 def as_json(registry: CollectorRegistry) -> list[dict[str, Any]]:
-    """Every value with its labels."""
+    """Return every value with its labels."""
     return [
         {"name": sample.name, "labels": sample.labels, "value": sample.value}
         for family in registry.collect()
@@ -235,7 +235,7 @@ def as_json(registry: CollectorRegistry) -> list[dict[str, Any]]:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Host and port of `127.0.0.1:9187`, `[::1]:9187`, `9187` (of this host only) or `:9187` (every address).
+    """Return host and port of `127.0.0.1:9187`, `[::1]:9187`, `9187` (of this host only) or `:9187` (every address).
 
     Raises WrongUsage.
     """
