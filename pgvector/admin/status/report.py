@@ -71,7 +71,6 @@ class Watcher:
             started = time.monotonic()
             with self._backend.connection(_DATABASE_S) as conn:
                 held = holdings(conn) | {"retention": retention_state(conn, self._settings)}
-                held["embeds"] = bool(self._settings.embed_url)
                 held["removals_held"] = sum(each.count for each in held_removals(conn))
             return held | {"state": "up", "answered_in_ms": round((time.monotonic() - started) * 1000, 1)}
         except HermesPgvectorError as exc:
@@ -185,8 +184,6 @@ def _database_lines(database: Mapping[str, Any]) -> list[str]:
 
 
 def _without_embedding(database: Mapping[str, Any]) -> str:
-    if not database["embeds"]:
-        return "no embedding model is set, recall goes by words"
     waiting = database["pending_memories"] + database["pending_turns"]
     about = "about " if any(name.startswith("pending") for name in database["about"]) else ""
     return f"{about}{waiting:,} still without an embedding"
