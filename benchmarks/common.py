@@ -20,9 +20,9 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.admin.common.migrations import migrate
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store.schema import migrate
 
 SEED = 20260101
 

@@ -32,6 +32,7 @@ def command_groups() -> dict[str, tuple[Command, ...]]:
     from .admin.reembed import command as reembed
     from .admin.setup import command as setup
     from .admin.setup import lifecycle_command as lifecycle
+    from .admin.setup import server_command as server
     from .admin.status import command as status
     from .admin.status import metrics_command as metrics
     from .admin.tenants import command as tenants
@@ -46,7 +47,7 @@ def command_groups() -> dict[str, tuple[Command, ...]]:
             setup.INSTALL,
             migrate.MIGRATE,
             models.MODEL,
-            setup.SERVER,
+            server.SERVER,
             tenants.TENANTS,
             doctor.DEMO,
             completion.completion(command_line),

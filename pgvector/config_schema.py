@@ -23,7 +23,7 @@ CONFIG_SCHEMA = ProviderConfigSchema(
             "dsn",
             "Postgres",
             KIND_SECRET,
-            description="Postgres to use, as a libpq URI or key=value string; empty starts the embedded one",
+            description="Postgres to use, as a libpq URI or key=value string",
             env_key="HERMES_PGVECTOR_DSN",
             inline=True,
         ),
@@ -32,7 +32,7 @@ CONFIG_SCHEMA = ProviderConfigSchema(
             "Embedding endpoint",
             KIND_TEXT,
             description="Base URL of an Ollama or OpenAI-compatible embedding endpoint, or local:NAME for an "
-            "installed model; empty recalls by words only",
+            "installed model",
             placeholder="as config.yaml says, or the default: none",
             inline=True,
         ),

@@ -55,14 +55,14 @@ def form() -> str:
 
 def _entry(field: Field) -> str:
     if field.secret:
-        return _secret(field.key, field.label, field.env, field.doc)
+        return _secret(field.key, field.label, field.env, _doc(field))
     choices = ("true", "false") if field.kind is bool else field.choices
     kind = "KIND_SELECT" if choices else "KIND_NUMBER" if field.kind in (int, float) and not field.word else "KIND_TEXT"
     lines = [
         f"            {_text(field.key)},",
         f"            {_text(field.label)},",
         f"            {kind},",
-        f"            description={_text(field.doc)},",
+        f"            description={_text(_doc(field))},",
     ]
     if choices:
         lines.append("            options=(")
@@ -89,6 +89,11 @@ def _secret(key: object, label: object, env: object, doc: object) -> str:
 
 def _field(lines: list[str]) -> str:
     return "        ProviderField(\n" + "\n".join(lines) + "\n        ),\n"
+
+
+def _doc(field: Field) -> str:
+    """Return what a setting is for, without what it means in config.yaml when it is empty: here that says nothing."""
+    return field.doc.partition("; empty ")[0]
 
 
 def _default(field: Field) -> str:

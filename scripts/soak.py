@@ -3,9 +3,9 @@
 
 Several agent processes with the real provider talk, write memories, recall, change sessions, die and begin again, on
 one private Postgres and one scripted embedding endpoint. Meanwhile, by a seeded schedule: processes are killed,
-Postgres is killed, frozen, locked or its connections are cut, the endpoint is down, hangs, lies or is slow, disks take
-nothing, and an operator's verbs run. Every minute all faults end, and what was accepted until then has to arrive
-unattended.
+Postgres is killed, frozen, locked, read-only, set otherwise or replaced by an older copy, or its connections are cut,
+the endpoint is down, hangs, lies or is slow, disks take nothing, spool files are locked or deleted, and an operator's
+verbs run. Every minute all faults end, and what was accepted until then has to arrive unattended.
 
 What each hook returned is written down outside of the agents. At the end that is compared with the tables: nothing
 lost, twice, in another theme or session, or out of order; memories as they were left; a vector for every row; nothing

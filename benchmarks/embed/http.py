@@ -25,7 +25,8 @@ import httpx
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from common import SEED, endpoint, parser, report
 
-from hermes_memory_pgvector.embed.factory import make_embedder
+from hermes_memory_pgvector.config.settings import Settings
+from hermes_memory_pgvector.embed.factory import embedder_for
 
 MODEL = "bench"
 
@@ -40,7 +41,7 @@ def vectors_of(reply: dict[str, Any]) -> list[list[float]]:
 
 def measure(url: str, extra: dict[str, str], dims: int, texts: int, batches: int) -> dict[str, float]:
     """Mean milliseconds of each way, and the ratios."""
-    ours = make_embedder(url=url, model=MODEL, api="auto", api_key="", dims=dims, timeout_s=30)
+    ours = embedder_for(Settings(embed_url=url, embed_model=MODEL, dims=dims), "", home=Path.home())
     assert ours is not None
     bare = httpx.Client()
 

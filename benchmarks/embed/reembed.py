@@ -24,7 +24,8 @@ from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.admin.common import new_vectors as store
 from hermes_memory_pgvector.admin.reembed.reembedding import Reembedding
-from hermes_memory_pgvector.embed.factory import make_embedder
+from hermes_memory_pgvector.config.settings import Settings
+from hermes_memory_pgvector.embed.factory import embedder_for
 from hermes_memory_pgvector.embed.onnx import OnnxEmbedder, dims_of
 
 OLD_DIMS = 384
@@ -113,7 +114,10 @@ def main() -> None:
             asker = Asker(agent)
             asker.start()
             time.sleep(10)
-            embedder = make_embedder(url=new, model="newer", api="ollama", api_key="", dims=args.dims, timeout_s=120.0)
+            settings = Settings(
+                embed_url=new, embed_model="newer", embed_api="ollama", dims=args.dims, embed_timeout_s=120
+            )
+            embedder = embedder_for(settings, "", home=Path.home())
             assert embedder is not None
             phases.around(embedder, "embed_documents", "endpoint and client")
             phases.around(store, "fill_next", "writing the vectors")

@@ -34,14 +34,15 @@ import psycopg
 import table
 from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.admin.common import hnsw
+from hermes_memory_pgvector.admin.common.migrations import migrate
 from hermes_memory_pgvector.admin.common.new_vectors import admin_connection
 from hermes_memory_pgvector.admin.common.progress import building
 from hermes_memory_pgvector.admin.index.build_memory import build_memory
 from hermes_memory_pgvector.domain.types import Filters, Scope
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import hnsw, vector_search
-from hermes_memory_pgvector.store.schema import migrate
+from hermes_memory_pgvector.store import vector_search
 
 PARTS = ("recall", "drain", "verbs", "vacuum")
 QUESTIONS = 8  # a scope
@@ -254,10 +255,10 @@ def verbs(config: dict[str, Any], postmaster: int) -> dict[str, Any]:
 def built(admin: str, memory: str, postmaster: int) -> dict[str, Any]:
     """As `hermes-pgvector index build` builds them: with which maintenance_work_mem, and what it took."""
     with admin_connection(admin) as conn:
-        todo = [graph for graph in hnsw.graphs(conn) if graph.state != "whole"]
+        todo = [index for index in hnsw.indexes(conn) if index.state != "whole"]
         if not todo:
             return {}
-        wants, given = max(graph.wants_bytes for graph in todo), todo[0].given_bytes
+        wants, given = max(index.wants_bytes for index in todo), todo[0].given_bytes
         chosen = memory or build_memory(wants, given, on_this_machine=True)
         with table.Watcher(postmaster) as watcher, building() as tell:
             hnsw.build(conn, admin, tell, memory=chosen)

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from hermes_memory_pgvector.store.schema import migrate
+from hermes_memory_pgvector.admin.common.migrations import migrate
 
 INCUMBENT = "hermes-memory-pgvector==1.0.0"
 HOST = "hermes-agent==0.19.0"  # in both environments: its base class and helpers are part of a hook

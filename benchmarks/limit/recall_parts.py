@@ -21,14 +21,14 @@ import recall
 from psycopg import Transaction
 from recall import common
 
-from hermes_memory_pgvector.recall.pipeline import Lookup
+from hermes_memory_pgvector.recall.search import Search
 from hermes_memory_pgvector.recall.searcher import Searcher
 
 PARTS: tuple[tuple[type, str, str], ...] = (
-    (Lookup, "take_nearest", "read the vector leg"),
-    (Lookup, "_in_order", "common order, neighbours"),
-    (Lookup, "_rows", "fetch the best 20"),
-    (Lookup, "with_surroundings", "turns around"),
+    (Search, "by_vectors", "read the vector leg"),
+    (Search, "_ranked", "common order, neighbours"),
+    (Search, "_fetch", "fetch the best 20"),
+    (Search, "_with_surroundings", "turns around"),
     (Transaction, "__exit__", "commit"),
 )
 
@@ -39,7 +39,7 @@ class Parts:
     def __init__(self) -> None:
         self._passed: dict[str, float] = {}
         self._came = 0.0
-        self._wrap(Searcher, "_await", self._begin)
+        self._wrap(Searcher, "_in_time", self._begin)
         for owner, name, part in PARTS:
             self._wrap(owner, name, lambda since, part=part: self._add(part, since))
 

@@ -33,7 +33,7 @@ from vectors import CachedModel, in_context
 from hermes_memory_pgvector.domain.periods import named_periods
 from hermes_memory_pgvector.embed.instructions import Instructions, instructions_for
 from hermes_memory_pgvector.recall.fuse import DATED_SHARE, LENDERS, LENT_SHARES, SHARPNESS, VECTOR_WEIGHT
-from hermes_memory_pgvector.recall.pipeline import CANDIDATES
+from hermes_memory_pgvector.recall.search import CANDIDATES
 from hermes_memory_pgvector.store.lexical import MIN_ROWS
 from tests.support.model_files import model_dir
 

@@ -29,7 +29,7 @@ from standalone import PERSON, REQUESTS, TEAM, Statement
 from vectors import CachedModel
 
 from hermes_memory_pgvector.domain.types import Hit, Operation, Question, Scope
-from hermes_memory_pgvector.embed.instructions import NearEnough, near_enough
+from hermes_memory_pgvector.embed.instructions import MinSimilarity, min_similarity
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall import prefetch
 from tests.support.embedding_server import EmbeddingServer
@@ -86,7 +86,7 @@ def asked_of(provider: PgvectorMemoryProvider, case: Case) -> list[Hit]:
     return list(provider.runtime.searcher.recall(["memories", "turns"], question).hits)
 
 
-def rates(found: Iterable[tuple[Case, list[Hit]]], near: NearEnough, **constants: float) -> dict[str, str]:
+def rates(found: Iterable[tuple[Case, list[Hit]]], near: MinSimilarity, **constants: float) -> dict[str, str]:
     """A column for each group and whether its questions have an answer. `constants` are those of prefetch.py."""
     counted: dict[str, list[bool]] = {}
     with mock.patch.dict(vars(prefetch), constants):
@@ -97,13 +97,13 @@ def rates(found: Iterable[tuple[Case, list[Hit]]], near: NearEnough, **constants
     return {name: f"{statistics.fmean(values):.3f}" for name, values in sorted(counted.items())}
 
 
-def table(found: list[tuple[Case, list[Hit]]], shipped: NearEnough, *, meaning: bool) -> list[dict[str, Any]]:
+def table(found: list[tuple[Case, list[Hit]]], shipped: MinSimilarity, *, meaning: bool) -> list[dict[str, Any]]:
     """As shipped, then meaning alone, words alone, and both, at every bar."""
     wordless = [(case, [replace(hit, similarity=None) for hit in hits]) for case, hits in found]
     bars: tuple[object, object] = (shipped.memories, shipped.turns) if meaning else ("-", "-")
     rows = [{"memories": bars[0], "turns": bars[1], "words": "as shipped"} | rates(found, shipped)]
     rows += [
-        {"memories": "-", "turns": "-", "words": bar} | rates(wordless, NearEnough(), MIN_COVERAGE=bar)
+        {"memories": "-", "turns": "-", "words": bar} | rates(wordless, MinSimilarity(), MIN_COVERAGE=bar)
         for bar in WORD_BARS
     ]
     anyhow = prefetch.MIN_COVERAGE
@@ -114,7 +114,7 @@ def table(found: list[tuple[Case, list[Hit]]], shipped: NearEnough, *, meaning: 
     }
     for name, constants in ways.items() if meaning else ():
         rows += [
-            {"memories": bar, "turns": bar, "words": name} | rates(found, NearEnough(bar, bar), **constants)
+            {"memories": bar, "turns": bar, "words": name} | rates(found, MinSimilarity(bar, bar), **constants)
             for bar in BARS
         ]
     return rows
@@ -190,7 +190,7 @@ def main() -> None:
     with store(args, conversations) as provider:
         pairs = [] if args.no_model else distribution(provider, conversations)
         found = [(case, asked_of(provider, case)) for case in cases(conversations)]
-    rows = table(found, near_enough("" if args.no_model else args.model_name), meaning=not args.no_model)
+    rows = table(found, min_similarity("" if args.no_model else args.model_name), meaning=not args.no_model)
     parameters = {"model": None if args.no_model else args.model_name, "pairs": pairs, "asked": len(found)}
     if pairs:
         common.report("quality/threshold, pairs", {}, pairs, None)

@@ -95,8 +95,8 @@ def one(pg: common.Postgres, stored: sentences.Stored, asked: Sequence[Any], day
     with connect(admin) as conn:
         register_vector(conn)
         before = answers(conn, asked)
-        wish = compaction.Wish(every_theme=True, older_than=f"{days}d", sample=sample)
-        planned = compaction.plan(conn, wish, ThemeRules(), Languages())
+        wish = compaction.CompactOptions(every_theme=True, older_than=f"{days}d", sample=sample)
+        planned = compaction.plan_compaction(conn, wish, ThemeRules(), Languages())
         stays = {id: kept for each in planned.portions for id, kept in each.pairs.items()}
         compaction.Compaction(conn, planned).run()
         plain = compaction.vacuum(conn, full=False)

@@ -31,13 +31,13 @@ from pgvector.psycopg import register_vector
 from psycopg.conninfo import make_conninfo
 from truth import Asked, K, find_truth, share
 
+from hermes_memory_pgvector.admin.common.migrations import migrate
 from hermes_memory_pgvector.domain.types import Filters, Scope
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store import vector_search
 from hermes_memory_pgvector.store.backend import Backend
 from hermes_memory_pgvector.store.connection import DeadlineConnection
-from hermes_memory_pgvector.store.schema import migrate
 from tests.support.embedding_server import EmbeddingServer
 
 NEVER = 10**12  # rows of a table

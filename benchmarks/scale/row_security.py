@@ -23,13 +23,13 @@ import psycopg
 from lexical import COMMON, VOCABULARY, texts
 from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.admin.common import row_security
 from hermes_memory_pgvector.domain.types import EmbeddingSpace, Filters, Operation, Scope
-from hermes_memory_pgvector.store import row_security
 from hermes_memory_pgvector.store.backend import Backend
 from hermes_memory_pgvector.store.lexical import lexical_candidates
-from hermes_memory_pgvector.store.pipelining import alone
+from hermes_memory_pgvector.store.pipeline import Pipeline
 from hermes_memory_pgvector.store.pool import connect
-from hermes_memory_pgvector.store.vector_search import as_sent, fetch, neighbours, vector_candidates
+from hermes_memory_pgvector.store.vector_search import as_sent, ask_hits, ask_neighbours, vector_candidates
 
 DIMS = 384
 THEMES = 20  # of equal share
@@ -73,8 +73,9 @@ def recall(backend: Backend, scope: Scope, text: str, vector: list[float]) -> in
         words = lexical_candidates(conn, "turns", scope, Filters(), text, limit=40)
         near = vector_candidates(conn, "turns", scope, Filters(), vector, limit=40)
         ids = [each.id for each in [*words, *near]][:60]
-        found = alone(conn, fetch("turns", scope, ids, as_sent(vector)))
-        alone(conn, neighbours(scope, list(found)[:10], reach=2))
+        pipe = Pipeline(conn)
+        found = [row.id for row in ask_hits(pipe, "turns", scope, ids, as_sent(vector), "")]
+        ask_neighbours(pipe, scope, found[:10], reach=2).all()
     return len(found)
 
 

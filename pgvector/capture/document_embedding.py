@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from ..domain.chunks import chunk_spans, estimate_tokens
 from ..domain.errors import EmbedderError, HermesPgvectorError
-from ..domain.last_error import Trouble
+from ..domain.last_error import LastError
 from ..domain.latency import Latencies
 from ..domain.types import Operation
-from ..embed.embedder import CountedEmbedder, space_of
+from ..embed.embedder import Embedder, space_of
 from ..store.backend import Backend
 from ..store.vector_reuse import ThemedText
 from ..store.vectors import Chunk
@@ -30,9 +30,7 @@ _Outcome = Vectors | HermesPgvectorError
 class DocumentEmbedder:
     """Embeds texts for the store; what cannot be embedded now is left for later. Used by the drain thread only."""
 
-    def __init__(
-        self, embedder: CountedEmbedder | None, backend: Backend, latencies: Latencies, *, chunk_tokens: int
-    ) -> None:
+    def __init__(self, embedder: Embedder | None, backend: Backend, latencies: Latencies, *, chunk_tokens: int) -> None:
         self._embedder = embedder
         self._backend = backend
         self._latencies = latencies
@@ -46,7 +44,7 @@ class DocumentEmbedder:
         self.fails = False
         self.failures = 0
         self.reused = 0
-        self.trouble = Trouble()
+        self.trouble = LastError()
 
     def is_there(self) -> bool:
         """False when there is nothing to embed with, or its vectors do not belong into this database."""

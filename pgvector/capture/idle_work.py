@@ -6,9 +6,9 @@ import time
 
 from ..domain.gil import quiet_for_s
 from ..store.backend import Backend
+from ..store.replays import OPERATIONS_KEPT_DAYS
 from .retention_task import Retention
 
-OPERATIONS_KEPT_DAYS = 30
 TOMBSTONES_KEPT_DAYS = 730
 HISTORY_KEPT_DAYS = 730
 REMOVED_TEXTS_KEPT_DAYS = 90  # for so long a memory that a file let go of can be restored

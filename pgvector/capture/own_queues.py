@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..domain.errors import SpoolBusy, SpoolError, SpoolFull, SpoolGone
-from ..domain.gil import breathe
+from ..domain.gil import yield_gil
 from ..domain.types import Operation
 from .memory_queue import MemoryQueue, Queue
 from .spool import Spool
@@ -153,7 +153,7 @@ class OwnQueues:
         before = None
         while self._moves and before != (before := (len(self._moves), self._moves[0].left())):
             self._go_on_moving(_HOOK_MOVES_S)
-            breathe()
+            yield_gil()
 
     def look_after(self) -> None:
         """See that the files are still there, and let go of those not needed any more."""

@@ -15,8 +15,9 @@ from ..domain.gil import in_slices
 from ..domain.types import Operation
 from ..store.backend import Backend
 from .destination import Destination
+from .forgetting import change_kept, without_removed
 from .spool import Spool
-from .spool_format import COLUMNS, operation_of
+from .spool_format import COLUMNS
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +50,9 @@ class Kept:
         with contextlib.suppress(SpoolError):
             for part in in_slices(ops, _SLICE):
                 self._put(spool, part)
+        for forget in (op for op in ops if op.kind == "forget"):
+            with contextlib.suppress(SpoolError):
+                change_kept(spool, forget.theme, without_removed(forget))
 
     def _put(self, spool: Spool, ops: Sequence[Operation]) -> None:
         rows = [(op.op_id.bytes, op.theme, op.kind, json.dumps(op.payload, ensure_ascii=False), op.at) for op in ops]
@@ -91,11 +95,9 @@ class Kept:
         try:
             if not here.takes(*spool.accepted_for()):
                 return 0
-            with spool.written() as conn:
-                rows = conn.execute(f"SELECT seq, {COLUMNS} FROM kept ORDER BY seq").fetchall()
+            ops = spool.kept()
         except SpoolError:
             return 0
-        ops = [operation_of(row) for row in rows]
         lacking: list[Operation] = []
         for part in in_slices(ops, _ASKED_AT_ONCE):
             ids = self._backend.lacking(part)
@@ -103,7 +105,10 @@ class Kept:
         if lacking:
             with spool.written() as conn:
                 (lowest,) = conn.execute("SELECT min(0, coalesce(min(seq), 0)) FROM operations").fetchone()
-                numbered = [replace(op, seq=lowest - len(lacking) + at) for at, op in enumerate(lacking)]
+                numbered = [
+                    replace(op, seq=lowest - len(lacking) + at, payload=op.payload | {"again": True})
+                    for at, op in enumerate(lacking)
+                ]
                 conn.executemany(
                     f"INSERT INTO operations (seq, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
                     [

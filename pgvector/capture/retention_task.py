@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..domain.commandline import typed
 from ..domain.errors import DeadlineExceeded, HermesPgvectorError, StoreMisconfigured, StoreUnavailable
-from ..domain.retention_policy import Period, RetentionPolicy
+from ..domain.retention_policy import RetentionPeriod, RetentionPolicy
 from ..store import old_turns as store
 from ..store.audit_log import record
 from ..store.backend import Backend
@@ -39,7 +39,7 @@ class _Due:
     """A theme on which this process is at work, and how far it is."""
 
     theme: str
-    period: Period
+    period: RetentionPeriod
     at: store.Mark = store.FIRST
 
 
@@ -84,7 +84,7 @@ class Retention:
             aged = store.aged(conn, self._me, grace_s=pacing.grace_s, every_s=pacing.every_s)
             if any(each.held for each in aged):
                 return pacing.look_s / 12
-            old: list[tuple[store.Aged, Period]] = []
+            old: list[tuple[store.Aged, RetentionPeriod]] = []
             for each in aged:
                 period = self._policy.of(each.theme)
                 if period is not None and each.age_s > period.days * 86_400:
@@ -133,7 +133,7 @@ class Retention:
             self._tell_end()
         return pacing.pause_s if self._due else pacing.look_s
 
-    def _tell(self, new: dict[str, Period]) -> None:
+    def _tell(self, new: dict[str, RetentionPeriod]) -> None:
         fresh = [theme for theme in new if theme not in self._told]
         if not fresh:
             return

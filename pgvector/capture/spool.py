@@ -19,7 +19,7 @@ from typing import Any
 
 from ..domain.errors import SpoolError, SpoolFull, SpoolGone
 from ..domain.fork_safety import BACKGROUND, fork_lock
-from ..domain.gil import in_slices, paced
+from ..domain.gil import in_slices, yielding_gil
 from ..domain.types import Operation
 from .file_watch import WatchedFiles
 from .spool_format import (
@@ -31,6 +31,7 @@ from .spool_format import (
     as_spool_error,
     cannot_use,
     connect,
+    encoded,
     holds,
     move,
     operation_of,
@@ -45,7 +46,6 @@ _ROW_OVERHEAD_BYTES = 64
 _SLICE = 16  # operations changed while a hook may have to wait
 OPERATOR_PATIENCE_MS = 5000
 _INSERT = f"INSERT INTO operations ({COLUMNS}) VALUES (?, ?, ?, ?, ?)"
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))  # dumps() would make one for each operation
 
 
 class Spool:
@@ -75,7 +75,7 @@ class Spool:
 
     def append(self, op: Operation) -> None:
         """Keep `op`; when this returns, it survives the process. Raises SpoolError, of whichever kind."""
-        payload = _ENCODER.encode(op.payload)
+        payload = encoded(op.payload)
         size = len(payload if payload.isascii() else payload.encode()) + _ROW_OVERHEAD_BYTES
         with self._lock:
             if self._bytes + size > self._max_bytes:
@@ -105,7 +105,7 @@ class Spool:
         try:
             with self._back_lock, closing(self._back.cursor()) as cursor:
                 cursor.execute(f"SELECT seq, {COLUMNS} FROM operations ORDER BY seq LIMIT ?", (limit + len(done),))
-                ops.extend(operation_of(row) for row in paced(cursor) if row[0] not in done)
+                ops.extend(operation_of(row) for row in yielding_gil(cursor) if row[0] not in done)
         except FAULTS as exc:
             if not ops:
                 ops = self._remembered(limit)
@@ -197,6 +197,11 @@ class Spool:
                 if self._back.in_transaction:
                     self._back.execute("ROLLBACK")
 
+    def kept(self) -> list[Operation]:
+        """What Postgres has acknowledged and is kept a while, oldest first. Raises SpoolError."""
+        with as_spool_error(self.path), self._back_lock:  # a hook may go on
+            return [op for op, _ in readable(self._back, "kept", "''")]
+
     def label(self, place: str, database: str) -> None:
         """Note for which database its writes were accepted."""
         with self.written() as conn:
@@ -210,9 +215,9 @@ class Spool:
 
     def publish(self, report: Mapping[str, Any]) -> None:
         """Leave the process's counters in the file, for whoever looks from outside."""
-        body = json.dumps(report)
+        row = (time.time(), json.dumps(report))
         with self.written() as conn:
-            conn.execute("INSERT OR REPLACE INTO report VALUES (1, ?, ?)", (time.time(), body))
+            conn.execute("INSERT OR REPLACE INTO report VALUES (1, ?, ?)", row)
 
     def report(self) -> tuple[float, dict[str, Any]]:
         """When (seconds since the epoch) the counters were last published, and the counters."""
@@ -238,14 +243,12 @@ class Spool:
         """Delete operations that were set aside."""
         for part in in_slices(ops, _SLICE):
             with self.written() as conn:
-                numbers = json.dumps([op.seq for op in part])
-                conn.execute("DELETE FROM aside WHERE seq IN (SELECT value FROM json_each(?))", (numbers,))
+                conn.executemany("DELETE FROM aside WHERE seq = ?", [(op.seq,) for op in part])
 
     def recount(self) -> None:
         """Count again what waits and what was set aside: an operator may have changed the file."""
         self._cross_off()
         with as_spool_error(self.path), self._back_lock, self._lock:
-            self._must_be_there()
             self._must_be_there()
             done = json.dumps(sorted(self._done | self._passed))
             self._depth, self._bytes = self._measure("seq NOT IN (SELECT value FROM json_each(?))", done)
@@ -332,7 +335,7 @@ class Spool:
         rows: list[tuple[Operation, str, str]] = []
         size = 0
         for op, error in saved:
-            rows.append((op, payload := _ENCODER.encode(op.payload), error))
+            rows.append((op, payload := encoded(op.payload), error))
             if (size := size + len(payload)) >= max_bytes:
                 break
         with as_spool_error(self.path), self._lock:

@@ -126,6 +126,7 @@ class SpoolDirectory:
             with contextlib.suppress(OSError):
                 _delete(path)
             self.release(path)
+            self._tidy(folder)
             raise
 
     def adopt(self, at_most: int = 1 << 30) -> Iterator[Spool]:

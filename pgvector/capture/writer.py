@@ -22,7 +22,7 @@ from ..domain.errors import (
     StoreUnsettled,
 )
 from ..domain.gil import note_hook
-from ..domain.last_error import Trouble
+from ..domain.last_error import LastError
 from ..domain.latency import Latencies
 from ..domain.types import Operation
 from ..store.backend import Backend
@@ -93,7 +93,7 @@ class Writer:
         self._due = _Due()
         self._rated = (time.monotonic(), 0)
         self.counts: Counter[str] = Counter()
-        self.trouble = Trouble()
+        self.trouble = LastError()
         self.latencies = latencies
         self._report = report
         self._own = OwnQueues(directory, memory_max_bytes)

@@ -1,11 +1,11 @@
-"""What YAML or the environment gave, in the type a setting has."""
+"""Values that YAML, a form or the environment gave, in the type that a setting has."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ..domain.redaction import MAX_PATTERNS, masked, pattern_problem
@@ -27,76 +27,83 @@ class Rejected(Exception):
 
 
 def coerce(field: Field, raw: object) -> object:
-    """The value in the field's own type. Raises Rejected with what it was instead, in words safe to log."""
-    if field.kind is bool:
-        return _as_bool(raw)
+    """Return the value in the field's own type. Raises Rejected with what it was instead, in words safe to log."""
     if field.word and isinstance(raw, str) and raw.strip().lower() == field.word:
         return field.word
-    if field.kind is int or field.kind is float:
-        number = _as_number(raw, whole=field.kind is int)
-        low, high = field.low, field.high
-        if (low is not None and number < low) or (high is not None and number > high):
-            raise Rejected(shown_number(number))
-        return number
-    if field.kind is tuple:
-        if field.form == EXPRESSIONS:
-            given = _from_json(raw)
-            written = isinstance(given, list) and all(isinstance(each, str) for each in given)
-            return _as_expressions(given if written else raw)
-        given = _from_yaml(raw)
-        words = _as_words(_as_pairs(given) if "=" in field.form else given)
-        if field.choices:
-            return _as_choices(words, field.choices)
-        for word in words:
-            if field.pattern and not re.fullmatch(field.pattern, word):
-                raise Rejected(quoted(word))
-        return words
-    text = _as_text(raw)
-    if field.choices:
-        choice = text.lower()
-        if choice not in field.choices:
-            raise Rejected(quoted(text))
-        return choice
-    if field.pattern and not re.fullmatch(field.pattern, text):
-        raise Rejected("text that cannot be one")
-    return text
+    return _BY_KIND[field.kind](field, raw)
 
 
-def _as_bool(raw: object) -> bool:
+def _bool(field: Field, raw: object) -> bool:
     if isinstance(raw, bool):
         return raw
-    if isinstance(raw, (int, float)) and raw in (0, 1):
-        return raw == 1
-    if isinstance(raw, str):
-        word = raw.strip().lower()
-        if word in _TRUE:
-            return True
-        if word in _FALSE:
-            return False
-        raise Rejected(quoted(raw))
-    raise Rejected(shown_number(raw) if isinstance(raw, (int, float)) else type_of(raw))
-
-
-def _as_number(raw: object, *, whole: bool) -> int | float:
-    if isinstance(raw, bool):
-        raise Rejected("true or false")
-    if isinstance(raw, str):
-        word = raw.strip()
-        try:
-            raw = int(word)
-        except ValueError:
-            try:
-                raw = float(word)
-            except ValueError:
-                raise Rejected(quoted(word)) from None
-    if not isinstance(raw, (int, float)):
-        raise Rejected(type_of(raw))
-    if isinstance(raw, float):
-        if not math.isfinite(raw) or (whole and not raw.is_integer()):
-            raise Rejected(str(raw))
-    elif raw.bit_length() > 1000:  # more than a float can hold
+    if isinstance(raw, (int, float)):
+        if raw in (0, 1):
+            return raw == 1
         raise Rejected(shown_number(raw))
-    return int(raw) if whole else float(raw)
+    if not isinstance(raw, str):
+        raise Rejected(type_of(raw))
+    word = raw.strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise Rejected(quoted(raw))
+    return word in _TRUE
+
+
+def _number(field: Field, raw: object) -> int | float:
+    number = _finite(_parsed(raw.strip()) if isinstance(raw, str) else raw)
+    if field.kind is int and isinstance(number, float) and not number.is_integer():
+        raise Rejected(str(number))
+    number = int(number) if field.kind is int else float(number)
+    if (field.low is not None and number < field.low) or (field.high is not None and number > field.high):
+        raise Rejected(shown_number(number))
+    return number
+
+
+def _parsed(word: str) -> int | float:
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            continue
+    raise Rejected(quoted(word))
+
+
+def _finite(raw: object) -> int | float:
+    if isinstance(raw, bool) or not isinstance(raw, (int, float)):
+        raise Rejected(type_of(raw))
+    if isinstance(raw, float) and not math.isfinite(raw):
+        raise Rejected(str(raw))
+    if isinstance(raw, int) and raw.bit_length() > 1000:  # more than a float can hold
+        raise Rejected(shown_number(raw))
+    return raw
+
+
+def _list(field: Field, raw: object) -> tuple[str, ...]:
+    if field.form == EXPRESSIONS:
+        given = _from_json(raw)
+        is_list = isinstance(given, list) and all(isinstance(each, str) for each in given)
+        return _expressions(given if is_list else raw)
+    given = _from_yaml(raw)
+    words = _as_words(_as_pairs(given) if "=" in field.form else given)
+    if field.choices:
+        return _choices(words, field.choices)
+    for word in words:
+        if field.pattern and not re.fullmatch(field.pattern, word):
+            raise Rejected(quoted(word))
+    return words
+
+
+def _line(field: Field, raw: object) -> str:
+    text = _as_text(raw)
+    if field.choices and text.lower() not in field.choices:
+        raise Rejected(quoted(text))
+    if field.pattern and not re.fullmatch(field.pattern, text):
+        raise Rejected("text that cannot be one")
+    return text.lower() if field.choices else text
+
+
+_BY_KIND: dict[type, Callable[[Field, object], object]] = {
+    bool: _bool, int: _number, float: _number, tuple: _list, str: _line,
+}  # fmt: skip
 
 
 def _as_text(raw: object) -> str:
@@ -119,7 +126,7 @@ def _as_text(raw: object) -> str:
 
 
 def _from_json(raw: object) -> object:
-    """What a text that is a list or a mapping in JSON says; anything else as it is."""
+    """Return the list or mapping that a text is in JSON; anything else as it is."""
     if not isinstance(raw, str) or raw.strip()[:1] not in ("[", "{"):
         return raw
     try:
@@ -129,17 +136,15 @@ def _from_json(raw: object) -> object:
 
 
 def _from_yaml(raw: object) -> object:
-    """The same in YAML on one line, as `hermes config set` writes what it is given: `[remember, forget]` as text."""
+    """Return the same of YAML on one line, as `hermes config set` writes it: `[remember, forget]` as text."""
     found = _from_json(raw)
     if not isinstance(found, str) or found.strip()[:1] + found.strip()[-1:] not in ("[]", "{}"):
         return found
-    try:
-        import yaml
+    import yaml
 
+    try:
         return yaml.safe_load(found)
-    except (ImportError, ValueError, RecursionError):
-        return raw
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):
         return raw
 
 
@@ -159,12 +164,12 @@ def _as_words(raw: object) -> tuple[str, ...]:
 
 
 def _as_pairs(raw: object) -> object:
-    """A mapping as a list of `name=value`; anything else as it is."""
+    """Return a mapping as a list of `name=value`; anything else as it is."""
     return [f"{_as_text(name)}={_as_text(value)}" for name, value in raw.items()] if isinstance(raw, Mapping) else raw
 
 
-def _as_choices(words: tuple[str, ...], choices: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of `choices` that are named, in their order."""
+def _choices(words: tuple[str, ...], choices: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of `choices` that are named, in their order."""
     named = [word.lower().replace("-", "_") for word in words]
     good = tuple(choice for choice in choices if choice in named)
     if unknown := [word for word, name in zip(words, named, strict=True) if name not in choices]:
@@ -172,8 +177,8 @@ def _as_choices(words: tuple[str, ...], choices: tuple[str, ...]) -> tuple[str, 
     return good
 
 
-def _as_expressions(raw: object) -> tuple[str, ...]:
-    """Regular expressions; text is one of them, with its commas."""
+def _expressions(raw: object) -> tuple[str, ...]:
+    """Return regular expressions; text is one of them, with its commas."""
     given = _as_words([raw] if isinstance(raw, str) else raw)
     problems = [pattern_problem(expression) for expression in given[:MAX_PATTERNS]]
     good = tuple(expression for expression, problem in zip(given, problems, strict=False) if not problem)
@@ -186,7 +191,7 @@ def _as_expressions(raw: object) -> tuple[str, ...]:
 
 
 def type_of(value: object) -> str:
-    """The kind of a YAML value, in words."""
+    """Return the kind of a YAML value, in words."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -201,10 +206,10 @@ def type_of(value: object) -> str:
 
 
 def shown_number(value: int | float) -> str:
-    """A number as a warning shows it."""
+    """Return a number as a warning shows it."""
     return str(value) if isinstance(value, float) or value.bit_length() <= 64 else "a very large number"
 
 
 def quoted(text: str) -> str:
-    """The beginning of a text, safe to log."""
+    """Return the beginning of a text, safe to log."""
     return ascii(masked(text[:1000])[:60])

@@ -38,7 +38,7 @@ def _setting(
     secret: bool = False,
     label: str = "",
 ) -> Any:
-    """A dataclass field that carries its own documentation and limits; `label` is its name in the host's forms."""
+    """Return a dataclass field with its documentation and limits; `label` is its name in the host's forms."""
     metadata = {
         "doc": doc, "low": low, "high": high, "choices": choices, "pattern": pattern, "form": form, "word": word,
         "secret": secret, "label": label,

@@ -1,19 +1,18 @@
-"""Reading our part of $HERMES_HOME/config.yaml and .env, and what the desktop's form saved."""
+"""Our part of $HERMES_HOME/config.yaml and .env, and what the desktop's form saved."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from .settings import ENV_PREFIX
-from .yaml_edit import CONFIG_NAME, replace_file, set_values, yaml_place
 
-__all__ = ["CONFIG_NAME", "DOTENV_NAME", "forget_form", "read_dotenv", "read_form", "read_section", "set_values"]
-
+CONFIG_NAME: Final = "config.yaml"
 DOTENV_NAME: Final = ".env"
 
 _T = TypeVar("_T")
@@ -22,14 +21,11 @@ _sections: dict[str, tuple[_Stamp, tuple[object, list[str]]]] = {}
 _dotenvs: dict[str, tuple[_Stamp, dict[str, str]]] = {}
 _forms: dict[str, tuple[_Stamp, dict[str, object]]] = {}
 
-_ASSIGNMENT = re.compile(rf"\s*(?:export\s+)?({ENV_PREFIX}\w+)\s*=\s*(.*)", re.ASCII)
-_DOUBLE_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_SINGLE_QUOTED = re.compile(r"'((?:[^'\\]|\\['\\]|\\)*?)'")
-_ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r"}
+_ASSIGNED = re.compile(r"\s*(?:export\s+)?(\w+)\s*=(.*)", re.ASCII | re.DOTALL)
 
 
 def read_section(home: Path) -> tuple[object, list[str]]:
-    """What `plugins.pgvector` holds in the home's config.yaml, and what is wrong with that file.
+    """Return what `plugins.pgvector` holds in the home's config.yaml, and what is wrong with that file.
 
     The section is None when there is none or the file cannot be read; only in the latter case there is a warning, in
     which no text of the file stands. The section is shared between callers and must not be changed. Unchanged files
@@ -40,7 +36,7 @@ def read_section(home: Path) -> tuple[object, list[str]]:
 
 
 def read_dotenv(home: Path) -> dict[str, str]:
-    """The HERMES_PGVECTOR_* assignments of the home's .env; empty when it cannot be read.
+    """Return the HERMES_PGVECTOR_* assignments of the home's .env; empty when it cannot be read.
 
     Unchanged files are not read again.
     """
@@ -49,27 +45,17 @@ def read_dotenv(home: Path) -> dict[str, str]:
 
 
 def form_path(home: Path) -> Path:
-    """Where the host keeps what its desktop's form saved for us."""
+    """Return where the host keeps what its desktop's form saved for us."""
     return home / "pgvector" / "config.json"
 
 
 def read_form(home: Path) -> dict[str, object]:
-    """What the desktop's form saved; empty when it saved nothing, or that cannot be read.
+    """Return what the desktop's form saved; empty when it saved nothing, or that cannot be read.
 
     Unchanged files are not read again.
     """
     found: dict[str, object] | None = _cached(form_path(home), _forms, _parse_form, lambda why: {})
     return dict(found or {})
-
-
-def forget_form(home: Path, keys: Iterable[str]) -> None:
-    """Drop settings from what the form saved, so that what config.yaml says of them counts. Raises OSError."""
-    known = read_form(home)
-    if left := {key: value for key, value in known.items() if key not in set(keys)}:
-        if left != known:
-            replace_file(form_path(home), (json.dumps(left, indent=2) + "\n").encode())
-    elif known:
-        form_path(home).unlink(missing_ok=True)
 
 
 def _cached(
@@ -78,7 +64,7 @@ def _cached(
     parse: Callable[[Path, bytes], _T],
     unreadable: Callable[[str], _T],
 ) -> _T | None:
-    """The parsed file, from `cache` while its time, size and inode are the same; None when there is no such file."""
+    """Return the parsed file, from `cache` while its time, size and inode are the same; None when there is none."""
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -140,18 +126,38 @@ def _parse_form(path: Path, raw: bytes) -> dict[str, object]:
     return {key: value for key, value in found.items() if isinstance(key, str)} if isinstance(found, dict) else {}
 
 
+class Assignment(NamedTuple):
+    """A piece of a .env file: an assignment, or with an empty `name` comments and blank lines."""
+
+    name: str
+    value: str
+    written: str
+
+
+def assignments(text: str) -> Iterator[Assignment]:
+    """Cut a .env file into pieces, as the host reads it; of an assignment that it cannot read, the value is as written.
+
+    Dropping such a one could mean another database than the one that was named.
+    """
+    from dotenv.parser import parse_stream
+
+    for binding in parse_stream(io.StringIO(text, newline="")):
+        written = binding.original.string
+        if binding.error and (found := _ASSIGNED.match(written)):
+            yield Assignment(found[1], found[2].strip(), written)
+        else:
+            yield Assignment(binding.key or "" if binding.value is not None else "", binding.value or "", written)
+
+
 def _parse_dotenv(path: Path, raw: bytes) -> dict[str, str]:
-    values: dict[str, str] = {}
-    for line in raw.decode("utf-8-sig", "replace").splitlines():
-        assignment = _ASSIGNMENT.fullmatch(line)
-        if assignment:
-            values[assignment.group(1)] = _unquote(assignment.group(2))
-    return values
+    found = assignments(raw.decode("utf-8-sig", "replace"))
+    return {each.name: each.value for each in found if each.name.startswith(ENV_PREFIX)}
 
 
-def _unquote(text: str) -> str:
-    if text.startswith('"') and (quoted := _DOUBLE_QUOTED.match(text)):
-        return re.sub(r"\\(.)", lambda escaped: _ESCAPES.get(escaped.group(1), escaped.group(1)), quoted.group(1))
-    if text.startswith("'") and (quoted := _SINGLE_QUOTED.match(text)):
-        return re.sub(r"\\(['\\])", r"\1", quoted.group(1))
-    return re.split(r"(?:^|\s)#", text, maxsplit=1)[0].strip()
+def yaml_place(error: Exception) -> str:
+    """Return where and what a YAML error is, without quoting the file, in which passwords may stand."""
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    where = f" (line {mark.line + 1})" if mark is not None else ""
+    problem = getattr(error, "problem", None)
+    # Problems that quote a whole token could quote a password; those about one character or none cannot.
+    return f"{where}: {problem}" if isinstance(problem, str) and not re.search(r"['\"][^'\"]{2,}", problem) else where

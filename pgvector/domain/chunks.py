@@ -23,7 +23,7 @@ def estimate_tokens(text: str) -> int:
 
 
 def chunk_spans(text: str, max_tokens: int) -> list[Span]:
-    """The parts of `text`, each of at most about `max_tokens`; one for a short text, however short.
+    """Return the parts of `text`, each of at most about `max_tokens`; one for a short text, however short.
 
     Cut at the end of a paragraph, a sentence or a word where there is one in the last third of a part.
     """
@@ -52,7 +52,7 @@ def _end_of_part(text: str, first: int, max_tokens: int) -> int:
 
 
 def _overlapping(text: str, first: int, end: int) -> int:
-    """Where the part after text[first:end] begins: a little before its end, at a word."""
+    """Return where the part after text[first:end] begins: a little before its end, at a word."""
     wanted = end - (end - first) // OVERLAP_SHARE
     blank = text.find(" ", wanted, end)
     return blank + 1 if 0 <= blank < end - 1 else max(first + 1, wanted)

@@ -16,24 +16,24 @@ _INSTALLED_AS = "hermes_memory_pgvector"
 
 @functools.cache
 def own_command() -> str:
-    """What our commands begin with: a copy of the plugin has no program, only the host's `hermes pgvector`."""
+    """Return what our commands begin with: a copy of the plugin has no program, only the host's `hermes pgvector`."""
     installed = __name__.partition(".")[0] == _INSTALLED_AS
     within_reach = shutil.which(_OWN) is not None or shutil.which("hermes") is None
     return _OWN if installed and within_reach else "hermes pgvector"
 
 
 def typed(text: str) -> str:
-    """The text with each `hermes-pgvector VERB` as it can be typed here."""
+    """Return the text with each `hermes-pgvector VERB` as it can be typed here."""
     return text if own_command() == _OWN else _IN_TEXT.sub(own_command() + " ", text)
 
 
 def pip_install(*packages: str) -> str:
-    """The command that puts packages into this Python."""
+    """Return the command that puts packages into this Python."""
     return _pip("install", packages)
 
 
 def pip_uninstall(*packages: str) -> str:
-    """The command that takes them out."""
+    """Return the command that takes them out."""
     return _pip("uninstall", packages)
 
 

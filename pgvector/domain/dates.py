@@ -21,12 +21,12 @@ WAYS = (
 
 
 def local_minute(moment: str) -> str:
-    """An ISO time to the minute in this machine's zone: that of the database's session may be any."""
+    """Return an ISO time to the minute in this machine's zone: that of the database's session may be any."""
     return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def parse_when(text: object, name: str, *, end: bool = False, now: datetime | None = None) -> datetime | None:
-    """The moment that an argument `name` means, None when it is not given; without a zone it is UTC.
+    """Return the moment that an argument `name` means, None when it is not given; without a zone it is UTC.
 
     A day, week, month or year means its first moment, or with `end` the first one after it. Raises WrongUsage.
     """
@@ -49,7 +49,7 @@ def parse_when(text: object, name: str, *, end: bool = False, now: datetime | No
 
 
 def _period(word: str, today: date) -> tuple[date, date] | None:
-    """The first and the last day of what `word` names, None when it names no day, week, month or year."""
+    """Return the first and the last day of what `word` names, None when it names no day, week, month or year."""
     if word in ("today", "yesterday"):
         day = today - timedelta(days=word == "yesterday")
         return day, day

@@ -1,4 +1,4 @@
-"""Hiding passwords of connection strings in any text that may be shown."""
+"""Passwords of connection strings hidden in any text that may be shown."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PAIR = re.compile(
 
 
 def mask_dsn(text: str, dsn: str = "") -> str:
-    """`text` with the passwords of libpq URIs and key=value strings in it replaced by ***.
+    """Replace the passwords of libpq URIs and key=value strings in `text` by ***.
 
     With `dsn`, every piece of that connection string's password is replaced as well, wherever it stands: libpq
     quotes fragments of a malformed string in its errors, without the key they came from. Masks too much rather
@@ -39,7 +39,7 @@ def mask_dsn(text: str, dsn: str = "") -> str:
 
 
 def _secret_pieces(dsn: str) -> list[str]:
-    """The password in `dsn`, whole, decoded and in the fragments a parser may stumble over; longest first."""
+    """Return the password in `dsn`, whole, decoded and in the fragments a parser may stumble over; longest first."""
     found = [match.group(2) for pattern in (_URI, _URI_SPACED, _QUERY, _PAIR) for match in pattern.finditer(dsn)]
     # An unquoted password with a blank in it: all words up to the next key are part of it.
     found += re.findall(r"(?i)password\s*=\s*(.*?)(?=\s+\w+\s*=|$)", dsn, re.DOTALL)

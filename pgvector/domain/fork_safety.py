@@ -30,7 +30,7 @@ class _Locks:
         self.ranks: WeakKeyDictionary[threading.Lock, int] = WeakKeyDictionary()
 
     def alive(self, known: Collection[threading.Lock] = ()) -> list[threading.Lock]:
-        """All but those `known`, in the order in which a fork takes them."""
+        """Return all but those `known`, in the order in which a fork takes them."""
         # A list of references is made in one step: others may make and drop locks meanwhile.
         found = [(self.ranks[lock], lock) for ref in self.ranks.keyrefs() if (lock := ref()) is not None]
         return [lock for _, lock in sorted(found, key=lambda item: item[0]) if lock not in known]
@@ -48,7 +48,7 @@ _taken = _Taken()
 
 
 def fork_lock(rank: int = HOOKS) -> threading.Lock:
-    """A lock that is free at every fork. Who holds one may take another of a higher `rank` only."""
+    """Make a lock that is free at every fork. Who holds one may take another of a higher `rank` only."""
     lock = threading.Lock()
     with _locks.guard:
         _locks.ranks[lock] = rank

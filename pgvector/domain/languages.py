@@ -29,7 +29,7 @@ class Languages:
         self.all: tuple[str, ...] = tuple(dict.fromkeys([default, *(language for _, _, language in split)]))
 
     def of(self, theme: str) -> str:
-        """The language of one theme."""
+        """Return the language of one theme."""
         for named, language in self._named:
             if theme == named or (named.endswith("*") and theme.startswith(named[:-1])):
                 return language

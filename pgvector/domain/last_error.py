@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 
-class Told(NamedTuple):
+class ErrorReport(NamedTuple):
     """One error. `at` and `over_at` are seconds since the epoch; `over_at` is None while it goes on."""
 
     text: str
@@ -16,22 +16,22 @@ class Told(NamedTuple):
     over_at: float | None = None
 
     def as_report(self) -> dict[str, str]:
-        """For the counters: an error that goes on has an empty `last_error_over_at`."""
+        """Return it for the counters: an error that goes on has an empty `last_error_over_at`."""
         over = "" if self.over_at is None else _iso(self.over_at)
         return {"last_error": self.text, "last_error_at": _iso(self.at), "last_error_over_at": over}
 
 
-class Trouble:
+class LastError:
     """Notes errors, and their end. Thread safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.last: Told | None = None
+        self.last: ErrorReport | None = None
 
     def note(self, error: Exception) -> None:
         """Note that something failed just now."""
         with self._lock:
-            self.last = Told(str(error), time.time())
+            self.last = ErrorReport(str(error), time.time())
 
     def over(self) -> None:
         """Note that what failed works again, if anything did."""
@@ -41,16 +41,16 @@ class Trouble:
             self.last = self.last._replace(over_at=time.time())
 
 
-def latest(*troubles: Trouble) -> dict[str, str]:
-    """The error to tell of: one that goes on, else the one that ended last; as `Told.as_report`, empty without any."""
-    told = [trouble.last for trouble in troubles if trouble.last is not None]
-    if not told:
-        return Told("", 0.0).as_report() | {"last_error_at": ""}
-    return max(told, key=lambda each: (each.over_at is None, each.over_at or each.at)).as_report()
+def latest(*errors: LastError) -> dict[str, str]:
+    """Return the error that goes on, else the one that ended last, as `ErrorReport.as_report`; empty without any."""
+    noted = [each.last for each in errors if each.last is not None]
+    if not noted:
+        return ErrorReport("", 0.0).as_report() | {"last_error_at": ""}
+    return max(noted, key=lambda each: (each.over_at is None, each.over_at or each.at)).as_report()
 
 
-def when(iso: str) -> str:
-    """The time of an error on this machine's clock, with its offset from UTC."""
+def local_time(iso: str) -> str:
+    """Return the time of an error on this machine's clock, with its offset from UTC."""
     try:
         return datetime.fromisoformat(iso).astimezone().isoformat(sep=" ", timespec="seconds")
     except ValueError:

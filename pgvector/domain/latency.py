@@ -21,7 +21,7 @@ class Latencies:
             self._by_kind.setdefault(kind, deque(maxlen=_KEPT)).append(seconds)
 
     def snapshot(self) -> dict[str, float]:
-        """`<kind>_p50_ms` and `<kind>_p95_ms` of each kind that has occurred."""
+        """Return `<kind>_p50_ms` and `<kind>_p95_ms` of each kind that has occurred."""
         with self._lock:
             ordered = {kind: sorted(durations) for kind, durations in self._by_kind.items()}
         return {

@@ -35,61 +35,71 @@ _DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
+class TimeSpan:
     """From `start` to before `end`: when things that happened in a named time were likely told."""
 
     start: datetime
     end: datetime
 
 
-def named_periods(text: str, now: datetime) -> list[Period]:
-    """The times that `text` names in English or as ISO dates, at most MAX_PERIODS; none in most texts.
+def named_periods(text: str, now: datetime) -> list[TimeSpan]:
+    """Return the times that `text` names in English or as ISO dates, at most MAX_PERIODS; none in most texts.
 
     A time without a year means that time of each of the last YEARS years. "2026" alone names no time: it is more often
     a part of a name.
     """
-    found: list[Period] = []
+    found: list[TimeSpan] = []
     for first, last in _spans(text, now.astimezone(UTC).date()):
         start, end = _midnight(first) - EARLIER, _midnight(last) + timedelta(days=1) + LATER
         if len(found) == MAX_PERIODS:
             break
         if start <= now:
-            found.append(Period(start, end))
+            found.append(TimeSpan(start, end))
     return found
 
 
 def _spans(text: str, today: date) -> Iterator[tuple[date, date]]:
-    """The first and last day of each named time."""
+    """Yield the first and last day of each named time."""
     for match in _WRITTEN.finditer(text):
         yield from _dated(int(match[1]), int(match[2]), int(match[3]) if match[3] else None)
     for match in _SPOKEN.finditer(text):
-        before, name, after, year = match.groups()
-        day = before or after
-        alone = not day and not year
-        if (alone and not _LEADING.search(text[max(0, match.start() - 12) : match.start()])) or (
-            not year and name in ("may", "march", "mar")
-        ):
-            continue
-        month = next(number for number, each in enumerate(_MONTHS, 1) if each.startswith(name.lower()[:3]))
-        for number in [int(year)] if year else range(today.year, today.year - YEARS, -1):
-            yield from _dated(number, month, int(day) if day else None)
+        if not _is_something_else(match):
+            yield from _spoken(match, today)
     for match in _AGO.finditer(text):
-        count = _NUMBERS.get(match[1].lower()) or int(match[1])
         days = _DAYS[match[2].lower()]
-        yield from _around(today, count * days, days)
+        yield from _around(today, (_NUMBERS.get(match[1].lower()) or int(match[1])) * days, days)
     for match in _LAST.finditer(text):
         days = 1 if match[1] else _DAYS[match[2].lower()]
         yield from _around(today, days, days)
 
 
+def _is_something_else(match: re.Match[str]) -> bool:
+    """Return whether the name of a month stands for a verb or a person."""
+    before, name, after, year = match.groups()
+    if year:
+        return False
+    if name in ("may", "march", "mar"):
+        return True
+    alone = not (before or after)
+    return alone and not _LEADING.search(match.string[max(0, match.start() - 12) : match.start()])
+
+
+def _spoken(match: re.Match[str], today: date) -> Iterator[tuple[date, date]]:
+    before, name, after, year = match.groups()
+    day = int(before or after) if before or after else None
+    month = next(number for number, each in enumerate(_MONTHS, 1) if each.startswith(name.lower()[:3]))
+    for number in [int(year)] if year else range(today.year, today.year - YEARS, -1):
+        yield from _dated(number, month, day)
+
+
 def _dated(year: int, month: int, day: int | None) -> Iterator[tuple[date, date]]:
-    """A day or a whole month; nothing when there is no such day."""
+    """Yield a day or a whole month; nothing when there is no such day."""
     if 1 <= month <= 12 and year >= 1 and (day is None or 1 <= day <= monthrange(year, month)[1]):
         yield date(year, month, day or 1), date(year, month, day or monthrange(year, month)[1])
 
 
 def _around(today: date, days_ago: int, unit_days: int) -> Iterator[tuple[date, date]]:
-    """The day so long ago and half a unit to both sides, for people round; a day is meant exactly."""
+    """Yield the day so long ago and half a unit to both sides, for people round; a day is meant exactly."""
     if days_ago < (today - date(1970, 1, 1)).days:
         middle = today - timedelta(days=days_ago)
         slack = timedelta(days=unit_days // 2)

@@ -21,7 +21,7 @@ _DIGITS = re.compile(r"\d{3}|@")
 
 
 def identity_digest(text: str, key: str = "") -> str:
-    """16 hex digits that are the same for the same text: of its sha256, with a `key` of its HMAC-SHA256.
+    """Return 16 hex digits of the text's sha256, with a `key` of its HMAC-SHA256.
 
     Without a key whoever knows all telephone numbers can find the one that was meant; with one, only its owner.
     """
@@ -32,7 +32,7 @@ def identity_digest(text: str, key: str = "") -> str:
 
 
 def mask_identifiers(text: str, key: str = "", *, numbers: bool = False) -> str:
-    """`text` with `~` and a digest in the place of each e-mail address, messenger account and telephone number.
+    """Put `~` and a digest in the place of each e-mail address, messenger account and telephone number.
 
     A telephone number begins with + or 00; with `numbers` also 9 to 15 digits that stand alone or between colons,
     slashes or blanks, and so where a session key of the host stands. Idempotent.

@@ -8,7 +8,7 @@ A row's address is the theme of the chat it was said in, as far as that is known
 | of another theme, said in a chat | `@slack/default/ group`, `@slack/default/ direct` |
 | said elsewhere | none: it is not private |
 
-The condition `readable` of store/queries/conditions.sql finds the address and compares it with what is shared.
+The fragment `readable` of store/queries/fragments.sql finds the address and compares it with what is shared.
 """
 
 from __future__ import annotations

@@ -63,3 +63,13 @@ def time_flaw(time: datetime) -> str:
     if time.tzinfo is None:
         return "its time has no zone"
     return "" if _FIRST_YEAR <= time.year <= _LAST_YEAR else "its time is none of the years 2 to 9998"
+
+
+class Removed(NamedTuple):
+    """A memory that was removed: what is left of it."""
+
+    theme: str
+    target: str
+    digest: bytes
+    removed_at: datetime
+    origin: str = ""  # the home whose memory file let go of it

@@ -16,7 +16,7 @@ _PAIR = re.compile(rf"(?P<theme>.+)=(?:forever|(?P<days>[0-9]+) ?d?(?P<roles>(?:
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
+class RetentionPeriod:
     """For how many days, from when they were said, turns are kept; of other roles than these for ever."""
 
     days: int
@@ -34,7 +34,7 @@ class RetentionPolicy:
     """
 
     def __init__(self, pairs: Sequence[str] = (), identity_key: str = "") -> None:
-        self._named: dict[str, Period | None] = {}
+        self._named: dict[str, RetentionPeriod | None] = {}
         for pair in pairs:
             match = _PAIR.fullmatch(pair)
             if match is None:
@@ -43,27 +43,27 @@ class RetentionPolicy:
             period = None
             if match["days"]:
                 named = match["roles"].split()
-                period = Period(int(match["days"]), tuple(role for role in ROLES if role in named) or ROLES)
+                period = RetentionPeriod(int(match["days"]), tuple(role for role in ROLES if role in named) or ROLES)
             self._named[name] = _longer(period, self._named[name]) if name in self._named else period
 
     def __bool__(self) -> bool:
         return any(period is not None for period in self._named.values())
 
     def names(self) -> list[str]:
-        """The themes that are named whole."""
+        """Return the themes that are named whole."""
         return [name for name in self._named if not name.endswith("*")]
 
-    def of(self, theme: str) -> Period | None:
-        """How long the turns of a theme are kept; None: for ever."""
+    def of(self, theme: str) -> RetentionPeriod | None:
+        """Return how long the turns of a theme are kept; None: for ever."""
         if theme in self._named:
             return self._named[theme]
         fitting = [name for name in self._named if name.endswith("*") and theme.startswith(name[:-1])]
         return self._named[max(fitting, key=len)] if fitting else None
 
 
-def _longer(one: Period | None, other: Period | None) -> Period | None:
-    """What keeps everything that one of two keeps."""
+def _longer(one: RetentionPeriod | None, other: RetentionPeriod | None) -> RetentionPeriod | None:
+    """Return the period that keeps everything that one of two keeps."""
     if one is None or other is None:
         return None
     roles = tuple(role for role in one.roles if role in other.roles)
-    return Period(max(one.days, other.days), roles) if roles else None
+    return RetentionPeriod(max(one.days, other.days), roles) if roles else None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .fork_safety import fork_lock
+from .lru import LruDict
 
 Session = tuple[str, str]  # theme, session id
 Span = tuple[float, float]  # seconds since the epoch: turns that were accepted from the first to the second
@@ -32,7 +32,7 @@ class Said:
 
     def __init__(self) -> None:
         self._lock = fork_lock()
-        self._sessions: OrderedDict[Session, _Known] = OrderedDict()
+        self._sessions: LruDict[Session, _Known] = LruDict(_SESSIONS)
 
     def add(self, session: Session, at: float, op_id: uuid.UUID | None) -> None:
         """Note a turn."""
@@ -77,10 +77,7 @@ class Said:
         return any(since - _ROUNDED_S <= at <= until + _ROUNDED_S for since, until in known.spans)
 
     def _known(self, session: Session) -> _Known:
-        known = self._sessions.setdefault(session, _Known())
-        self._sessions.move_to_end(session)
-        while len(self._sessions) > _SESSIONS:
-            self._sessions.popitem(last=False)
+        known = self._sessions[session] = self._sessions.get(session) or _Known()
         return known
 
 

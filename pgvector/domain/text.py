@@ -37,11 +37,15 @@ _MARKED_PARTS: Final = {
 }  # fmt: skip
 _SILENT_PARTS: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})
 
+_SCALARS: Final = (
+    bool, numbers.Number, str, UUID, PurePath, bytes, bytearray, memoryview, datetime, date, time, timedelta,
+)  # fmt: skip
+
 _FENCE = re.compile(r"<\s*(/?)\s*memory-context\s*>", re.IGNORECASE)
 
 
 def clean(text: object, *, max_chars: int | None = None) -> str:
-    """Text that Postgres stores: no NUL, no lone surrogate (U+FFFD instead), at most `max_chars` characters.
+    """Return text that Postgres stores: no NUL, no lone surrogate (U+FFFD instead), at most `max_chars` characters.
 
     Anything that is not text is flattened first. Line ends stay as they are.
     """
@@ -52,7 +56,7 @@ def clean(text: object, *, max_chars: int | None = None) -> str:
 
 
 def flatten(content: object) -> str:
-    """The words of a message's content: a string, a list of parts, a part, or anything else a host may pass.
+    """Return the words of a message's content: a string, a list of parts, a part, or anything else a host may pass.
 
     Parts stand on lines of their own; images and files are marked (`[image]`), not dropped; None is "".
     """
@@ -60,7 +64,7 @@ def flatten(content: object) -> str:
 
 
 def clean_json(obj: object) -> object:
-    """A copy of `obj` that `json.dumps(..., allow_nan=False)` and Postgres' jsonb both take.
+    """Return a copy of `obj` that `json.dumps(..., allow_nan=False)` and Postgres' jsonb both take.
 
     Keys become strings, NaN and infinities None, dates ISO text, durations seconds, bytes and sets text and lists.
     What is nested deeper than 20 levels, or contains itself, becomes "[...]".
@@ -69,12 +73,12 @@ def clean_json(obj: object) -> object:
 
 
 def digest(text: str) -> bytes:
-    """The 32 bytes of the sha256 of `text` in UTF-8."""
+    """Return the 32 bytes of the sha256 of `text` in UTF-8."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 def named_uuid(namespace: UUID, name: str) -> UUID:
-    """What `uuid.uuid5` gives, in a tenth of its time: for security OpenSSL looks for SHA-1 anew each time."""
+    """Return what `uuid.uuid5` gives, in a tenth of its time: for security OpenSSL looks for SHA-1 anew each time."""
     made = hashlib.sha1(namespace.bytes + name.encode(), usedforsecurity=False).digest()
     return UUID(bytes=made[:16], version=5)
 
@@ -131,7 +135,7 @@ def flatten_within(content: object, max_chars: int) -> tuple[str, bool]:
 
 
 def _texts_of(content: object) -> list[str]:
-    """The parts of a message's content, not put together."""
+    """Return the parts of a message's content, not put together."""
     if isinstance(content, Collection) and not isinstance(content, (bytes, bytearray, memoryview, Mapping)):
         path = (id(content),)
         return [text for text in (_flatten(part, path) for part in content) if text]
@@ -139,7 +143,7 @@ def _texts_of(content: object) -> list[str]:
 
 
 def _end(texts: Sequence[str], chars: int, *, last: bool = False) -> str:
-    """The first or last characters of texts on lines of their own."""
+    """Return the first or last characters of texts on lines of their own."""
     taken: list[str] = []
     left = chars
     for text in reversed(texts) if last else texts:
@@ -174,7 +178,10 @@ def _flatten(content: object, path: tuple[int, ...]) -> str:
         return _number_text(content)
     if len(path) >= MAX_DEPTH or id(content) in path:
         return _CUT
-    path = (*path, id(content))
+    return _flatten_parts(content, (*path, id(content)))
+
+
+def _flatten_parts(content: object, path: tuple[int, ...]) -> str:
     if isinstance(content, Mapping):
         return _part_text(content, path)
     if isinstance(content, Collection):
@@ -189,13 +196,19 @@ def _part_text(part: Mapping[object, object], path: tuple[int, ...]) -> str:
     if kind in _SILENT_PARTS:
         return ""
     if mark := _MARKED_PARTS.get(kind):
-        name = part.get("filename") or part.get("name") or part.get("transcript")
-        return f"[{mark}: {name}]" if isinstance(name, str) and name else f"[{mark}]"
+        return _marked(part, mark)
     for key in ("text", "refusal", "value", "content", "parts"):
         if part.get(key) is not None:
             return _flatten(part[key], path)
-    if kind in _TEXT_PARTS or not part:
-        return ""
+    return "" if kind in _TEXT_PARTS else _unknown_part(part, kind, path)
+
+
+def _marked(part: Mapping[object, object], mark: str) -> str:
+    name = part.get("filename") or part.get("name") or part.get("transcript")
+    return f"[{mark}: {name}]" if isinstance(name, str) and name else f"[{mark}]"
+
+
+def _unknown_part(part: Mapping[object, object], kind: str, path: tuple[int, ...]) -> str:
     if "image_url" in part:
         return "[image]"
     if kind:
@@ -214,23 +227,16 @@ def _type_mark(value: object) -> str:
 
 
 def _clean_json(obj: object, path: tuple[int, ...]) -> object:
-    if obj is None or isinstance(obj, bool):
-        return obj
     if isinstance(obj, Enum):
         return _clean_json(obj.value, path)
-    if isinstance(obj, numbers.Number):
-        return _json_number(obj)
-    if isinstance(obj, (str, UUID, PurePath)):
-        return _storable(str(obj))
-    if isinstance(obj, (bytes, bytearray, memoryview)):
-        return _storable(bytes(obj).decode("utf-8", "replace"))
-    if isinstance(obj, (datetime, date, time)):
-        return obj.isoformat()
-    if isinstance(obj, timedelta):
-        return obj.total_seconds()
+    if obj is None or isinstance(obj, _SCALARS):
+        return _clean_scalar(obj)
     if len(path) >= MAX_DEPTH or id(obj) in path:
         return _CUT
-    path = (*path, id(obj))
+    return _clean_container(obj, (*path, id(obj)))
+
+
+def _clean_container(obj: object, path: tuple[int, ...]) -> object:
     if isinstance(obj, Mapping):
         return {_key(key): _clean_json(value, path) for key, value in obj.items()}
     if isinstance(obj, (set, frozenset)):
@@ -239,6 +245,20 @@ def _clean_json(obj: object, path: tuple[int, ...]) -> object:
     if isinstance(obj, (list, tuple)):
         return [_clean_json(item, path) for item in obj]
     return _type_mark(obj)
+
+
+def _clean_scalar(obj: object) -> object:
+    if obj is None or isinstance(obj, bool):
+        return obj
+    if isinstance(obj, numbers.Number):
+        return _json_number(obj)
+    if isinstance(obj, (bytes, bytearray, memoryview)):
+        return _storable(bytes(obj).decode("utf-8", "replace"))
+    if isinstance(obj, (datetime, date, time)):
+        return obj.isoformat()
+    if isinstance(obj, timedelta):
+        return obj.total_seconds()
+    return _storable(str(obj))
 
 
 def _json_number(number: numbers.Number) -> object:

@@ -33,7 +33,7 @@ CONTEXT_PLATFORMS: Final = frozenset({"cron", "subagent", "flush", "background"}
 # them a key in its own form.
 _HEADER_PLATFORMS: Final = frozenset({"", "api_server"})
 _LOCAL_PLATFORMS: Final = frozenset({"cli", "local", "tui", "desktop", "acp"})
-CHATLESS_PLATFORMS: Final = CONTEXT_PLATFORMS | _HEADER_PLATFORMS | _LOCAL_PLATFORMS  # as in queries/conditions.sql
+CHATLESS_PLATFORMS: Final = CONTEXT_PLATFORMS | _HEADER_PLATFORMS | _LOCAL_PLATFORMS  # as in queries/fragments.sql
 _GATEWAY_KEY = re.compile(r"agent:[^:]+:[^:]+")
 
 Source = Literal["session_key", "chat", "profile", "workspace", "default"]
@@ -91,7 +91,7 @@ class ThemeRules:
         messaging: str = "split",
         identity_key: str = "",
     ) -> ThemeRules:
-        """Rules from settings; an alias is written `alias=theme`."""
+        """Make rules from settings; an alias is written `alias=theme`."""
         split = (pair.partition("=") for pair in aliases)
         pairs = [(normalise_theme(alias, identity_key), _named(theme, identity_key)) for alias, _, theme in split]
         return cls(
@@ -103,12 +103,12 @@ class ThemeRules:
         )
 
     def resolve_name(self, name: str) -> str:
-        """The theme that a name in a tool call or on the command line means; "" when it is blank."""
+        """Return the theme that a name in a tool call or on the command line means; "" when it is blank."""
         theme = normalise_theme(name, self.identity_key)
         return self.aliases.get(theme, theme)
 
 
-class Place(NamedTuple):
+class SessionThemes(NamedTuple):
     """Where a session's turns and memories go, and what the host's memory files hold.
 
     `chat`: the session is a chat of a messaging platform. `unknown`: themes that are not allowed, in whose place
@@ -122,8 +122,8 @@ class Place(NamedTuple):
     unknown: tuple[str, ...] = ()
 
 
-def place(surface: Surface, rules: ThemeRules) -> Place:
-    """The themes of a session under an operator's rules. Pure; never raises on any text."""
+def session_themes(surface: Surface, rules: ThemeRules) -> SessionThemes:
+    """Return the themes of a session under an operator's rules. Pure; never raises on any text."""
     unknown: list[str] = []
 
     def settled(theme: Theme) -> Theme:
@@ -141,11 +141,11 @@ def place(surface: Surface, rules: ThemeRules) -> Place:
     else:
         turns = settled(profile if rules.messaging == "profile" else own)
         memories = settled(own if rules.messaging == "chat" else profile)
-    return Place(turns, memories, settled(profile), own.source == "chat", tuple(unknown))
+    return SessionThemes(turns, memories, settled(profile), own.source == "chat", tuple(unknown))
 
 
 def resolve_theme(surface: Surface, *, default: str = LAST_RESORT, identity_key: str = "") -> Theme:
-    """The theme a session names; see the table of this module. Never raises on any text, never gives a blank name."""
+    """Return the theme a session names, by the table of this module. Never raises, never gives a blank name."""
     where = _fold(surface.platform)
     key = surface.session_key
     name = _named(key, identity_key)
@@ -160,7 +160,7 @@ def resolve_theme(surface: Surface, *, default: str = LAST_RESORT, identity_key:
 
 
 def normalise_theme(text: str, identity_key: str = "") -> str:
-    """`text` in the form themes are stored and compared in; "" when it is blank. Idempotent.
+    """Return `text` in the form themes are stored and compared in; "" when it is blank. Idempotent.
 
     NFC, case-folded, trimmed, inner blanks collapsed to one space. A byte that was not UTF-8, a control and an
     invisible character become `%` and two hex digits a byte, so that keys that differ in them stay different. In the
@@ -184,7 +184,7 @@ def _profile_theme(surface: Surface, default: str, identity_key: str) -> Theme:
 
 
 def _named(text: str, identity_key: str) -> str:
-    """A theme that is no chat's."""
+    """Return a theme that is no chat's."""
     name = normalise_theme(text, identity_key)
     return normalise_theme("%40" + name[1:], identity_key) if name.startswith("@") else name
 

@@ -23,9 +23,11 @@ class Operation:
     replace   target, content, old_text, metadata, origin, noted_at
     remove    target, old_text, origin, noted_at
     reconcile target, contents (list of str), file_time, damaged, origin, noted_at, metadata
+    forget    removals (list of [target, sha256 of the text in hex]), who
     turn      session_id, messages (list of {role, content}), metadata
     undo      session_id, spans (list of [from, to], by the clock of `at`), op_ids (of turns in them, as far as known)
 
+    `again` in any of them: it was acknowledged before, by a server that was set back since.
     `noted_at` orders what one home read and wrote of its memory files, whatever its clock does.
     """
 
@@ -62,7 +64,7 @@ class Filters:
     until: datetime | None = None
 
     def restrict(self) -> bool:
-        """Whether some rows do not pass."""
+        """Return whether some rows do not pass."""
         return any(value is not None for value in (self.target, self.role, self.since, self.until))
 
 
@@ -122,7 +124,7 @@ class EmbeddingSpace:
     query_prefix: str = ""
 
     def comparable(self, other: EmbeddingSpace) -> bool:
-        """Whether vectors of the two mean something to each other."""
+        """Return whether vectors of the two mean something to each other."""
         return (self.model, self.dims, self.document_prefix) == (other.model, other.dims, other.document_prefix)
 
 

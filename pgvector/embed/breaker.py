@@ -1,4 +1,4 @@
-"""Leaving a failing endpoint alone for a while, so that a dead one costs a turn nothing."""
+"""Leaves a failing endpoint alone for a while, so that a dead one costs a turn nothing."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
 
 from ..domain.errors import EmbedderError, EmbedderUnavailable, InputTooLong
-from .counters import Counters
-from .embedder import CountedEmbedder, Vector
-from .instructions import Instructions
+from .embedder import Counters, Embedder, EmbedderWrapper, Vector
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +53,7 @@ class CircuitBreaker:
             return self._state
 
     def allow(self) -> bool:
-        """Whether to call now. After True, tell the outcome with success() or failure()."""
+        """Decide whether to call now. After True, tell the outcome with success() or failure()."""
         with self._lock:
             if self._state == "closed":
                 return True
@@ -67,7 +65,7 @@ class CircuitBreaker:
             return True
 
     def remaining_s(self) -> float:
-        """Seconds until an open breaker lets a probe through; 0 when it is due, under way or not needed."""
+        """Return the seconds until an open breaker lets a probe through; 0 when it is due, under way or not needed."""
         with self._lock:
             return max(0.0, self._until - self._clock()) if self._state == "open" else 0.0
 
@@ -85,16 +83,16 @@ class CircuitBreaker:
     def failure(self, retry_after_s: float | None = None) -> bool:
         """Record that a call failed; True when that opened a closed breaker (not when a probe failed)."""
         with self._lock:
-            wish_s = max(0.0, retry_after_s or 0.0)
+            asked_s = max(0.0, retry_after_s or 0.0)
             if self._state == "open":
-                self._until = max(self._until, self._clock() + wish_s)
+                self._until = max(self._until, self._clock() + asked_s)
                 return False
             self._failures_in_row += 1
             was_closed = self._state == "closed"
-            if was_closed and self._failures_in_row < self._failures and not wish_s:
+            if was_closed and self._failures_in_row < self._failures and not asked_s:
                 return False
             self._state = "open"
-            self._until = self._clock() + max(wish_s, self._pause_s())
+            self._until = self._clock() + max(asked_s, self._pause_s())
             self._openings_in_row += 1
             return was_closed
 
@@ -104,7 +102,7 @@ class CircuitBreaker:
         return full_s * random.uniform(_JITTER_FLOOR, 1.0)
 
 
-class Guard:
+class EndpointBreaker:
     """Makes calls to one endpoint through a breaker: while that is open, they raise EmbedderUnavailable at once.
 
     `name` stands for the endpoint in messages and logs and must hold no secret; `meanwhile` says what goes on without
@@ -121,7 +119,7 @@ class Guard:
         self._last_error = ""
 
     def run(self, call: Callable[[], _Answer]) -> _Answer:
-        """What `call` returns. Raises what it raises, and EmbedderUnavailable while the breaker is open."""
+        """Return what `call` returns. Raises what it raises, and EmbedderUnavailable while the breaker is open."""
         if not self.breaker.allow():
             self._counters.add(**{self._refusals: 1})
             wait_s = self.breaker.remaining_s()
@@ -141,7 +139,7 @@ class Guard:
         return answer
 
     def stats(self) -> dict[str, int]:
-        """How often the breaker opened, and how many calls it refused."""
+        """Return how often the breaker opened, and how many calls it refused."""
         return self._counters.snapshot()
 
     def _worked(self) -> None:
@@ -161,42 +159,30 @@ class Guard:
             )
 
 
-class GuardedEmbedder:
-    """An embedder behind a breaker. `name` stands for the endpoint in messages and logs and must hold no secret."""
+class GuardedEmbedder(EmbedderWrapper):
+    """An embedder behind a breaker: while that is open, its methods raise EmbedderUnavailable at once.
 
-    def __init__(self, inner: CountedEmbedder, breaker: CircuitBreaker, *, name: str = "") -> None:
-        self.model = inner.model
-        self.dims = inner.dims
-        self.breaker = breaker
-        self._inner = inner
-        self._guard = Guard(
-            breaker,
-            name=name or f"the endpoint of {inner.model}",
-            meanwhile="recall is lexical and new rows wait for their embedding",
-            prefix="embed",
+    `name` stands for the endpoint in messages and logs and must hold no secret.
+    """
+
+    def __init__(self, inner: Embedder, breaker: CircuitBreaker, *, name: str) -> None:
+        super().__init__(inner)
+        self._endpoint = EndpointBreaker(
+            breaker, name=name, meanwhile="recall is lexical and new rows wait for their embedding", prefix="embed"
         )
 
-    @property
-    def instructions(self) -> Instructions:
-        """What is put before a text."""
-        return self._inner.instructions
-
     def embed_documents(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
-        """As the embedder behind it. Raises EmbedderUnavailable at once while the breaker is open."""
-        return self._guard.run(lambda: self._inner.embed_documents(texts, timeout_s=timeout_s))
+        """Return one vector a text. Raises EmbedderError."""
+        return self._endpoint.run(lambda: self._inner.embed_documents(texts, timeout_s=timeout_s))
 
     def embed_query(self, text: str, *, timeout_s: float) -> Vector:
-        """As the embedder behind it. Raises EmbedderUnavailable at once while the breaker is open."""
-        return self._guard.run(lambda: self._inner.embed_query(text, timeout_s=timeout_s))
+        """Return the vector of a question. Raises EmbedderError."""
+        return self._endpoint.run(lambda: self._inner.embed_query(text, timeout_s=timeout_s))
 
     def stats(self) -> dict[str, int]:
-        """The counters of the embedder behind it, how often the breaker opened and how many calls it refused."""
-        return self._inner.stats() | self._guard.stats()
+        """Return the inner counters, how often the breaker opened and how many calls it refused."""
+        return self._inner.stats() | self._endpoint.stats()
 
     def state(self) -> str:
-        """The breaker's."""
-        return self.breaker.state
-
-    def close(self) -> None:
-        """Close the embedder behind it."""
-        self._inner.close()
+        """Return the breaker's state."""
+        return self._endpoint.breaker.state

@@ -1,18 +1,18 @@
-"""What the rest of the package knows of embedding."""
+"""The protocol of every embedder, and the parts that the kinds of embedders share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
+from ..domain.errors import EmbedderError
 from ..domain.types import EmbeddingSpace
 from .instructions import Instructions
 
 Vector = list[float]
-
-MAX_BATCH_TEXTS = 64
-# A batch must be through before its timeout on a CPU.
-MAX_BATCH_TOKENS = 8_192
 
 
 @runtime_checkable
@@ -24,30 +24,97 @@ class Embedder(Protocol):
 
     @property
     def instructions(self) -> Instructions:
-        """What is put before a text."""
+        """The prefixes of documents and questions."""
 
     def embed_documents(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
-        """One vector a text, in order. Raises EmbedderError; never returns fewer, NaN or other sizes."""
+        """Return one vector a text, in order. Raises EmbedderError; never returns fewer, NaN or other sizes."""
 
     def embed_query(self, text: str, *, timeout_s: float) -> Vector:
-        """The vector of a question. Raises EmbedderError."""
+        """Return the vector of a question. Raises EmbedderError."""
+
+    def stats(self) -> dict[str, int]:
+        """Return counters that only grow, named embed_...; milliseconds end in _ms."""
+
+    def state(self) -> str:
+        """Return `closed` while it is asked, `open` while it is left alone after failures, `half-open` while tried."""
 
     def close(self) -> None:
         """Release connections; calling twice is fine."""
 
 
-@runtime_checkable
-class CountedEmbedder(Embedder, Protocol):
-    """An embedder that counts what it does."""
+class EmbedderWrapper:
+    """An embedder around another one; this does as the inner one does."""
+
+    def __init__(self, inner: Embedder) -> None:
+        self.model = inner.model
+        self.dims = inner.dims
+        self._inner = inner
+
+    @property
+    def instructions(self) -> Instructions:
+        """The prefixes of documents and questions."""
+        return self._inner.instructions
+
+    def embed_documents(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
+        """Return one vector a text. Raises EmbedderError."""
+        return self._inner.embed_documents(texts, timeout_s=timeout_s)
+
+    def embed_query(self, text: str, *, timeout_s: float) -> Vector:
+        """Return the vector of a question. Raises EmbedderError."""
+        return self._inner.embed_query(text, timeout_s=timeout_s)
 
     def stats(self) -> dict[str, int]:
-        """Counters that only grow, named embed_...; milliseconds end in _ms."""
+        """Return the counters."""
+        return self._inner.stats()
 
     def state(self) -> str:
-        """`closed` while it is asked, `open` while it is left alone after failures, `half-open` while it is tried."""
+        """Return the breaker's state."""
+        return self._inner.state()
+
+    def close(self) -> None:
+        """Close the inner embedder."""
+        self._inner.close()
+
+
+class Counters:
+    """Named integers that only grow; every method may be called from any thread."""
+
+    def __init__(self, *names: str) -> None:
+        self._lock = threading.Lock()
+        self._values = dict.fromkeys(names, 0)
+
+    def add(self, **amounts: int) -> None:
+        """Raise each named counter by its amount."""
+        with self._lock:
+            for name, amount in amounts.items():
+                self._values[name] += amount
+
+    def snapshot(self) -> dict[str, int]:
+        """Return a copy of all counters at one moment."""
+        with self._lock:
+            return dict(self._values)
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Add the milliseconds of the block to `embed_ms`, and its EmbedderError to `embed_errors`."""
+        began = time.monotonic()
+        try:
+            yield
+        except EmbedderError:
+            self.add(embed_errors=1)
+            raise
+        finally:
+            self.add(embed_ms=round((time.monotonic() - began) * 1000))
 
 
 def space_of(embedder: Embedder) -> EmbeddingSpace:
-    """What the vectors of `embedder` are comparable with."""
+    """Return what the vectors of `embedder` are comparable with."""
     instructions = embedder.instructions
     return EmbeddingSpace(embedder.model, embedder.dims, instructions.document, instructions.query)
+
+
+def readable(text: str, max_chars: int) -> str:
+    """Return the head of a text as models take it: valid Unicode, no NUL, not blank."""
+    head = text[:max_chars].replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
+    # Endpoints refuse or drop a blank input, and one blank row must not fail its batch.
+    return head if head.strip() else "-"

@@ -1,4 +1,4 @@
-"""From settings to an embedder."""
+"""Makes the embedder and the reranker that the settings name."""
 
 from __future__ import annotations
 
@@ -8,78 +8,40 @@ from typing import TYPE_CHECKING
 from ..config.settings import Settings
 from .breaker import CircuitBreaker, GuardedEmbedder
 from .cache import CachedEmbedder
-from .embedder import MAX_BATCH_TEXTS, MAX_BATCH_TOKENS, CountedEmbedder
-from .instructions import Instructions, instructions_for
+from .embedder import Embedder
+from .instructions import instructions_for
 from .model_folder import is_local, local_folder
 from .onnx import OnnxEmbedder, dims_of
 
 # The HTTP client takes longer to import than all else that a short command needs: only where an endpoint is named.
 if TYPE_CHECKING:
+    from .http_embedder import HttpEmbedder
     from .reranker import Reranker
 
 
-def make_embedder(
-    *,
-    url: str,
-    model: str,
-    api: str,
-    api_key: str,
-    dims: int,
-    timeout_s: float,
-    instructions: Instructions | None = None,
-    max_batch_texts: int = MAX_BATCH_TEXTS,
-    max_batch_tokens: int = MAX_BATCH_TOKENS,
-    dimensions: str = "auto",
-    ca_file: str = "",
-) -> CountedEmbedder | None:
-    """The embedder of an HTTP endpoint, with a breaker and a cache of questions; None when `url` is empty.
+def embedder_for(settings: Settings, api_key: str, *, home: Path) -> Embedder | None:
+    """Return the embedder that the settings name, with a breaker and a cache of questions; None without `embed_url`.
 
-    Does no I/O. The arguments are those of HttpEmbedder. Raises ConfigurationError for a URL, an `api` or an API key
-    that cannot be used.
+    Does no I/O: a local model, which lies in the hermes home, is read with the first text. Raises ConfigurationError
+    for a URL, an `embed_api` or an API key that cannot be used.
     """
-    if not url.strip():
+    if is_local(settings.embed_url):
+        local = OnnxEmbedder(
+            folder=local_folder(settings.embed_url, home),
+            dims=settings.dims,
+            threads=settings.embed_threads,
+            document_prefix=settings.embed_document_prefix,
+            query_prefix=settings.embed_query_prefix,
+        )
+        return CachedEmbedder(GuardedEmbedder(local, CircuitBreaker(), name=f"the local model {local.model}"))
+    if not settings.embed_url.strip():
         return None
-    from .http import HttpEmbedder
-
-    http = HttpEmbedder(
-        url=url,
-        model=model,
-        dims=dims,
-        api=api,
-        api_key=api_key,
-        timeout_s=timeout_s,
-        instructions=instructions,
-        max_batch_texts=max_batch_texts,
-        max_batch_tokens=max_batch_tokens,
-        dimensions=dimensions,
-        ca_file=ca_file,
-    )
+    http = _http_embedder(settings, api_key, dims=settings.dims, dimensions=settings.embed_dimensions)
     return CachedEmbedder(GuardedEmbedder(http, CircuitBreaker(), name=http.endpoint))
 
 
-def embedder_for(settings: Settings, api_key: str, *, home: Path) -> CountedEmbedder | None:
-    """The embedder that the settings name, as `make_embedder`; local models lie in the hermes home."""
-    if is_local(settings.embed_url):
-        return _local_embedder(settings, home)
-    return make_embedder(
-        url=settings.embed_url,
-        model=settings.embed_model,
-        api=settings.embed_api,
-        api_key=api_key,
-        dims=settings.dims,
-        timeout_s=settings.embed_timeout_s,
-        instructions=instructions_for(
-            settings.embed_model, document=settings.embed_document_prefix, query=settings.embed_query_prefix
-        ),
-        max_batch_texts=settings.embed_batch_size,
-        max_batch_tokens=settings.embed_batch_tokens,
-        dimensions=settings.embed_dimensions,
-        ca_file=settings.embed_ca_file,
-    )
-
-
 def reranker_for(settings: Settings, api_key: str) -> Reranker:
-    """The cross-encoder that `rerank_url` names. Raises ConfigurationError."""
+    """Return the cross-encoder that `rerank_url` names. Raises ConfigurationError."""
     from .reranker import Reranker
 
     return Reranker(
@@ -92,7 +54,7 @@ def reranker_for(settings: Settings, api_key: str) -> Reranker:
 
 
 def dims_given(settings: Settings, api_key: str, *, home: Path) -> int:
-    """How many floats the model that the settings name gives, whatever `dims` says, found by embedding a word.
+    """Return how many floats the model that the settings name gives, whatever `dims` says, by embedding a word.
 
     0 when `embed_url` is empty. Raises EmbedderError or ConfigurationError.
     """
@@ -100,31 +62,28 @@ def dims_given(settings: Settings, api_key: str, *, home: Path) -> int:
         return dims_of(local_folder(settings.embed_url, home))
     if not settings.embed_url.strip():
         return 0
-    from .http import HttpEmbedder
-
-    endpoint = HttpEmbedder(
-        url=settings.embed_url,
-        model=settings.embed_model,
-        dims=0,
-        api=settings.embed_api,
-        api_key=api_key,
-        timeout_s=settings.embed_timeout_s,
-        dimensions="never",
-        ca_file=settings.embed_ca_file,
-    )
+    endpoint = _http_embedder(settings, api_key, dims=0, dimensions="never")
     try:
         return len(endpoint.embed_query("dimensions", timeout_s=settings.embed_timeout_s))
     finally:
         endpoint.close()
 
 
-def _local_embedder(settings: Settings, home: Path) -> CountedEmbedder:
-    """An installed model; it is read with the first text, and what is wrong with it is said then."""
-    model = OnnxEmbedder(
-        folder=local_folder(settings.embed_url, home),
-        dims=settings.dims,
-        threads=settings.embed_threads,
-        document_prefix=settings.embed_document_prefix,
-        query_prefix=settings.embed_query_prefix,
+def _http_embedder(settings: Settings, api_key: str, *, dims: int, dimensions: str) -> HttpEmbedder:
+    from .http_embedder import HttpEmbedder
+
+    return HttpEmbedder(
+        url=settings.embed_url,
+        model=settings.embed_model,
+        dims=dims,
+        api=settings.embed_api,
+        api_key=api_key,
+        timeout_s=settings.embed_timeout_s,
+        instructions=instructions_for(
+            settings.embed_model, document=settings.embed_document_prefix, query=settings.embed_query_prefix
+        ),
+        max_batch_texts=settings.embed_batch_size,
+        max_batch_tokens=settings.embed_batch_tokens,
+        dimensions=dimensions,
+        ca_file=settings.embed_ca_file,
     )
-    return CachedEmbedder(GuardedEmbedder(model, CircuitBreaker(), name=f"the local model {model.model}"))

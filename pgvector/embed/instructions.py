@@ -1,4 +1,4 @@
-"""What is known of embedding models by their names: words before a text, how similar is similar, what may be cut.
+"""Knows embedding models by their names: words before a text, how similar is similar, what may be cut.
 
 Models trained with such instructions lose recall without them; models trained without lose recall with them.
 """
@@ -22,7 +22,7 @@ class Instructions:
 
 
 @dataclass(frozen=True, slots=True)
-class NearEnough:
+class MinSimilarity:
     """Cosine similarity from which a text is worth showing unasked: higher among the many turns than among memories."""
 
     memories: float = 0.30
@@ -59,14 +59,14 @@ _MATRYOSHKA = re.compile(
 
 # Measured with benchmarks/quality/threshold.py --data locomo10.json
 # [--model-dir DIR --model-name all-mpnet-base-v2 --dims 768], chosen on one half of the conversations.
-_NEAR_ENOUGH: tuple[tuple[str, NearEnough], ...] = (
-    (r"bge-small-en-v1\.5", NearEnough(memories=0.55, turns=0.60)),
-    (r"all-mpnet-base-v2", NearEnough(memories=0.30, turns=0.40)),
+_MIN_SIMILARITY: tuple[tuple[str, MinSimilarity], ...] = (
+    (r"bge-small-en-v1\.5", MinSimilarity(memories=0.55, turns=0.60)),
+    (r"all-mpnet-base-v2", MinSimilarity(memories=0.30, turns=0.40)),
 )
 
 
 def instructions_for(model: str, *, document: str = KNOWN, query: str = KNOWN) -> Instructions:
-    """The prefixes given, and for `auto` what the family of `model` was trained with: nothing when it is not known.
+    """Return the prefixes given, and for `auto` those that the family of `model` was trained with, if it is known.
 
     A given prefix may hold \\n for a new line. One that ends in a colon gets a space, which settings cannot end in.
     """
@@ -76,14 +76,14 @@ def instructions_for(model: str, *, document: str = KNOWN, query: str = KNOWN) -
     )
 
 
-def near_enough(model: str) -> NearEnough:
-    """What was measured for the family of `model`; something low where nothing was."""
+def min_similarity(model: str) -> MinSimilarity:
+    """Return what was measured for the family of `model`; something low where nothing was."""
     name = model.lower()
-    return next((measured for pattern, measured in _NEAR_ENOUGH if re.search(pattern, name)), NearEnough())
+    return next((measured for pattern, measured in _MIN_SIMILARITY if re.search(pattern, name)), MinSimilarity())
 
 
 def is_matryoshka(model: str) -> bool:
-    """Whether vectors of `model` may be cut to fewer dimensions."""
+    """Tell whether vectors of `model` may be cut to fewer dimensions."""
     return _MATRYOSHKA.search(model.lower()) is not None
 
 

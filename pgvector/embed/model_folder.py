@@ -32,7 +32,7 @@ _SHIFTED = frozenset({"roberta", "xlm-roberta", "camembert", "mpnet"})
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """What a model's folder says. `prompts` are the words it wants before a text, None where it says nothing."""
+    """The facts of a model's folder. `prompts` are the words it wants before a text, None where it says nothing."""
 
     name: str
     path: Path
@@ -45,23 +45,28 @@ class ModelFolder:
 
 
 def is_local(embed_url: str) -> bool:
-    """Whether the setting names a model on this machine's disk, to be run in this process."""
+    """Tell whether the setting names a model on this machine's disk, to be run in this process."""
     return embed_url.strip().lower().startswith(LOCAL)
 
 
+def local_name(embed_url: str) -> str:
+    """Return what stands after `local:`: a model's name or a folder."""
+    return embed_url.strip()[len(LOCAL) :].strip()
+
+
 def models_folder(home: Path) -> Path:
-    """Where the models of a hermes home lie, each in a folder of its name."""
+    """Return where the models of a hermes home lie, each in a folder of its name."""
     return home / "pgvector" / "models"
 
 
 def is_model_name(name: str) -> bool:
-    """Whether `name` can be the name of an installed model: a word without separators of paths."""
+    """Tell whether `name` can be the name of an installed model: a word without separators of paths."""
     return _NAME.fullmatch(name) is not None
 
 
 def local_folder(embed_url: str, home: Path) -> Path:
-    """The folder that `local:NAME` or `local:/a/folder` means; does no I/O. Raises ConfigurationError."""
-    named = embed_url.strip()[len(LOCAL) :].strip()
+    """Return the folder that `local:NAME` or `local:/a/folder` means; does no I/O. Raises ConfigurationError."""
+    named = local_name(embed_url)
     if "/" in named or named.startswith("~"):
         return Path(named).expanduser()
     if not is_model_name(named):
@@ -70,7 +75,7 @@ def local_folder(embed_url: str, home: Path) -> Path:
 
 
 def read_model_folder(path: Path, *, pooling: Pooling | None = None) -> ModelFolder:
-    """What lies in `path`; `pooling` overrides what its files say. Raises EmbedderError for what is no model."""
+    """Read the model in `path`; `pooling` overrides what its files say. Raises EmbedderError for what is no model."""
     if not path.is_dir():
         raise EmbedderError(f"there is no model in {path}; see which there are: hermes-pgvector model list")
     manifest = read_json(path / MANIFEST)
@@ -88,7 +93,7 @@ def read_model_folder(path: Path, *, pooling: Pooling | None = None) -> ModelFol
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty when there is no such file. Raises EmbedderError when it is damaged."""
+    """Return the object in a JSON file; empty when there is no such file. Raises EmbedderError when it is damaged."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -119,17 +124,28 @@ def _tokenizer_file(path: Path) -> Path:
 def _pooling(path: Path, manifest: dict[str, Any]) -> Pooling:
     if manifest.get("pooling") in POOLINGS:
         return manifest["pooling"]  # type: ignore[no-any-return]
-    config = read_json(path / _POOLING_FILE)
-    modes = {"cls_token": "cls", "mean_tokens": "mean", "lasttoken": "last", "cls": "cls", "mean": "mean"}
-    named = [key.removeprefix("pooling_mode_") for key, value in config.items() if value is True]
-    if isinstance(config.get("pooling_mode"), str):
-        named = [config["pooling_mode"]]
-    found: list[Any] = [modes.get(mode, mode) for mode in named if mode != "include_prompt"]
+    found = _pooling_modes(read_json(path / _POOLING_FILE))
     if not found:
-        return "cls" if _CLS_FAMILIES.search(path.name) else "last" if _LAST_FAMILIES.search(path.name) else "mean"
+        return _family_pooling(path.name)
     if len(found) > 1 or found[0] not in POOLINGS:
         raise EmbedderError(f"{path / _POOLING_FILE} asks for {', '.join(found)}; one of {', '.join(POOLINGS)} works")
     return found[0]  # type: ignore[no-any-return]
+
+
+def _pooling_modes(config: dict[str, Any]) -> list[Any]:
+    """Return the modes that sentence-transformers' pooling file asks for; those we know by our names."""
+    if isinstance(config.get("pooling_mode"), str):
+        named = [config["pooling_mode"]]
+    else:
+        named = [key.removeprefix("pooling_mode_") for key, value in config.items() if value is True]
+    known = {"cls_token": "cls", "mean_tokens": "mean", "lasttoken": "last"}
+    return [known.get(mode, mode) for mode in named if mode != "include_prompt"]
+
+
+def _family_pooling(name: str) -> Pooling:
+    if _CLS_FAMILIES.search(name):
+        return "cls"
+    return "last" if _LAST_FAMILIES.search(name) else "mean"
 
 
 def _max_tokens(path: Path, tokenizing: dict[str, Any]) -> int:

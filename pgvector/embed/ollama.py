@@ -1,4 +1,4 @@
-"""Looking for an Ollama on this machine that can embed."""
+"""Looks for an Ollama on this machine that can embed. Only the operator's tool does, never an agent's turn."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import httpx
+from ..domain.errors import HermesPgvectorError
+from .endpoint import Endpoint
+from .http_client import Deadline, HttpClient
+from .replies import json_in
 
 DEFAULT_URL = "http://127.0.0.1:11434"
 _LOOK_S = 2.0
@@ -22,7 +25,7 @@ _MAX_DIMS = 2000
 
 
 def loopback_url(ollama_host: str) -> str:
-    """Where a local Ollama listens by $OLLAMA_HOST, or by default; empty when that is another machine."""
+    """Return where a local Ollama listens by $OLLAMA_HOST, or by default; empty when that is another machine."""
     given = ollama_host.strip().rstrip("/")
     if not given:
         return DEFAULT_URL
@@ -34,30 +37,34 @@ def loopback_url(ollama_host: str) -> str:
 
 
 def embedding_models(url: str) -> list[str]:
-    """The embedding models that the Ollama at `url` has, the best choice first; empty when none answers there."""
-    listed = _answer("GET", f"{url}/api/tags", _LOOK_S).get("models")
+    """Return the embedding models of the Ollama at `url`, the best choice first; empty when none answers there."""
+    listed = _answer(url, "/api/tags", _LOOK_S).get("models")
     entries = listed if isinstance(listed, list) else []
     able = [each for each in entries if isinstance(each, Mapping) and each.get("name") and _can_embed(each)]
     return sorted({str(each["name"]) for each in able}, key=_rank)
 
 
 def dims_at(url: str, model: str) -> int:
-    """How many floats this model of the Ollama at `url` gives; 0 when it does not embed, or gives more than 2,000."""
-    reply = _answer("POST", f"{url}/api/embed", _FIRST_EMBEDDING_S, {"model": model, "input": ["-"]})
+    """Return the length of the vectors of this model of the Ollama at `url`; 0 for no vectors, or over 2,000."""
+    reply = _answer(url, "/api/embed", _FIRST_EMBEDDING_S, {"model": model, "input": ["-"]})
     vectors = reply.get("embeddings")
     if not isinstance(vectors, list) or not vectors or not isinstance(vectors[0], list):
         return 0
     return len(vectors[0]) if len(vectors[0]) <= _MAX_DIMS else 0
 
 
-def _answer(method: str, url: str, timeout_s: float, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The JSON object that answers; empty when nobody does, or with something else."""
+def _answer(url: str, path: str, timeout_s: float, body: Mapping[str, object] | None = None) -> dict[str, Any]:
+    """Return the JSON object that answers; empty when nobody does, or with something else."""
+    endpoint = Endpoint("ollama", url + path)
     try:
-        # No proxy: this machine is meant, whatever the environment says of the others.
-        with httpx.Client(trust_env=False, timeout=timeout_s) as client:
-            reply = client.request(method, url, json=body)
-            found = reply.json() if reply.status_code == 200 else {}
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError):
+        # Without the environment's proxy: this machine is meant, whatever it says of the others.
+        client = HttpClient(url, [endpoint], purpose="embedding", use_environment=False)
+        try:
+            reply = client.send(endpoint, body, Deadline.after(timeout_s))
+        finally:
+            client.close()
+        found = json_in(endpoint, reply.body) if reply.status == 200 else {}
+    except HermesPgvectorError:
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -5,7 +5,6 @@ The packages of the extra `model` are imported with the first text; the rest of 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 import time
@@ -22,15 +21,15 @@ from weakref import WeakValueDictionary
 from ..domain.commandline import pip_install
 from ..domain.errors import EmbedderError, EmbedderUnavailable, HermesPgvectorError
 from ..domain.fork_safety import SLOW, fork_lock
-from .counters import Counters
-from .embedder import Vector
+from ..domain.text import digest
+from .embedder import Counters, Vector, readable
 from .instructions import KNOWN, Instructions, instructions_for
 from .model_folder import ModelFolder, read_model_folder
 
 PACKAGES = ("onnxruntime", "tokenizers", "numpy")
 # Tokens are seldom longer, so nothing that the model would see is cut off.
 _CHARS_PER_TOKEN = 32
-# Vectors of calls that ran out of time: 2,048 of 1,024 doubles are 16 MB, and there are seldom any.
+# Vectors of a call, for the next one where it runs out of time: 2,048 of 1,024 doubles are 16 MB.
 _MAX_KEPT = 2_048
 
 
@@ -55,79 +54,64 @@ class OnnxEmbedder:
         self.dims = dims
         self._prefixes = document_prefix, query_prefix
         self._folder = folder
-        self._said: Instructions | None = None
-        self._slot: _Slot | None = _slot_of(folder, threads)
+        self._known_instructions: Instructions | None = None
+        self._shared: _SharedModel | None = _shared_model_of(folder, threads)
         self._kept: dict[bytes, array[float]] = {}
         self._counters = Counters("embed_requests", "embed_texts", "embed_errors", "embed_ms")
 
     def embed_documents(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
-        """One unit vector a text, in order; of a text over the model's length its head counts.
+        """Return one unit vector a text, in order; of a text over the model's length its head counts.
 
         Raises EmbedderUnavailable when there is no time left, EmbedderError when the model cannot be used. What was
         embedded before the time ran out is not embedded again when the same texts come once more.
         """
-        with self._accounted():
+        self._counters.add(embed_requests=1)
+        with self._counters.timed():
             deadline = time.monotonic() + timeout_s
-            slot, model = self._ready(deadline)
+            shared, model = self._ready(deadline)
             prefix = self._instructions(model.folder).document
-            done: dict[bytes, array[float]] = {}
-            try:
-                vectors = [self._document(slot.documents, model, prefix + text, deadline, done) for text in texts]
-            except EmbedderUnavailable:
-                self._kept.update(list(done.items())[: max(0, _MAX_KEPT - len(self._kept))])
-                raise
+            vectors = [self._document(shared.documents, model, prefix + text, deadline) for text in texts]
             self._kept.clear()
             return vectors
 
     def embed_query(self, text: str, *, timeout_s: float) -> Vector:
-        """The unit vector of a question. Raises as embed_documents."""
-        with self._accounted():
+        """Return the unit vector of a question. Raises as embed_documents."""
+        self._counters.add(embed_requests=1)
+        with self._counters.timed():
             deadline = time.monotonic() + timeout_s
-            slot, model = self._ready(deadline)
-            return self._run(slot.queries, model, self._instructions(model.folder).query + text, deadline)
+            shared, model = self._ready(deadline)
+            return self._run(shared.queries, model, self._instructions(model.folder).query + text, deadline)
 
     def stats(self) -> dict[str, int]:
-        """Calls made, texts embedded, calls failed, and milliseconds spent in calls."""
+        """Return calls made, texts embedded, calls failed, and milliseconds spent in calls."""
         return self._counters.snapshot()
 
     def state(self) -> str:
-        """Always closed: there is no breaker here."""
+        """Return `closed`, always: there is no breaker here."""
         return "closed"
 
     def close(self) -> None:
         """Let go of the model; the last embedder to do so frees its memory. Later calls raise EmbedderUnavailable."""
-        self._slot = None
+        self._shared = None
 
-    @contextmanager
-    def _accounted(self) -> Iterator[None]:
-        began = time.monotonic()
-        self._counters.add(embed_requests=1)
-        try:
-            yield
-        except EmbedderError:
-            self._counters.add(embed_errors=1)
-            raise
-        finally:
-            self._counters.add(embed_ms=round((time.monotonic() - began) * 1000))
-
-    def _ready(self, deadline: float) -> tuple[_Slot, _Model]:
-        slot = self._slot
-        if slot is None:
+    def _ready(self, deadline: float) -> tuple[_SharedModel, _Model]:
+        shared = self._shared
+        if shared is None:
             raise EmbedderUnavailable(f"the local model {self.model} was closed")
-        model = slot.loaded(deadline)
+        model = shared.loaded(deadline)
         if model.dims not in (0, self.dims):
             raise EmbedderError(_other_dims(self.model, model.dims, self.dims))
-        return slot, model
+        return shared, model
 
     @property
     def instructions(self) -> Instructions:
-        """What is put before a text; by the model's name alone while the folder cannot be read."""
-        if self._said is None:
+        """The prefixes of documents and questions; by the model's name alone while the folder cannot be read."""
+        if self._known_instructions is None:
             try:
-                self._said = self._instructions(read_model_folder(self._folder))
+                self._known_instructions = self._instructions(read_model_folder(self._folder))
             except EmbedderError:
                 return self._instructions(None)
-        return self._said
+        return self._known_instructions
 
     def _instructions(self, folder: ModelFolder | None) -> Instructions:
         document, query = self._prefixes
@@ -139,18 +123,17 @@ class OnnxEmbedder:
             prompts.document if document == KNOWN else made.document, prompts.query if query == KNOWN else made.query
         )
 
-    def _document(
-        self, lane: threading.Lock, model: _Model, text: str, deadline: float, done: dict[bytes, array[float]]
-    ) -> Vector:
-        key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    def _document(self, lock: threading.Lock, model: _Model, text: str, deadline: float) -> Vector:
+        key = digest(text)
         vector = self._kept.get(key)
         if vector is None:
-            vector = array("d", self._run(lane, model, text, deadline))
-            done[key] = vector
+            vector = array("d", self._run(lock, model, text, deadline))
+            if len(self._kept) < _MAX_KEPT:
+                self._kept[key] = vector
         return vector.tolist()
 
-    def _run(self, lane: threading.Lock, model: _Model, text: str, deadline: float) -> Vector:
-        with _in_turn(lane, deadline, self.model), _Translated(f"the local model {self.model} failed"):
+    def _run(self, lock: threading.Lock, model: _Model, text: str, deadline: float) -> Vector:
+        with _exclusively(lock, deadline, self.model), _Translated(f"the local model {self.model} failed"):
             vector = model.vector(text)
         if len(vector) != self.dims:
             raise EmbedderError(_other_dims(self.model, len(vector), self.dims))
@@ -159,17 +142,17 @@ class OnnxEmbedder:
 
 
 def is_loading() -> bool:
-    """Whether a model is being read in this process right now."""
+    """Tell whether a model is being read in this process right now."""
     return _at_load.locked()
 
 
 def missing_packages() -> list[str]:
-    """The packages of the extra `model` that this Python lacks."""
+    """Return the packages of the extra `model` that this Python lacks."""
     return [name for name in PACKAGES if find_spec(name) is None]
 
 
 def dims_of(folder: Path) -> int:
-    """How many floats the model in `folder` gives, found by running it. Raises EmbedderError."""
+    """Return how many floats the model in `folder` gives, found by running it. Raises EmbedderError."""
     with _Translated(f"the local model {folder.name} failed"):
         return len(_load(folder, threads=1).vector("-"))
 
@@ -187,10 +170,10 @@ class _Model:
     _is_pooled: bool
 
     def vector(self, text: str) -> Vector:
-        """The unit vector of one text: one, since an int8 model's numbers depend on what else is in a batch."""
+        """Return the unit vector of one text: one, since an int8 model's numbers depend on what else is in a batch."""
         import numpy
 
-        encoding = self._tokenizer.encode(_readable(text, self.folder.max_tokens * _CHARS_PER_TOKEN))
+        encoding = self._tokenizer.encode(readable(text, self.folder.max_tokens * _CHARS_PER_TOKEN))
         length = len(encoding.ids)
         values = {
             "input_ids": encoding.ids,
@@ -201,17 +184,23 @@ class _Model:
         feed = {name: numpy.array([values[name]], dtype=dtype) for name, dtype in self._inputs}
         found = self._session.run([self._output], feed)[0][0].astype(numpy.float32)
         if not self._is_pooled:
-            found = {"cls": lambda: found[0], "last": lambda: found[-1], "mean": lambda: found.mean(axis=0)}[
-                self.folder.pooling
-            ]()
+            found = self._pooled(found)
         norm = float(numpy.linalg.norm(found))
         if not 0.0 < norm < float("inf"):
             raise EmbedderError(f"the local model {self.folder.name} gave a vector without a direction")
         unit: Vector = (found / norm).astype(float).tolist()
         return unit
 
+    def _pooled(self, tokens: Any) -> Any:
+        match self.folder.pooling:
+            case "cls":
+                return tokens[0]
+            case "last":
+                return tokens[-1]
+        return tokens.mean(axis=0)
 
-class _Slot:
+
+class _SharedModel:
     """The place of one model in a process: loaded once, by the first thread that needs it."""
 
     def __init__(self, folder: Path, threads: int) -> None:
@@ -223,31 +212,31 @@ class _Slot:
         self._model: _Model | None = None
 
     def loaded(self, deadline: float) -> _Model:
-        """The model; raises EmbedderUnavailable when another thread still loads it, EmbedderError when it cannot be."""
+        """Return the model. Raises EmbedderUnavailable while another thread loads it, EmbedderError if it is none."""
         if self._model is None:
-            with _in_turn(self._loading, deadline, self._folder.name):
+            with _exclusively(self._loading, deadline, self._folder.name):
                 if self._model is None:
                     self._model = _load(self._folder, self._threads)
         return self._model
 
 
-_slots: WeakValueDictionary[tuple[Path, int], _Slot] = WeakValueDictionary()
-_slots_lock = fork_lock()
+_shared_models: WeakValueDictionary[tuple[Path, int], _SharedModel] = WeakValueDictionary()
+_shared_models_lock = fork_lock()
 _at_load = fork_lock(SLOW)  # a child of a half-done import would wait for it for ever
 
 
-def _slot_of(folder: Path, threads: int) -> _Slot:
+def _shared_model_of(folder: Path, threads: int) -> _SharedModel:
     key = (Path(os.path.realpath(folder)), threads)
-    with _slots_lock:
-        slot = _slots.get(key)
-        if slot is None:
-            slot = _slots[key] = _Slot(folder, threads)
-        return slot
+    with _shared_models_lock:
+        shared = _shared_models.get(key)
+        if shared is None:
+            shared = _shared_models[key] = _SharedModel(folder, threads)
+        return shared
 
 
 def _forget_after_fork() -> None:
-    """A lock of a slot may be held by a thread that the child does not have."""
-    _slots.clear()
+    """Drop the models: a lock of one may be held by a thread that the child does not have."""
+    _shared_models.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -305,11 +294,11 @@ def _inputs(session: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _output(session: Any) -> tuple[str, bool, int]:
-    """The output to read, whether it is one vector a text already, and its length if the model tells."""
+    """Return the output to read, whether it is one vector a text already, and its length if the model tells."""
     outputs = session.get_outputs()
-    chosen = next((each for each in outputs if each.name == "sentence_embedding"), None)
-    chosen = chosen or next((each for each in outputs if len(each.shape) == 3), None)
-    chosen = chosen or next((each for each in outputs if len(each.shape) == 2), None)
+    by_rank = {len(each.shape): each for each in reversed(outputs)}
+    named = {each.name: each for each in outputs}
+    chosen = named.get("sentence_embedding") or by_rank.get(3) or by_rank.get(2)
     if chosen is None:
         raise EmbedderError("the model has no output that could be an embedding")
     last = chosen.shape[-1]
@@ -334,7 +323,7 @@ class _Translated:
 
 
 @contextmanager
-def _in_turn(lock: threading.Lock, deadline: float, name: str) -> Iterator[None]:
+def _exclusively(lock: threading.Lock, deadline: float, name: str) -> Iterator[None]:
     """Hold the lock; raises EmbedderUnavailable when there is no time left."""
     left_s = deadline - time.monotonic()
     if left_s <= 0 or not lock.acquire(timeout=min(left_s, threading.TIMEOUT_MAX)):
@@ -350,9 +339,3 @@ def _other_dims(name: str, gives: int, dims: int) -> str:
         f"the local model {name} gives vectors of {gives} dimensions, the setting `dims` says {dims}; "
         f"set plugins.pgvector.dims to {gives}, which the database has to have, too"
     )
-
-
-def _readable(text: str, max_chars: int) -> str:
-    """The head of a text as valid Unicode, without NUL and not blank."""
-    head = text[:max_chars].replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
-    return head if head.strip() else "-"

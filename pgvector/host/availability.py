@@ -1,15 +1,21 @@
-"""Whether a write that a hook accepts can be kept here, without asking anybody."""
+"""Availability: whether writes can be kept here, and that the host loads this plugin before its first requests."""
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ..domain.commandline import pip_install
-from ..domain.errors import HermesPgvectorError
+from ..domain.errors import ConfigurationError, HermesPgvectorError
+from ..domain.fork_safety import SLOW, at_import, fork_lock
+from .guard import warn_once
 from .session_context import load_settings
+
+logger = logging.getLogger(__name__)
 
 _MODULES = {
     "psycopg": "psycopg[binary]",
@@ -17,16 +23,19 @@ _MODULES = {
     "pgvector": "pgvector",
     "httpx": "httpx",
     "yaml": "PyYAML",
+    "dotenv": "python-dotenv",
 }
+_settled: set[Path] = set()  # homes of which there is nothing more to do, or nothing that we can
+_one_at_a_time = fork_lock(SLOW)
 
 
 def missing_packages() -> list[str]:
-    """The names, for pip, of packages that we need and this environment lacks."""
+    """Return the names, for pip, of packages that we need and this environment lacks."""
     return [package for module, package in _MODULES.items() if find_spec(module) is None]
 
 
 def lacking() -> str:
-    """What this environment lacks and how to get it, as a sentence; "" when it lacks nothing."""
+    """Return what this environment lacks and how to get it, as a sentence; "" when it lacks nothing."""
     missing = missing_packages()
     if not missing:
         return ""
@@ -34,7 +43,7 @@ def lacking() -> str:
 
 
 def problem(config: Mapping[str, Any] | None, home: Path) -> str:
-    """What keeps hooks from accepting writes, with the remedy; "" when there is nothing.
+    """Return what keeps hooks from accepting writes, with the remedy; "" when there is nothing.
 
     Whatever is wrong with the database is no such thing: writes wait in the spool until somebody has put it right. The
     host asks once for each agent, and what is turned away then is lost to that agent for good.
@@ -46,3 +55,32 @@ def problem(config: Mapping[str, Any] | None, home: Path) -> str:
     except HermesPgvectorError as exc:
         return str(exc)
     return ""
+
+
+def load_at_startup(home: Path) -> None:
+    """See to it, in the background, that the next gateway of `home` loads this plugin before it takes requests.
+
+    `memory.provider` alone has the first request load it. `plugins.enabled` is what the host reads at start-up.
+    """
+    if home not in _settled:
+        threading.Thread(target=_enable, args=(home,), name="hermes-pgvector-enable", daemon=True).start()
+
+
+def _enable(home: Path) -> None:
+    with at_import:
+        from ..config import plugin_state
+    with _one_at_a_time:  # of many first requests one does it
+        if home in _settled or not plugin_state.is_active(home):  # somebody only looks at the list of providers
+            return
+        _settled.add(home)
+        if plugin_state.is_enabled(home) or plugin_state.is_disabled(home):
+            return
+        try:
+            plugin_state.add_to_enabled(home)
+        except ConfigurationError:
+            warn_once(
+                "config.yaml cannot be changed, so some of a gateway's very first requests may run without memory; "
+                "run: hermes plugins enable pgvector"
+            )
+        else:
+            logger.info("hermes-pgvector: added pgvector to plugins.enabled, so that gateways load it at start-up")

@@ -1,4 +1,4 @@
-"""What `hermes backup` takes of the embedded Postgres: an export, as the files of a running server are no copy."""
+"""An export of the embedded Postgres for `hermes backup`: the files of a running server are no copy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST_S = 300.0  # somebody waits for the backup
 
 
 def backup_path(home: Path) -> Path:
-    """Where the export for `hermes backup` lies."""
+    """Return where the export for `hermes backup` lies."""
     return home / "pgvector" / "backup" / "memory.jsonl.gz"
 
 
@@ -37,16 +37,15 @@ def hold_place(home: Path) -> None:
 
 
 def write_backup(config: Mapping[str, Any] | None) -> list[str]:
-    """Export the embedded database anew; returns where, if the host has to be told of it.
+    """Export the embedded database anew; return where, if the host has to be told of it.
 
     That is nowhere when `dsn` names a server, or none was ever made, or when the host has found the file in a home
     that lies where it takes nothing else from. When the export fails, an earlier one is better than none, and the
     reason is logged.
     """
-    from ..admin.transfer.export import Wanted, export
+    from ..admin.common.embedded_server import borrowed_server, embedded_server
+    from ..admin.transfer.export import ExportRequest, export
     from ..admin.transfer.outfile import private_output
-    from ..runtime.embedded import borrowed_server
-    from ..runtime.embedded_server import embedded_server
     from ..store.pool import connect
 
     home = hermes_home()
@@ -61,7 +60,7 @@ def write_backup(config: Mapping[str, Any] | None) -> list[str]:
         with borrowed_server(settings) as locate, connect(locate()) as conn:
             conn.deadline = time.monotonic() + _LONGEST_S
             with private_output(path, replace=True) as out:
-                export(conn, Wanted(), Policy.of(settings).rules, lambda: out)
+                export(conn, ExportRequest(), Policy.of(settings).rules, lambda: out)
     except (HermesPgvectorError, OSError) as exc:
         logger.warning(
             "hermes-pgvector: this backup has no fresh export of the memory: %s; make one by hand: %s --replace %s",

@@ -1,11 +1,11 @@
-"""The one place where any exception is caught: at the border to the host."""
+"""The border to the host: any exception is caught here, and what goes wrong is logged once in a process."""
 
 from __future__ import annotations
 
 import functools
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from ..domain.fork_safety import fork_lock
@@ -17,6 +17,9 @@ _Hook = TypeVar("_Hook", bound=Callable[..., Any])
 
 failures: Counter[str] = Counter()  # by hook and type of error, of this process
 _lock = fork_lock()
+_UNKNOWN_THEMES_LOGGED = 20  # of a client that makes up theme after theme
+_warned: set[str] = set()
+_unknown: set[str] = set()
 
 
 def guarded(safe_value: Any) -> Callable[[_Hook], _Hook]:
@@ -47,3 +50,30 @@ def report(where: str, exc: BaseException) -> None:
         logger.warning(
             "hermes-pgvector: %s failed, the agent goes on without it: %s: %s", where, type(exc).__name__, said
         )
+
+
+def warn_once(message: str) -> None:
+    """Log a WARNING, the first time."""
+    if message not in _warned:
+        _warned.add(message)
+        logger.warning("hermes-pgvector: %s", message)
+
+
+def warn_unknown_themes(themes: Iterable[str], default: str) -> None:
+    """Log a WARNING for each theme that is not allowed, the first time; after many of them one more, and then none."""
+    for theme in themes:
+        if theme in _unknown or len(_unknown) > _UNKNOWN_THEMES_LOGGED:
+            continue
+        _unknown.add(theme)
+        if len(_unknown) > _UNKNOWN_THEMES_LOGGED:
+            logger.warning("hermes-pgvector: more themes are not in `allowed_themes`: `themes_unknown` counts them")
+        else:
+            logger.warning(
+                "hermes-pgvector: the theme %r is not in `allowed_themes`: %r stands in its place", theme, default
+            )
+
+
+def forget_warnings() -> None:
+    """Give every warning once more; for tests."""
+    _warned.clear()
+    _unknown.clear()

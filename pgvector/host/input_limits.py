@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ..domain.text import ENDS_CHARS, clean, flatten_within
-from .log_once import warn_once
+from .guard import warn_once
 
 
 def taken(content: object, max_chars: int, counts: Counter[str]) -> str:

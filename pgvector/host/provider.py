@@ -21,12 +21,10 @@ from . import availability, setup
 from .backup import hold_place, write_backup
 from .builtin_memory import BuiltInMemory
 from .delegation import Delegation
-from .guard import guarded
+from .guard import guarded, warn_once, warn_unknown_themes
 from .input_limits import taken
-from .log_once import warn_once, warn_unknown_themes
 from .recall_tools import QUESTION_MAX_CHARS, answer, error
 from .session_context import Policy, SessionContext, environment, hermes_home, load_settings
-from .startup import load_at_startup
 from .tool_registry import prompt_block, schemas, switched_on, tools_in_file
 from .tool_scopes import ChatSearcher, Here
 from .turns import Turn
@@ -82,7 +80,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         if problem := availability.problem(self._config, home):
             warn_once(f"memory is off: {problem}")
             return False
-        load_at_startup(home)
+        availability.load_at_startup(home)
         return True
 
     @guarded(None)
@@ -172,10 +170,12 @@ class PgvectorMemoryProvider(MemoryProvider):
         if is_trivial_query(text):
             return ""
         with at_import:
-            from ..recall.prefetch import Place, prefetch_block
+            from ..recall.prefetch import MessagePlace, prefetch_block
 
         with self._session_lock:
-            place = Place(context.theme.name, self._session_id, self._parent_session_id, starts=self._starts_empty)
+            place = MessagePlace(
+                context.theme.name, self._session_id, self._parent_session_id, starts=self._starts_empty
+            )
         try:
             searcher = cast("Searcher", ChatSearcher(runtime.searcher, context.place))
             block = prefetch_block(searcher, runtime.shown, text, place, settings)
@@ -351,9 +351,8 @@ class PgvectorMemoryProvider(MemoryProvider):
         """Write non-secret settings to the home's config.yaml. Raises ValueError, which the host's forms show."""
         setup.save_config(values, Path(hermes_home))
 
-    @guarded(None)
     def post_setup(self, hermes_home: str, config: Any = None, **kwargs: Any) -> None:
-        """`hermes memory setup pgvector`: the wizard. Exits with its code when that is not 0."""
+        """Run the wizard for `hermes memory setup pgvector`; exits with its code when that is not 0."""
         setup.post_setup(Path(hermes_home))
 
     @guarded(dict)

@@ -82,7 +82,7 @@ About = Callable[[Scope], str]
 
 
 def answer(tool: str, args: object, here: Here, recall: Recall, about: About) -> str:
-    """The JSON text a tool call returns; what went wrong stands under `error`, with what to do about it.
+    """Return the JSON text a tool call returns; what went wrong stands under `error`, with what to do about it.
 
     `about`: what to say of a scope in which nothing was found.
     """
@@ -93,7 +93,7 @@ def answer(tool: str, args: object, here: Here, recall: Recall, about: About) ->
 
 
 def error(message: str) -> str:
-    """A tool's error as JSON text."""
+    """Return a tool's error as JSON text."""
     return _json({"error": typed(message or "unknown error; run hermes-pgvector doctor")})
 
 
@@ -165,7 +165,7 @@ def _offset(given: object) -> int:
 
 
 def _number(given: object) -> float:
-    """The number an argument means, NaN when it means none."""
+    """Return the number an argument means, NaN when it means none."""
     try:
         return float(given) if isinstance(given, (int, float, str)) and not isinstance(given, bool) else math.nan
     except OverflowError:

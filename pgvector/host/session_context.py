@@ -1,4 +1,4 @@
-"""What `initialize` learned: captured once, because the threads that work later know neither home nor profile."""
+"""Session context, captured once by `initialize`: the threads that work later know neither home nor profile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..domain.errors import ConfigurationError
 from ..domain.personal import identity_digest, mask_identifiers
 from ..domain.privacy import SharedChats
 from ..domain.text import clean
-from ..domain.theme import CONTEXT_PLATFORMS, Place, Surface, Theme, ThemeRules, ThemeSet, place
+from ..domain.theme import CONTEXT_PLATFORMS, SessionThemes, Surface, Theme, ThemeRules, ThemeSet, session_themes
 from ..domain.theme_access import Reach
 from ..server.layout import default_root, root_of
 
@@ -27,7 +27,7 @@ _WORD_MAX_CHARS = 64
 
 @dataclass(frozen=True)
 class Policy:
-    """What the settings say of themes, made ready for use."""
+    """The settings of themes, made ready for use."""
 
     rules: ThemeRules
     reach: Reach
@@ -38,7 +38,7 @@ class Policy:
     @classmethod
     @functools.lru_cache(maxsize=64)
     def of(cls, settings: Settings) -> Policy:
-        """The policy of these settings."""
+        """Return the policy of these settings."""
         rules = ThemeRules.of(
             default=settings.default_theme,
             allowed=settings.allowed_themes,
@@ -54,8 +54,8 @@ class Policy:
             Keeper(settings),
         )
 
-    def silences(self, where: Place, counts: Counter[str]) -> bool:
-        """Whether a session recalls nothing, by one of its themes or its profile's; counted as `recalls_off`."""
+    def silences(self, where: SessionThemes, counts: Counter[str]) -> bool:
+        """Return whether a session recalls nothing, by one of its themes or its profile's; counted as `recalls_off`."""
         if not any(theme.name in self.silent for theme in (where.turns, where.memories, where.files)):
             return False
         counts["recalls_off"] += 1
@@ -70,7 +70,7 @@ class SessionContext:
     digests.
     """
 
-    place: Place
+    place: SessionThemes
     scope: Mapping[str, str]
     agent_context: str
 
@@ -104,7 +104,7 @@ class SessionContext:
             "thread": told_apart("thread_id"),
         }
         return cls(
-            place=place(surface, rules),
+            place=session_themes(surface, rules),
             scope={key: value for key, value in scope.items() if value},
             agent_context=(
                 platform if platform in CONTEXT_PLATFORMS else _kind_of_run(text("agent_context")) or "primary"
@@ -112,18 +112,18 @@ class SessionContext:
         )
 
     def provenance(self, session_id: str, parent_session_id: str) -> dict[str, str]:
-        """What is kept beside a row to tell where it came from."""
+        """Return what is kept beside a row to tell where it came from."""
         known = {"session_id": session_id, "parent_session_id": parent_session_id, **self.scope}
         return {key: value for key, value in known.items() if value}
 
 
 def _kind_of_run(word: str) -> str:
-    """An agent context as it is compared and counted: `Sub-Agent` is `subagent`."""
+    """Return an agent context as it is compared and counted: `Sub-Agent` is `subagent`."""
     return clean(word).strip().lower().replace("-", "").replace("_", "")[:_WORD_MAX_CHARS]
 
 
 def hermes_home(given: object = None) -> Path:
-    """The home the host names, else its own answer for this context, else $HERMES_HOME or ~/.hermes."""
+    """Return the home the host names, else its own answer for this context, else $HERMES_HOME or ~/.hermes."""
     if isinstance(given, (str, os.PathLike)) and str(given).strip():
         return Path(given).expanduser()
     try:
@@ -134,12 +134,12 @@ def hermes_home(given: object = None) -> Path:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """The process environment under the home's own .env: another profile's values may stand in the environment."""
+    """Return the environment with the home's own .env over it: another profile's values may stand in it."""
     return {**os.environ, **read_dotenv(home)}
 
 
 def given_settings(home: Path) -> dict[str, Any]:
-    """The settings that somebody set, in a file or the environment, as they stand there."""
+    """Return the settings that somebody set, in a file or the environment, as they stand there."""
     section, _ = read_section(home)
     environ = environment(home)
     known = {**(section if isinstance(section, Mapping) else {}), **read_form(home)}
@@ -148,7 +148,7 @@ def given_settings(home: Path) -> dict[str, Any]:
 
 
 def load_settings(config: Mapping[str, Any] | None, home: Path) -> Loaded:
-    """Settings of `config`, or of the home's files; what was wrong with them is in `warnings`.
+    """Return settings of `config`, or of the home's files; what was wrong with them is in `warnings`.
 
     Raises ConfigurationError where going on with defaults would mean another database than the one that was named.
     """
@@ -162,7 +162,7 @@ def load_settings(config: Mapping[str, Any] | None, home: Path) -> Loaded:
 
 
 def _with_directory(settings: Settings, home: Path) -> Settings:
-    """The settings with the directory of the home's embedded Postgres, where that is not the user's."""
+    """Return the settings with the directory of the home's embedded Postgres, where that is not the user's."""
     if settings.embedded_dir:
         return settings
     try:

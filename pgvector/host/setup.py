@@ -1,27 +1,26 @@
-"""What the host's setup and status commands and its forms show and save."""
+"""The host's setup and status commands and its forms: what they show and save."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..admin.setup.prompts import Terminal, Wishes
+from ..admin.setup.prompts import SetupOptions, Terminal
 from ..config.settings import FIELDS, Field, Settings
 from ..domain.commandline import typed
 from ..domain.dsn import mask_dsn
 from ..domain.errors import ConfigurationError, HermesPgvectorError
 from ..domain.redaction import masked
 from ..embed.model_folder import is_local
-from ..runtime.embedded_server import embedded_server
 from .availability import lacking
 from .session_context import environment, load_settings
 
 if TYPE_CHECKING:
-    from ..admin.setup.wizard import Plan
+    from ..admin.setup.wizard import SetupPlan
 
 _LOOK_S = 3.0  # at the database, while somebody waits for the status
 _EXIT_FAILED, _EXIT_INTERRUPTED = 1, 130
@@ -36,14 +35,14 @@ API_KEY = {
 }
 
 
-class Holds(str):
-    """What holds now, in a form: a field that comes back as this very type was emptied, as one typed again is not."""
+class CurrentValue(str):
+    """A value shown in a form: a field that comes back as this very type was emptied, as one typed again is not."""
 
     __slots__ = ()
 
 
 def config_schema(fields: Iterable[Field], home: Path) -> list[dict[str, Any]]:
-    """The settings of the host's forms, in its own form; secrets go to its .env.
+    """Return the settings of the host's forms as it wants them; secrets go to its .env.
 
     The defaults are what holds in this home: the host does not know where our settings are, and saves the default of
     what was not changed. Of a field that was emptied it saves the very object that is its default.
@@ -78,107 +77,122 @@ def save_config(values: Mapping[str, Any], home: Path) -> None:
 
     Raises ValueError, which the host shows, when one cannot be used or the file cannot be changed.
     """
-    from ..admin.common.saving import Changes, checked, save
+    from ..admin.common.saving import Changes, save
 
-    open_to_forms = {field.key: field for field in FIELDS if not field.secret}
-    emptied = {key for key, value in values.items() if isinstance(value, Holds) and key in open_to_forms}
-    typed = {key: value for key, value in values.items() if key not in emptied}
-    wanted = {key: value for key, value in checked(typed).items() if key in open_to_forms}
-    wanted |= {key: open_to_forms[key].default for key in emptied}
+    emptied = {key for key, value in values.items() if isinstance(value, CurrentValue)}
+    wanted = _wanted(values, emptied)
     try:
         now = load_settings(None, home).settings
         changed = {key: value for key, value in wanted.items() if value != getattr(now, key)}
         if "dims" in changed:
-            changed |= _length_to_save(now, changed["dims"], emptied="dims" in emptied)
+            changed["dims"] = _dims_to_save(now, changed["dims"], emptied="dims" in emptied)
         if changed:
             save(home, Changes(changed))
     except ConfigurationError as exc:
         raise ValueError(str(exc)) from exc
 
 
-def _length_to_save(now: Settings, wanted: int, *, emptied: bool) -> dict[str, int]:
-    """`dims` as a form may set it: the database's, where there is one. Raises ValueError for another."""
+def _wanted(values: Mapping[str, Any], emptied: set[str]) -> dict[str, Any]:
+    """Return the settings that a form may set, those that were emptied as their defaults. Raises ValueError."""
+    from ..admin.common.saving import checked
+
+    defaults = {field.key: field.default for field in FIELDS if not field.secret}
+    given = checked({key: value for key, value in values.items() if key in defaults.keys() - emptied})
+    return given | {key: defaults[key] for key in defaults.keys() & emptied}
+
+
+def _dims_to_save(now: Settings, wanted: int, *, emptied: bool) -> int:
+    """Return `dims` as a form may set it: the database's, where there is one. Raises ValueError for another."""
     from ..admin.common.choose import existing_database, held_dims
 
     with existing_database(now) as existing:
         held = held_dims(existing)
     if emptied:
-        return {"dims": held or wanted}
+        return held or wanted
     if held not in (0, wanted):
-        said = typed(
-            f"Length of an embedding: the database has vectors of {held} dimensions, so it cannot be {wanted}; another "
-            "model and its length come with: hermes-pgvector reembed, or hermes memory setup pgvector while nothing is "
-            "stored"
+        raise ValueError(
+            typed(
+                f"Length of an embedding: the database has vectors of {held} dimensions, so it cannot be {wanted}; "
+                "another model and its length come with: hermes-pgvector reembed, or hermes memory setup pgvector "
+                "while nothing is stored"
+            )
         )
-        raise ValueError(said)
-    return {"dims": wanted}
+    return wanted
 
 
 def post_setup(home: Path) -> None:
-    """`hermes memory setup pgvector`: ask, try, save, activate, and say how it stands."""
+    """Ask, try, save, activate, and say how it stands, for `hermes memory setup pgvector`; exits with 1 on errors."""
     try:
-        code = set_up(home, Wishes(attended=Terminal.can_ask()))
+        code = set_up(home, SetupOptions(attended=Terminal.can_ask()))
     except HermesPgvectorError as exc:
-        print(f"error: {exc}")
+        print(f"error: {exc}", file=sys.stderr)
+        code = _EXIT_FAILED
+    except Exception as exc:
+        how = typed("HERMES_PGVECTOR_DEBUG=1 hermes-pgvector setup")
+        print(f"error: unexpected {type(exc).__name__}: {masked(str(exc))}\nfor a report: {how}", file=sys.stderr)
         code = _EXIT_FAILED
     if code:
         raise SystemExit(code)
 
 
-def set_up(home: Path, wishes: Wishes, *, dry_run: bool = False, as_json: bool = False) -> int:
-    """Run the wizard; an exit code. Nothing is saved before everything was tried; Ctrl-C leaves the files alone."""
-    from ..admin.common.saving import save
-    from ..admin.setup.wizard import Wizard
-
+def set_up(home: Path, options: SetupOptions, *, dry_run: bool = False, as_json: bool = False) -> int:
+    """Run the wizard; return an exit code. Nothing is saved before everything was tried or after Ctrl-C."""
     out = sys.stderr if as_json else sys.stdout
 
     def say(line: str) -> None:
         print(typed(line), file=out, flush=True)
 
+    code, done = _run_wizard(home, options, say, dry_run=dry_run)
+    if as_json:
+        print(json.dumps(done, indent=2))
+    return code
+
+
+def _run_wizard(
+    home: Path, options: SetupOptions, say: Callable[[str], None], *, dry_run: bool
+) -> tuple[int, dict[str, Any]]:
+    """Plan, and unless it is a dry run carry it out, save and finish; return an exit code and what was done."""
+    from ..admin.common.saving import save
+    from ..admin.setup.wizard import Wizard
+
     try:
-        wizard = Wizard(home, wishes, say)
+        wizard = Wizard(home, options, say)
         plan = wizard.plan()
         _announce(plan, say)
         if dry_run:
             say("\nNothing was changed: this was a dry run.")
-            if as_json:
-                print(json.dumps({"saved": False} | plan.as_dict(), indent=2))
-            return 0
-        if wishes.attended and not wizard.confirmed():
+            return 0, {"saved": False} | plan.as_dict()
+        if options.attended and not wizard.confirmed():
             raise KeyboardInterrupt
         plan = wizard.carry_out(plan)
         save(home, plan.changes)
     except KeyboardInterrupt:
         say("\nCancelled. Nothing was saved.")
-        return _EXIT_INTERRUPTED
+        return _EXIT_INTERRUPTED, {"saved": False, "error": "cancelled"}
     except HermesPgvectorError as exc:
         say(f"error: {exc}\nNothing was saved.")
-        if as_json:
-            print(json.dumps({"saved": False, "error": str(exc)}, indent=2))
-        return _EXIT_FAILED
-    said = _finish(plan, home, say)
-    if as_json:
-        print(json.dumps(said, indent=2))
-    return 0 if said["doctor"]["healthy"] else _EXIT_FAILED
+        return _EXIT_FAILED, {"saved": False, "error": str(exc)}
+    done = _finish(plan, home, say)
+    return 0 if done["doctor"]["healthy"] else _EXIT_FAILED, done
 
 
-def _announce(plan: Plan, say: Any) -> None:
+def _announce(plan: SetupPlan, say: Callable[[str], None]) -> None:
     say("")
-    say(f"Memory:  {plan.database.said()}")
-    say(f"Recall:  {plan.model.said()}")
+    say(f"Memory:  {plan.database.describe()}")
+    say(f"Recall:  {plan.model.describe()}")
     for line in plan.changes.lines() or ["nothing: all of this is set already"]:
         say(f"To save: {line}")
     for note in plan.notes:
         say(f"Note:    {note}")
 
 
-def _finish(plan: Plan, home: Path, say: Any) -> dict[str, Any]:
-    """Activate, and run the doctor; all that was done for machines. Raises HermesPgvectorError."""
+def _finish(plan: SetupPlan, home: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    """Activate and run the doctor; return what was done, for machines. Raises HermesPgvectorError."""
+    from ..admin.common.activation import activate, enable
+    from ..admin.common.embedded_server import borrowed_server
     from ..admin.common.installation import install_plugin
     from ..admin.common.saving import overruled
     from ..admin.doctor.checklist import as_json, examine, render_text
-    from ..config.activation import activate, enable
-    from ..runtime.embedded import borrowed_server
 
     notes = list(plan.notes)
     now = load_settings(None, home).settings
@@ -207,7 +221,7 @@ def _finish(plan: Plan, home: Path, say: Any) -> dict[str, Any]:
 
 
 def status(config: Mapping[str, Any] | None, home: Path) -> dict[str, str]:
-    """What is configured, without secrets, and first what keeps memory from working, as far as a few seconds tell."""
+    """Return what is configured, without secrets, and first what keeps memory from working, within a few seconds."""
     check = {"check": typed("hermes-pgvector doctor")}
     if sentence := lacking():
         return {"problem": sentence} | check
@@ -227,7 +241,8 @@ def status(config: Mapping[str, Any] | None, home: Path) -> dict[str, str]:
 
 
 def _problem(settings: Settings) -> str:
-    """Why the database cannot be used now; empty when it can. An embedded one that is down starts when it is needed."""
+    """Return why the database cannot be used now, or "". An embedded one that is down starts when it is needed."""
+    from ..admin.common.embedded_server import embedded_server
     from ..store.pool import connect
     from ..store.schema import ensure_schema
 
@@ -244,7 +259,7 @@ def _problem(settings: Settings) -> str:
 
 
 def _last_error(home: Path) -> str:
-    """The error that an agent of this home has right now; empty when none has."""
+    """Return the error that an agent of this home has right now; empty when none has."""
     from ..admin.common.spool_views import inspect_spools
     from ..admin.status.report import last_error
 
@@ -261,7 +276,7 @@ def _recall(settings: Settings) -> str:
 
 
 def _shown(value: object) -> object:
-    """A value as a form may show it: what holds a password is left out, and so left alone."""
+    """Return a value as a form may show it: what holds a password is left out, and so left alone."""
     if isinstance(value, str) and masked(value) != value:
         return ""
-    return value if isinstance(value, bool) else Holds(value)
+    return value if isinstance(value, bool) else CurrentValue(value)

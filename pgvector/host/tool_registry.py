@@ -81,12 +81,12 @@ _SENTENCES = {
 
 
 def switched_on(tools: Iterable[str]) -> list[str]:
-    """Those of `tools` that are ours, in one order."""
+    """Return those of `tools` that are ours, in one order."""
     return [name for name in _MORE if name in tools]
 
 
 def schemas(tools: Iterable[str]) -> list[dict[str, Any]]:
-    """What the model is told of the recall tools and of those of `tools` that are ours."""
+    """Return what the model is told of the recall tools and of those of `tools` that are ours."""
     more = [
         {
             "name": name,
@@ -103,7 +103,7 @@ def schemas(tools: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def prompt_block(tools: Iterable[str]) -> str:
-    """What stands in the system prompt: the same words as long as the same tools are switched on."""
+    """Return what stands in the system prompt: the same words as long as the same tools are switched on."""
     return "\n".join([_BLOCK, *(_SENTENCES[name] for name in switched_on(tools))])
 
 

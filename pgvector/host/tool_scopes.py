@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..domain.errors import InvalidArgument
-from ..domain.theme import Place
+from ..domain.theme import SessionThemes
 from ..domain.types import Answer, Hit, Question, Scope, Store
 from .session_context import Policy
 
@@ -23,18 +23,18 @@ _MEANING = {"scope": SCOPES, "theme": "the name of a theme"}
 class Here:
     """Where a tool was called."""
 
-    place: Place
+    place: SessionThemes
     session_id: str
     scope_default: str
     deadline_s: float
     policy: Policy
 
     def theme(self, store: Store) -> str:
-        """The session's own theme for memories or turns."""
+        """Return the session's own theme for memories or turns."""
         return (self.place.memories if store == "memories" else self.place.turns).name
 
     def scope(self, store: Store, scope: object = None, theme: object = None) -> tuple[Scope, str]:
-        """What the arguments `scope` and `theme` mean, and a note where that is less than the settings say.
+        """Return what the arguments `scope` and `theme` mean, and a note where that is less than the settings say.
 
         `theme`, and a scope `theme:NAME`, always mean a theme, also one called "all". Raises InvalidArgument, also for
         what the setting `cross_theme` forbids.
@@ -81,7 +81,7 @@ def _text(name: str, given: object) -> str:
 class ChatSearcher:
     """A searcher for a chat whose memories have another theme than its turns; for any other session, the searcher."""
 
-    def __init__(self, searcher: Searcher, place: Place) -> None:
+    def __init__(self, searcher: Searcher, place: SessionThemes) -> None:
         self._searcher = searcher
         self._place = place
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..domain.chunks import estimate_tokens
 from ..domain.errors import HermesPgvectorError, InvalidArgument
 from ..domain.records import MEMORY_FILES
-from ..domain.text import both_ends, clean
+from ..domain.text import both_ends, clean, digest
 from ..domain.types import Answer, Filters, Operation, Question, Scope
 from ..store import memory_edits
 from ..store.memory_edits import Entry
@@ -200,13 +200,16 @@ def _forgotten(entries: Sequence[Entry], desk: Desk) -> dict[str, Any]:
     runtime = desk.runtime
     # The files as they are read in: without secrets. Nothing is stored of this, so nothing is counted.
     in_files = {(target, desk.policy.keep.text(text, Counter())) for target, text in runtime.mirror.entries()}
+    who = {**desk.provenance, "source": "forget"}
     with runtime.backend.connection(desk.left_s) as conn:
-        who = {**desk.provenance, "source": "forget"}
         done = memory_edits.forget(conn, desk.theme, entries, in_files, runtime.mirror.origin, who)
     runtime.backend.wrote([desk.theme])
     if not done:
         raise InvalidArgument("a memory has changed since it was shown; nothing was removed: look again")
     runtime.counts["memories_forgotten"] += len(entries)
+    # By digests, in the order of this process's writes: what was forgotten stays so where the server is set back.
+    removals = [[entry.target, digest(entry.content).hex()] for entry in entries]
+    desk.submit(Operation("forget", desk.theme, {"removals": removals, "who": who}, time.time()))
     result = {"forgotten": [_shown(entry) for entry in entries], "count": len(entries), "theme": desk.theme}
     standing = sorted({entry.target for entry in entries if (entry.target, entry.content) in in_files})
     if standing:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Iterator, Sequence
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
 _WORD = re.compile(rf"[{_CJK}]|\d+|[^\W\d_{_CJK}]{{2,}}")
@@ -13,7 +14,7 @@ _CUT = "…"
 
 
 def excerpt(text: str, question: str, max_chars: int, *, near: int = 0) -> str:
-    """At most `max_chars` of `text`: the stretch that holds most of the words of `question`, cut at blanks.
+    """Return at most `max_chars` of `text`: the stretch that holds most of the words of `question`, cut at blanks.
 
     A word weighs less the more often it stands in `text`. The beginning where no word of the question occurs; the
     whole text where it fits. With `near` the stretch from that character on, whatever words it holds.
@@ -34,34 +35,41 @@ def excerpt(text: str, question: str, max_chars: int, *, near: int = 0) -> str:
 
 
 def _best_start(text: str, question: str, max_chars: int, margin: int) -> int:
-    wanted = {_stem(match.group()) for match in _WORD.finditer(question)}
-    found = [
-        (match.start(), stem) for match in _WORD.finditer(text) if wanted and (stem := _stem(match.group())) in wanted
-    ]
-    if not found:
-        return 0
-    occurrences = Counter(stem for _, stem in found)
-    inside: Counter[str] = Counter()
-    worth = best = 0.0
-    chosen = end = 0
-    improving = False
-    for place, stem in found:
-        while end < len(found) and found[end][0] < place - margin + max_chars:
-            entering = found[end][1]
-            worth += 0 if inside[entering] else 1 / occurrences[entering]
-            inside[entering] += 1
-            end += 1
+    best, chosen, improving = 0.0, 0, False
+    for place, worth in _stretches(_occurrences(text, question), max_chars - margin):
         # Of a row of equally good starts the last one: most of what follows the words then fits in.
         improving = worth > best + 1e-9 or (improving and worth > best - 1e-9)
         if improving:
             best, chosen = worth, place
-        inside[stem] -= 1
-        worth -= 0 if inside[stem] else 1 / occurrences[stem]
     return max(0, min(chosen - margin, len(text) - max_chars + 1))
 
 
+def _occurrences(text: str, question: str) -> list[tuple[int, str]]:
+    """Return where words of the question stand in the text, and their stems."""
+    wanted = {_stem(match.group()) for match in _WORD.finditer(question)}
+    if not wanted:
+        return []
+    return [(match.start(), stem) for match in _WORD.finditer(text) if (stem := _stem(match.group())) in wanted]
+
+
+def _stretches(found: Sequence[tuple[int, str]], chars: int) -> Iterator[tuple[int, float]]:
+    """Yield where each of the words begins, and what the words within `chars` from there weigh together."""
+    occurrences = Counter(stem for _, stem in found)
+    inside: Counter[str] = Counter()
+    worth, end = 0.0, 0
+    for place, stem in found:
+        while end < len(found) and found[end][0] < place + chars:
+            entering = found[end][1]
+            worth += 0 if inside[entering] else 1 / occurrences[entering]
+            inside[entering] += 1
+            end += 1
+        yield place, worth
+        inside[stem] -= 1
+        worth -= 0 if inside[stem] else 1 / occurrences[stem]
+
+
 def _stem(word: str) -> str:
-    """What a word is compared by: its beginning, without case and accents; numbers whole."""
+    """Return what a word is compared by: its beginning, without case and accents; numbers whole."""
     if not word.isascii():
         word = "".join(char for char in unicodedata.normalize("NFKD", word) if not unicodedata.combining(char))
     return word if word[:1].isdigit() else word.casefold()[:_STEM_CHARS]

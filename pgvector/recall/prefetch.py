@@ -1,19 +1,20 @@
-"""What is put before a turn without being asked for."""
+"""Recall before a turn, without being asked."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, zip_longest
+from operator import itemgetter
 
 from ..config.settings import Settings
 from ..domain.errors import HermesPgvectorError
+from ..domain.lru import LruDict
 from ..domain.text import digest
 from ..domain.types import Hit, Question, Scope
-from ..embed.instructions import NearEnough, near_enough
+from ..embed.instructions import MinSimilarity, min_similarity
 from .ranking import newest_of_near_equals
 from .render import render_block
 from .searcher import Searcher
@@ -27,7 +28,7 @@ _SPARE = 3  # hits looked at for each one shown: some are too far off, some were
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MessagePlace:
     """The session that a message stands in. `starts`: it began empty, not as a copy or a summary of another one."""
 
     theme: str
@@ -41,15 +42,15 @@ class Place:
         return self.theme, self.session_id
 
 
-class Shown:
+class ShownTexts:
     """What each session of this process was shown: the host keeps it in the transcript, once is enough."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._sessions: OrderedDict[tuple[str, str], set[bytes]] = OrderedDict()
+        self._sessions: LruDict[tuple[str, str], set[bytes]] = LruDict(_SESSIONS)
 
     def unseen(self, session: tuple[str, str], hits: list[Hit]) -> list[Hit]:
-        """Those of `hits` that (theme, session id) was not shown yet."""
+        """Return those of `hits` that (theme, session id) was not shown yet."""
         with self._lock:
             seen = self._sessions.get(session, set())
             return [hit for hit in hits if digest(hit.content) not in seen]
@@ -57,13 +58,10 @@ class Shown:
     def add(self, session: tuple[str, str], texts: Iterable[str]) -> None:
         """Note that the session is shown `texts`."""
         with self._lock:
-            self._sessions.setdefault(session, set()).update(map(digest, texts))
-            self._sessions.move_to_end(session)
-            while len(self._sessions) > _SESSIONS:
-                self._sessions.popitem(last=False)
+            self._sessions[session] = self._sessions.get(session, set()).union(map(digest, texts))
 
     def knows(self, session: tuple[str, str]) -> bool:
-        """Whether anything was noted of the session."""
+        """Return whether anything was noted of the session."""
         with self._lock:
             return session in self._sessions
 
@@ -74,13 +72,13 @@ class Shown:
                 self._sessions[new] = set(self._sessions[session])
 
     def forget(self, session: tuple[str, str]) -> None:
-        """The transcript was cut: what stood there may be shown again."""
+        """Let everything be shown again: the transcript was cut."""
         with self._lock:
             self._sessions.pop(session, None)
 
 
-def prefetch_block(searcher: Searcher, shown: Shown, text: str, where: Place, settings: Settings) -> str:
-    """A block of what is remembered for `text`, best first; empty when nothing is good enough or new to the session.
+def prefetch_block(searcher: Searcher, shown: ShownTexts, text: str, where: MessagePlace, settings: Settings) -> str:
+    """Return a block of what is remembered for `text`, best first; empty when nothing is good enough and new.
 
     Raises StoreUnavailable or DeadlineExceeded within `prefetch_deadline_s`.
     """
@@ -95,24 +93,33 @@ def prefetch_block(searcher: Searcher, shown: Shown, text: str, where: Place, se
         rerank=settings.rerank_prefetch,
     )
     found = searcher.recall(["memories", "turns"], asked)
-    near = near_enough(searcher.model)
+    near = min_similarity(searcher.model)
     if settings.min_similarity != "auto":
-        near = NearEnough(settings.min_similarity, settings.min_similarity)
+        near = MinSimilarity(settings.min_similarity, settings.min_similarity)
     worth = [hit for hit in found.hits if is_worth_showing(hit, near)]
     if several:
         worth = _by_turns(worth)
     # Both together: what was said last may say the same as what was found.
     fresh = shown.unseen(where.session, newest_of_near_equals([*before, *worth]))
-    recent = {hit.id for hit in before}
-    found_only = [hit for hit in fresh if hit.store != "turns" or hit.id not in recent][settings.prefetch_limit :]
-    fresh = [hit for hit in fresh if hit not in found_only]
+    fresh = _limited(fresh, {hit.id for hit in before}, settings.prefetch_limit)
     block, told = render_block(fresh, text, max_tokens=settings.prefetch_max_tokens)
     shown.add(where.session, [hit.content for hit in told])
     return block
 
 
-def is_worth_showing(hit: Hit, near: NearEnough) -> bool:
-    """Whether a hit is near enough in meaning, or holds enough of the question's rare words and is not far off."""
+def _limited(hits: Sequence[Hit], recent: Collection[int], limit: int) -> list[Hit]:
+    """Return the turns `recent`, and of the other hits the first `limit`."""
+    kept: list[Hit] = []
+    for hit in hits:
+        is_recent = hit.store == "turns" and hit.id in recent
+        if is_recent or limit > 0:
+            kept.append(hit)
+            limit -= not is_recent
+    return kept
+
+
+def is_worth_showing(hit: Hit, near: MinSimilarity) -> bool:
+    """Return whether a hit is near enough in meaning, or holds enough of the question's rare words and is not far."""
     if hit.similarity is None:
         return hit.coverage >= MIN_COVERAGE
     bar = near.turns if hit.store == "turns" else near.memories
@@ -120,8 +127,10 @@ def is_worth_showing(hit: Hit, near: NearEnough) -> bool:
     return hit.similarity >= bar or by_words
 
 
-def _end_of_the_session_before(searcher: Searcher, shown: Shown, where: Place, settings: Settings) -> list[Hit]:
-    """The last turns of the session before, for the first message of a session only; none when they are late."""
+def _end_of_the_session_before(
+    searcher: Searcher, shown: ShownTexts, where: MessagePlace, settings: Settings
+) -> list[Hit]:
+    """Return the last turns of the session before, for the first message of a session only; none when they are late."""
     limit = settings.prefetch_recent_turns
     if not limit or not where.starts or shown.knows(where.session):
         return []
@@ -137,8 +146,12 @@ def _end_of_the_session_before(searcher: Searcher, shown: Shown, where: Place, s
 
 
 def _by_turns(hits: Sequence[Hit]) -> list[Hit]:
-    """The nearest by meaning and the best by words, one of each in turn; what neither leg proposed comes last."""
-    nearest = sorted((hit for hit in hits if hit.vector_rank is not None), key=lambda hit: hit.vector_rank or 0)
-    worded = sorted((hit for hit in hits if hit.word_rank is not None), key=lambda hit: hit.word_rank or 0)
-    in_turn = [hit for pair in zip_longest(nearest, worded) for hit in pair if hit is not None]
-    return list({(hit.store, hit.id): hit for hit in [*in_turn, *hits]}.values())
+    """Return the nearest by meaning and the best by words, one of each in turn; what neither proposed comes last."""
+    nearest = _ranked((hit.vector_rank, hit) for hit in hits)
+    worded = _ranked((hit.word_rank, hit) for hit in hits)
+    in_turn = filter(None, chain.from_iterable(zip_longest(nearest, worded)))
+    return list({(hit.store, hit.id): hit for hit in chain(in_turn, hits)}.values())
+
+
+def _ranked(hits: Iterable[tuple[int | None, Hit]]) -> list[Hit]:
+    return [hit for _, hit in sorted(((rank, hit) for rank, hit in hits if rank is not None), key=itemgetter(0))]

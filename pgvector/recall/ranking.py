@@ -16,14 +16,14 @@ _WORD = re.compile(r"\w+")
 
 
 def settle(hits: Sequence[Hit], *, now: datetime | None = None) -> list[Hit]:
-    """The hits by score, best first, with the recency weight; of the same text in one theme the newest only."""
+    """Return the hits by score, best first, with the recency weight; of the same text in one theme the newest only."""
     now = now or datetime.now(UTC)
     weighed = sorted((_weighed(hit, now) for hit in hits), key=lambda hit: -hit.score)
     return _newest_of_each(weighed)
 
 
 def newest_of_near_equals(hits: Sequence[Hit]) -> list[Hit]:
-    """The hits in their order; of those that say nearly the same in one theme, the newest in the first one's place.
+    """Return the hits in their order; of near-equals in one theme only the newest, in the first one's place.
 
     Nearly: at least four fifths of all their words are shared, and every number is. "Ticket 12 is open" and "ticket 13
     is open" are two facts.
@@ -40,7 +40,7 @@ def newest_of_near_equals(hits: Sequence[Hit]) -> list[Hit]:
 
 
 def statement_of(hit: Hit) -> tuple[str, str, str, str]:
-    """What two rows have in common that say the same: store, theme, who said it, and the words."""
+    """Return what two rows have in common that say the same: store, theme, who said it, and the words."""
     return (hit.store, hit.theme, hit.kind, " ".join(hit.content.casefold().split()))
 
 

@@ -1,4 +1,4 @@
-"""What the agent sees of a recall: a block for the prompt, or JSON for a tool."""
+"""Renders a recall for the agent: a block for the prompt, or JSON for a tool."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _VISIBLE = {"Cc": " ", "Cf": ""}  # control characters, and those for direction,
 
 
 def render_block(hits: Sequence[Hit], question: str, *, max_tokens: int) -> tuple[str, list[Hit]]:
-    """A quoted, dated list of `hits`, at most about `max_tokens` long, and the hits that found room in it.
+    """Return a quoted, dated list of `hits`, at most about `max_tokens` long, and the hits that found room in it.
 
     The text is empty when there is nothing to say. Of what does not fit the part that answers is quoted, unless there
     is hardly room for a sentence.
@@ -50,7 +50,7 @@ def render_block(hits: Sequence[Hit], question: str, *, max_tokens: int) -> tupl
 
 
 def _within(quote: str, question: str, tokens: int) -> str:
-    """The quote, or of a longer one the part that answers; empty where that would be too little."""
+    """Return the quote, or of a longer one the part that answers; empty where that would be too little."""
     while (cost := estimate_tokens(quote)) > tokens:
         if tokens < _LINE_MIN_TOKENS:
             return ""
@@ -65,12 +65,12 @@ def _label(hit: Hit) -> str:
 
 
 def _near(hit: Hit) -> int:
-    """Where the part of a long text begins that meaning has found; 0 where most words of the question say it better."""
+    """Return where the part of a long text begins that meaning has found; 0 where words say it better."""
     return 0 if hit.coverage >= _WORDS_DECIDE else max(0, hit.nearest_char - hit.first_char)
 
 
 def quoted(text: str, question: str = "", *, near: int = 0) -> str:
-    """`text`, or the part of it that answers, on one line without fences, control or bidi characters."""
+    """Return `text`, or the part of it that answers, on one line without fences, control or bidi characters."""
     text = excerpt(text, question, LINE_MAX_CHARS * 2, near=near)
     text = _SPACE.sub(" ", "".join(_VISIBLE.get(unicodedata.category(char), char) for char in text))
     # What is left of one fence may be another, once the inner one and hidden characters are gone.
@@ -80,7 +80,7 @@ def quoted(text: str, question: str = "", *, near: int = 0) -> str:
 
 
 def as_result(hit: Hit, question: str, *, explain: bool) -> dict[str, Any]:
-    """`hit` as a tool returns it; of a very long text the part that answers."""
+    """Return `hit` as a tool returns it; of a very long text the part that answers."""
     content = excerpt(hit.content, question, RESULT_MAX_CHARS, near=_near(hit))
     result: dict[str, Any] = (
         {"id": hit.id, "theme": hit.theme}
@@ -96,16 +96,22 @@ def as_result(hit: Hit, question: str, *, explain: bool) -> dict[str, Any]:
     if hit.around:
         result["around"] = [_said(turn, excerpt(turn.content, question, AROUND_MAX_CHARS)) for turn in hit.around]
     if explain:
-        result["explain"] = {
-            "score": round(hit.score, 4),
-            "meaning_rank": hit.vector_rank,
-            "words_rank": hit.word_rank,
-            "words_coverage": round(hit.coverage, 4),
-            "beside_a_match": hit.vector_rank is None and hit.word_rank is None,
-        }
-        if hit.rerank_rank is not None:
-            result["explain"] |= {"rerank_rank": hit.rerank_rank, "rerank_score": hit.rerank_score}
+        result["explain"] = _explained(hit)
     return result
+
+
+def _explained(hit: Hit) -> dict[str, Any]:
+    """Return how the hit was found."""
+    explained = {
+        "score": round(hit.score, 4),
+        "meaning_rank": hit.vector_rank,
+        "words_rank": hit.word_rank,
+        "words_coverage": round(hit.coverage, 4),
+        "beside_a_match": hit.vector_rank is None and hit.word_rank is None,
+    }
+    if hit.rerank_rank is not None:
+        explained |= {"rerank_rank": hit.rerank_rank, "rerank_score": hit.rerank_score}
+    return explained
 
 
 def _said(hit: Hit, content: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The last word of a cross-encoder on the order of the best results."""
+"""The final ranking of the best results, by a cross-encoder."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..config.settings import Settings
@@ -13,7 +14,7 @@ from ..domain.errors import EmbedderError
 from ..domain.latency import Latencies
 from ..domain.types import Hit
 from ..embed.factory import reranker_for
-from .background import Aside, Late
+from .background import Background, result_by
 from .excerpt import excerpt
 
 if TYPE_CHECKING:
@@ -31,11 +32,11 @@ class Reorderer:
         self._reranker = reranker
         self._latencies = latencies
         self._deadline_s = deadline_s
-        self._asking = Aside("hermes-pgvector-rerank")
+        self._background = Background("hermes-pgvector-rerank")
         self.counts: Counter[str] = Counter()
 
     def reorder(self, question: str, hits: Sequence[Hit], end: float) -> tuple[list[Hit], bool]:
-        """The hits, best first, and whether the endpoint's order is theirs; by the moment `end` (monotonic) it is over.
+        """Return the hits, best first, by the moment `end` (monotonic), and whether the endpoint's order is theirs.
 
         An answer that is late, wrong or absent is counted, and the hits stay as they are.
         """
@@ -44,7 +45,7 @@ class Reorderer:
             return first + rest, False
         try:
             scores = self._scores(question, [excerpt(hit.content, question, TEXT_MAX_CHARS) for hit in first], end)
-        except Late:
+        except TimeoutError:
             self.counts["rerank_late"] += 1
             return first + rest, False
         except EmbedderError:
@@ -61,21 +62,22 @@ class Reorderer:
         started = time.monotonic()
         wait_s = min(self._deadline_s, end - started)
         if wait_s < _MIN_S:
-            raise Late
+            raise TimeoutError
         # On a thread of its own: to resolve a name can take longer than any deadline.
-        pending = self._asking.start(lambda: self._reranker.scores(question, texts, timeout_s=wait_s))
-        if pending is None:
-            raise Late
-        scores = pending.take(started + wait_s)
+        call = partial(self._reranker.scores, question, texts, timeout_s=wait_s)
+        future = self._background.submit(call)
+        if future is None:
+            raise TimeoutError
+        scores = result_by(future, started + wait_s)
         self._latencies.add("rerank", time.monotonic() - started)
         return scores
 
     def stats(self) -> dict[str, int]:
-        """How many results were put in order, how many answers were late or failed, and the endpoint's counters."""
+        """Return how many results were reranked, how many answers were late or failed, and the endpoint's counters."""
         return dict(self.counts) | self._reranker.stats()
 
     def state(self) -> str:
-        """The breaker's: `closed` while the endpoint is asked, `open` while it is left alone."""
+        """Return the breaker's state: `closed` while the endpoint is asked, `open` while it is left alone."""
         return self._reranker.state()
 
     def close(self) -> None:
@@ -84,7 +86,7 @@ class Reorderer:
 
 
 def reorderer_for(settings: Settings, api_key: str, latencies: Latencies) -> Reorderer | None:
-    """The cross-encoder that the settings name, None where they name none. Raises ConfigurationError."""
+    """Return the cross-encoder that the settings name, None where they name none. Raises ConfigurationError."""
     if not settings.rerank_url:
         return None
     reranker = reranker_for(settings, api_key)

@@ -19,7 +19,6 @@ from typing import Any
 
 from ..capture.apply import lanes_of
 from ..capture.destination import destination_of
-from ..capture.document_embedding import DocumentEmbedder
 from ..capture.idle_work import Upkeep
 from ..capture.mirror import Mirror
 from ..capture.rejection_log import Refusals
@@ -28,23 +27,15 @@ from ..capture.spool_directory import SpoolDirectory
 from ..capture.spool_locations import spool_folders
 from ..capture.writer import Writer
 from ..config.settings import Settings
-from ..domain.errors import ConfigurationError, HermesPgvectorError
+from ..domain.errors import HermesPgvectorError
 from ..domain.fork_safety import SLOW, fork_lock
-from ..domain.languages import Languages
 from ..domain.last_error import latest
-from ..domain.latency import Latencies
 from ..domain.retention_policy import RetentionPolicy
 from ..domain.session_turns import Said
 from ..embed.cache import CachedEmbedder
-from ..embed.embedder import CountedEmbedder
-from ..embed.factory import embedder_for
-from ..recall.prefetch import Shown
-from ..recall.reranking import Reorderer, reorderer_for
-from ..recall.searcher import Searcher
-from ..server.cluster import EmbeddedServer
-from ..store.backend import Backend
-from .embedded import bring_up_embedded
-from .embedded_server import embedded_server
+from ..recall.prefetch import ShownTexts
+from .agent_server import AgentServer
+from .parts import Models, backend_of
 
 logger = logging.getLogger(__name__)
 
@@ -77,24 +68,13 @@ class Runtime:
         self.home = home
         self.counts: Counter[str] = Counter()
         self.refusals = Refusals()
-        self.server: EmbeddedServer | None = None
-        if not settings.dsn:
-            embedded_server(settings).reserve()
-        self.embedder = self._make_embedder(embed_key)
-        self.backend = Backend(
-            self._locate,
-            dims=settings.dims,
-            pool_max_size=settings.pool_max_size,
-            languages=Languages(settings.text_language, settings.text_languages),
-            history_texts=settings.history_texts,
-            pooler=settings.pooler,
-            read_conninfo=settings.read_dsn,
-            read_max_lag_s=settings.read_max_lag_s,
-        )
-        self.latencies = Latencies()
-        self._documents = DocumentEmbedder(
-            self.embedder, self.backend, self.latencies, chunk_tokens=settings.chunk_tokens
-        )
+        self.server = None if settings.dsn else AgentServer(settings)
+        models = self._models = Models.of(settings, home, embed_key, rerank_key)
+        for consequence, reason in models.problems.items():
+            logger.warning("hermes-pgvector: %s: %s", consequence, reason)
+        self.embedder, self.reorderer, self.latencies = models.embedder, models.reorderer, models.latencies
+        self.backend = backend_of(settings, self.server.locate if self.server is not None else lambda: settings.dsn)
+        self._documents = models.documents(settings, self.backend)
         self._upkeep = Upkeep(
             self.backend,
             Retention(self.backend, RetentionPolicy(settings.retention, settings.identity_key)),
@@ -121,39 +101,14 @@ class Runtime:
         )
         if isinstance(self.embedder, CachedEmbedder):
             self.embedder.on_query = functools.partial(self.latencies.add, "embed_query")
-        self.reorderer = self._make_reorderer(rerank_key)
         self.said = Said()
-        self.searcher = Searcher(self.backend, self.embedder, self.latencies, self.reorderer, self.said)
-        self.shown = Shown()
+        self.searcher = models.searcher(self.backend, self.said)
+        self.shown = ShownTexts()
         self.mirror = Mirror(home)
         self.pid = os.getpid()
         self.users: weakref.WeakSet[object] = weakref.WeakSet()
         self._closed = False
         self._left_said: set[tuple[int, str]] = set()
-
-    def _make_embedder(self, api_key: str) -> CountedEmbedder | None:
-        try:
-            return embedder_for(self.settings, api_key, home=self.home)
-        except ConfigurationError as exc:
-            logger.warning("hermes-pgvector: recall goes on by words only: %s", exc)
-            return None
-
-    def _make_reorderer(self, api_key: str) -> Reorderer | None:
-        try:
-            return reorderer_for(self.settings, api_key, self.latencies)
-        except ConfigurationError as exc:
-            logger.warning("hermes-pgvector: results are not reranked: %s", exc)
-            return None
-
-    def _locate(self) -> str:
-        """The conninfo of the runtime role, with the embedded server up and migrated where no `dsn` is set."""
-        if self.settings.dsn:
-            return self.settings.dsn
-        if self.server is None:
-            self.server = embedded_server(self.settings)
-            if notice := self.server.notice():
-                logger.info("hermes-pgvector: %s", notice)
-        return bring_up_embedded(self.server, dims=self.settings.dims)
 
     def leave(self, user: object, timeout_s: float) -> None:
         """Drain for at most `timeout_s`; the last user to leave closes the runtime. A dead user has left by itself.
@@ -189,13 +144,10 @@ class Runtime:
         if left:
             self._say_left(left)
         self.backend.close()
-        if self.embedder is not None:
-            self.embedder.close()
-        if self.reorderer is not None:
-            self.reorderer.close()
+        self._models.close()
         if self.server is not None:
             with contextlib.suppress(HermesPgvectorError):
-                self.server.release()
+                self.server.close()
 
     def _say_left(self, left: int) -> None:
         lost = min(left, self.writer.in_memory())

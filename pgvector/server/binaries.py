@@ -36,7 +36,7 @@ class Binaries:
 
 
 def find_binaries(directory: str = "", *, packages: Sequence[tuple[str, str]] = PACKAGES) -> Binaries:
-    """The binaries in `directory`, or else those of the first complete package, or of the system.
+    """Return the binaries in `directory`, or else those of the first complete package, or of the system.
 
     Raises: EmbeddedServerError when there are none, with what is wrong with each candidate and how to get some.
     """
@@ -53,7 +53,7 @@ def find_binaries(directory: str = "", *, packages: Sequence[tuple[str, str]] = 
 
 
 def version_in(output: str) -> tuple[str, int] | None:
-    """Version and major version from what `postgres --version` printed."""
+    """Return version and major version from what `postgres --version` printed."""
     match = _VERSION.search(output)
     return (match[0].removeprefix("(PostgreSQL) "), int(match[1])) if match else None
 
@@ -73,7 +73,7 @@ def _number_in(path: Path) -> int:
 
 
 def _examine(directory: Path) -> Binaries | str:
-    """The binaries there, or why they do not count."""
+    """Return the binaries there, or why they do not count."""
     missing = [name for name in PROGRAMS if not os.access(directory / name, os.X_OK)]
     if missing:
         return f"no program {', '.join(missing)}"

@@ -9,19 +9,20 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from ..domain.errors import EmbeddedServerError
 from . import databases, options, processes
-from .account import Account, choose_account, require_posix
+from .account import require_posix
 from .binaries import Binaries, find_binaries
-from .databases import State
-from .layout import Layout, default_root, delete_files, make_root, make_socket_dir, remove_socket_dir, reserve, root_of
-from .locks import Presence, exclusive, open_lock, try_exclusive
-from .progress_wait import Patience, lasting
+from .connecting import ServerAnswer, ServerState, look
+from .directories import delete_files, make_root, make_socket_dir, remove_socket_dir
+from .layout import default_root, root_of
+from .locks import Presence, is_free, open_lock, try_exclusive
 from .relocation import within_reach
+from .run_as import check_account, run, write
+from .share import Conninfo, ServerShare
+from .waiting import ProgressTimeout, exclusive, fixed_timeout
 
 __all__ = ["Conninfo", "EmbeddedServer", "default_root", "root_of"]
 
@@ -52,26 +53,13 @@ _REMEDIES = (
 )
 
 
-@dataclass(frozen=True)
-class Conninfo:
-    """libpq connection strings over the socket: `admin` may do everything, `runtime` is for daily work."""
-
-    admin: str
-    runtime: str
-
-
-class EmbeddedServer:
+class EmbeddedServer(ServerShare):
     """A private Postgres in one directory, shared by all processes that name the same directory.
 
     Safe for many threads, processes and instances at once. `bin_dir` names a directory of Postgres programs (else they
     are looked for), `run_as` the account to run them as when we are root, `settings` Postgres settings over the
     defaults, used at the next start. Nothing is read or written before the first call.
     """
-
-    root: Path
-    _mutex: threading.Lock
-    _presence: Presence
-    _ready: Conninfo | None
 
     def __init__(
         self,
@@ -81,14 +69,14 @@ class EmbeddedServer:
         run_as: str = "",
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        self.root = (default_root() if root is None else root).expanduser().absolute()
+        super().__init__(root, run_as=run_as)
         self._bin_dir = bin_dir
-        self._run_as = run_as
         self._settings = dict(settings or {})
-        self._begin()
+        self._pid = os.getpid()
+        self._ready: Conninfo | None = None
 
     def ensure(self, *, timeout_s: float = 60.0) -> Conninfo:
-        """Returns how to connect to the running server, starting it and making role and database as needed.
+        """Return how to connect to the running server, starting it and making role and database as needed.
 
         From then on this process counts as present, until `release` or its end. Costs one connection when the server
         is up. Raises: EmbeddedServerError, with the cause and what helps, when nothing moves for `timeout_s`.
@@ -97,59 +85,70 @@ class EmbeddedServer:
         self._notice_fork()
         with self._explained():
             ready = self._ready
-            if ready and databases.look(self._layout).state is State.READY:
+            if ready and look(self._layout).state is ServerState.READY:
                 return ready
-            patience = processes.patience(self._layout, timeout_s)
-            with self._threads_excluded(patience):
+            timeout = processes.progress_timeout(self._layout, timeout_s)
+            with self._threads_excluded(timeout):
                 self._ready = None
                 make_root(self._layout, self._account)
-                arrived = self._presence.acquire(self._layout.presence_lock, patience)
+                was_present = self._presence.held
+                self._take_presence(timeout)
                 try:
-                    if databases.look(self._layout).state is not State.READY:
-                        self._bring_up(patience)
+                    if look(self._layout).state is not ServerState.READY:
+                        self._bring_up(timeout)
                 except BaseException:
-                    if arrived:
+                    if not was_present:
                         self._presence.drop()
                     raise
-                self._ready = Conninfo(
-                    admin=databases.conninfo(self._layout, user=databases.ADMIN),
-                    runtime=databases.conninfo(self._layout, user=databases.RUNTIME),
-                )
+                self._ready = self._conninfo()
                 return self._ready
 
-    def reserve(self) -> None:
-        """Make the directory, before a home has anything else that would tell that it ran."""
-        if self.root != default_root():
-            reserve(self.root)
-
     def release(self) -> bool:
-        """Gives up presence; stops the server when nobody else is present or connected. True if it stopped.
+        """Give up presence; stop the server when nobody else is present or connected. True if it stopped.
 
         Close this process's own connections first. Does nothing without a successful `ensure` before it, as in a
         forked child. Raises: EmbeddedServerError when the server does not stop.
         """
-        if sys.platform == "win32" or self._pid != os.getpid():
+        if sys.platform == "win32" or self._pid != os.getpid() or not self._presence.held:
             return False
-        if not self._presence.held:
-            return False
-        with self._explained(), self._threads_excluded(patience := self._patience()):
-            if not self._presence.held:
-                return False
-            self._ready = None
-            try:
-                with exclusive(self._layout.lock, patience):
-                    # While presence is held alone nobody can arrive: they wait until the server is down, and start it.
-                    return self._presence.alone() and self._is_idle() and self._shut_down()
-            except FileNotFoundError:
-                return False
-            finally:
-                self._presence.drop()
+        with self._explained(), self._threads_excluded(timeout := self._timeout()):
+            return self._presence.held and self._stop_if_last(timeout)
 
-    def check(self) -> None:
-        """Raises EmbeddedServerError when no server can be started here, as far as that shows without starting one."""
+    def stop_unused(self) -> bool:
+        """Stop the server when nobody is present or connected; True if it stopped. Raises: EmbeddedServerError."""
         require_posix()
         with self._explained():
-            self._account.check()
+            if not self._layout.root.is_dir():
+                return False
+            timeout = self._timeout()
+            self._take_presence(timeout)
+            return self._stop_if_last(timeout)
+
+    def keep_up(self) -> None:
+        """Have the running server outlive its last user, until `stop` or its own end. Raises: EmbeddedServerError."""
+        with self._explained():
+            write(self._account, self._layout.kept, processes.instance(self._layout))
+
+    def is_kept_up(self) -> bool:
+        """Return True when the running server outlives its last user."""
+        try:
+            running = processes.instance(self._layout)
+        except EmbeddedServerError:
+            return False
+        return bool(running) and running == processes.kept_instance(self._layout)
+
+    def in_use(self) -> bool:
+        """Return True when another process is present or connected."""
+        try:
+            return not is_free(self._layout.presence_lock) or bool(databases.other_clients(self._layout))
+        except (EmbeddedServerError, OSError):
+            return False
+
+    def check(self) -> None:
+        """Raise EmbeddedServerError when no server can be started here, as far as that shows without starting one."""
+        require_posix()
+        with self._explained():
+            check_account(self._account)
             find_binaries(self._bin_dir)
             there = next(path for path in (self.root, *self.root.parents) if path.exists())
             if not os.access(there, os.W_OK):
@@ -158,27 +157,27 @@ class EmbeddedServer:
                 )
 
     def running(self) -> bool:
-        """Whether the server answers."""
+        """Return True when the server answers."""
         if sys.platform == "win32":
             return False
         try:
-            return databases.look_closer(self._layout).state is not State.SILENT
+            return databases.look_closer(self._layout).state is not ServerState.SILENT
         except (EmbeddedServerError, OSError):
             return False
 
     def stop(self) -> None:
-        """Stops the server, whoever uses it; those who do start it again when they next need it.
+        """Stop the server, whoever uses it; those who do start it again when they next need it.
 
         Raises: EmbeddedServerError when it does not stop, or is not ours to stop.
         """
         require_posix()
         with self._explained():
             if self._layout.root.is_dir():
-                with exclusive(self._layout.lock, self._patience()):
+                with exclusive(self._layout.lock, self._timeout()):
                     self._shut_down()
 
     def remove(self, *, force: bool = False) -> bool:
-        """Stops the server and deletes its files, with all data; False when there are none.
+        """Stop the server and deletes its files, with all data; False when there are none.
 
         Raises: EmbeddedServerError, with everything as it was, while another process uses it, unless `force`.
         """
@@ -187,7 +186,7 @@ class EmbeddedServer:
         if not layout.root.is_dir():
             return False
         self.release()
-        with self._explained(), exclusive(layout.lock, self._patience()):
+        with self._explained(), exclusive(layout.lock, self._timeout()):
             presence = open_lock(layout.presence_lock)
             try:
                 # Others that come now wait for the lock, and make a new server when we are done.
@@ -201,52 +200,46 @@ class EmbeddedServer:
                 os.close(presence)
         return True
 
-    def notice(self) -> str:
-        """One line that says which account and directory are used because we are root; empty when we are not."""
-        if sys.platform == "win32" or os.geteuid() != 0:
-            return ""
-        try:
-            name = self._account.name
-        except EmbeddedServerError:
-            return ""
-        return (
-            f"running as root, which Postgres refuses: the embedded Postgres runs as the account {name!r}, "
-            f"with its files in {self.root}"
-        )
-
-    @cached_property
-    def _account(self) -> Account:
-        return choose_account(self._run_as)
-
-    @cached_property
-    def _layout(self) -> Layout:
-        return Layout.of(self.root, self._account)
-
-    def _begin(self) -> None:
-        self._pid = os.getpid()
-        self._mutex = threading.Lock()
-        self._ready = None
-        self._presence = Presence()
-
     def _notice_fork(self) -> None:
-        """In a forked child, forgets what belongs to the parent; its mutex may be held by a thread that is not here."""
+        """In a forked child, forget what belongs to the parent; its mutex may be held by a thread that is not here."""
         if self._pid != os.getpid():
             self._presence.forget()
-            self._begin()
+            self._pid = os.getpid()
+            self._mutex = threading.Lock()
+            self._ready = None
+            self._presence = Presence()
 
     @contextmanager
-    def _threads_excluded(self, patience: Patience) -> Iterator[None]:
+    def _threads_excluded(self, timeout: ProgressTimeout) -> Iterator[None]:
         while not self._mutex.acquire(timeout=POLL_S):
-            if patience.over():
+            if timeout.over():
                 raise EmbeddedServerError("another thread has been starting the embedded Postgres for too long")
         try:
             yield
         finally:
             self._mutex.release()
 
+    def _take_presence(self, timeout: ProgressTimeout) -> None:
+        path = self._layout.presence_lock
+        while not self._presence.take(path):
+            if timeout.over():
+                raise EmbeddedServerError(f"another process has been stopping the server for too long ({path})")
+            time.sleep(POLL_S)
+
+    def _stop_if_last(self, timeout: ProgressTimeout) -> bool:
+        self._ready = None
+        try:
+            with exclusive(self._layout.lock, timeout):
+                # While presence is held alone nobody can arrive: they wait until the server is down, and start it.
+                return self._presence.alone() and not self.is_kept_up() and self._is_idle() and self._shut_down()
+        except FileNotFoundError:
+            return False
+        finally:
+            self._presence.drop()
+
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turns what the system refuses into our error, and adds to every error what is known to help."""
+        """Turn what the system refuses into our error, and adds to every error what is known to help."""
         try:
             yield
         except (EmbeddedServerError, OSError) as error:
@@ -258,53 +251,55 @@ class EmbeddedServer:
                 raise
             raise EmbeddedServerError(f"{text}\n{remedy}; or set `dsn`" if remedy else text) from error
 
-    def _bring_up(self, patience: Patience) -> None:
-        """Starts the server, or waits for one that is starting or stopping, and makes what is missing in it."""
+    def _bring_up(self, timeout: ProgressTimeout) -> None:
+        """Start the server, or waits for one that is starting or stopping, and makes what is missing in it."""
         layout = self._layout
-        with exclusive(layout.lock, patience):
-            while (seen := databases.look_closer(layout)).state is State.SILENT:
+        with exclusive(layout.lock, timeout):
+            while (seen := databases.look_closer(layout)).state is ServerState.SILENT:
                 if (claim := processes.claim(layout)) is not None:
                     try:
                         if processes.postmaster(layout) is None:
-                            self._start(claim, patience)
+                            self._start(claim, timeout)
                     finally:
                         os.close(claim)
                     # The server has its copy of the claim by now, so its end shows as a lock that can be had.
-                    seen = self._wait(patience)
+                    seen = self._wait(timeout)
                     break
-                self._check_time(patience, seen)
+                self._check_time(timeout, seen)
                 time.sleep(POLL_S)
-            if seen.state is State.BARE:
+            if seen.state is ServerState.BARE:
                 databases.provide(layout)
 
-    def _start(self, claim: int, patience: Patience) -> None:
+    def _start(self, claim: int, timeout: ProgressTimeout) -> None:
         layout, account = self._layout, self._account
         make_socket_dir(layout, account)
         settings = options.arguments(layout, self._settings)
         binaries = self._binaries()
         if not databases.check_cluster(layout, binaries):
-            databases.make_cluster(layout, account, binaries, patience=patience, claim=claim)
+            databases.make_cluster(layout, account, binaries, timeout=timeout, claim=claim)
         databases.write_access_rules(layout, account)
         processes.clear_pid_files(layout, account)
         processes.rotate_log(layout, account)
         server = [str(binaries["postgres"]), "-D", str(layout.data), *settings]
-        done = account.run(["/bin/sh", "-c", _START, "sh", layout.log, *server], patience=lasting(30), pass_fds=[claim])
+        done = run(
+            account, ["/bin/sh", "-c", _START, "sh", layout.log, *server], timeout=fixed_timeout(30), pass_fds=[claim]
+        )
         if done.code:
             raise EmbeddedServerError(f"the embedded Postgres cannot be started: {done.output}")
 
     def _binaries(self) -> Binaries:
         return within_reach(find_binaries(self._bin_dir), self._account)
 
-    def _wait(self, patience: Patience) -> databases.Seen:
-        while (seen := databases.look_closer(self._layout)).state is State.SILENT:
+    def _wait(self, timeout: ProgressTimeout) -> ServerAnswer:
+        while (seen := databases.look_closer(self._layout)).state is ServerState.SILENT:
             if processes.is_gone(self._layout):
                 raise EmbeddedServerError(f"the embedded Postgres ended while starting{self._tail()}")
-            self._check_time(patience, seen)
+            self._check_time(timeout, seen)
             time.sleep(POLL_S)
         return seen
 
-    def _check_time(self, patience: Patience, seen: databases.Seen) -> None:
-        if patience.over():
+    def _check_time(self, timeout: ProgressTimeout, seen: ServerAnswer) -> None:
+        if timeout.over():
             raise EmbeddedServerError(
                 f"the embedded Postgres in {self.root} is alive but does not get ready: {seen.error}{self._tail()}"
             )
@@ -317,21 +312,21 @@ class EmbeddedServer:
         return False
 
     def _shut_down(self) -> bool:
-        """Stops the server; False when there is none. Only for the holder of `layout.lock`."""
+        """Stop the server; False when there is none. Only for the holder of `layout.lock`."""
         for request, wait_s in ((signal.SIGINT, FAST_STOP_S), (signal.SIGQUIT, HARD_STOP_S)):
             pid = processes.postmaster(self._layout)
             if pid is None:
                 break
             os.kill(pid, request)
-            patience = self._patience(wait_s)
-            while not patience.over():
+            timeout = self._timeout(wait_s)
+            while not timeout.over():
                 if processes.is_gone(self._layout):
                     remove_socket_dir(self._layout, self._account)
                     return True
                 time.sleep(POLL_S)
         # The last processes of a server that was killed may outlive its first one for a moment.
-        patience = self._patience(LINGER_S)
-        while not patience.over():
+        timeout = self._timeout(LINGER_S)
+        while not timeout.over():
             if processes.is_gone(self._layout):
                 return False
             time.sleep(POLL_S)
@@ -339,8 +334,8 @@ class EmbeddedServer:
             f"the embedded Postgres in {self.root} does not stop, or runs in another container{self._tail()}"
         )
 
-    def _patience(self, still_s: float = FAST_STOP_S) -> Patience:
-        return processes.patience(self._layout, still_s)
+    def _timeout(self, still_s: float = FAST_STOP_S) -> ProgressTimeout:
+        return processes.progress_timeout(self._layout, still_s)
 
     def _tail(self) -> str:
         return processes.log_tail(self._layout)

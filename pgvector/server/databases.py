@@ -5,24 +5,14 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from dataclasses import dataclass
-from enum import Enum
-from typing import TYPE_CHECKING, Any
 
 from ..domain.errors import EmbeddedServerError
 from .account import Account
 from .binaries import Binaries
-from .layout import PORT, Layout
-from .progress_wait import Patience
-
-if TYPE_CHECKING:
-    import psycopg
-
-DATABASE = "hermes_memory"
-ADMIN = "postgres"
-RUNTIME = "hermes"
-
-CONNECT_TIMEOUT_S = 3
+from .connecting import ADMIN, DATABASE, RUNTIME, ServerAnswer, ServerState, connect_as_admin, look
+from .layout import Layout
+from .run_as import must_run, run, write
+from .waiting import ProgressTimeout
 
 _HBA = """\
 # Written at every start. Only the socket, and only for accounts that pg_ident.conf maps.
@@ -31,71 +21,29 @@ local  all  all              reject
 host   all  all  all         reject
 """
 
-_ANSWER = "SELECT current_setting('data_directory'), EXISTS (SELECT FROM pg_roles WHERE rolname = %s)"
 _OTHERS = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
 
 
-class State(Enum):
-    """What a connection finds."""
-
-    READY = "the database is there"
-    BARE = "the server answers, the database or the role is missing"
-    SILENT = "no answer"
-
-
-@dataclass(frozen=True)
-class Seen:
-    """The state of the server, and libpq's words when it is silent."""
-
-    state: State
-    error: str = ""
-
-
-def conninfo(layout: Layout, *, user: str, dbname: str = DATABASE) -> str:
-    """The libpq connection string of one role."""
-    from psycopg.conninfo import make_conninfo
-
-    # A long path puts the socket into /tmp, where anyone could pose as the server while it is down.
-    return make_conninfo(host=str(layout.sockets), port=PORT, user=user, dbname=dbname, requirepeer=layout.owner)
-
-
-def look(layout: Layout) -> Seen:
-    """Connects, and tells what is there.
-
-    Raises: EmbeddedServerError when the socket belongs to a server on other data.
-    """
-    import psycopg
-
-    try:
-        with _connect(layout, DATABASE) as connection:
-            row = connection.execute(_ANSWER, [RUNTIME]).fetchone()
-    except psycopg.Error as error:
-        return Seen(State.SILENT, str(error).strip())
-    if row is None or not _same_directory(row[0], layout):
-        raise EmbeddedServerError(f"a server on other data answers at {layout.sockets}; stop it")
-    return Seen(State.READY if row[1] else State.BARE)
-
-
-def look_closer(layout: Layout) -> Seen:
-    """Like `look`, but also knows a server without the database. Raises: EmbeddedServerError."""
+def look_closer(layout: Layout) -> ServerAnswer:
+    """Return what `look` does, knowing also a server without the database. Raises: EmbeddedServerError."""
     import psycopg
 
     seen = look(layout)
-    if seen.state is State.SILENT:
+    if seen.state is ServerState.SILENT:
         try:
-            with _connect(layout, "postgres"):
-                return Seen(State.BARE, seen.error)
+            with connect_as_admin(layout, "postgres"):
+                return ServerAnswer(ServerState.BARE, seen.error)
         except psycopg.Error:
             pass
     return seen
 
 
 def other_clients(layout: Layout) -> int | None:
-    """How many clients are connected besides us; None when the server does not say."""
+    """Return how many clients are connected besides us; None when the server does not say."""
     import psycopg
 
     try:
-        with _connect(layout, "postgres") as connection:
+        with connect_as_admin(layout, "postgres") as connection:
             row = connection.execute(_OTHERS).fetchone()
     except psycopg.Error:
         return None
@@ -103,17 +51,17 @@ def other_clients(layout: Layout) -> int | None:
 
 
 def provide(layout: Layout) -> None:
-    """Makes the role and the database that are missing. Only for the holder of `layout.lock`.
+    """Make the role and the database that are missing. Only for the holder of `layout.lock`.
 
     Raises: EmbeddedServerError.
     """
     import psycopg
 
     try:
-        with _connect(layout, "postgres") as connection:
+        with connect_as_admin(layout, "postgres") as connection:
             if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone():
                 connection.execute("CREATE DATABASE hermes_memory OWNER postgres TEMPLATE template0 ENCODING 'UTF8'")
-        with _connect(layout, DATABASE) as connection:
+        with connect_as_admin(layout, DATABASE) as connection:
             # The default before Postgres 15.
             connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
             # Optional, and not in every build: with it a misspelt word finds what was meant.
@@ -126,12 +74,12 @@ def provide(layout: Layout) -> None:
         raise EmbeddedServerError(f"the database {DATABASE} cannot be made: {str(error).strip()}") from error
 
 
-def make_cluster(layout: Layout, account: Account, binaries: Binaries, *, patience: Patience, claim: int) -> None:
-    """Runs initdb, which inherits `claim`: should we be killed, the next one waits for its end and then cleans up.
+def make_cluster(layout: Layout, account: Account, binaries: Binaries, *, timeout: ProgressTimeout, claim: int) -> None:
+    """Run initdb, which inherits `claim`: should we be killed, the next one waits for its end and then cleans up.
 
     Interrupted, it leaves nothing that looks like a cluster. Raises: EmbeddedServerError.
     """
-    account.must_run(["/bin/sh", "-c", 'rm -rf -- "$1"/data.init-*', "sh", layout.root])
+    must_run(account, ["/bin/sh", "-c", 'rm -rf -- "$1"/data.init-*', "sh", layout.root])
     unfinished = layout.root / f"data.init-{secrets.token_hex(4)}"
     command: list[str | os.PathLike[str]] = [binaries["initdb"], "-D", unfinished, "-U", ADMIN, "-E", "UTF8", "-k"]
     command += ["--auth-local=reject", "--auth-host=reject"]
@@ -139,18 +87,21 @@ def make_cluster(layout: Layout, account: Account, binaries: Binaries, *, patien
         # Sorts the same whatever the libraries of the machine, so that indexes survive its upgrades.
         command += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
     locale = "C.UTF-8" if sys.platform == "linux" else "C"
-    done = account.run([*command, f"--locale={locale}"], patience=patience, pass_fds=[claim])
+    done = run(account, [*command, f"--locale={locale}"], timeout=timeout, pass_fds=[claim])
     if "invalid locale" in done.output:
-        done = account.run([*command, "--locale=C"], patience=patience, pass_fds=[claim])
+        done = run(account, [*command, "--locale=C"], timeout=timeout, pass_fds=[claim])
     if done.code:
         raise EmbeddedServerError(f"initdb failed: {done.output[-1500:]}")
     if layout.data.is_dir():
-        account.must_run(["rmdir", layout.data])
-    account.must_run(["mv", unfinished, layout.data])
+        must_run(account, ["rmdir", layout.data])
+    must_run(account, ["mv", unfinished, layout.data])
 
 
 def check_cluster(layout: Layout, binaries: Binaries) -> bool:
-    """Whether there is a cluster. Raises: EmbeddedServerError when these binaries cannot run it, with the way out."""
+    """Return True when there is a cluster.
+
+    Raises: EmbeddedServerError, with the way out, when these binaries cannot run it.
+    """
     version_file = layout.data / "PG_VERSION"
     if not version_file.is_file():
         if layout.data.is_dir() and os.listdir(layout.data):
@@ -170,25 +121,9 @@ def check_cluster(layout: Layout, binaries: Binaries) -> bool:
 
 
 def write_access_rules(layout: Layout, account: Account) -> None:
-    """Lets in the account that owns the server, and root when root had it started. Raises: EmbeddedServerError."""
+    """Let in the account that owns the server, and root when root had it started. Raises: EmbeddedServerError."""
     names = [account.name, "root"] if account.switched else [account.name]
     quoted = [name.replace('"', '""') for name in names]
     lines = [f'embedded  "{name}"  {role}\n' for name in quoted for role in (ADMIN, RUNTIME)]
-    account.write(layout.data / "pg_hba.conf", _HBA)
-    account.write(layout.data / "pg_ident.conf", "".join(lines))
-
-
-def _connect(layout: Layout, dbname: str) -> psycopg.Connection[tuple[Any, ...]]:
-    import psycopg
-
-    dsn = conninfo(layout, user=ADMIN, dbname=dbname)
-    return psycopg.connect(
-        dsn, connect_timeout=CONNECT_TIMEOUT_S, autocommit=True, application_name="hermes-pgvector server"
-    )
-
-
-def _same_directory(path: object, layout: Layout) -> bool:
-    try:
-        return os.path.samefile(str(path), layout.data)
-    except OSError:
-        return False
+    write(account, layout.data / "pg_hba.conf", _HBA)
+    write(account, layout.data / "pg_ident.conf", "".join(lines))

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import os
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-
-from ..domain.errors import EmbeddedServerError
-from .progress_wait import Patience
 
 if sys.platform != "win32":
     import fcntl
 
-# Short against the 100 ms of a start, long against what a try costs.
-POLL_S = 0.02
 
-
-def open_lock(path: Path) -> int:
-    """A descriptor of a lock file, made if missing; children do not inherit it."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+def open_lock(path: Path, *, make: bool = True) -> int:
+    """Return a descriptor of a lock file; children do not inherit it. Raises: OSError."""
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if make else 0), 0o600)
 
 
 def try_exclusive(fd: int) -> bool:
-    """Whether `fd` now holds its file alone."""
+    """Return True when `fd` now holds its file alone."""
     return _try(fd, fcntl.LOCK_EX)
+
+
+def is_free(path: Path) -> bool:
+    """Return True when no process holds the lock file. Raises: OSError, also when there is none."""
+    fd = open_lock(path, make=False)
+    try:
+        return try_exclusive(fd)
+    finally:
+        os.close(fd)
 
 
 def _try(fd: int, kind: int) -> bool:
@@ -35,23 +36,6 @@ def _try(fd: int, kind: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-@contextmanager
-def exclusive(path: Path, patience: Patience) -> Iterator[None]:
-    """Holds a lock file alone, against threads and processes alike.
-
-    Raises: EmbeddedServerError when `patience` is over first.
-    """
-    fd = open_lock(path)
-    try:
-        while not try_exclusive(fd):
-            if patience.over():
-                raise EmbeddedServerError(f"another process has been at work on the server for too long ({path})")
-            time.sleep(POLL_S)
-        yield
-    finally:
-        os.close(fd)
 
 
 class Presence:
@@ -71,31 +55,26 @@ class Presence:
         """Whether this very process is present."""
         return self._fd >= 0 and self._pid == os.getpid()
 
-    def acquire(self, path: Path, patience: Patience) -> bool:
-        """Takes the lock; False when it was held already.
-
-        Raises: EmbeddedServerError when a process that stops the server does not finish before `patience` is over.
-        """
+    def take(self, path: Path, *, make: bool = True) -> bool:
+        """Take the lock, or keep it; False while a process that stops the server holds it alone. Raises: OSError."""
         if self.held:
             if _identity(os.stat(path) if path.exists() else None) == self._file:
-                return False
+                return True
             # The directory was removed and made again: others look at another file now.
             self.drop()
-        fd = open_lock(path)
-        while not _try(fd, fcntl.LOCK_SH):
-            if patience.over():
-                os.close(fd)
-                raise EmbeddedServerError(f"another process has been stopping the server for too long ({path})")
-            time.sleep(POLL_S)
+        fd = open_lock(path, make=make)
+        if not _try(fd, fcntl.LOCK_SH):
+            os.close(fd)
+            return False
         self._fd, self._pid, self._file = fd, os.getpid(), _identity(os.fstat(fd))
         return True
 
     def alone(self) -> bool:
-        """Whether nobody else is present; nobody can become present before `drop` then."""
+        """Return True when nobody else is present; nobody can become present before `drop` then."""
         return self.held and try_exclusive(self._fd)
 
     def drop(self) -> None:
-        """Gives the lock up; doing so twice is fine."""
+        """Give the lock up; doing so twice is fine."""
         if self.held:
             # A forked child may have the descriptor too, and would keep the lock alive if it were only closed.
             with suppress(OSError):
@@ -103,7 +82,7 @@ class Presence:
         self.forget()
 
     def forget(self) -> None:
-        """Closes a forked child's copy of the descriptor, which leaves the parent's lock in place."""
+        """Close a forked child's copy of the descriptor, which leaves the parent's lock in place."""
         if self._fd >= 0:
             with suppress(OSError):
                 if _identity(os.fstat(self._fd)) == self._file:

@@ -58,7 +58,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 
 def arguments(layout: Layout, settings: Mapping[str, str]) -> list[str]:
-    """The arguments for `settings` over DEFAULTS. They go to the program as they are, so no shell can read into them.
+    """Return the arguments for `settings` over DEFAULTS. No shell reads into them.
 
     Raises: EmbeddedServerError for a name that cannot be one, or that is not for others to set.
     """

@@ -15,7 +15,8 @@ from ..domain.errors import EmbeddedServerError
 from .account import Account
 from .layout import Layout
 from .locks import open_lock, try_exclusive
-from .progress_wait import Patience
+from .run_as import must_run
+from .waiting import ProgressTimeout
 
 LOG_MAX_BYTES = 10_000_000
 TAIL_CHARS = 1500
@@ -39,7 +40,7 @@ class _Process:
 
 
 def claim(layout: Layout) -> int | None:
-    """A descriptor that holds the server's lock, or None while any process of a server lives.
+    """Return a descriptor that holds the server's lock, or None while any process of a server lives.
 
     Every process of the server inherits it from the first, so no stale, reused or foreign process id can deceive.
     Only for the holder of `layout.lock`; who claims closes it.
@@ -52,7 +53,7 @@ def claim(layout: Layout) -> int | None:
 
 
 def is_gone(layout: Layout) -> bool:
-    """Whether no process of a server lives. Only for the holder of `layout.lock`."""
+    """Return True when no process of a server lives. Only for the holder of `layout.lock`."""
     fd = claim(layout)
     if fd is None:
         return False
@@ -61,7 +62,7 @@ def is_gone(layout: Layout) -> bool:
 
 
 def postmaster(layout: Layout) -> int | None:
-    """The process id of the live server on this data directory, or None.
+    """Return the process id of the live server on this data directory, or None.
 
     None as well when the recorded id is that of a zombie or of another program, or belongs to another container.
     """
@@ -72,12 +73,22 @@ def postmaster(layout: Layout) -> int | None:
     return pid if process.directory == str(layout.data) or str(layout.data) in process.command else None
 
 
-def patience(layout: Layout, still_s: float) -> Patience:
-    """Patience with a server that starts or stops: over when it and its initdb did nothing for `still_s` seconds.
+def instance(layout: Layout) -> str:
+    """Return what tells the running server from those before and after it; empty without one."""
+    return "\n".join(_read(layout.data / "postmaster.pid", from_end_bytes=4096).split("\n")[:3])
+
+
+def kept_instance(layout: Layout) -> str:
+    """Return the `instance` that somebody wants to outlive its last user; empty without one."""
+    return _read(layout.kept, from_end_bytes=4096)
+
+
+def progress_timeout(layout: Layout, still_s: float) -> ProgressTimeout:
+    """Return a limit for a server that starts or stops: over when it and its initdb did nothing for `still_s` seconds.
 
     Signs of progress are the log, the status in the pid file, the files of a cluster in the making, and CPU time.
     """
-    return Patience(lambda: _signs(layout), still_s)
+    return ProgressTimeout(lambda: _signs(layout), still_s)
 
 
 def _signs(layout: Layout) -> tuple[object, ...]:
@@ -101,7 +112,7 @@ def _size(path: Path) -> int:
 
 
 def _cpu_time(pid: int) -> int:
-    """The CPU time of a process and its children, in steps that one at rest does not make; 0 where nobody tells."""
+    """Return the CPU time of a process and its children, in steps that one at rest does not make; 0 if unknown."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:
@@ -115,7 +126,7 @@ def _cpu_time(pid: int) -> int:
 
 
 def clear_pid_files(layout: Layout, account: Account) -> None:
-    """Removes the pid files over which a start would stumble, after a server that did not end by itself.
+    """Remove the pid files over which a start would stumble, after a server that did not end by itself.
 
     Postgres checks and replaces a file that names no process, so that case is left to it. It refuses when the file is
     empty (power cut) or the id is taken: by a zombie that nobody reaps, or by another program after a restart.
@@ -128,24 +139,24 @@ def clear_pid_files(layout: Layout, account: Account) -> None:
         if process is not None and process.is_postgres and not process.directory:
             raise EmbeddedServerError(f"process {pid} may be a Postgres server on {layout.data}; stop it")
         if path.exists() and (pid is None or _exists(pid)):
-            account.must_run(["rm", "-f", path])
+            must_run(account, ["rm", "-f", path])
 
 
 def rotate_log(layout: Layout, account: Account) -> None:
-    """Sets the log aside when it has grown past LOG_MAX_BYTES; one older log is kept."""
+    """Set the log aside when it has grown past LOG_MAX_BYTES; one older log is kept."""
     if layout.log.exists() and layout.log.stat().st_size > LOG_MAX_BYTES:
-        account.must_run(["mv", "-f", layout.log, layout.log.with_name("server.log.1")])
+        must_run(account, ["mv", "-f", layout.log, layout.log.with_name("server.log.1")])
 
 
 def log_tail(layout: Layout) -> str:
-    """The last lines of the log, without those about statements, introduced by its path; empty when there are none."""
+    """Return the last lines of the log without those about statements, below its path; empty without any."""
     lines = _read(layout.log, from_end_bytes=4 * TAIL_CHARS).splitlines()
     tail = "\n".join(line for line in lines if not _OF_STATEMENTS.search(line))[-TAIL_CHARS:].strip()
     return f"\n--- {layout.log}\n{tail}" if tail else ""
 
 
 def _read(path: Path, *, from_end_bytes: int) -> str:
-    """The end of a file; empty when there is none. The owner may not be us, so no link is followed and no pipe read."""
+    """Return the end of a file; empty when there is none. Follow no link and read no pipe: its owner may not be us."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(fd, "rb") as stream:
@@ -172,7 +183,7 @@ def _exists(pid: int) -> bool:
 
 
 def _process(pid: int) -> _Process | None:
-    """A process that runs, zombies excepted; None when there is none to be seen."""
+    """Return a process that runs, zombies excepted; None when there is none to be seen."""
     if sys.platform == "linux":
         proc = Path("/proc", str(pid))
         try:

@@ -14,8 +14,8 @@ from ..domain.errors import EmbeddedServerError
 from .account import Account
 from .binaries import Binaries, version_in
 from .layout import SYSTEM_DIR, make_public_dir
-from .locks import exclusive
-from .progress_wait import lasting
+from .run_as import run
+from .waiting import exclusive, fixed_timeout
 
 # What programs need to run; headers and static libraries are a third of the size.
 TREES = ("bin", "lib", "share")
@@ -25,7 +25,7 @@ COPY_TIMEOUT_S = 120.0
 
 
 def within_reach(binaries: Binaries, account: Account, *, base: Path = SYSTEM_DIR) -> Binaries:
-    """The binaries, or a root-owned copy below `base` when `account` cannot execute them where they are.
+    """Return the binaries, or a root-owned copy below `base` when `account` cannot execute them where they are.
 
     No permission of an existing file or directory is changed. Raises: EmbeddedServerError.
     """
@@ -48,7 +48,7 @@ def within_reach(binaries: Binaries, account: Account, *, base: Path = SYSTEM_DI
 
 def _runs(binaries: Binaries, account: Account) -> bool:
     try:
-        done = account.run([binaries["postgres"], "--version"], patience=lasting(30))
+        done = run(account, [binaries["postgres"], "--version"], timeout=fixed_timeout(30))
     except EmbeddedServerError:
         return False
     return done.code == 0 and version_in(done.output) == (binaries.version, binaries.major)
@@ -63,7 +63,7 @@ def _copied(binaries: Binaries, base: Path) -> Binaries:
     files = sorted((path, path.relative_to(package.parent)) for source in sources for path in _files(source))
     target = base / f"bin-{binaries.version}-{_digest(files)}"
     make_public_dir(base)
-    with exclusive(base / ".bin.lock", lasting(COPY_TIMEOUT_S)):
+    with exclusive(base / ".bin.lock", fixed_timeout(COPY_TIMEOUT_S)):
         if not target.is_dir():
             _copy(files, target)
     return replace(binaries, directory=target / binaries.directory.relative_to(package.parent))

@@ -16,11 +16,15 @@ from .sql import query
 
 def record(conn: DeadlineConnection, verb: str, arguments: Mapping[str, Any], done: Mapping[str, int]) -> None:
     """Add to the log what is done in this transaction. The time and the database role are the server's own."""
-    row = {"os_user": _who(), "host": socket.gethostname(), "verb": verb}
+    row = {
+        "os_user": _who(),
+        "host": socket.gethostname(),
+        "verb": verb,
+        "arguments": Jsonb(dict(arguments)),
+        "counts": Jsonb(dict(done)),
+    }
     with translated():
-        conn.execute(
-            query("record_maintenance"), row | {"arguments": Jsonb(dict(arguments)), "counts": Jsonb(dict(done))}
-        )
+        conn.execute(query("record_maintenance"), row)
 
 
 def record_where_allowed(

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from operator import attrgetter
-from typing import TypeVar
 
 from ..domain.commandline import typed
 from ..domain.errors import (
@@ -33,9 +32,11 @@ from .conversations import insert_turns, undo_turns
 from .dispatch import MEMORY_KINDS, apply_memory
 from .history import forget_old_texts
 from .memories import Embeddings, lock_theme
-from .pool import Along, Pool, connect
+from .pipeline import Pipeline
+from .pool import Pool, connect
 from .pooler import is_pooled
-from .read_routing import Replica, Source, answered_by
+from .read_routing import ReadSource, Replica
+from .replays import stored_turns
 from .replica import identity_of
 from .schema import ensure_schema
 from .session_settings import follow_path
@@ -55,7 +56,6 @@ from .vectors import (
 logger = logging.getLogger(__name__)
 
 WRITE_TIMEOUT_S = 30.0
-_T = TypeVar("_T")
 
 
 class Backend:
@@ -64,7 +64,7 @@ class Backend:
     `read_conninfo` leads to a replica that answers questions, which may be `read_max_lag_s` behind; empty means none.
     """
 
-    stand_in: Source | None = None
+    stand_in: ReadSource | None = None
     server = ""  # what tells the running server and its tables from another one, or from itself set back
     database = ""  # what tells the database from all others, once it was reached
 
@@ -164,8 +164,8 @@ class Backend:
         return self._up.is_set()
 
     @contextmanager
-    def connection(self, timeout_s: float, along: Along | None = None) -> Iterator[DeadlineConnection]:
-        """One transaction, done within `timeout_s`; `along` sends its first statements.
+    def connection(self, timeout_s: float, first: Pipeline | None = None) -> Iterator[DeadlineConnection]:
+        """One transaction, done within `timeout_s`; what `first` was asked for travels with its beginning.
 
         Raises StoreUnavailable or DeadlineExceeded.
         """
@@ -177,7 +177,7 @@ class Backend:
         if not self._up.is_set() or pool is None:
             raise StoreUnavailable(str(self.problem or "Postgres is still starting; try again in a moment"))
         try:
-            with pool.connection(max(0.01, timeout_s - (time.monotonic() - started)), along) as conn:
+            with pool.connection(max(0.01, timeout_s - (time.monotonic() - started)), first) as conn:
                 yield conn
         except HermesPgvectorError as exc:
             if pool.lost and pool is self._pool:
@@ -186,12 +186,15 @@ class Backend:
                 self.on_down()
             raise
 
-    def read(self, work: Callable[[Source], _T], theme: str | None) -> _T:
-        """What `work` gives, who only reads: on the replica while that is fit for it, else or once it fails here.
+    def sources(self, theme: str | None) -> Iterator[ReadSource]:
+        """Yield the servers to ask about a theme (None: about all), each once the one before it has failed.
 
-        `theme` is the one that is read, None where it is every one. Raises what `work` raises.
+        The replica while that is fit for it, then this one.
         """
-        return answered_by(self.replica, self, work, theme)
+        if self.replica is None:
+            yield self
+        else:
+            yield from self.replica.sources(theme)
 
     def wrote(self, themes: Iterable[str]) -> None:
         """Note that a transaction wrote something of these themes, which `read` is to find from now on."""
@@ -226,6 +229,7 @@ class Backend:
             if embeddings and not self._is_own(hold_space(conn)):
                 embeddings = {}
             counts["replayed"] = len({op.op_id for op in ops}) - len(fresh)
+            fresh -= stored_turns(conn, [op for op in ops if op.op_id in fresh])
             todo = list({op.op_id: op for op in ops if op.op_id in fresh}.values())
             # Before any theme is locked: nothing ends a COPY whose client was stopped in the middle of it.
             counts.update(self._apply_turns(conn, [op for op in todo if op.kind in TURN_KINDS], embeddings))
@@ -325,14 +329,10 @@ class Backend:
         self.database, self.server = str(identity), f"{identity}/{identity.tables}/{row.started if row else ''}"
 
     def lacking(self, ops: Sequence[Operation]) -> set[uuid.UUID]:
-        """The ids of those operations that were never applied in this database, under their theme or another one."""
+        """The ids of those operations that were never applied in this database."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
             ids = {"themes": [op.theme for op in ops], "op_ids": [op.op_id for op in ops]}
-            lacking = [row.op_id for row in conn.execute(query("lacking_operations"), ids)]
-            if not lacking:
-                return set()
-            moved = conn.execute(query("moved_operations"), {"op_ids": lacking})
-            return set(lacking) - {row.op_id for row in moved}
+            return {row.op_id for row in conn.execute(query("lacking_operations"), ids)}
 
     def _note_space(self, space: EmbeddingSpace) -> None:
         self._space = space

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 from ..domain.dsn import mask_dsn
 from ..domain.errors import (
     DeadlineExceeded,
+    HermesPgvectorError,
     OperationRejected,
     SchemaNotApplied,
     StatementLost,
@@ -103,50 +104,67 @@ def translated() -> Iterator[None]:
     """Turn what psycopg raises into our errors; a password never passes."""
     try:
         yield
-    except (pg.UndefinedTable, pg.UndefinedFunction, pg.UndefinedColumn, pg.UndefinedObject) as exc:
-        raise SchemaNotApplied(_first_line(exc) + "; " + (SchemaNotApplied.__doc__ or "")) from exc
-    except pg.InsufficientPrivilege as exc:
-        if exc.diag.source_function == "ExecWithCheckOptions":  # a row of a theme that is not this role's
-            raise OperationRejected(
-                f"{_first_line(exc)}; grant the theme: {_GRANT}, then hermes-pgvector spool retry --all --yes"
-            ) from exc
-        raise StoreMisconfigured(explain(exc)) from exc
-    except (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement) as exc:
-        raise StatementLost(f"{_first_line(exc)}; {_POOLED}") from exc
-    except (pg.DeadlockDetected, pg.SerializationFailure) as exc:
-        raise StoreConflict(f"{_first_line(exc)}: another transaction was in the way; this is tried again") from exc
-    except (pg.QueryCanceled, pg.LockNotAvailable) as exc:
-        raise DeadlineExceeded(
-            "Postgres cancelled the statement: it, or a lock it waited for, took longer than the deadline allows"
-        ) from exc
-    except pg.UniqueViolation as exc:
-        if (exc.diag.constraint_name or "") not in _NUMBERED:
-            raise _answered(exc) from exc
-        raise StoreMisconfigured(f"{_first_line(exc)}; {_SEQUENCE_BEHIND}") from exc
-    except pg.ProgramLimitExceeded as exc:  # an OperationalError, but of this row: no repetition mends it
-        raise OperationRejected(_first_line(exc)) from exc
-    except pg.FeatureNotSupported as exc:
-        if exc.diag.source_file in ("copy.c", "copyfrom.c"):  # turned on in this very moment
-            raise StoreUnavailable("row-level security was turned on meanwhile; the write is tried again") from exc
-        if exc.diag.source_file == "plancache.c":  # a column is of another type since this very moment
-            raise StoreUnsettled("the model of the database was changed meanwhile; this is tried again") from exc
-        raise OperationRejected(_first_line(exc)) from exc
-    except pg.ReadOnlySqlTransaction as exc:
-        raise StoreReadOnly(f"{_first_line(exc)}; {_UNTIL_WRITABLE}") from exc
-    except _PASSING as exc:
-        if any(sign in str(exc) for sign in _TAKES_NO_WRITES):
-            raise StoreReadOnly(f"{_first_line(exc)}; {_UNTIL_WRITABLE}") from exc
-        refused = any(sign in str(exc).lower() for sign in _REFUSALS)
-        raise (StoreMisconfigured if refused else StoreUnavailable)(explain(exc)) from exc
     except psycopg.Error as exc:
-        # Without a code it is psycopg's own: a pooler told of its server's end, and answered the statement besides.
-        if isinstance(exc, psycopg.InternalError) and (not exc.sqlstate or _NAMES_A_FILE.search(str(exc))):
-            raise StoreUnavailable(explain(exc)) from exc
-        raise _answered(exc) from exc
+        raise _translation(exc) from exc
 
 
-def _answered(exc: psycopg.Error) -> OperationRejected | StoreUnsettled:
-    """Whose fault an error is that Postgres answered a statement with: the values' in it, or nobody's that wrote."""
+def _translation(exc: psycopg.Error) -> HermesPgvectorError:
+    """Return our error for one of psycopg's, by the first entry of the table that it is of."""
+    return next(ours(exc) for kinds, ours in _TRANSLATIONS if isinstance(exc, kinds))
+
+
+def _missing(exc: psycopg.Error) -> HermesPgvectorError:
+    return SchemaNotApplied(_first_line(exc) + "; " + (SchemaNotApplied.__doc__ or ""))
+
+
+def _forbidden(exc: psycopg.Error) -> HermesPgvectorError:
+    if exc.diag.source_function == "ExecWithCheckOptions":  # a row of a theme that is not this role's
+        return OperationRejected(
+            f"{_first_line(exc)}; grant the theme: {_GRANT}, then hermes-pgvector spool retry --all --yes"
+        )
+    return StoreMisconfigured(explain(exc))
+
+
+def _in_conflict(exc: psycopg.Error) -> HermesPgvectorError:
+    return StoreConflict(f"{_first_line(exc)}: another transaction was in the way; this is tried again")
+
+
+def _cancelled(exc: psycopg.Error) -> HermesPgvectorError:
+    return DeadlineExceeded(
+        "Postgres cancelled the statement: it, or a lock it waited for, took longer than the deadline allows"
+    )
+
+
+def _not_unique(exc: psycopg.Error) -> HermesPgvectorError:
+    if (exc.diag.constraint_name or "") in _NUMBERED:
+        return StoreMisconfigured(f"{_first_line(exc)}; {_SEQUENCE_BEHIND}")
+    return _answered(exc)
+
+
+def _unsupported(exc: psycopg.Error) -> HermesPgvectorError:
+    if exc.diag.source_file in ("copy.c", "copyfrom.c"):  # turned on in this very moment
+        return StoreUnavailable("row-level security was turned on meanwhile; the write is tried again")
+    if exc.diag.source_file == "plancache.c":  # a column is of another type since this very moment
+        return StoreUnsettled("the model of the database was changed meanwhile; this is tried again")
+    return OperationRejected(_first_line(exc))
+
+
+def _out_of_reach(exc: psycopg.Error) -> HermesPgvectorError:
+    if any(sign in str(exc) for sign in _TAKES_NO_WRITES):
+        return StoreReadOnly(f"{_first_line(exc)}; {_UNTIL_WRITABLE}")
+    refused = any(sign in str(exc).lower() for sign in _REFUSALS)
+    return (StoreMisconfigured if refused else StoreUnavailable)(explain(exc))
+
+
+def _internal(exc: psycopg.Error) -> HermesPgvectorError:
+    # Without a code it is psycopg's own: a pooler told of its server's end, and answered the statement besides.
+    if not exc.sqlstate or _NAMES_A_FILE.search(str(exc)):
+        return StoreUnavailable(explain(exc))
+    return _answered(exc)
+
+
+def _answered(exc: psycopg.Error) -> HermesPgvectorError:
+    """Return by whose fault Postgres answered a statement with an error: the values' in it, or nobody's that wrote."""
     # Without a code it is psycopg that cannot send the value.
     of_the_write = not exc.sqlstate or exc.sqlstate.startswith(_OF_THE_WRITE) or _TOO_LARGE in str(exc)
     if of_the_write and not isinstance(exc, _OF_OTHER_ROWS):
@@ -154,8 +172,30 @@ def _answered(exc: psycopg.Error) -> OperationRejected | StoreUnsettled:
     return StoreUnsettled(f"{_first_line(exc)}; this is tried again on a new connection")
 
 
+_Translation = Callable[[psycopg.Error], HermesPgvectorError]
+# The first entry that fits holds: kinds of errors stand before what they are kinds of.
+_TRANSLATIONS: tuple[tuple[type[psycopg.Error] | tuple[type[psycopg.Error], ...], _Translation], ...] = (
+    ((pg.UndefinedTable, pg.UndefinedFunction, pg.UndefinedColumn, pg.UndefinedObject), _missing),
+    (pg.InsufficientPrivilege, _forbidden),
+    (
+        (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement),
+        lambda exc: StatementLost(f"{_first_line(exc)}; {_POOLED}"),
+    ),
+    ((pg.DeadlockDetected, pg.SerializationFailure), _in_conflict),
+    ((pg.QueryCanceled, pg.LockNotAvailable), _cancelled),
+    (pg.UniqueViolation, _not_unique),
+    # An OperationalError, but of this row: no repetition mends it.
+    (pg.ProgramLimitExceeded, lambda exc: OperationRejected(_first_line(exc))),
+    (pg.FeatureNotSupported, _unsupported),
+    (pg.ReadOnlySqlTransaction, lambda exc: StoreReadOnly(f"{_first_line(exc)}; {_UNTIL_WRITABLE}")),
+    (_PASSING, _out_of_reach),
+    (psycopg.InternalError, _internal),
+    (psycopg.Error, _answered),
+)
+
+
 def check_conninfo(conninfo: str) -> None:
-    """Raises StoreMisconfigured when libpq cannot read `conninfo`; what it quotes of a password is masked."""
+    """Raise StoreMisconfigured when libpq cannot read `conninfo`; what it quotes of a password is masked."""
     try:
         conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError as exc:
@@ -232,7 +272,7 @@ _REMEDIES = (
 
 
 def explain(exc: BaseException) -> str:
-    """One line: what Postgres or the network said, and what to do about it."""
+    """Return one line: what Postgres or the network said, and what to do about it."""
     said = _first_line(exc)
     low = str(exc).lower()
     for sign, remedy in _REMEDIES:

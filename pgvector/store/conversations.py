@@ -9,7 +9,7 @@ from typing import Any
 from pgvector import Vector
 from psycopg.types.json import Jsonb
 
-from ..domain.gil import paced
+from ..domain.gil import yielding_gil
 from ..domain.languages import Languages
 from ..domain.types import Operation
 from .connection import DeadlineConnection
@@ -29,7 +29,7 @@ def insert_turns(
     if not rows:
         return 0
     if conn.row_security:
-        made = [_row(*each, embeddings, languages) for each in paced(rows)]
+        made = [_row(*each, embeddings, languages) for each in yielding_gil(rows)]
         columns: dict[str, Any] = {name: [row[name] for row in made] for name in made[0]}
         if not any(vector is not None for vector in columns["embedding"]):
             columns["embedding"] = None  # of nothing but NULL no binary array can be made
@@ -37,7 +37,7 @@ def insert_turns(
         return len(rows)
     with conn.cursor() as cursor, cursor.copy(query("copy_turns")) as copy:
         copy.set_types(_TYPES)
-        for op, message in paced(rows):
+        for op, message in yielding_gil(rows):
             copy.write_row(tuple(_row(op, message, embeddings, languages).values()))
     return len(rows)
 

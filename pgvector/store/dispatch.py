@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Final
 
 from ..domain.types import Operation
-from . import memories, memory_files
+from . import memories, memory_files, replays
 from .connection import DeadlineConnection
 from .history import note_actor
 from .memories import Embeddings
@@ -17,6 +17,7 @@ _APPLY: Final = {
     "replace": memories.replace,
     "remove": memories.remove,
     "reconcile": memory_files.reconcile,
+    "forget": replays.forget,
 }
 MEMORY_KINDS: Final = frozenset(_APPLY)
 
@@ -37,4 +38,7 @@ def apply_memory(
     """
     who = op.payload.get("who") or op.payload.get("metadata") or {}
     note_actor(conn, who, origin=op.payload.get("origin", ""), keep_removed=keep_removed)
+    forgotten = replays.forgotten_since(conn, op)
     _APPLY[op.kind](conn, op, embeddings, counts, language)
+    if forgotten:
+        replays.remove_again(conn, op, forgotten)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from ..domain.types import Candidate, Filters, Scope, Store
 from .connection import DeadlineConnection
-from .pipelining import Ask, LookUp, alone
+from .pipeline import Pipeline, Rows
 from .question_words import (
-    Choice,
-    Word,
+    QuestionWord,
     choose,
     ends,
     every,
@@ -26,7 +25,6 @@ from .question_words import (
     widened,
     word,
 )
-from .sql import query
 from .vector_search import ask_estimate, planned_rows, variant, where
 
 EXACT_ROWS = 5000  # of a theme; the statements count_some_* count no further than the next one
@@ -35,37 +33,36 @@ _MAX_CORRECTED = 4  # words of a question for which other spellings are looked u
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _Words:
     """What the text index is asked: the terms by their words, the terms of each phrase, whether pg_trgm is there."""
 
-    text: str
-    terms: dict[Word, str]
+    terms: dict[QuestionWord, str]
     phrases: dict[str, frozenset[str]]
     has_trigrams: bool
 
 
-class Reading:
-    """The words and phrases of a question, as the index knows them in any of `languages`; asked for when made."""
+class QuestionReader:
+    """Has the words and phrases of a question told, as the index knows them in any of `languages`."""
 
-    def __init__(self, conn: DeadlineConnection, text: str, languages: Sequence[str]) -> None:
+    def __init__(self, pipe: Pipeline, text: str, languages: Sequence[str]) -> None:
         self.text = text
         self._quoted = phrases(text)
         # Of a question that is not long its ends are the whole.
         self._texts = [text, *self._quoted, *([ends(text)] if ends(text) != text else [])]
-        self._sent = conn.execute(query("read_question"), {"texts": self._texts, "languages": list(languages)})
+        self._rows = pipe.ask("read_question", {"texts": self._texts, "languages": list(languages)})
 
     @cached_property
-    def question(self) -> _Question:
-        """What was read, once it is there."""
+    def words(self) -> _Words:
+        """Return what was read."""
         terms: list[set[str]] = [set() for _ in self._texts]
         has_trigrams = False
-        for row in self._sent:
+        for row in self._rows:
             terms[row.number - 1].update(row.terms)
             has_trigrams = row.has_trigrams
         first = terms[-1] if ends(self.text) != self.text else terms[0]
         chosen = {word(term): term for term in select(terms[0], first)}
         quoted = dict(zip(self._quoted, map(frozenset, terms[1:]), strict=False))
-        return _Question(self.text, chosen, quoted, has_trigrams)
+        return _Words(chosen, quoted, has_trigrams)
 
 
 def lexical_candidates(
@@ -78,140 +75,209 @@ def lexical_candidates(
     limit: int,
     languages: Sequence[str] = ("english",),
 ) -> list[Candidate]:
-    """The rows that hold the question's words, best coverage first; those that hold a quoted phrase before all others.
+    """Return what a LexicalSearch of its own finds."""
+    pipe = Pipeline(conn)
+    size = ask_size(pipe, store, scope)
+    question = QuestionReader(pipe, text, languages)
+    (found,) = search_words([LexicalSearch(pipe, store, scope, filters, question, size_of(size), limit=limit)])
+    return found
+
+
+def ask_size(pipe: Pipeline, store: Store, scope: Scope) -> Rows:
+    """Ask for the `size_of` the theme, or the table."""
+    return pipe.ask(f"count_some_{store}{'_all' if scope.kind == 'all' else ''}", {"theme": scope.theme})
+
+
+def size_of(counted: Rows) -> int:
+    """Return how many rows were counted: never more than one above EXACT_ROWS."""
+    return sum(int(row.rows) for row in counted)
+
+
+def search_words(searches: Sequence[LexicalSearch]) -> list[list[Candidate]]:
+    """Return what each search finds, best first.
+
+    Each step reads what the one before it has asked for, and asks for what the next one reads, so that the statements
+    of several searches travel together. Small themes are asked first: they need no sample, and are a step ahead.
+    """
+    in_order = sorted(searches, key=lambda each: not each.is_exact)
+    for step in (
+        LexicalSearch.sample,
+        LexicalSearch.search,
+        LexicalSearch.look_for_slips,
+        LexicalSearch.search_corrected,
+        LexicalSearch.widen,
+    ):
+        for each in in_order:
+            step(each)
+    return [each.candidates() for each in searches]
+
+
+class LexicalSearch:
+    """The lexical leg in one store: rows by their words, best coverage first; those with a quoted phrase before others.
 
     Up to EXACT_ROWS rows of a theme every row with any of the words is scored. Above, the rarer words and combinations
     propose rows, and so do the newest rows; when that is too little, as a narrow filter makes it, all words do. Where
     the database has pg_trgm, a word that no row holds stands for the words of the theme that it may have been.
     """
-    rows_of = ask_size(conn, store, scope)
-    reading = Reading(conn, text, languages)
-    return alone(conn, lexical_lookup(store, scope, filters, reading, rows_of(), limit=limit))
+
+    def __init__(
+        self,
+        pipe: Pipeline,
+        store: Store,
+        scope: Scope,
+        filters: Filters,
+        question: QuestionReader,
+        size: int,
+        *,
+        limit: int,
+    ) -> None:
+        self.is_exact = size <= EXACT_ROWS
+        self._pipe = pipe
+        self._store = store
+        self._scope = scope
+        self._text = question.text
+        self._asked = question.words
+        self._words = list(self._asked.terms)
+        self._row = where(scope, filters)
+        self._limit = limit
+        self._theme_rows = float(size)
+        self._choice = exactly(self._words)
+        self._in_sample: set[str] = set()  # the matchers of the words that some row of it holds
+        self._rows: Rows | None = None
+        self._found: dict[int, float] = {}
+        self._absent: frozenset[str] = frozenset()
+        self._quotes: list[Rows] = []
+        self._slips: list[tuple[list[str], Rows]] = []
+        self._forms: dict[str, tuple[str, ...]] = {}
+
+    def sample(self) -> None:
+        """Ask how rare the words are, where the theme is large."""
+        if self.is_exact or not self._words:
+            return
+        name = f"query_terms_{self._store}{'_all' if self._scope.kind == 'all' else ''}"
+        self._counts = self._pipe.ask(name, self._row | {"matchers": [each.matcher for each in self._words]})
+        self._estimate = ask_estimate(self._pipe, self._store, self._scope)
+
+    def search(self) -> None:
+        """Ask for the rows that hold the words, and for those that hold the phrases."""
+        if not self._words:
+            return
+        if not self.is_exact:
+            self._choose()
+        self._ask_rows()
+        self._quotes = [
+            self._pipe.ask(
+                f"phrase_search_{self._store}",
+                self._row | {"phrase": phrase, "match": every(terms), "limit": self._limit},
+            )
+            for phrase, terms in self._asked.phrases.items()
+            if terms
+        ]
+
+    def look_for_slips(self) -> None:
+        """Ask for words of the theme that look like those that no row holds."""
+        self._take_rows()
+        if not self._asked.has_trigrams or not self._absent:
+            return
+        absent = self._absent - self._in_sample
+        missing = [self._asked.terms[each] for each in self._words if each.matcher in absent]
+        self._forms = misspellable(missing, self._text)
+        terms = sorted(self._forms, key=len, reverse=True)[:_MAX_CORRECTED]
+        # The words of a small theme are read once for all, those of a large one by how each word begins.
+        narrow = self._theme_rows > EXACT_ROWS or self._scope.kind == "all"
+        groups = [[term] for term in terms] if narrow else [terms] if terms else []
+        self._slips = [(group, self._ask_words_like(group, narrow=narrow)) for group in groups]
+
+    def search_corrected(self) -> None:
+        """Ask again, with the words that were meant."""
+        if near := self._corrections():
+            self._choice = replaced(self._choice, near)
+            self._ask_rows()
+            self._found = {}
+        else:
+            self.widen()
+
+    def widen(self) -> None:
+        """Ask once more, for all words, where what was found is too little."""
+        if not self._choice.partial:
+            return
+        self._take_rows()
+        if len(self._found) < self._limit and (wider := widened(self._choice)) is not None:
+            self._choice = wider
+            self._ask_rows()
+
+    def candidates(self) -> list[Candidate]:
+        """Return what all of this has found, best first."""
+        self._take_rows()
+        found = self._found
+        quoting = Counter(row.id for rows in self._quotes for row in rows)
+        best = sorted(
+            ((row_id, found.get(row_id, 0.0), quoting[row_id]) for row_id in found.keys() | quoting.keys()),
+            key=lambda each: (-each[2], -each[1], -each[0]),
+        )
+        # A row that holds a phrase answers at least half of what was asked.
+        return [
+            Candidate(row_id, (1 + coverage) / 2 if quoted else coverage, quoted)
+            for row_id, coverage, quoted in best[: self._limit]
+        ]
+
+    def _choose(self) -> None:
+        """Choose the words to search by, now that it is known how rare they are."""
+        counted = {each.matcher: each for each in self._counts}
+        self._in_sample = {each.matcher for each in counted.values() if each.holding}
+        rows = self._theme_rows = max(self._theme_rows, planned_rows(self._estimate))
+        self._choice = choose([_estimated(each, counted[each.matcher], rows) for each in self._words], rows)
+
+    def _ask_rows(self) -> None:
+        choice = self._choice
+        row = self._row | {
+            "matchers": [each.matcher for each in choice.words],
+            "holding": [each.holding for each in choice.words],
+            "absent": [each.absent for each in choice.words],
+            "match": choice.match,
+            "recent": choice.partial,
+            "exact": self._theme_rows <= EXACT_ROWS,
+            "rows": max(self._theme_rows, MIN_ROWS),
+            "limit": self._limit,
+        }
+        self._rows = self._pipe.ask(f"lexical_search_{self._store}{variant(self._store, self._scope)}", row)
+
+    def _take_rows(self) -> None:
+        """Read the rows that were asked for last, with their coverage, and which words none of them holds.
+
+        What an earlier search has found of the same words stays.
+        """
+        if self._rows is None:
+            return
+        rows, self._rows = self._rows.all(), None
+        words = self._choice.words
+        numbers = rows[0].absent if rows else range(1, len(words) + 1)
+        self._absent = frozenset(words[number - 1].matcher for number in numbers)
+        self._found = {row.id: row.coverage for row in rows} | self._found
+
+    def _corrections(self) -> dict[str, str]:
+        """Return the tsquery of what may have been meant, by the matcher of each misspelt word."""
+        near: dict[str, str] = {}
+        for terms, rows in self._slips:
+            found = rows.all()
+            lexemes = {row.lexeme for row in found}
+            for term in terms:
+                meant = {row.lexeme for row in found if row.word in self._forms[term] and is_slip(row.word, row.lexeme)}
+                # Under a filter no row may hold a word that others of the theme do: it is no slip then.
+                if meant and term not in lexemes:
+                    near[word(term).matcher] = f"({' | '.join(word(each).matcher for each in sorted(meant))})"
+        return near
+
+    def _ask_words_like(self, terms: Sequence[str], *, narrow: bool) -> Rows:
+        begin = terms[0][: max(2, len(terms[0]) // 2)]
+        row = {
+            "words": sorted({form for term in terms for form in self._forms[term]}),
+            "initials": sorted({letter for term in terms for letter in term[:2]}),
+            "match": f"{word(begin).matcher}:*" if narrow else None,
+        }
+        return self._pipe.ask(f"near_words_{self._store}", self._row | row)
 
 
-def ask_size(conn: DeadlineConnection, store: Store, scope: Scope) -> Callable[[], int]:
-    """Ask how many rows the theme, or the table, has; told by a call, and never more than one above EXACT_ROWS."""
-    name = f"count_some_{store}{'_all' if scope.kind == 'all' else ''}"
-    sent = conn.execute(query(name), {"theme": scope.theme})
-    return lambda: sum(int(row.rows) for row in sent)
-
-
-def lexical_lookup(
-    store: Store, scope: Scope, filters: Filters, reading: Reading, size: int, *, limit: int
-) -> LookUp[list[Candidate]]:
-    """As `lexical_candidates`, for a question that is being read and a theme of the `size` that `ask_size` told."""
-    asked, text = reading.question, reading.text
-    if not asked.terms:
-        return []
-    row = where(scope, filters)
-    words = list(asked.terms)
-    rows, sampled = float(size), set[str]()
-    if size <= EXACT_ROWS:
-        choice = exactly(words)
-    else:
-        name = f"query_terms_{store}{'_all' if scope.kind == 'all' else ''}"
-        counts, estimate = yield [(name, row | {"matchers": [w.matcher for w in words]}), ask_estimate(store, scope)]
-        counted = {term.matcher: term for term in counts}
-        sampled = {term.matcher for term in counted.values() if term.holding}
-        rows = max(rows, planned_rows(estimate))
-        choice = choose([_estimated(each, counted[each.matcher], rows) for each in words], rows)
-
-    def by(choice: Choice) -> Ask:
-        return _by_words(store, scope, row, choice, rows, limit)
-
-    covered, *quotes = yield [by(choice), *_by_phrases(store, row, asked, limit)]
-    found, absent = _coverage(covered, choice)
-    if asked.has_trigrams and absent:
-        missing = {asked.terms[w]: w for w in words if w.matcher in absent - sampled}
-        near = yield from _near(store, row, missing, text, narrow=rows > EXACT_ROWS or scope.kind == "all")
-        if near:
-            choice = replaced(choice, near)
-            (covered,) = yield [by(choice)]
-            found, absent = _coverage(covered, choice)
-    if choice.partial and len(found) < limit and (wider := widened(choice)) is not None:
-        (covered,) = yield [by(wider)]
-        found = _coverage(covered, wider)[0] | found
-    quoting = Counter(each.id for phrase in quotes for each in phrase)
-    best = sorted(
-        ((row_id, found.get(row_id, 0.0), quoting[row_id]) for row_id in found.keys() | quoting.keys()),
-        key=lambda each: (-each[2], -each[1], -each[0]),
-    )
-    # A row that holds a phrase answers at least half of what was asked.
-    return [
-        Candidate(row_id, (1 + coverage) / 2 if quoted else coverage, quoted)
-        for row_id, coverage, quoted in best[:limit]
-    ]
-
-
-def _estimated(each: Word, sample: Any, rows: float) -> Word:
+def _estimated(each: QuestionWord, sample: Any, rows: float) -> QuestionWord:
     # Half a row more: what no row of the sample holds, others may.
-    return Word(each.matcher, (sample.holding + 0.5) / (sample.sampled + 1) * rows, each.absent)
-
-
-def _by_words(store: Store, scope: Scope, row: dict[str, Any], choice: Choice, rows: float, limit: int) -> Ask:
-    given = row | {
-        "matchers": [each.matcher for each in choice.words],
-        "holding": [each.holding for each in choice.words],
-        "absent": [each.absent for each in choice.words],
-        "match": choice.match,
-        "recent": choice.partial,
-        "exact": rows <= EXACT_ROWS,
-        "rows": max(rows, MIN_ROWS),
-        "limit": limit,
-    }
-    return f"lexical_search_{store}{variant(store, scope)}", given
-
-
-def _coverage(rows: Iterable[Any], choice: Choice) -> tuple[dict[int, float], frozenset[str]]:
-    """The best rows with their coverage, and the matchers of the words that no row holds."""
-    found = list(rows)
-    numbers = found[0].absent if found else range(1, len(choice.words) + 1)
-    return {each.id: each.coverage for each in found}, frozenset(choice.words[n - 1].matcher for n in numbers)
-
-
-def _near(
-    store: Store, row: dict[str, Any], missing: dict[str, Word], text: str, *, narrow: bool
-) -> LookUp[dict[str, str]]:
-    """By the matcher of each of the `missing` words that may be misspelt, the tsquery of what may have been meant."""
-    forms = misspellable(missing, text)
-    terms = sorted(forms, key=len, reverse=True)[:_MAX_CORRECTED]
-    # The words of a small theme are read once for all, those of a large one by how each word begins.
-    groups = [[term] for term in terms] if narrow else [terms] if terms else []
-    if not groups:
-        return {}
-    near: dict[str, str] = {}
-    answers = yield [_words_like(store, row, together, forms, narrow=narrow) for together in groups]
-    for together, answer in zip(groups, answers, strict=True):
-        found = answer.fetchall()
-        lexemes = {each.lexeme for each in found}
-        for term in together:
-            meant = {each.lexeme for each in found if each.word in forms[term] and is_slip(each.word, each.lexeme)}
-            # Under a filter no row may hold a word that others of the theme do: it is no slip then.
-            if meant and term not in lexemes:
-                near[missing[term].matcher] = _any_of(meant)
-    return near
-
-
-def _words_like(
-    store: Store, row: dict[str, Any], terms: Sequence[str], forms: Mapping[str, Sequence[str]], *, narrow: bool
-) -> Ask:
-    begin = terms[0][: max(2, len(terms[0]) // 2)]
-    given = {
-        "words": sorted({form for term in terms for form in forms[term]}),
-        "initials": sorted({letter for term in terms for letter in term[:2]}),
-        "match": f"{word(begin).matcher}:*" if narrow else None,
-    }
-    return f"near_words_{store}", row | given
-
-
-def _any_of(terms: Collection[str]) -> str:
-    return f"({' | '.join(word(term).matcher for term in sorted(terms))})"
-
-
-def _by_phrases(store: Store, row: dict[str, Any], asked: _Question, limit: int) -> list[Ask]:
-    """For each of the question's phrases, which rows hold it."""
-    return [
-        (f"phrase_search_{store}", row | {"phrase": phrase, "match": every(terms), "limit": limit})
-        for phrase, terms in asked.phrases.items()
-        if terms
-    ]
+    return QuestionWord(each.matcher, (sample.holding + 0.5) / (sample.sampled + 1) * rows, each.absent)

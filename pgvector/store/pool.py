@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -16,10 +16,9 @@ from psycopg.rows import namedtuple_row
 
 from ..domain.errors import SchemaNotApplied, StatementLost, StoreReadOnly, StoreUnavailable, StoreUnsettled
 from .connection import DeadlineConnection, check_conninfo, translated
+from .pipeline import Pipeline
 from .session_settings import follow_path, settle
 from .sql import query
-
-Along = Callable[[DeadlineConnection], None]
 
 APPLICATION_NAME = "hermes-pgvector"
 _CONNECT_TIMEOUT_S = 5
@@ -142,10 +141,10 @@ class Pool:
         self._pool.open()
 
     @contextmanager
-    def connection(self, timeout_s: float, along: Along | None = None) -> Iterator[DeadlineConnection]:
+    def connection(self, timeout_s: float, first: Pipeline | None = None) -> Iterator[DeadlineConnection]:
         """A transaction on a pooled connection that ends within `timeout_s`, waiting for the connection included.
 
-        What `along` sends travels with the transaction's beginning.
+        What `first` was asked for travels with the transaction's beginning.
         Raises StoreUnavailable or DeadlineExceeded. Committed when the block ends, rolled back when it raises.
         """
         deadline = time.monotonic() + timeout_s
@@ -175,8 +174,8 @@ class Pool:
                             "path": conn.path,
                         },
                     )
-                    if along is not None:
-                        along(conn)
+                    if first is not None:
+                        first.begin(conn)
                 begun = timeouts.fetchone()
                 _note_row_security(conn, active=bool(begun and begun.row_security))
                 yield conn

@@ -36,7 +36,7 @@ _SURFACE = re.compile(r"[^\W\d_]{4,40}")
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class QuestionWord:
     """A word of a question.
 
     `matcher` is its tsquery, `holding` the estimated rows that hold it (None: count them), `absent` the share of its
@@ -49,32 +49,32 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class WordChoice:
     """How to search for words.
 
     `match` is the tsquery that the index gets, None when no word is rare enough; `partial` says that it leaves out
     rows which hold only common words.
     """
 
-    words: tuple[Word, ...]
+    words: tuple[QuestionWord, ...]
     match: str | None
     partial: bool
 
 
 def phrases(text: str) -> list[str]:
-    """The quoted strings of a question; none when there are so many that it must be pasted text."""
+    """Return the quoted strings of a question; none when there are so many that it must be pasted text."""
     found = ["".join(match.groups("")).strip() for match in _PHRASE.finditer(text)]
     found = [phrase for phrase in dict.fromkeys(found) if any(map(str.isalnum, phrase))]
     return found if len(found) <= MAX_PHRASES else []
 
 
 def ends(text: str) -> str:
-    """The beginning and the end of a question, where it says what it asks."""
+    """Return the beginning and the end of a question, where it says what it asks."""
     return text if len(text) <= 2 * ENDS_CHARS else f"{text[:ENDS_CHARS]}\n{text[-ENDS_CHARS:]}"
 
 
 def select(terms: Collection[str], first: Collection[str]) -> list[str]:
-    """At most MAX_TERMS of a question's terms: those in `first` before the others, and long ones before short ones.
+    """Return at most MAX_TERMS of a question's terms: those in `first` before others, long ones before short ones.
 
     Before all stand PLAIN_TERMS of `first` without a digit: a line of a log at either end would else push the question
     out. A single character of a script without spaces stands for itself only where no pair goes on with it.
@@ -90,37 +90,37 @@ def _is_left_over(term: str, terms: Collection[str]) -> bool:
 
 
 def is_pair(term: str) -> bool:
-    """Whether a term is one or two characters of a script without spaces."""
+    """Return whether a term is one or two characters of a script without spaces."""
     return _PAIR.fullmatch(term) is not None
 
 
-def word(term: str) -> Word:
-    """The word for a term of the text index; a single character of a script without spaces also begins pairs."""
+def word(term: str) -> QuestionWord:
+    """Return the word for a term of the text index; a single character of a script without spaces also begins pairs."""
     quoted = "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
     if is_pair(term):
-        return Word(quoted if len(term) > 1 else f"{quoted}:*", absent=_ABSENT_SHARE)
-    return Word(quoted, absent=_ABSENT_SHARE if any(map(str.isdigit, term)) else 1.0)
+        return QuestionWord(quoted if len(term) > 1 else f"{quoted}:*", absent=_ABSENT_SHARE)
+    return QuestionWord(quoted, absent=_ABSENT_SHARE if any(map(str.isdigit, term)) else 1.0)
 
 
 def every(terms: Collection[str]) -> str:
-    """The tsquery of all of some terms."""
+    """Return the tsquery of all of some terms."""
     return " & ".join(word(term).matcher for term in sorted(terms))
 
 
-def exactly(words: Sequence[Word]) -> Choice:
-    """Every row with any of the words; each weighs by the rows found."""
+def exactly(words: Sequence[QuestionWord]) -> WordChoice:
+    """Choose every row with any of the words; each weighs by the rows found."""
     counted = tuple(word if word.holding is None else replace(word, holding=None) for word in words)
-    return Choice(counted, " | ".join(word.matcher for word in words), partial=False)
+    return WordChoice(counted, " | ".join(word.matcher for word in words), partial=False)
 
 
-def choose(words: Sequence[Word], rows: float) -> Choice:
-    """The rarest words of a theme of `rows`, as far as HIT_BUDGET goes, then common words that rarely stand together.
+def choose(words: Sequence[QuestionWord], rows: float) -> WordChoice:
+    """Choose the rarest words of a theme of `rows`, within HIT_BUDGET, then common ones that rarely stand together.
 
     Common words weigh by their estimate; of the rare ones every row is seen, so they are counted.
     """
     budget = float(HIT_BUDGET)
-    rare: list[Word] = []
-    common: list[Word] = []
+    rare: list[QuestionWord] = []
+    common: list[QuestionWord] = []
     for word in sorted(words, key=_estimate):
         if not common and _estimate(word) <= budget:
             budget -= _estimate(word)
@@ -128,11 +128,11 @@ def choose(words: Sequence[Word], rows: float) -> Choice:
         else:
             common.append(word)
     clauses = [word.matcher for word in rare] + _together(common, rows, budget)
-    return Choice(tuple(rare + common), " | ".join(clauses) or None, partial=bool(common))
+    return WordChoice(tuple(rare + common), " | ".join(clauses) or None, partial=bool(common))
 
 
-def _together(common: Sequence[Word], rows: float, budget: float) -> list[str]:
-    """Pairs and triples of common words that few rows hold, rarest first, as tsqueries.
+def _together(common: Sequence[QuestionWord], rows: float, budget: float) -> list[str]:
+    """Return pairs and triples of common words that few rows hold, rarest first, as tsqueries.
 
     That words come independently is assumed; the statement's own limit bounds the cost where it is wrong.
     """
@@ -146,31 +146,30 @@ def _together(common: Sequence[Word], rows: float, budget: float) -> list[str]:
     return [f"({' & '.join(sorted(clause))})" for clause in clauses]
 
 
-def widened(choice: Choice) -> Choice | None:
-    """Every row with any word, for a question that found too little; None when that would be too many rows."""
+def widened(choice: WordChoice) -> WordChoice | None:
+    """Choose every row with any word, for a question that found too little; None when that would be too many rows."""
     if sum(map(_estimate, choice.words)) > WIDE_BUDGET:
         return None
     return replace(choice, match=" | ".join(word.matcher for word in choice.words), partial=False)
 
 
-def replaced(choice: Choice, spellings: Mapping[str, str]) -> Choice:
-    """The choice with other matchers for some, by the old one; no row holds the old ones, so few hold the new ones."""
+def replaced(choice: WordChoice, spellings: Mapping[str, str]) -> WordChoice:
+    """Return the choice with other matchers for some, by the old one: few rows hold what stands for a word of none."""
     words = tuple(replace(word, matcher=spellings.get(word.matcher, word.matcher)) for word in choice.words)
     match = " | ".join([*([choice.match] if choice.match else []), *spellings.values()])
     return replace(choice, words=words, match=match)
 
 
-def _estimate(word: Word) -> float:
+def _estimate(word: QuestionWord) -> float:
     return word.holding or 0.0
 
 
 def misspellable(terms: Collection[str], text: str) -> dict[str, tuple[str, ...]]:
-    """Those of `terms` that may be words with a slip in them, each with its forms: the stem, and the words behind it.
+    """Return those of `terms` that may be misspelt words, each with its forms: the stem, and the words behind it.
 
     Names with digits are not: ERR_43 is no misspelling of ERR_42. Neither are short words, which always resemble some.
     """
-    plain = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
-    surfaces = {match.group().casefold() for match in _SURFACE.finditer(unicodedata.normalize("NFKC", plain))}
+    surfaces = _surfaces(text)
     found = {}
     for term in terms:
         whole = {surface for surface in surfaces if surface.startswith(term[:-1]) and len(surface) <= len(term) + 6}
@@ -179,8 +178,14 @@ def misspellable(terms: Collection[str], text: str) -> dict[str, tuple[str, ...]
     return found
 
 
+def _surfaces(text: str) -> set[str]:
+    """Return the words of `text` as they are written, without case and accents."""
+    plain = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
+    return {match.group().casefold() for match in _SURFACE.finditer(unicodedata.normalize("NFKC", plain))}
+
+
 def is_slip(written: str, meant: str) -> bool:
-    """Whether `written` is `meant` with one slip, or two in a word of nine letters or more.
+    """Return whether `written` is `meant` with one slip, or two in a word of nine letters or more.
 
     The words begin with the same letter, or with the same two the other way round. Words of five letters have too many
     others beside them: two that have changed places are the only slip in them.
@@ -197,7 +202,7 @@ def is_slip(written: str, meant: str) -> bool:
 
 
 def _slips(left: str, right: str) -> int:
-    """Letters to leave out, put in, change, or swap with the next one."""
+    """Count letters to leave out, put in, change, or swap with the next one."""
     before: list[int] = []
     row = list(range(len(right) + 1))
     for i, char in enumerate(left, 1):

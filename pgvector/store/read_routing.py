@@ -6,21 +6,27 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from ..domain.errors import DeadlineExceeded, HermesPgvectorError, SpaceChanged, StoreConflict, StoreUnavailable
 from ..domain.types import EmbeddingSpace
 from .connection import DeadlineConnection
-from .pool import Along, Pool, connect
+from .pipeline import Pipeline
+from .pool import Pool, connect
 from .pooler import is_pooled
-from .replica import Place, Progress, ReplicaBehind, about_replica, check_position, check_replica, look_at_primary
-from .sql import query
+from .replica import (
+    PrimaryPosition,
+    ReplicaBehind,
+    ReplicaProgress,
+    about_replica,
+    check_position,
+    check_replica,
+    look_at_primary,
+)
 
 logger = logging.getLogger(__name__)
-
-_T = TypeVar("_T")
 
 # A replica that does not answer leaves the rest of a deadline to the primary.
 _SHARE = 0.4
@@ -30,21 +36,21 @@ _LOOK_FIRST_S, _LOOK_MAX_S = 5.0, 60.0  # how long a replica that failed is left
 _SAMPLE_PAUSE_S = 0.02  # between two looks at the primary, however fast this process writes
 
 
-class Source(Protocol):
+class ReadSource(Protocol):
     """A server that questions may be put to."""
 
-    def connection(self, timeout_s: float, along: Along | None = None) -> AbstractContextManager[DeadlineConnection]:
+    def connection(self, timeout_s: float, first: Pipeline | None = None) -> AbstractContextManager[DeadlineConnection]:
         """A transaction, see Backend.connection."""
 
     def check_space(self, found: EmbeddingSpace, space: EmbeddingSpace) -> None:
         """See Backend.check_space."""
 
     @property
-    def stand_in(self) -> Source | None:
-        """The server that answers where this one fails; None where there is no other."""
+    def stand_in(self) -> ReadSource | None:
+        """Return the server that answers where this one fails; None where there is no other."""
 
 
-class Primary(Source, Protocol):
+class Primary(ReadSource, Protocol):
     """The server that takes writes."""
 
     def is_up(self) -> bool:
@@ -64,8 +70,8 @@ class Replica:
         self._pool_max_size = pool_max_size
         self._pooler = pooler
         self._every_s = min(2.0, max_lag_s / 4)
-        self._progress = Progress(max_lag_s)
-        self._place: Place | None = None
+        self._progress = ReplicaProgress(max_lag_s)
+        self._place: PrimaryPosition | None = None
         self._pool: Pool | None = None
         self._fit = False
         self._told = False
@@ -97,8 +103,20 @@ class Replica:
         self._progress.wrote(themes)
         self._wake.set()
 
-    def source(self, theme: str | None) -> Source | None:
-        """The replica for a question about a theme (None: about all), if it can be used for it now."""
+    def sources(self, theme: str | None) -> Iterator[ReadSource]:
+        """Yield the replica, where it can be used for a theme (None: for all of them) now, and the primary after it.
+
+        Who asks for the second one was not answered by the first.
+        """
+        source = self._source(theme)
+        if source is not None:
+            yield source
+            if source.stand_in is None:
+                return
+        self.counts["reads_primary"] += 1
+        yield self._primary
+
+    def _source(self, theme: str | None) -> ReadSource | None:
         pool = self._pool
         if not self._fit or pool is None:
             return None
@@ -106,9 +124,9 @@ class Replica:
             needed = self._progress.needed(theme, time.monotonic())
             if needed is None:
                 return None
-            return _Reading(self, pool, needed, self._primary)
+            return _ReplicaSource(self, pool, needed, self._primary)
         # What the replica has is all there is now, and nothing new comes to it.
-        return _Reading(self, pool, 0, None)
+        return _ReplicaSource(self, pool, 0, None)
 
     def answered(self) -> None:
         """Note that a question was answered by it."""
@@ -180,7 +198,7 @@ class Replica:
         self._place = place
         self._progress.saw(place.position, at=at, writes=writes)
 
-    def _look(self, primary: Place) -> None:
+    def _look(self, primary: PrimaryPosition) -> None:
         """See how the replica is, and whether it can be used from now on."""
         try:
             position = self._examined(primary)
@@ -197,7 +215,7 @@ class Replica:
             return
         self._fit, self.problem = True, ""
 
-    def _examined(self, primary: Place) -> int:
+    def _examined(self, primary: PrimaryPosition) -> int:
         if self._pool is None or self._pool.lost or self._pool.stale:
             with connect(self._conninfo) as conn:
                 conn.deadline = time.monotonic() + _LOOK_S
@@ -222,64 +240,36 @@ class Replica:
             logger.warning("hermes-pgvector: the replica is left alone, the primary answers instead: %s", self.problem)
 
 
-class _Reading:
+class _ReplicaSource:
     """The replica for one question, which needs what it has replayed up to a position."""
 
-    def __init__(self, replica: Replica, pool: Pool, needed: int, stand_in: Source | None) -> None:
+    def __init__(self, replica: Replica, pool: Pool, needed: int, stand_in: ReadSource | None) -> None:
         self._replica = replica
         self._pool = pool
         self._needed = needed
+        self._has_answered = False
         self.stand_in = stand_in
 
     @contextmanager
-    def connection(self, timeout_s: float, along: Along | None = None) -> Iterator[DeadlineConnection]:
-        """A transaction on the replica. Raises ReplicaBehind where it lacks what the question must find."""
+    def connection(self, timeout_s: float, first: Pipeline | None = None) -> Iterator[DeadlineConnection]:
+        """Open a transaction on the replica. Raises ReplicaBehind where it lacks what the question must find."""
         given_s = timeout_s if self.stand_in is None else timeout_s * _SHARE
-        ask = _Asked(along)
+        first = first or Pipeline()
+        replayed = first.ask_ahead("replica_position")
         try:
-            with self._pool.connection(given_s, ask) as conn:
-                if ask.position() < self._needed:
+            with self._pool.connection(given_s, first) as conn:
+                row = replayed.one()
+                if check_position(row.follows, row.position) < self._needed:
                     raise ReplicaBehind
                 yield conn
         except HermesPgvectorError as exc:
             self._replica.failed(exc, given_s)
             raise
+        if not self._has_answered:
+            self._has_answered = True
+            self._replica.answered()
 
     def check_space(self, found: EmbeddingSpace, space: EmbeddingSpace) -> None:
-        """What the replica says of the model may be old news: the primary decides. Raises SpaceChanged."""
+        """Raises SpaceChanged, where both know a model: what a replica says may be old news, the primary decides."""
         if found.model and not found.comparable(space):
             raise SpaceChanged
-
-
-class _Asked:
-    """Sends the question how far the replica has come with the beginning of a transaction."""
-
-    def __init__(self, along: Along | None) -> None:
-        self._along = along
-
-    def __call__(self, conn: DeadlineConnection) -> None:
-        self._sent = conn.execute(query("replica_position"))
-        if self._along is not None:
-            self._along(conn)
-
-    def position(self) -> int:
-        """Raises StoreMisconfigured when the server is no replica any more."""
-        row = self._sent.fetchone()
-        return check_position(row.follows, row.position) if row is not None else 0
-
-
-def answered_by(replica: Replica | None, primary: Primary, work: Callable[[Source], _T], theme: str | None) -> _T:
-    """What `work` gives on the replica, where it can be used and does not fail, else on the primary."""
-    if replica is None:
-        return work(primary)
-    source = replica.source(theme)
-    if source is not None:
-        try:
-            answer = work(source)
-            replica.answered()
-            return answer
-        except HermesPgvectorError:
-            if source.stand_in is None:
-                raise
-    replica.counts["reads_primary"] += 1
-    return work(primary)

@@ -21,7 +21,7 @@ class ReplicaBehind(StoreUnavailable):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class DatabaseIdentity:
     """A database and its copies on replicas. `system` is 0 where the server does not tell it to this role."""
 
     system: int
@@ -30,30 +30,30 @@ class Identity:
     migrations: str
 
     def __str__(self) -> str:
-        """What stays the same when a replica takes over, or the database is reached in another way."""
+        """Return what stays the same when a replica takes over, or the database is reached in another way."""
         return f"{self.system}/{self.database}" + ("" if self.system else f"/{self.migrations.partition(',')[0]}")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PrimaryPosition:
     """A primary: which database, which one in the row of primaries (0: not told), and how far it has written."""
 
-    identity: Identity
+    identity: DatabaseIdentity
     timeline: int
     position: int
 
 
-def look_at_primary(conn: DeadlineConnection) -> Place:
-    """Where a primary stands. Raises StoreUnavailable when it is none."""
+def look_at_primary(conn: DeadlineConnection) -> PrimaryPosition:
+    """Return where a primary stands. Raises StoreUnavailable when it is none."""
     with translated():
         row = conn.execute(query("primary_position")).fetchone()
         who = identity_of(conn)
     assert row is not None
-    return Place(who, row.timeline if who.system else 0, _page_start(row.position))
+    return PrimaryPosition(who, row.timeline if who.system else 0, _page_start(row.position))
 
 
-def identity_of(conn: DeadlineConnection) -> Identity:
-    """Which database this is. Raises StoreMisconfigured when it holds none of our tables."""
+def identity_of(conn: DeadlineConnection) -> DatabaseIdentity:
+    """Return which database this is. Raises StoreMisconfigured when it holds none of our tables."""
     with translated():
         row = conn.execute(query("server_identity")).fetchone()
         assert row is not None
@@ -63,7 +63,7 @@ def identity_of(conn: DeadlineConnection) -> Identity:
             )
         applied = conn.execute(query("server_migrations")).fetchone()
         told = conn.execute(query("server_system")).fetchone() if row.tells_system else None
-    return Identity(told.system if told else 0, row.database, row.tables, (applied and applied.applied) or "")
+    return DatabaseIdentity(told.system if told else 0, row.database, row.tables, (applied and applied.applied) or "")
 
 
 def replayed(conn: DeadlineConnection) -> int:
@@ -84,7 +84,7 @@ def check_position(follows: bool, position: int | None) -> int:
     return position
 
 
-def check_replica(conn: DeadlineConnection, primary: Place) -> int:
+def check_replica(conn: DeadlineConnection, primary: PrimaryPosition) -> int:
     """See that `conn` leads to a replica of `primary`; returns the position it has come to.
 
     Raises StoreMisconfigured, which says what it is instead.
@@ -108,11 +108,11 @@ def check_replica(conn: DeadlineConnection, primary: Place) -> int:
 
 
 def about_replica(exc: HermesPgvectorError) -> str:
-    """What went wrong with a replica, by the name of its own setting."""
+    """Return what went wrong with a replica, by the name of its own setting."""
     return str(exc).replace("`dsn`", "`read_dsn`")
 
 
-class Progress:
+class ReplicaProgress:
     """What a replica must have replayed for an answer. Positions are bytes of WAL, times are monotonic seconds.
 
     Whatever others wrote `max_lag_s` ago has to be there, and everything that this process wrote. Any thread.
@@ -132,11 +132,11 @@ class Progress:
             self._own.update((theme, (self._writes, None)) for theme in themes)
 
     def writes(self) -> int:
-        """The number of the last write; to be asked before the primary is, for `saw`."""
+        """Return the number of the last write; to be asked before the primary is, for `saw`."""
         return self._writes
 
     def unplaced(self) -> bool:
-        """Whether there are own writes whose position is not known."""
+        """Return whether there are own writes whose position is not known."""
         with self._lock:
             return any(position is None for _, position in self._own.values())
 
@@ -154,7 +154,7 @@ class Progress:
                     del self._own[theme]
 
     def needed(self, theme: str | None, now: float) -> int | None:
-        """The position that an answer about a theme (None: about all) needs now; None when that is not known."""
+        """Return the position that an answer about a theme (None: about all) needs now; None when that is not known."""
         with self._lock:
             floor = self._floor(now)
             if floor is None:

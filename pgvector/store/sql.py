@@ -3,96 +3,84 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 from ..domain.fork_safety import at_import
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
-_CONDITION = re.compile(r"^-- condition: (\w+)\s*$", re.MULTILINE)
+_FRAGMENT = re.compile(r"^-- (fragment|own themes): (\w+\([\w; ]*\))\s*$", re.MULTILINE)
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
-_ROW = re.compile(r"\bt\.")
-_CONDITIONS_FILE = "conditions.sql"
+_FRAGMENTS_FILE = "fragments.sql"
 
 
-def _rows_with_words(found: re.Match[str]) -> str:
-    """Rows by their words, from the function that knows which of the index are the role's own."""
-    columns, table, words = found.groups()
-    function = {"memory_entries": "hermes_memories_with", "conversations": "hermes_turns_with"}[table]
-    theme = "%(theme)s" if "%(theme)s" in words else "NULL"
-    if "%(any_theme)s" in words:
-        theme = f"CASE WHEN NOT %(any_theme)s::boolean THEN {theme} END"
-    return f"AS ({columns}FROM {function}({theme}, {words}, current_user)),\n"
-
-
-_CONFINED: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
-    (
-        re.compile(
-            r"AS MATERIALIZED \((\s+SELECT [\w, ]+ )FROM (memory_entries|conversations)\s+WHERE tsv @@ (.*?)\),\n",
-            re.DOTALL,
-        ),
-        _rows_with_words,
-    ),
-    (
-        re.compile(r"substr\(hermes_digest\(c\.content\), 1, 8\) = substr\(wanted\.digest, 1, 8\)"),
-        "c.id = ANY (ARRAY(SELECT hermes_turns_like(wanted.digest, current_user)))",
-    ),
-    (
-        re.compile(
-            r"EXPLAIN \(FORMAT JSON\) SELECT FROM (memory_entries|conversations) "
-            r"WHERE agent_identity = (%\(theme\)s) OR (%\(any_theme\)s)"
-        ),
-        r"SELECT hermes_expected_rows('\1', CASE WHEN NOT \3::boolean THEN \2 END, current_user)",
-    ),
-    (  # From each point of the sample the index is walked to the next row of an own theme, which may be far.
-        re.compile(
-            r"generate_series\(1, 300(\) AS k\s+CROSS JOIN LATERAL \([^()]*id >= span\.first \+ span\.width \* k / )301"
-        ),
-        r"generate_series(1, 40\g<1>41",
-    ),
-)
+class _Fragment(NamedTuple):
+    parameters: list[str]
+    text: str
 
 
 @cache
-def queries(package: str = "") -> dict[str, str]:
-    """Return every statement in the SQL files of `package`, by its name; shared conditions are written out.
+def queries(package: str = "", *, own_themes: bool = False) -> dict[str, str]:
+    """Return every statement in the SQL files of `package`, by its name; shared fragments are written out.
 
     `package` is the `__package__` of a feature of the operator's tool that keeps its SQL beside its code; empty for
-    what agents ask, in the folder queries.
+    what agents ask, in the folder queries. `own_themes` gives them as a role sends them that row-level security
+    confines.
     """
     with at_import:  # what reads a package's files is imported when it is first needed
         own = files(__package__).joinpath("queries")
         folder = files(package) if package else own
-    conditions = _parts(_CONDITION, own.joinpath(_CONDITIONS_FILE).read_text(encoding="utf-8"))
-    used = re.compile(rf"\b({'|'.join(conditions)})\((\w+)\)")
-
-    def written_out(found: re.Match[str]) -> str:
-        name, row = found.groups()
-        return "(" + _ROW.sub(f"{row}.", _COMMENT.sub("", conditions[name])) + ")"
-
+    fragments = _fragments(own.joinpath(_FRAGMENTS_FILE).read_text(encoding="utf-8"), own_themes=own_themes)
     named: dict[str, str] = {}
     for file in folder.iterdir():
-        if file.name.endswith(".sql") and file.name != _CONDITIONS_FILE:
-            found = _parts(_NAME, file.read_text(encoding="utf-8"))
-            named |= {name: used.sub(written_out, body) for name, body in found.items()}
+        if file.name.endswith(".sql") and file.name != _FRAGMENTS_FILE:
+            parts = _NAME.split(file.read_text(encoding="utf-8"))
+            named |= {
+                name: _written_out(body.strip(), fragments) for name, body in zip(parts[1::2], parts[2::2], strict=True)
+            }
     return named
-
-
-def _parts(begins: re.Pattern[str], text: str) -> dict[str, str]:
-    parts = begins.split(text)
-    return {name: body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
 
 
 def query(name: str, *, own_themes: bool = False, package: str = "") -> bytes:
     """Return the statement `name`; with `own_themes` as a role sends it that row-level security confines."""
-    return (_for_own_themes(name, package) if own_themes else queries(package)[name]).encode()
+    return queries(package, own_themes=own_themes)[name].encode()
 
 
-@cache
-def _for_own_themes(name: str, package: str) -> str:
-    """Return the statement with functions of row_security.sql where a policy would keep an index out."""
-    statement = queries(package)[name]
-    for pattern, instead in _CONFINED:
-        statement = pattern.sub(instead, statement)
+def _fragments(text: str, *, own_themes: bool) -> dict[str, _Fragment]:
+    """Return the fragments by their names; with `own_themes` the text that such a role sends, where there is one."""
+    found: dict[str, _Fragment] = {}
+    parts = _FRAGMENT.split(text)
+    for kind, head, body in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+        name, _, parameters = head.rstrip(")").partition("(")
+        if kind == "fragment" or own_themes:
+            found[name] = _Fragment(_listed(parameters), _COMMENT.sub("", body).strip())
+    return found
+
+
+def _written_out(statement: str, fragments: Mapping[str, _Fragment]) -> str:
+    """Return the statement with the text of every fragment it uses, and of those which these use."""
+    use = re.compile(rf"\b({'|'.join(fragments)})\(")
+    while found := use.search(statement):
+        end = _closing(statement, found.end())
+        fragment = fragments[found[1]]
+        text = fragment.text
+        for parameter, given in zip(fragment.parameters, _listed(statement[found.end() : end]), strict=True):
+            text = text.replace(f"{{{parameter}}}", given)
+        statement = statement[: found.start()] + text + statement[end + 1 :]
     return statement
+
+
+def _listed(parts: str) -> list[str]:
+    return [part.strip() for part in parts.split(";")] if parts else []
+
+
+def _closing(text: str, start: int) -> int:
+    """Return where the parenthesis is closed that is open at `start`."""
+    depth = 1
+    for place in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[place], 0)
+        if depth == 0:
+            return place
+    raise ValueError(f"a fragment is not closed: {text[start : start + 40]}")

@@ -1,21 +1,20 @@
-"""Reads: the vector leg of a search, and the rows behind the candidates of both legs."""
+"""The vector leg of a search, and the rows behind the candidates of both legs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 from pgvector import Vector
 
-from ..domain.periods import Period
+from ..domain.periods import TimeSpan
 from ..domain.types import Candidate, Filters, Hit, Scope, Store
 from .connection import DeadlineConnection
-from .pipelining import Ask, LookUp
+from .pipeline import Pipeline, Rows
 from .sql import query
 
-Beside = tuple[list[int], list[int]]  # turns before and turns after a turn, nearest first
-Candidates = Callable[[], list[Candidate]]  # to be called once
 SentVector = Vector
 
 # Signatures taken into the exact rerank. Of real sentences 400 find all of the true top 10 among 1,500, but .988 among
@@ -46,182 +45,161 @@ def vector_candidates(
     limit: int,
     graph_rows: int = GRAPH_ROWS,
 ) -> list[Candidate]:
-    """The nearest rows by cosine similarity, nearest first.
-
-    The signatures of a theme, a session, or all themes are read whole. Across all themes of a table of `graph_rows` or
-    more the HNSW graph is walked instead; what it does not give, as under a narrow filter, the signatures do. Old turns
-    that have only their signature left are in no graph: theirs are read besides.
-    """
-    return ask_vectors(conn, store, scope, filters, as_sent(vector), limit=limit, graph_rows=graph_rows)()
+    """Return what a VectorSearch of its own finds."""
+    pipe = Pipeline(conn)
+    return VectorSearch(pipe, store, scope, filters, as_sent(vector), limit=limit, graph_rows=graph_rows).candidates()
 
 
 def as_sent(vector: Sequence[float]) -> SentVector:
-    """The vector as the statements take it, to be made once for all of them."""
+    """Return the vector as the statements take it, to be made once for all of them."""
     return Vector(list(vector))
 
 
-def ask_vectors(
-    conn: DeadlineConnection,
-    store: Store,
-    scope: Scope,
-    filters: Filters,
-    vector: SentVector,
-    *,
-    limit: int,
-    graph_rows: int = GRAPH_ROWS,
-) -> Candidates:
-    """Send what `vector_candidates` asks; the rows are had by a call, before which others may send as well."""
-    row = where(scope, filters) | {"vector": vector, "limit": limit}
-    rows_of = _by_rows(conn, store, scope, filters, row, graph_rows)
-    parts_of = _by_parts(conn, store, scope, filters, row)
-
-    def answer() -> list[Candidate]:
-        rows, parts = rows_of(), parts_of()
-        if not parts:
-            return rows
-        best = {each.id: each.score for each in rows}
-        for each in parts:
-            best[each.id] = max(each.score, best.get(each.id, each.score))
-        nearest = sorted(best, key=lambda row_id: (-best[row_id], -row_id))[:limit]
-        return [Candidate(row_id, best[row_id]) for row_id in nearest]
-
-    return answer
-
-
-def _by_parts(
-    conn: DeadlineConnection, store: Store, scope: Scope, filters: Filters, row: dict[str, Any]
-) -> Candidates:
-    restricted = filters.restrict() or scope.kind == "session"
-    name = f"chunk_search_{store}{'_all' if scope.kind == 'all' else ''}"
-    given = row | {"restricted": restricted, "depth": max(RERANK_DEPTH, row["limit"])}
-    if scope.kind != "all" or restricted:
-        return _nearest(conn, name, given)
-    return _unless_thin(conn, name, given, lambda: _nearest(conn, name, given | {"restricted": True}))
-
-
-def _by_rows(
-    conn: DeadlineConnection, store: Store, scope: Scope, filters: Filters, row: dict[str, Any], graph_rows: int
-) -> Candidates:
-    limit = row["limit"]
-    if scope.kind == "all" and _worth_walking(conn, store, scope, filters, graph_rows):
-        conn.execute(query("walk_vectors"), {"breadth": BREADTH, "most": MAX_WALK})
-        found = _nearest(conn, f"vector_search_{store}_walk", row | {"depth": max(WALK_DEPTH, limit)})()
-        if store == "turns":
-            found += _nearest(conn, "vector_search_turns_cold", row | {"depth": max(WALK_DEPTH, limit)})()
-        if len(found) >= limit:
-            return lambda: sorted(found, key=lambda each: (-each.score, -each.id))[:limit]
-    depth = DEEP_RERANK if scope.kind == "all" else RERANK_DEPTH
-    row = row | {"depth": max(depth, limit), "deep": max(DEEP_RERANK, limit), "large": LARGE_THEME}
-    if scope.kind != "all":
-        narrowed = filters.restrict() or scope.kind == "session" or not scope.own
-        suffix = variant(store, scope) or ("_filtered" if narrowed else "")
-        return _nearest(conn, f"vector_search_{store}{suffix}", row)
-
-    def filtered() -> Candidates:
-        conn.execute(query("plan_for_values"))
-        return _nearest(conn, f"vector_search_{store}_all_filtered", row)
-
-    if filters.restrict():
-        return filtered()
-    return _unless_thin(conn, f"vector_search_{store}_all", row, filtered)
-
-
-def begin_vectors(conn: DeadlineConnection, *, timeout_s: float | None) -> None:
+def begin_vectors(pipe: Pipeline, *, timeout_s: float | None) -> None:
     """Get a transaction ready for vectors: each statement from now on takes `timeout_s`, where that is given."""
     statement_ms = None if timeout_s is None else str(max(1, int(timeout_s * 1000)))
-    conn.execute(query("begin_vectors"), {"statement_ms": statement_ms})
+    pipe.ask("begin_vectors", {"statement_ms": statement_ms})
 
 
-def _nearest(conn: DeadlineConnection, name: str, row: dict[str, Any]) -> Candidates:
-    sent = conn.execute(query(name), row)
-    return lambda: [Candidate(found.id, found.similarity) for found in sent]
+class VectorSearch:
+    """The vector leg in one store: asked when it is made, read by `candidates`.
+
+    The signatures of a theme, a session, or all themes are read whole. Across all themes of a table of `graph_rows` or
+    more the HNSW graph is walked instead; what it does not give, as under a narrow filter, the signatures do. Old turns
+    that have only their signature left are in no graph: theirs are read besides. Long texts count by a part.
+
+    For the scope `all` the transaction of `pipe` must be open: the way depends on how many rows there are.
+    """
+
+    def __init__(
+        self,
+        pipe: Pipeline,
+        store: Store,
+        scope: Scope,
+        filters: Filters,
+        vector: SentVector,
+        *,
+        limit: int,
+        graph_rows: int = GRAPH_ROWS,
+    ) -> None:
+        self._pipe = pipe
+        self._store = store
+        self._scope = scope
+        self._filters = filters
+        self._limit = limit
+        self._row = where(scope, filters) | {"vector": vector, "limit": limit}
+        narrowed = filters.restrict() or scope.kind == "session"
+        # Rows that may not be read are left out of what is near: too little of that may be left.
+        self._may_be_thin = scope.kind == "all" and not narrowed
+        self._walked = self._walk() if self._is_worth_walking(graph_rows) else []
+        self._rows = self._ask_rows(narrowed=narrowed) if len(self._walked) < limit else None
+        self._parts = self._ask_parts(narrowed=narrowed)
+
+    def candidates(self) -> list[Candidate]:
+        """Return the nearest rows by cosine similarity, nearest first."""
+        rows = self._walked
+        if self._rows is not None:
+            rows = self._rows.all()
+            if self._is_thin(rows):
+                rows = self._ask_rows(narrowed=True).all()
+        parts = self._parts.all()
+        if self._is_thin(parts):
+            parts = self._ask_parts(narrowed=True).all()
+        if parts:
+            rows = _best(self._limit, [*rows, *parts])
+        return [Candidate(row.id, row.similarity) for row in rows]
+
+    def _is_thin(self, found: Sequence[Any]) -> bool:
+        return self._may_be_thin and (not found or found[0].thin)
+
+    def _ask_rows(self, *, narrowed: bool) -> Rows:
+        everywhere = self._scope.kind == "all"
+        depth = DEEP_RERANK if everywhere else RERANK_DEPTH
+        suffix = variant(self._store, self._scope)
+        if suffix != "_session" and (narrowed or not (everywhere or self._scope.own)):
+            suffix += "_filtered"
+        if suffix == "_all_filtered":
+            self._pipe.ask("plan_for_values")
+        deep = {"depth": max(depth, self._limit), "deep": max(DEEP_RERANK, self._limit), "large": LARGE_THEME}
+        return self._pipe.ask(f"vector_search_{self._store}{suffix}", self._row | deep)
+
+    def _ask_parts(self, *, narrowed: bool) -> Rows:
+        suffix = "_all" if self._scope.kind == "all" else ""
+        row = self._row | {"restricted": narrowed, "depth": max(RERANK_DEPTH, self._limit)}
+        return self._pipe.ask(f"chunk_search_{self._store}{suffix}", row)
+
+    def _walk(self) -> list[Any]:
+        row = self._row | {"depth": max(WALK_DEPTH, self._limit)}
+        self._pipe.ask("walk_vectors", {"breadth": BREADTH, "most": MAX_WALK})
+        found = [self._pipe.ask(f"vector_search_{self._store}_walk", row)]
+        if self._store == "turns":
+            found.append(self._pipe.ask("vector_search_turns_cold", row))
+        return _best(self._limit, chain.from_iterable(found))
+
+    def _is_worth_walking(self, graph_rows: int) -> bool:
+        """Return whether there is a graph, too many rows to read all signatures, and a filter that lets enough pass."""
+        if self._scope.kind != "all":
+            return False
+        rows = planned_rows(ask_estimate(self._pipe, self._store, self._scope))
+        if rows < graph_rows or not self._pipe.ask("has_graph", {"table": _TABLES[self._store]}).one().found:
+            return False
+        if not self._filters.restrict():
+            return True
+        return planned_rows(self._pipe.ask(f"estimate_matches_{self._store}", self._row)) >= rows * MIN_SHARE
 
 
-def _unless_thin(
-    conn: DeadlineConnection, name: str, row: dict[str, Any], exactly: Callable[[], Candidates]
-) -> Candidates:
-    """What a statement finds among what is near; `exactly` where too little of that was readable."""
-    sent = conn.execute(query(name), row)
-
-    def answer() -> list[Candidate]:
-        rows = sent.fetchall()
-        if not rows or rows[0].thin:
-            return exactly()()
-        return [Candidate(found.id, found.similarity) for found in rows]
-
-    return answer
-
-
-def _worth_walking(conn: DeadlineConnection, store: Store, scope: Scope, filters: Filters, graph_rows: int) -> bool:
-    """Whether there is a graph, more rows than it takes to read all signatures, and a filter that lets enough pass."""
-    rows = estimated_rows(conn, store, scope)
-    graph = rows >= graph_rows and conn.execute(query("has_graph"), {"table": _TABLES[store]}).fetchone()
-    if not graph or not graph.found:
-        return False
-    if not filters.restrict():
-        return True
-    return _plan_rows(conn, f"estimate_matches_{store}", where(scope, filters)) >= rows * MIN_SHARE
+def _best(limit: int, found: Iterable[Any]) -> list[Any]:
+    """Return the nearest rows, of several with one id the nearest."""
+    best: dict[int, Any] = {}
+    for row in found:
+        if row.id not in best or row.similarity > best[row.id].similarity:
+            best[row.id] = row
+    return sorted(best.values(), key=lambda row: (-row.similarity, -row.id))[:limit]
 
 
 def estimated_rows(conn: DeadlineConnection, store: Store, scope: Scope) -> float:
-    """How many rows the planner takes the theme, or the table, to have."""
-    return _plan_rows(conn, *ask_estimate(store, scope))
+    """Return how many rows the planner takes the theme, or the table, to have."""
+    return planned_rows(ask_estimate(Pipeline(conn), store, scope))
 
 
-def ask_estimate(store: Store, scope: Scope) -> Ask:
-    """What to ask for `planned_rows` of the theme, or the table."""
-    return f"estimate_rows_{store}", {"theme": scope.theme, "any_theme": scope.kind == "all"}
-
-
-def _plan_rows(conn: DeadlineConnection, name: str, row: dict[str, Any]) -> float:
-    return planned_rows(conn.execute(query(name, own_themes=conn.own_themes), row))
+def ask_estimate(pipe: Pipeline, store: Store, scope: Scope) -> Rows:
+    """Ask for the `planned_rows` of the theme, or of the table."""
+    return pipe.ask(f"estimate_rows_{store}", {"theme": scope.theme, "any_theme": scope.kind == "all"})
 
 
 def planned_rows(explained: Iterable[Any]) -> float:
-    """How many rows the planner expects, by what an EXPLAIN has found."""
+    """Return how many rows the planner expects, by what an EXPLAIN has found."""
     (plan,) = next(iter(explained), ([],))
     return float(plan[0]["Plan"]["Plan Rows"])
 
 
-def neighbours(scope: Scope, ids: Sequence[int], *, reach: int) -> LookUp[dict[int, Beside]]:
-    """For each of the turns `ids` up to `reach` turns before and after it in its session."""
-    row = {"ids": list(ids), "reach": reach} | themes_of(scope)
-    (rows,) = yield [("neighbours", row)]
-    return {found.id: (found.before, found.after) for found in rows}
+def ask_neighbours(pipe: Pipeline, scope: Scope, ids: Sequence[int], *, reach: int) -> Rows:
+    """Ask for up to `reach` turns `before` and `after` each of the turns `ids` in its session, nearest first."""
+    return pipe.ask("neighbours", {"ids": list(ids), "reach": reach} | themes_of(scope))
 
 
-def dated(store: Store, scope: Scope, ids: Sequence[int], periods: Sequence[Period]) -> LookUp[set[int]]:
-    """Those of the rows `ids` that were written in one of `periods`."""
-    row = {
-        "ids": list(ids),
-        "starts": [period.start for period in periods],
-        "ends": [period.end for period in periods],
-    } | themes_of(scope)
-    (rows,) = yield [(f"dated_{store}", row)]
-    return {found.id for found in rows}
+def ask_dated(pipe: Pipeline, store: Store, scope: Scope, ids: Sequence[int], spans: Sequence[TimeSpan]) -> Rows:
+    """Ask which of the rows `ids` were written in one of `spans`."""
+    row = {"ids": list(ids), "starts": [span.start for span in spans], "ends": [span.end for span in spans]}
+    return pipe.ask(f"dated_{store}", row | themes_of(scope))
 
 
-def fetch(
-    store: Store, scope: Scope, ids: Sequence[int], vector: SentVector | None, text: str
-) -> LookUp[dict[int, Hit]]:
-    """The rows `ids`, each with its similarity to `vector` where both exist.
+def ask_hits(
+    pipe: Pipeline, store: Store, scope: Scope, ids: Sequence[int], vector: SentVector | None, text: str
+) -> Rows:
+    """Ask for the rows `ids` as Hit takes them after `store`, each with its similarity to `vector` where both exist.
 
     Rows of other themes, and what is private of them, are left out. Of a very long one the part around what is nearest
     to the question, or around one of the longest words of `text`.
     """
-    row = {
-        "ids": list(ids),
-        "vector": vector,
-        "words": sorted(set(_LONG_WORD.findall(text)), key=lambda word: (-len(word), word))[:_MOST_WORDS],
-    } | themes_of(scope)
-    (rows,) = yield [(f"fetch_{store}", row)]
-    return {found.id: Hit(store, *found) for found in rows}
+    words = sorted(set(_LONG_WORD.findall(text)), key=lambda word: (-len(word), word))[:_MOST_WORDS]
+    return pipe.ask(f"fetch_{store}", {"ids": list(ids), "vector": vector, "words": words} | themes_of(scope))
 
 
 def turns_before(
     conn: DeadlineConnection, theme: str, session_id: str, parent_session_id: str, *, limit: int
 ) -> list[Hit]:
-    """The last turns of the session before `session_id`, oldest first; none when that one has turns already.
+    """Return the last turns of the session before `session_id`, oldest first; none when that one has turns already.
 
     The session before is the parent, or where none is named the one of the theme that spoke last.
     """
@@ -230,14 +208,14 @@ def turns_before(
 
 
 def variant(store: Store, scope: Scope) -> str:
-    """What the name of a statement for this scope ends with."""
+    """Return what the name of a statement for this scope ends with."""
     if scope.kind == "all":
         return "_all"
     return "_session" if store == "turns" and scope.kind == "session" else ""
 
 
 def themes_of(scope: Scope) -> dict[str, Any]:
-    """The parameters that say of which themes rows count, and what of them may be read."""
+    """Return the parameters that say of which themes rows count, and what of them may be read."""
     return {
         "theme": scope.theme,
         "any_theme": scope.kind == "all",
@@ -247,7 +225,7 @@ def themes_of(scope: Scope) -> dict[str, Any]:
 
 
 def where(scope: Scope, filters: Filters) -> dict[str, Any]:
-    """The parameters that say which rows count."""
+    """Return the parameters that say which rows count."""
     return themes_of(scope) | {
         "session_id": scope.session_id if scope.kind == "session" else None,
         "target": filters.target,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pgvector import Vector
 
 from ..domain.types import EmbeddingSpace, Store
 from .connection import DeadlineConnection, pipelined
+from .pipeline import Pipeline, Rows
 from .sql import query
 
 STORES: tuple[Store, ...] = ("memories", "turns")
@@ -31,20 +32,19 @@ class Chunk(NamedTuple):
 
 
 def recorded_space(conn: DeadlineConnection) -> EmbeddingSpace:
-    """What the database holds vectors of; `model` is empty while it holds none."""
-    return ask_space(conn)()
+    """Return what the database holds vectors of; `model` is empty while it holds none."""
+    return space_in(ask_space(Pipeline(conn)))
 
 
-def ask_space(conn: DeadlineConnection) -> Callable[[], EmbeddingSpace]:
-    """Send what `recorded_space` asks; the answer is had by a call."""
-    sent = conn.execute(query("read_space"))
+def ask_space(pipe: Pipeline) -> Rows:
+    """Ask for the `space_in` the database."""
+    return pipe.ask("read_space")
 
-    def answer() -> EmbeddingSpace:
-        row = sent.fetchone()
-        assert row is not None
-        return EmbeddingSpace(row.model or "", row.dims, row.document_prefix, row.query_prefix)
 
-    return answer
+def space_in(rows: Rows) -> EmbeddingSpace:
+    """Return what was read by `ask_space`."""
+    row = rows.one()
+    return EmbeddingSpace(row.model or "", row.dims, row.document_prefix, row.query_prefix)
 
 
 def hold_space(conn: DeadlineConnection) -> EmbeddingSpace:

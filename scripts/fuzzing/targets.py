@@ -22,7 +22,7 @@ from hermes_memory_pgvector.admin.transfer.import_file import _check, _opened, _
 from hermes_memory_pgvector.admin.transfer.sources.holographic import FactStore
 from hermes_memory_pgvector.admin.transfer.sources.homes import Home
 from hermes_memory_pgvector.admin.transfer.sources.mem0 import configured
-from hermes_memory_pgvector.admin.transfer.sources.source import Destination, Tally
+from hermes_memory_pgvector.admin.transfer.sources.source import Destination, SourceTally
 from hermes_memory_pgvector.capture.sanitize import session_name
 from hermes_memory_pgvector.capture.turn_filter import TurnFilter, own_words
 from hermes_memory_pgvector.config import sources
@@ -39,7 +39,7 @@ from hermes_memory_pgvector.domain.records import MemoryRecord, TurnRecord
 from hermes_memory_pgvector.domain.redaction import masker, pattern_problem
 from hermes_memory_pgvector.domain.retention_policy import RetentionPolicy
 from hermes_memory_pgvector.domain.text import both_ends, clean, clean_json, strip_injected
-from hermes_memory_pgvector.domain.theme import MAX_CHARS, Surface, ThemeRules, normalise_theme, place
+from hermes_memory_pgvector.domain.theme import MAX_CHARS, Surface, ThemeRules, normalise_theme, session_themes
 from hermes_memory_pgvector.domain.types import Answer, Hit, Operation, Question
 from hermes_memory_pgvector.host import recall_tools, write_tools
 from hermes_memory_pgvector.host.session_context import Policy, SessionContext
@@ -82,7 +82,7 @@ def theme(data: bytes) -> None:
         aliases=(f"{word}={profile}",),
         identity_key=clean(identity_key),
     )
-    found = place(Surface(key, platform, profile, workspace), rules)
+    found = session_themes(Surface(key, platform, profile, workspace), rules)
     for each in (found.turns, found.memories, found.files):
         assert each.name and each.name == each.name.strip() and len(each.name) <= MAX_CHARS
         _storable(each.name)
@@ -302,7 +302,7 @@ def foreign(data: bytes) -> None:
                 configured(home)
             else:
                 source.total()
-                for record in source.records(Tally()):
+                for record in source.records(SourceTally()):
                     assert record.content and record.created_at.tzinfo is not None
         except ConfigurationError as exc:
             assert str(exc)

@@ -27,6 +27,7 @@ from tests.support.stored import Database
 
 from .driver import AgentHandle
 from .ledger import Ledger
+from .server_faults import OlderCopy, end_connections, mend_sequence, reset_role, set_role, set_sequence_back
 
 MODES = (
     "down", "hanging", "http_500", "wrong_dims", "rate_limited", "hanging_body", "trickle", "reset", "cut_body", "nan",
@@ -46,6 +47,7 @@ VERBS = (
     ("forget", "--query", "crane", "--theme", "scrap", "--yes", "--json"),
 )
 VERB_TIMEOUT_S = 120.0
+_ALL = "everything"  # the group of a fault that stands alone
 _NOTICED_S = 15.0  # a silent agent looks after its files every five seconds, after a failed attempt of ten
 
 
@@ -84,6 +86,7 @@ class Schedule:
         self._next_at = time.monotonic() + every_s
         self._running: list[Fault] = []
         self._verbs: list[tuple[str, float, subprocess.Popen[str]]] = []
+        self._alone_next = False  # a fault waits until nothing else is wrong
         self.counts: Counter[str] = Counter()
         self.verb_exits: Counter[str] = Counter()
 
@@ -130,17 +133,28 @@ class Schedule:
             "lock spool": (1, self._lock_spool),
             "delete spool": (0.7, self._delete_spool),
             "verb": (1.5, self._run_verb),
+            "read-only": (0.7, self._make_read_only),
+            "role settings": (0.7, self._set_role),
+            "sequence": (0.5, self._set_sequence_back),
+            "older copy": (0.7, self._set_server_back),
         }
         (begin,) = self._random.choices(
             [begin for _, begin in kinds.values()], [weight for weight, _ in kinds.values()]
         )
+        if self._alone_next:
+            if self._running:
+                return
+            begin, self._alone_next = self._set_server_back, False
         with contextlib.suppress(_Busy):
             name, group, duration_s, end = begin()
             self.counts[name] += 1
             self._running.append(Fault(name, group, now + duration_s, end))
 
     def _claim(self, group: str) -> str:
-        if any(fault.group == group for fault in self._running):
+        if group == _ALL and self._running:
+            self._alone_next = True
+            raise _Busy
+        if any(fault.group in (group, _ALL) for fault in self._running):
             raise _Busy
         return group
 
@@ -225,12 +239,29 @@ class Schedule:
 
     def _cut_connections(self) -> tuple[str, str, float, Callable[[], None]]:
         group = self._claim("postgres")
-        with psycopg.connect(self._world.admin_dsn, autocommit=True, connect_timeout=10) as connection:
-            connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'hermes'"
-                " AND datname = current_database()"
-            )
+        end_connections(self._world.admin_dsn)
         return "connections terminated", group, 0.0, lambda: None
+
+    def _make_read_only(self) -> tuple[str, str, float, Callable[[], None]]:
+        group, admin_dsn = self._claim("postgres"), self._world.admin_dsn
+        set_role(admin_dsn, self._random, read_only=True)
+        return "role read-only", group, self._random.uniform(1, 10), lambda: reset_role(admin_dsn)
+
+    def _set_role(self) -> tuple[str, str, float, Callable[[], None]]:
+        group, admin_dsn = self._claim("postgres"), self._world.admin_dsn
+        name = set_role(admin_dsn, self._random, read_only=False)
+        return f"role: {name}", group, self._random.uniform(3, 12), lambda: reset_role(admin_dsn)
+
+    def _set_sequence_back(self) -> tuple[str, str, float, Callable[[], None]]:
+        group, admin_dsn = self._claim("postgres"), self._world.admin_dsn
+        set_sequence_back(admin_dsn)
+        return "sequence set back", group, self._random.uniform(1, 8), lambda: mend_sequence(admin_dsn)
+
+    def _set_server_back(self) -> tuple[str, str, float, Callable[[], None]]:
+        """What was acknowledged since is kept by the agents, as long as they live and their disks take it."""
+        group = self._claim(_ALL)
+        older = OlderCopy(self._world.server)
+        return "server set back some seconds", group, self._random.uniform(2, 8), older.put_back
 
     # -- the endpoint
 

@@ -9,13 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from tests.conftest import MakeProvider
+from tests.support.limits import LATE_S, NOT_WAITED_S
 from tests.support.scripted_embedder import Mode, ScriptedEmbedder
 from tests.support.stored import Database
 from tests.support.turns import ANSWER, ask, finds, question, seconds, turn, user_turns
 from tests.support.waiting import until
-
-HOOK_LIMIT_S = 0.05
-MARGIN_S = 1.0
 
 
 def pending(database: Database) -> int:
@@ -26,7 +24,7 @@ def pending(database: Database) -> int:
 def test_need_01_a_hanging_endpoint_freezes_no_hook_and_recall_goes_on_by_words(
     make_provider: MakeProvider, endpoint: ScriptedEmbedder, database: Database
 ) -> None:
-    limits = {"prefetch_deadline_s": 1.5, "recall_deadline_s": 1.5, "embed_timeout_s": 1.0}
+    limits = {"prefetch_deadline_s": 1.5, "recall_deadline_s": 1.5, "embed_timeout_s": 5.0}
     provider = make_provider({"embed_url": endpoint.url, **limits})
     provider.sync_turn(turn(1), ANSWER)
     assert provider.runtime is not None
@@ -34,15 +32,15 @@ def test_need_01_a_hanging_endpoint_freezes_no_hook_and_recall_goes_on_by_words(
     assert ask(provider, question(1))["mode"] == "hybrid"
 
     endpoint.mode = "hanging"
-    assert seconds(lambda: provider.sync_turn(turn(2), ANSWER)) < HOOK_LIMIT_S
-    assert seconds(lambda: provider.on_memory_write("add", "memory", turn(3))) < HOOK_LIMIT_S
-    assert seconds(lambda: provider.queue_prefetch(question(4))) < HOOK_LIMIT_S
+    assert seconds(lambda: provider.sync_turn(turn(2), ANSWER)) < NOT_WAITED_S
+    assert seconds(lambda: provider.on_memory_write("add", "memory", turn(3))) < NOT_WAITED_S
+    assert seconds(lambda: provider.queue_prefetch(question(4))) < NOT_WAITED_S
     for attempt in range(2):
         provider.on_session_switch(f"session-of-attempt-{attempt}")  # a session is shown a thing once
         started = time.monotonic()
         assert turn(1) in provider.prefetch(f"{question(1)} {attempt}")
-        assert time.monotonic() - started < 1.5 + MARGIN_S
-        assert seconds(lambda: ask(provider, question(5))) < 1.5 + MARGIN_S
+        assert time.monotonic() - started < 1.5 + LATE_S
+        assert seconds(lambda: ask(provider, question(5))) < 1.5 + LATE_S
     assert ask(provider, question(1) + " Tell me.")["mode"] == "lexical"
 
     until(lambda: turn(2) in user_turns(database), 30, "the turn of the outage")

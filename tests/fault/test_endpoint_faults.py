@@ -63,7 +63,9 @@ def cases(postgres: EmbeddedServer, migrated_template: str, make_provider: MakeP
         for fault in FAULTS:
             name = sql.Identifier(f"endpoint_{fault}")
             connection.execute(
-                sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(name, sql.Identifier(migrated_template))
+                sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy").format(
+                    name, sql.Identifier(migrated_template)
+                )
             )
             stack.callback(connection.execute, sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
             endpoint = stack.enter_context(ScriptedEmbedder(dims=DIMS, mode=fault, retry_after="1"))

@@ -16,11 +16,11 @@ SPOOLS = """
 import os, signal, sys, threading
 from pathlib import Path
 from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory
-from hermes_memory_pgvector.domain import forking
+from hermes_memory_pgvector.domain import fork_safety
 from hermes_memory_pgvector.domain.types import Operation
-from hermes_memory_pgvector.domain.gil import breathe
+from hermes_memory_pgvector.domain.gil import yield_gil
 
-forking.PATIENCE_S = 30.0  # of a machine that is busy with other tests
+fork_safety.PATIENCE_S = 30.0  # of a machine that is busy with other tests
 ends = []
 
 def directory():
@@ -29,7 +29,7 @@ def directory():
 def look():
     while True:
         own.take(64)
-        breathe()
+        yield_gil()
         own.recount()
 
 def come_and_go():
@@ -66,10 +66,10 @@ os._exit(0)
 MODELS = """
 import os, signal, sys, threading
 from pathlib import Path
-from hermes_memory_pgvector.domain import forking
+from hermes_memory_pgvector.domain import fork_safety
 from hermes_memory_pgvector.embed.onnx import dims_of
 
-forking.PATIENCE_S = 60.0
+fork_safety.PATIENCE_S = 60.0
 model, begun = Path(sys.argv[1]), threading.Event()
 
 class Watch:
@@ -92,17 +92,17 @@ os._exit(0)
 # A thread takes one of two locks and never lets go of it, as one whose disk does not answer.
 STUCK = """
 import os, signal, threading
-from hermes_memory_pgvector.domain import forking
+from hermes_memory_pgvector.domain import fork_safety
 
-forking.PATIENCE_S = 0.2
-stuck, free = forking.fork_lock(forking.BACKGROUND), forking.fork_lock()
+fork_safety.PATIENCE_S = 0.2
+stuck, free = fork_safety.fork_lock(fork_safety.BACKGROUND), fork_safety.fork_lock()
 holder = threading.Thread(target=stuck.acquire)
 holder.start()
 holder.join()  # it is gone, and the lock is not released
 child = os.fork()
 if child == 0:
     signal.alarm(20)
-    with stuck, free, forking.fork_lock():
+    with stuck, free, fork_safety.fork_lock():
         grandchild = os.fork()
         os._exit(0 if grandchild == 0 else os.waitstatus_to_exitcode(os.waitpid(grandchild, 0)[1]))
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), stuck.locked(), free.locked(), flush=True)
@@ -112,14 +112,14 @@ os._exit(0)
 # Notes what a thread of ours imports while a fork would not wait for it.
 IMPORTS = """
 import json, os, sys, threading
-from hermes_memory_pgvector.domain import forking
+from hermes_memory_pgvector.domain import fork_safety
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 
 class Watch:
     def find_spec(self, name, path=None, target=None):
         # The thread that sets up a session is not the one that forks meanwhile.
         ours = ready or threading.current_thread() is not threading.main_thread()
-        if ours and not forking.at_import.locked():
+        if ours and not fork_safety.at_import.locked():
             unguarded.append(name)
 
 ready, unguarded = False, []

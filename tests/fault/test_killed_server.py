@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from hermes_memory_pgvector.admin.common.migrations import migrate
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store.schema import migrate
 from tests.conftest import DIMS, MakeProvider
 from tests.support.embedded import BIN_DIR, postmaster_of
+from tests.support.limits import LATE_S, NOT_WAITED_S
 from tests.support.stored import Database
 from tests.support.turns import ANSWER, finds, question, seconds, turn, user_turns
 from tests.support.waiting import until
@@ -47,8 +48,8 @@ def test_need_01_a_killed_server_that_comes_back_is_used_again(
     until(lambda: finds(provider, "number0001", turn(1)), 30, "recall")
 
     kill(mortal)
-    assert seconds(lambda: provider.sync_turn(turn(2), ANSWER)) < 0.05
-    assert seconds(lambda: provider.prefetch(question(1))) < 1.5 + 1.0
+    assert seconds(lambda: provider.sync_turn(turn(2), ANSWER)) < NOT_WAITED_S
+    assert seconds(lambda: provider.prefetch(question(1))) < 1.5 + LATE_S
     mortal.ensure()
 
     until(lambda: finds(provider, "number0002", turn(2)), 30, "recall")
@@ -63,7 +64,7 @@ def test_need_01_a_killed_embedded_server_is_started_again_unattended(
     until(lambda: finds(provider, "number0001", turn(1)), 60, "the server's first start")
 
     kill(mortal)
-    assert seconds(lambda: provider.sync_turn(turn(2), ANSWER)) < 0.05
+    assert seconds(lambda: provider.sync_turn(turn(2), ANSWER)) < NOT_WAITED_S
 
     until(lambda: finds(provider, "number0002", turn(2)), 60, "recall")
     assert user_turns(Database(mortal.ensure().runtime)) == [turn(1), turn(2)]

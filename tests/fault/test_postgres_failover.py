@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from hermes_memory_pgvector.cli import main
 from tests.conftest import DIMS, MakeProvider
-from tests.support.memory import landed
+from tests.support.memory import called, landed
 from tests.support.own_postgres import OwnPostgres
 from tests.support.stored import Database
 from tests.support.streaming import Standby, replicated_postgres
@@ -39,6 +43,23 @@ class Switch(TcpProxy):
         self.start()
 
 
+def leave_behind(standby: Standby) -> None:
+    """What is written from now on never reaches the standby."""
+    with psycopg.connect(standby.admin_dsn, autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET primary_conninfo = ''")
+        connection.execute("SELECT pg_reload_conf()")
+    until(lambda: standby.tell("SELECT count(*) = 0 FROM pg_stat_wal_receiver"), 20, "the end of streaming")
+
+
+def kept_texts(home: Path) -> str:
+    """What the spool files of a home keep of acknowledged writes."""
+    found = []
+    for path in (home / "pgvector" / "spool").glob("*.db"):
+        with closing(sqlite3.connect(path)) as file:
+            found += [row[0] for row in file.execute("SELECT payload FROM kept")]
+    return "\n".join(found)
+
+
 def test_need_03_what_an_asynchronous_standby_lacks_when_it_takes_over_is_sent_again_once(
     servers: tuple[OwnPostgres, Standby], make_provider: MakeProvider, records: Records
 ) -> None:
@@ -52,11 +73,7 @@ def test_need_03_what_an_asynchronous_standby_lacks_when_it_takes_over_is_sent_a
         landed(provider)
         standby.caught_up(primary)
 
-        # What is written from now on never reaches the standby.
-        with psycopg.connect(standby.admin_dsn, autocommit=True) as connection:
-            connection.execute("ALTER SYSTEM SET primary_conninfo = ''")
-            connection.execute("SELECT pg_reload_conf()")
-        until(lambda: standby.tell("SELECT count(*) = 0 FROM pg_stat_wal_receiver"), 20, "the end of streaming")
+        leave_behind(standby)
         for number in range(200, 500):
             provider.sync_turn(turn(number), "")
             provider.on_memory_write("add", "memory", f"Fact {number}")
@@ -96,3 +113,82 @@ def test_need_03_a_restart_of_the_same_server_sends_nothing_again(
     assert max(Counter(user_turns(database)).values()) == 1
     assert not any("sent again" in line for line in records(logging.WARNING))
     provider.shutdown()
+
+
+def test_need_22_what_was_forgotten_stays_so_on_a_server_that_was_set_back(
+    servers: tuple[OwnPostgres, Standby], home: Path, make_provider: MakeProvider
+) -> None:
+    primary, standby = servers
+    old = primary.database()
+    standby.caught_up(primary)
+    with Switch.before(old.dsn) as switch:
+        config = {"dsn": switch.conninfo(old.dsn), "pooler": "none", "tools": ["remember", "forget"]}
+        provider = make_provider(config)
+        other = make_provider(config | {"pool_max_size": 3})  # a process of its own, as far as the spool goes
+        early, late = "The safe opens with the date of the fair.", "The spare key lies below the third stone."
+        before, after = "The gate is painted green.", "The gate is painted red."
+        theirs, kept = "The cellar is never locked on Mondays.", "The harbour office closes at five."
+        called(provider, "remember", {"content": early, "sync": True})
+        provider.on_memory_write("add", "memory", before)
+        landed(provider)
+        standby.caught_up(primary)
+        leave_behind(standby)
+
+        called(provider, "remember", {"content": late, "sync": True})
+        provider.on_memory_write("replace", "memory", after, metadata={"old_text": before})
+        called(provider, "remember", {"content": kept, "sync": True})
+        called(other, "remember", {"content": theirs, "sync": True})
+        landed(other)
+        assert late in kept_texts(home) and theirs in kept_texts(home)
+        ids = old.column("SELECT id FROM memory_entries WHERE content <> %s ORDER BY id", kept)
+        assert called(provider, "forget", {"ids": ids})["count"] == 4
+        landed(provider)
+        until(lambda: not any(text in kept_texts(home) for text in (early, late, after)), 20, "the end of what is kept")
+        assert kept in kept_texts(home)
+
+        switch.stop()
+        primary.stop("immediate")
+        standby.tell("SELECT pg_promote()")
+        switch.lead_to(standby.conninfo(old.dsn))
+        new = Database(standby.conninfo(old.dsn))
+        until(lambda: memories(new) == [kept], 60, "what was not forgotten, and nothing else")
+        landed(provider)
+        landed(other)
+        provider.sync_turn(turn(1), "")
+        other.sync_turn(turn(2), "")
+        until(lambda: len(user_turns(new)) == 2, 60, "the turns after it")
+        assert memories(new) == [kept]
+        assert all(
+            text not in json.dumps(new.column("SELECT old_content FROM memory_history")) for text in (early, late)
+        )
+        provider.shutdown()
+        other.shutdown()
+        primary.start()
+
+
+@pytest.mark.parametrize("verb", ["forget", "forget --session", "themes delete"])
+def test_need_22_what_an_operator_removed_is_not_kept_to_be_sent_again(
+    verb: str, dsn: str, home: Path, database: Database, make_provider: MakeProvider
+) -> None:
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}))
+    provider = make_provider({"dsn": dsn})
+    provider.sync_turn(turn(1), turn(2), session_id="s1")
+    provider.sync_turn(turn(3), "", session_id="s2")
+    provider.on_memory_write("add", "memory", "Fact 4")
+    landed(provider)
+    until(lambda: "Fact 4" in kept_texts(home), 20, "what is kept")
+    (theme,) = set(database.themes_of_turn(turn(1)))
+    if verb == "forget":
+        turns = database.column("SELECT id FROM conversations WHERE content = %s", turn(1))
+        facts = database.column("SELECT id FROM memory_entries")
+        arguments = ["forget", f"t{turns[0]}", f"m{facts[0]}", "--yes"]
+        gone, left = [turn(1), "Fact 4"], [turn(2), turn(3)]
+    elif verb == "forget --session":
+        arguments = ["forget", "--session", "s1", "--theme", theme, "--yes"]
+        gone, left = [turn(1), turn(2)], [turn(3), "Fact 4"]
+    else:
+        arguments = ["themes", "delete", theme, "--yes"]
+        gone, left = [turn(1), turn(2), turn(3), "Fact 4"], []
+    assert main([*arguments, "--hermes-home", str(home)]) == 0
+    assert [text for text in (turn(1), turn(2), turn(3), "Fact 4") if text in kept_texts(home)] == left
+    assert not [text for text in gone if text in kept_texts(home)]

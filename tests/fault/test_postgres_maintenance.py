@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from tests.conftest import DIMS, MakeProvider
+from tests.support.limits import LATE_S
 from tests.support.memory import landed, runtime_of
 from tests.support.own_postgres import own_postgres
 from tests.support.scripted_embedder import ScriptedEmbedder
@@ -20,8 +21,6 @@ from tests.support.traffic import Log, Traffic, assert_all_landed, report
 from tests.support.turns import ask, finds, question, seconds, turn
 from tests.support.waiting import until
 
-# For a thread that is given its turn late.
-MARGIN_S = 0.5
 DEADLINES: dict[str, Any] = {"prefetch_deadline_s": 1.0, "recall_deadline_s": 2.0}
 
 
@@ -62,11 +61,11 @@ def test_need_01_vacuum_full_in_a_loop_costs_no_deadline_and_no_write(
         with vacuumed_in_a_loop(admin_dsn) as rounds:
             while len(rounds) < 10 or len(took) < 10:
                 took.append(seconds(lambda: provider.prefetch(question(1))))
-                assert seconds(lambda: ask(provider, question(1))) < DEADLINES["recall_deadline_s"] + MARGIN_S
+                assert seconds(lambda: ask(provider, question(1))) < DEADLINES["recall_deadline_s"] + LATE_S
         traffic.wait_for(20)
 
     # The worst one may be the machine's.
-    assert sorted(took)[-2] < DEADLINES["prefetch_deadline_s"] + MARGIN_S
+    assert sorted(took)[-2] < DEADLINES["prefetch_deadline_s"] + LATE_S
     assert_all_landed(provider, Database(direct_dsn), [1, *traffic.numbers])
     until(lambda: finds(provider, "number0002", turn(2)), 30, "recall")
     traffic.assert_never_waited()
@@ -86,7 +85,7 @@ def test_need_03_a_synchronous_standby_that_hangs_loses_and_doubles_nothing(
             tell(server.admin_dsn, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
             until(lambda: waits_for_a_standby(server.admin_dsn), 30, "a commit that waits")
             traffic.go_on_for(3.0)
-            assert seconds(lambda: provider.prefetch(question(1))) < DEADLINES["prefetch_deadline_s"] + MARGIN_S
+            assert seconds(lambda: provider.prefetch(question(1))) < DEADLINES["prefetch_deadline_s"] + LATE_S
             assert finds(provider, "number0001", turn(1))
             until(lambda: runtime_of(provider).writer.counts["retries"] >= 1, 60, "a commit that is given up")
             tell(server.admin_dsn, "ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")

@@ -80,8 +80,9 @@ def test_need_03_however_a_process_dies_what_it_accepted_arrives_once_and_in_ord
         assert said[: len(told)] == told, death
         # The hook of one more may have returned before the signal came.
         assert len(said) <= len(told) + 1, death
+    until(lambda: len([name for name in spool_files(home) if name.endswith(".db")]) <= 1, 60, "the end of their files")
     provider.shutdown()
-    until(lambda: not spool_files(home), 30, "the end of the dead processes' files")
+    until(lambda: not spool_files(home), 30, "the end of the last file")
 
 
 def test_need_03_the_file_of_a_living_process_is_left_to_it(

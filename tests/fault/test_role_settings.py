@@ -12,9 +12,9 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from hermes_memory_pgvector.admin.common.migrations import migrate
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store.schema import migrate
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import landed, recalled, runtime_of
 from tests.support.pooler import pgbouncer
@@ -24,7 +24,7 @@ from tests.support.traffic import Log
 from tests.support.turns import ANSWER, question, turn
 from tests.support.waiting import until
 
-IDLE_MS = 200
+IDLE_MS = 500  # more than this process is held up between two statements
 
 SETTINGS: dict[str, dict[str, str]] = {
     "formats": {
@@ -111,7 +111,7 @@ def use_and_check(
     provider.on_memory_write("replace", "memory", "Crane 3 is red.", {"old_text": "Crane 3 is blue"})
     landed(provider)
     idle_since = time.monotonic()
-    until(lambda: time.monotonic() > idle_since + 3 * IDLE_MS / 1000, 10, "a while")
+    until(lambda: time.monotonic() > idle_since + 3 * IDLE_MS / 1000, 30, "a while")
     for _ in range(3):
         assert turn(5) in provider.prefetch(question(5), session_id="another")
         provider.on_session_switch("another")

@@ -11,10 +11,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from hermes_memory_pgvector.admin.common.migrations import migrate
 from hermes_memory_pgvector.capture import poison
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from hermes_memory_pgvector.store.schema import migrate
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import landed, runtime_of
 from tests.support.scripted_embedder import ScriptedEmbedder

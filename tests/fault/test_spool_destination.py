@@ -30,7 +30,7 @@ def other(admin_dsn: str, migrated_template: str) -> Iterator[str]:
     """The runtime role's conninfo of another database of ours, on the same server."""
     name = str(conninfo_to_dict(admin_dsn)["dbname"]) + "_other"
     with psycopg.connect(make_conninfo(admin_dsn, dbname="postgres"), autocommit=True) as connection:
-        made = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+        made = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
         connection.execute(made.format(sql.Identifier(name), sql.Identifier(migrated_template)))
         yield make_conninfo(admin_dsn, dbname=name, user="hermes")
         connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))

@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import sqlite3
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -18,6 +19,7 @@ import pytest
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import DIMS, MakeProvider
+from tests.support.limits import MOSTLY_NOT_WAITED_S, NOT_WAITED_S
 from tests.support.memory import landed, runtime_of
 from tests.support.stored import Database
 from tests.support.tcp_proxy import TcpProxy
@@ -26,7 +28,9 @@ from tests.support.waiting import until
 from tests.support.writing_process import WritingProcess
 
 Records = Callable[[int], list[str]]
-LONGEST_HOOK_S, LONGEST_ON_A_BUSY_MACHINE_S = 0.05, 0.5
+
+# Of the hook's own work: to write a large spool anew takes several times as long.
+LONGEST_CPU_S = 0.1
 
 
 def spool_files(home: Path) -> list[Path]:
@@ -42,15 +46,17 @@ def locked(path: Path) -> Iterator[None]:
         connection.execute("ROLLBACK")
 
 
-def write(provider: PgvectorMemoryProvider, numbers: range) -> float:
-    """The longest time that one of these turns took, in seconds, but for one in a hundred: other processes run, too."""
-    took = []
+def write(provider: PgvectorMemoryProvider, numbers: range) -> None:
+    """Report these turns; no hook may wait for anybody, or do the work that is the background's."""
+    took, worked = [], []
     for number in numbers:
-        started = time.perf_counter()
+        started, cpu = time.monotonic(), time.thread_time()
         provider.sync_turn(turn(number), "")
-        took.append(time.perf_counter() - started)
-    assert max(took) < LONGEST_ON_A_BUSY_MACHINE_S
-    return sorted(took)[-1 - len(took) // 100]
+        took.append(time.monotonic() - started)
+        worked.append(time.thread_time() - cpu)
+    assert max(took) < NOT_WAITED_S
+    assert statistics.median(took) < MOSTLY_NOT_WAITED_S
+    assert max(worked) < LONGEST_CPU_S
 
 
 @pytest.mark.parametrize("postgres_is", ["up", "away"])
@@ -71,7 +77,7 @@ def test_need_03_a_lock_on_the_spool_holds_no_hook_up_and_refuses_nothing(
     write(provider, range(10, 20))
     (path,) = spool_files(home)
     with locked(path):
-        assert write(provider, range(20, 1020)) < LONGEST_HOOK_S
+        write(provider, range(20, 1020))
         assert len([line for line in records(logging.WARNING) if "another file of the spool" in line]) == 1
         if postgres_is == "up":
             landed(provider)
@@ -175,7 +181,7 @@ def test_need_03_a_spool_that_is_taken_away_from_a_silent_agent_is_there_again_b
 ) -> None:
     proxy.stop()
     provider = make_provider({"dsn": proxied})
-    assert write(provider, range(50)) < LONGEST_HOOK_S
+    write(provider, range(50))
     delete_folder(home)
     until(lambda: spool_files(home), 30, "a new file")
     proxy.start()
@@ -192,7 +198,7 @@ def test_need_03_a_large_spool_that_is_taken_away_holds_no_hook_up(
     for _ in range(60):
         provider.on_memory_write("add", "memory", f"{time.perf_counter_ns()} " + "What fills more memory. " * 20_000)
     delete_folder(home)
-    assert write(provider, range(8_000, 9_000)) < LONGEST_HOOK_S
+    write(provider, range(8_000, 9_000))
     until(lambda: runtime_of(provider).writer.depth() == 9_060, 60, "everything in the new files")
     proxy.start()
     until(lambda: len(user_turns(database)) >= 9_000, 200, "the turns")

@@ -11,17 +11,15 @@ import pytest
 
 from tests.support.gateway import Gateway
 from tests.support.hermes import HermesHome
+from tests.support.limits import LATE_S, NOT_WAITED_S
 from tests.support.model_server import PLAIN_ANSWER, ModelServer
 from tests.support.waiting import until
 
 QUESTION = "When does the harbour office open on weekdays, and who has the key?"
 
-# The recall deadline is 1.5 s and the host's own work takes a fraction of a second; its cap, which must not be what
-# ended the wait, is 8 s.
-TURN_LIMIT_S = 4.0
-
-# A hook that waited for the network on the event loop would hold this up for seconds.
-HEALTH_LIMIT_S = 1.0
+# A hook that waited for so long on the event loop would hold up the whole gateway. The host's own cap is 8 s; it must
+# not be what ended the wait.
+DEADLINE_S = 4.0
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +39,7 @@ def stricken_gateway(tmp_path_factory: pytest.TempPathFactory, model: ModelServe
             "dsn": f"host=127.0.0.1 port={port} dbname=nowhere user=nobody",
             "embed_url": f"http://127.0.0.1:{port}",
             "dims": 384,
+            "prefetch_deadline_s": DEADLINE_S,
         }
         home.write_config(model.base_url, settings)
         with Gateway(home) as gateway:
@@ -57,9 +56,9 @@ def test_need_01_turns_go_on_and_are_kept(stricken_gateway: Gateway) -> None:
 
         assert answer.status == 200, stricken_gateway.log()
         assert answer.text == PLAIN_ANSWER
-        assert elapsed_s < TURN_LIMIT_S, stricken_gateway.log()
+        assert elapsed_s < DEADLINE_S + LATE_S, stricken_gateway.log()
     spooled = stricken_gateway.home.spool_contains
-    until(lambda: all(spooled(question) for question in questions), 10, "the turns in the spool")
+    until(lambda: all(spooled(question) for question in questions), 30, "the turns in the spool")
 
 
 def test_need_01_runs_do_not_hold_up_the_hosts_event_loop(stricken_gateway: Gateway, model: ModelServer) -> None:
@@ -81,7 +80,7 @@ def test_need_01_runs_do_not_hold_up_the_hosts_event_loop(stricken_gateway: Gate
         until(lambda: all(model.requests_saying(question) for question in questions), 30)
     finally:
         finished.set()
-        watcher.join(10)
+        watcher.join(60)
 
     assert latencies_s
-    assert max(latencies_s) < HEALTH_LIMIT_S, stricken_gateway.log()
+    assert max(latencies_s) < NOT_WAITED_S, stricken_gateway.log()

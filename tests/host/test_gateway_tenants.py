@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes_memory_pgvector.domain.theme import Surface, ThemeRules, place
+from hermes_memory_pgvector.domain.theme import Surface, ThemeRules, session_themes
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.runtime.process import close_all
 from tests.support.gateway import Gateway
@@ -45,7 +45,7 @@ FOREIGN: list[str | bytes] = [
     "all",
     "a" * 256,
     CHAT_KEY,
-    place(Surface(CHAT_KEY, "telegram", "default"), ThemeRules.of(default="default")).turns.name,
+    session_themes(Surface(CHAT_KEY, "telegram", "default"), ThemeRules.of(default="default")).turns.name,
     "@telegram/default/*",
 ]
 # Headers that are the victim's, written in another way: any client may claim any key, and so this one.
@@ -101,7 +101,7 @@ def test_need_04_no_header_opens_another_tenants_theme_or_a_chat(
     assert "hermes-pgvector: " not in log, "nothing to warn of"
     themes = database.column("SELECT DISTINCT agent_identity FROM conversations")
     assert [theme for theme in themes if theme.startswith("@")] == [
-        place(Surface(CHAT_KEY, "telegram", "default"), ThemeRules.of(default="default")).turns.name
+        session_themes(Surface(CHAT_KEY, "telegram", "default"), ThemeRules.of(default="default")).turns.name
     ]
     assert not [theme for theme in themes if "4915112345678" in theme]
     assert "4915112345678" not in "\n".join(database.column("SELECT to_jsonb(c)::text FROM conversations AS c"))

@@ -11,11 +11,12 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.admin.common.migrations import migrations
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store.schema import migrations
 from tests.conftest import DIMS
 from tests.support.blocked_packages import PoorEnvironment
 from tests.support.hermes import HERMES_COMMAND, HermesHome, describe
+from tests.support.local_models import link_model
 from tests.support.ollama import FakeOllama
 from tests.support.password_role import PASSWORD as ROLE_PASSWORD
 from tests.support.password_role import password_role
@@ -60,6 +61,7 @@ def test_the_wizard_asks_again_until_it_works_and_saves_at_the_end(
     screen.answer(r"Number \[1\]: ", "server")
     screen.answer(r"DSN, .*: ", make_conninfo(dsn, password=PASSWORD))
     screen.answer(r"tables are there, vectors of 384 dimensions")
+    screen.answer(r"The bundled model, .* 384 dimensions, 72\.5 MB to fetch")
     screen.answer(r"Number \[1\]: ", "1")
     screen.answer(rf"Base URL \[http://{ollama.host}\]: ", "")
     screen.answer(r"it has fits, long|it has long, fits")
@@ -77,7 +79,7 @@ def test_the_wizard_asks_again_until_it_works_and_saves_at_the_end(
     assert "ok    embedding" in screen.screen and "FAIL" not in screen.screen
 
     text = home.config_path.read_text(encoding="utf-8")
-    assert "# mine\n" in text and "provider: pgvector  # before\n" in text
+    assert "# mine\n" in text and "provider: pgvector # before\n" in text
     config = home.read_config()
     assert config["plugins"]["enabled"] == ["pgvector"]
     assert config["plugins"]["pgvector"] == {"embed_url": f"http://{ollama.host}", "embed_model": "fits", "dims": DIMS}
@@ -89,10 +91,12 @@ def test_the_wizard_asks_again_until_it_works_and_saves_at_the_end(
     status = home.hermes("memory", "status")
     assert "pgvector" in status.stdout and "available" in status.stdout, describe(status)
 
+    link_model(home.path)
     before = (home.config_path.read_bytes(), dotenv.read_bytes())
     with Terminal(SETUP, home.environment({"OLLAMA_HOST": ollama.host}), str(home.root)) as again:
         again.answer(r"Number \[2\]: ", "")
         again.answer(r"DSN, .*password=\*\*\*.*: ", "")
+        again.answer(r"The bundled model, .* 384 dimensions, installed")
         again.answer(r"Number \[1\]: ", "")
         again.answer(rf"Base URL \[http://{ollama.host}\]: ", "")
         again.answer(r"Model \[fits\]: ", "")

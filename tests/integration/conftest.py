@@ -42,7 +42,9 @@ def second_dsn(admin_dsn: str, migrated_template: str) -> Iterator[str]:
     postgres = make_conninfo(admin_dsn, dbname="postgres")
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(
-            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(migrated_template))
+            sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy").format(
+                sql.Identifier(name), sql.Identifier(migrated_template)
+            )
         )
         yield make_conninfo(admin_dsn, dbname=name, user="hermes")
         connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))

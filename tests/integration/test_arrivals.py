@@ -15,7 +15,7 @@ import pytest
 
 from hermes_memory_pgvector import cli
 from hermes_memory_pgvector.admin.common.theme_names import theme_to_write
-from hermes_memory_pgvector.admin.transfer.ingest import Arrivals, Intake, take_in
+from hermes_memory_pgvector.admin.transfer.ingest import IngestOptions, IngestResult, take_in
 from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.domain.records import MemoryRecord, Part, Record, TurnRecord
 from hermes_memory_pgvector.domain.theme import ThemeRules
@@ -30,7 +30,7 @@ from tests.support.stored import Database
 from .conftest import DIMS
 
 AT = datetime(2024, 5, 3, 12, 0, tzinfo=UTC)
-INTAKE = Intake(Settings(dims=DIMS), ThemeRules())
+INTAKE = IngestOptions(Settings(dims=DIMS), ThemeRules())
 TURN = TurnRecord("Sales", "s-1", "user", "Where does the Atlas plan live?", AT, {"source": "import:other"})
 MEMORY = MemoryRecord("Sales", "memory", " Atlas is blue\n", AT, AT + timedelta(days=1), {"user_id": "4915112345678"})
 
@@ -41,7 +41,7 @@ def connected(dsn: str) -> Iterator[DeadlineConnection]:
         yield conn
 
 
-def taken(dsn: str, *records: Record, intake: Intake = INTAKE) -> Arrivals:
+def taken(dsn: str, *records: Record, intake: IngestOptions = INTAKE) -> IngestResult:
     with connected(dsn) as conn:
         return take_in(conn, records, intake)
 
@@ -93,7 +93,7 @@ def test_need_29_what_cannot_be_stored_is_left_out_with_a_reason(dsn: str, recor
 
 def test_need_03_two_imports_at_once_leave_each_turn_once(dsn: str) -> None:
     records = [replace(TURN, ts=AT + timedelta(seconds=number)) for number in range(1500)]
-    found: list[Arrivals] = []
+    found: list[IngestResult] = []
     both = [threading.Thread(target=lambda: found.append(taken(dsn, *records))) for _ in range(2)]
     for thread in both:
         thread.start()

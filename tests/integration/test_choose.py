@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hermes_memory_pgvector.admin.common.embedded_server import bring_up, embedded_server
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.embed.ollama import embedding_models, loopback_url
-from hermes_memory_pgvector.runtime.embedded import bring_up_embedded
-from hermes_memory_pgvector.runtime.embedded_server import embedded_server
 from hermes_memory_pgvector.store.pool import connect
 from hermes_memory_pgvector.store.schema import embedding_dims
 from tests.conftest import DIMS
@@ -118,6 +117,16 @@ def test_what_is_configured_stays(
     assert configured(home) == values
 
 
+def test_words_that_were_chosen_stay_and_it_says_so(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    configure(home, embed_url="")
+
+    assert main(["model", "choose", "--hermes-home", str(home)]) == 0
+
+    out = capsys.readouterr().out
+    assert "recall goes by words, and nothing was changed: embed_url is set to nothing" in out
+    assert f"model install {MODEL_NAME} --use" in out and "config set plugins.pgvector.embed_url" in out
+
+
 def test_the_environment_counts_as_configured(home: Path, choose: Choose, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERMES_PGVECTOR_EMBED_URL", "http://embed.example/v1")
     assert choose()["mode"] == "endpoint"
@@ -196,7 +205,7 @@ def test_a_database_of_ours_without_vectors_is_made_to_fit(
     monkeypatch.setenv("HERMES_PGVECTOR_EMBEDDED_DIR", str(place / "pg"))
     server = embedded_server(Settings(embedded_dir=str(place / "pg")))
     try:
-        with connect(bring_up_embedded(server, dims=768)) as conn:
+        with connect(bring_up(server, dims=768).runtime) as conn:
             assert embedding_dims(conn) == 768
 
         assert choose()["mode"] == "local"

@@ -294,7 +294,14 @@ def test_need_16_people_are_told_savings_and_loss(home: Path, dsn: str, capsys: 
     say(dsn, *numbered(40), (300, "user", "We ship on Friday."), (200, "user", "we ship on  friday"))
     assert main(["compact", "--all-themes"]) == 0
     out = capsys.readouterr().out
-    for words in ("vectors that go", "goes, as it was said again", "(exact)", "(estimated)", "recall@10", "add --yes"):
+    for words in (
+        "vectors to drop",
+        "is deleted, as it was said again",
+        "(exact)",
+        "(estimated)",
+        "recall@10",
+        "add --yes",
+    ):
         assert words in out
     assert main(["compact", "--theme", "marketing", "--yes", "--sample", "0"]) == 0
     out = capsys.readouterr().out

@@ -18,17 +18,17 @@ import pytest
 import yaml
 from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.admin.common import row_security
 from hermes_memory_pgvector.admin.common.spool_views import spool_folder
-from hermes_memory_pgvector.admin.doctor.check import Check, Patient
-from hermes_memory_pgvector.admin.doctor.check_database import examine_database
-from hermes_memory_pgvector.admin.doctor.check_disk import examine_disk
-from hermes_memory_pgvector.admin.doctor.check_installation import examine_installation
+from hermes_memory_pgvector.admin.doctor.check import Check, DoctorContext
+from hermes_memory_pgvector.admin.doctor.check_database import check_database
+from hermes_memory_pgvector.admin.doctor.check_disk import check_disk
+from hermes_memory_pgvector.admin.doctor.check_installation import check_installation
 from hermes_memory_pgvector.admin.doctor.checklist import as_json, render_text
 from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.domain.types import Operation
-from hermes_memory_pgvector.store import row_security
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS
 from tests.support.scripted_embedder import ScriptedEmbedder
@@ -75,10 +75,10 @@ def installed(home: Path, dsn: str) -> Path:
 
 
 def test_need_02_a_plugin_that_hermes_loads(installed: Path, tmp_path: Path) -> None:
-    checks = list(examine_installation(installed))
+    checks = list(check_installation(installed))
     assert [check for check in checks if check.state != "ok"] == []
     with distributions(tmp_path / "site"):
-        assert line(list(examine_installation(installed)), "packages").state == "ok"
+        assert line(list(check_installation(installed)), "packages").state == "ok"
     assert line(checks, "discovery").said == "hermes finds and loads the plugin"
 
 
@@ -128,12 +128,12 @@ def test_need_02_a_plugin_that_hermes_does_not_find(
     installed: Path, capsys: Capture, harm: Callable[[Path], None], name: str, state: str, said: str, repaired: bool
 ) -> None:
     harm(installed / "plugins" / "pgvector")
-    found = line(list(examine_installation(installed)), name)
+    found = line(list(check_installation(installed)), name)
     assert (found.state, said in found.said) == (state, True), found
     assert found.fix and bool(found.repair) == repaired
     if repaired:
         doctor(installed, capsys, "--fix")
-        assert not [check for check in examine_installation(installed) if check.state != "ok"]
+        assert not [check for check in check_installation(installed) if check.state != "ok"]
 
 
 @contextmanager
@@ -165,7 +165,7 @@ def test_need_02_a_version_that_nobody_has_tested(
     installed: Path, tmp_path: Path, name: str, version: str, check: str, state: str
 ) -> None:
     with distributions(tmp_path / "site", **{name: version}):
-        found = line(list(examine_installation(installed)), check)
+        found = line(list(check_installation(installed)), check)
     assert (found.state, version in found.said, bool(found.fix)) == (state, True, True), found
 
 
@@ -173,17 +173,17 @@ def test_need_02_what_is_switched_off_is_switched_on_but_nobodys_choice_is_chang
     installed: Path, dsn: str, capsys: Capture
 ) -> None:
     configure(installed, provider=None, enabled=False, dsn=dsn)
-    found = line(list(examine_installation(installed)), "active")
+    found = line(list(check_installation(installed)), "active")
     assert (found.state, found.repair) == ("fail", "activate")
     _, answer = doctor(installed, capsys, "--fix")
     assert {(each["name"], each["done"]) for each in answer["repairs"]} == {("active", True)}
     assert (states(answer)["active"], "enabled" in states(answer)) == ("ok", False)
 
     configure(installed, enabled=False, dsn=dsn)
-    assert line(list(examine_installation(installed)), "enabled").repair == "enable"
+    assert line(list(check_installation(installed)), "enabled").repair == "enable"
 
     configure(installed, provider="mem0", dsn=dsn)
-    found = line(list(examine_installation(installed)), "active")
+    found = line(list(check_installation(installed)), "active")
     assert (found.state, "mem0" in found.said, found.repair) == ("fail", True, "")
     code, answer = doctor(installed, capsys, "--fix")
     assert code == 1
@@ -252,7 +252,7 @@ def test_need_02_what_is_wrong_with_the_database(
     admin_dsn: str, dsn: str, home: Path, harm: Callable[[str, str], str], name: str, state: str, said: str
 ) -> None:
     reached = harm(admin_dsn, dsn)
-    checks = list(examine_database(Patient(Settings(dsn=reached, dims=DIMS), home)))
+    checks = list(check_database(DoctorContext(Settings(dsn=reached, dims=DIMS), home)))
     found = line(checks, name)
     assert (found.state, said in found.said) == (state, True), render_text(checks)
     assert bool(found.fix or state == "ok" or ";" in found.said), "each fault comes with what to do"
@@ -260,8 +260,8 @@ def test_need_02_what_is_wrong_with_the_database(
 
 @pytest.mark.parametrize(("wrong_by_s", "state"), [(0.0, "ok"), (30.0, "note"), (-7200.0, "fail")])
 def test_need_02_a_clock_that_is_wrong(dsn: str, home: Path, wrong_by_s: float, state: str) -> None:
-    patient = Patient(Settings(dsn=dsn, dims=DIMS), home, now=lambda: time.time() + wrong_by_s)
-    found = line(list(examine_database(patient)), "clock")
+    patient = DoctorContext(Settings(dsn=dsn, dims=DIMS), home, now=lambda: time.time() + wrong_by_s)
+    found = line(list(check_database(patient)), "clock")
     assert found.state == state
     assert ("ahead of" if wrong_by_s > 0 else "behind") in found.said or state == "ok"
 
@@ -332,7 +332,7 @@ def spooled(home: Path, count: int, *, age_s: float = 0.0, content: str = "Atlas
 
 
 def disk(home: Path, **settings: Any) -> list[Check]:
-    return list(examine_disk(Patient(Settings(dsn="host=elsewhere", **settings), home)))
+    return list(check_disk(DoctorContext(Settings(dsn="host=elsewhere", **settings), home)))
 
 
 @pytest.mark.parametrize(

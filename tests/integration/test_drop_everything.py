@@ -10,18 +10,18 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from hermes_memory_pgvector.admin.common import new_vectors, upgrade_tables
+from hermes_memory_pgvector.admin.common import new_vectors, row_security
+from hermes_memory_pgvector.admin.common.migrations import migrate
+from hermes_memory_pgvector.admin.migrate import upgrade_tables
 from hermes_memory_pgvector.domain.types import EmbeddingSpace
 from hermes_memory_pgvector.server.binaries import find_binaries
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import row_security
 from hermes_memory_pgvector.store.pool import connect
-from hermes_memory_pgvector.store.schema import migrate
 from tests.conftest import DIMS
 from tests.support.predecessor import Predecessor
 from tests.support.row_security import let_tenants_in
 
-PACKAGE = Path(migrate.__code__.co_filename).resolve().parents[1]
+PACKAGE = Path(migrate.__code__.co_filename).resolve().parents[2]
 SCRIPT = PACKAGE / "migrations" / "optional" / "drop_everything.sql"
 # Everything a database holds that somebody made in it, extensions' own objects aside.
 OBJECTS = """
@@ -146,7 +146,8 @@ def test_the_runtime_role_cannot_do_it(dsn: str, admin_dsn: str) -> None:
 
 def test_every_table_and_function_that_we_make_is_in_the_script() -> None:
     script = SCRIPT.read_text(encoding="utf-8")
-    sources = [*PACKAGE.glob("migrations/**/*.sql"), *PACKAGE.glob("store/**/*.py"), *PACKAGE.glob("store/**/*.sql")]
+    folders = [PACKAGE / "migrations", PACKAGE / "store", PACKAGE / "admin" / "common", PACKAGE / "admin" / "migrate"]
+    sources = [path for folder in folders for kind in ("py", "sql") for path in folder.glob(f"**/*.{kind}")]
     made = re.compile(r"CREATE (?:OR REPLACE )?(?:TABLE|FUNCTION|VIEW) (?:IF NOT EXISTS )?([a-z_]+)")
     names = {name for path in sources for name in made.findall(path.read_text(encoding="utf-8"))}
     assert {"memory_entries", "hermes_reembed", "hermes_keep_next", "hermes_themes_of"} <= names

@@ -13,8 +13,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector import cli
+from hermes_memory_pgvector.admin.common import hnsw
 from hermes_memory_pgvector.admin.index.build_memory import build_memory
-from hermes_memory_pgvector.store import hnsw
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS
 from tests.support.stored import Database
@@ -107,7 +107,7 @@ def test_need_24_a_build_knows_no_time_limit_and_finishes_what_was_killed(
     ):
         admin.execute(f"{concurrently} (embedding vector_cosine_ops)".encode())
     with connect(admin_dsn) as conn:
-        assert [each.state for each in hnsw.graphs(conn)] == ["missing", "unfinished"]
+        assert [each.state for each in hnsw.indexes(conn)] == ["missing", "unfinished"]
 
     with held_up(admin_dsn):
         assert cli.main(["index", "build", "--admin-dsn", hurried, "--hermes-home", str(home)]) == 0
@@ -138,7 +138,7 @@ def test_need_28_migrate_builds_what_a_filled_database_lacks_without_a_time_limi
 
 def test_need_28_a_migration_never_builds_them_where_others_would_wait(admin_dsn: str) -> None:
     """The file alone, as psql runs it, in one transaction."""
-    from hermes_memory_pgvector.store.schema import migrations
+    from hermes_memory_pgvector.admin.common.migrations import migrations
 
     filled(admin_dsn, 20)
     with psycopg.connect(admin_dsn, autocommit=True, options=f"-c hermes_pgvector.dims={DIMS}") as admin:

@@ -187,7 +187,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "postpone_memories", "postpone_turns",  # a time
         "take_over_mirrored", "mirror_difference", "forget_mirrored",  # this host's own file
         "hold_removals", "withdraw_removals",
-        "moved_operations", "server_start",  # ids of operations, and a time
+        "server_start",  # a time
         "held_removals", "count_held_removals", "keep_held", "removed_memories", "restore_memory",  # for the operator
         "keep_undecided",
         "forget_removed_texts",
@@ -205,7 +205,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "mem0_points", "hindsight_documents", "hindsight_facts", "next_old_memories", "next_old_turns",
         "written_since_upgrade",  # counts for the operator
         "walk_vectors", "walk_timeline", "plan_for_values", "has_graph",  # touch no stored text
-        "graph_state", "build_progress",
+        "hnsw_index_state", "build_progress",
         "compact_sizes", "count_cold", "keep_signatures", "calibrate_signatures", "signature_scale",
         "claim_cold_turns", "vector_search_turns_cold",  # as claim_pending_turns; as vector_search_turns_walk
         "vector_search_memories_all", "vector_search_turns_all",  # the explicit scope 'all'
@@ -219,10 +219,12 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
 
 
 def test_need_04_every_statement_is_used_and_no_other_sql_reads_stored_text() -> None:
-    root = Path(str(files("hermes_memory_pgvector")))
-    sources = [file.read_text(encoding="utf-8") for file in sorted(root.rglob("*.py"))]
-    trees = [ast.parse(source) for source in sources if re.search(r"^\s*from \S*sql import .*\bquery\b", source, re.M)]
-    assert trees
+    package = Path(str(files("hermes_memory_pgvector")))
+    trees = [
+        ast.parse(path.read_text(encoding="utf-8"))
+        for folder in ("store", "admin")
+        for path in package.joinpath(folder).rglob("*.py")
+    ]
     texts = [text for tree in trees for text in _texts(tree)]
     unused = [name for name in every_statement() if not any(re.fullmatch(text, name) for text in texts)]
     assert unused == []
@@ -230,6 +232,12 @@ def test_need_04_every_statement_is_used_and_no_other_sql_reads_stored_text() ->
         text for text in texts if re.search(r"(?:FROM|INTO|UPDATE|JOIN)\\? (?:memory_entries|conversations)", text)
     ]
     assert reads == [], "SQL on stored text stands in a file of statements"
+
+
+def test_every_fragment_is_used() -> None:
+    named = re.findall(r"^-- (?:fragment|own themes): (\w+)", _sources("fragments.sql", "store/queries"), re.MULTILINE)
+    used = Counter(re.findall(r"\b(\w+)\(", re.sub(r"^--.*$", "", _sources("*.sql", "."), flags=re.MULTILINE)))
+    assert named and [name for name in named if not used[name]] == []
 
 
 def test_no_two_statements_have_one_name() -> None:
@@ -256,7 +264,7 @@ def _statements() -> str:
 
 def _sources(pattern: str, folder: str) -> str:
     place = Path(str(files("hermes_memory_pgvector").joinpath(folder)))
-    return "\n".join(file.read_text(encoding="utf-8") for file in sorted(place.glob(pattern)))
+    return "\n".join(file.read_text(encoding="utf-8") for file in sorted(place.rglob(pattern)))
 
 
 def _texts(tree: ast.AST) -> Iterator[str]:

@@ -14,9 +14,10 @@ import yaml
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from hermes_memory_pgvector.admin.common.migrations import migrate
+from hermes_memory_pgvector.admin.common.schema_checks import missing_rights
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.store.pool import connect
-from hermes_memory_pgvector.store.schema import migrate, missing_rights
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import called, landed, recalled, write_entries
 from tests.support.scripted_embedder import ScriptedEmbedder

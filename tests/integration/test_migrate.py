@@ -16,10 +16,11 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.admin.common.migrations import checksum, migrations
 from hermes_memory_pgvector.domain.errors import DimensionMismatch, SchemaNotApplied
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.store.pool import connect
-from hermes_memory_pgvector.store.schema import checksum, ensure_schema, migrations
+from hermes_memory_pgvector.store.schema import ensure_schema
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import called, landed, recalled, runtime_of
 from tests.support.stored import Database
@@ -28,7 +29,7 @@ from .conftest import Run
 
 Start = Callable[..., "subprocess.Popen[str]"]
 REPOSITORY = Path(__file__).resolve().parents[2]
-LABELS = [f"{migration.version:03d}_{migration.name}" for migration in migrations()]
+LABELS = [migration.name for migration in migrations()]
 _RECORDED = "SELECT version || ' ' || name || ' ' || checksum FROM hermes_migrations ORDER BY version"
 _SHAPE = """
 SELECT concat_ws(' ', table_name, column_name, udt_name, is_nullable, column_default, generation_expression)
@@ -172,7 +173,9 @@ def test_need_28_every_migration_is_sealed_with_its_own_checksum(admin_dsn: str)
         assert digits == migration.checksum == checksum(migration.sql) == hashlib.sha256(blank.encode()).hexdigest(), (
             f"{migration.name} is not sealed; run scripts/seal_migrations.py"
         )
-        assert f"{migration.version} {migration.name} {digits}" in Database(admin_dsn).column(_RECORDED)
+        assert f"{migration.version} {migration.name.partition('_')[2]} {digits}" in Database(admin_dsn).column(
+            _RECORDED
+        )
     script = REPOSITORY / "scripts" / "seal_migrations.py"
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

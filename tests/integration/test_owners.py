@@ -9,14 +9,15 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from hermes_memory_pgvector.admin.common import new_vectors
+from hermes_memory_pgvector.admin.common import new_vectors, row_security
+from hermes_memory_pgvector.admin.common.migrations import migrate
+from hermes_memory_pgvector.admin.common.schema_checks import missing_rights
 from hermes_memory_pgvector.domain.errors import StoreMisconfigured
 from hermes_memory_pgvector.domain.types import EmbeddingSpace
 from hermes_memory_pgvector.runtime.process import close_all
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import row_security
 from hermes_memory_pgvector.store.pool import connect
-from hermes_memory_pgvector.store.schema import ensure_schema, migrate, missing_rights
+from hermes_memory_pgvector.store.schema import ensure_schema
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import called, landed, recalled
 from tests.support.row_security import let_tenants_in

@@ -11,6 +11,7 @@ import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import MakeProvider
+from tests.support.limits import LATE_S
 from tests.support.memory import called, landed, runtime_of
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
@@ -20,7 +21,6 @@ from tests.support.waiting import until
 CRANE = "The harbour crane is greased on Mondays by Ingrid"
 ASK_CRANE = "When is the harbour crane greased?"
 TOOLS = ("recall_memory", "recall_conversation")
-MARGIN_S = 1.5  # for a thread that is given its turn late
 _OURS = "FROM pg_stat_activity WHERE usename = 'hermes' AND state = 'active' AND datname = current_database()"
 
 
@@ -43,7 +43,7 @@ def knowing(provider: PgvectorMemoryProvider) -> PgvectorMemoryProvider:
 def test_trap_08_an_empty_block_of_an_outage_does_not_suppress_recall_after_it(
     make_provider: MakeProvider, admin_dsn: str
 ) -> None:
-    provider = knowing(make_provider({"prefetch_deadline_s": 0.3}))
+    provider = knowing(make_provider({"prefetch_deadline_s": 1.0}))
     with tables_locked(admin_dsn):
         assert provider.prefetch(ASK_CRANE) == ""
         provider.queue_prefetch(ASK_CRANE)
@@ -52,7 +52,7 @@ def test_trap_08_an_empty_block_of_an_outage_does_not_suppress_recall_after_it(
 
 
 def test_trap_08_nor_does_an_outage_of_the_endpoint(make_provider: MakeProvider, embedder: ScriptedEmbedder) -> None:
-    provider = knowing(make_provider({"embed_url": embedder.url, "prefetch_deadline_s": 0.5}))
+    provider = knowing(make_provider({"embed_url": embedder.url, "prefetch_deadline_s": 2.0}))
     embedder.mode = "http_500"
     meant = "Ingrid, Mondays: crane?"
     assert CRANE in provider.prefetch(meant), "by words"
@@ -76,11 +76,11 @@ def test_trap_08_a_block_is_never_the_one_of_the_message_before(make_provider: M
 def test_trap_09_a_locked_table_bounds_recall_and_leaves_nothing_running(
     make_provider: MakeProvider, admin_dsn: str, dsn: str
 ) -> None:
-    provider = knowing(make_provider({"prefetch_deadline_s": 0.3, "recall_deadline_s": 0.5}))
+    provider = knowing(make_provider({"prefetch_deadline_s": 1.0, "recall_deadline_s": 1.0}))
     with tables_locked(admin_dsn):
-        assert seconds(lambda: provider.prefetch(ASK_CRANE)) < 0.3 + MARGIN_S
+        assert seconds(lambda: provider.prefetch(ASK_CRANE)) < 1.0 + LATE_S
         for tool in TOOLS:
-            assert seconds(lambda tool=tool: called(provider, tool, {"query": ASK_CRANE})) < 0.5 + MARGIN_S  # type: ignore[misc]
+            assert seconds(lambda tool=tool: called(provider, tool, {"query": ASK_CRANE})) < 1.0 + LATE_S  # type: ignore[misc]
             assert "deadline" in called(provider, tool, {"query": ASK_CRANE})["error"]
         until(
             lambda: Database(dsn).column(f"SELECT count(*) {_OURS} AND pid <> pg_backend_pid()") == [0], 20, "the end"
@@ -101,9 +101,8 @@ def test_trap_09_a_query_of_megabytes_is_answered_in_time(tool: str, make_provid
         assert len(query) > 1_390_000
         started = time.monotonic()
         assert called(provider, tool, {"query": query})["count"] == 1
-        assert time.monotonic() - started < 2
-        provider.prefetch(query)
-        assert time.monotonic() - started < 2 + 1.5 + MARGIN_S
+        assert time.monotonic() - started < 2 + LATE_S
+        assert seconds(lambda query=query: provider.prefetch(query)) < 1.5 + LATE_S  # type: ignore[misc]
 
 
 # -- need 24 ---------------------------------------------------------------------------------------------------------

@@ -13,9 +13,10 @@ import psycopg
 import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from hermes_memory_pgvector.recall.background import Aside
+from hermes_memory_pgvector.recall.background import Background
 from hermes_memory_pgvector.store.connection import DeadlineConnection
 from tests.conftest import MakeProvider
+from tests.support.limits import LATE_S
 from tests.support.memory import called, landed, runtime_of
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
@@ -25,8 +26,7 @@ from tests.support.waiting import until
 CRANE = "The harbour crane is greased on Mondays by Ingrid"
 ASK_CRANE = "When is the harbour crane greased?"
 TOOLS = ("recall_memory", "recall_conversation")
-DEADLINE_S = 1.0
-MARGIN_S = 1.5  # for a thread that is given its turn late
+DEADLINE_S = 2.0
 SLOW = "LANGUAGE plpgsql IMMUTABLE STRICT AS $$ BEGIN PERFORM pg_sleep(60); RETURN NULL; END $$"
 BROKEN = "LANGUAGE plpgsql IMMUTABLE STRICT AS $$ BEGIN RAISE 'no such luck'; END $$"
 WORKING = "LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS '$libdir/vector', 'binary_quantize'"
@@ -71,12 +71,12 @@ def test_trap_09_a_vector_leg_that_fails_leaves_the_answer_by_words(
         for tool in TOOLS:
             started = time.monotonic()
             answer = called(provider, tool, {"query": ASK_CRANE})
-            assert time.monotonic() - started < DEADLINE_S + MARGIN_S
+            assert time.monotonic() - started < DEADLINE_S + LATE_S
             assert answer["mode"] == "lexical"
             assert CRANE in answer["results"][0]["content"]
         started = time.monotonic()
         assert CRANE in provider.prefetch(ASK_CRANE)
-        assert time.monotonic() - started < DEADLINE_S + MARGIN_S
+        assert time.monotonic() - started < DEADLINE_S + LATE_S
         until(lambda: Database(admin_dsn).column(BUSY) == [0], 20, "the statements on the server to end")
     assert runtime_of(provider).searcher.counts["vector_leg_failures"] == 3
     assert called(provider, "recall_memory", {"query": ASK_CRANE})["mode"] == "hybrid"
@@ -90,7 +90,7 @@ def test_trap_09_a_leg_by_words_that_fails_is_told_though_the_vector_is_known(
         locker.execute("LOCK TABLE conversations, memory_entries IN ACCESS EXCLUSIVE MODE")
         started = time.monotonic()
         answer = called(provider, "recall_memory", {"query": ASK_CRANE})
-        assert time.monotonic() - started < DEADLINE_S + MARGIN_S
+        assert time.monotonic() - started < DEADLINE_S + LATE_S
     assert "deadline" in answer["error"]
     assert not runtime_of(provider).searcher.counts["vector_leg_failures"]
 
@@ -114,7 +114,7 @@ def test_need_24_a_known_question_takes_few_trips_and_no_thread(
         raise AssertionError("a thread for a vector that is there")
 
     monkeypatch.setattr(DeadlineConnection, "wait", noted)
-    monkeypatch.setattr(Aside, "start", refused)
+    monkeypatch.setattr(Background, "submit", refused)
     assert called(provider, "recall_memory", {"query": ASK_CRANE}) == first
     assert len(trips) <= 9, trips
 
@@ -122,7 +122,7 @@ def test_need_24_a_known_question_takes_few_trips_and_no_thread(
 def test_trap_09_a_table_locked_while_the_endpoint_thinks_costs_the_vectors_only(
     provider: PgvectorMemoryProvider, embedder: ScriptedEmbedder, admin_dsn: str, records: Callable[[int], list[str]]
 ) -> None:
-    embedder.latency_ms = 600
+    embedder.latency_ms = 1200
     answers: list[dict[str, Any]] = []
     asking = threading.Thread(
         target=lambda: answers.append(called(provider, "recall_conversation", {"query": ASK_CRANE}))
@@ -133,7 +133,7 @@ def test_trap_09_a_table_locked_while_the_endpoint_thinks_costs_the_vectors_only
         until(lambda: searched_by_words(admin_dsn) > before, 20, "the words' leg")
         locker.execute("LOCK TABLE conversations, memory_entries IN ACCESS EXCLUSIVE MODE")
         took_s = seconds(asking.join)
-    assert took_s < DEADLINE_S + MARGIN_S
+    assert took_s < DEADLINE_S + LATE_S
     (answer,) = answers
     assert answer["mode"] == "lexical" and CRANE in answer["results"][0]["content"]
     assert called(provider, "recall_conversation", {"query": ASK_CRANE})["mode"] == "hybrid"

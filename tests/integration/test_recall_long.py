@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import statistics
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +11,7 @@ from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall.render import AROUND_MAX_CHARS, LINE_MAX_CHARS, RESULT_MAX_CHARS
 from tests.conftest import MakeProvider
 from tests.support.hostile import plain_lines
+from tests.support.limits import LATE_S
 from tests.support.memory import called, landed
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.turns import seconds
@@ -84,15 +84,15 @@ def test_need_19_a_long_question_costs_what_a_short_one_costs(tool: str, provide
         size: lambda size=size: called(provider, tool, {"query": question[:size], "limit": 20})  # type: ignore[misc]
         for size in (1_000, 100_000)
     }
-    short, long = (statistics.median(seconds(ask) for _ in range(3)) for ask in asked.values())
-    assert long < 4 * short + 0.2
+    short, long = (min(seconds(ask) for _ in range(5)) for ask in asked.values())
+    assert long < 4 * short + 0.5
 
 
 def test_need_19_a_long_message_gets_its_block_in_time(provider: PgvectorMemoryProvider) -> None:
     message = "What is the vault code of the QUARTZ depot? " + "zebra crossing " * 7_000
-    assert seconds(lambda: provider.prefetch(message)) < 1.5 + 0.5
+    assert seconds(lambda: provider.prefetch(message)) < 1.5 + LATE_S
     other = "The depot log follows: " + FILLER * 1_200
-    assert seconds(lambda: provider.prefetch(other)) < 1.5 + 0.5
+    assert seconds(lambda: provider.prefetch(other)) < 1.5 + LATE_S
 
 
 def test_need_19_the_endpoint_gets_no_more_of_a_question_than_it_takes(

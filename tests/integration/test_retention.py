@@ -20,6 +20,7 @@ from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store.backend import Backend
 from tests.conftest import DIMS, MakeProvider
 from tests.support.aged import age
+from tests.support.limits import NOT_WAITED_S
 from tests.support.memory import landed, recalled, runtime_of
 from tests.support.row_security import tenant_of
 from tests.support.stored import Database
@@ -197,9 +198,9 @@ def test_need_01_a_write_comes_before_it(
         until(lambda: Database(dsn).column(waiting) != [0], 30, "the deletion to wait")
         began = time.monotonic()
         provider.on_memory_write("add", "memory", "Atlas is blue")
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < NOT_WAITED_S
         landed(provider)
-        assert time.monotonic() - began < 10.0
+        assert time.monotonic() - began < 20.0
         assert turns(dsn, "marketing") == DAYS
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from hermes_memory_pgvector.admin.common.embedded_server import embedded_server
 from hermes_memory_pgvector.admin.common.spool_views import inspect_spools
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.runtime.embedded_server import embedded_server
 from hermes_memory_pgvector.runtime.process import close_all
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import called, landed
@@ -123,7 +123,7 @@ def test_need_03_uninstall_keeps_writes_that_never_reached_postgres_unless_force
 
     code, said = verb("uninstall", "--data", "--yes")
     assert code == 1
-    assert "1 writes in the spool never reached Postgres" in said["said"].err
+    assert "1 write in the spool never reached Postgres" in said["said"].err
     assert "are running" in said["said"].err and "--force" in said["said"].err
     assert config_of(home)["memory"]["provider"] == "pgvector" and list((home / "pgvector" / "spool").glob("*.db"))
 
@@ -173,3 +173,16 @@ def test_a_link_is_removed_and_not_what_it_leads_to(home: Path, dsn: str, verb: 
     (home / "plugins" / "pgvector").symlink_to(package)
     assert verb("uninstall", "--yes")[0] == 0
     assert not (home / "plugins" / "pgvector").is_symlink() and (package / "cli.py").is_file()
+
+
+@pytest.mark.parametrize(("installer", "named"), [("pip", True), ("uv", True), ("dpkg", False), ("", False)])
+def test_pip_is_named_for_a_package_that_it_can_take_out(
+    verb: Verb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installer: str, named: bool
+) -> None:
+    record = tmp_path / "path" / "hermes_memory_pgvector-9.dist-info"
+    record.mkdir(parents=True)
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: hermes-memory-pgvector\nVersion: 9\n")
+    (record / "INSTALLER").write_text(f"{installer}\n")
+    monkeypatch.syspath_prepend(str(record.parent))
+    _, planned = verb("uninstall", "--json")
+    assert any("pip uninstall" in line for line in planned["left"]) == named

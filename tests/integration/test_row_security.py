@@ -11,8 +11,8 @@ import psycopg
 import pytest
 from psycopg import errors as pg
 
+from hermes_memory_pgvector.admin.common import row_security
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import row_security
 from hermes_memory_pgvector.store.pool import connect
 from hermes_memory_pgvector.store.sql import query
 from tests.conftest import DIMS

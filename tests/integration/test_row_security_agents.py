@@ -12,9 +12,9 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 import hermes_memory_pgvector
+from hermes_memory_pgvector.admin.common import row_security
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import row_security
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import called, landed, recalled, runtime_of

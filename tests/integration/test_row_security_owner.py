@@ -12,13 +12,12 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from hermes_memory_pgvector.admin.common import new_vectors
+from hermes_memory_pgvector.admin.common import new_vectors, row_security
 from hermes_memory_pgvector.capture.retention_task import Retention
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.domain.retention_policy import RetentionPolicy
 from hermes_memory_pgvector.domain.types import EmbeddingSpace
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import row_security
 from hermes_memory_pgvector.store.backend import Backend
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS, MakeProvider

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import stat
@@ -15,9 +16,10 @@ import pytest
 import yaml
 from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.admin.common.embedded_server import embedded_server
 from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.host.session_context import load_settings
-from hermes_memory_pgvector.runtime.embedded_server import embedded_server
 from tests.conftest import DIMS
 from tests.support.model_files import MODEL_NAME, model_dir
 from tests.support.ollama import FakeOllama
@@ -294,3 +296,15 @@ def test_what_the_environment_overrules_is_said(
     monkeypatch.setenv("HERMES_PGVECTOR_DIMS", "5")
     done = setup("--dsn", dsn, "--no-model")
     assert any("HERMES_PGVECTOR_DIMS" in note for note in done.told["notes"])
+
+
+def test_an_unexpected_error_of_the_hosts_setup_is_told_and_ends_it_with_1(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "config.yaml").write_text("plugins: {pgvector: {dsn: host=127.0.0.1 port=1}}\n", encoding="utf-8")
+    monkeypatch.setattr("sys.stdout", closed := io.StringIO())
+    closed.close()
+    with pytest.raises(SystemExit) as ended:
+        PgvectorMemoryProvider().post_setup(str(home))
+    assert ended.value.code == 1
+    assert "error: unexpected ValueError" in capsys.readouterr().err

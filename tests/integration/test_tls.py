@@ -21,6 +21,7 @@ from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import DIMS, MakeProvider
 from tests.support.certificate import Authority
 from tests.support.guarded import PASSWORD, by_tls, guarded_postgres
+from tests.support.limits import NOT_WAITED_S
 from tests.support.memory import landed, recalled
 from tests.support.stored import Database
 from tests.support.turns import ANSWER, seconds, turn, user_turns
@@ -209,7 +210,7 @@ def test_need_30_what_does_not_fit_is_said_with_its_remedy_and_no_write_is_lost(
     broken = fault.change(right, guards)
     configure(home, dsn=broken)
     provider = make_provider({"dsn": broken, "shutdown_timeout_s": 0.2})
-    assert seconds(lambda: provider.sync_turn(turn(1), ANSWER)) < 1
+    assert seconds(lambda: provider.sync_turn(turn(1), ANSWER)) < NOT_WAITED_S
     until(lambda: any(fault.said in message for message in records(logging.WARNING)), what="a warning")
     (warning,) = [message for message in records(logging.WARNING) if fault.said in message]
     assert fault.do in warning

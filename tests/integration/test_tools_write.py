@@ -126,7 +126,7 @@ def test_need_03_without_sync_it_is_accepted_at_once_and_follows(make_provider: 
 
 
 def test_need_01_sync_waits_no_longer_than_the_deadline_and_says_so(make_provider: MakeProvider, dsn: str) -> None:
-    provider = make_provider(ALL | {"recall_deadline_s": 1.0})
+    provider = make_provider(ALL | {"recall_deadline_s": 3.0})
     remember(provider, "Atlas is blue")
     with Database(dsn).writes_blocked():
         began = time.monotonic()

@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hermes_memory_pgvector.admin.doctor.check import Patient
-from hermes_memory_pgvector.admin.doctor.check_endpoints import examine_endpoints
+from hermes_memory_pgvector.admin.common.embedded_server import embedded_server
+from hermes_memory_pgvector.admin.doctor.check import DoctorContext
+from hermes_memory_pgvector.admin.doctor.check_endpoints import check_endpoints
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.config.settings import Settings
+from hermes_memory_pgvector.host.session_context import load_settings
 from tests.conftest import DIMS, MakeProvider
 from tests.integration.conftest import command_environment
 from tests.support.embedded import BIN_DIR, is_root
@@ -67,6 +69,22 @@ def test_need_40_as_whom_the_server_runs_is_said_at_the_install_and_by_doctor_on
     assert (words in said_by(capsys, home, "doctor")) == is_root()
 
 
+def test_need_40_a_server_that_was_started_by_hand_stays_until_it_is_stopped(
+    home: Path, own_server: Path, capsys: Capture
+) -> None:
+    assert "starting Postgres ..." in said_by(capsys, home, "list")
+    assert "it is down" in said_by(capsys, home, "server", "status")
+    assert "it stays up until" in said_by(capsys, home, "server", "start")
+    assert "starting Postgres" not in said_by(capsys, home, "list")
+    assert "it is up" in said_by(capsys, home, "server", "status")
+    assert "using it" not in said_by(capsys, home, "server", "stop")
+    server = embedded_server(load_settings(None, home).settings)
+    server.ensure()
+    assert "an agent starts it again" in said_by(capsys, home, "server", "stop")
+    assert not server.release()
+    assert "it is down" in said_by(capsys, home, "server", "status")
+
+
 def cpu_s(arguments: list[str], environment: dict[str, str]) -> float:
     """The least CPU time that a Python with these arguments took in some runs."""
     times = []
@@ -110,16 +128,16 @@ def test_need_40_doctor_takes_an_agents_word_for_the_model_rather_than_load_it(
     provider = make_provider(LOCAL)
     provider.on_memory_write("add", "memory", "The spare key hangs behind the pot")
     landed(provider)
-    patient = Patient(Settings(dsn=dsn, dims=DIMS, embed_url=LOCAL["embed_url"]), home)
+    patient = DoctorContext(Settings(dsn=dsn, dims=DIMS, embed_url=LOCAL["embed_url"]), home)
 
     def of_the_agent() -> bool:
-        (check,) = examine_endpoints(patient)
+        (check,) = check_endpoints(patient)
         return check.state == "ok" and f"in the agent of process {os.getpid()}" in check.said
 
     until(of_the_agent, what="the agent's report")
 
     shutil.rmtree(home / "pgvector" / "models" / MODEL_NAME)
-    (check,) = examine_endpoints(patient)
+    (check,) = check_endpoints(patient)
     assert check.state == "fail", "the agent does not know yet that it is gone"
 
 

@@ -14,11 +14,12 @@ import pytest
 import yaml
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from hermes_memory_pgvector.admin.common import upgrade_tables
+from hermes_memory_pgvector.admin.common.migrations import changed_migrations, migrate, migrations
+from hermes_memory_pgvector.admin.migrate import upgrade_tables
 from hermes_memory_pgvector.domain.errors import UpgradeNeeded
 from hermes_memory_pgvector.runtime.process import close_all
 from hermes_memory_pgvector.store.pool import connect
-from hermes_memory_pgvector.store.schema import changed_migrations, ensure_schema, migrate, migrations
+from hermes_memory_pgvector.store.schema import ensure_schema
 from tests.conftest import MakeProvider
 from tests.support.memory import called, landed, recalled, runtime_of
 from tests.support.predecessor import AT, BOTH, DIMS, LATER, Predecessor, Release

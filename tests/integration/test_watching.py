@@ -19,11 +19,10 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from hermes_memory_pgvector.admin.common import holdings, repeat
+from hermes_memory_pgvector.admin.common import holdings, repeat, row_security
 from hermes_memory_pgvector.admin.status.prometheus import METRICS, CounterTotals, parse_address
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.domain.errors import WrongUsage
-from hermes_memory_pgvector.store import row_security
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS, MakeProvider
 from tests.support.blocked_packages import PoorEnvironment

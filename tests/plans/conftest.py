@@ -12,8 +12,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.admin.common.migrations import migrate
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store.schema import migrate
 
 DIMS = 8
 SIZES = (10, 10_000, 1_000_000)

@@ -189,6 +189,24 @@ def test_stop_does_not_ask_who_uses_the_server(server: EmbeddedServer, start_cli
     assert starts_in(server) == 2
 
 
+def test_a_server_that_is_kept_up_outlives_its_last_user_until_it_is_stopped(
+    server: EmbeddedServer, start_client: StartClient
+) -> None:
+    server.ensure()
+    server.keep_up()
+    assert not server.release()
+    other = start_client()
+    other.call("ensure")
+    assert server.in_use() and server.is_kept_up()
+    assert other.call("release") == "False"
+    assert server.running()
+    server.stop()
+    assert not server.is_kept_up()
+    server.ensure()
+    assert not server.is_kept_up(), "another server than the one that was to be kept"
+    assert server.release()
+
+
 def test_nothing_is_made_before_the_first_ensure(server: EmbeddedServer) -> None:
     assert not server.running()
     assert not server.release()

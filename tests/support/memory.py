@@ -12,7 +12,7 @@ from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.runtime.process import Runtime
 
 DELIMITER = "\n§\n"
-LANDED_TIMEOUT_S = 30.0
+LANDED_TIMEOUT_S = 60.0
 
 
 def runtime_of(provider: PgvectorMemoryProvider) -> Runtime:

@@ -131,7 +131,7 @@ class ModelServer:
     ) -> None:
         self._http.shutdown()
         self._http.server_close()
-        self._thread.join(10)
+        self._thread.join(30)
 
     @property
     def base_url(self) -> str:

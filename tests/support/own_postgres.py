@@ -15,8 +15,8 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.admin.common.migrations import migrate
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store.schema import migrate
 
 from .embedded import BIN_DIR, ask, postmaster_of
 from .stored import Database

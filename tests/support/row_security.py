@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.admin.common import row_security
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import row_security
 from hermes_memory_pgvector.store.pool import connect
 
 ROLES = ("tenant_marketing", "tenant_sales", "tenant_nobody", "tenant_group", "tenant_owner")

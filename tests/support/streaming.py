@@ -16,7 +16,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from hermes_memory_pgvector.domain.errors import EmbeddedServerError
 from hermes_memory_pgvector.server.account import choose_account
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.server.layout import Layout, make_root
+from hermes_memory_pgvector.server.directories import make_root
+from hermes_memory_pgvector.server.layout import Layout
+from hermes_memory_pgvector.server.run_as import must_run, write
 
 from .embedded import BIN_DIR, ask, postmaster_of
 from .own_postgres import OwnPostgres, own_postgres
@@ -98,10 +100,10 @@ def standby_of(primary: OwnPostgres) -> Iterator[Standby]:
         way = conninfo_to_dict(primary.admin_dsn)
         source = make_conninfo("", **{key: way[key] for key in ("host", "port", "user")})
         script = ["/bin/sh", "-c", _COPY, "sh", theirs.data, ours.data]
-        account.must_run(script, text=f"primary_conninfo = '{source}'\n")
+        must_run(account, script, text=f"primary_conninfo = '{source}'\n")
         row = connection.execute("SELECT labelfile FROM pg_backup_stop(false)").fetchone()
     assert row is not None
-    account.write(ours.data / "backup_label", str(row[0]))
+    write(account, ours.data / "backup_label", str(row[0]))
     server = EmbeddedServer(place / "pg", bin_dir=BIN_DIR, settings={"fsync": "off"} | SETTINGS)
     try:
         yield Standby(server)

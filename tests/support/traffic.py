@@ -12,6 +12,7 @@ import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 
+from .limits import MOSTLY_NOT_WAITED_S, NOT_WAITED_S
 from .memory import runtime_of
 from .stored import Database
 from .turns import ANSWER, memories, seconds, turn, user_turns
@@ -22,9 +23,6 @@ _PACE_S = 0.01
 
 # Generous: the drain tries again at growing distances, up to 13 s, and the machine may be busy.
 LANDED_TIMEOUT_S = 60.0
-
-# Need 1. A hook that waited for anything would take seconds; the worst one is the machine's doing.
-HOOK_MEDIAN_S, HOOK_WORST_S = 0.005, 0.5
 
 
 class Traffic:
@@ -69,8 +67,8 @@ class Traffic:
 
     def assert_never_waited(self) -> None:
         """Every hook returned at once."""
-        assert statistics.median(self.took_s) < HOOK_MEDIAN_S
-        assert max(self.took_s) < HOOK_WORST_S
+        assert statistics.median(self.took_s) < MOSTLY_NOT_WAITED_S
+        assert max(self.took_s) < NOT_WAITED_S
 
 
 def report(provider: PgvectorMemoryProvider, number: int) -> None:
@@ -122,10 +120,13 @@ class Log:
         ]
 
     def assert_outages(self, count: int) -> None:
-        """Each outage was told once when it began and once when it was over, and nothing else was."""
+        """Each outage was told once when it began and once when it was over, and nothing else was.
+
+        But for the writer's own line: it may learn of an end that a recall has told, and seen pass, already.
+        """
         told = [line for line in self.ours() if DOWN in line or BACK in line]
         assert [BACK in line for line in told] == [False, True] * count, told
-        assert len(self.warnings()) == count, self.warnings()
+        assert len([line for line in self.warnings() if RETRIED not in line]) == count, self.warnings()
 
     def assert_some_outages(self, most: int) -> None:
         """Told in turn, down and back, between one and `most` times; nothing else was."""
@@ -136,3 +137,4 @@ class Log:
 
 
 DOWN, BACK = "memory is out of reach", "Postgres is back"
+RETRIED = "writes wait in the spool and are tried again"

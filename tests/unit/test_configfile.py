@@ -11,7 +11,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.config.sources import read_dotenv, read_section, set_values
+from hermes_memory_pgvector.config.sources import read_dotenv, read_section
+from hermes_memory_pgvector.config.yaml_file import set_values
 from hermes_memory_pgvector.domain.errors import ConfigurationError
 
 PROVIDER = ("memory", "provider")
@@ -102,7 +103,7 @@ def test_dotenv(tmp_path: Path) -> None:
         "HERMES_PGVECTOR_A=last\n"
         "HERMES_PGVECTOR_I\n".encode()
     )
-    expected = {"A": "last", "B": "two words", "C": 'with # and "quotes" \n', "D": "host=h password="}
+    expected = {"A": "last", "B": "two words", "C": 'with # and "quotes" \n', "D": "'host=h password=''"}
     expected |= {"E": "it's $HOME", "F": "", "G": "a#b"}
     assert read_dotenv(tmp_path) == {f"HERMES_PGVECTOR_{key}": value for key, value in expected.items()}
     read_dotenv(tmp_path).clear()
@@ -117,11 +118,11 @@ def test_dotenv(tmp_path: Path) -> None:
         ("", "memory:\n  provider: pgvector\n"),
         ("# mine\n", "# mine\nmemory:\n  provider: pgvector\n"),
         ("a: 1", "a: 1\nmemory:\n  provider: pgvector\n"),
-        ("---\na: 1\n...\n", "---\na: 1\nmemory:\n  provider: pgvector\n...\n"),
+        ("---\na: 1\n...\n", "---\na: 1\nmemory:\n  provider: pgvector\n"),
         ("memory:\n  provider: x # why\nb: 2\n", "memory:\n  provider: pgvector # why\nb: 2\n"),
         ("memory:\n  provider: 'x'\n", "memory:\n  provider: pgvector\n"),
         ("memory:\n  provider:\n", "memory:\n  provider: pgvector\n"),
-        ("memory:\n  provider:   # none\n", "memory:\n  provider: pgvector   # none\n"),
+        ("memory:\n  provider:   # none\n", "memory:\n  provider: pgvector # none\n"),
         ("memory:\n  provider: null\n", "memory:\n  provider: pgvector\n"),
         ("memory:\n  provider: >\n    some\n    text\n\nb: 1\n", "memory:\n  provider: pgvector\n\nb: 1\n"),
         ("memory: # m\n# n\nb: 2\n", "memory: # m\n  provider: pgvector\n# n\nb: 2\n"),
@@ -131,22 +132,30 @@ def test_dotenv(tmp_path: Path) -> None:
             "memory:\n  x:\n  - 1\n  - 2 # two\n  provider: pgvector\nb: 2\n",
         ),
         ("memory:\n  x: |\n    # in\nb: 2\n", "memory:\n  x: |\n    # in\n  provider: pgvector\nb: 2\n"),
-        ("memory:\n  x: [1,\n    2]\nb: 2\n", "memory:\n  x: [1,\n    2]\n  provider: pgvector\nb: 2\n"),
+        ("memory:\n  x: [1,\n    2]\nb: 2\n", "memory:\n  x: [1, 2]\n  provider: pgvector\nb: 2\n"),
         ("a: &a 1\nmemory:\n  x: *a\nb: 2\n", "a: &a 1\nmemory:\n  x: *a\n  provider: pgvector\nb: 2\n"),
-        ("memory: {}\n", "memory: {provider: pgvector}\n"),
-        ("memory: { } # m\n", "memory: {provider: pgvector } # m\n"),
+        ("memory: {}\n", "memory:\n  provider: pgvector\n"),
+        ("memory: { } # m\n", "memory:     # m\n  provider: pgvector\n"),
         ("memory: {x: 1}\n", "memory: {x: 1, provider: pgvector}\n"),
         ("memory: {provider: x, y: 1}\n", "memory: {provider: pgvector, y: 1}\n"),
-        ("memory: ~ # m\n", "memory: {provider: pgvector} # m\n"),
-        ('{"memory": {"provider": ""}, "a": 1}', '{"memory": {"provider": pgvector}, "a": 1}'),
-        ("{}\n", "{memory: {provider: pgvector}}\n"),
+        ("memory: ~ # m\n", "memory:   # m\n  provider: pgvector\n"),
+        ('{"memory": {"provider": ""}, "a": 1}', '{"memory": {"provider": pgvector}, "a": 1}\n'),
+        ("{}\n", "memory:\n  provider: pgvector\n"),
         ("a: 1\r\nmemory:\r\n  x: 1\r\n", "a: 1\r\nmemory:\r\n  x: 1\r\n  provider: pgvector\r\n"),
         ("\ufeffa: é\n", "\ufeffa: é\nmemory:\n  provider: pgvector\n"),
         (
             "base: &b {provider: x}\nmemory:\n  <<: *b\n",
             "base: &b {provider: x}\nmemory:\n  <<: *b\n  provider: pgvector\n",
         ),
-        ("memory: {provider: a}\nmemory: {provider: b}\n", "memory: {provider: a}\nmemory: {provider: pgvector}\n"),
+        ("a: &a x\nmemory:\n  provider: *a\n", "a: &a x\nmemory:\n  provider: pgvector\n"),
+        (
+            "long: " + "word " * 40 + "end\noff: no\nmode: 0644\nt: 12:30:45\nq: 'a'\n",
+            "long: " + "word " * 40 + "end\noff: no\nmode: 0644\nt: 12:30:45\nq: 'a'\nmemory:\n  provider: pgvector\n",
+        ),
+        (
+            "memory:\n    # where\n    list:\n      - a # one\n      # two\n\n# next\nb: 2\n",
+            "memory:\n    # where\n    list:\n      - a # one\n    provider: pgvector\n      # two\n\n# next\nb: 2\n",
+        ),
     ],
 )
 def test_one_key_is_set_and_the_rest_kept(tmp_path: Path, before: str, after: str) -> None:
@@ -169,7 +178,7 @@ def test_a_missing_home_is_made(tmp_path: Path) -> None:
     assert set_values(home, values)
     assert (home / "config.yaml").read_text() == (
         "memory:\n  provider: pgvector\nplugins:\n  pgvector:\n"
-        "    dsn: 'host=h password=''a: b'' # x'\n    write_contexts: [a, b]\n"
+        "    dsn: \"host=h password='a: b' # x\"\n    write_contexts: [a, b]\n"
     )
     # What the file holds may be a password.
     assert stat.S_IMODE((home / "config.yaml").stat().st_mode) == 0o600
@@ -195,8 +204,7 @@ def test_mode_and_link_survive(tmp_path: Path) -> None:
         "memory: [\n", "memory: x\n", "memory: [provider]\n", "- memory\n", "text", "a: 1\n---\nb: 2\n",
         "memory:\n  provider:\n    nested: 1\n", "memory:\n  provider:\n  - a\n", "a: \x00\n", "a: 2020-99-99\n",
         "\tmemory: {}\n", "a: &a [*a]\n",
-        "a: &a x\nb: *a\nmemory:\n  provider: *a\n", "memory: &m\n  provider: x\nother: *m\n",
-        "memory:\n  provider: &p x\nother: *p\n",
+        "memory: {provider: a}\nmemory: {provider: b}\n", "memory: &m\n  provider: x\nother: *m\n",
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_edited_safely_is_left_alone(tmp_path: Path, text: str) -> None:

@@ -10,7 +10,7 @@ from dotenv import dotenv_values
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.config.dotenv_file import restore_dotenv, set_dotenv
+from hermes_memory_pgvector.admin.common.dotenv_file import restore_dotenv, set_dotenv
 from hermes_memory_pgvector.config.sources import read_dotenv
 from hermes_memory_pgvector.domain.errors import ConfigurationError
 
@@ -32,6 +32,9 @@ def test_a_new_file_is_its_owners_alone(tmp_path: Path) -> None:
         (b"\xef\xbb\xbfA=1\n", b"\xef\xbb\xbfA=1\nHERMES_PGVECTOR_DSN=x\n"),
         (b" export HERMES_PGVECTOR_DSN = old\nA=\xff\n", b"HERMES_PGVECTOR_DSN=x\nA=\xff\n"),
         (b"HERMES_PGVECTOR_DSN=1\nA=1\nHERMES_PGVECTOR_DSN=2\n", b"HERMES_PGVECTOR_DSN=x\nA=1\n"),
+        (b"A=1\n\nHERMES_PGVECTOR_DSN=1\n\nB=1\n", b"A=1\n\nHERMES_PGVECTOR_DSN=x\n\nB=1\n"),
+        (b"A='1\nHERMES_PGVECTOR_DSN=2\n'\n", b"A='1\nHERMES_PGVECTOR_DSN=2\n'\nHERMES_PGVECTOR_DSN=x\n"),
+        (b"HERMES_PGVECTOR_DSN='a''\nB=1\n", b"HERMES_PGVECTOR_DSN=x\nB=1\n"),
         (b"#HERMES_PGVECTOR_DSN=1\nHERMES_PGVECTOR_DSN_2=3\n", None),
     ],
 )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.domain.errors import EmbedderError, EmbedderUnavailable, InputTooLong
 from hermes_memory_pgvector.embed.breaker import CircuitBreaker, GuardedEmbedder
-from hermes_memory_pgvector.embed.http import HttpEmbedder
+from hermes_memory_pgvector.embed.http_embedder import HttpEmbedder
 from tests.support.scripted_embedder import Mode, ScriptedEmbedder
 
 DIMS = 8
@@ -114,7 +114,7 @@ def test_of_many_threads_one_probes() -> None:
     barrier = threading.Barrier(16)
 
     def ask(_: int) -> bool:
-        barrier.wait(10)
+        barrier.wait(30)
         return breaker.allow()
 
     with ThreadPoolExecutor(16) as threads:

@@ -9,7 +9,7 @@ import pytest
 from hermes_memory_pgvector.domain.errors import EmbedderUnavailable
 from hermes_memory_pgvector.embed.cache import CachedEmbedder
 from hermes_memory_pgvector.embed.embedder import Vector
-from hermes_memory_pgvector.embed.http import HttpEmbedder
+from hermes_memory_pgvector.embed.http_embedder import HttpEmbedder
 from tests.support.scripted_embedder import ScriptedEmbedder, hash_vector
 from tests.support.waiting import until
 
@@ -93,9 +93,9 @@ def ask_together(
     """One thread asks the endpoint, which hangs; seven more ask the same meanwhile."""
     server.mode = "hanging"
     asked = [threads.submit(embedder.embed_query, "which pet?", timeout_s=60)]
-    assert server.arrived.wait(10)
+    assert server.arrived.wait(30)
     asked += [threads.submit(embedder.embed_query, "which pet?", timeout_s=timeout_s) for _ in range(7)]
-    until(lambda: embedder.stats()["embed_cache_hits"] == 7, 10)
+    until(lambda: embedder.stats()["embed_cache_hits"] == 7, 30)
     return asked
 
 
@@ -104,7 +104,7 @@ def test_threads_with_the_same_question_share_a_request(server: ScriptedEmbedder
     barrier = threading.Barrier(8)
 
     def ask(_: int) -> Vector:
-        barrier.wait(10)
+        barrier.wait(30)
         return embedder.embed_query("which pet?", timeout_s=30)
 
     with ThreadPoolExecutor(8) as threads:

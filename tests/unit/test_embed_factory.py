@@ -6,28 +6,28 @@ import pytest
 
 from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.domain.errors import ConfigurationError
-from hermes_memory_pgvector.embed.factory import embedder_for, make_embedder
+from hermes_memory_pgvector.embed.factory import embedder_for
 from tests.support.scripted_embedder import ScriptedEmbedder
 
 DIMS = 16
 
 
-def test_no_address_means_no_embedder() -> None:
-    assert make_embedder(url=" ", model="m", api="auto", api_key="", dims=DIMS, timeout_s=5) is None
+def test_no_address_means_no_embedder(tmp_path: Path) -> None:
+    assert embedder_for(Settings(embed_url=" ", dims=DIMS), "", home=tmp_path) is None
 
 
-def test_a_wrong_address_is_refused() -> None:
+def test_a_wrong_address_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="is not an http:// or https:// URL"):
-        make_embedder(url="localhost:11434", model="m", api="auto", api_key="", dims=DIMS, timeout_s=5)
+        embedder_for(Settings(embed_url="localhost:11434", dims=DIMS), "", home=tmp_path)
 
 
-def test_cache_breaker_and_client_work_together() -> None:
+def test_cache_breaker_and_client_work_together(tmp_path: Path) -> None:
     with ScriptedEmbedder(dims=DIMS) as server:
-        embed_through(server)
+        embed_through(server, tmp_path)
 
 
-def embed_through(server: ScriptedEmbedder) -> None:
-    embedder = make_embedder(url=server.url, model="m", api="auto", api_key="", dims=DIMS, timeout_s=5)
+def embed_through(server: ScriptedEmbedder, home: Path) -> None:
+    embedder = embedder_for(Settings(embed_url=server.url, embed_model="m", dims=DIMS), "", home=home)
     assert embedder is not None
     assert server.connections == 0
     assert (embedder.model, embedder.dims) == ("m", DIMS)

@@ -15,16 +15,15 @@ from hermes_memory_pgvector.domain.errors import (
     EmbedderUnavailable,
     InputTooLong,
 )
-from hermes_memory_pgvector.embed import http
-from hermes_memory_pgvector.embed.embedder import CountedEmbedder, Embedder, Vector
-from hermes_memory_pgvector.embed.http import HttpEmbedder
+from hermes_memory_pgvector.embed.embedder import Embedder, Vector
+from hermes_memory_pgvector.embed.http_embedder import MAX_DOCUMENT_CHARS, MAX_QUERY_CHARS, HttpEmbedder
 from tests.support.certificate import make_certificate
 from tests.support.embedding_server import Api
+from tests.support.limits import LATE_S
 from tests.support.scripted_embedder import Manners, Mode, ScriptedEmbedder, hash_vector
 
 DIMS = 16
 # What a loaded machine may add to a deadline.
-GRACE_S = 5.0
 
 Make = Callable[..., HttpEmbedder]
 
@@ -51,7 +50,6 @@ def make(server: ScriptedEmbedder) -> Iterator[Make]:
 
 def test_it_is_an_embedder(make: Make) -> None:
     assert isinstance(make(), Embedder)
-    assert isinstance(make(), CountedEmbedder)
 
 
 @pytest.mark.parametrize("path", ["", "/api/embed", "/v1", "/v1/embeddings"])
@@ -95,7 +93,7 @@ def test_the_length_of_texts_is_bounded(server: ScriptedEmbedder, make: Make) ->
     embedder.embed_query("q" * 100_000, timeout_s=10)
     embedder.embed_documents(["d" * 100_000], timeout_s=10)
 
-    assert [len(text) for text in server.texts] == [http.MAX_QUERY_CHARS, http.MAX_DOCUMENT_CHARS]
+    assert [len(text) for text in server.texts] == [MAX_QUERY_CHARS, MAX_DOCUMENT_CHARS]
 
 
 def test_connections_are_reused(server: ScriptedEmbedder, make: Make) -> None:
@@ -165,7 +163,7 @@ FAULTS: list[tuple[Mode, type[EmbedderError], str]] = [
     ("zeros", EmbedderError, "vector 2: expected a direction, got a vector of zeros"),
     ("null_numbers", EmbedderError, "vector 2: expected 16 numbers, got something that is not one"),
     ("truncated_json", EmbedderError, "sent broken or cut-off JSON"),
-    ("wrong_count", EmbedderError, "answered 2 texts with 1 vectors; expected 2"),
+    ("wrong_count", EmbedderError, "expected one vector for each text, 2, got 1"),
     ("not_json", EmbedderError, "expected JSON, got '<html>Welcome to the gateway</html>'"),
     ("empty_reply", EmbedderError, "expected JSON, got 'an empty reply'"),
     ("json_list", EmbedderError, "expected a JSON object, got '[1, 2]'"),
@@ -179,14 +177,14 @@ FAULTS: list[tuple[Mode, type[EmbedderError], str]] = [
 def test_a_fault_is_named_and_the_next_call_works(
     server: ScriptedEmbedder, make: Make, path: str, mode: Mode, kind: type[EmbedderError], message: str
 ) -> None:
-    embedder = make(path, timeout_s=0.3)
+    embedder = make(path, timeout_s=0.3 if "within 0.3 s" in message else 30)
     server.mode = mode
     began = time.monotonic()
 
     with pytest.raises(EmbedderError) as caught:
         embedder.embed_documents(["one cat", "two dogs"], timeout_s=30)
 
-    assert time.monotonic() - began < 0.3 + GRACE_S
+    assert time.monotonic() - began < 0.3 + LATE_S
     assert isinstance(caught.value, kind) and isinstance(caught.value, EmbedderUnavailable) is (
         kind is EmbedderUnavailable
     )
@@ -239,18 +237,18 @@ def test_the_deadline_of_a_call_holds_over_all_its_batches(server: ScriptedEmbed
     server.mode = mode
     began = time.monotonic()
 
-    with pytest.raises(EmbedderUnavailable, match=r"no complete answer within 0\.4 s"):
-        embedder.embed_documents(["text"] * 300, timeout_s=0.4)
+    with pytest.raises(EmbedderUnavailable, match=r"no complete answer within 1\.2 s"):
+        embedder.embed_documents(["text"] * 300, timeout_s=1.2)
 
-    assert 0.3 < time.monotonic() - began < 0.4 + GRACE_S
+    assert 1.0 < time.monotonic() - began < 1.2 + LATE_S
     assert server.requests == 1
 
 
 def test_a_slow_endpoint_is_cut_off_between_batches(server: ScriptedEmbedder, make: Make) -> None:
-    server.latency_ms = 150
+    server.latency_ms = 450
 
-    with pytest.raises(EmbedderUnavailable, match=r"no complete answer within 0\.4 s"):
-        make().embed_documents(["text"] * 64 * 20, timeout_s=0.4)
+    with pytest.raises(EmbedderUnavailable, match=r"no complete answer within 1\.2 s"):
+        make().embed_documents(["text"] * 64 * 20, timeout_s=1.2)
 
     assert 1 <= server.requests <= 3
 
@@ -363,9 +361,9 @@ def test_closing_ends_a_call_that_hangs(server: ScriptedEmbedder, make: Make) ->
 
     thread = threading.Thread(target=ask)
     thread.start()
-    assert server.arrived.wait(10)
+    assert server.arrived.wait(30)
     embedder.close()
-    thread.join(10)
+    thread.join(30)
 
     assert not thread.is_alive()
     assert [type(error) for error in failed] == [EmbedderUnavailable]
@@ -382,7 +380,7 @@ def test_closing_twice_is_fine_and_later_calls_are_told(make: Make) -> None:
 
 
 def test_a_reply_without_end_is_cut_off(server: ScriptedEmbedder, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermes_memory_pgvector.embed.transport.MAX_REPLY_BYTES", 1_000)
+    monkeypatch.setattr("hermes_memory_pgvector.embed.http_client.MAX_REPLY_BYTES", 1_000)
 
     with pytest.raises(EmbedderError, match="expected less than 1000 bytes, got more"):
         make().embed_documents(["text"] * 20, timeout_s=10)
@@ -522,8 +520,8 @@ def test_a_deadline_holds_over_tls_too(tmp_path: Path) -> None:
     with ScriptedEmbedder(dims=DIMS, tls=tls, mode="trickle_headers") as server:
         embedder = HttpEmbedder(url=server.url, model="all-minilm", dims=DIMS, ca_file=str(trusted))
         began = time.monotonic()
-        with pytest.raises(EmbedderUnavailable, match=r"no complete answer within 0\.4 s"):
-            embedder.embed_query("hello", timeout_s=0.4)
+        with pytest.raises(EmbedderUnavailable, match=r"no complete answer within 1\.2 s"):
+            embedder.embed_query("hello", timeout_s=1.2)
         embedder.close()
 
-    assert time.monotonic() - began < 0.4 + GRACE_S
+    assert time.monotonic() - began < 1.2 + LATE_S

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.embed.json_decoding import loads
+from hermes_memory_pgvector.embed.replies import loads
 
 _VECTOR = [0.125, -1e-05, 3, 0.5] * 200
 _PADDING = "x" * 40_000  # what is small is read at once
@@ -47,9 +47,9 @@ def test_any_json_reads_as_json_does(value: Any) -> None:
 
 @pytest.mark.parametrize("piece", [b"[1", b"[1,", b"[", b"[1]", b"1,", b'["', b"[1,2 {"])
 def test_garbage_is_refused_in_time_that_grows_with_its_length(piece: bytes) -> None:
-    began = time.monotonic()
+    began = time.thread_time()
 
     with pytest.raises((ValueError, RecursionError)):
         loads(piece * (1_000_000 // len(piece)))
 
-    assert time.monotonic() - began < 20
+    assert time.thread_time() - began < 20

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.embed.embedder import Vector
-from hermes_memory_pgvector.embed.factory import make_embedder
-from hermes_memory_pgvector.embed.http import HttpEmbedder
+from hermes_memory_pgvector.embed.factory import embedder_for
+from hermes_memory_pgvector.embed.http_embedder import HttpEmbedder
 from tests.support import embedding_server, model_files
 from tests.support.embedding_server import EmbeddingServer, OnnxModel
 from tests.support.model_files import MODEL_DIMS, MODEL_NAME, model_dir
@@ -53,8 +54,9 @@ def test_a_question_is_nearest_to_its_answer(model_url: str, api: str) -> None:
     embedder.close()
 
 
-def test_a_text_has_one_vector_whatever_it_travels_with(model_url: str) -> None:
-    embedder = make_embedder(url=model_url, model=MODEL_NAME, api="auto", api_key="", dims=MODEL_DIMS, timeout_s=60)
+def test_a_text_has_one_vector_whatever_it_travels_with(model_url: str, tmp_path: Path) -> None:
+    settings = Settings(embed_url=model_url, embed_model=MODEL_NAME, dims=MODEL_DIMS, embed_timeout_s=60)
+    embedder = embedder_for(settings, "", home=tmp_path)
     assert embedder is not None
     alone = embedder.embed_documents(["a red bicycle"], timeout_s=60)[0]
     together = embedder.embed_documents(["something else", "a red bicycle", "word " * 3_000], timeout_s=60)[1]

@@ -4,6 +4,7 @@ import base64
 import json
 import math
 import struct
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given, settings
@@ -15,16 +16,18 @@ from hermes_memory_pgvector.domain.errors import (
     EmbedderUnavailable,
     InputTooLong,
 )
-from hermes_memory_pgvector.embed.endpoint_url import Endpoint, endpoints_for, redacted
-from hermes_memory_pgvector.embed.http_errors import (
-    MAX_RETRY_AFTER_S,
+from hermes_memory_pgvector.embed.embedding_api import (
     BodyRefused,
-    NoSuchEndpoint,
+    RequestOptions,
+    TooManyDimensions,
     TooManyTexts,
-    refusal,
-    retry_after_s,
+    embedding_refusal,
+    endpoints_for,
+    request_body,
+    vectors_in,
 )
-from hermes_memory_pgvector.embed.wire_formats import Form, TooManyDimensions, request_body, vectors_in
+from hermes_memory_pgvector.embed.endpoint import Endpoint, redacted
+from hermes_memory_pgvector.embed.replies import MAX_RETRY_AFTER_S, NoSuchEndpoint, Reply, retry_after_s
 
 HOST = "http://gpu:11434"
 OLLAMA = Endpoint("ollama", f"{HOST}/api/embed")
@@ -199,18 +202,21 @@ def test_retry_after(value: str, expected: float | None) -> None:
     ],
 )
 def test_what_a_status_means(status: int, said: str, kind: type[EmbedderError]) -> None:
-    error = refusal(OLLAMA, status, {}, said.encode())
+    error = embedding_refusal(OLLAMA, Reply(status, body=said.encode()))
 
     assert type(error) is kind
     assert f"{HOST}/api/embed answered HTTP {status}" in str(error)
 
 
 def test_a_refusal_quotes_the_endpoint_within_bounds() -> None:
-    assert "bad encoding" in str(refusal(OPENAI, 400, {}, b'{"error": {"message": "bad encoding"}}'))
-    assert "no healthy  upstream".replace("  ", " ") in str(refusal(OPENAI, 503, {}, b"no healthy\n upstream"))
-    assert len(str(refusal(OPENAI, 400, {}, b"x" * 100_000))) < 300
+    def told(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> str:
+        return str(embedding_refusal(OPENAI, Reply(status, headers or {}, body)))
+
+    assert "bad encoding" in told(400, b'{"error": {"message": "bad encoding"}}')
+    assert "no healthy  upstream".replace("  ", " ") in told(503, b"no healthy\n upstream")
+    assert len(told(400, b"x" * 100_000)) < 300
     location = {"location": "https://me:secret@elsewhere/v1?key=secret"}
-    assert "a redirect to 'https://elsewhere/v1'" in str(refusal(OPENAI, 308, location, b""))
+    assert "a redirect to 'https://elsewhere/v1'" in told(308, b"", location)
 
 
 @pytest.mark.parametrize(
@@ -279,20 +285,23 @@ def test_longer_vectors_are_cut_only_where_that_is_allowed() -> None:
 
 
 def test_the_body_holds_what_the_protocol_knows() -> None:
-    form = Form(base64=True, dimensions=True)
+    options = RequestOptions(base64=True, dimensions=True)
 
-    assert json.loads(request_body(OLLAMA, "m", ["a"], dims=2, form=form)) == {
+    assert request_body(OLLAMA, "m", ["a"], dims=2, options=options) == {
         "model": "m",
         "input": ["a"],
         "dimensions": 2,
     }
-    assert json.loads(request_body(OPENAI, "m", ["ä"], dims=2, form=form)) == {
+    assert request_body(OPENAI, "m", ["ä"], dims=2, options=options) == {
         "model": "m",
         "input": ["ä"],
         "dimensions": 2,
         "encoding_format": "base64",
     }
-    assert json.loads(request_body(OPENAI, "m", ["a"], dims=2, form=Form())) == {"model": "m", "input": ["a"]}
+    assert request_body(OPENAI, "m", ["a"], dims=2, options=RequestOptions()) == {
+        "model": "m",
+        "input": ["a"],
+    }
 
 
 # Near enough to a reply that the deeper checks are reached as well.
@@ -326,7 +335,7 @@ def test_any_reply_is_unit_vectors_or_an_embedder_error(endpoint: Endpoint, body
 )
 @settings(max_examples=300, deadline=None)
 def test_any_refusal_is_an_embedder_error(status: int, headers: dict[str, str], body: bytes) -> None:
-    error = refusal(OPENAI, status, headers, body)
+    error = embedding_refusal(OPENAI, Reply(status, headers, body))
 
     assert isinstance(error, EmbedderError)
     assert len(str(error)) < 400

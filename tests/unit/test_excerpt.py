@@ -56,9 +56,9 @@ def test_need_19_a_long_question_about_a_long_text_takes_a_moment() -> None:
     dice = random.Random(7)
     words = ["".join(dice.choices("abcdefghijklmnop", k=8)) for _ in range(900)]
     text = " ".join(dice.choices(words, k=110_000))
-    started = time.monotonic()
+    started = time.thread_time()
     assert len(excerpt(text, " ".join(words), 6000)) <= 6000
-    assert time.monotonic() - started < 10
+    assert time.thread_time() - started < 10
 
 
 def test_a_short_text_is_given_as_it_is() -> None:

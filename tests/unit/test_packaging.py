@@ -108,7 +108,9 @@ def test_every_dependency_has_an_upper_bound(metadata: Message) -> None:
     own = {"hermes-memory-pgvector"}
 
     needed = {re.split(r"[^A-Za-z0-9_-]", text)[0].lower() for text in requirements if "extra ==" not in text}
-    assert needed == {"psycopg", "psycopg-pool", "pgvector", "pyyaml", "httpx", "rich", "shtab"}
+    assert needed == {
+        "psycopg", "psycopg-pool", "pgvector", "pyyaml", "httpx", "rich", "shtab", "ruamel-yaml", "python-dotenv",
+    }  # fmt: skip
     for text in requirements:
         name, _, _ = text.partition(";")
         assert "<" in name or "==" in name or re.split(r"[\[ ]", name)[0] in own, text

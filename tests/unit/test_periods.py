@@ -84,6 +84,6 @@ def test_any_text_names_periods_in_order(text: str) -> None:
 
 
 def test_need_19_a_pasted_log_names_a_bounded_number() -> None:
-    started = time.monotonic()
+    started = time.thread_time()
     assert len(named_periods("2024-05-06 in May " * 20_000, NOW)) == MAX_PERIODS
-    assert time.monotonic() - started < 10
+    assert time.thread_time() - started < 10

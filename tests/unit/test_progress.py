@@ -9,11 +9,11 @@ import pytest
 
 from hermes_memory_pgvector.domain.errors import StoreMisconfigured
 from hermes_memory_pgvector.store.connection import DeadlineConnection
-from hermes_memory_pgvector.store.replica import Identity, Progress, check_position, look_at_primary
+from hermes_memory_pgvector.store.replica import DatabaseIdentity, ReplicaProgress, check_position, look_at_primary
 
 
 def test_nothing_is_known_before_the_primary_was_asked_or_long_after() -> None:
-    progress = Progress(10)
+    progress = ReplicaProgress(10)
     assert progress.needed("sales", 100) is None
     progress.saw(500, at=100, writes=0)
     assert progress.needed("sales", 100) == 500
@@ -22,14 +22,14 @@ def test_nothing_is_known_before_the_primary_was_asked_or_long_after() -> None:
 
 
 def test_what_was_written_longer_ago_than_the_limit_has_to_be_there() -> None:
-    progress = Progress(10)
+    progress = ReplicaProgress(10)
     for second in range(30):
         progress.saw(1000 + second, at=second, writes=0)
     assert progress.needed(None, 29) == 1019
 
 
 def test_own_writes_are_waited_for_in_their_theme_only() -> None:
-    progress = Progress(10)
+    progress = ReplicaProgress(10)
     progress.saw(100, at=0, writes=progress.writes())
     progress.wrote({"sales"})
     assert (progress.needed("sales", 1), progress.needed(None, 1), progress.needed("other", 1)) == (None, None, 100)
@@ -44,7 +44,7 @@ def test_own_writes_are_waited_for_in_their_theme_only() -> None:
 
 
 def test_a_position_that_was_asked_for_before_a_write_says_nothing_of_it() -> None:
-    progress = Progress(10)
+    progress = ReplicaProgress(10)
     before = progress.writes()
     progress.wrote({"sales"})
     progress.saw(100, at=0, writes=before)
@@ -55,7 +55,7 @@ def test_a_position_that_was_asked_for_before_a_write_says_nothing_of_it() -> No
 
 
 def test_the_lag_is_the_time_since_something_has_been_missing() -> None:
-    progress = Progress(10)
+    progress = ReplicaProgress(10)
     assert progress.lag_s(0, 50) == 0
     for second, position in ((10, 100), (20, 100), (30, 200), (40, 300)):
         progress.saw(position, at=second, writes=0)
@@ -63,7 +63,7 @@ def test_the_lag_is_the_time_since_something_has_been_missing() -> None:
 
 
 def test_another_primary_counts_anew() -> None:
-    progress = Progress(10)
+    progress = ReplicaProgress(10)
     progress.wrote({"sales"})
     progress.saw(900, at=0, writes=1)
     progress.restart()
@@ -84,7 +84,7 @@ def test_a_page_that_only_has_its_header_is_not_waited_for(position: int) -> Non
     rows = iter(answers)
     conn: Any = SimpleNamespace(execute=lambda statement: SimpleNamespace(fetchone=lambda: next(rows)))
     place = look_at_primary(cast("DeadlineConnection", conn))
-    assert (place.position, place.identity) == (8192, Identity(7, 1, 2, "1"))
+    assert (place.position, place.identity) == (8192, DatabaseIdentity(7, 1, 2, "1"))
 
 
 def test_a_server_that_does_not_follow_or_does_not_tell_is_refused() -> None:

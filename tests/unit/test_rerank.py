@@ -13,6 +13,7 @@ from hermes_memory_pgvector.domain.errors import ConfigurationError, EmbedderErr
 from hermes_memory_pgvector.embed.factory import reranker_for
 from hermes_memory_pgvector.embed.reranker import MAX_TEXT_CHARS, Reranker
 from tests.support.certificate import make_certificate
+from tests.support.limits import LATE_S
 from tests.support.scripted_reranker import FAULTS, Api, Mode, ScriptedReranker
 from tests.support.turns import seconds
 
@@ -131,7 +132,7 @@ def test_the_timeout_holds() -> None:
             with pytest.raises(EmbedderUnavailable):
                 reranker.scores(QUESTION, TEXTS, timeout_s=0.3)
 
-        assert seconds(ask) < 0.3 + 1.5
+        assert seconds(ask) < 0.3 + LATE_S
         reranker.close()
 
 

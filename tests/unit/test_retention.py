@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hermes_memory_pgvector.config.loading import load
-from hermes_memory_pgvector.domain.retention_policy import Period, RetentionPolicy
+from hermes_memory_pgvector.domain.retention_policy import RetentionPeriod, RetentionPolicy
 
 GOOD = {"*": 365, "marketing": 90, "audit-*": "forever", "coder": "30d tool"}
 
@@ -18,24 +18,24 @@ def policy(setting: object, **environ: str) -> RetentionPolicy:
 def test_the_pair_that_names_most_of_a_theme_counts() -> None:
     said = policy({"intra*": 20} | GOOD | {"intraday-*": 10})
 
-    assert said.of("marketing") == Period(90)
-    assert said.of("coder") == Period(30, ("tool",))
+    assert said.of("marketing") == RetentionPeriod(90)
+    assert said.of("coder") == RetentionPeriod(30, ("tool",))
     assert said.of("audit-2024") is None
-    assert said.of("intraday-fx") == Period(10) and said.of("intranet") == Period(20)
-    assert said.of("anything") == Period(365)
+    assert said.of("intraday-fx") == RetentionPeriod(10) and said.of("intranet") == RetentionPeriod(20)
+    assert said.of("anything") == RetentionPeriod(365)
     assert str(said.of("coder")) == "30 days (tool)"
 
 
 def test_themes_are_named_as_sessions_name_them() -> None:
-    assert policy({" Marketing ": 90, "@Telegram/*": 7}).of("marketing") == Period(90)
-    assert policy(["@Telegram/*=7"]).of("@telegram/default/0123") == Period(7)
-    assert policy({"a=b": 3}).of("a=b") == Period(3)
+    assert policy({" Marketing ": 90, "@Telegram/*": 7}).of("marketing") == RetentionPeriod(90)
+    assert policy(["@Telegram/*=7"]).of("@telegram/default/0123") == RetentionPeriod(7)
+    assert policy({"a=b": 3}).of("a=b") == RetentionPeriod(3)
 
 
 def test_of_two_pairs_for_one_theme_the_one_that_keeps_more_counts() -> None:
-    assert policy(["sales=30", "Sales=90"]).of("sales") == Period(90)
+    assert policy(["sales=30", "Sales=90"]).of("sales") == RetentionPeriod(90)
     assert policy(["sales=forever", "Sales=90"]).of("sales") is None
-    assert policy(["sales=30 tool", "Sales=10"]).of("sales") == Period(30, ("tool",))
+    assert policy(["sales=30 tool", "Sales=10"]).of("sales") == RetentionPeriod(30, ("tool",))
     assert policy(["sales=30 tool", "Sales=10 user"]).of("sales") is None
 
 

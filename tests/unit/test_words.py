@@ -9,7 +9,7 @@ from hermes_memory_pgvector.store.question_words import (
     MAX_PHRASES,
     MAX_TERMS,
     WIDE_BUDGET,
-    Word,
+    QuestionWord,
     choose,
     ends,
     exactly,
@@ -26,44 +26,44 @@ ROWS = 200_000.0
 
 
 def test_a_small_theme_is_searched_for_every_word() -> None:
-    choice = exactly([Word("'a'"), Word("'b'")])
+    choice = exactly([QuestionWord("'a'"), QuestionWord("'b'")])
     assert choice.match == "'a' | 'b'"
     assert not choice.partial
     assert all(word.holding is None for word in choice.words)
 
 
 def test_rare_words_propose_and_common_words_only_weigh() -> None:
-    choice = choose([Word("'common'", 100_000), Word("'rare'", 10)], ROWS)
+    choice = choose([QuestionWord("'common'", 100_000), QuestionWord("'rare'", 10)], ROWS)
     assert choice.match == "'rare'"
     assert choice.partial
-    assert set(choice.words) == {Word("'rare'"), Word("'common'", 100_000)}
+    assert set(choice.words) == {QuestionWord("'rare'"), QuestionWord("'common'", 100_000)}
 
 
 def test_the_budget_of_rows_is_kept() -> None:
-    words = [Word(f"'w{number}'", HIT_BUDGET / 4 + number) for number in range(8)]
+    words = [QuestionWord(f"'w{number}'", HIT_BUDGET / 4 + number) for number in range(8)]
     choice = choose(words, ROWS)
     assert sum(word.holding is None for word in choice.words) == 3
     assert len(choice.words) == 8
 
 
 def test_common_words_that_rarely_stand_together_are_asked_for_together() -> None:
-    choice = choose([Word("'a'", 5_000), Word("'b'", 6_000), Word("'c'", 150_000)], ROWS)
+    choice = choose([QuestionWord("'a'", 5_000), QuestionWord("'b'", 6_000), QuestionWord("'c'", 150_000)], ROWS)
     assert choice.match == "('a' & 'b')"
 
 
 def test_nothing_but_words_that_are_everywhere_asks_the_index_for_nothing() -> None:
-    choice = choose([Word("'a'", 100_000), Word("'b'", 120_000)], ROWS)
+    choice = choose([QuestionWord("'a'", 100_000), QuestionWord("'b'", 120_000)], ROWS)
     assert choice.match is None
     assert choice.partial
 
 
 def test_the_second_try_takes_all_words_unless_they_are_in_too_many_rows() -> None:
-    few = choose([Word("'a'", 30_000), Word("'b'", 10)], ROWS)
+    few = choose([QuestionWord("'a'", 30_000), QuestionWord("'b'", 10)], ROWS)
     wide = widened(few)
     assert wide is not None
     assert wide.match == "'b' | 'a'"
     assert not wide.partial
-    assert widened(choose([Word("'a'", WIDE_BUDGET + 1)], ROWS)) is None
+    assert widened(choose([QuestionWord("'a'", WIDE_BUDGET + 1)], ROWS)) is None
 
 
 def test_quoted_strings_are_phrases() -> None:
@@ -104,7 +104,7 @@ def test_signs_of_the_query_language_are_quoted() -> None:
 
 
 def test_another_spelling_takes_the_place_of_a_word() -> None:
-    choice = replaced(exactly([Word("'zepelin'"), Word("'lake'")]), {"'zepelin'": "('zeppelin')"})
+    choice = replaced(exactly([QuestionWord("'zepelin'"), QuestionWord("'lake'")]), {"'zepelin'": "('zeppelin')"})
     assert [each.matcher for each in choice.words] == ["('zeppelin')", "'lake'"]
     assert choice.match is not None and choice.match.endswith("| ('zeppelin')")
 

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from ...config.settings import Settings
 from ...domain.errors import ConfigurationError, HermesPgvectorError
 from ...domain.types import EmbeddingSpace
-from ...runtime.embedded import STARTUP_S, bring_up_embedded
-from ...runtime.embedded_server import embedded_server
 from ...store.connection import DeadlineConnection
 from . import new_vectors
+from .embedded_server import bring_up, embedded_server, starting_said
 
 
 @contextlib.contextmanager
@@ -29,8 +28,9 @@ def admin_conninfo(settings: Settings, admin_dsn: str) -> Iterator[str]:
         )
     server = embedded_server(settings)
     try:
-        bring_up_embedded(server, dims=settings.dims)
-        yield server.ensure(timeout_s=STARTUP_S).admin
+        with starting_said(server):
+            admin = bring_up(server, dims=settings.dims).admin
+        yield admin
     finally:
         server.release()
 

@@ -1,4 +1,4 @@
-"""Putting a folder in the place of another one, so that there always is a whole one."""
+"""Puts a folder in the place of another one, so that there always is a whole one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 
 def swap(fresh: Path, target: Path, old: Path) -> bool:
-    """Make `fresh` the `target`, and what stood there `old`; whether anything did. Raises OSError, with all as it was.
+    """Rename `fresh` to `target`, and what stood there to `old`; returns whether anything did.
 
-    Of a link that stood there nothing is kept.
+    Of a link that stood there nothing is kept. Raises OSError, with all as it was.
     """
     existed = os.path.lexists(target)
     if existed:

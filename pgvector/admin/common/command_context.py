@@ -12,15 +12,11 @@ from ...capture.document_embedding import DocumentEmbedder
 from ...capture.mirror import Mirror
 from ...capture.sanitize import Keeper
 from ...config.settings import Settings
-from ...domain.errors import ConfigurationError
-from ...domain.languages import Languages
-from ...domain.latency import Latencies
-from ...embed.embedder import CountedEmbedder
-from ...embed.factory import embedder_for
-from ...recall.reranking import reorderer_for
+from ...embed.embedder import Embedder
 from ...recall.searcher import Searcher
-from ...runtime.embedded import borrowed_server
+from ...runtime.parts import Models, backend_of
 from ...store.backend import Backend
+from .embedded_server import borrowed_server
 
 _REPLICA_S = 2.0  # longest wait to learn whether a replica can be used
 _CONNECTIONS = 2  # a search holds one; the one after it may begin before that is back
@@ -36,7 +32,7 @@ class CommandContext:
     searcher: Searcher
     keep: Keeper
     documents: DocumentEmbedder
-    embedder: CountedEmbedder | None
+    embedder: Embedder | None
     problems: tuple[str, ...]
 
     def in_files(self) -> tuple[set[tuple[str, str]], str]:
@@ -64,36 +60,30 @@ def opened(
 
     Raises SchemaNotApplied and StoreUnavailable.
     """
-    problems: list[str] = []
-    latencies = Latencies()
-    embedder: CountedEmbedder | None = None
-    reorderer = None
-    try:
-        embedder = embedder_for(settings, environ.get(settings.embed_api_key_env, ""), home=home)
-        reorderer = reorderer_for(settings, environ.get(settings.rerank_api_key_env, ""), latencies)
-    except ConfigurationError as exc:
-        problems.append(str(exc))
+    models = Models.of(
+        settings, home, environ.get(settings.embed_api_key_env, ""), environ.get(settings.rerank_api_key_env, "")
+    )
     with borrowed_server(settings) as locate:
-        backend = Backend(
+        backend = backend_of(
+            settings,
             lambda: login or settings.dsn or locate(),
-            dims=settings.dims,
-            pool_max_size=_CONNECTIONS,
-            languages=Languages(settings.text_language, settings.text_languages),
-            history_texts=settings.history_texts,
-            pooler=settings.pooler,
-            read_conninfo=settings.read_dsn if reads and not login else "",
-            read_max_lag_s=settings.read_max_lag_s,
+            connections=_CONNECTIONS,
+            replica=reads and not login,
         )
         try:
             backend.bring_up(quietly=True)
             if backend.replica is not None:
                 backend.replica.settle(_REPLICA_S)
-            documents = DocumentEmbedder(embedder, backend, latencies, chunk_tokens=settings.chunk_tokens)
-            searcher = Searcher(backend, embedder, latencies, reorderer)
-            keep = Keeper(settings)
-            yield CommandContext(home, settings, backend, searcher, keep, documents, embedder, tuple(problems))
+            yield CommandContext(
+                home,
+                settings,
+                backend,
+                models.searcher(backend),
+                Keeper(settings),
+                models.documents(settings, backend),
+                models.embedder,
+                tuple(models.problems.values()),
+            )
         finally:
             backend.close()
-            for part in (embedder, reorderer):
-                if part is not None:
-                    part.close()
+            models.close()

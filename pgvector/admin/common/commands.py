@@ -223,10 +223,10 @@ def connection(settings: Settings, login: str | None = None, *, named: str = "")
     StoreUnavailable; in the block, errors of the database are ours.
     """
     from ...domain.errors import StoreUnavailable
-    from ...runtime.embedded import borrowed_server
     from ...store.connection import translated
     from ...store.pool import connect
     from ...store.schema import ensure_schema
+    from .embedded_server import borrowed_server
 
     option = named or ("--admin-dsn" if login else "dsn")
     with borrowed_server(settings) as locate, ExitStack() as stack:

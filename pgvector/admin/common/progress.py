@@ -70,9 +70,9 @@ class ProgressLine:
 
 
 @contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+def progress(what: str, total: int, *, told_from: int = _TOLD_FROM) -> Iterator[Callable[[int], None]]:
     """A function that notes how many more are done; they are told where there are many."""
-    if total < _TOLD_FROM:
+    if total < told_from:
         yield lambda count: None
         return
     line = ProgressLine(what, total)

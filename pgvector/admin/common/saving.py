@@ -1,7 +1,8 @@
-"""Writing settings where the host keeps such: secrets into .env, all others into config.yaml, all of them or none."""
+"""Settings saved where the host keeps such: secrets in .env, all others in config.yaml, all of them or none."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -9,12 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...config.dotenv_file import restore_dotenv, set_dotenv
-from ...config.settings import FIELDS, KNOWN_ENV, Settings
-from ...config.sources import forget_form, form_path, read_dotenv, read_form, read_section, set_values
+from ...config.settings import FIELDS, KNOWN_ENV, Field, Settings
+from ...config.sources import form_path, read_dotenv, read_form, read_section
+from ...config.yaml_file import replace_file, set_values
 from ...domain.dsn import mask_dsn
 from ...domain.errors import ConfigurationError
 from ...store.conninfo import has_secret
+from .dotenv_file import restore_dotenv, set_dotenv
 
 API_KEY_ENV = "HERMES_PGVECTOR_EMBED_API_KEY"
 assert API_KEY_ENV in KNOWN_ENV
@@ -24,7 +26,7 @@ _BY_KEY = {each.key: each for each in FIELDS}
 
 @dataclass(frozen=True)
 class Changes:
-    """What is to be written: settings into config.yaml, variables into .env (None: removed)."""
+    """Settings to be written into config.yaml, variables into .env (None: removed)."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     variables: dict[str, str | None] = field(default_factory=dict)
@@ -33,14 +35,14 @@ class Changes:
         return bool(self.settings or self.variables)
 
     def lines(self) -> list[str]:
-        """The changes for people, without secrets."""
+        """Return the changes for people, without secrets."""
         shown = [f"config.yaml  plugins.pgvector.{key}: {_shown(value)}" for key, value in self.settings.items()]
         return shown + [
             f".env         {name} {'removed' if value is None else 'set'}" for name, value in self.variables.items()
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """The changes for machines, without secrets."""
+        """Return the changes for machines, without secrets."""
         return {
             "config.yaml": {
                 key: mask_dsn(value) if isinstance(value, str) else value for key, value in self.settings.items()
@@ -57,34 +59,41 @@ def changes_to(
     explicit: frozenset[str] = frozenset(),
     api_key: str | None = None,
 ) -> Changes:
-    """What has to be written for `wanted` to hold; what holds already stays where it is.
+    """Return what has to be written for `wanted` to hold; what holds already stays where it is.
 
     Settings in `explicit` are written even where they are the default, unless a file says so already. `api_key` None
     leaves the endpoint's key alone.
     """
     changes = Changes()
     section, _ = read_section(home)
-    in_file = {**(section if isinstance(section, dict) else {}), **read_form(home)}
+    in_files = {**(section if isinstance(section, dict) else {}), **read_form(home)}
     in_env = read_dotenv(home)
     for each in FIELDS:
-        value = getattr(wanted, each.key)
-        unsaid = each.key in explicit and each.key not in in_file and each.env not in in_env
-        if value == getattr(current, each.key) and not unsaid:
-            continue
-        if each.key == "dsn" and value and has_secret(value):
-            changes.variables[each.env] = value
-            if in_file.get("dsn"):
-                changes.settings["dsn"] = ""
+        value, said = getattr(wanted, each.key), each.key in in_files or each.env in in_env
+        if value == getattr(current, each.key) and (said or each.key not in explicit):
             continue
         if each.env in in_env:
             changes.variables[each.env] = None
-        if value or in_file.get(each.key) or unsaid or value != each.default:
-            changes.settings[each.key] = list(value) if isinstance(value, tuple) else value
+        _add_change(changes, each, value, in_files.get(each.key), explicit=each.key in explicit and not said)
     if api_key is not None:
-        changes.variables[API_KEY_ENV] = api_key or None
-        if wanted.embed_api_key_env != API_KEY_ENV:
-            changes.settings["embed_api_key_env"] = API_KEY_ENV
+        _add_key(changes, wanted, api_key)
     return changes
+
+
+def _add_key(changes: Changes, wanted: Settings, api_key: str) -> None:
+    changes.variables[API_KEY_ENV] = api_key or None
+    if wanted.embed_api_key_env != API_KEY_ENV:
+        changes.settings["embed_api_key_env"] = API_KEY_ENV
+
+
+def _add_change(changes: Changes, each: Field, value: Any, said: object, *, explicit: bool) -> None:
+    """Note where one setting is to be written; `said` is what config.yaml or the form says of it now."""
+    if each.key == "dsn" and value and has_secret(value):
+        changes.variables[each.env] = value
+        if said:
+            changes.settings["dsn"] = ""
+    elif explicit or said or value or value != each.default:
+        changes.settings[each.key] = list(value) if isinstance(value, tuple) else value
 
 
 def save(home: Path, changes: Changes) -> None:
@@ -99,27 +108,41 @@ def save(home: Path, changes: Changes) -> None:
                 restore_dotenv(home, before)
         raise
     try:
-        forget_form(home, changes.settings)
+        _forget_form(home, frozenset(changes.settings))
     except OSError as error:
         raise ConfigurationError(
             f"{form_path(home)}, what the desktop's form saved, overrules what was written now, and cannot be changed "
             f"({error.strerror or error}); delete it"
         ) from error
-    for name, value in changes.variables.items():
-        # The host put .env into the environment when this process began.
+    _follow_environment(changes.variables)
+
+
+def _follow_environment(variables: Mapping[str, str | None]) -> None:
+    """Have this process see the new values: the host put .env into its environment when it began."""
+    for name, value in variables.items():
         if value is None:
             os.environ.pop(name, None)
         elif name in os.environ:
             os.environ[name] = value
 
 
+def _forget_form(home: Path, keys: frozenset[str]) -> None:
+    """Drop settings from what the desktop's form saved, so that what config.yaml says of them counts."""
+    known = read_form(home)
+    left = {key: value for key, value in known.items() if key not in keys}
+    if known and not left:
+        form_path(home).unlink(missing_ok=True)
+    elif left != known:
+        replace_file(form_path(home), (json.dumps(left, indent=2) + "\n").encode())
+
+
 def overruled(wanted: Settings, now: Settings) -> list[str]:
-    """The variables of the environment that make settings other than what was just written."""
+    """Return the variables of the environment that make settings other than what was just written."""
     return [each.env for each in FIELDS if getattr(wanted, each.key) != getattr(now, each.key)]
 
 
 def checked(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as a form gives them, in their own types. Raises ValueError that says what a value must be."""
+    """Return settings of a form in their own types. Raises ValueError that says what a value must be."""
     from ...config.coerce import Rejected, coerce
 
     known: dict[str, Any] = {}

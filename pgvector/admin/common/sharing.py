@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...capture.mirror import Mirror
-from ...config.activation import built_in_memory
+from ...config.plugin_state import built_in_memory
 from ...store.connection import DeadlineConnection
 from . import theme_rows
 from .theme_names import profile_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Collection, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...capture.destination import Destination, destination_of
+from ...capture.forgetting import Spare, change_kept, said, without_texts
 from ...capture.spool import OPERATOR_PATIENCE_MS, Spool
 from ...capture.spool_directory import is_held
 from ...capture.spool_format import SetAside
@@ -181,19 +183,31 @@ def _opened(path: Path) -> Iterator[Spool]:
 
 
 def drop_copies(home: Path, texts: Collection[tuple[str, str]]) -> tuple[int, int]:
-    """Drop the writes set aside that hold one of these themes' texts; how many, and how many more of them wait."""
-    wanted, dropped, waiting = set(texts), 0, 0
+    """Drop the writes set aside that hold one of these themes' texts; how many, and how many more of them wait.
+
+    Of acknowledged writes, which are kept a while, the texts go as well.
+    """
+    wanted: defaultdict[str, set[str]] = defaultdict(set)
+    for theme, text in texts:
+        wanted[theme].add(text)
+    dropped, waiting = 0, 0
     for path in spool_paths(home) if wanted else []:
         with contextlib.suppress(SpoolError), _opened(path) as spool:
-            aside = [item.operation for item in spool.aside() if _said(item.operation) & wanted]
+            aside = [item.operation for item in spool.aside() if _is_meant(item.operation, wanted)]
             dropped += len(aside)
             spool.drop(aside)
-            waiting += sum(bool(_said(op) & wanted) for op in spool.take(_UNBOUNDED // 2))
+            waiting += sum(_is_meant(op, wanted) for op in spool.take(_UNBOUNDED // 2))
+            for theme, meant in wanted.items():
+                change_kept(spool, theme, without_texts(meant))
     return dropped, waiting
 
 
-def _said(op: Operation) -> set[tuple[str, str]]:
-    """Return the texts that a write would store as memories, or looks for, with its theme."""
-    many = op.payload.get("contents")
-    texts = [op.payload.get("content"), op.payload.get("old_text"), *(many if isinstance(many, list) else [])]
-    return {(op.theme, text) for text in texts if isinstance(text, str)}
+def _is_meant(op: Operation, wanted: Mapping[str, set[str]]) -> bool:
+    return bool(said(op) & wanted.get(op.theme, set()))
+
+
+def drop_kept(home: Path, theme: str, spare: Spare) -> None:
+    """Leave of the acknowledged writes of a theme what `spare` leaves, in all files of the home that can be had."""
+    for path in spool_paths(home):
+        with contextlib.suppress(SpoolError), _opened(path) as spool:
+            change_kept(spool, theme, spare)

@@ -22,7 +22,7 @@ def rows(conn: DeadlineConnection, store: Store, ids: Sequence[int]) -> list[Any
     return conn.execute(_query(f"rows_of_{store}"), {"ids": list(ids)}).fetchall()
 
 
-def session_themes(conn: DeadlineConnection, session_id: str) -> dict[str, int]:
+def themes_of_session(conn: DeadlineConnection, session_id: str) -> dict[str, int]:
     """Return the themes in which a session of that name has turns, and how many."""
     return {row.theme: row.turns for row in conn.execute(_query("session_themes"), {"session_id": session_id})}
 

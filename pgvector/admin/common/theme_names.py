@@ -8,10 +8,10 @@ from typing import Any
 
 from ...domain.errors import InvalidArgument
 from ...domain.text import clean
-from ...domain.theme import Surface, ThemeRules, place
+from ...domain.theme import Surface, ThemeRules, session_themes
 from ...store.connection import DeadlineConnection
 from ...store.known_themes import theme_names
-from .stored_rows import session_themes
+from . import stored_rows
 from .theme_rows import counts, rows_in, theme_exists
 
 _NAMED = 12  # themes in a message
@@ -65,7 +65,7 @@ def not_allowed(theme: str, rules: ThemeRules) -> str:
 
 def theme_of_session(conn: DeadlineConnection, session_id: str, given: str | None, rules: ThemeRules) -> str:
     """Return the theme in which a session has turns. Raises InvalidArgument where there is none, or more than one."""
-    themes = list(session_themes(conn, session_id))
+    themes = list(stored_rows.themes_of_session(conn, session_id))
     if given is not None:
         themes = [theme for theme in themes if theme in (given, rules.resolve_name(given))]
     if not themes:
@@ -96,7 +96,7 @@ def _nothing_in(given: str) -> InvalidArgument:
 
 
 def _own_theme(rules: ThemeRules, home: Path) -> str:
-    return place(Surface(profile=profile_of(home)), rules).memories.name
+    return session_themes(Surface(profile=profile_of(home)), rules).memories.name
 
 
 def _some(names: Sequence[str]) -> str:

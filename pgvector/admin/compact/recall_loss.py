@@ -1,18 +1,19 @@
-"""What gets harder to find once old turns are compacted: measured on the operator's own turns, changing nothing."""
+"""Measures what gets harder to find once old turns are compacted, on the operator's own turns, changing nothing."""
 
 from __future__ import annotations
 
 import random
 import statistics
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from ...domain.languages import Languages
 from ...domain.text import both_ends
 from ...domain.types import Candidate, Filters, Scope
 from ...recall.fuse import fuse
-from ...recall.pipeline import CANDIDATES
+from ...recall.search import CANDIDATES
 from ...recall.searcher import QUERY_MAX_CHARS
 from ...store import compact_rows as store
 from ...store.connection import DeadlineConnection
@@ -20,12 +21,12 @@ from ...store.lexical import lexical_candidates
 from ...store.vector_search import vector_candidates
 
 K = 10
-_LIKE = 50  # pairs of likenesses; from fewer no scale is learnt
+_FEWEST_PAIRS = 50  # of similarities by signature and by vector; from fewer no scale is measured
 _MEASURE_S = 60.0  # after that, the questions asked so far have to do
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class RecallLoss:
     """Recall of ten, by `questions` stored turns, each within its theme and not counting itself.
 
     `before` and `after` are shares of the ten nearest by exact vectors that the vector leg finds; `margin` is two
@@ -40,18 +41,31 @@ class Loss:
     kept: float
 
 
-def learn_scale(conn: DeadlineConnection, asked: Sequence[store.Asked]) -> store.Scale:
-    """The straight line by which signatures tell best how near vectors are; with too few turns the one in use."""
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """The turns from before a moment, once compacted: `replaced` are deleted, each with the one that stays for it.
+
+    `without_vectors`: their vectors go as well, and `scale` tells how near they are by their signatures.
+    """
+
+    before: datetime
+    replaced: Mapping[int, int]
+    without_vectors: bool
+    scale: store.Scale
+
+
+def measure_scale(conn: DeadlineConnection, asked: Sequence[store.Asked]) -> store.Scale:
+    """Return the straight line by which signatures tell best how near vectors are; of too few turns the one in use."""
     pairs = [pair for each in asked for pair in store.likenesses(conn, each)]
     known = store.scale(conn)
-    if len(pairs) < _LIKE or len({told for told, _ in pairs}) < 2:
+    if len(pairs) < _FEWEST_PAIRS or len({told for told, _ in pairs}) < 2:
         return known
     slope, offset = statistics.linear_regression([told for told, _ in pairs], [real for _, real in pairs])
     return store.Scale(slope, offset) if slope > 0 else known
 
 
 def choose_questions(conn: DeadlineConnection, turns: Mapping[str, int], sample: int) -> list[store.Asked]:
-    """About `sample` turns of the themes, in proportion to how many each has; the same ones each time."""
+    """Return about `sample` turns of the themes, in proportion to how many each has; the same ones each time."""
     total = sum(turns.values()) or 1
     asked = [
         each
@@ -63,54 +77,41 @@ def choose_questions(conn: DeadlineConnection, turns: Mapping[str, int], sample:
     return asked[:sample]
 
 
-def measure(
+def measure_loss(
     conn: DeadlineConnection,
-    asked: Iterable[store.Asked],
-    scale: store.Scale,
-    before: datetime,
-    *,
-    replaced: Mapping[int, int],
-    cooling: bool,
-    languages: Callable[[str], Sequence[str]],
+    asked: Sequence[store.Asked],
+    compacted: Compacted,
+    languages: Languages,
     advance: Callable[[int], None],
-) -> Loss | None:
-    """Ask each question now, and as if all were done; None without a question.
-
-    `replaced` are the turns that go, each with the one that stays for it; `cooling`: vectors go as well.
-    """
+) -> RecallLoss:
+    """Ask each question, of which there is one at least, of the turns as they are and as they would be."""
     shares: list[tuple[float, float, float]] = []
     end = time.monotonic() + _MEASURE_S
     for each in asked:
         if shares and time.monotonic() > end:
             break
-        shares.append(_ask(conn, each, scale, before, replaced, cooling, languages(each.theme)))
+        shares.append(_ask(conn, each, compacted, languages.of(each.theme)))
         advance(1)
-    if not shares:
-        return None
     lost = [now - after for now, after, _ in shares]
     spread = statistics.stdev(lost) / len(lost) ** 0.5 if len(lost) > 1 else 0.0
     now, after, kept = (statistics.fmean(each) for each in zip(*shares, strict=True))
-    return Loss(len(shares), round(now, 4), round(after, 4), round(2 * spread, 4), round(kept, 4))
+    return RecallLoss(len(shares), round(now, 4), round(after, 4), round(2 * spread, 4), round(kept, 4))
 
 
 def _ask(
-    conn: DeadlineConnection,
-    asked: store.Asked,
-    scale: store.Scale,
-    before: datetime,
-    replaced: Mapping[int, int],
-    cooling: bool,
-    languages: Sequence[str],
+    conn: DeadlineConnection, asked: store.Asked, compacted: Compacted, language: str
 ) -> tuple[float, float, float]:
-    """The three shares of one question. A turn that goes is found where the one that stays for it is."""
-    scope, filters = Scope("theme", asked.theme), Filters()
+    """Return the three shares of one question. A turn that goes is found where the one that stays for it is."""
+    scope, filters, replaced = Scope("theme", asked.theme), Filters(), compacted.replaced
     vector = asked.vector.to_list()
-    exact = store.nearest_exactly(conn, asked, scale, K + 1)
+    exact = store.nearest_exactly(conn, asked, compacted.scale, K + 1)
     now = vector_candidates(conn, "turns", scope, filters, vector, limit=CANDIDATES)
-    after = store.nearest_when_cold(conn, asked, scale, before, CANDIDATES) if cooling else now
+    after = now
+    if compacted.without_vectors:
+        after = store.nearest_when_cold(conn, asked, compacted.scale, compacted.before, CANDIDATES)
     after = [each for each in after if each.id not in replaced]
     text = both_ends(asked.text, QUERY_MAX_CHARS)
-    words = lexical_candidates(conn, "turns", scope, filters, text, limit=CANDIDATES, languages=languages)
+    words = lexical_candidates(conn, "turns", scope, filters, text, limit=CANDIDATES, languages=(language,))
     wanted = _first(exact, asked.id)
     together = _first(_fused(now, words), asked.id)
     left = _first(_fused(after, [each for each in words if each.id not in replaced]), asked.id)
@@ -131,6 +132,6 @@ def _fused(vector: Sequence[Candidate], words: Sequence[Candidate]) -> list[int]
 
 
 def _share(wanted: Collection[int], found: Collection[int], replaced: Mapping[int, int]) -> float:
-    """How many of the wanted turns are found; 1 where none was wanted."""
+    """Return the share of the wanted turns that are found; 1 where none was wanted."""
     there = set(found)
     return sum(replaced.get(each, each) in there for each in wanted) / len(wanted) if wanted else 1.0

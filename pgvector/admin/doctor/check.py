@@ -35,7 +35,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
+class DoctorContext:
     """What is examined. `locate` gives the conninfo where no `dsn` is set, starting the embedded server."""
 
     settings: Settings

@@ -8,19 +8,19 @@ from collections.abc import Iterator
 from ...config.settings import Settings
 from ...domain.dsn import mask_dsn
 from ...domain.errors import DimensionMismatch, HermesPgvectorError, SchemaNotApplied, UpgradeNeeded
-from ...runtime.embedded_server import account_notice
 from ...store import pooler, schema
 from ...store.connection import DeadlineConnection
 from ...store.pool import connect
-from ..common import sharing, upgrade_tables
-from ..common.upgrade_statements import SCHEMA
-from ..common.upgrade_tables import Progress
+from ..common import schema_checks
+from ..common.embedded_server import account_notice
+from ..common.migrations import changed_migrations
+from ..common.upgrade_progress import SCHEMA, UpgradeProgress, under_way
 from . import server_health
-from .check import Check, Patient
-from .check_removals import examine_removals
-from .check_retention import examine_retention
-from .check_sharing import examine_strangers
-from .check_vectors import examine_vectors
+from .check import Check, DoctorContext
+from .check_removals import check_removals
+from .check_retention import check_retention
+from .check_sharing import check_sharing
+from .check_vectors import check_vectors
 
 _DEADLINE_S = 15.0
 _WHAT_THEN = "agents keep what is written on their disk meanwhile; try again once that is mended"
@@ -34,30 +34,30 @@ _FEWER_RIGHTS = (
 )
 
 
-def examine_database(patient: Patient) -> Iterator[Check]:
-    """Everything that one connection can tell; one line where there is none."""
-    settings = patient.settings
+def check_database(context: DoctorContext) -> Iterator[Check]:
+    """Yield everything that one connection can tell; one line where there is none."""
+    settings = context.settings
     where = mask_dsn(settings.dsn) if settings.dsn else "embedded"
     try:
-        conninfo = settings.dsn or (patient.locate() if patient.locate is not None else "")
+        conninfo = settings.dsn or (context.locate() if context.locate is not None else "")
         if not conninfo:
             yield Check("postgres", "note", "embedded, not looked at")
             return
         with connect(conninfo) as conn:
             conn.deadline = time.monotonic() + _DEADLINE_S
-            yield from _server(conn, patient, where)
+            yield from _server(conn, context, where)
             if notice := account_notice(settings):
                 yield Check("account", "ok", notice)
             if settings.dsn:
                 yield _pooler(conn, conninfo, settings)
-            yield from _tables(conn, patient)
+            yield from _tables(conn, context)
     except HermesPgvectorError as exc:
         yield Check("postgres", "fail", f"{where}: {exc}", "" if ";" in str(exc) else _WHAT_THEN)
 
 
-def _server(conn: DeadlineConnection, patient: Patient, where: str) -> Iterator[Check]:
-    postgres, _ = schema.versions(conn)
-    seen = server_health.look_at(conn, patient.now())
+def _server(conn: DeadlineConnection, context: DoctorContext, where: str) -> Iterator[Check]:
+    postgres, _ = schema_checks.versions(conn)
+    seen = server_health.look_at(conn, context.now())
     said = f"{where}, Postgres {postgres}, answers in {seen.answered_in_s * 1000:.0f} ms"
     if int(postgres.split(".")[0].split()[0]) < _OLDEST_POSTGRES:
         yield Check("postgres", "fail", said, f"Postgres {_OLDEST_POSTGRES} or newer is needed: upgrade the server")
@@ -98,8 +98,8 @@ def _pooler(conn: DeadlineConnection, conninfo: str, settings: Settings) -> Chec
     return Check("pooler", "ok", "one in session mode" if pooled else "none, a connection of our own")
 
 
-def _tables(conn: DeadlineConnection, patient: Patient) -> Iterator[Check]:
-    _, vector = schema.versions(conn)
+def _tables(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
+    _, vector = schema_checks.versions(conn)
     if not vector:
         yield Check(
             "pgvector", "fail", "the extension is not installed in this database", schema.MIGRATE_COMMAND, "migrate"
@@ -110,54 +110,75 @@ def _tables(conn: DeadlineConnection, patient: Patient) -> Iterator[Check]:
     if themes.state == "fail":
         yield themes
         return
-    try:
-        schema.ensure_schema(conn, dims=patient.settings.dims)
-    except DimensionMismatch:
-        pass  # told with the model, below
-    except HermesPgvectorError as exc:
-        # Of the others the message itself says what to do, and migrating would not help.
-        missing = isinstance(exc, SchemaNotApplied)
-        # What another program's tables become is an operator's to begin.
-        repair = "migrate" if missing and not isinstance(exc, UpgradeNeeded) else ""
-        command = schema.MIGRATE_COMMAND if patient.settings.dsn else "hermes-pgvector migrate"
-        yield Check("schema", "fail", str(exc), command if missing else "", repair)
+    if unusable := _unusable_schema(conn, context.settings):
+        yield unusable
         return
-    count = len(schema.migrations())
+    yield from _migrations(conn)
+    invalid = schema_checks.invalid_indexes(conn)
+    yield from check_vectors(conn, context.settings, context.home, invalid)
+    yield _trigrams(conn)
+    for name in invalid:
+        yield Check("index", "fail", f"{name} is invalid", f"REINDEX INDEX CONCURRENTLY {name}", f"index:{name}")
+    yield from _triggers_and_sequences(conn)
+    yield _rights(conn)
+    yield themes
+    yield check_retention(conn, context.settings)
+    yield from check_removals(conn, context)
+    yield from check_sharing(conn, context)
+
+
+def _unusable_schema(conn: DeadlineConnection, settings: Settings) -> Check | None:
+    """Return why agents cannot use these tables; None when they can, vectors aside."""
+    try:
+        schema.ensure_schema(conn, dims=settings.dims)
+    except DimensionMismatch:
+        return None  # told with the model
+    except SchemaNotApplied as exc:
+        # What becomes of another program's tables is for an operator to begin.
+        repair = "" if isinstance(exc, UpgradeNeeded) else "migrate"
+        command = schema.MIGRATE_COMMAND if settings.dsn else "hermes-pgvector migrate"
+        return Check("schema", "fail", str(exc), command, repair)
+    except HermesPgvectorError as exc:
+        return Check("schema", "fail", str(exc))  # the message says what to do, and migrating would not help
+    return None
+
+
+def _migrations(conn: DeadlineConnection) -> Iterator[Check]:
+    count = len(schema.shipped_migrations())
     yield Check("schema", "ok", f"{count} {'migration' if count == 1 else 'migrations'} applied")
-    if (upgraded := upgrade_tables.under_way(conn)) is not None:
+    if (upgraded := under_way(conn)) is not None:
         yield _upgrade(upgraded)
-    for name in schema.changed_migrations(conn):
+    for name in changed_migrations(conn):
         yield Check(
             "schema",
             "note",
             f"migration {name} was another text when it was applied",
             "nothing as long as no check fails; tables as this version makes them: hermes-pgvector copy --to DSN",
         )
-    invalid = schema.invalid_indexes(conn)
-    yield from examine_vectors(conn, patient.settings, patient.home, invalid)
-    if schema.has_trigrams(conn):
-        yield Check("pg_trgm", "ok", "a misspelt word finds what was meant")
-    else:
-        yield Check("pg_trgm", "ok", "not installed: a misspelt word finds nothing; CREATE EXTENSION pg_trgm adds it")
-    for name in invalid:
-        yield Check("index", "fail", f"{name} is invalid", f"REINDEX INDEX CONCURRENTLY {name}", f"index:{name}")
-    if (said := server_health.replication_role(conn)) != "origin":
+
+
+def _trigrams(conn: DeadlineConnection) -> Check:
+    if schema_checks.has_trigrams(conn):
+        return Check("pg_trgm", "ok", "a misspelt word finds what was meant")
+    return Check("pg_trgm", "ok", "not installed: a misspelt word finds nothing; CREATE EXTENSION pg_trgm adds it")
+
+
+def _triggers_and_sequences(conn: DeadlineConnection) -> Iterator[Check]:
+    if (role := server_health.replication_role(conn)) != "origin":
         yield Check(
             "triggers",
             "fail",
-            f"this role has session_replication_role = {said}: no trigger runs, and rows lack what those fill in",
+            f"this role has session_replication_role = {role}: no trigger runs, and rows lack what those fill in",
             "as an admin: ALTER ROLE ... RESET session_replication_role (or ALTER DATABASE, wherever it is set)",
         )
     if behind := server_health.sequences_behind(conn):
-        said = f"the sequence of ids is behind the rows of {', '.join(behind)}: no new row can be written there"
-        yield Check("sequences", "fail", said, "hermes-pgvector doctor --fix --admin-dsn DSN", "sequences")
-    yield _rights(conn)
-    yield themes
-    yield examine_retention(conn, patient.settings)
-    yield from examine_removals(conn, patient)
-    yield from examine_strangers(conn, patient)
-    if said := sharing.shared_files(conn, patient.home):
-        yield Check("built-in memory", "note", said, sharing.REMEDY)
+        yield Check(
+            "sequences",
+            "fail",
+            f"the sequence of ids is behind the rows of {', '.join(behind)}: no new row can be written there",
+            "hermes-pgvector doctor --fix --admin-dsn DSN",
+            "sequences",
+        )
 
 
 def _extension(conn: DeadlineConnection, vector: str) -> Check:
@@ -173,8 +194,8 @@ def _extension(conn: DeadlineConnection, vector: str) -> Check:
     return Check("pgvector", "ok", vector)
 
 
-def _upgrade(progress: Progress) -> Check:
-    """An upgrade from another program's tables that somebody has to bring to its end."""
+def _upgrade(progress: UpgradeProgress) -> Check:
+    """Report an upgrade from another program's tables that somebody has to bring to its end."""
     if progress.finished_at is None:
         return Check(
             "upgrade",
@@ -191,16 +212,16 @@ def _upgrade(progress: Progress) -> Check:
 
 
 def _rights(conn: DeadlineConnection) -> Check:
-    if missing := schema.missing_rights(conn):
+    if missing := schema_checks.missing_rights(conn):
         command = schema.migrate_command(conn.info.user)
         return Check("rights", "fail", "this role lacks " + ", ".join(missing), command, "migrate")
-    if excess := schema.excess_rights(conn):
+    if excess := schema_checks.excess_rights(conn):
         return Check("rights", "note", "this role " + ", ".join(excess), _FEWER_RIGHTS)
     return Check("rights", "ok", "reads and writes rows, nothing more")
 
 
 def _themes(conn: DeadlineConnection) -> Check:
-    """Which themes row-level security leaves this role."""
+    """Return which themes row-level security leaves this role."""
     themes = server_health.own_themes(conn)
     name = "row security"
     if themes is None:

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...capture.destination import Destination, destination_of
+from ...capture.spool_format import SetAside
 from ...capture.spool_locations import spool_folder
 from ...config.settings import Settings
-from ...runtime.embedded_server import embedded_server
+from ..common.embedded_server import embedded_server
 from ..common.spool_views import SpoolView, inspect_spools, short_id
-from .check import Check, Patient
+from .check import Check, DoctorContext
 
 MANY_WAITING = 1000  # a burst is gone in seconds; more than this says that something holds the drain up
 LONG_WAIT_S = 600.0
@@ -21,70 +22,39 @@ NEARLY_FULL = 0.8
 SPARE_BYTES = 100_000_000  # less than this, and SQLite or Postgres stop at the next burst
 ROOMY_BYTES = 1_000_000_000
 TOLD_EACH = 10  # refused writes; the others are counted
-_SET_ASIDE = "hermes-pgvector spool list, then spool retry or spool drop"
+_REJECTED_FIX = "hermes-pgvector spool list, then spool retry or spool drop"
 
 
-def examine_disk(patient: Patient) -> Iterator[Check]:
-    """The spool, and the free space it and the embedded Postgres have."""
-    folder = spool_folder(patient.home)
+def check_disk(context: DoctorContext) -> Iterator[Check]:
+    """Yield the spool, and the free space it and the embedded Postgres have."""
+    folder = spool_folder(context.home)
     there = _existing(folder)
     if not os.access(there, os.W_OK):
         yield Check(
             "spool",
             "fail",
             f"{folder} cannot be written: writes are kept elsewhere on this machine, or in memory only",
-            f"make {patient.home} writable for this user",
+            f"make {context.home} writable for this user",
         )
     else:
-        yield from _spool(
-            inspect_spools(patient.home), folder, patient.settings, destination_of(patient.settings, patient.home)
+        yield from _spools(
+            inspect_spools(context.home), folder, context.settings, destination_of(context.settings, context.home)
         )
-    yield _room("disk", "the spool", there, patient.settings.spool_max_mb * 1_000_000)
-    if not patient.settings.dsn:
-        root = embedded_server(patient.settings).root
+    yield _room("disk", "the spool", there, context.settings.spool_max_mb * 1_000_000)
+    if not context.settings.dsn:
+        root = embedded_server(context.settings).root
         yield _room("disk", "the embedded Postgres", _existing(root), ROOMY_BYTES)
 
 
-def _spool(views: list[SpoolView], folder: Path, settings: Settings, here: Destination) -> Iterator[Check]:
-    bad = False
+def _spools(views: list[SpoolView], folder: Path, settings: Settings, here: Destination) -> Iterator[Check]:
+    max_bytes = settings.spool_max_mb * 1_000_000
     for view in views:
         if view.problem:
             yield Check("spool", "fail", view.problem, f"its writes are kept in {view.path}")
-    refused = [item for view in views for item in view.aside]
-    for item in refused[:TOLD_EACH]:
-        op = item.operation
-        yield Check(
-            "spool",
-            "fail",
-            f"Postgres refused write {short_id(item)} ({op.kind}, theme {op.theme}): {item.error}",
-            _SET_ASIDE,
-        )
-    if len(refused) > TOLD_EACH:
-        yield Check("spool", "fail", f"Postgres refused {len(refused) - TOLD_EACH} more writes", _SET_ASIDE)
-    for view in views:
-        if not view.living and not view.is_for(here):
-            bad = True
-            yield Check(
-                "spool",
-                "note",
-                f"{view.waiting} writes of a stopped process were accepted for another database ({view.place})",
-                "hermes-pgvector spool send --yes sends them to the one that this home names",
-            )
-    orphaned = sum(view.waiting for view in views if not view.living and view.is_for(here))
-    if orphaned:
-        bad = True
-        yield Check(
-            "spool",
-            "note",
-            f"{orphaned} writes of stopped processes wait",
-            "they follow when an agent starts",
-            "deliver",
-        )
-    for view in views:
-        for check in _held_up(view, settings.spool_max_mb * 1_000_000) if view.living else ():
-            bad = True
-            yield check
-    if not bad:
+    yield from _rejected([item for view in views for item in view.aside])
+    delayed = [*_left_behind(views, here), *_delayed(views, max_bytes)]
+    yield from delayed
+    if not delayed:
         waiting, size = sum(view.waiting for view in views), sum(view.size_bytes for view in views)
         yield Check(
             "spool",
@@ -93,8 +63,48 @@ def _spool(views: list[SpoolView], folder: Path, settings: Settings, here: Desti
         )
 
 
+def _delayed(views: list[SpoolView], max_bytes: int) -> Iterator[Check]:
+    for view in views:
+        if view.living:
+            yield from _held_up(view, max_bytes)
+
+
+def _rejected(items: list[SetAside]) -> Iterator[Check]:
+    for item in items[:TOLD_EACH]:
+        op = item.operation
+        yield Check(
+            "spool",
+            "fail",
+            f"Postgres refused write {short_id(item)} ({op.kind}, theme {op.theme}): {item.error}",
+            _REJECTED_FIX,
+        )
+    if len(items) > TOLD_EACH:
+        yield Check("spool", "fail", f"Postgres refused {len(items) - TOLD_EACH} more writes", _REJECTED_FIX)
+
+
+def _left_behind(views: list[SpoolView], here: Destination) -> Iterator[Check]:
+    """Yield what stopped processes left: writes for this database, and for others."""
+    stopped = [view for view in views if not view.living]
+    for view in stopped:
+        if not view.is_for(here):
+            yield Check(
+                "spool",
+                "note",
+                f"{view.waiting} writes of a stopped process were accepted for another database ({view.place})",
+                "hermes-pgvector spool send --yes sends them to the one that this home names",
+            )
+    if orphaned := sum(view.waiting for view in stopped if view.is_for(here)):
+        yield Check(
+            "spool",
+            "note",
+            f"{orphaned} writes of stopped processes wait",
+            "they follow when an agent starts",
+            "deliver",
+        )
+
+
 def _held_up(view: SpoolView, max_bytes: int) -> Iterator[Check]:
-    """Of a process that runs: too much waits, or for too long, or there is hardly room for more."""
+    """Yield that too much waits in a running process, or for too long, or that there is hardly room for more."""
     over = view.report.get("last_error_over_at")
     said = str((not over and view.report.get("last_error")) or "the drain does not keep up")
     if view.size_bytes > NEARLY_FULL * max_bytes:

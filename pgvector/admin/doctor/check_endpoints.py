@@ -12,35 +12,35 @@ from ...domain.errors import EmbedderError, HermesPgvectorError
 from ...embed.factory import embedder_for, reranker_for
 from ...embed.model_folder import LOCAL, is_local, local_folder, read_model_folder
 from ..common.spool_views import inspect_spools
-from .check import Check, Patient
+from .check import Check, DoctorContext
 
 _QUESTION = "Is anybody there?"
 _FRESH_S = 60.0  # a living process tells its counters every five seconds
 _TEXTS = ("Somebody is there.", "It rains in Lisbon.")
 
 
-def examine_endpoints(patient: Patient) -> Iterator[Check]:
+def check_endpoints(context: DoctorContext) -> Iterator[Check]:
     """By what recall goes, why, and what to run for more; and who puts results in order, where somebody does."""
-    yield _embedding(patient)
-    if patient.settings.rerank_url:
-        yield _reranker(patient.settings, patient.rerank_key)
+    yield _embedding(context)
+    if context.settings.rerank_url:
+        yield _reranker(context.settings, context.rerank_key)
 
 
-def _embedding(patient: Patient) -> Check:
-    settings = patient.settings
+def _embedding(context: DoctorContext) -> Check:
+    settings = context.settings
     if not settings.embed_url:
         return Check(
             "embedding",
             "note",
             "none: recall goes by words, not by meaning, since embed_url names neither an endpoint nor a model",
-            f"{_how(patient.home)}; or set plugins.pgvector.embed_url and embed_model to an endpoint of yours",
+            f"{_how(context.home)}; or set plugins.pgvector.embed_url and embed_model to an endpoint of yours",
         )
     local = is_local(settings.embed_url)
     try:
-        if local and (pid := _lender(patient)):
+        if local and (pid := _lender(context)):
             name = settings.embed_url.strip()[len(LOCAL) :].strip()
             return Check("embedding", "ok", f"local model {name} works in the agent of process {pid}")
-        embedder = embedder_for(settings, patient.embed_key, home=patient.home)
+        embedder = embedder_for(settings, context.embed_key, home=context.home)
         assert embedder is not None
         started = time.monotonic()
         try:
@@ -55,20 +55,20 @@ def _embedding(patient: Patient) -> Check:
 
 
 def _how(home: Path) -> str:
-    """The command that gives recall by meaning; where words were chosen, `model choose` leaves it at that."""
+    """Return the command that gives recall by meaning; where words were chosen, `model choose` leaves it at that."""
     section, _ = read_section(home)
     chosen = isinstance(section, dict) and section.get("embed_url") is not None
     return "hermes-pgvector model install --use" if chosen else "hermes-pgvector model choose"
 
 
-def _lender(patient: Patient) -> str:
-    """The process id of an agent of this home that has embedded with the local model and still can; empty without one.
+def _lender(context: DoctorContext) -> str:
+    """Return the process id of an agent here that has embedded with the local model and still can; empty without one.
 
     What it says is as good as loading the model here, which costs more than all other checks. Raises EmbedderError
     where the model is gone, of which the agent knows nothing yet.
     """
-    name = read_model_folder(local_folder(patient.settings.embed_url, patient.home)).name
-    for view in inspect_spools(patient.home):
+    name = read_model_folder(local_folder(context.settings.embed_url, context.home)).name
+    for view in inspect_spools(context.home):
         said = view.report
         fresh = view.living and view.report_age_s is not None and view.report_age_s < _FRESH_S
         if fresh and (said.get("embed_model"), said.get("endpoint")) == (name, "closed") and said.get("embed_texts"):

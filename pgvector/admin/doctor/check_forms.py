@@ -10,8 +10,8 @@ from ...config.sources import form_path, read_form, read_section
 from .check import Check
 
 
-def examine_forms(home: Path) -> Iterator[Check]:
-    """A note where somebody who edits config.yaml would wonder that nothing changes."""
+def check_forms(home: Path) -> Iterator[Check]:
+    """Yield a note where somebody who edits config.yaml would wonder that nothing changes."""
     section, _ = read_section(home)
     said = section if isinstance(section, dict) else {}
     form = read_form(home)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from ...config.activation import is_active, is_enabled, named_provider
+from ...config.plugin_state import is_active, is_enabled, named_provider
 from ...domain.commandline import pip_install
 from ..common.installation import (
     DISTRIBUTION,
@@ -43,7 +43,7 @@ print(json.dumps([str(found or ""), type(loaded).__name__ if loaded else ""]))
 """
 
 
-def examine_installation(home: Path) -> Iterator[Check]:
+def check_installation(home: Path) -> Iterator[Check]:
     """From the Python to the host's switch."""
     yield Check("python", "ok", f"{sys.version_info.major}.{sys.version_info.minor} at {sys.executable}")
     yield from _packages()
@@ -58,7 +58,7 @@ def examine_installation(home: Path) -> Iterator[Check]:
 
 
 def _packages() -> Iterator[Check]:
-    """The versions of what we need against what the package asks for."""
+    """Yield the versions of what we need against what the package asks for."""
     required = list(_required())
     wrong = [
         f"{name} {have} (wanted: {wanted})"
@@ -126,30 +126,9 @@ def _host(version: str) -> Check:
 
 
 def _plugin(directory: Path, home: Path) -> Iterator[Check]:
-    """What the host's loader asks of a plugin directory, looked at as it does."""
-    first = directory / "__init__.py"
-    if not first.is_file():
-        missing = f"{directory} leads nowhere" if directory.is_symlink() else f"{directory} is missing"
-        if directory.is_dir():
-            missing = f"{first} is missing"
-        free = not os.path.lexists(directory) or (directory.is_dir() and is_ours(directory))
-        yield Check("plugin", "fail", missing, f"{_INSTALL}{home}", "install" if free else "")
-        return
-    if not is_ours(directory):
-        yield Check(
-            "plugin", "fail", f"{directory} holds another plugin", f"move it away, then {_INSTALL}{home}; or --force"
-        )
-        return
-    read = first.read_text(encoding="utf-8", errors="replace")[:_MARKER_WITHIN]
-    if not any(marker in read for marker in _MARKERS):
-        yield Check(
-            "plugin",
-            "fail",
-            f"hermes does not take {directory} for a memory provider: its __init__.py names none of "
-            f"{' and '.join(_MARKERS)} in its first {_MARKER_WITHIN} characters",
-            f"{_INSTALL}{home}",
-            "install",
-        )
+    """Yield what the host's loader makes of the plugin directory."""
+    if unusable := _unusable_plugin(directory, home):
+        yield unusable
         return
     if strange := sorted(path.name for path in directory.glob("*.py") if path.name not in _OUR_FILES):
         yield Check(
@@ -159,16 +138,47 @@ def _plugin(directory: Path, home: Path) -> Iterator[Check]:
             "move it away",
         )
     have, ours = version_in(directory), package_version()
-    if have != ours:
-        yield Check(
-            "plugin",
-            "note",
-            f"{directory} is of version {have}, this command of {ours}",
-            f"{_INSTALL}{home}",
-            "" if directory.is_symlink() else "install",
-        )
-    else:
+    if have == ours:
         yield Check("plugin", "ok", f"in {directory}")
+        return
+    yield Check(
+        "plugin",
+        "note",
+        f"{directory} is of version {have}, this command of {ours}",
+        f"{_INSTALL}{home}",
+        "" if directory.is_symlink() else "install",
+    )
+
+
+def _unusable_plugin(directory: Path, home: Path) -> Check | None:
+    """Return why the host would not load this plugin from the directory; None when it would."""
+    first = directory / "__init__.py"
+    if not first.is_file():
+        return _missing_plugin(directory, home)
+    if not is_ours(directory):
+        return Check(
+            "plugin", "fail", f"{directory} holds another plugin", f"move it away, then {_INSTALL}{home}; or --force"
+        )
+    read = first.read_text(encoding="utf-8", errors="replace")[:_MARKER_WITHIN]
+    if any(marker in read for marker in _MARKERS):
+        return None
+    return Check(
+        "plugin",
+        "fail",
+        f"hermes does not take {directory} for a memory provider: its __init__.py names none of "
+        f"{' and '.join(_MARKERS)} in its first {_MARKER_WITHIN} characters",
+        f"{_INSTALL}{home}",
+        "install",
+    )
+
+
+def _missing_plugin(directory: Path, home: Path) -> Check:
+    if directory.is_dir():
+        missing = f"{directory / '__init__.py'} is missing"
+    else:
+        missing = f"{directory} leads nowhere" if directory.is_symlink() else f"{directory} is missing"
+    free = not os.path.lexists(directory) or (directory.is_dir() and is_ours(directory))
+    return Check("plugin", "fail", missing, f"{_INSTALL}{home}", "install" if free else "")
 
 
 def _as_the_host_sees_it(home: Path, directory: Path) -> Iterator[Check]:

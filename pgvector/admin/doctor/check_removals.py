@@ -10,21 +10,21 @@ from ...domain.records import MEMORY_FILES
 from ...store.connection import DeadlineConnection
 from ...store.memory_files import WHY
 from ..common.holdings import held_removals
-from .check import Check, Patient
+from .check import Check, DoctorContext
 
 _DECIDE = "put the file back; or hermes-pgvector removals list, then removals confirm ID... or removals dismiss ID..."
 
 
-def examine_removals(conn: DeadlineConnection, patient: Patient) -> Iterator[Check]:
+def check_removals(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
     """Yield a line for each file whose removals wait, and for each of this home's that cannot be read."""
-    mirror = Mirror(patient.home)
+    mirror = Mirror(context.home)
     for path, why in mirror.unreadable():
         yield Check("memory files", "fail", f"{path} cannot be read: {why}", "let this user read it")
     lost = held_removals(conn)
     for each in lost:
         own = each.origin == mirror.origin
         name = MEMORY_FILES[each.target] + ("" if own else " of another home")
-        until = each.held_at.astimezone() + timedelta(days=patient.settings.removal_hold_days)
+        until = each.held_at.astimezone() + timedelta(days=context.settings.removal_hold_days)
         what = "1 memory it held stays" if each.count == 1 else f"{each.count:,} memories it held stay"
         yield Check(
             "memory files",

@@ -10,16 +10,16 @@ from ...domain.errors import HermesPgvectorError
 from ...store.connection import DeadlineConnection
 from ...store.pool import connect
 from ...store.replica import about_replica, check_replica, look_at_primary, replayed
-from .check import Check, Patient
+from .check import Check, DoctorContext
 
 _DEADLINE_S = 10.0
 _CATCH_UP_S = 2.0
 _LOOK_AGAIN_S = 0.02
 
 
-def examine_replica(patient: Patient) -> Iterator[Check]:
-    """Whether it follows the primary, and how long what is written there takes to come."""
-    settings = patient.settings
+def check_read_replica(context: DoctorContext) -> Iterator[Check]:
+    """Yield whether it follows the primary, and how long what is written there takes to come."""
+    settings = context.settings
     if not settings.read_dsn:
         return
     where = mask_dsn(settings.read_dsn)

@@ -8,8 +8,8 @@ from ..common.retention_report import described, empty_themes, retention_state
 from .check import Check
 
 
-def examine_retention(conn: DeadlineConnection, settings: Settings) -> Check:
-    """Whether old turns are deleted by a policy, and whether it names themes that there are."""
+def check_retention(conn: DeadlineConnection, settings: Settings) -> Check:
+    """Return whether old turns are deleted by a policy, and whether it names themes that there are."""
     state = retention_state(conn, settings)
     if unknown := empty_themes(conn, settings):
         return Check(

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...domain.theme import Surface, ThemeRules, place
+from ...config.settings import Settings
+from ...domain.theme import Surface, ThemeRules, session_themes
 from ...store.connection import DeadlineConnection
-from ..common import theme_rows
+from ..common import sharing, theme_rows
 from ..common.theme_names import profile_of
-from .check import Check, Patient
+from .check import Check, DoctorContext
 
 MANY_KEYS = 3  # one or two may well be a person's own scripts
 _NAMED = 3
 
 
-def examine_strangers(conn: DeadlineConnection, patient: Patient) -> Iterator[Check]:
-    """Session keys beside a `cross_theme` that lets each read the others; memory files of several homes in a theme."""
-    words = patient.settings.cross_theme
+def check_sharing(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
+    """Yield what there is to know of strangers in one memory.
+
+    Session keys beside a `cross_theme` that lets each read the others; several homes in one theme; themes that are kept
+    apart in Postgres and meet in the host's own memory files.
+    """
+    yield from _session_keys(conn, context.settings)
+    yield from _homes(conn, context)
+    if found := sharing.shared_files(conn, context.home):
+        yield Check("built-in memory", "note", found, sharing.REMEDY)
+
+
+def _session_keys(conn: DeadlineConnection, settings: Settings) -> Iterator[Check]:
+    words = settings.cross_theme
     names = theme_rows.of_clients(conn)
     open_to_all = bool(words) and [word.lower() for word in words] != ["none"]
     if len(names) >= MANY_KEYS and open_to_all:
@@ -31,11 +43,14 @@ def examine_strangers(conn: DeadlineConnection, patient: Patient) -> Iterator[Ch
         )
     elif names:
         yield Check("session keys", "ok", f"{len(names)} in use, cross_theme is {', '.join(words) or 'none'}")
-    settings = patient.settings
+
+
+def _homes(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
+    settings = context.settings
     if settings.dsn:
         return  # where several hosts or homes are meant to meet
     rules = ThemeRules.of(default=settings.default_theme, aliases=settings.theme_aliases)
-    own = place(Surface(profile=profile_of(patient.home)), rules).files.name
+    own = session_themes(Surface(profile=profile_of(context.home)), rules).files.name
     if (count := theme_rows.homes(conn, own)) > 1:
         yield Check(
             "homes",

@@ -17,32 +17,11 @@ from . import vector_state
 from .check import Check
 
 
-def examine_vectors(conn: DeadlineConnection, settings: Settings, home: Path, invalid: list[str]) -> Iterator[Check]:
-    """Whose vectors the database holds, whether they are the settings' own, and what is still to come."""
-    held = new_vectors.current(conn)
+def check_vectors(conn: DeadlineConnection, settings: Settings, home: Path, invalid: list[str]) -> Iterator[Check]:
+    """Yield whose vectors the database holds, whether they are the settings' own, and what is still to come."""
     wanted = _space(settings, home)
-    said = f"of {held.model}, {held.dims} dimensions" if held.model else f"none yet, room for {held.dims} dimensions"
-    under_way = new_vectors.running(conn)
-    if wanted is not None and (wanted.dims != held.dims or (held.model and not wanted.comparable(held))):
-        named = f"{wanted.model}, {wanted.dims} dimensions"
-        if wanted.document_prefix != held.document_prefix and (wanted.model, wanted.dims) == (held.model, held.dims):
-            named += f" and {wanted.document_prefix!r} before a text instead of {held.document_prefix!r}"
-        yield Check(
-            "vectors",
-            "fail",
-            f"{said}; the settings name {named}: recall goes by words only",
-            f"hermes-pgvector reembed --yes, or set back {_former(held, wanted, settings, home)}",
-        )
-    elif wanted is None and settings.dims != held.dims:
-        yield Check(
-            "vectors",
-            "fail",
-            f"{said}; the setting `dims` says {settings.dims}",
-            f"set plugins.pgvector.dims to {held.dims}",
-        )
-    else:
-        yield Check("vectors", "ok", said)
-    if under_way is not None:
+    yield _held(new_vectors.current(conn), wanted, settings, home)
+    if (under_way := new_vectors.running(conn)) is not None:
         yield Check(
             "vectors",
             "note",
@@ -57,7 +36,34 @@ def examine_vectors(conn: DeadlineConnection, settings: Settings, home: Path, in
             f"no whole HNSW index on {' and '.join(lacking)}: over all themes of millions of rows recall is slow",
             "hermes-pgvector index build",
         )
-    waiting, more = holdings.pending(conn) if wanted is not None else (0, False)
+    if wanted is not None:
+        yield from _pending(conn)
+
+
+def _held(held: EmbeddingSpace, wanted: EmbeddingSpace | None, settings: Settings, home: Path) -> Check:
+    found = f"of {held.model}, {held.dims} dimensions" if held.model else f"none yet, room for {held.dims} dimensions"
+    if wanted is None and settings.dims != held.dims:
+        return Check(
+            "vectors",
+            "fail",
+            f"{found}; the setting `dims` says {settings.dims}",
+            f"set plugins.pgvector.dims to {held.dims}",
+        )
+    if wanted is None or (wanted.dims == held.dims and (not held.model or wanted.comparable(held))):
+        return Check("vectors", "ok", found)
+    named = f"{wanted.model}, {wanted.dims} dimensions"
+    if wanted.document_prefix != held.document_prefix and (wanted.model, wanted.dims) == (held.model, held.dims):
+        named += f" and {wanted.document_prefix!r} before a text instead of {held.document_prefix!r}"
+    return Check(
+        "vectors",
+        "fail",
+        f"{found}; the settings name {named}: recall goes by words only",
+        f"hermes-pgvector reembed --yes, or set back {_former(held, wanted, settings, home)}",
+    )
+
+
+def _pending(conn: DeadlineConnection) -> Iterator[Check]:
+    waiting, more = holdings.pending(conn)
     if waiting:
         yield Check(
             "pending",
@@ -68,7 +74,7 @@ def examine_vectors(conn: DeadlineConnection, settings: Settings, home: Path, in
 
 
 def _former(held: EmbeddingSpace, wanted: EmbeddingSpace, settings: Settings, home: Path) -> str:
-    """The settings that fit what the database holds."""
+    """Return the settings that fit what the database holds."""
     parts = []
     if held.model and held.model != wanted.model:
         if is_model_name(held.model) and (models_folder(home) / held.model).is_dir():
@@ -84,7 +90,7 @@ def _former(held: EmbeddingSpace, wanted: EmbeddingSpace, settings: Settings, ho
 
 
 def _space(settings: Settings, home: Path) -> EmbeddingSpace | None:
-    """What the settings would store; None without a model, or where that is told elsewhere as what is wrong."""
+    """Return what the settings would store; None without a model, or where another check says what is wrong."""
     try:
         embedder = embedder_for(settings, "", home=home)
         if embedder is None:

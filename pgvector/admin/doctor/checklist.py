@@ -9,13 +9,13 @@ from typing import Any
 
 from ...config.settings import Settings
 from ...domain.errors import ConfigurationError
-from .check import Check, Locate, Patient, State
-from .check_database import examine_database
-from .check_disk import examine_disk
-from .check_endpoints import examine_endpoints
-from .check_forms import examine_forms
-from .check_installation import examine_installation
-from .check_replica import examine_replica
+from .check import Check, DoctorContext, Locate, State
+from .check_database import check_database
+from .check_disk import check_disk
+from .check_endpoints import check_endpoints
+from .check_forms import check_forms
+from .check_installation import check_installation
+from .check_replica import check_read_replica
 
 _MARKS: dict[State, str] = {"ok": "ok  ", "note": "note", "fail": "FAIL"}
 
@@ -24,32 +24,32 @@ def examine(
     settings: Settings, home: Path, *, locate: Locate | None = None, api_key: str = "", rerank_key: str = ""
 ) -> list[Check]:
     """Run every check. `locate` gives the conninfo where no `dsn` is set, starting the embedded server."""
-    patient = Patient(settings, home, locate, api_key, rerank_key)
+    context = DoctorContext(settings, home, locate, api_key, rerank_key)
     return [
-        *examine_installation(home),
-        *examine_forms(home),
-        *examine_database(patient),
-        *examine_replica(patient),
-        *examine_endpoints(patient),
-        *examine_disk(patient),
+        *check_installation(home),
+        *check_forms(home),
+        *check_database(context),
+        *check_read_replica(context),
+        *check_endpoints(context),
+        *check_disk(context),
     ]
 
 
 def examine_without_settings(home: Path, problem: ConfigurationError) -> list[Check]:
-    """What can be said where the settings cannot be read: nothing else is looked at by guesses."""
+    """Return what can be said where the settings cannot be read: nothing else is looked at by guesses."""
     return [
-        *examine_installation(home),
+        *check_installation(home),
         Check("settings", "fail", str(problem), "mend that, then run doctor again; until then agents have no memory"),
     ]
 
 
 def healthy(checks: Iterable[Check]) -> bool:
-    """True when no check failed."""
+    """Return True when no check failed."""
     return not any(check.state == "fail" for check in checks)
 
 
 def render_text(checks: Iterable[Check]) -> str:
-    """The checklist for people."""
+    """Return the checklist for people."""
     lines = []
     for check in checks:
         lines.append(f"  {_MARKS[check.state]}  {check.name}: {check.said}")
@@ -59,6 +59,6 @@ def render_text(checks: Iterable[Check]) -> str:
 
 
 def as_json(checks: Iterable[Check]) -> dict[str, Any]:
-    """The checklist for machines."""
+    """Return the checklist for machines."""
     known = list(checks)
     return {"healthy": healthy(known), "checks": [asdict(check) for check in known]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,48 +37,45 @@ def _doctor_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _doctor(args: argparse.Namespace, home: Path) -> int:
-    from ...domain.commandline import typed
     from ...domain.errors import ConfigurationError
     from ...host.session_context import environment
-    from ...runtime.embedded import borrowed_server
-    from .checklist import as_json, examine, examine_without_settings, healthy
+    from ..common.embedded_server import borrowed_server
+    from .checklist import examine, examine_without_settings, healthy
 
     try:
         settings, environ = settings_of(home), environment(home)
     except ConfigurationError as exc:
         checks = examine_without_settings(home, exc)
-        if args.json:
-            print_json(as_json(checks))
-        else:
-            _show(checks)
+        _report(args, checks, checks, [])
         return EXIT_FAILED
     keys = {
         "api_key": environ.get(settings.embed_api_key_env, ""),
         "rerank_key": environ.get(settings.rerank_api_key_env, ""),
     }
-    mended: list[Repair] = []
+    repairs: list[Repair] = []
     with borrowed_server(settings) as locate:
-        checks = examine(settings, home, locate=locate, **keys)
-        before = checks
+        before = checks = examine(settings, home, locate=locate, **keys)
         if args.fix and any(check.repair for check in checks):
-            if not args.json:
-                _show(checks)
-                print()
-            for repair in _mended(args, checks, settings, home, environ):
-                mended.append(repair)
-                if not args.json:
-                    print(repair.render(), flush=True)
-            if not args.json:
-                print()
+            repairs = _repaired(args, checks, settings, home, environ)
             checks = examine(settings, home, locate=locate, **keys)
-    if args.json:
-        told = {"before": as_json(before)["checks"], "repairs": [each.as_json() for each in mended]} if args.fix else {}
-        print_json(as_json(checks) | told)
-    else:
-        _show(checks)
-        if not args.fix and any(check.repair for check in checks):
-            print(typed("\n  hermes-pgvector doctor --fix mends some of this"))
+    _report(args, checks, before, repairs)
     return EXIT_OK if healthy(checks) else EXIT_FAILED
+
+
+def _report(
+    args: argparse.Namespace, checks: Sequence[Check], before: Sequence[Check], repairs: Sequence[Repair]
+) -> None:
+    """Print the checklist; as JSON with the repairs and what was found before them, where --fix was given."""
+    from ...domain.commandline import typed
+    from .checklist import as_json
+
+    if args.json:
+        fixed = {"before": as_json(before)["checks"], "repairs": [each.as_json() for each in repairs]}
+        print_json(as_json(checks) | (fixed if args.fix else {}))
+        return
+    _show(checks)
+    if not args.fix and any(check.repair for check in checks):
+        print(typed("\n  hermes-pgvector doctor --fix mends some of this"))
 
 
 def _show(checks: Sequence[Check]) -> None:
@@ -88,21 +85,31 @@ def _show(checks: Sequence[Check]) -> None:
         say(render_text([check]), {"ok": "", "note": "yellow", "fail": "red"}[check.state])
 
 
-def _mended(
+def _repaired(
     args: argparse.Namespace, checks: Sequence[Check], settings: Settings, home: Path, environ: Mapping[str, str]
-) -> Iterator[Repair]:
+) -> list[Repair]:
+    """Repair what can be repaired; for people, what was found and each repair are shown as they come."""
     from ..common.admin_login import admin_conninfo
     from .delivery import deliver_left
-    from .repair import Means, mend
+    from .repair import RepairContext, mend
 
     login = given_admin_dsn(args)
-    means = Means(
+    context = RepairContext(
         settings,
         home,
         admin=(lambda: admin_conninfo(settings, login)) if login or not settings.dsn else None,
         deliver=lambda: deliver_left(settings, home, environ),
     )
-    yield from mend(checks, means)
+    if args.json:
+        return list(mend(checks, context))
+    _show(checks)
+    print()
+    repairs = []
+    for repair in mend(checks, context):
+        print(repair.render(), flush=True)
+        repairs.append(repair)
+    print()
+    return repairs
 
 
 def _prove_arguments(command: argparse.ArgumentParser) -> None:

@@ -13,33 +13,33 @@ from ...runtime.process import Runtime, acquire
 from ..common.spool_views import inspect_spools
 
 _LOOK_S = 0.2
-_PATIENCE_S = 20.0  # without a write that arrives
+_STALLED_S = 20.0  # without a write that arrives
 
 
-class _Errand:
-    """Whoever uses a runtime for the time of a command."""
+class _Holder:
+    """Holds a runtime for the time of a command."""
 
 
 def deliver_left(settings: Settings, home: Path, environ: Mapping[str, str]) -> int:
     """Adopt the spools of stopped processes and wait while their writes arrive; returns how many are left."""
-    errand, pause = _Errand(), threading.Event()
-    runtime: Runtime = acquire(settings, home, environ, errand)
+    holder, pause = _Holder(), threading.Event()
+    runtime: Runtime = acquire(settings, home, environ, holder)
     try:
         here = destination_of(settings, home)
         left, moved = _waiting(home, here), time.monotonic()
-        while left and time.monotonic() - moved < _PATIENCE_S and not _out_of_reach(runtime):
+        while left and time.monotonic() - moved < _STALLED_S and not _unreachable(runtime):
             pause.wait(_LOOK_S)
             now = _waiting(home, here)
             if now != left:
                 left, moved = now, time.monotonic()
         return left
     finally:
-        runtime.leave(errand, settings.shutdown_timeout_s)
+        runtime.leave(holder, settings.shutdown_timeout_s)
 
 
 def _waiting(home: Path, here: Destination) -> int:
     return sum(view.waiting for view in inspect_spools(home) if not view.living and view.is_for(here))
 
 
-def _out_of_reach(runtime: Runtime) -> bool:
+def _unreachable(runtime: Runtime) -> bool:
     return runtime.backend.problem is not None

@@ -5,30 +5,18 @@ from __future__ import annotations
 import json
 import secrets
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 from ...domain.commandline import typed
 from ...host.provider import PgvectorMemoryProvider
+from ...runtime.child_process import command_of
 
 THEME = "installation-check"
 # For recall by meaning: the question shares no word with the fact.
 _FACT = "Our kitten sleeps on the radiator all afternoon."
 _QUESTION = "Where does a cat like to rest?"
 _WAIT_S = 60.0
-_PACKAGE_DIR = Path(__file__).resolve().parents[2]
-# The package under its own name wherever it lies: installed, or copied into a plugin directory.
-_LAUNCH = """
-import importlib.util, sys
-where = sys.argv.pop(1)
-name, init = "hermes_memory_pgvector", where + "/__init__.py"
-spec = importlib.util.spec_from_file_location(name, init, submodule_search_locations=[where])
-sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
-from hermes_memory_pgvector.cli import main
-sys.exit(main())
-"""
 
 
 def prove(home: Path) -> bool:
@@ -53,10 +41,9 @@ def prove(home: Path) -> bool:
         print(typed("  FAILED    they are safe in the spool, but did not reach Postgres; run: hermes-pgvector doctor"))
         return False
     provider.shutdown()
-    second = [sys.executable, "-P", "-c", _LAUNCH, str(_PACKAGE_DIR), "prove", "--hermes-home", str(home)]
     try:
         done = subprocess.run(
-            [*second, "--recall", word],
+            command_of("cli", "prove", "--hermes-home", str(home), "--recall", word),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
@@ -70,7 +57,7 @@ def prove(home: Path) -> bool:
 
 
 def recall_in_this_process(home: Path, word: str) -> bool:
-    """The second process: both tools find `word`."""
+    """Return whether both tools find `word`: the second process of the proof."""
     # It must not write: a session that does compares with MEMORY.md, which never held this memory, and drops it.
     provider = _provider(home, agent_context="recall-only")
     found = []

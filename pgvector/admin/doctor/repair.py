@@ -13,14 +13,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ...config.activation import activate, enable, find_hermes
 from ...config.settings import Settings
 from ...domain.errors import HermesPgvectorError
 from ...store.conninfo import user_of
 from ...store.pool import connect
 from ...store.pooler import require_session
-from ...store.schema import migrate
+from ..common.activation import activate, enable, find_hermes
 from ..common.installation import install_plugin
+from ..common.migrations import migrate
 from ..common.progress import building
 from . import server_health
 from .check import Check
@@ -30,8 +30,8 @@ _BY_ADMIN = ("migrate", "extension", "index", "sequences")
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
-    """What a repair may use. `admin` lends an admin's conninfo, None where there is none to be had.
+class RepairContext:
+    """The parts that a repair uses. `admin` lends an admin's conninfo, None where there is none to be had.
 
     `deliver` brings writes of stopped processes to Postgres and returns how many are left.
     """
@@ -52,15 +52,15 @@ class Repair:
     said: str
 
     def render(self) -> str:
-        """The line for people."""
+        """Return the line for people."""
         return f"  {'fixed' if self.done else 'NOT fixed'}  {self.name}: {self.said}"
 
     def as_json(self) -> dict[str, Any]:
-        """The same for machines."""
+        """Return the same for machines."""
         return asdict(self)
 
 
-def mend(checks: Iterable[Check], means: Means) -> Iterator[Repair]:
+def mend(checks: Iterable[Check], context: RepairContext) -> Iterator[Repair]:
     """Mend what the checks found, one after the other; what cannot be mended is said, and the rest goes on."""
     seen = set()
     for check in checks:
@@ -68,74 +68,74 @@ def mend(checks: Iterable[Check], means: Means) -> Iterator[Repair]:
             continue
         seen.add(check.repair)
         what, _, name = check.repair.partition(":")
-        if what in _BY_ADMIN and means.admin is None:
+        if what in _BY_ADMIN and context.admin is None:
             said = "this needs an admin of the server: add --admin-dsn DSN, or set HERMES_PGVECTOR_ADMIN_DSN"
             yield Repair(check.name, check.said, False, said)
             continue
         try:
-            done, said = _REPAIRS[what](means, name)
+            done, said = _REPAIRS[what](context, name)
         except HermesPgvectorError as exc:
             done, said = False, str(exc)
         yield Repair(check.name, check.said, done, said)
 
 
-def _install(means: Means, _: str) -> tuple[bool, str]:
-    report = install_plugin(means.home)
+def _install(context: RepairContext, _: str) -> tuple[bool, str]:
+    report = install_plugin(context.home)
     return True, f"plugin {report.action}: {report.path}"
 
 
-def _activate(means: Means, _: str) -> tuple[bool, str]:
+def _activate(context: RepairContext, _: str) -> tuple[bool, str]:
     hermes = find_hermes()
-    how = activate(means.home, hermes)
-    enable(means.home, hermes)
+    how = activate(context.home, hermes)
+    enable(context.home, hermes)
     return True, f"memory.provider is pgvector: {how}"
 
 
-def _enable(means: Means, _: str) -> tuple[bool, str]:
-    if enable(means.home, find_hermes()):
+def _enable(context: RepairContext, _: str) -> tuple[bool, str]:
+    if enable(context.home, find_hermes()):
         return True, "pgvector stands in plugins.enabled"
     return False, "config.yaml could not be changed; run: hermes plugins enable pgvector"
 
 
-def _migrate(means: Means, _: str) -> tuple[bool, str]:
-    assert means.admin is not None
-    role = user_of(means.settings.dsn) if means.settings.dsn else "hermes"
-    with means.admin() as conninfo, building() as tell:
-        report = migrate(conninfo, dims=means.settings.dims, runtime_role=role, tell=tell)
+def _migrate(context: RepairContext, _: str) -> tuple[bool, str]:
+    assert context.admin is not None
+    role = user_of(context.settings.dsn) if context.settings.dsn else "hermes"
+    with context.admin() as conninfo, building() as tell:
+        report = migrate(conninfo, dims=context.settings.dims, runtime_role=role, tell=tell)
     return True, f"{len(report.applied)} migrations applied; the role {role} has its rights"
 
 
-def _extension(means: Means, _: str) -> tuple[bool, str]:
-    assert means.admin is not None
-    with means.admin() as conninfo, connect(conninfo) as conn:
+def _extension(context: RepairContext, _: str) -> tuple[bool, str]:
+    assert context.admin is not None
+    with context.admin() as conninfo, connect(conninfo) as conn:
         newer = server_health.newer_extension(conn)
         server_health.update_extension(conn)
     return True, f"pgvector is {newer} now"
 
 
-def _index(means: Means, name: str) -> tuple[bool, str]:
-    assert means.admin is not None
-    with means.admin() as conninfo, connect(conninfo) as conn:
+def _index(context: RepairContext, name: str) -> tuple[bool, str]:
+    assert context.admin is not None
+    with context.admin() as conninfo, connect(conninfo) as conn:
         require_session(conn, conninfo)
         server_health.rebuild_index(conn, name)
     return True, f"{name} is whole"
 
 
-def _sequences(means: Means, _: str) -> tuple[bool, str]:
-    assert means.admin is not None
-    with means.admin() as conninfo, connect(conninfo) as conn:
+def _sequences(context: RepairContext, _: str) -> tuple[bool, str]:
+    assert context.admin is not None
+    with context.admin() as conninfo, connect(conninfo) as conn:
         server_health.advance_sequences(conn)
     return True, "ids go on after the highest one of each table; what waited follows by itself"
 
 
-def _deliver(means: Means, _: str) -> tuple[bool, str]:
-    left = means.deliver()
+def _deliver(context: RepairContext, _: str) -> tuple[bool, str]:
+    left = context.deliver()
     if left:
         return False, f"{left} writes of stopped processes still wait; see: hermes-pgvector status"
     return True, "the writes of stopped processes are in Postgres"
 
 
-_REPAIRS: dict[str, Callable[[Means, str], tuple[bool, str]]] = {
+_REPAIRS: dict[str, Callable[[RepairContext, str], tuple[bool, str]]] = {
     "install": _install,
     "activate": _activate,
     "enable": _enable,

@@ -38,7 +38,7 @@ def look_at(conn: DeadlineConnection, now: float) -> Server:
 
 
 def own_themes(conn: DeadlineConnection) -> list[str] | None:
-    """The themes that row-level security leaves this role, ["*"] for every theme; None where it is off."""
+    """Return the themes that row-level security leaves this role, ["*"] for every theme; None where it is off."""
     with translated():
         active = conn.execute("SELECT row_security_active(to_regclass('conversations')) AS active").fetchone()
         if active is None or not active.active:
@@ -48,7 +48,7 @@ def own_themes(conn: DeadlineConnection) -> list[str] | None:
 
 
 def newer_extension(conn: DeadlineConnection) -> str:
-    """The version of pgvector that the server has files of, when the database still uses an older one; else empty."""
+    """Return the version of pgvector that the server has files of, when the database uses an older one; else empty."""
     with translated():
         row = conn.execute(
             "SELECT default_version FROM pg_available_extensions WHERE name = 'vector' "
@@ -71,14 +71,14 @@ def rebuild_index(conn: DeadlineConnection, name: str) -> None:
 
 
 def replication_role(conn: DeadlineConnection) -> str:
-    """Whether triggers run for this role: only where this is `origin`. Nobody but an admin may change it."""
+    """Return whether triggers run for this role: only where this is `origin`. Nobody but an admin may change it."""
     with translated():
         row = conn.execute("SELECT current_setting('session_replication_role')").fetchone()
     return str(row[0]) if row else ""
 
 
 def sequences_behind(conn: DeadlineConnection) -> list[str]:
-    """The tables whose next row would get the id of one that is there, as far as this role may see the sequences."""
+    """Return the tables whose next row would get an id that is taken, as far as this role may see the sequences."""
     behind = []
     for table in _NUMBERED:
         statement = sql.SQL(

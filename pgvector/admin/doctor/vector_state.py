@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
-from ...store.vector_statements import ROWS, for_store
 from ...store.vectors import STORES
+from ..common.vector_statements import ROWS, for_store
 
 _SAMPLE_BYTES = 50_000_000
 
@@ -28,7 +28,7 @@ def share_done(conn: DeadlineConnection) -> float:
 
 
 def without_graph(conn: DeadlineConnection) -> list[str]:
-    """The tables whose HNSW index is missing or was not built to its end."""
+    """Return the tables whose HNSW index is missing or was not built to its end."""
     tables = [ROWS[store] for store in STORES]
     return [
         table

@@ -210,16 +210,16 @@ def _check_forget(args: argparse.Namespace) -> None:
 
 def _forgotten(args: argparse.Namespace, context: CommandContext, rules: ThemeRules, refs: list[Ref]) -> Outcome:
     from ..common.theme_names import theme_of_session
-    from . import forgetting
+    from . import forget_rows
 
     if args.session:
         with context.backend.connection(PATIENCE_S) as conn:
             theme = theme_of_session(conn, args.session, args.theme, rules)
-        return forgetting.forget_session(context, theme, args.session, really=args.yes)
+        return forget_rows.forget_session(context, theme, args.session, really=args.yes)
     if args.versions:
-        return forgetting.forget_versions(context, refs, really=args.yes)
+        return forget_rows.forget_versions(context, refs, really=args.yes)
     meant = _theme(args, context, rules) if args.theme or args.query else None
-    return forgetting.forget(context, refs, theme=meant, really=args.yes)
+    return forget_rows.forget(context, refs, theme=meant, really=args.yes)
 
 
 def _theme(args: argparse.Namespace, context: CommandContext, rules: ThemeRules) -> str:

@@ -15,7 +15,7 @@ from ...domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
 from ...domain.records import MEMORY_FILES
 from ...domain.text import clean
 from ...domain.types import Operation
-from ...store import history, memory_edits, row_security
+from ...store import history, memory_edits
 from ...store.audit_log import operator, record
 from ...store.backend import WRITE_TIMEOUT_S
 from ...store.connection import DeadlineConnection
@@ -23,7 +23,7 @@ from ...store.memories import lock_theme
 from ...store.memory_edits import Entry
 from ...store.sql import query
 from ...store.vectors import PendingRow
-from ..common import stored_rows
+from ..common import row_security, stored_rows
 from ..common.command_context import CommandContext
 from ..common.outcome import Outcome
 from ..common.refs import Ref

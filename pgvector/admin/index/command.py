@@ -25,7 +25,7 @@ from ..common.console import Column, say, show_table
 
 if TYPE_CHECKING:
     from ...store.connection import DeadlineConnection
-    from ...store.hnsw import Graph
+    from ..common.hnsw import HnswIndex
 
 
 def _show_arguments(command: argparse.ArgumentParser) -> None:
@@ -34,12 +34,12 @@ def _show_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _show(args: argparse.Namespace, home: Path) -> int:
-    from ...store.hnsw import graphs
+    from ..common.hnsw import indexes
 
     with connection(settings_of(home), args.admin_dsn) as conn:
-        found = graphs(conn)
+        found = indexes(conn)
     if args.json:
-        print_json([graph._asdict() for graph in found])
+        print_json([index._asdict() for index in found])
     else:
         _table(found)
     return EXIT_OK
@@ -52,13 +52,13 @@ def _drop_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _drop(args: argparse.Namespace, home: Path) -> int:
-    from ...store.hnsw import drop, graphs
+    from ..common.hnsw import drop, indexes
 
     with _admin(args, home) as (conn, _):
         dropped = drop(conn) if args.yes else []
-        left = graphs(conn)
+        left = indexes(conn)
     if args.json:
-        print_json({"dropped": dropped, "left": [graph._asdict() for graph in left]})
+        print_json({"dropped": dropped, "left": [index._asdict() for index in left]})
         return EXIT_OK
     _table(left)
     if args.yes:
@@ -82,31 +82,37 @@ def _build_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _build(args: argparse.Namespace, home: Path) -> int:
-    from ...store.hnsw import build, graphs
+    from ..common.hnsw import build, indexes
     from ..common.progress import building
-    from .build_memory import build_memory, size
 
     with _admin(args, home) as (conn, conninfo):
-        todo = [graph for graph in graphs(conn) if graph.is_to_build()]
-        wants = max((graph.wants_bytes for graph in todo), default=0)
-        given = max((graph.given_bytes for graph in todo), default=0)
         ours = not (settings_of(home).dsn or given_admin_dsn(args))
-        memory = args.memory or build_memory(wants, given, on_this_machine=ours)
-        if not (args.memory or ours) and wants > given:
-            say(
-                f"maintenance_work_mem is {size(given)}, and about {size(wants)} would be used: with less it takes "
-                "several times as long; --memory SIZE gives it more",
-                "dim",
-            )
+        todo = [index for index in indexes(conn) if index.is_to_build()]
+        memory = args.memory or _memory_for(todo, ours=ours)
         with building() as tell:
             built = build(conn, conninfo, tell, memory=memory)
-        left = graphs(conn)
+        left = indexes(conn)
     if args.json:
-        print_json({"built": built, "memory": memory, "indexes": [graph._asdict() for graph in left]})
+        print_json({"built": built, "memory": memory, "indexes": [index._asdict() for index in left]})
         return EXIT_OK
     _table(left)
     say(f"built: {', '.join(built)}" if built else "nothing to build")
     return EXIT_OK
+
+
+def _memory_for(todo: Sequence[HnswIndex], *, ours: bool) -> str:
+    """Return the maintenance_work_mem for a build; where the server is not `ours`, say when it gives too little."""
+    from .build_memory import build_memory, size
+
+    wants = max((index.wants_bytes for index in todo), default=0)
+    given = max((index.given_bytes for index in todo), default=0)
+    if not ours and wants > given:
+        say(
+            f"maintenance_work_mem is {size(given)}, and about {size(wants)} would be used: with less it takes "
+            "several times as long; --memory SIZE gives it more",
+            "dim",
+        )
+    return build_memory(wants, given, on_this_machine=ours)
 
 
 @contextmanager
@@ -122,7 +128,7 @@ def _admin(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConne
         yield conn, conninfo
 
 
-def _table(found: Sequence[Graph]) -> None:
+def _table(found: Sequence[HnswIndex]) -> None:
     from .build_memory import size
 
     columns = [Column("index"), Column("state"), *(Column(key, right=True) for key in ("rows", "size", "wants"))]
@@ -130,13 +136,13 @@ def _table(found: Sequence[Graph]) -> None:
         columns,
         [
             {
-                "index": graph.name,
-                "state": graph.state,
-                "rows": f"{graph.rows:,}",
-                "size": size(graph.index_bytes),
-                "wants": size(graph.wants_bytes),
+                "index": index.name,
+                "state": index.state,
+                "rows": f"{index.rows:,}",
+                "size": size(index.index_bytes),
+                "wants": size(index.wants_bytes),
             }
-            for graph in found
+            for index in found
         ],
     )
 

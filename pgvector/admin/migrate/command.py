@@ -56,15 +56,14 @@ def _run(args: argparse.Namespace, home: Path) -> int:
 
 
 def _migrate(args: argparse.Namespace, settings: Settings) -> int:
-    from ...runtime.embedded import borrowed_server
+    from ..common.embedded_server import borrowed_server, embedded_server
     from .migrate import migrate_database, render_report
     from .upgrade import as_json, run_upgrade
 
-    admin_dsn, role = given_admin_dsn(args), args.runtime_role
-    dims = settings.dims if args.dims is None else args.dims
+    admin_dsn, role, dims = given_admin_dsn(args), args.runtime_role, _dims(args, settings)
     tell = (lambda line: None) if args.json else say
-    upgraded: Upgraded | None = None
     with ExitStack() as stack:
+        upgraded: Upgraded | None = None
         if admin_dsn or not (settings.dsn or role):
             conninfo = stack.enter_context(_admin(settings, admin_dsn))
             upgraded = run_upgrade(conninfo, settings, dims=dims, role=role, say=tell)
@@ -77,13 +76,15 @@ def _migrate(args: argparse.Namespace, settings: Settings) -> int:
         print_json(as_json(report, upgraded))
         return EXIT_OK
     print(render_report(report))
-    for line in upgraded.lines() if upgraded else ():
-        say(line)
+    if upgraded is not None:
+        say("\n".join(upgraded.lines()))
     if not (admin_dsn or settings.dsn):
-        from ...runtime.embedded_server import whereabouts
-
-        print(whereabouts(settings))
+        print(f"embedded Postgres in {embedded_server(settings).root}")
     return EXIT_OK
+
+
+def _dims(args: argparse.Namespace, settings: Settings) -> int:
+    return settings.dims if args.dims is None else int(args.dims)
 
 
 def _plan(args: argparse.Namespace, settings: Settings) -> int:
@@ -95,13 +96,12 @@ def _plan(args: argparse.Namespace, settings: Settings) -> int:
     from .upgrade import plan_upgrade
 
     admin_dsn = given_admin_dsn(args)
-    dims = settings.dims if args.dims is None else args.dims
     with existing_database(settings) as existing:
         conninfo = admin_dsn or existing()
         plan = None
         if conninfo:
             with connect(conninfo) as conn:
-                plan = plan_upgrade(conn, settings, dims=dims, role=args.runtime_role)
+                plan = plan_upgrade(conn, settings, dims=_dims(args, settings), role=args.runtime_role)
         missing = missing_migrations("" if plan else conninfo)
     if args.json:
         print_json({"done": False, "missing": missing, "upgrade": {"done": False} | asdict(plan) if plan else None})
@@ -115,7 +115,7 @@ def _plan(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _confirm(args: argparse.Namespace, settings: Settings) -> int:
-    from ..common.upgrade_statements import SCHEMA
+    from ..common.upgrade_progress import SCHEMA
     from .upgrade import confirm_upgrade
 
     with _admin(settings, given_admin_dsn(args)) as conninfo:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from ...config.settings import Settings
 from ...domain.errors import ConfigurationError, SchemaNotApplied, UpgradeNeeded
 from ...store.pool import connect
-from ...store.schema import MIGRATE_COMMAND, MigrationReport, applied_versions, ensure_schema, migrate, migrations
+from ...store.schema import MIGRATE_COMMAND, applied_versions, ensure_schema, shipped_migrations
+from ..common.migrations import MigrationReport, migrate
 from ..common.progress import building
 
 
@@ -32,8 +33,7 @@ def migrate_database(
             raise
         except SchemaNotApplied as exc:
             raise SchemaNotApplied(f"the schema is missing and `dsn` names no admin; run: {MIGRATE_COMMAND}") from exc
-    names = tuple(f"{migration.version:03d}_{migration.name}" for migration in migrations())
-    return MigrationReport((), names, ())
+    return MigrationReport((), tuple(shipped_migrations().values()), ())
 
 
 def missing_migrations(conninfo: str) -> list[str]:
@@ -42,7 +42,7 @@ def missing_migrations(conninfo: str) -> list[str]:
     if conninfo:
         with connect(conninfo) as conn:
             applied = applied_versions(conn)
-    return [f"{each.version:03d}_{each.name}" for each in migrations() if each.version not in applied]
+    return [name for version, name in shipped_migrations().items() if version not in applied]
 
 
 def render_report(report: MigrationReport) -> str:

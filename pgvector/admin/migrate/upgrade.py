@@ -11,20 +11,20 @@ from ...capture.sanitize import session_name
 from ...config.settings import Settings
 from ...domain.errors import ConfigurationError
 from ...domain.languages import Languages
-from ...domain.theme import LAST_RESORT, Surface, ThemeRules, place
+from ...domain.theme import LAST_RESORT, Surface, ThemeRules, session_themes
 from ...domain.types import EmbeddingSpace, Store
 from ...embed.instructions import instructions_for
 from ...embed.model_folder import is_local
-from ...store import hnsw
 from ...store.connection import DeadlineConnection
 from ...store.pool import connect
 from ...store.pooler import require_session
-from ...store.schema import MigrationReport, migrate
-from ..common import upgrade_tables
+from ..common import hnsw
+from ..common.migrations import MigrationReport, migrate
 from ..common.new_vectors import vacuum
 from ..common.progress import building, progress
-from ..common.upgrade_statements import SCHEMA
-from ..common.upgrade_tables import NAMELESS, Found, Landing, OldRow
+from ..common.upgrade_progress import NAMELESS, SCHEMA, UpgradeProgress, under_way
+from . import upgrade_tables
+from .upgrade_tables import ForeignTables, OldRow, RowDestination
 
 CONFIRM, UNDO = "hermes-pgvector migrate --confirm-upgrade", "hermes-pgvector migrate --undo-upgrade"
 _CHAT_KEY = re.compile(r"agent:([^:]+):([^:]+):")
@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Plan:
+class UpgradePlan:
     """What an upgrade does. `model` is whose the vectors are, where that is known; `themes`: those that change.
 
     `vectors_lost` says why the vectors are not kept; empty where they are, or where there are none.
@@ -81,7 +81,7 @@ class Plan:
 class Upgraded:
     """What an upgrade did: `merged` memories said the same as another of their theme, `left_out` rows had no text."""
 
-    plan: Plan
+    plan: UpgradePlan
     merged: int
     left_out: int
     migration: MigrationReport
@@ -95,23 +95,23 @@ class Upgraded:
         ]
 
 
-def plan_upgrade(conn: DeadlineConnection, settings: Settings, *, dims: int, role: str) -> Plan | None:
+def plan_upgrade(conn: DeadlineConnection, settings: Settings, *, dims: int, role: str) -> UpgradePlan | None:
     """What `run_upgrade` would do; None where there is nothing to upgrade. Raises ConfigurationError."""
-    begun = upgrade_tables.under_way(conn)
+    begun = under_way(conn)
     if begun is not None and begun.finished_at is not None:
         return None
     found = upgrade_tables.look(conn)
     if found is None:
         return None
     dims = begun.dims if begun else dims
-    land = _landings(settings)
+    destination_of = _destinations(settings)
     themes = {
         theme: new
         for theme, key in sorted(found.themes, key=str)
-        if theme is not None and (new := land("turns", OldRow(theme, key)).theme) != theme
+        if theme is not None and (new := destination_of("turns", OldRow(theme, key)).theme) != theme
     }
     space = _named_space(settings, dims)
-    return Plan(
+    return UpgradePlan(
         memories=found.rows["memories"],
         turns=found.rows["turns"],
         vectors=found.vectors,
@@ -145,11 +145,11 @@ def run_upgrade(admin_dsn: str, settings: Settings, *, dims: int, role: str, say
                 # Each role gets its rights from a run of its own; the first one makes the tables.
                 migration, *_ = [migrate(admin_dsn, dims=plan.dims, runtime_role=each) for each in plan.roles or ("",)]
                 upgrade_tables.make_ready(conn, begun, _named_space(settings, plan.dims))
-            land = _landings(settings)
+            destination_of = _destinations(settings)
             with progress("memories", plan.memories) as advance:
-                upgrade_tables.copy_memories(conn, land, advance)
+                upgrade_tables.copy_memories(conn, destination_of, advance)
             with progress("turns", plan.turns) as advance:
-                upgrade_tables.copy_turns(conn, land, advance)
+                upgrade_tables.copy_turns(conn, destination_of, advance)
             done = _begun(conn)
         with building() as tell:
             built = hnsw.build(conn, admin_dsn, tell)
@@ -189,8 +189,8 @@ def as_json(report: MigrationReport, upgraded: Upgraded | None) -> dict[str, Any
     return known
 
 
-def _begun(conn: DeadlineConnection) -> upgrade_tables.Progress:
-    begun = upgrade_tables.under_way(conn)
+def _begun(conn: DeadlineConnection) -> UpgradeProgress:
+    begun = under_way(conn)
     if begun is None:
         raise ConfigurationError("no upgrade awaits confirmation here")
     return begun
@@ -206,7 +206,7 @@ def _named_space(settings: Settings, dims: int) -> EmbeddingSpace | None:
     return EmbeddingSpace(settings.embed_model, dims, words.document, words.query)
 
 
-def _why_not(found: Found, settings: Settings, dims: int) -> str:
+def _why_not(found: ForeignTables, settings: Settings, dims: int) -> str:
     if not found.vectors:
         return ""
     if found.dims != dims:
@@ -216,7 +216,7 @@ def _why_not(found: Found, settings: Settings, dims: int) -> str:
     return ""
 
 
-def _landings(settings: Settings) -> upgrade_tables.Land:
+def _destinations(settings: Settings) -> upgrade_tables.DestinationOf:
     """Where rows go: to the theme in which our provider looks for what was said there."""
     # Not the allowed ones: what an operator allows today says nothing of where old rows belong.
     rules = ThemeRules.of(
@@ -231,14 +231,14 @@ def _landings(settings: Settings) -> upgrade_tables.Land:
     def session(name: str | None) -> str:
         return session_name(name, rules.identity_key) if name else ""
 
-    def land(store: Store, row: OldRow) -> Landing:
+    def destination_of(store: Store, row: OldRow) -> RowDestination:
         if (store, row.theme, row.key) not in known:
-            where = place(_surface(row.theme or LAST_RESORT, row.key or ""), rules)
+            where = session_themes(_surface(row.theme or LAST_RESORT, row.key or ""), rules)
             known[store, row.theme, row.key] = (where.memories if store == "memories" else where.turns).name
         theme = known[store, row.theme, row.key]
-        return Landing(theme, languages.of(theme), session(row.session), session(row.parent) or None)
+        return RowDestination(theme, languages.of(theme), session(row.session), session(row.parent) or None)
 
-    return land
+    return destination_of
 
 
 def _surface(theme: str, key: str) -> Surface:

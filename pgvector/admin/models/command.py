@@ -1,9 +1,10 @@
-"""model."""
+"""`hermes-pgvector model`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,22 +91,26 @@ def _install(args: argparse.Namespace, home: Path) -> int:
 
 
 def _verify(args: argparse.Namespace, home: Path) -> int:
-    from ...domain.commandline import typed
     from ..common.installed_models import list_models, problems_of
 
     names = [args.name] if args.name else [m.name for m in list_models(home, settings_of(home)) if m.installed]
     found = {name: problems_of(home, name) for name in names}
     if args.json:
         print_json(found)
-    for name, problems in [] if args.json else found.items():
-        print(f"{name}: " + ("every file is as it should be" if not problems else "DAMAGED"))
-        for problem in problems:
-            print(f"  {problem}")
-        if problems:
-            print(typed(f"  -> hermes-pgvector model install {name}"))
-    if not names and not args.json:
-        print("no model is installed")
+    else:
+        print("\n".join(line for each in found.items() for line in _verified(*each)) or "no model is installed")
     return EXIT_FAILED if any(found.values()) else EXIT_OK
+
+
+def _verified(name: str, problems: Sequence[str]) -> Iterator[str]:
+    from ...domain.commandline import typed
+
+    if not problems:
+        yield f"{name}: every file is as it should be"
+        return
+    yield f"{name}: DAMAGED"
+    yield from (f"  {problem}" for problem in problems)
+    yield typed(f"  -> hermes-pgvector model install {name}")
 
 
 def _remove(args: argparse.Namespace, home: Path) -> int:
@@ -125,11 +130,11 @@ def _remove(args: argparse.Namespace, home: Path) -> int:
 
 def _choose(args: argparse.Namespace, home: Path) -> int:
     from ...domain.commandline import typed
-    from ..common.choose import carry_out, existing_database, plan
+    from ..common.choose import apply_choice, choose_embedding, existing_database
 
     settings = settings_of(home)
     with existing_database(settings) as existing:
-        choice = plan(settings, known_settings(home), existing, home)
+        choice = choose_embedding(settings, known_settings(home), existing, home)
     if args.plan:
         if args.json:
             print_json({"mode": choice.mode})
@@ -138,7 +143,7 @@ def _choose(args: argparse.Namespace, home: Path) -> int:
         return EXIT_OK
     if choice.resize:
         _resize(choice.dims, settings)
-    choice = carry_out(choice, home, settings, _progress, source=args.source)
+    choice = apply_choice(choice, home, settings, _progress, source=args.source)
     if args.json:
         print_json({"mode": choice.mode, "said": choice.said, "advice": choice.advice})
         return EXIT_OK
@@ -151,7 +156,7 @@ def _resize(dims: int, settings: Settings) -> None:
     from ..common.admin_login import resize_embedded
 
     if resize_embedded(settings, dims):
-        _progress(f"the database has no vectors yet: it takes such of {dims} dimensions now")
+        _progress(f"the database has no vectors yet: it takes vectors of {dims} dimensions now")
 
 
 def _progress(line: str) -> None:
@@ -159,11 +164,11 @@ def _progress(line: str) -> None:
 
 
 def _line(model: ModelView) -> str:
-    from ..common.model_source import megabytes
+    from ...domain.format import format_bytes
 
     state = "active" if model.active and model.installed else "installed" if model.installed else "not installed"
     dims = f"{model.dims} dimensions, " if model.dims else ""
-    return f"{model.name} ({state}): {dims}{megabytes(model.size_bytes)}, {model.about}"
+    return f"{model.name} ({state}): {dims}{format_bytes(model.size_bytes)}, {model.about}"
 
 
 MODEL = Command(

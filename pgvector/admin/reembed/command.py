@@ -19,6 +19,7 @@ from ..common.commands import (
 
 if TYPE_CHECKING:
     from ...config.settings import Settings
+    from .reembedding import ReembedPlan
 
 _MAX_DIMS = 2000  # of a vector in an HNSW index
 _REQUEST_S = 120.0
@@ -41,8 +42,8 @@ def _backfill(args: argparse.Namespace, home: Path) -> int:
     from ...capture.document_embedding import DocumentEmbedder
     from ...capture.pending_rows import PendingRows
     from ...domain.latency import Latencies
-    from ...runtime.embedded import borrowed_server
     from ...store.backend import Backend
+    from ..common.embedded_server import borrowed_server
     from .reembedding import backfill
 
     settings = settings_of(home)
@@ -92,8 +93,6 @@ def _reembed_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _reembed(args: argparse.Namespace, home: Path) -> int:
-    import dataclasses
-
     from ..common import new_vectors as store
     from ..common.admin_login import admin_conninfo
     from .reembedding import Reembedding, plan
@@ -108,31 +107,41 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
         with admin_conninfo(settings, admin_dsn) as conninfo, store.admin_connection(conninfo) as conn:
             planned = plan(conn, embedder, wanted.chunk_tokens)
             if not args.yes:
-                if args.json:
-                    print_json(dataclasses.asdict(planned) | {"done_now": False})
-                else:
-                    print(planned.render())
-                    if planned.needed or args.again:
-                        print("nothing was changed: add --yes")
-                return EXIT_OK
-            refused = 0
-            if planned.needed or args.again:
-                worker = Reembedding(
-                    conn, embedder, chunk_tokens=wanted.chunk_tokens, rows_per_s=args.rate, again=args.again
-                )
-                refused = worker.run()
+                return _show(args, planned)
+            worker = Reembedding(
+                conn, embedder, chunk_tokens=wanted.chunk_tokens, rows_per_s=args.rate, again=args.again
+            )
+            refused = worker.run() if planned.needed or args.again else 0
     finally:
         embedder.close()
-    noted = not args.no_config and _note(home, changes)
+    if not args.no_config:
+        _note(home, changes)
     if args.json:
-        print_json({"model": embedder.model, "dims": wanted.dims, "refused": refused, "config_changed": noted})
+        done = {"model": embedder.model, "dims": wanted.dims, "refused": refused}
+        print_json(done | {"config_changed": not args.no_config})
+    else:
+        _report(embedder.model, wanted.dims, refused, changes, noted=not args.no_config)
+    return EXIT_OK
+
+
+def _show(args: argparse.Namespace, planned: ReembedPlan) -> int:
+    import dataclasses
+
+    if args.json:
+        print_json(dataclasses.asdict(planned) | {"done_now": False})
         return EXIT_OK
-    print(f"the database holds vectors of {embedder.model} now, {wanted.dims} dimensions; restart the agents")
+    print(planned.render())
+    if planned.needed or args.again:
+        print("nothing was changed: add --yes")
+    return EXIT_OK
+
+
+def _report(model: str, dims: int, refused: int, changes: dict[str, Any], *, noted: bool) -> None:
+    print(f"the database holds vectors of {model} now, {dims} dimensions; restart the agents")
     if refused:
         print(f"{refused} rows were refused and are found by words only")
     settings_text = ", ".join(f"{key}: {value}" for key, value in changes.items())
     print(f"config.yaml of this home says so; on other hosts set {settings_text}" if noted else f"set {settings_text}")
-    return EXIT_OK
 
 
 def _wanted(args: argparse.Namespace, settings: Settings, home: Path) -> tuple[Settings, dict[str, Any]]:
@@ -157,11 +166,10 @@ def _wanted(args: argparse.Namespace, settings: Settings, home: Path) -> tuple[S
         )
     wanted = dataclasses.replace(settings, **changes)
     changes["dims"] = args.dims
-    if args.dims is None:
-        as_configured = not args.model and not args.url and not is_local(wanted.embed_url)
-        changes["dims"] = (
-            settings.dims if as_configured else dims_given(_patient(wanted), _api_key(wanted, home), home=home)
-        )
+    if args.dims is None and not (args.model or args.url or is_local(wanted.embed_url)):
+        changes["dims"] = settings.dims
+    elif args.dims is None:
+        changes["dims"] = dims_given(_patient(wanted), _api_key(wanted, home), home=home)
     if not 1 <= changes["dims"] <= _MAX_DIMS:
         raise InvalidArgument(
             f"{changes['dims']} dimensions: an embedding may have 1 to {_MAX_DIMS:,}; some models give fewer when "
@@ -207,11 +215,10 @@ def _api_key(settings: Settings, home: Path) -> str:
     return environment(home).get(settings.embed_api_key_env, "")
 
 
-def _note(home: Path, changes: dict[str, Any]) -> bool:
-    from ...config.sources import set_values
+def _note(home: Path, changes: dict[str, Any]) -> None:
+    from ...config.yaml_file import set_values
 
     set_values(home, {("plugins", "pgvector", key): value for key, value in changes.items()})
-    return True
 
 
 BACKFILL = Command(

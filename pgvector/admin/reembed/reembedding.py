@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReembedPlan:
     """What a change of the model means: from what to what, how many rows, how many are done, how fast it goes."""
 
     current: EmbeddingSpace
@@ -70,7 +70,7 @@ class Plan:
         return "\n".join(lines)
 
 
-def plan(conn: DeadlineConnection, embedder: Embedder, chunk_tokens: int) -> Plan:
+def plan(conn: DeadlineConnection, embedder: Embedder, chunk_tokens: int) -> ReembedPlan:
     """Look, and embed a sample to find the speed; changes nothing. Raises EmbedderError."""
     under_way = store.running(conn)
     wanted = space_of(embedder)
@@ -84,7 +84,7 @@ def plan(conn: DeadlineConnection, embedder: Embedder, chunk_tokens: int) -> Pla
     except EmbedderError:
         sample = []  # the endpoint answers, but refuses one of these: how fast it is shows later
     rows_per_s = len(sample) / max(time.monotonic() - began, 1e-6)
-    return Plan(store.current(conn), wanted, total, done, rows_per_s, under_way is not None)
+    return ReembedPlan(store.current(conn), wanted, total, done, rows_per_s, under_way is not None)
 
 
 class Reembedding:
@@ -119,7 +119,7 @@ class Reembedding:
         """
         store.begin(self._conn, self._space, again=self._again)
         with store.until_switched(self._conn, self._space):
-            at_first = store.progress(self._conn) if self._under_way() else store.Progress(0, 0)
+            at_first = store.progress(self._conn) if self._under_way() else store.VectorProgress(0, 0)
             self._line = ProgressLine("embedded anew", at_first.total, done=at_first.done)
             self._pass()
             self._line.finish()

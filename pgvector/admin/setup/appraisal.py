@@ -1,16 +1,16 @@
-"""What a database is good for, before anything relies on it."""
+"""Checks of a database before anything relies on it."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...domain.errors import HermesPgvectorError, SchemaNotApplied, StoreMisconfigured
 from ...domain.types import EmbeddingSpace
 from ...store import schema
 from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
-from ..common import new_vectors
+from ..common import new_vectors, schema_checks
 
 OLDEST_POSTGRES = 15
 OLDEST_PGVECTOR = (0, 8)
@@ -44,40 +44,31 @@ def appraise(conninfo: str) -> Appraisal:
     """
     with connect(conninfo) as conn:
         conn.deadline = time.monotonic() + _DEADLINE_S
-        postgres, installed = schema.versions(conn)
+        postgres, installed = schema_checks.versions(conn)
         with translated():
             row = conn.execute(
                 "SELECT current_user AS role, current_setting('server_version_num')::integer / 10000 AS major, "
                 "current_setting('server_encoding') AS encoding, "
-                "pg_is_in_recovery() AS replica, "
-                "(SELECT default_version FROM pg_available_extensions WHERE name = 'vector') AS available, "
-                "(SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS is_super, "
-                "has_schema_privilege(current_schema(), 'CREATE') AS may_create"
+                "coalesce((SELECT default_version FROM pg_available_extensions WHERE name = 'vector'), '') "
+                "AS available, "
+                "NOT pg_is_in_recovery() AND ((SELECT rolsuper FROM pg_roles WHERE rolname = current_user) "
+                "OR (has_schema_privilege(current_schema(), 'CREATE') "
+                "AND EXISTS (SELECT FROM pg_extension WHERE extname = 'vector'))) AS may_migrate"
             ).fetchone()
         assert row is not None
-        _require_usable(row.major, postgres, row.encoding, installed or row.available or "")
-        missing: tuple[str, ...] = ()
-        excess: tuple[str, ...] = ()
-        space = None
-        empty = True
-        if migrated := _is_migrated(conn):
-            missing = tuple(schema.missing_rights(conn))
-            excess = tuple(schema.excess_rights(conn))
-            if not missing:
-                space = new_vectors.current(conn)
-                empty = new_vectors.is_without_vectors(conn)
-        return Appraisal(
-            role=row.role,
-            postgres=postgres,
-            pgvector=installed or row.available or "",
-            installed=bool(installed),
-            migrated=migrated,
-            may_migrate=bool(row.is_super or (row.may_create and installed)) and not row.replica,
-            missing_rights=missing,
-            excess_rights=excess,
-            space=space,
-            empty=empty,
-        )
+        pgvector = installed or row.available
+        _require_usable(row.major, postgres, row.encoding, pgvector)
+        found = Appraisal(row.role, postgres, pgvector, bool(installed), _is_migrated(conn), bool(row.may_migrate))
+        return _with_tables(conn, found) if found.migrated else found
+
+
+def _with_tables(conn: DeadlineConnection, found: Appraisal) -> Appraisal:
+    """Return the same with what the role may do there and what the tables hold, which takes all its rights."""
+    missing, excess = tuple(schema_checks.missing_rights(conn)), tuple(schema_checks.excess_rights(conn))
+    found = replace(found, missing_rights=missing, excess_rights=excess)
+    if missing:
+        return found
+    return replace(found, space=new_vectors.current(conn), empty=new_vectors.is_without_vectors(conn))
 
 
 def _require_usable(major: int, postgres: str, encoding: str, vector: str) -> None:

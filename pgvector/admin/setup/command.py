@@ -1,12 +1,12 @@
-"""install and server."""
+"""install."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from ..common.commands import EXIT_FAILED, EXIT_OK, Command, add_json, known_settings, print_json, settings_of
+from ..common.commands import EXIT_OK, Command, add_json, known_settings, print_json, settings_of
 
 if TYPE_CHECKING:
     from ...config.settings import Settings
@@ -22,8 +22,8 @@ def _install_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _install(args: argparse.Namespace, home: Path) -> int:
-    from ...config.activation import activate, enable, find_hermes
-    from ...runtime.embedded_server import account_notice
+    from ..common.activation import activate, enable, find_hermes
+    from ..common.embedded_server import account_notice
     from ..common.installation import install_plugin
 
     report = install_plugin(home, mode="copy" if args.copy else "shim", force=args.force)
@@ -63,45 +63,10 @@ def _fitted(home: Path, settings: Settings, done: dict[str, Any]) -> list[str]:
     return [f"recall goes {choice.said}"] + ([typed(f"  for more: {choice.advice}")] if choice.advice else [])
 
 
-def _start(args: argparse.Namespace, home: Path) -> int:
-    return _server(args, home, "start")
-
-
-def _stop(args: argparse.Namespace, home: Path) -> int:
-    return _server(args, home, "stop")
-
-
-def _server_status(args: argparse.Namespace, home: Path) -> int:
-    return _server(args, home, "status")
-
-
-def _server(args: argparse.Namespace, home: Path, action: Literal["start", "stop", "status"]) -> int:
-    from ...runtime.embedded_server import serve
-
-    state = serve(settings_of(home), action)
-    if args.json:
-        print_json(state.as_json())
-    else:
-        print(state.render())
-    return EXIT_OK if state.up or action == "stop" else EXIT_FAILED
-
-
 INSTALL = Command(
     "install",
     "put the plugin into a hermes home and activate it",
     "hermes-pgvector install\nhermes-pgvector install --hermes-home ~/.hermes/profiles/coder --copy",
     _install,
     _install_arguments,
-)
-_SERVER = "hermes-pgvector server "
-
-SERVER = Command(
-    "server",
-    "start, stop or look at the embedded Postgres",
-    "hermes-pgvector server status\nhermes-pgvector server stop",
-    actions=(
-        Command("start", "start it, until the next command that uses it is done", f"{_SERVER}start", _start, add_json),
-        Command("stop", "stop it; agents start it again", f"{_SERVER}stop", _stop, add_json),
-        Command("status", "whether it is up, and where its data lie", f"{_SERVER}status", _server_status, add_json),
-    ),
 )

@@ -45,39 +45,48 @@ def _setup_arguments(command: argparse.ArgumentParser) -> None:
 
 def _setup(args: argparse.Namespace, home: Path) -> int:
     from ...domain.errors import WrongUsage
-    from ...embed.model_folder import LOCAL
     from ...host.setup import set_up
-    from ..common.model_source import BUNDLED
-    from .prompts import Terminal, Wishes
+    from .prompts import SetupOptions, Terminal
 
-    url = args.embed_url
-    if args.model is not None:
-        url = LOCAL + (args.model or BUNDLED.name)
-    elif args.no_model:
-        url = ""
-    elif args.model_from is not None:
-        url = LOCAL + BUNDLED.name
     attended = not (args.yes or args.json) and Terminal.can_ask()
-    # What no option says is asked for, or else stays as it is.
-    meant = settings_of(home).embed_url if args.embed_model and url is None and not attended else url
-    if args.embed_model and meant is not None and (not meant or meant.startswith(LOCAL)):
-        raise WrongUsage("--embed-model names a model of an endpoint; give --embed-url with it")
     if args.dsn is not None and not args.dsn.strip():
         raise WrongUsage("--dsn is empty: name a server, or take the embedded Postgres with --embedded")
-    wishes = Wishes(
+    options = SetupOptions(
         dsn="" if args.embedded else args.dsn,
         admin_dsn=given_admin_dsn(args),
-        embed_url=url,
+        embed_url=_embed_url(args, home, attended=attended),
         embed_model=args.embed_model,
         source=args.model_from,
         keep_api_key=args.keep_api_key,
         attended=attended,
     )
-    return set_up(home, wishes, dry_run=args.dry_run, as_json=args.json)
+    return set_up(home, options, dry_run=args.dry_run, as_json=args.json)
+
+
+def _embed_url(args: argparse.Namespace, home: Path, *, attended: bool) -> str | None:
+    """Return the `embed_url` that the options mean, None where they leave it open. Raises WrongUsage."""
+    from ...embed.model_folder import LOCAL
+    from ..common.model_source import BUNDLED
+
+    url: str | None = "" if args.no_model else args.embed_url
+    if args.model is not None or (args.model_from is not None and not args.no_model):
+        url = LOCAL + (args.model or BUNDLED.name)
+    # What no option says is asked for, or else stays as it is.
+    if args.embed_model and not (url is None and attended):
+        _require_endpoint(settings_of(home).embed_url if url is None else url)
+    return url
+
+
+def _require_endpoint(url: str) -> None:
+    from ...domain.errors import WrongUsage
+    from ...embed.model_folder import LOCAL
+
+    if not url or url.startswith(LOCAL):
+        raise WrongUsage("--embed-model names a model of an endpoint; give --embed-url with it")
 
 
 def _deactivate(args: argparse.Namespace, home: Path) -> int:
-    from ...config.activation import deactivate
+    from ..common.activation import deactivate
 
     provider = deactivate(home)
     if args.json:
@@ -134,7 +143,7 @@ SETUP = Command(
 )
 DEACTIVATE = Command(
     "deactivate",
-    "give memory back to the provider before, keeping everything",
+    "give memory back to the provider that was active before, keeping everything",
     "hermes-pgvector deactivate\nhermes-pgvector install       # has it back",
     _deactivate,
     add_json,

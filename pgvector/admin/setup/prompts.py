@@ -1,4 +1,4 @@
-"""What was wished for beforehand, and questions to whoever sits at the terminal."""
+"""The options of the setup wizard, and its questions to whoever sits at the terminal."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TextIO
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What was asked for beforehand, by flags; None leaves it to the wizard. `source` is a wheel or folder of a model.
+class SetupOptions:
+    """The wizard's options; None leaves a thing to the wizard. `source` is a wheel or folder of a model.
 
     `keep_api_key`: write the endpoint's key, which stands in the environment, into .env.
     """
@@ -38,11 +38,11 @@ class Terminal:
 
     @staticmethod
     def can_ask() -> bool:
-        """Whether somebody is there to answer."""
+        """Return whether somebody is there to answer."""
         return all(each is not None and not each.closed and each.isatty() for each in (sys.stdin, sys.stdout))
 
     def line(self, question: str, default: str = "", *, shown: str = "") -> str:
-        """An answer; nothing means `default`, which is shown as `shown` where it must not be seen itself."""
+        """Ask for a line; nothing means `default`, which is shown as `shown` where it must not be seen itself."""
         suffix = f" [{shown or default}]" if shown or default else ""
         self._stream.write(f"{question}{suffix}: ")
         self._stream.flush()
@@ -53,14 +53,14 @@ class Terminal:
         return given.strip() or default
 
     def secret(self, question: str) -> str:
-        """An answer that is not shown while it is typed; may be empty."""
+        """Ask for what is not shown while it is typed; may be empty."""
         try:
             return getpass.getpass(f"{question}: ", stream=self._stream).strip()
         except EOFError:
             raise Cancelled from None
 
     def choice(self, question: str, options: Mapping[str, str], default: str) -> str:
-        """The key of one of the options, by its number."""
+        """Ask for one of the options by its number; return its key."""
         keys = list(options)
         self._stream.write(f"{question}\n")
         for number, key in enumerate(keys, 1):
@@ -74,7 +74,7 @@ class Terminal:
             self._stream.write(f"one of 1 to {len(keys)}\n")
 
     def agrees(self, question: str, *, default: bool) -> bool:
-        """Yes or no."""
+        """Ask for yes or no."""
         while True:
             given = self.line(f"{question} [{'Y/n' if default else 'y/N'}]").lower()
             if given in ("", "y", "yes", "n", "no"):

@@ -1,8 +1,9 @@
-"""Trying an embedding model before it is relied on: does it answer, how fast, and does the database have its length."""
+"""Trial of an embedding model: whether it answers, how fast, and whether the database has vectors of its length."""
 
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -50,29 +51,33 @@ def try_embedding(settings: Settings, api_key: str, home: Path, room: Room) -> T
     embedder = embedder_for(replace(settings, dims=dims), api_key, home=home)
     if embedder is None:
         raise ConfigurationError("embed_url names neither an endpoint nor a model")
-    try:
-        began = time.monotonic()
-        embedder.embed_query(_TEXT, timeout_s=settings.embed_timeout_s)
-        took_ms = (time.monotonic() - began) * 1000
-        space = space_of(embedder)
-    except EmbedderError:
-        if dims != given and room.held is not None:
-            raise ConfigurationError(_mismatch(settings, given, room.held)) from None
-        raise
-    finally:
-        embedder.close()
-    held = room.held
-    resize = held is not None and held.dims != dims
-    if held is not None and not resize and held.model and not space.comparable(held):
+    with closing(embedder):
+        try:
+            began = time.monotonic()
+            embedder.embed_query(_TEXT, timeout_s=settings.embed_timeout_s)
+            took_ms = (time.monotonic() - began) * 1000
+            space = space_of(embedder)
+        except EmbedderError:
+            if dims != given and room.held is not None:
+                raise ConfigurationError(_mismatch(settings, given, room.held)) from None
+            raise
+    return Trial(space, took_ms, _needs_resize(settings, space, room.held))
+
+
+def _needs_resize(settings: Settings, space: EmbeddingSpace, held: EmbeddingSpace | None) -> bool:
+    """Return whether the tables have another length. Raises ConfigurationError for vectors that do not compare."""
+    if held is None or held.dims != space.dims:
+        return held is not None
+    if held.model and not space.comparable(held):
         raise ConfigurationError(
             f"the database holds vectors of {held.model}, which those of {space.model} cannot be compared with; "
             + _remedy(settings)
         )
-    return Trial(space, took_ms, resize)
+    return False
 
 
 def require_room(settings: Settings, model: str, dims: int, room: Room) -> bool:
-    """Whether the tables have to be given a length of `dims` first, for a model that cannot be tried yet.
+    """Return whether the tables have to be given a length of `dims` first, for a model that cannot be tried yet.
 
     Raises ConfigurationError.
     """
@@ -85,7 +90,7 @@ def require_room(settings: Settings, model: str, dims: int, room: Room) -> bool:
 
 
 def _fitting(settings: Settings, given: int, room: Room) -> int:
-    """The length to ask the model for."""
+    """Return the vector length to ask the model for."""
     held = room.held
     may_be_shorter = not is_local(settings.embed_url)  # some models give shorter vectors when asked
     if held is not None and held.dims != given and not room.can_resize:

@@ -1,20 +1,23 @@
-"""Taking the plugin out of a hermes home: its activation, its directory and, if wanted, what it keeps here."""
+"""Removal of the plugin from a hermes home: its activation, its directory and, if wanted, what it keeps here."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...config.activation import deactivate, is_active, is_enabled
-from ...config.dotenv_file import set_dotenv
+from ...config.plugin_state import is_active, is_enabled
 from ...config.settings import ENV_PREFIX, Settings
 from ...config.sources import read_dotenv
 from ...domain.commandline import pip_uninstall
 from ...domain.errors import ConfigurationError
-from ...runtime.embedded_server import embedded_server
+from ...domain.format import format_bytes, plural
+from ..common.activation import deactivate
+from ..common.dotenv_file import set_dotenv
+from ..common.embedded_server import embedded_server
 from ..common.installation import DISTRIBUTION, PLUGIN_NAME, is_distributed, is_ours
 from ..common.spool_views import inspect_spools
 
@@ -24,40 +27,36 @@ _VENV = "venv"  # what scripts/install.sh made, in which this may be running
 
 @dataclass(frozen=True)
 class Removal:
-    """What would be removed, or was. `obstacles`: why it should not be; `left`: what stays, and how to remove it."""
+    """A removal. `obstacles`: why it should not be done; `left`: what stays, and how to remove it."""
 
     steps: tuple[str, ...]
     obstacles: tuple[str, ...]
     left: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it for JSON."""
         return {"steps": list(self.steps), "obstacles": list(self.obstacles), "left": list(self.left)}
 
 
 def plan_removal(home: Path, settings: Settings, *, data: bool) -> Removal:
     """Look what there is, changing nothing. `data`: with the memory, spool and models on this machine."""
     plugin = home / "plugins" / PLUGIN_NAME
-    steps, obstacles, left = [], [], []
+    steps, left = [], []
     if is_active(home) or is_enabled(home):
         steps.append("deactivate the plugin in config.yaml")
-    if os.path.lexists(plugin):
-        if plugin.is_symlink() or is_ours(plugin):
-            steps.append(f"remove the {'link' if plugin.is_symlink() else 'folder'} {plugin}")
-        else:
-            left.append(f"{plugin} was not put there by this plugin")
+    if _is_removable(plugin):
+        steps.append(f"remove the {'link' if plugin.is_symlink() else 'folder'} {plugin}")
+    elif os.path.lexists(plugin):
+        left.append(f"{plugin} was not put there by this plugin")
     if data:
-        obstacles += _unwritten(home)
-        steps += [f"remove {path} ({_size(path)})" for path in _own_files(home)]
-        server = embedded_server(settings)
-        if server.root.is_dir():
-            steps.append(
-                f"stop the embedded Postgres and remove {server.root} ({_size(server.root)}), with ALL memory in it, "
-                "of every home and profile that uses it"
-            )
-        if names := _variables(home):
-            steps.append(f"remove {', '.join(names)} from .env")
-    else:
+        steps += _data_steps(home, settings)
+    left += _left(home, settings, data=data)
+    return Removal(tuple(steps), tuple(_unwritten(home) if data else ()), tuple(left))
+
+
+def _left(home: Path, settings: Settings, *, data: bool) -> list[str]:
+    left = []
+    if not data:
         left.append("memory, spool, models and settings: --data removes those on this machine as well")
     if settings.dsn:
         left.append(
@@ -68,11 +67,28 @@ def plan_removal(home: Path, settings: Settings, *, data: bool) -> Removal:
         left.append(f"the Python environment {venv}, which the installer made: remove the folder")
     if is_distributed():
         left.append(f"the package: {pip_uninstall(DISTRIBUTION)}")
-    return Removal(tuple(steps), tuple(obstacles), tuple(left))
+    return left
+
+
+def _is_removable(plugin: Path) -> bool:
+    return plugin.is_symlink() or is_ours(plugin)
+
+
+def _data_steps(home: Path, settings: Settings) -> list[str]:
+    steps = [f"remove {path} ({_size(path)})" for path in _own_files(home)]
+    server = embedded_server(settings)
+    if server.root.is_dir():
+        steps.append(
+            f"stop the embedded Postgres and remove {server.root} ({_size(server.root)}), with ALL memory in it, "
+            "of every home and profile that uses it"
+        )
+    if names := _variables(home):
+        steps.append(f"remove {', '.join(names)} from .env")
+    return steps
 
 
 def remove(home: Path, settings: Settings, *, data: bool, force: bool) -> Removal:
-    """Do it. `force`: also where writes would be lost or agents run.
+    """Carry the plan out. `force`: also where writes would be lost or agents run.
 
     Raises ConfigurationError when something is in the way, before anything was removed, or when it cannot be removed.
     """
@@ -85,18 +101,19 @@ def remove(home: Path, settings: Settings, *, data: bool, force: bool) -> Remova
     deactivate(home)
     try:
         if data:
-            for path in _own_files(home):
-                _delete(path)
-            if names := _variables(home):
-                set_dotenv(home, dict.fromkeys(names))
-        plugin = home / "plugins" / PLUGIN_NAME
-        if plugin.is_symlink():
-            plugin.unlink()
-        elif is_ours(plugin):
-            shutil.rmtree(plugin)
+            _remove_data(home)
+        if _is_removable(plugin := home / "plugins" / PLUGIN_NAME):
+            _delete(plugin)
     except OSError as error:
         raise ConfigurationError(f"{error.filename or home} cannot be removed: {error.strerror or error}") from error
     return planned
+
+
+def _remove_data(home: Path) -> None:
+    for path in _own_files(home):
+        _delete(path)
+    if names := _variables(home):
+        set_dotenv(home, dict.fromkeys(names))
 
 
 def _unwritten(home: Path) -> list[str]:
@@ -104,8 +121,8 @@ def _unwritten(home: Path) -> list[str]:
     views = inspect_spools(home)
     if waiting := sum(view.waiting + len(view.aside) for view in views):
         found.append(
-            f"{waiting} writes in the spool never reached Postgres (hermes-pgvector status; an agent writes them when "
-            "the database is there)"
+            f"{plural(waiting, 'write')} in the spool never reached Postgres (hermes-pgvector status; an agent writes "
+            "them when the database is there)"
         )
     found += [f"{view.path} cannot be read: {view.problem}" for view in views if view.problem]
     if living := [view.pid for view in views if view.living]:
@@ -135,14 +152,9 @@ def _delete(path: Path) -> None:
 
 
 def _size(path: Path) -> str:
-    if path.is_file():
-        total = path.stat().st_size
-    else:
-        total = 0
-        for folder, _, names in os.walk(path):
-            for name in names:
-                try:
-                    total += os.lstat(os.path.join(folder, name)).st_size
-                except OSError:  # it was there a moment ago
-                    continue
-    return f"{total / 1e6:,.1f} MB"
+    total = path.stat().st_size if path.is_file() else 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with suppress(OSError):  # it was there a moment ago
+                total += os.lstat(os.path.join(folder, name)).st_size
+    return format_bytes(total)

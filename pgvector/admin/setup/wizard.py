@@ -12,36 +12,36 @@ from ...config.settings import Settings
 from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError
 from ...host.session_context import environment, given_settings, load_settings
-from ...runtime.embedded import borrowed_server
-from ...store.schema import migrate
 from ..common.admin_login import resize_embedded
+from ..common.embedded_server import borrowed_server
+from ..common.migrations import migrate
 from ..common.model_source import BUNDLED
 from ..common.progress import building
 from ..common.saving import API_KEY_ENV, Changes, changes_to
-from .prompts import Terminal, Wishes
-from .wizard_database import Database, DatabaseStep
-from .wizard_model import Model, ModelStep
+from .prompts import SetupOptions, Terminal
+from .wizard_database import DatabaseChoice, DatabaseStep
+from .wizard_model import ModelChoice, ModelStep
 
 _T = TypeVar("_T")
 _ENOUGH = 20  # answers to one question that do not work: whoever gives them is no person
 
 
 @dataclass(frozen=True)
-class Plan:
+class SetupPlan:
     """What the wizard found out, and what it would write."""
 
     current: Settings
     wanted: Settings
-    database: Database
-    model: Model
+    database: DatabaseChoice
+    model: ModelChoice
     changes: Changes
     notes: tuple[str, ...] = field(default=())
 
     def as_dict(self) -> dict[str, Any]:
         """For machines; no secrets."""
         return {
-            "database": self.database.said(),
-            "recall": self.model.said(),
+            "database": self.database.describe(),
+            "recall": self.model.describe(),
             "dims": self.wanted.dims,
             "changes": self.changes.as_dict(),
             "notes": [typed(note) for note in self.notes],
@@ -49,50 +49,50 @@ class Plan:
 
 
 class Wizard:
-    """Asks, or takes what was wished for, and tries every answer. Writes nothing to the home but a model's files."""
+    """Asks, or takes what the options say, and tries every answer. Writes nothing to the home but a model's files."""
 
-    def __init__(self, home: Path, wishes: Wishes, say: Callable[[str], None]) -> None:
+    def __init__(self, home: Path, options: SetupOptions, say: Callable[[str], None]) -> None:
         self._home = home
-        self._wishes = wishes
+        self._options = options
         self._say = say
         loaded = load_settings(None, home)
         self._current = loaded.settings
         self._given = given_settings(home)
         self._notes = list(loaded.warnings)
         self._terminal = ask = Terminal(sys.stdout if sys.stdout.isatty() else sys.stderr)
-        self._databases = DatabaseStep(self._current, wishes, ask, say, self._notes)
-        self._models = ModelStep(home, self._current, wishes, ask, say, self._notes)
+        self._databases = DatabaseStep(self._current, options, ask, say, self._notes)
+        self._models = ModelStep(home, self._current, options, ask, say, self._notes)
 
-    def plan(self) -> Plan:
+    def plan(self) -> SetupPlan:
         """Ask and try. Raises HermesPgvectorError when nobody can be asked again."""
         database = self._until_it_works(self._databases.take)
         model = self._until_it_works(lambda again: self._models.take(again, database))
         return self._planned(database, model)
 
     def confirmed(self) -> bool:
-        """Whether the user wants it so."""
+        """Ask whether to save it."""
         return self._terminal.agrees("\nSave this and activate it?", default=True)
 
-    def carry_out(self, plan: Plan) -> Plan:
-        """Fetch the model and prepare the database; what came of it. Raises HermesPgvectorError, nothing saved."""
+    def carry_out(self, plan: SetupPlan) -> SetupPlan:
+        """Fetch the model and prepare the database; return the final plan. Raises HermesPgvectorError."""
         model = plan.model
         if model.kind == "local" and model.trial is None and not model.unusable:
             try:
                 model = self._models.fetched(model, plan.database)
             except HermesPgvectorError as exc:
-                if self._wishes.embed_url is not None and not self._wishes.attended:
+                if self._options.embed_url is not None and not self._options.attended:
                     raise
                 self._say(f"  the model cannot be had: {exc}")
-                if self._wishes.attended:
+                if self._options.attended:
                     model = self._until_it_works(lambda again: self._models.take(True, plan.database))
                     return self.carry_out(self._planned(plan.database, model))
                 self._notes.append(f"recall goes by words: {exc}; to try again: hermes-pgvector model choose")
-                model = Model("none")
+                model = ModelChoice("none")
         plan = self._planned(plan.database, model)
         self._prepare(plan)
         return plan
 
-    def _planned(self, database: Database, model: Model) -> Plan:
+    def _planned(self, database: DatabaseChoice, model: ModelChoice) -> SetupPlan:
         dims = model.dims or (database.room.held.dims if database.room.held else self._free_dims())
         wanted = replace(
             self._current,
@@ -104,19 +104,19 @@ class Wizard:
         if (api_key := self._key_to_keep(model)) is not None:
             wanted = replace(wanted, embed_api_key_env=API_KEY_ENV)
         # Nobody said that it should be words: `model choose` may take another model later.
-        decided = model.kind != "none" or self._wishes.attended or self._wishes.embed_url is not None
-        explicit = ({"embed_url"} if decided else set()) | ({"dsn"} if self._wishes.dsn else set())
+        decided = model.kind != "none" or self._options.attended or self._options.embed_url is not None
+        explicit = ({"embed_url"} if decided else set()) | ({"dsn"} if self._options.dsn else set())
         changes = changes_to(self._home, self._current, wanted, explicit=frozenset(explicit), api_key=api_key)
-        return Plan(self._current, wanted, database, model, changes, tuple(self._notes))
+        return SetupPlan(self._current, wanted, database, model, changes, tuple(self._notes))
 
-    def _key_to_keep(self, model: Model) -> str | None:
-        """The endpoint's key where it is to be written, empty to remove it, else None."""
-        if model.kind == "endpoint" and model.api_key is None and self._wishes.keep_api_key:
+    def _key_to_keep(self, model: ModelChoice) -> str | None:
+        """Return the endpoint's key where it is to be written, empty to remove it, else None."""
+        if model.kind == "endpoint" and model.api_key is None and self._options.keep_api_key:
             return environment(self._home).get(self._current.embed_api_key_env) or None
         return model.api_key
 
     def _free_dims(self) -> int:
-        """The length of a database without a model: such that the bundled one still fits."""
+        """Return the vector length of a database without a model: such that the bundled one still fits."""
         return self._current.dims if "dims" in self._given else BUNDLED.dims
 
     def _until_it_works(self, step: Callable[[bool], _T]) -> _T:
@@ -125,12 +125,12 @@ class Wizard:
             try:
                 return step(number > 0)
             except HermesPgvectorError as exc:
-                if not self._wishes.attended or number == _ENOUGH - 1:
+                if not self._options.attended or number == _ENOUGH - 1:
                     raise
                 self._say(f"  that does not work: {exc}\n")
         raise AssertionError
 
-    def _prepare(self, plan: Plan) -> None:
+    def _prepare(self, plan: SetupPlan) -> None:
         settings = plan.wanted
         if plan.database.admin_dsn:
             role = plan.database.found.role if plan.database.found else ""
@@ -138,7 +138,7 @@ class Wizard:
                 report = migrate(plan.database.admin_dsn, dims=settings.dims, runtime_role=role, tell=tell)
             self._say("  " + (", ".join(f"applied {name}" for name in report.applied) or f"rights given to {role}"))
         elif not settings.dsn:
-            if plan.model.resize and resize_embedded(replace(settings, dims=settings.dims), settings.dims):
+            if plan.model.resize and resize_embedded(settings, settings.dims):
                 self._say(f"  the embedded database takes vectors of {settings.dims} dimensions now")
             with borrowed_server(settings) as locate:
                 locate()

@@ -1,4 +1,4 @@
-"""The first question of the set-up wizard: where memory is kept."""
+"""The first question of the setup wizard: where memory is kept."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from ...config.settings import Settings
 from ...domain.dsn import mask_dsn
 from ...domain.errors import ConfigurationError, HermesPgvectorError, StoreMisconfigured
-from ...runtime.embedded_server import embedded_server
 from ...store.conninfo import as_admin, user_of, with_password
 from ..common.choose import existing_database
+from ..common.embedded_server import embedded_server
 from .appraisal import Appraisal, appraise
-from .prompts import Terminal, Wishes
+from .prompts import SetupOptions, Terminal
 from .trial import Room
 
 
 @dataclass(frozen=True)
-class Database:
+class DatabaseChoice:
     """A database that was tried. `found` is None for an embedded one that is still to be made."""
 
     dsn: str
@@ -36,8 +36,8 @@ class Database:
             return Room()
         return Room(self.found.space, can_resize=self.found.empty and not self.dsn)
 
-    def said(self) -> str:
-        """The database in a line."""
+    def describe(self) -> str:
+        """Return the database in a line."""
         if self.found is None:
             return "embedded Postgres, made at the end"
         where = mask_dsn(self.dsn) if self.dsn else "embedded Postgres"
@@ -48,24 +48,24 @@ class Database:
 
 
 class DatabaseStep:
-    """Asks for a database, or takes the one wished for, and tries it. What the user should know is added to `notes`."""
+    """Asks for a database, or takes the one of the options, and tries it. Adds to `notes`."""
 
     def __init__(
-        self, current: Settings, wishes: Wishes, ask: Terminal, say: Callable[[str], None], notes: list[str]
+        self, current: Settings, options: SetupOptions, ask: Terminal, say: Callable[[str], None], notes: list[str]
     ) -> None:
         self._current = current
-        self._wishes = wishes
+        self._options = options
         self._ask = ask
         self._say = say
         self._notes = notes
 
-    def take(self, again: bool) -> Database:
-        """The database that was named, or an answer. Raises HermesPgvectorError when it cannot be used."""
-        wished = None if again else self._wishes.dsn
-        if wished is None and self._wishes.attended:
-            wished = self._ask_for_database()
-        database = self._tried(self._current.dsn if wished is None else wished)
-        self._say(f"  {database.said()}")
+    def take(self, again: bool) -> DatabaseChoice:
+        """Return the database of the options, or an answer. Raises HermesPgvectorError when it cannot be used."""
+        dsn = None if again else self._options.dsn
+        if dsn is None and self._options.attended:
+            dsn = self._ask_for_database()
+        database = self._tried(self._current.dsn if dsn is None else dsn)
+        self._say(f"  {database.describe()}")
         if database.found and database.dsn and database.found.excess_rights:
             self._notes.append(
                 f"the role {database.found.role} {', '.join(database.found.excess_rights)}: agents need less than that"
@@ -92,25 +92,25 @@ class DatabaseStep:
             raise ConfigurationError("a server needs a DSN")
         return dsn
 
-    def _tried(self, dsn: str) -> Database:
+    def _tried(self, dsn: str) -> DatabaseChoice:
         settings = replace(self._current, dsn=dsn)
         if not dsn:
             embedded_server(settings).check()
         with existing_database(settings) as existing:
             conninfo = existing()
             if not conninfo:
-                return Database("", None)
+                return DatabaseChoice("", None)
             try:
-                return Database(dsn, appraise(conninfo))
+                return DatabaseChoice(dsn, appraise(conninfo))
             except StoreMisconfigured as exc:
-                if not self._wishes.attended or "password" not in str(exc):
+                if not self._options.attended or "password" not in str(exc):
                     raise
                 self._say(f"  {exc}")
         with_it = with_password(dsn, self._ask.secret(f"Password of {user_of(dsn) or 'the role'}"))
-        return Database(with_it, appraise(with_it))
+        return DatabaseChoice(with_it, appraise(with_it))
 
-    def _with_admin(self, database: Database) -> Database:
-        """The same with an admin's login that was tried, or without one where that is put off."""
+    def _with_admin(self, database: DatabaseChoice) -> DatabaseChoice:
+        """Return the same with an admin's login that was tried, or without one where that is put off."""
         assert database.found is not None
         lacking = ", ".join(database.found.missing_rights)
         why = f"the role {database.found.role} lacks {lacking}" if lacking else "the memory tables are missing there"
@@ -118,8 +118,8 @@ class DatabaseStep:
         command = (
             f'hermes-pgvector migrate --admin-dsn "{as_admin(database.dsn)}" --runtime-role {database.found.role}{dims}'
         )
-        login = self._wishes.admin_dsn
-        if not login and not self._wishes.attended:
+        login = self._options.admin_dsn
+        if not login and not self._options.attended:
             raise StoreMisconfigured(f"{why}; an admin runs: {command}\nor give --admin-dsn DSN, and it is done here")
         while not login or (seen := self._as_admin(login)) is None:
             self._say(f"  {why}. An admin of the database runs:\n    {command}")
@@ -133,14 +133,14 @@ class DatabaseStep:
         return replace(database, found=found, admin_dsn=login)
 
     def _as_admin(self, login: str) -> Appraisal | None:
-        """The database as an admin sees it; None, which was said, when this is no admin's login."""
+        """Return the database as an admin sees it; None, which was said, when this is no admin's login."""
         try:
             found = appraise(login)
             if found.may_migrate:
                 return found
             raise StoreMisconfigured(f"the role {found.role} cannot make the extension and the tables there")
         except HermesPgvectorError as exc:
-            if not self._wishes.attended:
+            if not self._options.attended:
                 raise
             self._say(f"  that does not work: {exc}")
             return None

@@ -57,7 +57,7 @@ def _stats(args: argparse.Namespace, home: Path) -> int:
 
 def _looks(args: argparse.Namespace, home: Path) -> Iterator[Status]:
     """Look once, or with --watch one after the other."""
-    from ...runtime.embedded import borrowed_server
+    from ..common.embedded_server import borrowed_server
     from .report import Watcher
 
     settings = settings_of(home)

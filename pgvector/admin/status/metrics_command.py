@@ -47,7 +47,7 @@ def _metrics(args: argparse.Namespace, home: Path) -> int:
 
 
 def _expose(args: argparse.Namespace, home: Path) -> None:
-    from ...runtime.embedded import borrowed_server
+    from ..common.embedded_server import borrowed_server
     from .prometheus import as_json, as_text, listen, parse_address, registry_of, write_textfile
     from .report import Watcher
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ...domain.errors import ConfigurationError
 from ...domain.theme import ThemeRules
-from ...store import row_security
 from ...store.connection import DeadlineConnection
+from ..common import row_security
 from ..common.outcome import Outcome
 
 

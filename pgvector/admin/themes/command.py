@@ -106,6 +106,7 @@ def _show(args: argparse.Namespace, home: Path) -> int:
 
 
 def _change(args: argparse.Namespace, home: Path) -> int:
+    from ..common.spool_views import drop_kept
     from . import theme_changes
 
     with _opened(args, home) as (conn, rules):
@@ -116,6 +117,8 @@ def _change(args: argparse.Namespace, home: Path) -> int:
                 change = theme_changes.merge(conn, args.theme, args.into, rules, really=args.yes)
             case _:
                 change = theme_changes.delete(conn, args.theme, rules, really=args.yes)
+    if change.verb == "delete" and change.done:
+        drop_kept(home, change.facts["theme"], lambda _: None)
     return print_outcome(
         change, as_json=args.json, before=lambda: _show_change(change), summary="done" if change.done else ADD_YES
     )

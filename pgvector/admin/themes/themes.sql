@@ -35,8 +35,9 @@ UPDATE memory_entries SET agent_identity = %(into)s WHERE agent_identity = %(the
 UPDATE conversations SET agent_identity = %(into)s WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s);
 
 -- name: move_operations
-WITH moved AS (DELETE FROM hermes_operations WHERE agent_identity = %(theme)s RETURNING op_id, applied_at)
-INSERT INTO hermes_operations (agent_identity, op_id, applied_at) SELECT %(into)s, op_id, applied_at FROM moved
+-- They stay under the old name as well: what a spool still holds of them names the theme as it was then.
+INSERT INTO hermes_operations (agent_identity, op_id, applied_at)
+SELECT %(into)s, op_id, applied_at FROM hermes_operations WHERE agent_identity = %(theme)s
 ON CONFLICT DO NOTHING;
 
 -- name: move_tombstones

@@ -13,8 +13,8 @@ from ...store.audit_log import record_where_allowed as log
 from ...store.connection import DeadlineConnection, translated
 from ..common.progress import progress
 from . import import_rows as store
-from .ingest import Arrivals, Intake, take_in
-from .sources.source import Source, Tally
+from .ingest import IngestOptions, IngestResult, take_in
+from .sources.source import Source, SourceTally
 
 # Live capture notes when a turn ended, the host when each message was written: a long turn lies between the two.
 NEAR_S: Final = 6 * 3600.0
@@ -41,16 +41,16 @@ class ThemeShare:
 
 
 @dataclass(frozen=True)
-class Brought:
+class SourceReport:
     """What became of one source."""
 
     where: str
-    tally: Tally
-    arrivals: Arrivals
+    tally: SourceTally
+    arrivals: IngestResult
     shares: dict[str, ThemeShare]
 
     def skipped(self) -> dict[str, int]:
-        """How many were left out, by reason, the commonest first."""
+        """Return how many were left out, by reason, the commonest first."""
         return dict((self.tally.skipped + self.arrivals.skipped).most_common())
 
     def as_json(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class Report:
     """What became of all sources; `failed` says of those that could not be read why, `really` False only counted."""
 
     really: bool
-    brought: list[Brought] = field(default_factory=list)
+    brought: list[SourceReport] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def bring(
     conn: DeadlineConnection,
     name: str,
     sources: Sequence[Source],
-    intake: Intake,
+    intake: IngestOptions,
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> Report:
@@ -116,9 +116,9 @@ def bring(
 
 
 def _bring_one(
-    conn: DeadlineConnection, source: Source, intake: Intake, since: datetime | None, until: datetime | None
-) -> Brought:
-    tally = Tally()
+    conn: DeadlineConnection, source: Source, intake: IngestOptions, since: datetime | None, until: datetime | None
+) -> SourceReport:
+    tally = SourceTally()
     shares: dict[str, ThemeShare] = {}
     with progress("read", source.total()) as advance:
 
@@ -136,7 +136,7 @@ def _bring_one(
                     told = tally.read
 
         arrivals = take_in(conn, watched(), intake)
-    return Brought(source.where, tally, arrivals, shares)
+    return SourceReport(source.where, tally, arrivals, shares)
 
 
 def _time_of(record: Record) -> datetime:

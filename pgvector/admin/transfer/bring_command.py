@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from ...domain.theme import ThemeRules
     from ...host.session_context import Policy
     from ...store.connection import DeadlineConnection
-    from .bring import Report
+    from .bring import Report, SourceReport
     from .sources.homes import Home
-    from .sources.mem0 import Settings
-    from .sources.source import Destination, Landing, Source
+    from .sources.mem0 import Mem0Settings
+    from .sources.source import Destination, ImportTarget, Source
 
 _SOURCE_DSN = "HERMES_PGVECTOR_SOURCE_DSN"
 _EXAMPLES_SHOWN = 5
@@ -76,7 +76,7 @@ def _mem0(args: argparse.Namespace, home: Path, destination: Destination) -> Seq
         own = _home_of(args, home)
         given = {"path": args.path, "dsn": dsn, "schema": args.schema, "collection": collection}
         return [Mem0Store(own, destination, **given)]
-    known: dict[Settings, Home] = {}
+    known: dict[Mem0Settings, Home] = {}
     for each in _homes(args, home):
         if (settings := configured(each)) is not None:
             known.setdefault(settings, each)  # profiles may share a store: it is the first one's
@@ -93,8 +93,8 @@ def _hindsight(args: argparse.Namespace, home: Path, destination: Destination) -
 
     databases = [SessionDatabase(each, destination) for each in _homes(args, home) if (each.path / NAME).exists()]
 
-    def elsewhere(session: str) -> Landing | str | None:
-        return next((found for each in databases if (found := each.landing(session)) is not None), None)
+    def elsewhere(session: str) -> ImportTarget | str | None:
+        return next((found for each in databases if (found := each.target(session)) is not None), None)
 
     profile = args.profile or "default"
     return [HindsightTables(_demanded_dsn(args), args.schema, args.bank, profile, destination, elsewhere)]
@@ -119,7 +119,7 @@ def _homes(args: argparse.Namespace, home: Path) -> list[Home]:
 
 
 def _home_of(args: argparse.Namespace, home: Path) -> Home:
-    """The profile that a file given by its path belongs to."""
+    """Return the profile that a file given by its path belongs to."""
     from .sources.homes import Home
 
     return Home(args.profile or "default", home)
@@ -153,14 +153,14 @@ def _bring(sources: Sources, name: str, args: argparse.Namespace, home: Path) ->
     from ...domain.errors import ConfigurationError
     from ...host.session_context import Policy
     from .bring import NEAR_S, bring
-    from .ingest import Intake
+    from .ingest import IngestOptions
 
     since, until = parse_when(args.since, "--since"), parse_when(args.until, "--until", end=True)
     settings = settings_of(home)
     policy = Policy.of(settings)
     with connection(settings, given_admin_dsn(args) or None) as conn:
         destination = _destination(args, conn, policy, settings.turn_min_chars)
-        intake = Intake(settings, policy.rules, near_s=NEAR_S, really=args.yes)
+        intake = IngestOptions(settings, policy.rules, near_s=NEAR_S, really=args.yes)
         report = bring(conn, name, sources(args, home, destination), intake, since, until)
     if report.failed and not report.brought:
         raise ConfigurationError("; ".join(report.failed.values()))
@@ -174,14 +174,14 @@ def _bring(sources: Sources, name: str, args: argparse.Namespace, home: Path) ->
 def _destination(args: argparse.Namespace, conn: DeadlineConnection, policy: Policy, min_chars: int) -> Destination:
     from ...capture.sanitize import session_name
     from ...host.session_context import SessionContext
-    from ..common.stored_rows import session_themes
+    from ..common.stored_rows import themes_of_session
     from .sources.source import Destination
 
     rules = policy.rules
 
     @lru_cache(maxsize=4096)
     def captured(session: str) -> tuple[str, ...]:
-        return tuple(session_themes(conn, session_name(session, rules.identity_key)))
+        return tuple(themes_of_session(conn, session_name(session, rules.identity_key)))
 
     return Destination(
         locate=partial(SessionContext.from_host, rules=rules),
@@ -206,37 +206,7 @@ def _theme(given: str | None, rules: ThemeRules, option: str) -> str:
 
 def _show(report: Report) -> None:
     for each in report.brought:
-        say(f"{each.where}: {each.tally.read:,} read", "bold")
-        new = "added" if report.really else "new"
-        columns = (
-            Column("theme", flexible=True),
-            Column("memories", right=True),
-            Column("turns", right=True),
-            Column("new", new, right=True),
-            Column("first", "from"),
-            Column("last", "to"),
-        )
-        rows = [
-            {
-                "theme": theme,
-                "memories": share.memories,
-                "turns": share.turns,
-                "new": each.arrivals.themes[theme],
-                "first": share.first,
-                "last": share.last,
-            }
-            for theme, share in sorted(each.shares.items())
-        ]
-        if rows:
-            show_table(columns, rows)
-        for reason, count in each.skipped().items():
-            say(f"{count:,} left out: {reason}", "yellow")
-        for example in [*each.tally.examples, *each.arrivals.examples][:_EXAMPLES_SHOWN]:
-            say(f"  {example}", "dim")
-        if each.arrivals.masked:
-            say(f"{each.arrivals.masked:,} secrets masked")
-        for name in sorted(each.arrivals.unreachable):
-            warn(f"allowed_themes does not name {name!r}: until it does, no session has this theme")
+        _show_source(each, really=report.really)
     for where, why in report.failed.items():
         warn(why if where in why else f"{where}: {why}")
     added = sum(each.arrivals.added for each in report.brought)
@@ -246,6 +216,39 @@ def _show(report: Report) -> None:
         say(f"nothing was changed: add --yes to bring {added:,}")
     else:
         say(typed("texts without a vector are embedded by the agents, or now: hermes-pgvector backfill"))
+
+
+def _show_source(each: SourceReport, *, really: bool) -> None:
+    say(f"{each.where}: {each.tally.read:,} read", "bold")
+    columns = (
+        Column("theme", flexible=True),
+        Column("memories", right=True),
+        Column("turns", right=True),
+        Column("new", "added" if really else "new", right=True),
+        Column("first", "from"),
+        Column("last", "to"),
+    )
+    rows = [
+        {
+            "theme": theme,
+            "memories": share.memories,
+            "turns": share.turns,
+            "new": each.arrivals.themes[theme],
+            "first": share.first,
+            "last": share.last,
+        }
+        for theme, share in sorted(each.shares.items())
+    ]
+    if rows:
+        show_table(columns, rows)
+    for reason, count in each.skipped().items():
+        say(f"{count:,} left out: {reason}", "yellow")
+    for example in [*each.tally.examples, *each.arrivals.examples][:_EXAMPLES_SHOWN]:
+        say(f"  {example}", "dim")
+    if each.arrivals.masked:
+        say(f"{each.arrivals.masked:,} secrets masked")
+    for name in sorted(each.arrivals.unreachable):
+        warn(f"allowed_themes does not name {name!r}: until it does, no session has this theme")
 
 
 # -- the actions

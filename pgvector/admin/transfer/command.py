@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...config.settings import Settings
     from ...domain.types import EmbeddingSpace
     from ...host.session_context import Policy
-    from .ingest import Arrivals
+    from .ingest import IngestResult
     from .outfile import ByteSink
 
 
@@ -77,10 +77,10 @@ def _run_export(args: argparse.Namespace, home: Path, file: Path | None, themes:
     from ...domain.dates import parse_when
     from ...domain.errors import WrongUsage
     from ...host.session_context import Policy
-    from .export import Wanted, export
-    from .export_rows import Period
+    from .export import ExportRequest, export
+    from .export_rows import TimeRange
 
-    period = Period(
+    period = TimeRange(
         parse_when(getattr(args, "since", None), "--since"),
         parse_when(getattr(args, "until", None), "--until", end=True),
     )
@@ -88,7 +88,7 @@ def _run_export(args: argparse.Namespace, home: Path, file: Path | None, themes:
         raise WrongUsage("--since is not before --until: nothing can lie between them")
     args.json = args.json and file is not None  # else stdout holds the rows, and no error is to stand among them
     replace = getattr(args, "replace", False)
-    wanted = Wanted(themes, period, args.vectors)
+    wanted = ExportRequest(themes, period, args.vectors)
     settings = settings_of(home)
     with connection(settings, args.admin_dsn) as conn, contextlib.ExitStack() as files:
         done = export(
@@ -167,8 +167,8 @@ def _import(args: argparse.Namespace, home: Path) -> int:
     return EXIT_OK if done.complete else EXIT_FAILED
 
 
-def show_arrivals(arrivals: Arrivals, *, dry_run: bool) -> None:
-    """What became of records, for people."""
+def show_arrivals(arrivals: IngestResult, *, dry_run: bool) -> None:
+    """Show what became of records."""
     added = Column("added", "would be added" if dry_run else "added", right=True)
     show_table(
         (Column("what", " "), added, Column("there", "there already", right=True)),
@@ -208,7 +208,7 @@ def _policy(home: Path) -> tuple[Policy, Settings]:
 
 
 def _own_space(settings: Settings, home: Path) -> EmbeddingSpace | None:
-    """What the settings' model makes vectors in; None without one."""
+    """Return what the settings' model makes vectors in; None without one."""
     from ...domain.errors import HermesPgvectorError
     from ...embed.embedder import space_of
     from ...embed.factory import embedder_for

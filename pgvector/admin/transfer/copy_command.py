@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,28 +60,15 @@ def _arguments(command: argparse.ArgumentParser) -> None:
 def _copy(args: argparse.Namespace, home: Path) -> int:
     from ...domain.errors import WrongUsage
     from ...host.session_context import Policy
-    from .copy_themes import Road, copy
+    from .copy_themes import CopyRequest, copy
 
     settings = settings_of(home)
-    to = args.to or os.environ.get(_ENV, "") or (settings.dsn if args.source else "")
-    if not to:
-        raise WrongUsage(f"name the database to copy to: --to DSN, or ${_ENV}")
-    if to == _EMBEDDED:
-        raise WrongUsage(
-            "--to takes a DSN; to go back to the embedded Postgres: setup --embedded, then copy --from DSN"
-        )
+    to = _target_dsn(args, settings)
     if args.switch and args.themes:
         raise WrongUsage("--switch goes with a copy of all themes only: the others would be left behind")
     source, target = _source(settings, args.source), dataclasses.replace(settings, dsn=to)
-    admin = given_admin_dsn(args)
-    option = "--to" if args.to or not args.source else "dsn"
-    with (
-        connection(source, named="--from" if args.source else "dsn") as here,
-        connection(target, admin, named="--admin-dsn" if admin else option) as there,
-    ):
-        if admin:
-            _check_admin(there, target)
-        done = copy(Road(here, there, settings, Policy.of(settings).rules, args.themes))
+    with connection(source, named="--from" if args.source else "dsn") as here, _target(args, target) as there:
+        done = copy(CopyRequest(here, there, settings, Policy.of(settings).rules, args.themes))
     switched = args.switch and done.verified and _switch(home, settings, to)
     if args.json:
         print_json(done.as_json() | {"switched": switched})
@@ -88,6 +77,30 @@ def _copy(args: argparse.Namespace, home: Path) -> int:
     if args.switch and not done.verified:
         warn("the settings were left as they are: not everything arrived")
     return EXIT_OK if done.verified else EXIT_FAILED
+
+
+def _target_dsn(args: argparse.Namespace, settings: Settings) -> str:
+    from ...domain.errors import WrongUsage
+
+    to = args.to or os.environ.get(_ENV, "") or (settings.dsn if args.source else "")
+    if not to:
+        raise WrongUsage(f"name the database to copy to: --to DSN, or ${_ENV}")
+    if to == _EMBEDDED:
+        raise WrongUsage(
+            "--to takes a DSN; to go back to the embedded Postgres: setup --embedded, then copy --from DSN"
+        )
+    return str(to)
+
+
+@contextlib.contextmanager
+def _target(args: argparse.Namespace, target: Settings) -> Iterator[DeadlineConnection]:
+    """Connect to the database to copy to; by an admin's login where one was given."""
+    admin = given_admin_dsn(args)
+    option = "--to" if args.to or not args.source else "dsn"
+    with connection(target, admin, named="--admin-dsn" if admin else option) as there:
+        if admin:
+            _check_admin(there, target)
+        yield there
 
 
 def _check_admin(there: DeadlineConnection, target: Settings) -> None:
@@ -122,14 +135,7 @@ def _show(done: Copy, *, switched: bool, embedded: bool) -> None:
     # Of some themes there is only what was removed from them.
     told = [row for row in rows if row["source_rows"] or row["target_rows"]]
     show_table(_COLUMNS, told, empty="there is nothing to copy")
-    if done.removed:
-        say(f"{done.removed:,} memories that were removed here since were removed there too")
-    if done.history is None:
-        warn("what happened to memories stays behind: only an admin may write that: add --admin-dsn")
-    if not done.vectors_fit:
-        warn("the other database holds vectors of another model: the texts wait there for new ones")
-    if done.since:
-        warn(f"{done.since:,} rows were written here meanwhile: run the same again, what is there is left alone")
+    _show_left_behind(done)
     if done.verified:
         say("verified: every row is there", "green")
     else:
@@ -139,6 +145,17 @@ def _show(done: Copy, *, switched: bool, embedded: bool) -> None:
             "this home uses the other database now: restart the agents, then bring what they wrote until then: "
             + typed(f"hermes-pgvector copy --from {_EMBEDDED if embedded else 'OLD_DSN'}")
         )
+
+
+def _show_left_behind(done: Copy) -> None:
+    if done.removed:
+        say(f"{done.removed:,} memories that were removed here since were removed there too")
+    if done.history is None:
+        warn("what happened to memories stays behind: only an admin may write that: add --admin-dsn")
+    if not done.vectors_fit:
+        warn("the other database holds vectors of another model: the texts wait there for new ones")
+    if done.since:
+        warn(f"{done.since:,} rows were written here meanwhile: run the same again, what is there is left alone")
 
 
 COPY = Command(

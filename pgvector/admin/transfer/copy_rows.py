@@ -14,11 +14,16 @@ from psycopg.types.json import Jsonb
 from ...domain.types import Store
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
-from .export_rows import Period, removed
-from .import_rows import bury
+from ...store.tombstones import bury
+from .export_rows import TimeRange, removed
+from .import_rows import column_lists
 
 _SLICE = 1000
 _Item = TypeVar("_Item")
+_MIRRORED = {
+    "origins": "origin", "targets": "target", "digests": "digest", "announced": "announced", "times": "noted_at",
+    "held": "held_at", "why": "held_why", "kept": "kept_at",
+}  # fmt: skip
 _HISTORY = {
     "memory_ids": "memory_id", "targets": "target", "actions": "action", "times": "at", "db_roles": "db_role",
     "chars": "chars", "digests": "digest", "old_themes": "old_theme", "old_chars": "old_chars",
@@ -29,35 +34,20 @@ _KEYS = {"memories": ("leaving_memory_ids", "memory_keys"), "turns": ("leaving_t
 
 def copy_removals(source: DeadlineConnection, target: DeadlineConnection, theme: str) -> int:
     """Bring tombstones; what was removed at the source since is removed there too. Returns how many that were."""
-    return sum(bury(target, some) for some in _slices(removed(source, theme, Period())))
+    return sum(bury(target, some) for some in _slices(removed(source, theme, TimeRange())))
 
 
 def copy_traces(source: DeadlineConnection, target: DeadlineConnection, theme: str) -> None:
     """Bring what the hosts' files held when they were read, and which writes were applied."""
     for some in _slices(_streamed(source, "leaving_mirrored", theme)):
-        row = {
-            "themes": [theme] * len(some),
-            "origins": [each.origin for each in some],
-            "targets": [each.target for each in some],
-            "digests": [each.digest for each in some],
-            "announced": [each.announced for each in some],
-            "times": [each.noted_at for each in some],
-            "held": [each.held_at for each in some],
-            "why": [each.held_why for each in some],
-            "kept": [each.kept_at for each in some],
-        }
-        target.execute(query("bring_mirrored"), row)
+        target.execute(query("bring_mirrored"), {"themes": [theme] * len(some)} | column_lists(some, **_MIRRORED))
     for some in _slices(_streamed(source, "leaving_operations", theme)):
-        row = {
-            "themes": [theme] * len(some),
-            "op_ids": [each.op_id for each in some],
-            "times": [each.applied_at for each in some],
-        }
+        row = {"themes": [theme] * len(some)} | column_lists(some, op_ids="op_id", times="applied_at")
         target.execute(query("bring_operations"), row)
 
 
 def may_copy_history(target: DeadlineConnection) -> bool:
-    """Whether this role may say there when something happened."""
+    """Return whether this role may say there when something happened."""
     row = target.execute(query("may_write_history")).fetchone()
     return bool(row and row.may)
 
@@ -66,15 +56,17 @@ def copy_history(source: DeadlineConnection, target: DeadlineConnection, theme: 
     """Bring what happened to memories; returns how many entries are new there."""
     added = 0
     for some in _slices(_streamed(source, "leaving_history", theme)):
-        row: dict[str, Any] = {name: [getattr(each, column) for each in some] for name, column in _HISTORY.items()}
-        row |= {"themes": [theme] * len(some), "who": [Jsonb(each.who) for each in some]}
+        row = column_lists(some, **_HISTORY) | {
+            "themes": [theme] * len(some),
+            "who": [Jsonb(each.who) for each in some],
+        }
         row["old_rows"] = [None if each.old_row is None else Jsonb(each.old_row) for each in some]
         added += target.execute(query("bring_history"), row).rowcount
     return added
 
 
 def missing(source: DeadlineConnection, target: DeadlineConnection, theme: str, store: Store) -> int:
-    """How many of the source's rows the target does not hold, compared one by one."""
+    """Return how many of the source's rows the target does not hold, compared one by one."""
     ids_of, keys_of = _KEYS[store]
     lacking = 0
     with source.cursor(f"keys_{store}") as ids:
@@ -86,23 +78,15 @@ def missing(source: DeadlineConnection, target: DeadlineConnection, theme: str, 
 
 
 def _lacking_memories(target: DeadlineConnection, theme: str, keys: Sequence[Any]) -> int:
-    row = {
-        "themes": [theme] * len(keys),
-        "targets": [key.target for key in keys],
-        "digests": [key.digest for key in keys],
-    }
+    row = {"themes": [theme] * len(keys)} | column_lists(keys, targets="target", digests="digest")
     # What was removed there is not missing.
     found = target.execute(query("known_memories"), row)
     return sum(each.id is None and each.removed_at is None for each in found)
 
 
 def _lacking(target: DeadlineConnection, theme: str, keys: Sequence[Any]) -> int:
-    row = {
+    row = column_lists(keys, sessions="session_id", roles="role", times="ts", digests="digest") | {
         "themes": [theme] * len(keys),
-        "sessions": [key.session_id for key in keys],
-        "roles": [key.role for key in keys],
-        "times": [key.ts for key in keys],
-        "digests": [key.digest for key in keys],
         "sources": [""] * len(keys),
         "near_s": 0.0,
     }
@@ -110,7 +94,7 @@ def _lacking(target: DeadlineConnection, theme: str, keys: Sequence[Any]) -> int
 
 
 def _streamed(conn: DeadlineConnection, statement: str, theme: str) -> Iterator[Any]:
-    """What a statement finds of a theme, a slice at a time: a large theme's history is not held in memory."""
+    """Yield what a statement finds of a theme, a slice at a time: a large history is not held in memory."""
     with conn.cursor(statement) as found:
         found.itersize = _SLICE
         yield from found.execute(query(statement), {"theme": theme})

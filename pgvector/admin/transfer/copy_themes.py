@@ -19,8 +19,8 @@ from ..common.progress import progress
 from . import copy_rows as store
 from . import export_rows
 from .export import rows_of, themes_meant
-from .export_rows import Fingerprint, Period
-from .ingest import Arrivals, Intake, take_in
+from .export_rows import Fingerprint, TimeRange
+from .ingest import IngestOptions, IngestResult, take_in
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class Compared:
 
     @property
     def fits(self) -> bool:
-        """Whether everything of the source is at the target."""
+        """Return whether everything of the source is at the target."""
         return self.same or not self.missing
 
     def as_row(self) -> dict[str, Any]:
-        """The comparison for a table."""
+        """Return the comparison for a table."""
         said = "the same" if self.same else f"{self.missing:,} missing" if self.missing else "all there, and more"
         return asdict(self) | {"result": said}
 
@@ -48,7 +48,7 @@ class Compared:
 class Copy:
     """What was copied and how the two sides compare. `since`: rows written to the source after the copy began."""
 
-    arrivals: Arrivals
+    arrivals: IngestResult
     removed: int
     history: int | None
     themes: Sequence[Compared]
@@ -57,7 +57,7 @@ class Copy:
 
     @property
     def verified(self) -> bool:
-        """Whether every row that the source held when the copy began is at the target."""
+        """Return whether every row that the source held when the copy began is at the target."""
         return all(each.fits for each in self.themes)
 
     def as_json(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class Road:
+class CopyRequest:
     """From where to where."""
 
     source: DeadlineConnection
@@ -82,7 +82,7 @@ class Road:
     themes: Sequence[str] = field(default_factory=tuple)
 
 
-def copy(road: Road) -> Copy:
+def copy(road: CopyRequest) -> Copy:
     """Copy and compare. Interrupted, it is simply run again: what is there already is found and left alone.
 
     Raises ConfigurationError when both are one database.
@@ -114,24 +114,26 @@ def copy(road: Road) -> Copy:
 
 
 def _fits(source: EmbeddingSpace, target: EmbeddingSpace) -> bool:
-    """Whether the vectors can go along; a target without a model takes the source's."""
+    """Return whether the vectors can go along; a target without a model takes the source's."""
     return source.dims == target.dims and (not target.model or source.comparable(target))
 
 
-def _copy_rows(road: Road, names: Sequence[str], space: EmbeddingSpace, advance: Callable[[int], None]) -> Arrivals:
+def _copy_rows(
+    road: CopyRequest, names: Sequence[str], space: EmbeddingSpace, advance: Callable[[int], None]
+) -> IngestResult:
     def leaving() -> Iterator[Record]:
         for name in names:
             for kind in STORES:
-                yield from export_rows.rows(road.source, name, kind, Period(), vectors=bool(space.model))
+                yield from export_rows.rows(road.source, name, kind, TimeRange(), vectors=bool(space.model))
 
-    intake = Intake(
+    intake = IngestOptions(
         road.settings, road.rules, origin="copy", space=space if space.model else None, adopt=True, restore=False
     )
     return take_in(road.target, leaving(), intake, advance)
 
 
-def _copy_traces(road: Road, names: Sequence[str]) -> tuple[int, int | None]:
-    """What was removed at the target, and how many entries of history went along; None where the role may not."""
+def _copy_traces(road: CopyRequest, names: Sequence[str]) -> tuple[int, int | None]:
+    """Return what was removed at the target, and how many entries of history went along; None without the right."""
     removed, history = 0, 0
     allowed = store.may_copy_history(road.target)
     for name in names:

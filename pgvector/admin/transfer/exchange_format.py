@@ -17,9 +17,8 @@ from datetime import datetime
 from typing import Any
 
 from ...domain.errors import ConfigurationError, InvalidArgument
-from ...domain.records import TARGETS, MemoryRecord, Part, Record, TurnRecord, time_flaw
+from ...domain.records import TARGETS, MemoryRecord, Part, Record, Removed, TurnRecord, time_flaw
 from ...domain.types import EmbeddingSpace
-from .export_rows import Removed
 
 FORMAT = "hermes-memory-pgvector"
 VERSION = 1
@@ -61,7 +60,7 @@ class Header:
 
 
 def read_header(line: bytes) -> Header:
-    """The header of a file. Raises ConfigurationError when it is none, or of a version that we cannot read."""
+    """Return the header of a file. Raises ConfigurationError when it is none, or of a version that we cannot read."""
     found = _object(line)
     if found is None or found.get("format") != FORMAT:
         raise ConfigurationError(
@@ -73,17 +72,8 @@ def read_header(line: bytes) -> Header:
             f"this export is of format version {found.get('version')!r}, and this program reads version {VERSION}: "
             "use the program's version that wrote it, or a newer one"
         )
-    try:
-        space = EmbeddingSpace(
-            str(found.get("model") or ""),
-            int(found.get("dims") or 0),
-            str(found.get("document_prefix") or ""),
-            str(found.get("query_prefix") or ""),
-        )
-    except (TypeError, ValueError) as exc:
-        raise ConfigurationError(f"the header of this export is damaged: dims is {found.get('dims')!r}") from exc
     return Header(
-        space,
+        _header_space(found),
         bool(found.get("vectors")),
         found.get("themes"),
         found.get("since"),
@@ -91,6 +81,18 @@ def read_header(line: bytes) -> Header:
         str(found.get("made_at") or ""),
         str(found.get("made_by") or ""),
     )
+
+
+def _header_space(header: Mapping[str, Any]) -> EmbeddingSpace:
+    try:
+        return EmbeddingSpace(
+            str(header.get("model") or ""),
+            int(header.get("dims") or 0),
+            str(header.get("document_prefix") or ""),
+            str(header.get("query_prefix") or ""),
+        )
+    except (TypeError, ValueError) as exc:
+        raise ConfigurationError(f"the header of this export is damaged: dims is {header.get('dims')!r}") from exc
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class Trailer:
 
 
 def read_trailer(line: bytes) -> Trailer | None:
-    """The trailer, when this line is one."""
+    """Return the trailer, when this line is one."""
     if not line.startswith(b'{"end"'):
         return None
     found = _object(line) or {}
@@ -126,7 +128,7 @@ class Checksum:
         return line
 
     def hex(self) -> str:
-        """The checksum so far."""
+        """Return the checksum so far."""
         return self._digest.hexdigest()
 
 
@@ -134,7 +136,7 @@ class Checksum:
 
 
 def row_line(record: Record) -> bytes:
-    """A memory or a turn as it stands in the file."""
+    """Return a memory or a turn as it stands in the file."""
     if isinstance(record, MemoryRecord):
         row: dict[str, Any] = {
             "store": "memories",
@@ -162,7 +164,7 @@ def row_line(record: Record) -> bytes:
 
 
 def removed_line(removed: Removed) -> bytes:
-    """What is left of a removed memory as it stands in the file."""
+    """Return what is left of a removed memory as it stands in the file."""
     row = {
         "store": "removed",
         "theme": removed.theme,
@@ -174,7 +176,7 @@ def removed_line(removed: Removed) -> bytes:
 
 
 def read_row(line: bytes, number: int) -> Record | Removed:
-    """What a line of the file says. Fields that we do not know are kept in the metadata.
+    """Return what a line of the file says. Fields that we do not know are kept in the metadata.
 
     Raises InvalidArgument, with what is wrong but not what stands there.
     """

@@ -17,16 +17,16 @@ from ..common.progress import progress
 from ..common.theme_names import existing
 from . import export_rows as store
 from .exchange_format import Checksum, Header, Trailer, removed_line, row_line
-from .export_rows import Period
+from .export_rows import TimeRange
 from .outfile import ByteSink
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ExportRequest:
     """What to export: these themes or all, of a period, with or without the vectors."""
 
     themes: Sequence[str] = ()
-    period: Period = field(default_factory=Period)
+    period: TimeRange = field(default_factory=TimeRange)
     vectors: bool = False
 
 
@@ -42,11 +42,13 @@ class Export:
     sha256: str
 
     def as_json(self) -> dict[str, Any]:
-        """The figures, for machines."""
+        """Return the figures, for machines."""
         return asdict(self)
 
 
-def export(conn: DeadlineConnection, wanted: Wanted, rules: ThemeRules, stream: Callable[[], ByteSink]) -> Export:
+def export(
+    conn: DeadlineConnection, wanted: ExportRequest, rules: ThemeRules, stream: Callable[[], ByteSink]
+) -> Export:
     """Write the wanted themes to the stream, which is asked for when it is known that there is something to write.
 
     A role that row-level security holds to some themes gets those. Raises InvalidArgument for a theme that holds
@@ -81,19 +83,19 @@ def export(conn: DeadlineConnection, wanted: Wanted, rules: ThemeRules, stream: 
 
 
 def themes_meant(conn: DeadlineConnection, wanted: Sequence[str], rules: ThemeRules) -> list[str]:
-    """The themes by the names they are stored under; without any named, every one that this role sees."""
+    """Return the themes by the names they are stored under; without any named, every one that this role sees."""
     if not wanted:
         return store.themes(conn)
     return list(dict.fromkeys(existing(conn, name, rules)[0] for name in wanted))
 
 
 def rows_of(conn: DeadlineConnection, theme: str) -> int:
-    """How many rows a theme holds, and how many were removed from it."""
+    """Return how many rows a theme holds, and how many were removed from it."""
     counted = theme_store.counts(conn, theme)
     return int(counted["memories"] + counted["user_facts"] + counted["turns"] + counted["removed"])
 
 
-def _lines(conn: DeadlineConnection, theme: str, wanted: Wanted) -> Iterator[tuple[str, bytes]]:
+def _lines(conn: DeadlineConnection, theme: str, wanted: ExportRequest) -> Iterator[tuple[str, bytes]]:
     for kind in STORES:
         for record in store.rows(conn, theme, kind, wanted.period, vectors=wanted.vectors):
             yield kind, row_line(record)

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from ...domain.errors import StoreUnavailable
-from ...domain.records import MemoryRecord, Part, Record, TurnRecord
+from ...domain.records import MemoryRecord, Part, Record, Removed, TurnRecord
 from ...domain.types import EmbeddingSpace, Store
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
@@ -25,21 +25,11 @@ _IDS = {"memories": "leaving_memory_ids", "turns": "leaving_turn_ids"}
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
+class TimeRange:
     """Turns said, memories last confirmed and removed from `since` on and before `until`."""
 
     since: datetime | None = None
     until: datetime | None = None
-
-
-class Removed(NamedTuple):
-    """A memory that was removed: what is left of it."""
-
-    theme: str
-    target: str
-    digest: bytes
-    removed_at: datetime
-    origin: str = ""  # the home whose memory file let go of it
 
 
 class Fingerprint(NamedTuple):
@@ -71,13 +61,13 @@ def begin(conn: DeadlineConnection) -> EmbeddingSpace:
 
 
 def themes(conn: DeadlineConnection) -> list[str]:
-    """Every theme that this role sees, those included of which only traces are left."""
+    """Return every theme that this role sees, those included of which only traces are left."""
     held = {str(row["theme"]) for row in every_theme(conn)}
     return sorted(held | {row.theme for row in conn.execute(query("themes_with_traces"))})
 
 
-def rows(conn: DeadlineConnection, theme: str, store: Store, period: Period, *, vectors: bool) -> Iterator[Record]:
-    """Every row of a theme in the order in which they were written."""
+def rows(conn: DeadlineConnection, theme: str, store: Store, period: TimeRange, *, vectors: bool) -> Iterator[Record]:
+    """Yield every row of a theme in the order in which they were written."""
     asked = {"theme": theme, "since": period.since, "until": period.until}
     with conn.cursor(f"leaving_{store}") as ids:
         ids.itersize = 20 * _SLICE
@@ -107,20 +97,20 @@ def _parts(conn: DeadlineConnection, store: Store, row: Mapping[str, Any]) -> di
     return found
 
 
-def removed(conn: DeadlineConnection, theme: str, period: Period) -> Iterator[Removed]:
-    """What was removed from a theme."""
+def removed(conn: DeadlineConnection, theme: str, period: TimeRange) -> Iterator[Removed]:
+    """Yield what was removed from a theme."""
     asked = {"theme": theme, "since": period.since, "until": period.until}
     for row in conn.execute(query("leaving_tombstones"), asked):
         yield Removed(theme, row.target, bytes(row.digest), row.removed_at, row.origin)
 
 
 def fingerprint(conn: DeadlineConnection, theme: str, store: Store) -> Fingerprint:
-    """What a theme holds, in two figures."""
+    """Return what a theme holds, in two figures."""
     row = conn.execute(query(f"fingerprint_{store}"), {"theme": theme}).fetchone()
     assert row is not None
     return Fingerprint(int(row.count), row.checksum)
 
 
 def identity(conn: DeadlineConnection) -> tuple[object, ...]:
-    """What tells this database from every other one that runs."""
+    """Return what tells this database from every other one that runs."""
     return tuple(conn.execute(query("database_identity")).fetchone() or ())

@@ -22,7 +22,7 @@ def know_vectors(conn: DeadlineConnection) -> None:
 
 
 def as_floats(vector: Vector) -> array[float]:
-    """The floats of a vector."""
+    """Return the floats of a vector."""
     floats = array("f")
     floats.frombytes(vector.to_binary()[_HEADER.size :])
     if sys.byteorder == "little":
@@ -31,7 +31,7 @@ def as_floats(vector: Vector) -> array[float]:
 
 
 def as_vector(floats: Sequence[float]) -> Vector:
-    """The vector of these floats."""
+    """Return the vector of these floats."""
     if not isinstance(floats, array) or floats.typecode != "f":
         return Vector(list(floats))
     swapped = floats[:]

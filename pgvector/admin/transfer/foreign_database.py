@@ -27,7 +27,7 @@ class ForeignDatabase:
         self._expected = expected
 
     def columns(self, table: str) -> set[str]:
-        """The columns of a table; none where there is no such table, or no right to see it."""
+        """Return the columns of a table; none where there is no such table, or no right to see it."""
         found = self._conn.execute(query("foreign_columns"), {"schema": self._schema, "table": table})
         return {row.column_name for row in found}
 
@@ -44,7 +44,7 @@ class ForeignDatabase:
             raise ConfigurationError(f"the table {table} there is not of {self._expected}: it lacks {missing}")
 
     def is_ours(self) -> bool:
-        """Whether these are tables of this very program."""
+        """Return whether these are tables of this very program."""
         return _OURS in self.columns("memory_entries")
 
     def count(self, table: str) -> int:
@@ -53,7 +53,7 @@ class ForeignDatabase:
         return int(row.count) if row is not None else 0
 
     def predecessor_memories(self) -> Iterator[Any]:
-        """The memories of the other hermes-memory-pgvector."""
+        """Yield the memories of the other hermes-memory-pgvector."""
         return self._rows(query("predecessor_memories"))
 
     def predecessor_turns(self) -> Iterator[Any]:
@@ -62,15 +62,15 @@ class ForeignDatabase:
         return self._rows(query("predecessor_turns" if parents else "predecessor_turns_without_parents"))
 
     def hindsight_documents(self, bank: str | None) -> Iterator[Any]:
-        """What Hindsight was given to retain, in one bank or all."""
+        """Yield what Hindsight was given to retain, in one bank or all."""
         return self._rows(query("hindsight_documents"), {"bank": bank})
 
     def hindsight_facts(self, bank: str | None) -> Iterator[Any]:
-        """What it made of that."""
+        """Yield what it made of that."""
         return self._rows(query("hindsight_facts"), {"bank": bank})
 
     def mem0_points(self, table: str) -> Iterator[Any]:
-        """The rows of the table in which Mem0 keeps a collection."""
+        """Yield the rows of the table in which Mem0 keeps a collection."""
         return self._rows(sql.SQL(query("mem0_points").decode()).format(table=sql.Identifier(table)))
 
     def _rows(self, statement: bytes | sql.Composed, values: dict[str, Any] | None = None) -> Iterator[Any]:
@@ -81,7 +81,7 @@ class ForeignDatabase:
 
 @contextmanager
 def foreign(dsn: str, schema: str, expected: str) -> Iterator[ForeignDatabase]:
-    """A database as it is at one moment; `expected` says what it should hold, as "the tables of Hindsight".
+    """Yield a database as it is at one moment; `expected` says what it should hold, as "the tables of Hindsight".
 
     Raises StoreUnavailable.
     """

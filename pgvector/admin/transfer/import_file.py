@@ -14,16 +14,16 @@ from typing import Any, BinaryIO, cast
 
 from ...config.settings import Settings
 from ...domain.errors import ConfigurationError, InvalidArgument, OperationRejected
-from ...domain.records import Record
+from ...domain.records import Record, Removed
 from ...domain.theme import ThemeRules
 from ...domain.types import EmbeddingSpace
 from ...store.audit_log import record_where_allowed as log
 from ...store.connection import DeadlineConnection, translated
+from ...store.tombstones import bring_tombstones
 from ..common.progress import progress
 from . import import_rows as store
 from .exchange_format import MAX_LINE_BYTES, Checksum, Header, Trailer, read_header, read_row, read_trailer
-from .export_rows import Removed
-from .ingest import Arrivals, Intake, take_in
+from .ingest import IngestOptions, IngestResult, take_in
 
 _MAGIC = b"\x1f\x8b"
 _DAMAGED = "; what can be read of it comes in with --salvage"
@@ -55,7 +55,7 @@ class Import:
     """
 
     header: Header
-    arrivals: Arrivals
+    arrivals: IngestResult
     malformed: int
     damage: str
     vectors_fit: bool
@@ -64,7 +64,7 @@ class Import:
 
     @property
     def complete(self) -> bool:
-        """Whether every line could be read."""
+        """Return whether every line could be read."""
         return not self.malformed and not self.damage
 
     def as_json(self) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def import_file(conn: DeadlineConnection, path: Path | None, bringing: Bringing)
 
 def _take_in(
     conn: DeadlineConnection, header: Header, reader: _Reader, bringing: Bringing, advance: Callable[[int], None]
-) -> tuple[Arrivals, bool]:
+) -> tuple[IngestResult, bool]:
     with translated():
         store.begin(conn)
         recorded = store.space(conn)
@@ -115,7 +115,7 @@ def _take_in(
     fits = bool(header.vectors) and (
         recorded.comparable(header.space) or (adopt and recorded.dims == header.space.dims)
     )
-    intake = Intake(
+    intake = IngestOptions(
         bringing.settings,
         bringing.rules,
         origin="export",
@@ -154,7 +154,7 @@ def _bury(conn: DeadlineConnection, removals: list[Removed], bringing: Bringing)
             some = [each._replace(theme=theme) for each in removals if each.theme == name]
             # Of a theme that is not this role's nothing else comes in either, which is told.
             with contextlib.suppress(OperationRejected), translated(), conn.transaction():
-                store.bring_tombstones(conn, some if theme else [])
+                bring_tombstones(conn, some if theme else [])
     removals.clear()
 
 
@@ -173,7 +173,7 @@ class _Reader:
         self.damage = ""
 
     def header(self) -> Header:
-        """The first line. Raises ConfigurationError."""
+        """Return the first line. Raises ConfigurationError."""
         try:
             _, line = next(self._lines, (0, b""))
         except _Damaged as exc:
@@ -183,7 +183,7 @@ class _Reader:
         return read_header(self._checksum.add(line))
 
     def rows(self) -> Iterator[Record | Removed]:
-        """The rows up to the trailer."""
+        """Yield the rows up to the trailer."""
         try:
             for number, line in self._lines:
                 if (trailer := read_trailer(line)) is not None:
@@ -202,7 +202,7 @@ class _Reader:
 
 
 def _check(stream: BinaryIO, *, salvage: bool) -> int:
-    """How many rows a whole and undamaged file holds. Raises ConfigurationError for any other."""
+    """Return how many rows a whole and undamaged file holds. Raises ConfigurationError for any other."""
     lines = _lines(stream)
     checksum, count = Checksum(), 0
     try:
@@ -236,7 +236,7 @@ class _Damaged(Exception):
 
 
 def _lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Every line that is not blank, with its number. Raises _Damaged."""
+    """Yield every line that is not blank, with its number. Raises _Damaged."""
     number = 0
     while True:
         number += 1
@@ -256,7 +256,7 @@ def _lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 @contextlib.contextmanager
 def _opened(path: Path | None) -> Iterator[BinaryIO]:
-    """The file or stdin, decompressed where it is compressed, whatever its name. Raises ConfigurationError."""
+    """Yield the file or stdin, decompressed where it is compressed, whatever its name. Raises ConfigurationError."""
     try:
         raw = sys.stdin.buffer if path is None else path.open("rb")
     except OSError as exc:

@@ -20,14 +20,19 @@ from ...store.connection import DeadlineConnection
 from ...store.memories import lock_theme
 from ...store.sql import query
 from ...store.vectors import recorded_space
-from .export_rows import Removed
 from .float_arrays import as_vector, know_vectors
 
+_TURN_COLUMNS = {"sessions": "session_id", "roles": "role", "times": "ts"}
 _Some = TypeVar("_Some", MemoryRecord, TurnRecord)
 
 
+def column_lists(rows: Sequence[Any], **attributes: str) -> dict[str, list[Any]]:
+    """Return, for each parameter of a statement that takes arrays, that attribute of every row."""
+    return {name: [getattr(row, attribute) for row in rows] for name, attribute in attributes.items()}
+
+
 @dataclass(frozen=True, slots=True)
-class Brought:
+class BatchResult:
     """What became of some records: those written now, those that were there, and those that had been removed."""
 
     added: Sequence[Record] = ()
@@ -41,7 +46,7 @@ def begin(conn: DeadlineConnection) -> None:
 
 
 def space(conn: DeadlineConnection) -> EmbeddingSpace:
-    """What the database holds vectors of."""
+    """Return what the database holds vectors of."""
     return recorded_space(conn)
 
 
@@ -52,39 +57,30 @@ def lock(conn: DeadlineConnection) -> None:
 
 def bring_turns(
     conn: DeadlineConnection, records: Sequence[TurnRecord], languages: Languages, *, near_s: float, really: bool
-) -> Brought:
+) -> BatchResult:
     """Insert those turns that are not there. `near_s`: see the statement missing_turns."""
     if not records:
-        return Brought()
-    given = {
-        "themes": [each.theme for each in records],
-        "sessions": [each.session_id for each in records],
-        "roles": [each.role for each in records],
-        "times": [each.ts for each in records],
+        return BatchResult()
+    known = column_lists(records, themes="theme", **_TURN_COLUMNS) | {
         "digests": [digest(each.content) for each in records],
         "sources": [str(each.metadata.get("source", "")) for each in records],
         "near_s": near_s,
     }
-    ids = {row.number - 1: row.id for row in conn.execute(query("missing_turns"), given)}
+    ids = {row.number - 1: row.id for row in conn.execute(query("missing_turns"), known)}
     added = [records[number] for number in ids]
     if added and really:
-        row = {
-            "ids": list(ids.values()),
-            "sessions": [each.session_id for each in added],
-            "roles": [each.role for each in added],
-            "times": [each.ts for each in added],
-        }
+        row = {"ids": list(ids.values())} | column_lists(added, **_TURN_COLUMNS)
         conn.execute(query("bring_turns"), row | _columns(added, languages))
         _bring_chunks(conn, "turns", list(zip(ids.values(), added, strict=True)))
-    return Brought(added, [each for number, each in enumerate(records) if number not in ids])
+    return BatchResult(added, [each for number, each in enumerate(records) if number not in ids])
 
 
 def bring_memories(
     conn: DeadlineConnection, records: Sequence[MemoryRecord], languages: Languages, *, restore: bool, really: bool
-) -> Brought:
+) -> BatchResult:
     """Insert those memories that are not there; with `restore` those too that were removed since they were written."""
     if not records:
-        return Brought()
+        return BatchResult()
     for theme in sorted({each.theme for each in records}):
         lock_theme(conn, theme)
     known = conn.execute(query("known_memories"), _names(records)).fetchall()
@@ -100,7 +96,7 @@ def bring_memories(
     if really:
         _insert_memories(conn, added, languages)
         _confirm(conn, there)
-    return Brought(added, [record for _, record in there], removed)
+    return BatchResult(added, [record for _, record in there], removed)
 
 
 def _removed_since(removed_at: datetime | None, record: MemoryRecord) -> bool:
@@ -111,11 +107,8 @@ def _insert_memories(conn: DeadlineConnection, records: Sequence[MemoryRecord], 
     if not records:
         return
     ids = [row.id for row in conn.execute(query("new_memory_ids"), {"count": len(records)})]
-    row = {
+    row = column_lists(records, targets="target", created="created_at", updated="updated_at") | {
         "ids": ids,
-        "targets": [each.target for each in records],
-        "created": [each.created_at for each in records],
-        "updated": [each.updated_at for each in records],
         "owners": [",".join(each.owners) for each in records],
     }
     conn.execute(query("bring_memories"), row | _columns(records, languages))
@@ -125,28 +118,22 @@ def _insert_memories(conn: DeadlineConnection, records: Sequence[MemoryRecord], 
 
 def _confirm(conn: DeadlineConnection, there: Sequence[tuple[int, MemoryRecord]]) -> None:
     if there:
-        row = {
-            "themes": [each.theme for _, each in there],
+        records = [record for _, record in there]
+        row = column_lists(records, themes="theme", created="created_at", updated="updated_at") | {
             "ids": [id for id, _ in there],
-            "created": [each.created_at for _, each in there],
-            "updated": [each.updated_at for _, each in there],
-            "owners": [",".join(each.owners) for _, each in there],
+            "owners": [",".join(each.owners) for each in records],
         }
         conn.execute(query("confirm_memories"), row)
 
 
 def _names(records: Sequence[MemoryRecord]) -> dict[str, Any]:
-    return {
-        "themes": [each.theme for each in records],
-        "targets": [each.target for each in records],
-        "digests": [digest(each.content) for each in records],
+    return column_lists(records, themes="theme", targets="target") | {
+        "digests": [digest(each.content) for each in records]
     }
 
 
 def _columns(records: Sequence[_Some], languages: Languages) -> dict[str, Any]:
-    return {
-        "themes": [each.theme for each in records],
-        "contents": [each.content for each in records],
+    return column_lists(records, themes="theme", contents="content") | {
         "embeddings": [None if each.embedding is None else as_vector(each.embedding) for each in records],
         "metadata": [Jsonb(dict(each.metadata)) for each in records],
         "languages": [languages.of(each.theme) for each in records],
@@ -169,28 +156,3 @@ def _bring_chunks(conn: DeadlineConnection, store: Store, rows: Sequence[tuple[i
             "embeddings": [as_vector(part.vector) for _, _, _, part in parts],
         }
         conn.execute(query(f"bring_chunks_{store}"), row)
-
-
-def bring_tombstones(conn: DeadlineConnection, removals: Sequence[Removed]) -> None:
-    """Note what was removed elsewhere and is not held here."""
-    conn.execute(query("bring_tombstones"), _removal_columns(removals))
-
-
-def bury(conn: DeadlineConnection, removals: Sequence[Removed]) -> int:
-    """Remove what was removed elsewhere after it was last confirmed here; returns how many that were."""
-    columns = _removal_columns(removals)
-    for theme in sorted({each.theme for each in removals}):
-        lock_theme(conn, theme)
-    gone = conn.execute(query("bury_removed"), columns).rowcount
-    conn.execute(query("bring_tombstones"), columns)
-    return gone
-
-
-def _removal_columns(removals: Sequence[Removed]) -> dict[str, Any]:
-    return {
-        "themes": [each.theme for each in removals],
-        "targets": [each.target for each in removals],
-        "digests": [each.digest for each in removals],
-        "times": [each.removed_at for each in removals],
-        "origins": [each.origin for each in removals],
-    }

@@ -36,7 +36,7 @@ Origin = Literal["foreign", "export", "copy"]
 
 
 @dataclass(frozen=True)
-class Intake:
+class IngestOptions:
     """How records are taken in.
 
     `origin`: of another program ("foreign"), an export of ours ("export"), or another database of ours ("copy"). From
@@ -58,7 +58,7 @@ class Intake:
 
 
 @dataclass
-class Arrivals:
+class IngestResult:
     """What became of the records, counted; `skipped` by reason, with `examples` of where the skipped ones stood."""
 
     memories_added: int = 0
@@ -89,11 +89,11 @@ class Arrivals:
             self.examples.append(f"{record.where}: {reason}" if record.where else reason)
 
     def for_log(self) -> dict[str, int]:
-        """The figures that are not 0."""
+        """Return the figures that are not 0."""
         return {name: count for name, count in self.counts().items() if count}
 
     def counts(self) -> dict[str, int]:
-        """The figures."""
+        """Return the figures."""
         return {
             "memories_added": self.memories_added,
             "memories_there": self.memories_there,
@@ -117,9 +117,9 @@ class Arrivals:
 def take_in(
     conn: DeadlineConnection,
     records: Iterable[Record],
-    intake: Intake,
+    intake: IngestOptions,
     progress: Callable[[int], None] = lambda count: None,
-) -> Arrivals:
+) -> IngestResult:
     """Write records in batches, a transaction each; `progress` gets how many are done since its last call.
 
     `conn` is in no transaction. Raises StoreUnavailable or DeadlineExceeded: what was written stays, and running again
@@ -127,7 +127,7 @@ def take_in(
     """
     with translated():
         store.begin(conn)
-    found = Arrivals()
+    found = IngestResult()
     gate = _Gate(intake, found)
     languages = Languages(intake.settings.text_language, intake.settings.text_languages)
     for batch in _batches(records):
@@ -155,9 +155,13 @@ def _batches(records: Iterable[Record]) -> Iterator[list[Record]]:
 
 
 def _write(
-    conn: DeadlineConnection, records: Sequence[Record], intake: Intake, languages: Languages, found: Arrivals
+    conn: DeadlineConnection,
+    records: Sequence[Record],
+    intake: IngestOptions,
+    languages: Languages,
+    found: IngestResult,
 ) -> None:
-    """One transaction. What is counted is counted when it is committed."""
+    """Write records in one transaction; they are counted once it is committed."""
     with translated(), conn.transaction():
         store.lock(conn)
         if intake.origin == "copy":
@@ -179,9 +183,9 @@ def _write(
 
 
 def _write_alone(
-    conn: DeadlineConnection, record: Record, intake: Intake, languages: Languages, found: Arrivals
+    conn: DeadlineConnection, record: Record, intake: IngestOptions, languages: Languages, found: IngestResult
 ) -> None:
-    """One record in a transaction of its own; without its vectors where it is those that Postgres refuses."""
+    """Write one record in a transaction of its own; without its vectors where it is those that Postgres refuses."""
     try:
         _write(conn, [record], intake, languages, found)
     except (OperationRejected, StoreUnsettled) as exc:
@@ -192,17 +196,24 @@ def _write_alone(
             _write_alone(conn, bare, intake, languages, found)
 
 
-def _as_space_allows(conn: DeadlineConnection, records: Sequence[Record], intake: Intake) -> Sequence[Record]:
-    """The records, without their vectors where those mean nothing in this database; they wait for new ones then."""
-    if not any(record.embedding is not None for record in records):
+def _as_space_allows(conn: DeadlineConnection, records: Sequence[Record], intake: IngestOptions) -> Sequence[Record]:
+    """Return the records, without vectors that mean nothing in this database; they wait for new ones then."""
+    if all(record.embedding is None for record in records):
         return records
-    if intake.space is not None:
-        recorded = hold_space(conn)
-        if not recorded.model and intake.adopt and intake.really and recorded.dims == intake.space.dims:
-            recorded = record_space(conn, intake.space)
-        if recorded.comparable(intake.space) or (not recorded.model and intake.adopt and not intake.really):
-            return [each if _has_dims(each, recorded.dims) else _bare(each) for each in records]
-    return [_bare(each) for each in records]
+    dims = _usable_dims(conn, intake)
+    return [each if dims and _has_dims(each, dims) else _bare(each) for each in records]
+
+
+def _usable_dims(conn: DeadlineConnection, intake: IngestOptions) -> int:
+    """Return how many dimensions vectors of the records must have to be kept; 0 where this database can use none."""
+    if intake.space is None:
+        return 0
+    recorded = hold_space(conn)
+    adopts = intake.adopt and not recorded.model
+    if adopts and intake.really and recorded.dims == intake.space.dims:
+        recorded = record_space(conn, intake.space)
+    usable = recorded.comparable(intake.space) or (adopts and not intake.really)
+    return recorded.dims if usable else 0
 
 
 def _has_dims(record: Record, dims: int) -> bool:
@@ -217,14 +228,14 @@ def _bare(record: Record) -> Record:
 class _Gate:
     """What a live write goes through: cleaning, masking, names in the form in which they are stored, limits."""
 
-    def __init__(self, intake: Intake, found: Arrivals) -> None:
+    def __init__(self, intake: IngestOptions, found: IngestResult) -> None:
         self._intake = intake
         self._keep = Keeper(intake.settings)
         self._found = found
         self._themes: dict[str, str] = {}
 
     def let_in(self, batch: Sequence[Record]) -> list[Record]:
-        """Those that can be stored, as they are stored, each once; the others are noted as skipped."""
+        """Return those that can be stored, as they are stored, each once; the others are noted as skipped."""
         fit: dict[tuple[object, ...], Record] = {}
         for record in batch:
             if reason := _flaw(record):
@@ -283,7 +294,7 @@ class _Gate:
 
 
 def _flaw(record: Record) -> str:
-    """Why a record cannot be stored at all; "" when it can."""
+    """Return why a record cannot be stored at all; "" when it can."""
     times = (record.created_at, record.updated_at) if isinstance(record, MemoryRecord) else (record.ts,)
     if flaw := next(filter(None, map(time_flaw, times)), ""):
         return flaw
@@ -297,7 +308,7 @@ def _flaw(record: Record) -> str:
 
 
 def _identity(record: Record) -> tuple[object, ...]:
-    """What makes two records the same one."""
+    """Return what makes two records the same one."""
     what = digest(record.content)
     if isinstance(record, MemoryRecord):
         return (record.theme, record.target, what)

@@ -27,30 +27,39 @@ class ByteSink(Protocol):
 
 @contextlib.contextmanager
 def private_output(path: Path, *, replace: bool = False) -> Iterator[ByteSink]:
-    """A file that only this user can read, under its name once the block has ended well, else gone.
+    """Yield a file that only this user can read, under its name once the block has ended well, else gone.
 
     A name that ends in .gz is compressed. Raises ConfigurationError when it exists, unless it may be replaced, or
     cannot be written.
     """
-    try:
-        if not replace and (path.exists() or path.is_symlink()):
-            raise FileExistsError
+    if not replace and os.path.lexists(path):
+        raise ConfigurationError(f"{path} exists; name a new file")
+    with _explained(path):
         handle, made = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    except FileExistsError as exc:
-        raise ConfigurationError(f"{path} exists; name a new file") from exc
-    except OSError as exc:
-        raise ConfigurationError(f"{path} cannot be written: {exc.strerror or exc}") from exc
-    try:
+    with _explained(path), _removed_at_the_end(made):
         with os.fdopen(handle, "wb") as raw:
             with _compressed(raw) if path.suffix == ".gz" else contextlib.nullcontext(raw) as out:
                 yield out
             raw.flush()
             os.fsync(raw.fileno())
         os.replace(made, path) if replace else _name(made, path)
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Raise ConfigurationError where the file system refuses something."""
+    try:
+        yield
     except FileExistsError as exc:
         raise ConfigurationError(f"{path} exists meanwhile; name a new file") from exc
     except OSError as exc:
         raise ConfigurationError(f"{path} cannot be written: {exc.strerror or exc}") from exc
+
+
+@contextlib.contextmanager
+def _removed_at_the_end(made: str) -> Iterator[None]:
+    try:
+        yield
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(made)

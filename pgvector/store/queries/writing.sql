@@ -43,9 +43,18 @@ SELECT wanted.op_id FROM unnest(%(themes)s::text[], %(op_ids)s::uuid[]) AS wante
  WHERE NOT EXISTS (SELECT FROM hermes_operations AS o
                     WHERE o.agent_identity = wanted.agent_identity AND o.op_id = wanted.op_id);
 
--- name: moved_operations
--- exempt: ids of operations, no stored text. What was applied to a theme that has another name since.
-SELECT op_id FROM hermes_operations WHERE op_id = ANY (%(op_ids)s::uuid[]);
+-- name: stored_turns
+-- Those of these turns of which a row stands there, whatever is known of their ids.
+SELECT wanted.op_id
+  FROM unnest(%(themes)s::text[], %(sessions)s::text[], %(times)s::timestamptz[], %(digests)s::bytea[], %(op_ids)s::uuid[])
+       AS wanted(agent_identity, session_id, ts, digest, op_id)
+ WHERE EXISTS (SELECT FROM conversations AS c
+                WHERE c.agent_identity = wanted.agent_identity AND c.session_id = wanted.session_id AND c.ts = wanted.ts
+                  AND hermes_digest(c.content) = wanted.digest);
+
+-- name: forgotten_since
+SELECT target, digest, removed_at, origin FROM hermes_tombstones
+ WHERE agent_identity = %(theme)s AND target = %(target)s AND digest = %(digest)s AND removed_at >= %(at)s;
 
 -- name: forget_operations
 -- exempt: housekeeping of operation ids, no stored text.
@@ -309,7 +318,7 @@ SELECT wanted.number, known.embedding
         AND m.embedding IS NOT NULL)
     UNION ALL
     (SELECT embedding FROM conversations AS c
-      WHERE substr(hermes_digest(c.content), 1, 8) = substr(wanted.digest, 1, 8)
+      WHERE begins_alike(c; wanted)
         AND hermes_digest(c.content) = wanted.digest AND c.agent_identity || '' = wanted.theme
         AND c.embedding IS NOT NULL
       LIMIT 1)

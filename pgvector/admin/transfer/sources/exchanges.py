@@ -8,7 +8,7 @@ from datetime import datetime
 
 from ....capture.turn_filter import TurnFilter, own_words
 from ....domain.text import clean, strip_injected
-from .source import Tally
+from .source import SourceTally
 
 UNANSWERED = "a message without an answer"
 SAID_BEFORE = "said before in this session"
@@ -20,7 +20,7 @@ _SUMMARY = "a summary of a compression"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Utterance:
     """What one side said: `role` is user or assistant; `where` tells a person where it stood."""
 
     role: str
@@ -29,23 +29,23 @@ class Said:
     where: str = ""
 
 
-class Sieve:
+class ConversationFilter:
     """Lets through what live capture would have stored, each exchange of a session once.
 
     `halves`: the source has left out sides of turns itself, so a message without an answer may have had one.
     """
 
-    def __init__(self, min_chars: int, tally: Tally, *, halves: bool = False) -> None:
+    def __init__(self, min_chars: int, tally: SourceTally, *, halves: bool = False) -> None:
         self._filter = TurnFilter(min_chars)
         self._tally = tally
         self._halves = halves
 
-    def sift(self, messages: Iterable[Said], seen: set[int]) -> Iterator[Said]:
-        """The messages worth storing, clean; `seen` holds the exchanges of the session and of those it continues."""
+    def sift(self, messages: Iterable[Utterance], seen: set[int]) -> Iterator[Utterance]:
+        """Yield the messages worth storing, clean; `seen` has the exchanges of this session and those it continues."""
         for user, answer in _exchanges(self._original(each) for each in messages):
             yield from self._judge(user, answer, seen)
 
-    def _original(self, said: Said) -> Said:
+    def _original(self, said: Utterance) -> Utterance:
         text = strip_injected(clean(said.text))
         if said.role == "user":
             text = own_words(text)
@@ -56,32 +56,45 @@ class Sieve:
             text = ""
         return replace(said, text=text)
 
-    def _judge(self, user: Said | None, answer: Said | None, seen: set[int]) -> Iterator[Said]:
-        both = [side for side in (user, answer) if side is not None and side.text]
-        asked, answered = user.text if user is not None else "", answer.text if answer is not None else ""
+    def _judge(self, user: Utterance | None, answer: Utterance | None, seen: set[int]) -> Iterator[Utterance]:
+        asked, answered = _text(user), _text(answer)
         if not answered and not self._halves:
-            self._skip(both, UNANSWERED)
+            self._skip([user, answer], UNANSWERED)
             return
-        # What a compression keeps of a turn may begin in its middle.
-        whole, answer_alone = hash((asked, answered)), hash(("", answered))
-        if (whole if asked else answer_alone) in seen:
-            self._skip(both, SAID_BEFORE)
+        if _was_seen(asked, answered, seen):
+            self._skip([user, answer], SAID_BEFORE)
             return
-        seen |= {whole, answer_alone} if answered else {whole}
         verdict = self._filter.judge(asked, answered)
-        sides = ((user, verdict.store_user), (answer, verdict.store_assistant))
-        stored = [side for side, keep in sides if keep and side is not None]
-        self._skip([each for each in both if each not in stored], (verdict.reason or "empty").replace("_", " "))
-        yield from stored
+        reason = (verdict.reason or "empty").replace("_", " ")
+        for side, keep in ((user, verdict.store_user), (answer, verdict.store_assistant)):
+            if side is not None and keep:
+                yield side
+            else:
+                self._skip([side], reason)
 
-    def _skip(self, messages: Iterable[Said], reason: str) -> None:
-        for each in messages:
-            self._tally.skip(reason, each.where)
+    def _skip(self, sides: Iterable[Utterance | None], reason: str) -> None:
+        for side in sides:
+            if side is not None and side.text:
+                self._tally.skip(reason, side.where)
 
 
-def _exchanges(messages: Iterable[Said]) -> Iterator[tuple[Said | None, Said | None]]:
+def _text(side: Utterance | None) -> str:
+    return "" if side is None else side.text
+
+
+def _was_seen(asked: str, answered: str, seen: set[int]) -> bool:
+    """Return whether an exchange was there before; from now on it was."""
+    # What a compression keeps of a turn may begin in its middle.
+    whole, answer_alone = hash((asked, answered)), hash(("", answered))
+    if (whole if asked else answer_alone) in seen:
+        return True
+    seen |= {whole, answer_alone} if answered else {whole}
+    return False
+
+
+def _exchanges(messages: Iterable[Utterance]) -> Iterator[tuple[Utterance | None, Utterance | None]]:
     """Each message of a user with the answer to it; either may be missing."""
-    user: Said | None = None
+    user: Utterance | None = None
     for each in messages:
         if each.role == "user":
             if user is not None:

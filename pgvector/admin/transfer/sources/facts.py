@@ -6,11 +6,11 @@ from datetime import datetime
 
 from ....capture.turn_filter import is_synthetic, is_trivial_query
 from ....domain.text import clean, strip_injected
-from .source import Tally
+from .source import SourceTally
 
 
-def is_worth_keeping(content: object, created: datetime | None, tally: Tally, where: str) -> str | None:
-    """The text of a fact, clean; None where there is nothing to keep, which is noted in `tally`."""
+def is_worth_keeping(content: object, created: datetime | None, tally: SourceTally, where: str) -> str | None:
+    """Return the text of a fact, clean; None where there is nothing to keep, which is noted in `tally`."""
     text = strip_injected(clean(content)).strip()
     reason = ""
     if not text:

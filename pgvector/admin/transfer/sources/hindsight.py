@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from ....domain.dsn import mask_dsn
 from ....domain.records import MemoryRecord, Record, TurnRecord
 from ....domain.text import clean
 from ..foreign_database import ForeignDatabase, foreign
-from .exchanges import Said, Sieve
+from .exchanges import ConversationFilter, Utterance
 from .facts import is_worth_keeping
-from .source import CHAT_UNKNOWN, Destination, Landing, Tally, at_iso, filled
+from .source import CHAT_UNKNOWN, Destination, ImportTarget, SourceTally, at_iso, filled
 
 EXPECTED = "the tables of Hindsight (as of hindsight-api 1.1)"
 _DOCUMENT = ("id", "bank_id", "original_text", "created_at", "updated_at", "retain_params", "tags")
@@ -42,7 +43,7 @@ class HindsightTables:
         bank: str | None,
         profile: str,
         destination: Destination,
-        elsewhere: Callable[[str], Landing | str | None],
+        elsewhere: Callable[[str], ImportTarget | str | None],
     ) -> None:
         self._dsn = dsn
         self._schema = schema
@@ -53,7 +54,7 @@ class HindsightTables:
 
     @property
     def where(self) -> str:
-        """The database and the schema."""
+        """Return the database and the schema."""
         return f"{mask_dsn(self._dsn)} (schema {self._schema})"
 
     def total(self) -> int:
@@ -62,19 +63,19 @@ class HindsightTables:
             _check(database)
             return database.count("documents") + database.count("memory_units")
 
-    def records(self, tally: Tally) -> Iterator[Record]:
+    def records(self, tally: SourceTally) -> Iterator[Record]:
         """Conversations as turns, notes of the agent and facts as memories; entities, links and vectors are derived."""
-        sieve = Sieve(self._destination.min_chars, tally)
+        turn_filter = ConversationFilter(self._destination.min_chars, tally)
         with foreign(self._dsn, self._schema, EXPECTED) as database:
             _check(database)
             for row in database.hindsight_documents(self._bank):
                 tally.read += 1
-                yield from self._document(row, sieve, tally)
+                yield from self._document(row, turn_filter, tally)
             for row in database.hindsight_facts(self._bank):
                 tally.read += 1
                 yield from self._fact(row, tally)
 
-    def _document(self, row: Any, sieve: Sieve, tally: Tally) -> Iterator[Record]:
+    def _document(self, row: Any, turn_filter: ConversationFilter, tally: SourceTally) -> Iterator[Record]:
         where = f"document {row.id}"
         known = (row.retain_params or {}).get("metadata") or {}
         messages = _messages(row.original_text)
@@ -82,18 +83,18 @@ class HindsightTables:
             yield from self._note(row.original_text, row, known, tally, where)
             return
         session = str(known.get("session_id") or row.id)
-        landing = self._landing(known, session)
-        if isinstance(landing, str):
-            tally.skip(landing, where, len(messages))
+        target = self._import_target(known, session)
+        if isinstance(target, str):
+            tally.skip(target, where, len(messages))
             return
-        metadata = landing.session.provenance(session, _parent(row.tags)) | {
+        metadata = target.session.provenance(session, _parent(row.tags)) | {
             "source": "import:hindsight",
             "bank": row.bank_id,
         }
-        for said in sieve.sift(_spoken(messages, row.created_at, where), set()):
-            yield TurnRecord(landing.turns, session, said.role, said.text, said.at, metadata, where=where)
+        for said in turn_filter.sift(_spoken(messages, row.created_at, where), set()):
+            yield TurnRecord(target.turns, session, said.role, said.text, said.at, metadata, where=where)
 
-    def _fact(self, row: Any, tally: Tally) -> Iterator[MemoryRecord]:
+    def _fact(self, row: Any, tally: SourceTally) -> Iterator[MemoryRecord]:
         where = f"fact {row.id}"
         if row.copied:
             tally.skip(_COPIED)
@@ -102,15 +103,15 @@ class HindsightTables:
         else:
             yield from self._note(row.text, row, row.metadata or {}, tally, where)
 
-    def _note(self, content: str, row: Any, known: Message, tally: Tally, where: str) -> Iterator[MemoryRecord]:
+    def _note(self, content: str, row: Any, known: Message, tally: SourceTally, where: str) -> Iterator[MemoryRecord]:
         text = is_worth_keeping(content, row.created_at, tally, where)
         if text is None:
             return
-        landing = self._landing(known, str(known.get("session_id") or ""))
-        if landing == CHAT_UNKNOWN:
-            landing = self._destination.of_memory(self._words(known))
-        if isinstance(landing, str):
-            tally.skip(landing, where)
+        target = self._import_target(known, str(known.get("session_id") or ""))
+        if target == CHAT_UNKNOWN:
+            target = self._destination.of_memory(self._words(known))
+        if isinstance(target, str):
+            tally.skip(target, where)
             return
         metadata = {
             "source": "import:hindsight",
@@ -120,16 +121,16 @@ class HindsightTables:
             "fact_type": getattr(row, "fact_type", ""),
         }
         at = at_iso(known.get("retained_at")) or row.created_at
-        yield MemoryRecord(landing.memories, "memory", text, at, max(at, row.updated_at), filled(metadata), where=where)
+        yield MemoryRecord(target.memories, "memory", text, at, max(at, row.updated_at), filled(metadata), where=where)
 
-    def _landing(self, known: Message, session: str) -> Landing | str:
-        landing = self._destination.of_session(self._words(known), session)
-        if landing == CHAT_UNKNOWN:
-            return self._elsewhere(session) or landing
-        return landing
+    def _import_target(self, known: Message, session: str) -> ImportTarget | str:
+        target = self._destination.of_session(self._words(known), session)
+        if target == CHAT_UNKNOWN:
+            return self._elsewhere(session) or target
+        return target
 
     def _words(self, known: Message) -> dict[str, Any]:
-        """What the host would tell a provider of the session."""
+        """Return what the host would tell a provider of the session."""
         return dict(known) | {
             "agent_identity": known.get("agent_identity") or self._profile,
             "agent_workspace": "hermes",
@@ -142,32 +143,32 @@ def _check(database: ForeignDatabase) -> None:
 
 
 def _messages(text: str) -> list[Message] | None:
-    """The messages of a document that is a conversation as the provider writes it; None where it is another text.
+    """Return the messages of a conversation as the provider writes it; None where the document is another text.
 
     Each retain is a line: a list of turns, a turn a list of messages with a role, a text and a time.
     """
-    found: list[Message] = []
-    for line in text.split("\n"):  # a text may hold other line ends
-        try:
-            pieces: Any = json.loads(line) if line.strip() else []
-        except (ValueError, RecursionError):
-            return None
-        if not isinstance(pieces, list):
-            return None
-        for piece in pieces:
-            for each in piece if isinstance(piece, list) else [piece]:
-                if not (isinstance(each, dict) and each.get("role") and "content" in each):
-                    return None
-                found.append(each)
-    return found or None
+    try:
+        lines: list[Any] = [json.loads(line) for line in text.split("\n") if line.strip()]  # a text has other line ends
+    except (ValueError, RecursionError):
+        return None
+    if not all(isinstance(line, list) for line in lines):
+        return None
+    found: list[Any] = []
+    for turn in chain.from_iterable(lines):
+        found += turn if isinstance(turn, list) else [turn]
+    return found if found and all(map(_is_message, found)) else None
 
 
-def _spoken(messages: Sequence[Message], otherwise: datetime, where: str) -> Iterator[Said]:
+def _is_message(found: object) -> bool:
+    return isinstance(found, dict) and bool(found.get("role")) and "content" in found
+
+
+def _spoken(messages: Sequence[Message], otherwise: datetime, where: str) -> Iterator[Utterance]:
     for each in messages:
         role = str(each["role"])
         if role in _SPOKEN:
             text = clean(each["content"]).removeprefix(_PREFIXES[role])
-            yield Said(role, text, at_iso(each.get("timestamp")) or otherwise, where)
+            yield Utterance(role, text, at_iso(each.get("timestamp")) or otherwise, where)
 
 
 def _parent(tags: Sequence[str] | None) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from ....domain.records import MemoryRecord
 from .facts import is_worth_keeping
 from .homes import Home
-from .source import Destination, Tally, at_iso, filled
+from .source import Destination, SourceTally, at_iso, filled
 from .sqlite_file import read_only
 
 EXPECTED = "the fact store of the provider holographic (memory_store.db, as of hermes-agent 0.19.0)"
@@ -27,18 +27,18 @@ class FactStore:
 
     @property
     def where(self) -> str:
-        """The file."""
+        """Return the file."""
         return str(self._path)
 
     def total(self) -> int:
-        """How many facts there are."""
+        """Return how many facts there are."""
         with read_only(self._path, EXPECTED) as file:
             file.demand("facts", "fact_id", "content", "created_at")
             return file.count("facts")
 
-    def records(self, tally: Tally) -> Iterator[MemoryRecord]:
-        """A memory for each fact; its category, tags and trust stay beside it, entities and vectors are derived."""
-        landing = self._destination.of_memory({"agent_identity": self._home.profile})
+    def records(self, tally: SourceTally) -> Iterator[MemoryRecord]:
+        """Yield a memory for each fact, with its category, tags and trust; entities and vectors are derived."""
+        target = self._destination.of_memory({"agent_identity": self._home.profile})
         with read_only(self._path, EXPECTED) as file:
             file.demand("facts", "fact_id", "content", "created_at")
             for row in file.paged("facts", _COLUMNS):
@@ -48,8 +48,8 @@ class FactStore:
                 text = is_worth_keeping(row["content"], created, tally, where)
                 if text is None or created is None:
                     continue
-                if isinstance(landing, str):
-                    tally.skip(landing, where)
+                if isinstance(target, str):
+                    tally.skip(target, where)
                     continue
                 metadata = {
                     "source": "import:holographic",
@@ -59,7 +59,7 @@ class FactStore:
                     "trust": row["trust_score"],
                 }
                 yield MemoryRecord(
-                    landing.memories,
+                    target.memories,
                     "user" if row["category"] == _OF_THE_USER else "memory",
                     text,
                     created,

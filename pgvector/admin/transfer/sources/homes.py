@@ -17,7 +17,7 @@ class Home(NamedTuple):
 
 
 def homes(home: Path) -> list[Home]:
-    """The home of the profile `default` and those of all others, whichever of them `home` is."""
+    """Return the home of the profile `default` and those of all others, whichever of them `home` is."""
     root = home.parent.parent if home.parent.name == "profiles" else home
     try:
         named = sorted(each for each in (root / "profiles").iterdir() if each.is_dir())

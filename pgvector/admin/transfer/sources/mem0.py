@@ -15,7 +15,7 @@ from ..foreign_database import foreign
 from . import qdrant
 from .facts import is_worth_keeping
 from .homes import Home
-from .source import Destination, Tally, at_iso, filled
+from .source import Destination, SourceTally, at_iso, filled
 from .sqlite_file import read_only
 
 COLLECTION = "mem0"  # what Mem0 and hermes-agent call it unless told otherwise
@@ -27,7 +27,7 @@ Fact = tuple[str, Mapping[str, Any] | None]
 
 
 @dataclass(frozen=True)
-class Settings:
+class Mem0Settings:
     """Where hermes-agent's mem0.json says that the facts are: `path` of a local folder, or `dsn`."""
 
     path: Path | None
@@ -35,34 +35,42 @@ class Settings:
     collection: str
 
 
-def configured(home: Home) -> Settings | None:
-    """What a profile's mem0.json says; None where there is none.
+def configured(home: Home) -> Mem0Settings | None:
+    """Return what a profile's mem0.json says; None where there is none.
 
     Raises ConfigurationError where it names a store that is not on this host, or cannot be read.
     """
     file = home.path / "mem0.json"
     if not file.exists():
         return None
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as exc:
-        raise ConfigurationError(f"{file} cannot be read: {exc}") from exc
-    oss = _object(found.get("oss")) if isinstance(found, dict) and found.get("mode") == "oss" else {}
-    store = _object(oss.get("vector_store"))
+    store = _vector_store(file)
     given = _object(store.get("config"))
     collection = str(given.get("collection_name") or COLLECTION)
     match store.get("provider"):
         case "qdrant" if given.get("path"):
-            return Settings(Path(str(given["path"])).expanduser(), "", collection)
+            return Mem0Settings(Path(str(given["path"])).expanduser(), "", collection)
         case "pgvector":
-            names = ("host", "port", "user", "password", "dbname", "sslmode")
-            pairs = [f"{name}={_quoted(given[name])}" for name in names if given.get(name)]
-            return Settings(None, str(given.get("connection_string") or " ".join(pairs)), collection)
+            return Mem0Settings(None, _dsn(given), collection)
         case _:
             raise ConfigurationError(
                 f"{file} names no store that can be read here (mode oss with a local qdrant `path`, or pgvector); what "
                 "is in Mem0's cloud is exported there, the facts of another store are in Mem0's history.db: --path FILE"
             )
+
+
+def _vector_store(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as exc:
+        raise ConfigurationError(f"{file} cannot be read: {exc}") from exc
+    oss = _object(found.get("oss")) if isinstance(found, dict) and found.get("mode") == "oss" else {}
+    return _object(oss.get("vector_store"))
+
+
+def _dsn(given: Mapping[str, Any]) -> str:
+    names = ("host", "port", "user", "password", "dbname", "sslmode")
+    pairs = [f"{name}={_quoted(given[name])}" for name in names if given.get(name)]
+    return str(given.get("connection_string") or " ".join(pairs))
 
 
 def _object(value: object) -> dict[str, Any]:
@@ -91,11 +99,11 @@ class Mem0Store:
 
     @property
     def where(self) -> str:
-        """The folder, file or database, and the collection."""
+        """Return the folder, file or database, and the collection."""
         return str(self._path) if self._path is not None else f"{mask_dsn(self._dsn)} ({self._collection})"
 
     def total(self) -> int:
-        """How many facts there are, or were."""
+        """Return how many facts there are, or were."""
         if self._path is None:
             with foreign(self._dsn, self._schema, TABLE) as database:
                 database.demand(self._collection, "id", "payload")
@@ -106,8 +114,8 @@ class Mem0Store:
             file.demand("history", *_HISTORY[:6])
             return file.count("history")
 
-    def records(self, tally: Tally) -> Iterator[MemoryRecord]:
-        """A memory for each fact. Whose it was stays beside it; its vector is of another model and is made anew."""
+    def records(self, tally: SourceTally) -> Iterator[MemoryRecord]:
+        """Yield a memory for each fact. Whose it was stays beside it; its vector is made anew."""
         for name, payload in self._facts(tally):
             tally.read += 1
             where = f"fact {name}"
@@ -123,16 +131,16 @@ class Mem0Store:
                 "agent_identity": self._home.profile,
                 "user_id": payload.get("user_id"),
             }
-            landing = self._destination.of_memory(words)
-            if isinstance(landing, str):
-                tally.skip(landing, where)
+            target = self._destination.of_memory(words)
+            if isinstance(target, str):
+                tally.skip(target, where)
                 continue
             metadata: dict[str, object] = {key: payload.get(key) for key in _KEPT}
             metadata |= {"source": "import:mem0", "mem0_id": name, "profile": self._home.profile}
             updated = max(created, at_iso(payload.get("updated_at")) or created)
-            yield MemoryRecord(landing.memories, "memory", text, created, updated, filled(metadata), where=where)
+            yield MemoryRecord(target.memories, "memory", text, created, updated, filled(metadata), where=where)
 
-    def _facts(self, tally: Tally) -> Iterator[Fact]:
+    def _facts(self, tally: SourceTally) -> Iterator[Fact]:
         if self._path is None:
             with foreign(self._dsn, self._schema, TABLE) as database:
                 database.demand(self._collection, "id", "payload")
@@ -151,8 +159,8 @@ class Mem0Store:
             )
         return self._collection
 
-    def _latest(self, path: Path, tally: Tally) -> Iterator[Fact]:
-        """What each fact was at last, without those that were deleted. A history does not say whose they were."""
+    def _latest(self, path: Path, tally: SourceTally) -> Iterator[Fact]:
+        """Yield what each fact was at last, without those that were deleted. A history does not say whose they were."""
         latest: dict[str, dict[str, Any]] = {}
         with read_only(path, HISTORY) as file:
             file.demand("history", *_HISTORY[:6])

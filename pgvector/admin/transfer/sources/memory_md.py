@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from ....capture.mirror import FileState, Mirror
 from ....domain.records import MemoryRecord
 from .homes import Home
-from .source import Destination, Tally
+from .source import Destination, SourceTally
 
 
 class MemoryFiles:
@@ -20,25 +20,25 @@ class MemoryFiles:
 
     @property
     def where(self) -> str:
-        """The folder of the files."""
+        """Return the folder of the files."""
         return str(self._home.path / "memories")
 
     def total(self) -> int:
-        """How many entries there are."""
+        """Return how many entries there are."""
         return sum(len(state.contents) for state in self._states())
 
-    def records(self, tally: Tally) -> Iterator[MemoryRecord]:
-        """An entry each; a file that cannot be read is told in the log and has none."""
+    def records(self, tally: SourceTally) -> Iterator[MemoryRecord]:
+        """Yield an entry each; a file that cannot be read is told in the log and has none."""
         for state in self._states():
             at = datetime.fromtimestamp(state.written_at, UTC)
-            landing = self._destination.of_memory({"agent_identity": self._home.profile})
+            target = self._destination.of_memory({"agent_identity": self._home.profile})
             for content in state.contents:
                 tally.read += 1
-                if isinstance(landing, str):
-                    tally.skip(landing)
+                if isinstance(target, str):
+                    tally.skip(target)
                     continue
                 metadata = {"source": "import:files", "profile": self._home.profile}
-                yield MemoryRecord(landing.files, state.target, content, at, at, metadata)
+                yield MemoryRecord(target.files, state.target, content, at, at, metadata)
 
     def _states(self) -> list[FileState]:
         return [state for state in Mirror(self._home.path).changed() if state.contents]

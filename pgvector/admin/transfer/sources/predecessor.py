@@ -10,11 +10,11 @@ from typing import Any
 from ....domain.dsn import mask_dsn
 from ....domain.errors import ConfigurationError
 from ....domain.records import MemoryRecord, Record, TurnRecord
-from ...common.upgrade_tables import NAMELESS
+from ...common.upgrade_progress import NAMELESS
 from ..foreign_database import ForeignDatabase, foreign
-from .exchanges import SAID_BEFORE, Said, Sieve
+from .exchanges import SAID_BEFORE, ConversationFilter, Utterance
 from .facts import is_worth_keeping
-from .source import Destination, Landing, Tally, filled
+from .source import Destination, ImportTarget, SourceTally, filled
 
 EXPECTED = "the tables of hermes-memory-pgvector 0.3 to 1.0"
 _MEMORY = ("id", "agent_identity", "target", "content", "created_at", "updated_at", "metadata")
@@ -32,11 +32,11 @@ class PredecessorTables:
         self._schema = schema
         self._profile = profile
         self._destination = destination
-        self._landings: dict[tuple[str, str], Landing | str] = {}
+        self._known_themes: dict[tuple[str, str], ImportTarget | str] = {}
 
     @property
     def where(self) -> str:
-        """The database and the schema."""
+        """Return the database and the schema."""
         return f"{mask_dsn(self._dsn)} (schema {self._schema})"
 
     def total(self) -> int:
@@ -45,7 +45,7 @@ class PredecessorTables:
             _check(database)
             return database.count("memory_entries") + database.count("conversations")
 
-    def records(self, tally: Tally) -> Iterator[Record]:
+    def records(self, tally: SourceTally) -> Iterator[Record]:
         """Memories, then turns by theme and session. Vectors are left: nothing records which model made them."""
         with foreign(self._dsn, self._schema, EXPECTED) as database:
             _check(database)
@@ -53,60 +53,44 @@ class PredecessorTables:
                 tally.read += 1
                 yield from self._memory(row, tally)
             # It stores each side by its own length, so that one may be missing.
-            sieve = Sieve(self._destination.min_chars, tally, halves=True)
+            turn_filter = ConversationFilter(self._destination.min_chars, tally, halves=True)
             for _, rows in groupby(database.predecessor_turns(), lambda row: (row.agent_identity, row.session_id)):
-                yield from self._session(list(rows), sieve, tally)
+                yield from self._session(list(rows), turn_filter, tally)
 
-    def _memory(self, row: Any, tally: Tally) -> Iterator[MemoryRecord]:
+    def _memory(self, row: Any, tally: SourceTally) -> Iterator[MemoryRecord]:
         where = f"memory_entries {row.id}"
         text = is_worth_keeping(row.content, row.created_at, tally, where)
         if text is None:
             return
         known = row.metadata if isinstance(row.metadata, dict) else {}
-        landing = self._landing(row.agent_identity, known)
-        if isinstance(landing, str):
-            tally.skip(landing, where)
+        target = self._import_target(row.agent_identity, known)
+        if isinstance(target, str):
+            tally.skip(target, where)
             return
         copied = known.get("source") == _COPIED
         more = {} if copied else {"session_id": known.get("session_id")}
         metadata = filled({"source": "import:predecessor", "profile": self._profile} | more)
-        theme = landing.files if copied else landing.memories
+        theme = target.files if copied else target.memories
         yield MemoryRecord(theme, row.target, text, row.created_at, row.updated_at, metadata, where=where)
 
-    def _session(self, rows: list[Any], sieve: Sieve, tally: Tally) -> Iterator[TurnRecord]:
+    def _session(self, rows: list[Any], turn_filter: ConversationFilter, tally: SourceTally) -> Iterator[TurnRecord]:
         tally.read += len(rows)
         first = rows[0]
-        landing = self._landing(first.agent_identity, first.metadata if isinstance(first.metadata, dict) else {})
-        if isinstance(landing, str):
-            tally.skip(landing, f"session {first.session_id}", len(rows))
+        target = self._import_target(first.agent_identity, first.metadata if isinstance(first.metadata, dict) else {})
+        if isinstance(target, str):
+            tally.skip(target, f"session {first.session_id}", len(rows))
             return
-        metadata = landing.session.provenance(first.session_id, first.parent_session_id or "")
+        metadata = target.session.provenance(first.session_id, first.parent_session_id or "")
         metadata |= {"source": "import:predecessor"}
-        delegated: set[str] = set()
-        spoken = []
-        for row in rows:
-            where = f"conversations {row.id}"
-            if isinstance(row.metadata, dict) and row.metadata.get("kind") == "delegation":
-                if row.content in delegated:
-                    tally.skip(SAID_BEFORE, where)
-                    continue
-                delegated.add(row.content)
-                child = row.metadata.get("child_session_id")
-                edge = filled({"parent": row.session_id, "child": child})
-                kept = filled(metadata | {"child_session_id": child, "delegation": edge})
-                yield TurnRecord(landing.turns, row.session_id, "tool", row.content, row.ts, kept, where=where)
-            elif row.role in ("user", "assistant"):
-                spoken.append(Said(row.role, row.content, row.ts, where))
-            else:
-                tally.skip("tool output" if row.role == "tool" else "system text", where)
-        for said in sieve.sift(spoken, set()):
-            yield TurnRecord(landing.turns, first.session_id, said.role, said.text, said.at, metadata, where=said.where)
+        yield from _delegations(rows, target, metadata, tally)
+        for said in turn_filter.sift(_spoken(rows, tally), set()):
+            yield TurnRecord(target.turns, first.session_id, said.role, said.text, said.at, metadata, where=said.where)
 
-    def _landing(self, theme: str, known: Mapping[str, Any]) -> Landing | str:
-        """The place of one of its themes. It notes beside a row from which session key it made the theme."""
+    def _import_target(self, theme: str, known: Mapping[str, Any]) -> ImportTarget | str:
+        """Return the place of one of its themes. It notes beside a row from which session key it made the theme."""
         raw = known.get("raw_identity")
         key = raw if isinstance(raw, str) else ""
-        if (theme, key) not in self._landings:
+        if (theme, key) not in self._known_themes:
             chat = _CHAT_KEY.match(key)
             words = {"agent_identity": self._profile, "agent_workspace": NAMELESS}
             if chat is not None:
@@ -114,8 +98,43 @@ class PredecessorTables:
             elif theme != NAMELESS:
                 # It has no such field as a platform: any other theme was named by a header, or is a profile's name.
                 words |= {"platform": "api_server", "gateway_session_key": theme}
-            self._landings[theme, key] = self._destination.of_session(words, "")
-        return self._landings[theme, key]
+            self._known_themes[theme, key] = self._destination.of_session(words, "")
+        return self._known_themes[theme, key]
+
+
+def _is_delegation(row: Any) -> bool:
+    return isinstance(row.metadata, dict) and row.metadata.get("kind") == "delegation"
+
+
+def _delegations(
+    rows: list[Any], target: ImportTarget, metadata: Mapping[str, Any], tally: SourceTally
+) -> Iterator[TurnRecord]:
+    """Yield what sub-agents were asked and found, each once."""
+    seen: set[str] = set()
+    for row in filter(_is_delegation, rows):
+        where = f"conversations {row.id}"
+        if row.content in seen:
+            tally.skip(SAID_BEFORE, where)
+            continue
+        seen.add(row.content)
+        child = row.metadata.get("child_session_id")
+        edge = filled({"parent": row.session_id, "child": child})
+        kept = filled({**metadata, "child_session_id": child, "delegation": edge})
+        yield TurnRecord(target.turns, row.session_id, "tool", row.content, row.ts, kept, where=where)
+
+
+def _spoken(rows: list[Any], tally: SourceTally) -> list[Utterance]:
+    """Return what the user and the agent said to each other."""
+    spoken = []
+    for row in rows:
+        where = f"conversations {row.id}"
+        if _is_delegation(row):
+            continue
+        if row.role in ("user", "assistant"):
+            spoken.append(Utterance(row.role, row.content, row.ts, where))
+        else:
+            tally.skip("tool output" if row.role == "tool" else "system text", where)
+    return spoken
 
 
 def _check(database: ForeignDatabase) -> None:

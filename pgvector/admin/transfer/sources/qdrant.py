@@ -35,7 +35,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def collections(folder: Path) -> list[str]:
-    """The names of the collections in a folder. Raises ConfigurationError where it is none of qdrant-client."""
+    """Return the names of the collections in a folder. Raises ConfigurationError where it is none of qdrant-client."""
     try:
         found = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
         return sorted(found["collections"])
@@ -46,14 +46,14 @@ def collections(folder: Path) -> list[str]:
 
 
 def count(folder: Path, collection: str) -> int:
-    """How many points a collection has."""
+    """Return how many points a collection has."""
     with read_only(_storage(folder, collection), EXPECTED) as file:
         file.demand("points", "id", "point")
         return file.count("points")
 
 
 def payloads(folder: Path, collection: str) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """The id and the payload of each point; None for the payload of a point that cannot be read."""
+    """Yield the id and the payload of each point; None for the payload of a point that cannot be read."""
     with read_only(_storage(folder, collection), EXPECTED) as file:
         file.demand("points", "id", "point")
         for row in file.paged("points", ("id", "point")):

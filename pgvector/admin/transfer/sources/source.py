@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
 from ....domain.records import Record
-from ....domain.theme import Place, Surface, ThemeRules, resolve_theme
+from ....domain.theme import SessionThemes, Surface, ThemeRules, resolve_theme
 
 _EXAMPLES = 20
 _EARLIEST_S, _LATEST_S = 0.0, 253_402_300_800.0  # the years 1970 to 9999: all that a clock of the host can have meant
@@ -23,22 +23,22 @@ class Session(Protocol):
     """What our provider would make of a session that the host tells it of."""
 
     @property
-    def place(self) -> Place:
-        """The themes of its turns, its memories and its profile's files."""
+    def place(self) -> SessionThemes:
+        """Return the themes of its turns, its memories and its profile's files."""
 
     @property
     def agent_context(self) -> str:
-        """What kind of run it is."""
+        """Return what kind of run it is."""
 
     def provenance(self, session_id: str, parent_session_id: str) -> dict[str, str]:
-        """What is kept beside a row."""
+        """Return what is kept beside a row."""
 
 
 Locate = Callable[[Mapping[str, Any]], Session]
 
 
 @dataclass
-class Tally:
+class SourceTally:
     """What a reader came by: `read` counts messages, facts and entries, `skipped` those left out, by reason."""
 
     read: int = 0
@@ -57,16 +57,16 @@ class Source(Protocol):
 
     @property
     def where(self) -> str:
-        """The file or database, without a password."""
+        """Return the file or database, without a password."""
 
     def total(self) -> int:
-        """How many messages, facts and entries there are to read."""
+        """Return how many messages, facts and entries there are to read."""
 
-    def records(self, tally: Tally) -> Iterator[Record]:
-        """Everything worth storing, in the order in which it was said; what is left out goes to `tally`."""
+    def records(self, tally: SourceTally) -> Iterator[Record]:
+        """Yield everything worth storing, in the order in which it was said; what is left out goes to `tally`."""
 
 
-class Landing(NamedTuple):
+class ImportTarget(NamedTuple):
     """The themes that a session's turns, its memories and its profile's files go to."""
 
     turns: str
@@ -91,8 +91,8 @@ class Destination:
     theme: str = ""
     api_theme: str = ""
 
-    def of_session(self, said: Mapping[str, Any], session_id: str) -> Landing | str:
-        """Where a session belongs that the host describes with these words; or why that cannot be told.
+    def of_session(self, said: Mapping[str, Any], session_id: str) -> ImportTarget | str:
+        """Return where a session belongs that the host describes with these words; or why that cannot be told.
 
         A theme is never guessed: a session that may have been a tenant's or a chat's own goes nowhere without one.
         """
@@ -100,39 +100,39 @@ class Destination:
         if not self.writes(session.agent_context):
             return f"a run of kind {session.agent_context}"
         if self.theme:
-            return Landing(self.theme, self.theme, self.theme, session)
+            return ImportTarget(self.theme, self.theme, self.theme, session)
         where = session.place
-        landing = Landing(where.turns.name, where.memories.name, where.files.name, session)
+        target = ImportTarget(where.turns.name, where.memories.name, where.files.name, session)
         if said.get("gateway_session_key"):
-            return landing
+            return target
         if _is_api(said):
-            return self._of_api(landing, session_id)
+            return self._of_api(target, session_id)
         if self._is_chat(said) and self.rules.messaging != "profile":
             return CHAT_UNKNOWN
-        return landing
+        return target
 
-    def of_memory(self, said: Mapping[str, Any]) -> Landing | str:
+    def of_memory(self, said: Mapping[str, Any]) -> ImportTarget | str:
         """As `of_session`, of a memory whose session is not known: those of chats are the profile's, if so set."""
         session = self.locate(said)
         if self.theme:
-            return Landing(self.theme, self.theme, self.theme, session)
+            return ImportTarget(self.theme, self.theme, self.theme, session)
         where = session.place
-        landing = Landing(where.turns.name, where.memories.name, where.files.name, session)
+        target = ImportTarget(where.turns.name, where.memories.name, where.files.name, session)
         if _is_api(said):
-            return self._of_api(landing, "")
+            return self._of_api(target, "")
         if self._is_chat(said) and self.rules.messaging == "chat":
             return CHAT_UNKNOWN
-        return landing
+        return target
 
-    def _of_api(self, landing: Landing, session_id: str) -> Landing | str:
+    def _of_api(self, target: ImportTarget, session_id: str) -> ImportTarget | str:
         known = self.captured(session_id) if session_id else ()
         if len(known) > 1:
             return API_AMBIGUOUS
         theme = known[0] if known else self.api_theme
-        return landing._replace(turns=theme, memories=theme) if theme else API_UNKNOWN
+        return target._replace(turns=theme, memories=theme) if theme else API_UNKNOWN
 
     def _is_chat(self, said: Mapping[str, Any]) -> bool:
-        """Whether the platform is one of those whose sessions are chats."""
+        """Return whether the platform is one of those whose sessions are chats."""
         platform = said.get("platform")
         if not isinstance(platform, str) or not (said.get("chat_id") or said.get("user_id")):
             return False
@@ -144,14 +144,14 @@ def _is_api(said: Mapping[str, Any]) -> bool:
 
 
 def at_epoch(seconds: object) -> datetime | None:
-    """A moment given in seconds since the epoch; None where it is none."""
+    """Return a moment given in seconds since the epoch; None where it is none."""
     if isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and _EARLIEST_S < seconds < _LATEST_S:
         return datetime.fromtimestamp(seconds, UTC)
     return None
 
 
 def at_iso(text: object) -> datetime | None:
-    """A moment in ISO 8601, of UTC where it names no zone; None where it is none."""
+    """Return a moment in ISO 8601, of UTC where it names no zone; None where it is none."""
     if not isinstance(text, str):
         return None
     try:

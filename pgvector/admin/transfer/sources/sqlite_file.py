@@ -36,11 +36,11 @@ class SqliteFile:
             )
 
     def columns(self, table: str) -> set[str]:
-        """The columns of a table; none where there is no such table."""
+        """Return the columns of a table; none where there is no such table."""
         return {str(row["name"]) for row in self._ask("SELECT name FROM pragma_table_info(?)", (table,))}
 
     def count(self, table: str) -> int:
-        """How many rows a table has."""
+        """Return how many rows a table has."""
         (row,) = self._ask(f'SELECT count(*) AS count FROM "{table}"')
         return int(row["count"])
 
@@ -56,7 +56,7 @@ class SqliteFile:
         return [dict(row) for row in self._ask(statement, values)]
 
     def paged(self, table: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """All rows in the order of their numbers, page by page."""
+        """Yield all rows in the order of their numbers, page by page."""
         last = -(2**63)
         while page := self.rows(
             table, [_NUMBER, *columns], where=f"{_NUMBER} > ?", values=(last,), order=f"{_NUMBER} LIMIT {_PAGE}"
@@ -73,7 +73,7 @@ class SqliteFile:
 
 @contextmanager
 def read_only(path: Path, expected: str) -> Iterator[SqliteFile]:
-    """The file at `path`, of which `expected` says what it should be, as "the session database of hermes-agent".
+    """Yield the file at `path`, of which `expected` says what it should be, as "the session database of hermes-agent".
 
     Never written to. Where it is locked, or SQLite may not keep the files beside it that it reads with, a copy is read.
     Raises ConfigurationError when it is missing, damaged or something else.

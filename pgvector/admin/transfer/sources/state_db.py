@@ -12,9 +12,9 @@ from typing import Any
 from ....domain.errors import ConfigurationError
 from ....domain.records import TurnRecord
 from ....domain.text import clean
-from .exchanges import Said, Sieve
+from .exchanges import ConversationFilter, Utterance
 from .homes import Home
-from .source import Destination, Landing, Tally, at_epoch
+from .source import Destination, ImportTarget, SourceTally, at_epoch
 from .sqlite_file import SqliteFile, read_only
 
 EXPECTED = "the session database of hermes-agent (state.db, as of 0.19.0)"
@@ -46,35 +46,35 @@ class SessionDatabase:
 
     @property
     def where(self) -> str:
-        """The file."""
+        """Return the file."""
         return str(self._path)
 
     def total(self) -> int:
-        """How many messages there are, of tools as well."""
+        """Return how many messages there are, of tools as well."""
         with self._open() as file:
             return file.count("messages")
 
-    def records(self, tally: Tally) -> Iterator[TurnRecord]:
-        """The turns of every session, sessions by their beginning; a session is read at once and then let go."""
-        sieve = Sieve(self._destination.min_chars, tally)
+    def records(self, tally: SourceTally) -> Iterator[TurnRecord]:
+        """Yield the turns of every session, sessions by their beginning; a session is read at once and then let go."""
+        turn_filter = ConversationFilter(self._destination.min_chars, tally)
         with self._open() as file:
             sessions = _sessions(file)
             seen: dict[str, set[int]] = {}
             for name, row in sessions.items():
                 messages = file.rows("messages", _MESSAGE, where="session_id = ?", values=(name,), order="id")
                 tally.read += len(messages)
-                landing = self._destination.of_session(self._words(row, sessions), name)
-                if isinstance(landing, str):
-                    tally.skip(landing, f"session {name}", len(messages))
+                target = self._destination.of_session(self._words(row, sessions), name)
+                if isinstance(target, str):
+                    tally.skip(target, f"session {name}", len(messages))
                     continue
                 parent = str(row["parent_session_id"] or "")
-                metadata = landing.session.provenance(name, parent) | {"source": "import:state.db"}
+                metadata = target.session.provenance(name, parent) | {"source": "import:state.db"}
                 lineage = seen.setdefault(_eldest(name, sessions), set())
-                for said in sieve.sift(_spoken(messages, tally, row["started_at"]), lineage):
-                    yield TurnRecord(landing.turns, name, said.role, said.text, said.at, metadata, where=said.where)
+                for said in turn_filter.sift(_spoken(messages, tally, row["started_at"]), lineage):
+                    yield TurnRecord(target.turns, name, said.role, said.text, said.at, metadata, where=said.where)
 
-    def landing(self, session_id: str) -> Landing | str | None:
-        """Where a session of this profile belongs; None where it is not in this file, or that cannot be read."""
+    def target(self, session_id: str) -> ImportTarget | str | None:
+        """Return where a session of this profile belongs; None where it is not in this file, or that cannot be read."""
         row = self._known.get(session_id)
         return None if row is None else self._destination.of_session(self._words(row, self._known), session_id)
 
@@ -90,7 +90,7 @@ class SessionDatabase:
         return _checked(self._path)
 
     def _words(self, row: Row, sessions: Mapping[str, Row]) -> dict[str, Any]:
-        """The session as the host would tell a provider of it."""
+        """Return the session as the host would tell a provider of it."""
         known = {name: row[name] for name in _INHERITED}
         # What a compression continues is the same chat, and says so only later.
         for ancestor in _ancestors(str(row["id"]), sessions):
@@ -112,7 +112,7 @@ class SessionDatabase:
 
 @contextmanager
 def _checked(path: Path) -> Iterator[SqliteFile]:
-    """The file, opened and known to be what it should be."""
+    """Yield the file, opened and known to be what it should be."""
     with read_only(path, EXPECTED) as file:
         file.demand("sessions", "id", "source", "started_at", "parent_session_id")
         file.demand("messages", "id", "session_id", "role", "content", "timestamp")
@@ -124,7 +124,7 @@ def _sessions(file: SqliteFile) -> dict[str, dict[str, Any]]:
 
 
 def _ancestors(name: str, sessions: Mapping[str, Row]) -> Iterator[str]:
-    """The sessions that this one continues, the nearest first."""
+    """Yield the sessions that this one continues, the nearest first."""
     met = {name}
     while (parent := str(sessions[name]["parent_session_id"] or "")) in sessions and parent not in met:
         yield parent
@@ -136,8 +136,8 @@ def _eldest(name: str, sessions: Mapping[str, Row]) -> str:
     return [name, *_ancestors(name, sessions)][-1]
 
 
-def _spoken(messages: list[dict[str, Any]], tally: Tally, started_at: object) -> Iterator[Said]:
-    """What the user and the agent said to each other."""
+def _spoken(messages: list[dict[str, Any]], tally: SourceTally, started_at: object) -> Iterator[Utterance]:
+    """Yield what the user and the agent said to each other."""
     reviewed = False
     for row in messages:
         where, role, text = f"message {row['id']}", row["role"], _text(row["content"])
@@ -148,11 +148,11 @@ def _spoken(messages: list[dict[str, Any]], tally: Tally, started_at: object) ->
         elif at is None:
             tally.skip("without a time", where)
         else:
-            yield Said(role, text, at, where)
+            yield Utterance(role, text, at, where)
 
 
 def _flaw(row: Row, role: object) -> str:
-    """Why a message is nothing that was said in the conversation; "" when it is."""
+    """Return why a message is nothing that was said in the conversation; "" when it is."""
     if role == "tool":
         return _TOOL
     if role not in ("user", "assistant"):

@@ -17,7 +17,7 @@ _told: set[str] = set()
 
 
 def install_command() -> str:
-    """The command that brings the package back into this Python, as the installer wrote it down."""
+    """Return the command that brings the package back into this Python, as the installer wrote it down."""
     from importlib.util import find_spec
     from shlex import quote
 
@@ -60,11 +60,11 @@ def register_stand_in(ctx: Any, error: ImportError) -> None:
             return False
 
         def unavailable_reason(self) -> str:
-            """The cause and the command, for hosts that show it."""
+            """Return the cause and the command, for hosts that show it."""
             return reason
 
         def get_status_config(self, config: Any = None) -> dict[str, str]:
-            """The same in `hermes memory status`."""
+            """Return the same for `hermes memory status`."""
             return {"problem": reason}
 
         def initialize(self, session_id: str, **kwargs: Any) -> None:

@@ -1,0 +1,111 @@
+"""Activation of this plugin as the memory provider of a hermes home."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Literal
+
+from ...config.plugin_state import PROVIDER, add_to_enabled, at, host_config, is_active, is_enabled
+from ...config.yaml_file import set_values
+from ...domain.errors import ConfigurationError
+
+Activation = Literal["already active", "by hermes config set", "in config.yaml"]
+
+# The command takes two seconds; a cold disk is slower, and the file can be edited without it.
+_HERMES_TIMEOUT_S = 60.0
+
+
+def find_hermes() -> str | None:
+    """Return the path of the hermes command, of this Python's environment before any other; None when there is none."""
+    beside = Path(sys.executable).parent
+    return shutil.which("hermes", path=str(beside)) or shutil.which("hermes")
+
+
+def activate(hermes_home: Path, hermes: str | None) -> Activation:
+    """Set memory.provider in the home's config.yaml, or by the `hermes` command, which keeps no comments.
+
+    Raises: ConfigurationError when neither can.
+    """
+    if is_active(hermes_home):
+        return "already active"
+    _note_before(hermes_home)
+    try:
+        set_values(hermes_home, {("memory", "provider"): PROVIDER})
+    except ConfigurationError:
+        command = ("config", "set", "memory.provider", PROVIDER)
+        if not (hermes and _run(hermes_home, hermes, *command) and is_active(hermes_home)):
+            raise
+        return "by hermes config set"
+    return "in config.yaml"
+
+
+def enable(hermes_home: Path, hermes: str | None) -> bool:
+    """Have the host's plugin manager load us at start-up, before two first requests can do it at once.
+
+    False when neither config.yaml nor the `hermes` command lets us: `hermes plugins enable pgvector` by hand does it.
+    """
+    try:
+        add_to_enabled(hermes_home)
+    except ConfigurationError:
+        return (
+            bool(hermes) and _run(hermes_home, str(hermes), "plugins", "enable", PROVIDER) and is_enabled(hermes_home)
+        )
+    return True
+
+
+def deactivate(hermes_home: Path) -> str:
+    """Give memory.provider back to what it was before us and load us no more; return what it is now, empty for none.
+
+    Nothing is deleted. Raises ConfigurationError when config.yaml cannot be changed.
+    """
+    now = at(host_config(hermes_home), "memory", "provider")
+    if now == PROVIDER:
+        now = _noted_before(hermes_home)
+        set_values(hermes_home, {("memory", "provider"): now})
+    enabled = at(host_config(hermes_home), "plugins", "enabled")
+    if isinstance(enabled, list) and PROVIDER in enabled:
+        set_values(hermes_home, {("plugins", "enabled"): [name for name in enabled if name != PROVIDER]})
+    _before_file(hermes_home).unlink(missing_ok=True)
+    return now if isinstance(now, str) else ""
+
+
+def _before_file(hermes_home: Path) -> Path:
+    return hermes_home / "pgvector" / "provider-before"
+
+
+def _note_before(hermes_home: Path) -> None:
+    """Keep which provider we take the place of, for `deactivate`."""
+    before = at(host_config(hermes_home), "memory", "provider")
+    path = _before_file(hermes_home)
+    if not isinstance(before, str) or not before.strip():
+        path.unlink(missing_ok=True)
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(before.strip() + "\n", encoding="utf-8")
+
+
+def _noted_before(hermes_home: Path) -> str:
+    try:
+        noted = _before_file(hermes_home).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return noted if noted != PROVIDER else ""
+
+
+def _run(hermes_home: Path, hermes: str, *command: str) -> bool:
+    try:
+        done = subprocess.run(
+            [hermes, *command],
+            env={**os.environ, "HERMES_HOME": str(hermes_home)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_HERMES_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0

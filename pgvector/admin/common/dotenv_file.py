@@ -1,0 +1,80 @@
+"""Single variables written into the home's .env, where the host keeps secrets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from ...config.sources import DOTENV_NAME, assignments
+from ...config.yaml_file import replace_file
+from ...domain.errors import ConfigurationError
+
+_BOM = "\ufeff"
+_OWNER_ONLY = 0o600
+_NOT_ONE_LINE = frozenset("\n\r\0")
+
+
+def set_dotenv(home: Path, values: Mapping[str, str | None]) -> bytes | None:
+    """Set variables, or with None remove them; return what the file held before, None where there was none.
+
+    Other lines stay byte for byte. The file is replaced in one step and afterwards is its owner's alone. Raises
+    ConfigurationError, with the file as it was.
+    """
+    path = _path(home)
+    for name, value in values.items():
+        if _NOT_ONE_LINE.intersection(value or ""):
+            raise ConfigurationError(f"{name} must be one line")
+    try:
+        before = path.read_bytes() if path.exists() else None
+        text = (before or b"").decode(errors="surrogateescape")
+        edited = _edited(text, values)
+        if edited != text:
+            replace_file(path, edited.encode(errors="surrogateescape"), mode=_OWNER_ONLY)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path} was left as it is: it cannot be written ({error.strerror or error}); set there by hand: "
+            + ", ".join(values)
+        ) from error
+    return before
+
+
+def restore_dotenv(home: Path, before: bytes | None) -> None:
+    """Put back what `set_dotenv` found. Raises OSError."""
+    path = _path(home)
+    if before is None:
+        path.unlink(missing_ok=True)
+    else:
+        replace_file(path, before, mode=_OWNER_ONLY)
+
+
+def _path(home: Path) -> Path:
+    # A link stays a link: what it points at is replaced.
+    return Path(os.path.realpath(home / DOTENV_NAME))
+
+
+def _edited(text: str, values: Mapping[str, str | None]) -> str:
+    newline = "\r\n" if "\r\n" in text else "\n"
+    left = dict(values)
+    pieces = [_BOM] * text.startswith(_BOM)
+    for name, _, written in assignments(text.removeprefix(_BOM)):
+        if name in values:
+            # An assignment's piece begins with the blank lines above it.
+            above = written[: len(written) - len(written.lstrip())].rpartition("\n")
+            written = "".join(above[:2]) + _line(name, left.pop(name, None), newline)
+        pieces.append(written)
+    kept = "".join(pieces)
+    added = "".join(_line(name, value, newline) for name, value in left.items())
+    return kept + (newline if added and kept and not kept.endswith("\n") else "") + added
+
+
+def _line(name: str, value: str | None, newline: str) -> str:
+    return "" if value is None else f"{name}={_quoted(value)}{newline}"
+
+
+def _quoted(value: str) -> str:
+    """Return a value as the host quotes it, so that both read the same."""
+    if value and value == value.strip() and not any(each in "#\"'" or each.isspace() for each in value):
+        return value
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"' if value else ""

@@ -1,0 +1,83 @@
+"""The embedded server for a command, and, as a program of its own, for the agents."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from ...config.settings import Settings
+from ...domain.errors import HermesPgvectorError
+from ...runtime.agent_server import ANSWER, STARTUP_S, is_migrated, root_in
+from ...server.cluster import EmbeddedServer
+from ...server.share import Conninfo
+from .console import said_while
+from .migrations import migrate
+
+
+def embedded_server(settings: Settings) -> EmbeddedServer:
+    """Return the embedded server these settings mean; does no I/O."""
+    return EmbeddedServer(root_in(settings), bin_dir=settings.embedded_bin_dir, run_as=settings.embedded_run_as)
+
+
+def bring_up(server: EmbeddedServer, *, dims: int) -> Conninfo:
+    """Start the embedded server if it is not up, migrate it if it is not, and return how to connect."""
+    conninfo = server.ensure(timeout_s=STARTUP_S)
+    if not is_migrated(conninfo.runtime, dims):
+        migrate(conninfo.admin, dims=dims, runtime_role="hermes")
+    return conninfo
+
+
+@contextmanager
+def starting_said(server: EmbeddedServer) -> Iterator[None]:
+    """Tell the person who waits on stderr that Postgres is started in the block, where that takes 300 ms."""
+    if server.running():
+        yield
+        return
+    with said_while("starting Postgres ...", lambda: True):
+        yield
+
+
+@contextmanager
+def borrowed_server(settings: Settings) -> Iterator[Callable[[], str]]:
+    """For one command: a function that brings the embedded server up, which is let go of at the end."""
+    with ExitStack() as stack:
+
+        def locate() -> str:
+            server = embedded_server(settings)
+            stack.callback(server.release)
+            with starting_said(server):
+                return bring_up(server, dims=settings.dims).runtime
+
+        yield locate
+
+
+def account_notice(settings: Settings) -> str:
+    """Return as whom the embedded server runs when that is not ourselves; empty when it is, or a `dsn` is set."""
+    return "" if settings.dsn else embedded_server(settings).notice()
+
+
+def main() -> int:
+    """Do what an agent asks for in the arguments, answer with a line, and keep the server until the agent is there."""
+    action, root, bin_dir, run_as, dims = sys.argv[1:]
+    server = EmbeddedServer(Path(root), bin_dir=bin_dir, run_as=run_as)
+    try:
+        if action == "stop-unused":
+            server.stop_unused()
+        else:
+            bring_up(server, dims=int(dims))
+        _answer()
+    except HermesPgvectorError as exc:
+        _answer(exc)
+    sys.stdin.readline()  # or the agent's end
+    server.release()
+    return 0
+
+
+def _answer(problem: HermesPgvectorError | None = None) -> None:
+    # As it was raised: the agent knows how commands can be typed there.
+    said = (type(problem).__name__, problem.args[0]) if problem is not None else ("", "")
+    with suppress(BrokenPipeError):  # an agent that was killed meanwhile
+        print(ANSWER + json.dumps(said), flush=True)

@@ -1,0 +1,167 @@
+"""The HNSW indexes: how they stand, without them for a while, and built while agents go on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+
+import psycopg
+from psycopg import sql
+
+from ...domain.errors import ConfigurationError, HermesPgvectorError
+from ...domain.types import Store
+from ...store.connection import DeadlineConnection, translated
+from ...store.pool import connect
+from ...store.sql import query
+from ...store.vectors import STORES
+from .vector_statements import HNSW, ROWS, for_store
+
+Tell = Callable[[str, int, int], None]  # what is built, and how many blocks of the table are in it, of how many
+
+_LOCK_STEER = 731057949  # one process at a time begins a change of the model, builds indexes or switches
+_STEER_POLL_S = 0.2
+_TELL_EVERY_S = 1.0
+_NEIGHBOURS_BYTES = 750  # 710 are what a row takes beside its vector while an index with m = 16 is built
+_HNSW = HNSW.replace("embedding_next", "embedding")
+_never = threading.Event()
+
+
+class HnswIndex(NamedTuple):
+    """One HNSW index. `state` is whole, missing, unfinished or being built; `rows` are estimated.
+
+    `wants_bytes` is the maintenance_work_mem in which it is built in one go, `given_bytes` what the server gives.
+    """
+
+    store: Store
+    name: str
+    state: str
+    rows: int
+    index_bytes: int
+    wants_bytes: int
+    given_bytes: int
+
+    def is_to_build(self) -> bool:
+        """Return True when it is not there, or not whole, and nobody is building it."""
+        return self.state in ("missing", "unfinished")
+
+
+def indexes(conn: DeadlineConnection) -> list[HnswIndex]:
+    """Return how the HNSW indexes stand."""
+    found = []
+    for store in STORES:
+        with translated():
+            names = {"table": ROWS[store], "index": _name(store)}
+            row = conn.execute(query("hnsw_index_state", package=__package__), names).fetchone()
+        assert row is not None
+        wants = round(row.rows * (4 * row.dims + _NEIGHBOURS_BYTES))
+        found.append(HnswIndex(store, _name(store), row.state, int(row.rows), row.index_bytes, wants, row.given_bytes))
+    return found
+
+
+def is_changing(conn: DeadlineConnection) -> bool:
+    """Return True while a change of the model is under way, when the tables have no HNSW index of the old vectors."""
+    return conn.execute("SELECT to_regclass('hermes_reembed') IS NOT NULL").fetchone() == (True,)
+
+
+def drop(conn: DeadlineConnection) -> list[str]:
+    """Drop the HNSW indexes while agents go on; the names of those that were there."""
+    dropped = []
+    with translated(), steering(conn):
+        for index in indexes(conn):
+            if index.state != "missing":
+                conn.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(index.name)))
+                dropped.append(index.name)
+    return dropped
+
+
+def build(conn: DeadlineConnection, conninfo: str, tell: Tell, *, memory: str = "") -> list[str]:
+    """Build the HNSW indexes that are not whole while agents go on, however long it takes; their names.
+
+    One that somebody else is building is left to them.
+
+    `memory` is the maintenance_work_mem for it, as Postgres writes sizes; empty is the server's own. `conninfo` leads
+    to the same database: how far a build is can only be asked on another connection. Raises ConfigurationError while
+    the model is being changed.
+    """
+    with translated(), steering(conn):
+        if is_changing(conn):
+            raise ConfigurationError(
+                "a change of the model is under way, and builds its own; see: hermes-pgvector doctor"
+            )
+        if memory:
+            conn.execute("SELECT set_config('maintenance_work_mem', %s, false)", (memory,))
+        todo = [index for index in indexes(conn) if index.is_to_build()]
+        for index in todo:
+            with _told(conninfo, conn.info.backend_pid, index.name, tell):
+                build_index(conn, index.store, index.name, _HNSW)
+    return [index.name for index in todo]
+
+
+def restore(conn: DeadlineConnection) -> None:
+    """Build those that a change of the model has dropped, under `steering`."""
+    for store in STORES:
+        build_index(conn, store, _name(store), _HNSW)
+
+
+def build_index(
+    conn: DeadlineConnection,
+    store: Store,
+    index: str,
+    statement: str,
+    say: Callable[[str], None] = lambda line: None,
+) -> None:
+    """Build `index` by `statement`, CONCURRENTLY, where it is not there and whole; under `steering`."""
+    state = conn.execute(
+        "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", (f'"{index}"',)
+    ).fetchone()
+    if state == (True,):
+        return
+    # It takes as long as it takes, and what a time limit stopped would be there, but invalid.
+    conn.execute(
+        "SELECT set_config('statement_timeout', '0', false) AS work, set_config('lock_timeout', '0', false) AS lock"
+    )
+    if state is not None:  # what a build that was killed has left
+        conn.execute(sql.SQL("DROP INDEX CONCURRENTLY {}").format(sql.Identifier(index)))
+    say(f"building {index}")
+    conn.execute(for_store(statement, store, index=index))
+
+
+@contextmanager
+def steering(conn: DeadlineConnection) -> Iterator[None]:
+    """One process at a time; the others wait."""
+    # By asking again: a concurrent build of an index waits for every statement that runs, a waiting one among them.
+    while conn.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK_STEER,)).fetchone() != (True,):
+        _never.wait(_STEER_POLL_S)
+    try:
+        yield
+    finally:
+        if not conn.closed and conn.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+            conn.execute("SELECT pg_advisory_unlock(%s)", (_LOCK_STEER,))
+
+
+@contextmanager
+def _told(conninfo: str, backend: int, index: str, tell: Tell) -> Iterator[None]:
+    """Tell how far the build that `backend` does in the block is."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        with suppress(HermesPgvectorError), connect(conninfo) as other, translated():
+            while not ended.wait(_TELL_EVERY_S):
+                row = other.execute(query("build_progress", package=__package__), {"backend": backend}).fetchone()
+                if row is not None:
+                    tell(index, row.done, row.total)
+
+    tell(index, 0, 0)
+    watcher = threading.Thread(target=watch, name="hermes-pgvector-build", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def _name(store: Store) -> str:
+    return f"{ROWS[store]}_embedding_idx"

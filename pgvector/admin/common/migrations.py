@@ -1,0 +1,159 @@
+"""Migrations: the files that make the tables, applied by an administrator."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import errors as pg
+
+from ...domain.errors import ConfigurationError
+from ...store.connection import DeadlineConnection, translated
+from ...store.pool import connect
+from ...store.pooler import require_session
+from ...store.schema import MIGRATIONS_FOLDER, applied_versions, check_dims, shipped_migrations
+from . import hnsw, row_security
+
+MIGRATION_LOCK = 7310579462  # each migration takes it as well
+_SEAL = re.compile(r"'[0-9a-f]{64}'")
+# Earlier texts of a migration that make the same tables, by version.
+_EARLIER_TEXTS = {1: frozenset({"7e3bbda9d22393f4f42ab688a91b1d6cfc304efea413fa0d022712e9714d8656"})}
+
+
+@dataclass(frozen=True)
+class Migration:
+    """One file of migrations/: its number, name (as `001_schema`), text and checksum."""
+
+    version: int
+    name: str
+    sql: str
+    checksum: str
+
+
+@dataclass(frozen=True)
+class MigrationReport:
+    """The result of `migrate`: names applied now, names found applied, what the server remarked, indexes built."""
+
+    applied: tuple[str, ...]
+    already: tuple[str, ...]
+    notices: tuple[str, ...]
+    built: tuple[str, ...] = ()
+
+
+def migrations() -> list[Migration]:
+    """Return every migration of this version, in order."""
+    found = []
+    for version, name in shipped_migrations().items():
+        sql = (MIGRATIONS_FOLDER / f"{name}.sql").read_text(encoding="utf-8")
+        found.append(Migration(version, name, sql, checksum(sql)))
+    return found
+
+
+def checksum(sql: str) -> str:
+    """Return the sha256 of a migration, its own 64-digit record in the last statement counted as zeros."""
+    return hashlib.sha256(_SEAL.sub("'" + "0" * 64 + "'", sql).encode()).hexdigest()
+
+
+def migrate(
+    admin_conninfo: str,
+    *,
+    dims: int,
+    runtime_role: str = "",
+    timeout_s: float = 120.0,
+    tell: hnsw.Tell = lambda index, done, total: None,
+) -> MigrationReport:
+    """Apply what is missing, as the administrator of `admin_conninfo`. Safe in many processes at once.
+
+    HNSW indexes that a filled database lacks are built at the end, beside agents and without a time limit; `tell` hears
+    how far that is. `timeout_s` is for each wait for a lock.
+
+    Raises StoreUnavailable, UpgradeNeeded, ConfigurationError (no such role, wrong server) or DimensionMismatch.
+    """
+    with connect(admin_conninfo) as conn:
+        require_session(conn, admin_conninfo)
+        notices: list[str] = []
+        conn.add_notice_handler(lambda diag: notices.append(diag.message_primary or ""))
+        _set_up_session(conn, dims, runtime_role, timeout_s)
+        # The lock each file takes for itself, over all of them: who waits finds the work done, and reports it so.
+        with translated():
+            conn.execute("SELECT pg_advisory_lock(%s)", (MIGRATION_LOCK,))
+        applied, already = _apply_missing(conn, runtime_role)
+        if applied or runtime_role:
+            row_security.renew(conn)
+        check_dims(conn, dims)
+        if not runtime_role and not _role_exists(conn, "hermes"):
+            notices.append(
+                "no runtime role was named and there is no role `hermes`: nobody but the owner has rights yet"
+            )
+        with translated():
+            # A build waits for whoever waits for this lock.
+            conn.execute("SELECT pg_advisory_unlock(%s)", (MIGRATION_LOCK,))
+            built = [] if hnsw.is_changing(conn) else hnsw.build(conn, admin_conninfo, tell)
+    return MigrationReport(tuple(applied), tuple(already), tuple(notices), tuple(built))
+
+
+def _set_up_session(conn: DeadlineConnection, dims: int, runtime_role: str, timeout_s: float) -> None:
+    for name, value in (
+        ("hermes_pgvector.dims", str(dims)),
+        ("hermes_pgvector.runtime_role", runtime_role),
+        # Any index of a large table may have to be built; a time limit would be met at each attempt anew.
+        ("statement_timeout", "0"),
+        ("lock_timeout", str(int(timeout_s * 1000))),
+        ("client_min_messages", "warning"),
+    ):
+        conn.execute("SELECT set_config(%s, %s, false)", (name, value))
+
+
+def _apply_missing(conn: DeadlineConnection, runtime_role: str) -> tuple[list[str], list[str]]:
+    """Return the names of the migrations that were applied now, and of those that were before."""
+    applied: list[str] = []
+    already: list[str] = []
+    done = applied_versions(conn)
+    for migration in migrations():
+        # A named role gets its rights even where the tables stand already: the files are idempotent.
+        if runtime_role or migration.version not in done:
+            _run(conn, migration)
+        (already if migration.version in done else applied).append(migration.name)
+    return applied, already
+
+
+def _run(conn: DeadlineConnection, migration: Migration) -> None:
+    try:
+        conn.execute(migration.sql.encode())
+    except pg.RaiseException as exc:
+        hint = exc.diag.message_hint
+        raise ConfigurationError(f"{exc.diag.message_primary}" + (f"; {hint}" if hint else "")) from exc
+    except pg.FeatureNotSupported as exc:  # CREATE EXTENSION of an extension that the server does not have
+        raise ConfigurationError(
+            f"{exc.diag.message_primary}; install pgvector on the database server (Debian: postgresql-NN-pgvector)"
+        ) from exc
+    except pg.InsufficientPrivilege as exc:
+        raise ConfigurationError(
+            f"{exc.diag.message_primary}; the admin's DSN must name a superuser, or the owner of the database once a "
+            "superuser has run: CREATE EXTENSION vector"
+        ) from exc
+    except psycopg.Error as exc:
+        raise ConfigurationError(
+            f"migration {migration.version:03d} failed: {exc.diag.message_primary or exc}"
+        ) from exc
+    finally:
+        if conn.info.transaction_status != psycopg.pq.TransactionStatus.IDLE and not conn.closed:
+            conn.execute("ROLLBACK")
+
+
+def changed_migrations(conn: DeadlineConnection) -> list[str]:
+    """Return the names of applied migrations whose text was another when they were applied, and made other tables."""
+    with translated():
+        recorded = dict(conn.execute("SELECT version, checksum FROM hermes_migrations").fetchall())
+    return [
+        m.name
+        for m in migrations()
+        if recorded.get(m.version, m.checksum) not in {m.checksum} | _EARLIER_TEXTS.get(m.version, frozenset())
+    ]
+
+
+def _role_exists(conn: DeadlineConnection, role: str) -> bool:
+    with translated():
+        return conn.execute("SELECT FROM pg_roles WHERE rolname = %s", (role,)).fetchone() is not None

@@ -1,0 +1,122 @@
+"""Themes enforced by Postgres: row-level security, and which role has which themes.
+
+Every function but `has_own_themes` needs a connection of an administrator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import psycopg
+
+from ...domain.errors import ConfigurationError
+from ...store.connection import DeadlineConnection, translated
+from ...store.sql import query
+
+EVERY_THEME = "*"
+_ATTEMPTS = 10
+_Result = TypeVar("_Result")
+_FILE = Path(__file__).resolve().parents[2] / "migrations" / "optional" / "row_security.sql"
+
+
+def is_enabled(conn: DeadlineConnection) -> bool:
+    """Whether row-level security is on."""
+    with translated():
+        row = conn.execute("SELECT relrowsecurity FROM pg_class WHERE oid = to_regclass('conversations')").fetchone()
+    return bool(row and row[0])
+
+
+def has_own_themes(conn: DeadlineConnection) -> bool:
+    """Whether row-level security lets the current role see some themes only."""
+    with translated():
+        active = conn.execute("SELECT row_security_active(to_regclass('conversations'))").fetchone()
+        found = conn.execute(query("has_own_themes")).fetchone() if active and active[0] else None
+    return bool(found and found[0])
+
+
+def enable(conn: DeadlineConnection) -> None:
+    """Turn row-level security on, or bring it up to date; roles that may write already keep every theme at first.
+
+    Raises ConfigurationError.
+    """
+
+    def run() -> None:
+        try:
+            conn.execute(_FILE.read_bytes())
+        finally:
+            if conn.info.transaction_status != psycopg.pq.TransactionStatus.IDLE and not conn.closed:
+                conn.execute("ROLLBACK")
+
+    try:
+        _persistently(run)
+    except psycopg.Error as exc:
+        raise _explained(exc) from exc
+
+
+def renew(conn: DeadlineConnection) -> None:
+    """Where row-level security is on, bring the tables of a new version under it."""
+    if is_enabled(conn):
+        enable(conn)
+
+
+def disable(conn: DeadlineConnection) -> None:
+    """Turn row-level security off; roles with some themes lose their rights. Which role has which is remembered."""
+    _call(conn, "SELECT hermes_disable_row_security()")
+    with translated():
+        conn.execute("ANALYZE memory_entries, conversations")  # of what it hid from statistics
+
+
+def grant(conn: DeadlineConnection, role: str, themes: Sequence[str]) -> None:
+    """Give an existing role themes and the rights to use them.
+
+    Raises ConfigurationError: there is no such role, or no policy would hold it back.
+    """
+    _call(conn, "SELECT hermes_grant_themes(%s, %s)", role, list(themes))
+
+
+def revoke(conn: DeadlineConnection, role: str, themes: Sequence[str]) -> int:
+    """Take themes from a role, without any named all; returns how many it had of them. Raises ConfigurationError."""
+    return _call(conn, "SELECT hermes_revoke_themes(%s, %s)", role, list(themes) or None) or 0
+
+
+def granted(conn: DeadlineConnection) -> dict[str, list[str]]:
+    """The themes of each role; empty where row-level security was never on."""
+    with translated():
+        if conn.execute("SELECT to_regclass('hermes_tenants')").fetchone() == (None,):
+            return {}
+        rows = conn.execute(
+            "SELECT r.rolname, t.theme FROM hermes_tenants AS t JOIN pg_roles AS r ON r.oid = t.role ORDER BY 1, 2"
+        ).fetchall()
+    found: dict[str, list[str]] = {}
+    for role, theme in rows:
+        found.setdefault(role, []).append(theme)
+    return found
+
+
+def _call(conn: DeadlineConnection, statement: str, *values: object) -> int | None:
+    """Raises ConfigurationError with what the server says."""
+    try:
+        row = _persistently(lambda: conn.execute(statement.encode(), values).fetchone())
+    except psycopg.errors.UndefinedFunction as exc:
+        raise ConfigurationError("row-level security is off; first: hermes-pgvector tenants enable") from exc
+    except psycopg.Error as exc:
+        raise _explained(exc) from exc
+    return row[0] if row and isinstance(row[0], int) else None
+
+
+def _persistently(change: Callable[[], _Result]) -> _Result:
+    """Do `change`, again where agents that write meanwhile and it waited for each other: it locks every table."""
+    for _ in range(_ATTEMPTS - 1):
+        with contextlib.suppress(psycopg.errors.DeadlockDetected):
+            return change()
+    return change()
+
+
+def _explained(exc: psycopg.Error) -> ConfigurationError:
+    hint = exc.diag.message_hint
+    if not hint and isinstance(exc, psycopg.errors.InsufficientPrivilege):
+        hint = "the admin's DSN must name a superuser, or the owner of the tables"
+    return ConfigurationError((exc.diag.message_primary or str(exc)) + (f"; {hint}" if hint else ""))

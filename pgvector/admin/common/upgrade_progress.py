@@ -1,0 +1,42 @@
+"""How far an upgrade from another program's tables came, where one was begun."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from ...store.connection import DeadlineConnection, translated
+
+SCHEMA = "hermes_before_upgrade"  # where the other program's tables are meanwhile
+# The theme it gives to sessions of the default profile that name none: the host's name for every workspace.
+NAMELESS = "hermes"
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeProgress:
+    """How far an upgrade came: `opened_at` since when agents may write, `finished_at` since when every row is there."""
+
+    home: str
+    dims: int
+    keeps_vectors: bool
+    last_memory_id: int
+    last_turn_id: int
+    memories_done: int
+    turns_left: int
+    merged: int
+    left_out: int
+    began_at: datetime
+    opened_at: datetime | None
+    finished_at: datetime | None
+
+
+def under_way(conn: DeadlineConnection) -> UpgradeProgress | None:
+    """Return the upgrade that was begun here and neither confirmed nor undone; None without one."""
+    with translated():
+        if conn.execute("SELECT to_regclass('hermes_upgrade')").fetchone() == (None,):
+            return None
+        row = conn.execute("SELECT * FROM hermes_upgrade").fetchone()
+    assert row is not None
+    known = row._asdict()
+    del known["only_row"]
+    return UpgradeProgress(**known)

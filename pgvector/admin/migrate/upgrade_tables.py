@@ -1,0 +1,371 @@
+"""Takes over another program's tables: moved aside, copied into ours, and put back or dropped when somebody says so.
+
+Each step is a transaction, and says in `hermes_upgrade` how far it came: what was interrupted goes on where it stood.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg import errors as pg
+from psycopg import sql
+
+from ...domain.errors import ConfigurationError, DeadlineExceeded
+from ...domain.types import EmbeddingSpace, Store
+from ...store.audit_log import operator, record_where_allowed
+from ...store.connection import DeadlineConnection, translated
+from ...store.history import note_actor
+from ...store.schema import has_foreign_tables
+from ...store.sql import query
+from ...store.vectors import STORES, record_space
+from ..common.migrations import MIGRATION_LOCK
+from ..common.upgrade_progress import SCHEMA, UpgradeProgress, under_way
+from ..common.vector_statements import ROWS
+from .upgrade_statements import (
+    BEGIN,
+    COUNT,
+    LAST_ID,
+    LOOK,
+    NEEDED,
+    THEIRS,
+    THEMES,
+    WRITERS,
+    filled_in,
+    of_rows,
+)
+
+_LOCK = 7310579463  # one upgrade at a time, over all its steps
+_POLL_S = 0.2
+_LOCK_WAIT = "10s"
+_BATCH = 1000  # rows a transaction: a second or two, and little to repeat
+# The theme that the predecessor gives to sessions of the default profile that name none: the host's name for every
+# workspace.
+NAMELESS = "hermes"
+_never = threading.Event()
+_DROP_FILE = Path(__file__).resolve().parents[2] / "migrations" / "optional" / "drop_everything.sql"
+_CLEAR_OF_HNSW = "DROP INDEX IF EXISTS memory_entries_embedding_idx, conversations_embedding_idx"
+
+
+class _ForeignTable(NamedTuple):
+    """One of the other program's two tables; `dims` is 0 without vectors."""
+
+    store: Store
+    rows: int
+    vectors: int
+    dims: int
+    bytes: int
+    writers: set[str]
+    themes: set[tuple[str | None, str | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignTables:
+    """The other program's tables. `vectors`: how many rows have one, of `dims` floats; `dims` is 0 without any.
+
+    `writers`: the roles that may write there now. `themes`: each with the session key it was made from, or None.
+    """
+
+    rows: dict[Store, int]
+    vectors: int
+    dims: int
+    bytes: int
+    writers: tuple[str, ...]
+    themes: frozenset[tuple[str | None, str | None]]
+
+    @classmethod
+    def of(cls, tables: Sequence[_ForeignTable]) -> ForeignTables:
+        """Return them together."""
+        sizes = {table.dims for table in tables}
+        return cls(
+            rows=dict.fromkeys(STORES, 0) | {table.store: table.rows for table in tables},
+            vectors=sum(table.vectors for table in tables),
+            dims=sizes.pop() if len(sizes) == 1 else 0,
+            bytes=sum(table.bytes for table in tables),
+            writers=tuple(sorted(set().union(*(table.writers for table in tables)))),
+            themes=frozenset().union(*(table.themes for table in tables)),
+        )
+
+
+class OldRow(NamedTuple):
+    """What decides where a row goes: its theme, the key that was made from, its session and that one's parent."""
+
+    theme: str | None
+    key: str | None
+    session: str | None = None
+    parent: str | None = None
+
+
+class RowDestination(NamedTuple):
+    """Where a row goes."""
+
+    theme: str
+    language: str
+    session: str = ""
+    parent: str | None = None
+
+
+DestinationOf = Callable[[Store, OldRow], RowDestination]
+Advance = Callable[[int], None]
+
+
+def look(conn: DeadlineConnection) -> ForeignTables | None:
+    """Return the other program's tables, in the place of ours or aside while an upgrade is under way; None without any.
+
+    Raises ConfigurationError where tables of these names are not that program's either.
+    """
+    with translated():
+        if (begun := under_way(conn)) is None and not has_foreign_tables(conn):
+            return None
+        schema = SCHEMA if begun else _home(conn)
+        stores = {table: store for store, table in ROWS.items()}
+        found = [row for row in _relations(conn, schema) if row.name in stores]
+        for row in found:
+            _check_columns(stores[row.name], row)
+        return ForeignTables.of([_examine(conn, schema, stores[row.name], row) for row in found])
+
+
+def _check_columns(store: Store, table: Any) -> None:
+    if lacking := NEEDED[store] - set(table.columns):
+        raise ConfigurationError(
+            f"the table {table.name} here is neither ours nor of the other hermes-memory-pgvector: it has "
+            f"no column {', '.join(sorted(lacking))}; use another database, or rename that table"
+        )
+
+
+def _examine(conn: DeadlineConnection, schema: str, store: Store, table: Any) -> _ForeignTable:
+    counted = conn.execute(of_rows(COUNT, schema, store, vectors="embedding" in table.columns)).fetchone()
+    assert counted is not None
+    return _ForeignTable(
+        store,
+        counted.rows,
+        counted.vectors,
+        table.dims or 0,
+        table.bytes,
+        writers={row.name for row in conn.execute(WRITERS, (f'"{schema}".{table.name}',))},
+        themes={(row.theme, row.key) for row in conn.execute(of_rows(THEMES, schema, store))},
+    )
+
+
+@contextmanager
+def alone(conn: DeadlineConnection) -> Iterator[None]:
+    """One upgrade at a time; who waits finds it done."""
+    with translated():
+        conn.execute("SELECT set_config('statement_timeout', '0', false)")
+        # By asking again: a statement that waits would hold up the building of an index.
+        while conn.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchone() != (True,):
+            _never.wait(_POLL_S)
+    try:
+        yield
+    finally:
+        if not conn.closed and conn.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+            conn.execute("SELECT pg_advisory_unlock(%s)", (_LOCK,))
+
+
+def begin(conn: DeadlineConnection, *, dims: int, keeps_vectors: bool) -> None:
+    """Move the other program's tables aside, with their indexes, rights and sequences. Raises DeadlineExceeded."""
+    with _step(conn):
+        home = _home(conn)
+        last = {store: _last_id(conn, home, store) for store in STORES}
+        try:
+            conn.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(SCHEMA)))
+        except pg.DuplicateSchema as exc:
+            raise ConfigurationError(
+                f"there is a schema {SCHEMA} already, and no upgrade that it belongs to; rename it and run this again"
+            ) from exc
+        conn.execute(BEGIN)
+        conn.execute(
+            "INSERT INTO hermes_upgrade (home, dims, keeps_vectors, last_memory_id, last_turn_id, turns_left) "
+            "VALUES (%s, %s, %s, %s, %s, %s)",
+            (home, dims, keeps_vectors, last["memories"], last["turns"], last["turns"] + 1),
+        )
+        for row in _relations(conn, home):
+            if THEIRS[row.name] in row.columns:
+                _move(conn, row, home, SCHEMA)
+
+
+def make_ready(conn: DeadlineConnection, progress: UpgradeProgress, space: EmbeddingSpace | None) -> None:
+    """Before the first row: numbers go on where they were, and no HNSW index is there, for it is built faster later.
+
+    `space` is whose the vectors are, where that is known.
+    """
+    if progress.opened_at is not None:
+        return
+    with _step(conn):
+        conn.execute(
+            "SELECT setval('memory_entries_id_seq', greatest(%s, 1), %s) AS memories, "
+            "setval('conversations_id_seq', greatest(%s, 1), %s) AS turns",
+            (progress.last_memory_id, progress.last_memory_id > 0, progress.last_turn_id, progress.last_turn_id > 0),
+        )
+        conn.execute(_CLEAR_OF_HNSW)
+        if space is not None and progress.keeps_vectors:
+            record_space(conn, space)
+
+
+def copy_memories(conn: DeadlineConnection, destination_of: DestinationOf, advance: Advance) -> None:
+    """Take over the memories that are left; then agents may begin."""
+    columns = _columns_aside(conn, "memories")
+    vectors = "embedding" in columns
+    while (progress := _progress(conn)).opened_at is None:
+        with _step(conn):
+            rows = []
+            if columns:
+                values = {"done": progress.memories_done, "limit": _BATCH}
+                rows = conn.execute(filled_in("next_old_memories"), values).fetchall()
+            if not rows:
+                conn.execute("UPDATE hermes_upgrade SET opened_at = now()")
+                continue
+            note_actor(conn, operator("migrate"))
+            places = [destination_of("memories", OldRow(row.theme, row.key)) for row in rows]
+            statement = filled_in("copy_old_memories", vectors=vectors and progress.keeps_vectors)
+            done = conn.execute(statement, _given(rows, places)).fetchone()
+            assert done is not None
+            conn.execute(
+                "UPDATE hermes_upgrade SET memories_done = %s, merged = merged + %s, left_out = left_out + %s",
+                (rows[-1].id, done.given - done.added, len(rows) - done.given),
+            )
+        advance(len(rows))
+
+
+def copy_turns(conn: DeadlineConnection, destination_of: DestinationOf, advance: Advance) -> None:
+    """Take over the turns that are left, the newest first, while agents go on."""
+    columns = _columns_aside(conn, "turns")
+    vectors = "embedding" in columns
+    following = filled_in("next_old_turns", parents="parent_session_id" in columns)
+    while (progress := _progress(conn)).finished_at is None:
+        with _step(conn):
+            rows = []
+            if columns:
+                values = {"left": progress.turns_left, "limit": _BATCH}
+                rows = conn.execute(following, values).fetchall()
+            if not rows:
+                conn.execute("UPDATE hermes_upgrade SET finished_at = now()")
+                counts = {"merged": progress.merged, "left_out": progress.left_out}
+                record_where_allowed(conn, "upgrade", {"from": "hermes-memory-pgvector"}, counts)
+                continue
+            places = [destination_of("turns", OldRow(row.theme, row.key, row.session, row.parent)) for row in rows]
+            statement = filled_in("copy_old_turns", vectors=vectors and progress.keeps_vectors)
+            given = _given(rows, places) | {
+                "sessions": [place.session for place in places],
+                "parents": [place.parent for place in places],
+            }
+            done = conn.execute(statement, given).fetchone()
+            assert done is not None
+            conn.execute(
+                "UPDATE hermes_upgrade SET turns_left = %s, left_out = left_out + %s",
+                (rows[-1].id, len(rows) - done.given),
+            )
+        advance(len(rows))
+
+
+def written_since(conn: DeadlineConnection) -> dict[str, int]:
+    """What an undo would lose: memories and turns that came since, and changes and removals of memories of before."""
+    with translated():
+        progress = _progress(conn)
+        if progress.opened_at is None:
+            return {"memories": 0, "turns": 0, "changes": 0}
+        row = conn.execute(query("written_since_upgrade", package=__package__)).fetchone()
+    assert row is not None
+    return dict(row._asdict())
+
+
+def undo(conn: DeadlineConnection) -> None:
+    """Drop all tables and functions of ours and put the other program's back, as they were.
+
+    Raises ConfigurationError where something of the operator's hangs on ours, DeadlineExceeded while they are in use.
+    """
+    progress = _progress(conn)
+    with _step(conn):
+        conn.execute("SELECT set_config('hermes_pgvector.undo_upgrade', 'on', true)")
+        conn.execute(_DROP_FILE.read_bytes())
+        for row in _relations(conn, SCHEMA):
+            _move(conn, row, SCHEMA, progress.home)
+        conn.execute(sql.SQL("DROP SCHEMA {}").format(sql.Identifier(SCHEMA)))
+
+
+def confirm(conn: DeadlineConnection) -> None:
+    """Drop the other program's tables. Raises ConfigurationError where something of the operator's hangs on them."""
+    with _step(conn):
+        there = sorted(_relations(conn, SCHEMA), key=lambda row: row.kind != "v")
+        for row in there:
+            kind = sql.SQL("VIEW" if row.kind == "v" else "TABLE")
+            conn.execute(sql.SQL("DROP {} {}").format(kind, sql.Identifier(SCHEMA, row.name)))
+        conn.execute(sql.SQL("DROP SCHEMA {}").format(sql.Identifier(SCHEMA)))
+        conn.execute("DROP TABLE hermes_upgrade")
+
+
+@contextmanager
+def _step(conn: DeadlineConnection) -> Iterator[None]:
+    """One transaction, beside no migration. Raises ConfigurationError and DeadlineExceeded with what to do."""
+    try:
+        with conn.transaction():
+            conn.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+            conn.execute("SELECT set_config('lock_timeout', %s, true)", (_LOCK_WAIT,))
+            yield
+    except (pg.LockNotAvailable, pg.DeadlockDetected) as exc:
+        raise DeadlineExceeded("the tables are in use: stop the agents, then run this again") from exc
+    except pg.DependentObjectsStillExist as exc:
+        raise ConfigurationError(
+            f"{exc.diag.message_primary}: {exc.diag.message_detail}; drop what you made there, and run this again"
+        ) from exc
+    except pg.InsufficientPrivilege as exc:
+        raise ConfigurationError(
+            f"{exc.diag.message_primary}; the admin's DSN must name a superuser, or a role that owns the tables "
+            "and may create schemas in the database"
+        ) from exc
+    except pg.RaiseException as exc:
+        hint = exc.diag.message_hint
+        raise ConfigurationError(f"{exc.diag.message_primary}" + (f"; {hint}" if hint else "")) from exc
+    except psycopg.Error:
+        with translated():
+            raise
+
+
+def _progress(conn: DeadlineConnection) -> UpgradeProgress:
+    progress = under_way(conn)
+    if progress is None:
+        raise ConfigurationError("no upgrade is under way here, and none awaits confirmation")
+    return progress
+
+
+def _home(conn: DeadlineConnection) -> str:
+    row = conn.execute("SELECT current_schema() AS name").fetchone()
+    assert row is not None
+    return str(row.name)
+
+
+def _relations(conn: DeadlineConnection, schema: str) -> list[Any]:
+    return conn.execute(LOOK, {"schema": schema, "names": list(THEIRS)}).fetchall()
+
+
+def _columns_aside(conn: DeadlineConnection, store: Store) -> set[str]:
+    with translated():
+        there = {row.name: set(row.columns) for row in _relations(conn, SCHEMA)}
+    return there.get(ROWS[store], set())
+
+
+def _last_id(conn: DeadlineConnection, schema: str, store: Store) -> int:
+    if not any(row.name == ROWS[store] for row in _relations(conn, schema)):
+        return 0
+    row = conn.execute(of_rows(LAST_ID, schema, store)).fetchone()
+    assert row is not None
+    return int(row.last)
+
+
+def _move(conn: DeadlineConnection, row: Any, source: str, target: str) -> None:
+    statement = "ALTER {} {} SET SCHEMA {}"
+    kind = sql.SQL("VIEW" if row.kind == "v" else "TABLE")
+    conn.execute(sql.SQL(statement).format(kind, sql.Identifier(source, row.name), sql.Identifier(target)))
+
+
+def _given(rows: Sequence[Any], places: Sequence[RowDestination]) -> dict[str, Any]:
+    return {
+        "ids": [row.id for row in rows],
+        "themes": [place.theme for place in places],
+        "languages": [place.language for place in places],
+    }

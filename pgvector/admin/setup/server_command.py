@@ -1,0 +1,92 @@
+"""server: the embedded Postgres, started, stopped and looked at by hand."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..common.commands import EXIT_FAILED, EXIT_OK, Command, add_json, print_json, settings_of
+from ..common.console import say, warn
+
+if TYPE_CHECKING:
+    from ...server.cluster import EmbeddedServer
+
+
+@dataclass(frozen=True, slots=True)
+class ServerReport:
+    """How the embedded server stands. `unused`: agents of this home use another one, by `dsn`."""
+
+    up: bool
+    in_use: bool
+    kept: bool
+    directory: Path
+    unused: bool
+
+    def lines(self) -> list[str]:
+        """Return the report for people."""
+        lines = [f"embedded Postgres in {self.directory}", f"it is {'up' if self.up else 'down'}"]
+        if self.kept:
+            lines.append("it stays up until: hermes-pgvector server stop")
+        if self.unused:
+            lines.append("note: `dsn` is set, so agents use that server and never this one")
+        return lines
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report for machines."""
+        return asdict(self) | {"directory": str(self.directory)}
+
+
+def _start(args: argparse.Namespace, home: Path) -> int:
+    def start(server: EmbeddedServer) -> None:
+        server.ensure()
+        server.keep_up()
+        server.release()
+
+    return _report(args, home, start)
+
+
+def _stop(args: argparse.Namespace, home: Path) -> int:
+    def stop(server: EmbeddedServer) -> None:
+        if server.in_use():
+            warn("agents or commands are using it; an agent starts it again when it next needs it")
+        server.stop()
+
+    _report(args, home, stop)
+    return EXIT_OK
+
+
+def _status(args: argparse.Namespace, home: Path) -> int:
+    return _report(args, home, lambda server: None)
+
+
+def _report(args: argparse.Namespace, home: Path, act: Callable[[EmbeddedServer], None]) -> int:
+    """Have the server of the home do something, and print how it stands then."""
+    from ..common.embedded_server import embedded_server, starting_said
+
+    settings = settings_of(home)
+    server = embedded_server(settings)
+    with starting_said(server):
+        act(server)
+    report = ServerReport(server.running(), server.in_use(), server.is_kept_up(), server.root, bool(settings.dsn))
+    if args.json:
+        print_json(report.as_json())
+    else:
+        for line in report.lines():
+            say(line)
+    return EXIT_OK if report.up else EXIT_FAILED
+
+
+_EXAMPLE = "hermes-pgvector server "
+SERVER = Command(
+    "server",
+    "start, stop or look at the embedded Postgres",
+    f"{_EXAMPLE}status\n{_EXAMPLE}stop",
+    actions=(
+        Command("start", "start it and keep it up until `server stop`", f"{_EXAMPLE}start", _start, add_json),
+        Command("stop", "stop it; agents start it again", f"{_EXAMPLE}stop", _stop, add_json),
+        Command("status", "whether it is up, and where its data lie", f"{_EXAMPLE}status", _status, add_json),
+    ),
+)

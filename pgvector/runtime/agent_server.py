@@ -1,0 +1,134 @@
+"""The embedded server as an agent uses it.
+
+The agent holds its share and connects. Where the server is down, missing or not migrated, and when its last user has
+left, the operator's tool does what is to be done, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import selectors
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from ..config.settings import Settings
+from ..domain import errors
+from ..domain.errors import EmbeddedServerError, HermesPgvectorError, SchemaNotApplied, UpgradeNeeded
+from ..server.share import Conninfo, ServerShare
+from ..store.pool import connect
+from ..store.schema import ensure_schema
+from .child_process import command_of
+
+logger = logging.getLogger(__name__)
+
+STARTUP_S = 60.0  # a server that has to be created on a slow disk
+_LONGEST_S = 1800.0  # of a start that makes progress, and of migrations; a process that takes longer is stuck
+_OPERATOR = "admin.common.embedded_server"
+ANSWER = "hermes-pgvector server: "  # how the line begins by which the operator's process answers
+_ANSWER_LINE = re.compile(rb"^" + ANSWER.encode() + rb"(.*)\n", re.MULTILINE)
+
+
+def root_in(settings: Settings) -> Path | None:
+    """Return the directory of the embedded server that the settings name; None for the user's."""
+    return Path(settings.embedded_dir).expanduser() if settings.embedded_dir else None
+
+
+def is_migrated(conninfo: str, dims: int) -> bool:
+    """Return False where migrations are missing; what else is wrong there is met and said by who uses the conninfo."""
+    try:
+        with connect(conninfo) as conn:
+            conn.deadline = time.monotonic() + STARTUP_S
+            ensure_schema(conn, dims=dims)
+    except UpgradeNeeded:
+        return True  # an operator's to begin, for it can be undone
+    except SchemaNotApplied:
+        return False
+    except HermesPgvectorError:
+        return True
+    return True
+
+
+class AgentServer:
+    """The embedded server of one runtime."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._share = ServerShare(root_in(settings), run_as=settings.embedded_run_as)
+        self._share.reserve()
+        self._announced = False
+
+    def locate(self) -> str:
+        """Return how agents connect, once the server is up and migrated. Raises HermesPgvectorError."""
+        self._announce()
+        joined = self._share.join()
+        if joined is None or not is_migrated(joined.runtime, self._settings.dims):
+            joined = self._brought_up()
+        return joined.runtime
+
+    def close(self) -> None:
+        """Give up the share; the last one to do so has the server stopped, and waits for that."""
+        if self._share.leave():
+            with self._operator("stop-unused"):
+                pass
+
+    def _announce(self) -> None:
+        if not self._announced and (notice := self._share.notice()):
+            logger.info("hermes-pgvector: %s", notice)
+        self._announced = True
+
+    def _brought_up(self) -> Conninfo:
+        """Have the server brought up and migrated. Its process is present there until we are."""
+        with self._operator("bring-up") as problem:
+            joined = self._share.join()
+        if problem is not None:
+            raise problem
+        if joined is None:
+            raise EmbeddedServerError("the embedded Postgres was stopped while it started; it is started again")
+        return joined
+
+    @contextmanager
+    def _operator(self, action: Literal["bring-up", "stop-unused"]) -> Iterator[HermesPgvectorError | None]:
+        """Have the operator's process do `action`; it stays for the block, which gets what went wrong."""
+        settings = self._settings
+        given = (str(self._share.root), settings.embedded_bin_dir, settings.embedded_run_as, str(settings.dims))
+        try:
+            process = subprocess.Popen(
+                command_of(_OPERATOR, action, *given),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C in the agent's terminal goes to the whole foreground group
+            )
+        except OSError as exc:
+            raise EmbeddedServerError(f"no process can be started that runs the embedded Postgres: {exc}") from exc
+        with process:
+            yield _answer_of(process, time.monotonic() + _LONGEST_S)
+            # A line, and not the end of the pipe alone: a process that was forked meanwhile holds that open.
+            process.communicate(b"done\n")
+
+
+def _answer_of(process: subprocess.Popen[bytes], deadline: float) -> HermesPgvectorError | None:
+    """Return what kept the operator's process from its work, once it says so; None when all is well."""
+    assert process.stdout is not None
+    said = b""
+    # Without a thread: there are none any more when the interpreter ends.
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while selector.select(max(0.0, deadline - time.monotonic())):
+            said += (more := os.read(process.stdout.fileno(), 65536))
+            if (answer := _ANSWER_LINE.search(said)) is not None:
+                kind, message = json.loads(answer[1])
+                return getattr(errors, kind)(message) if kind else None
+            if not more:
+                break
+        else:
+            process.kill()
+    reason = said.decode(errors="replace").strip().rpartition("\n")[2]
+    return EmbeddedServerError(f"the process that runs the embedded Postgres ended: {reason or 'it said nothing'}")

@@ -1,0 +1,80 @@
+"""How the server is reached over its socket, and whether it answers with the database in it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from ..domain.errors import EmbeddedServerError
+from .layout import PORT, Layout
+
+if TYPE_CHECKING:
+    import psycopg
+
+DATABASE = "hermes_memory"
+ADMIN = "postgres"
+RUNTIME = "hermes"
+
+CONNECT_TIMEOUT_S = 3
+
+_ANSWER = "SELECT current_setting('data_directory'), EXISTS (SELECT FROM pg_roles WHERE rolname = %s)"
+
+
+class ServerState(Enum):
+    """What a connection finds."""
+
+    READY = "the database is there"
+    BARE = "the server answers, the database or the role is missing"
+    SILENT = "no answer"
+
+
+@dataclass(frozen=True)
+class ServerAnswer:
+    """The state of the server, and libpq's words when it is silent."""
+
+    state: ServerState
+    error: str = ""
+
+
+def conninfo(layout: Layout, *, user: str, dbname: str = DATABASE) -> str:
+    """Return the libpq connection string of one role."""
+    from psycopg.conninfo import make_conninfo
+
+    # A long path puts the socket into /tmp, where anyone could pose as the server while it is down.
+    return make_conninfo(host=str(layout.sockets), port=PORT, user=user, dbname=dbname, requirepeer=layout.owner)
+
+
+def look(layout: Layout) -> ServerAnswer:
+    """Return what a connection finds is there.
+
+    Raises: EmbeddedServerError when the socket belongs to a server on other data.
+    """
+    import psycopg
+
+    try:
+        with connect_as_admin(layout, DATABASE) as connection:
+            row = connection.execute(_ANSWER, [RUNTIME]).fetchone()
+    except psycopg.Error as error:
+        return ServerAnswer(ServerState.SILENT, str(error).strip())
+    if row is None or not _same_directory(row[0], layout):
+        raise EmbeddedServerError(f"a server on other data answers at {layout.sockets}; stop it")
+    return ServerAnswer(ServerState.READY if row[1] else ServerState.BARE)
+
+
+def connect_as_admin(layout: Layout, dbname: str) -> psycopg.Connection[tuple[Any, ...]]:
+    """Return a connection in autocommit. Raises psycopg.Error."""
+    import psycopg
+
+    dsn = conninfo(layout, user=ADMIN, dbname=dbname)
+    return psycopg.connect(
+        dsn, connect_timeout=CONNECT_TIMEOUT_S, autocommit=True, application_name="hermes-pgvector server"
+    )
+
+
+def _same_directory(path: object, layout: Layout) -> bool:
+    try:
+        return os.path.samefile(str(path), layout.data)
+    except OSError:
+        return False

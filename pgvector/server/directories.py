@@ -1,0 +1,101 @@
+"""Makes and removes the directories of the server, with the rights they need."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from ..domain.errors import EmbeddedServerError
+from .account import Account
+from .layout import SYSTEM_DIR, Layout, make_public_dir
+from .run_as import check_account, must_run, run
+from .waiting import fixed_timeout
+
+_MAKE_SOCKET_DIR = '[ -d "$1" ] || mkdir -m 0700 "$1" || [ -d "$1" ]'
+_IS_WRITABLE = '[ -w "$1" ] && [ -x "$1" ]'
+
+
+def make_root(layout: Layout, account: Account) -> None:
+    """Make the server's directory, closed to everyone but the account.
+
+    Raises: EmbeddedServerError when they cannot be made, belong to someone else, or are out of the account's reach.
+    """
+    check_account(account)
+    try:
+        _make_root(layout.root, account)
+    except OSError as error:
+        raise EmbeddedServerError(
+            f"the embedded Postgres cannot use the directory {layout.root}: {error.strerror or error}; "
+            "make it writable, choose another one (`embedded_dir`), or set `dsn`"
+        ) from error
+    # Not os.access: what counts is the account's view, through every directory above.
+    if run(account, ["/bin/sh", "-c", _IS_WRITABLE, "sh", layout.root], timeout=fixed_timeout(30)).code:
+        raise EmbeddedServerError(
+            f"the account {account.name!r} cannot write to {layout.root}, the directory of the embedded Postgres"
+            + (f" (a directory above may be closed to it; {SYSTEM_DIR} is not)" if account.switched else "")
+            + "; choose another one (`embedded_dir`), or set `dsn`"
+        )
+
+
+def make_socket_dir(layout: Layout, account: Account) -> None:
+    """Make the directory of the server's socket, closed to everyone but the account. Raises: EmbeddedServerError."""
+    path = layout.sockets
+    must_run(account, ["/bin/sh", "-c", _MAKE_SOCKET_DIR, "sh", path])
+    found = path.lstat()
+    # It can be in /tmp, where anyone could have been first.
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != account.uid or found.st_mode & 0o077:
+        raise EmbeddedServerError(
+            f"{path}, where the embedded Postgres has its socket, is not a directory that only {account.name!r} can use"
+            "; remove it"
+        )
+
+
+def remove_socket_dir(layout: Layout, account: Account) -> None:
+    """Leave nothing in /tmp when the server has stopped."""
+    if layout.sockets.parent != layout.root:
+        run(account, ["rmdir", layout.sockets], timeout=fixed_timeout(30))
+
+
+def delete_files(layout: Layout) -> None:
+    """Delete the files of a server that is stopped, and its directory unless others' are in it. Raises: OSError."""
+    for folder in (layout.data, layout.root / "run"):
+        if folder.is_dir():
+            shutil.rmtree(folder)
+    for file in (
+        *layout.root.glob(f"{layout.log.name}*"),
+        layout.kept,
+        layout.server_lock,
+        layout.presence_lock,
+        layout.lock,
+    ):
+        file.unlink(missing_ok=True)
+    with suppress(OSError):
+        layout.root.rmdir()
+
+
+def _make_root(root: Path, account: Account) -> None:
+    if account.switched:
+        make_public_dir(root.parent)
+    else:
+        root.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        root.mkdir(mode=0o700)
+    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if os.fstat(fd).st_uid == account.uid:
+            return
+        # An empty directory of root's (just made, or a fresh volume) is handed over. One with files in it is not ours;
+        # unless another process was faster, which the second look tells.
+        if account.switched and os.fstat(fd).st_uid == 0 and not os.listdir(fd):
+            os.fchown(fd, account.uid, account.gid)
+            os.fchmod(fd, 0o700)
+        elif (owner := os.fstat(fd).st_uid) != account.uid:
+            raise EmbeddedServerError(
+                f"{root} belongs to uid {owner} and not to {account.name!r}, as whom the embedded Postgres would run; "
+                "choose another directory (`embedded_dir`) or account (`embedded_run_as`), or set `dsn`"
+            )
+    finally:
+        os.close(fd)

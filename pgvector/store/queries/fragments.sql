@@ -1,0 +1,229 @@
+-- Parts that statements share, so that each is one rule. `readable(t)` in a statement stands for the fragment of that name,
+-- with `t` put where its text says {t}; several arguments are separated by semicolons. What stands under `own themes` is
+-- sent instead by a role that row-level security confines: a policy would keep the index out, so the functions of
+-- row_security.sql look into it for the role.
+
+-- fragment: readable(t)
+-- Whether a session may read the row: one of its own theme, one that was not said in a chat of a messaging platform, or one
+-- from a chat that is shared. See domain/privacy.py.
+(CASE WHEN {t}.agent_identity = %(own)s::text THEN true
+     WHEN left({t}.agent_identity, 1) = '@' OR coalesce({t}.metadata ->> 'platform', '') <> ALL (
+          '{"",acp,api_server,background,cli,cron,desktop,flush,local,subagent,tui}'::text[])
+     THEN CASE WHEN left({t}.agent_identity, 1) = '@' THEN {t}.agent_identity
+               ELSE concat('@', {t}.metadata ->> 'platform', '/', coalesce({t}.metadata ->> 'profile', 'default'), '/') END
+          || CASE WHEN {t}.metadata ->> 'chat_type' IN ('channel', 'forum', 'group', 'room', 'supergroup', 'thread')
+                  THEN ' group' ELSE ' direct' END LIKE ANY (%(shared)s::text[])
+     ELSE true END)
+
+-- fragment: reachable(t)
+-- Whether a session may read some row of this theme: what can be told without the row, from an index or of a part of it.
+(CASE WHEN {t}.agent_identity = %(own)s::text THEN true
+     WHEN left({t}.agent_identity, 1) = '@' THEN {t}.agent_identity || ' group' LIKE ANY (%(shared)s::text[])
+     ELSE true END)
+
+-- fragment: memories_with(columns; theme; words)
+-- The rows that the text index has for some words.
+AS MATERIALIZED (
+    SELECT {columns} FROM memory_entries WHERE tsv @@ {words})
+
+-- own themes: memories_with(columns; theme; words)
+AS (
+    SELECT {columns} FROM hermes_memories_with({theme}, {words}, current_user))
+
+-- fragment: turns_with(columns; theme; words)
+AS MATERIALIZED (
+    SELECT {columns} FROM conversations WHERE tsv @@ {words})
+
+-- own themes: turns_with(columns; theme; words)
+AS (
+    SELECT {columns} FROM hermes_turns_with({theme}, {words}, current_user))
+
+-- fragment: expected_rows(table)
+-- How many rows a theme has, as the planner takes it.
+EXPLAIN (FORMAT JSON) SELECT FROM {table} WHERE agent_identity = %(theme)s OR %(any_theme)s
+
+-- own themes: expected_rows(table)
+SELECT hermes_expected_rows('{table}', theme_unless_any(), current_user)
+
+-- fragment: begins_alike(row; wanted)
+-- Whether two texts are likely the same, as an index tells.
+substr(hermes_digest({row}.content), 1, 8) = substr({wanted}.digest, 1, 8)
+
+-- own themes: begins_alike(row; wanted)
+{row}.id = ANY (ARRAY(SELECT hermes_turns_like({wanted}.digest, current_user)))
+
+-- fragment: points()
+-- How many rows of a sample are spread over a table. From each point the index is walked to the next row of an own theme,
+-- which may be far.
+300
+
+-- own themes: points()
+40
+
+-- fragment: differing_signs()
+-- How near a row is by its signature. `+ 0` keeps the HNSW graph out.
+(sig <~> (SELECT binary_quantize(%(vector)s))) + 0
+
+-- fragment: estimated(bits; signs)
+-- The distance of a turn of which only the signature is left, by how many of its `signs` differ.
+greatest(0, 1 - (SELECT sig_offset FROM hermes_embedding)
+              - (SELECT sig_slope FROM hermes_embedding) * cos(pi() * {bits} / {signs}))
+
+-- fragment: memory_passes()
+-- The filters of a question. A generic plan folds no parameter: outside a sub-select it would be cast for each row.
+(%(target)s::text IS NULL OR target = %(target)s)
+AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
+AND updated_at >= (SELECT %(since)s::timestamptz) AND updated_at < (SELECT %(until)s::timestamptz)
+
+-- fragment: turn_passes()
+(%(role)s::text IS NULL OR role = %(role)s)
+AND ts >= (SELECT %(since)s::timestamptz) AND ts < (SELECT %(until)s::timestamptz)
+
+-- fragment: turn_passes_in_any_session()
+(%(role)s::text IS NULL OR role = %(role)s)
+AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s)
+AND ts >= (SELECT %(since)s::timestamptz) AND ts < (SELECT %(until)s::timestamptz)
+
+-- fragment: memory_passes_in_sight()
+-- Likewise where a plan is made for the values, which have to be in sight.
+(%(target)s::text IS NULL OR target = %(target)s)
+AND updated_at >= %(since)s::timestamptz AND updated_at < %(until)s::timestamptz
+
+-- fragment: turn_passes_in_sight()
+(%(role)s::text IS NULL OR role = %(role)s)
+AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
+
+-- fragment: nearest_memories()
+-- The nearest of the rows whose signatures are near.
+SELECT id, 1 - (embedding <=> %(vector)s) AS similarity
+  FROM candidates CROSS JOIN LATERAL (SELECT embedding FROM memory_entries AS t WHERE t.id = candidates.id OFFSET 0) AS t
+ ORDER BY (embedding <=> %(vector)s) + 0 LIMIT %(limit)s
+
+-- fragment: nearest_turns()
+SELECT id, 1 - distance AS similarity
+  FROM candidates CROSS JOIN LATERAL (
+       SELECT coalesce(embedding <=> %(vector)s, estimated(bits; vector_dims(%(vector)s))) AS distance
+         FROM conversations AS t WHERE t.id = candidates.id OFFSET 0) AS t
+ ORDER BY distance + 0 LIMIT %(limit)s
+
+-- fragment: depth_in(table)
+-- How many signatures are reranked: more in a large theme.
+CASE WHEN EXISTS (SELECT FROM {table}
+                   WHERE agent_identity = %(theme)s AND sig IS NOT NULL OFFSET %(large)s)
+     THEN %(deep)s ELSE %(depth)s END
+
+-- fragment: is_thin()
+-- Whether so few candidates were readable that others may have been cut away.
+(SELECT count(*) FROM candidates) >= %(depth)s
+  AND (SELECT count(*) FROM passed) < greatest(%(limit)s, %(depth)s / 3)
+
+-- fragment: given_words()
+-- The words of a question; see lexical_search_memories.
+words AS MATERIALIZED (
+    SELECT matcher::tsquery AS query, holding, absent, word::integer
+      FROM unnest(%(matchers)s::text[], %(holding)s::float8[], %(absent)s::float8[])
+           WITH ORDINALITY AS given(matcher, holding, absent, word))
+
+-- fragment: newest_words_in(table; time)
+newest_words AS MATERIALIZED (
+    SELECT CASE WHEN %(rows)s::float8 > 150 THEN count(*) FILTER (WHERE tsv @@ (SELECT %(match)s::tsquery)) > 0.75 * count(*)
+                ELSE %(exact)s::boolean END AS wide
+      FROM (SELECT tsv FROM {table} WHERE agent_identity = %(theme)s AND %(exact)s::boolean AND %(rows)s::float8 > 150
+             ORDER BY {time} DESC LIMIT 50) AS newest)
+
+-- fragment: theme_word()
+-- The lexeme of the theme, which the text index holds of each row.
+('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery
+
+-- fragment: theme_unless_any()
+CASE WHEN NOT %(any_theme)s::boolean THEN %(theme)s END
+
+-- fragment: by_coverage()
+-- The rows `hits` by the weight of the words they hold. In millionths and whole, so that rows with the same words have
+-- the same sum whatever the order of adding.
+found AS MATERIALIZED (
+    SELECT id, word FROM hits CROSS JOIN LATERAL (SELECT word FROM words WHERE hits.tsv @@ words.query OFFSET 0) AS held),
+counted AS (
+    SELECT word, count(*) AS n FROM found GROUP BY word),
+weights AS MATERIALIZED (
+    SELECT word, held,
+           (1e6 * CASE WHEN held > 0 THEN 1 ELSE absent * least(1, 8 / sum(absent) FILTER (WHERE held = 0) OVER ()) END
+                * ln(1 + (greatest(%(rows)s::float8 - held, 0) + 0.5) / (greatest(held, 1) + 0.5)))::integer AS idf
+      FROM (SELECT word, absent, coalesce(holding, n, 0) AS held FROM words LEFT JOIN counted USING (word)) AS known)
+SELECT id, sum((SELECT array_agg(idf ORDER BY word) FROM weights)[word]) / (SELECT nullif(sum(idf), 0) FROM weights)::float8 AS coverage,
+       ARRAY(SELECT word FROM weights WHERE held = 0) AS absent
+  FROM found
+ GROUP BY id ORDER BY coverage DESC, id DESC LIMIT %(limit)s
+
+-- fragment: counted_words()
+-- The words of a question, and in how many rows of `sample` each stands.
+words AS MATERIALIZED (
+    SELECT matcher, matcher::tsquery AS query FROM unnest(%(matchers)s::text[]) AS matcher)
+
+-- fragment: in_sample()
+SELECT matcher, (SELECT count(*) FROM sample) AS sampled,
+       (SELECT count(*) FROM sample WHERE tsv @@ query) AS holding
+  FROM words
+
+-- fragment: holding_phrase()
+-- See phrase_search_memories.
+SELECT id FROM measured
+ WHERE bytes < 20000000
+   AND position((SELECT hermes_folded(%(phrase)s)) IN hermes_folded(left(content, 4000000))) > 0
+ ORDER BY id DESC LIMIT %(limit)s
+
+-- fragment: likest_words()
+-- See near_words_memories.
+SELECT word, lexeme
+  FROM unnest(%(words)s::text[]) AS word
+ CROSS JOIN LATERAL (
+    SELECT lexeme FROM vocabulary
+     WHERE similarity(lexeme, word) >= 0.3
+     ORDER BY similarity(lexeme, word) DESC, lexeme LIMIT 10) AS near
+
+-- fragment: vocabulary_of(table)
+vocabulary AS MATERIALIZED (
+    SELECT DISTINCT lexeme FROM (
+        SELECT held.lexeme FROM (
+          SELECT tsv FROM rows
+           WHERE (agent_identity = %(theme)s OR %(any_theme)s::boolean)
+             AND CASE WHEN agent_identity = %(own)s::text THEN true
+                      ELSE EXISTS (SELECT FROM {table} AS said WHERE said.id = rows.id AND readable(said)) END
+           LIMIT 2000) AS read
+         CROSS JOIN LATERAL unnest(read.tsv) AS held
+         LIMIT 100000) AS looked_at
+     WHERE left(lexeme, 1) = ANY(%(initials)s::text[]))
+
+-- fragment: readable_turn(rows)
+-- Whether a turn found in the text index may be read; its metadata is not read for the own theme.
+CASE WHEN agent_identity = %(own)s::text THEN true
+     ELSE EXISTS (SELECT FROM conversations AS said WHERE said.id = {rows}.id AND readable(said)) END
+
+-- fragment: shown_text()
+-- Of a long text the part that is shown, and where it begins: nobody waits until all of it was read. The size of a
+-- text is known without reading it. Words are looked for in its first 1,000,000 characters.
+CASE WHEN octet_length(own.content) <= 100000 THEN own.content
+            ELSE substr(own.content, part.first + 1, 20000) END AS content
+
+-- fragment: shown_place()
+greatest(1 - own.distance, 1 - near.part[1]) AS similarity,
+       CASE WHEN near.part[1] < own.distance THEN near.part[2]::integer ELSE 0 END AS nearest_char,
+       part.first AS first_char, CASE WHEN octet_length(own.content) > 100000 THEN octet_length(own.content) ELSE 0 END AS size
+
+-- fragment: first_shown()
+CASE WHEN octet_length(own.content) <= 100000 THEN 0
+                   WHEN near.part[1] < own.distance AND near.part[2] <= 4000000 THEN greatest(0, near.part[2]::integer - 1000)
+                   ELSE greatest(0, coalesce((
+                        SELECT nullif(strpos(whole.body, lower(word COLLATE "C")), 0)
+                          FROM (SELECT lower(left(own.content, 1000000) COLLATE "C") AS body OFFSET 0) AS whole
+                         CROSS JOIN unnest(%(words)s::text[]) AS word
+                         WHERE strpos(whole.body, lower(word COLLATE "C")) > 0 LIMIT 1), 0) - 10000) END
+
+-- fragment: in_theme()
+-- In a CASE, which keeps the indexes of the theme out.
+CASE WHEN agent_identity = %(theme)s THEN true ELSE %(any_theme)s END
+
+-- fragment: told_in_time(time)
+-- Whether a row was written in one of the times that a question names.
+EXISTS (SELECT FROM unnest(%(starts)s::timestamptz[], %(ends)s::timestamptz[]) AS period(start, stop)
+                WHERE {time} >= start AND {time} < stop)

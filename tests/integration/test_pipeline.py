@@ -1,0 +1,70 @@
+"""Several statements in one round trip."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hermes_memory_pgvector.domain.errors import SchemaNotApplied
+from hermes_memory_pgvector.store.connection import DeadlineConnection, translated
+from hermes_memory_pgvector.store.pipeline import Pipeline
+from hermes_memory_pgvector.store.pool import Pool, connect
+
+
+@pytest.fixture
+def trips(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Each wait of a connection for its server."""
+    waits: list[object] = []
+    wait = DeadlineConnection.wait
+
+    def noted(self: DeadlineConnection, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        # To open a pipeline, and to put something into it, waits for nothing.
+        if gen.__name__ == "_exit_gen" or not (self.info.pipeline_status or gen.__name__ == "_enter_gen"):
+            waits.append(gen)
+        return wait(self, gen, *args, **kwargs)
+
+    monkeypatch.setattr(DeadlineConnection, "wait", noted)
+    return waits
+
+
+def test_what_was_asked_for_until_an_answer_is_read_travels_together(dsn: str, trips: list[object]) -> None:
+    with connect(dsn) as conn:
+        trips.clear()
+        pipe = Pipeline(conn)
+        asked = [pipe.ask("read_space") for _ in range(3)]
+        assert not trips
+        assert [len(rows.all()) for rows in reversed(asked)] == [1, 1, 1]
+        assert len(trips) == 1
+        assert [row.model for row in pipe.ask("read_space")] == [None]
+        assert pipe.ask("read_space").one().model is None
+        assert len(trips) == 3
+
+
+def test_what_is_asked_for_before_a_transaction_travels_with_its_beginning(dsn: str, trips: list[object]) -> None:
+    pool = Pool(dsn, max_size=1)
+    pool.open()
+    try:
+        with pool.connection(20):
+            pass  # the first connection has more to ask
+        trips.clear()
+        pipe = Pipeline()
+        later = pipe.ask("read_space")
+        pid = pipe.ask_ahead("server_start")
+        with pool.connection(20, pipe):
+            assert len(trips) == 1
+            assert later.one() is not None and pid.one() is not None
+            assert len(trips) == 1
+    finally:
+        pool.close()
+
+
+def test_what_fails_in_one_is_told_and_leaves_the_connection_usable(dsn: str, admin_dsn: str) -> None:
+    with connect(admin_dsn) as owner:
+        owner.execute(b"ALTER TABLE hermes_embedding RENAME TO hermes_embedding_away")
+    with connect(dsn) as conn:
+        pipe = Pipeline(conn)
+        asked = [pipe.ask("read_space") for _ in range(2)]
+        with pytest.raises(SchemaNotApplied), translated():
+            asked[1].all()
+        assert conn.execute(b"SELECT 1 AS one").fetchone() == (1,)
