@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from .admin.common.commands import Command
 
 
-def _commands() -> tuple[Command, ...]:
-    """Return every verb, in the order of the help."""
+def command_groups() -> dict[str, tuple[Command, ...]]:
+    """Return every verb, in the groups and the order of the help."""
     from .admin.browse import command as browse
     from .admin.browse import search_command as search
     from .admin.common import completion
@@ -41,51 +41,44 @@ def _commands() -> tuple[Command, ...]:
     from .admin.transfer import command as transfer
     from .admin.transfer import copy_command as copy
 
-    return (
-        lifecycle.SETUP,
-        doctor.DOCTOR,
-        migrate.MIGRATE,
-        setup.INSTALL,
-        doctor.PROVE,
-        doctor.DEMO,
-        status.STATUS,
-        status.STATS,
-        metrics.METRICS,
-        status.SPOOL,
-        search.SEARCH,
-        browse.LIST,
-        browse.SHOW,
-        edit.ADD,
-        edit.EDIT,
-        edit.FORGET,
-        browse.HISTORY,
-        removals.RESTORE,
-        removals.REMOVALS,
-        browse.SESSIONS,
-        themes.THEMES,
-        prune.PRUNE,
-        compact.COMPACT,
-        transfer.EXPORT,
-        transfer.IMPORT,
-        bring.BRING,
-        copy.COPY,
-        tenants.TENANTS,
-        models.MODEL,
-        reembed.BACKFILL,
-        reembed.REEMBED,
-        index.INDEX,
-        server.SERVER,
-        lifecycle.DEACTIVATE,
-        lifecycle.UNINSTALL,
-        completion.completion(command_line),
-    )
+    return {
+        "set up": (
+            lifecycle.SETUP,
+            setup.INSTALL,
+            migrate.MIGRATE,
+            models.MODEL,
+            server.SERVER,
+            tenants.TENANTS,
+            doctor.DEMO,
+            completion.completion(command_line),
+            lifecycle.DEACTIVATE,
+            lifecycle.UNINSTALL,
+        ),
+        "watch": (status.STATUS, status.STATS, metrics.METRICS),
+        "see and correct": (
+            search.SEARCH,
+            browse.LIST,
+            browse.SHOW,
+            browse.HISTORY,
+            browse.SESSIONS,
+            themes.themes(transfer.EXPORT_THEME),
+            edit.ADD,
+            edit.EDIT,
+            edit.FORGET,
+            removals.RESTORE,
+            removals.REMOVALS,
+        ),
+        "keep": (prune.PRUNE, compact.COMPACT),
+        "move": (transfer.EXPORT, transfer.IMPORT, bring.BRING, copy.COPY),
+        "fix": (doctor.DOCTOR, doctor.PROVE, status.SPOOL, reembed.BACKFILL, reembed.REEMBED, index.INDEX),
+    }
 
 
 def register_cli(subparser: argparse.ArgumentParser) -> None:
     """Add our commands to a parser of the host."""
-    from .admin.common.commands import add_commands
+    from .admin.common.commands import add_groups
 
-    add_commands(subparser, _commands())
+    add_groups(subparser, command_groups())
 
 
 def pgvector_command(args: argparse.Namespace) -> int:
@@ -97,17 +90,14 @@ def pgvector_command(args: argparse.Namespace) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The entry point of `hermes-pgvector`."""
+    """Run `hermes-pgvector` and return its exit code."""
     from .admin.common.commands import EXIT_INTERRUPTED, EXIT_USAGE
-    from .domain.dsn import mask_dsn
 
     try:
         parser = command_line()
-        args, left = parser.parse_known_args(argv)
+        args = parser.parse_args(argv)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    if left:
-        getattr(args, "pgvector_error", parser.error)(f"unknown arguments: {mask_dsn(' '.join(left))}")
     if not args.pgvector_command:
         parser.print_help()
         return EXIT_USAGE
@@ -115,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def command_line() -> argparse.ArgumentParser:
-    """The parser of `hermes-pgvector`."""
+    """Return the parser of `hermes-pgvector`."""
     from .admin.common.commands import EXITS, Parser, ShowVersion
 
     parser = Parser(
@@ -130,7 +120,7 @@ def _run(args: argparse.Namespace) -> int:
     from .admin.common.commands import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, abandon_stdout
 
     if not getattr(args, "pgvector_command", None):
-        names = ", ".join(command.name for command in _commands())
+        names = ", ".join(command.name for commands in command_groups().values() for command in commands)
         print(f"hermes pgvector: name a command: {names}; see: hermes pgvector --help", file=sys.stderr)
         return EXIT_USAGE
     try:
@@ -143,29 +133,41 @@ def _run(args: argparse.Namespace) -> int:
         abandon_stdout()
         return EXIT_OK
     except Exception as exc:
-        return _explain(exc)
+        return _explain(exc, as_json=getattr(args, "json", False))
 
 
-def _explain(exc: Exception) -> int:
-    from .admin.common.commands import EXIT_FAILED, EXIT_USAGE
+def _explain(exc: Exception, *, as_json: bool) -> int:
+    from .admin.common.commands import EXIT_FAILED, EXIT_USAGE, print_error
     from .domain.dsn import mask_dsn
     from .domain.errors import HermesPgvectorError, WrongUsage
 
+    unexpected = False
     if isinstance(exc, HermesPgvectorError):
-        print(f"error: {exc}", file=sys.stderr)
+        message = str(exc)
     elif isinstance(exc, ImportError):
         from .host.availability import lacking
 
-        print(f"error: {lacking() or exc} ({sys.executable})", file=sys.stderr)
+        message = f"{lacking() or exc} ({sys.executable})"
     else:
-        print(f"error: unexpected {type(exc).__name__}: {mask_dsn(str(exc))}", file=sys.stderr)
-        if os.environ.get("HERMES_PGVECTOR_DEBUG"):
-            import traceback
-
-            print(mask_dsn("".join(traceback.format_exception(exc))), file=sys.stderr)
-        else:
-            print("to see where it happened, for a report: HERMES_PGVECTOR_DEBUG=1", file=sys.stderr)
+        unexpected = True
+        message = f"unexpected {type(exc).__name__}: {mask_dsn(str(exc))}"
+    print(f"error: {message}", file=sys.stderr)
+    if as_json:
+        print_error(message, type(exc).__name__)
+    if unexpected:
+        _tell_where(exc)
     return EXIT_USAGE if isinstance(exc, WrongUsage) else EXIT_FAILED
+
+
+def _tell_where(exc: Exception) -> None:
+    from .domain.dsn import mask_dsn
+
+    if os.environ.get("HERMES_PGVECTOR_DEBUG"):
+        import traceback
+
+        print(mask_dsn("".join(traceback.format_exception(exc))), file=sys.stderr)
+    else:
+        print("to see where it happened, for a report: HERMES_PGVECTOR_DEBUG=1", file=sys.stderr)
 
 
 def _home(args: argparse.Namespace) -> Path:

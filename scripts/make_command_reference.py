@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hermes_memory_pgvector.admin.common.commands import EXITS
-from hermes_memory_pgvector.cli import command_line
+from hermes_memory_pgvector.cli import command_groups, command_line
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "commands.md"
 _HEAD = f"""# Commands
@@ -22,7 +22,8 @@ _HEAD = f"""# Commands
 
 `hermes-pgvector ...` and `hermes pgvector ...` are the same; the second is there while pgvector is the host's active
 memory provider. On a terminal tables are drawn, elsewhere they are plain columns; `--json` gives JSON and nothing else
-on stdout. `NO_COLOR` is honoured. What deletes or replaces something shows what it would do until `--yes` is given.
+on stdout, also of an error: `{{"error": "what is wrong and what to do", "type": "StoreUnavailable"}}`. `NO_COLOR` is
+honoured. What deletes or replaces something shows what it would do until `--yes` is given.
 Every command takes `--hermes-home DIR`, the hermes home (default: `$HERMES_HOME` or `~/.hermes`), and `--help`.
 
 {EXITS}
@@ -32,11 +33,18 @@ _EVERYWHERE = {"--help", "--hermes-home"}
 
 def page() -> str:
     """The page, one section a command, one below it for each of its actions."""
-    parts = [_HEAD]
+    parts = [_HEAD, _contents()]
     for name, parser in _below(command_line()):
         parts.append(_section(2, name, parser))
         parts += [_section(3, f"{name} {action}", own) for action, own in _below(parser)]
     return "\n".join(parts)
+
+
+def _contents() -> str:
+    """Return the groups of the help, with links to their commands."""
+    groups = command_groups().items()
+    rows = [f"| {heading} | {', '.join(f'[{each.name}](#{each.name})' for each in some)} |" for heading, some in groups]
+    return "\n".join(["| To | Commands |", "|---|---|", *rows, ""])
 
 
 def _below(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:

@@ -36,7 +36,7 @@ class ThemeNotes:
         if scope.kind != "theme" or scope.own:
             return ""
         with at_import:
-            from ..store.theme_names import theme_holds, theme_names
+            from ..store.known_themes import theme_holds, theme_names
         try:
             with self._runtime.backend.connection(max(0.05, self._ends - time.monotonic())) as conn:
                 if theme_holds(conn, scope):

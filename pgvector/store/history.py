@@ -1,4 +1,4 @@
-"""What happened to memories: who wrote, replaced, moved and removed them, and when. Triggers write it down.
+"""The history of memories: who wrote, replaced, moved and removed them, and when. Triggers write it down.
 
 Every function works inside the caller's transaction.
 """

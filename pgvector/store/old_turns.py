@@ -1,4 +1,4 @@
-"""Old turns, and memories where they are asked for: counted and deleted, a bounded piece at a time.
+"""Old turns, deleted a bounded piece at a time, and the state of the setting `retention`.
 
 Every function works inside the caller's transaction, on the server's clock.
 """

@@ -144,7 +144,7 @@ def test_need_16_a_set_aside_write_is_listed_retried_and_dropped_and_nothing_cha
     assert len(json.loads(run("spool", "list", "--json")[1])) == 3
 
     code, printed = run("spool", "drop", ids[0], "--yes")
-    assert code == 0 and "1 writes deleted" in printed
+    assert code == 0 and "1 write deleted" in printed
     assert [item["id"][:8] for item in json.loads(run("spool", "list", "--json")[1])] == ids[1:]
 
     # Refused again while nothing has changed; taken when somebody has changed what was in the way.
@@ -186,7 +186,7 @@ def test_need_24_status_and_stats_show_how_the_write_path_goes(
 
     code, printed = run("status")
     assert code == 0
-    for part in ("30 turns", "0 still without an embedding", "endpoint up", "p50/p95", "rejected   1 writes", "/s"):
+    for part in ("30 turns", "0 still without an embedding", "endpoint up", "p50/p95", "rejected   1 write;", "/s"):
         assert part in printed, printed
     code, printed = run("stats", "--json")
     assert code == 0

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from hermes_memory_pgvector import cli
-from hermes_memory_pgvector.admin.browse.browsing import theme_to_write
+from hermes_memory_pgvector.admin.common.theme_names import theme_to_write
 from hermes_memory_pgvector.admin.transfer.ingest import IngestOptions, IngestResult, take_in
 from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.domain.records import MemoryRecord, Part, Record, TurnRecord

@@ -42,7 +42,8 @@ def compact(home: Path, dsn: str, capsys: pytest.CaptureFixture[str]) -> Compact
         found = main(["compact", "--theme", "marketing", *arguments, "--json"])
         out, err = capsys.readouterr()
         assert found == code, err
-        return json.loads(out) if out else err
+        told = json.loads(out) if out else {"error": err}
+        return told.get("error", told)
 
     return run
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from hermes_memory_pgvector.store.sql import queries
 from tests.conftest import MakeProvider
 from tests.support.memory import called, landed, recalled, runtime_of
 from tests.support.scripted_embedder import ScriptedEmbedder
+from tests.support.statements import every_statement, sql_files
 from tests.support.stored import Database
 
 THEMES = ("marketing", "sales", "support")
@@ -160,9 +160,9 @@ _TABLES = re.compile(
 _FILTER = re.compile(r"agent_identity\s*=\s*%\(theme\)s|VALUES\s*\([^;]*%\(themes?\)s|unnest\(%\(themes?\)[sb]")
 
 
-@pytest.mark.parametrize("name", sorted(queries()))
+@pytest.mark.parametrize("name", sorted(every_statement()))
 def test_need_04_every_statement_is_filtered_by_theme_or_says_why_not(name: str) -> None:
-    statement = queries()[name]
+    statement = every_statement()[name]
     if (reason := re.search(r"^-- exempt: (.+)", statement, re.MULTILINE)) is not None:
         assert len(reason[1]) > 10
         return
@@ -173,7 +173,7 @@ def test_need_04_every_statement_is_filtered_by_theme_or_says_why_not(name: str)
 
 def test_need_04_only_what_must_be_is_exempt() -> None:
     """A new exemption is a decision: this list is where it is taken."""
-    assert {name for name, statement in queries().items() if "-- exempt:" in statement} <= {
+    assert {name for name, statement in every_statement().items() if "-- exempt:" in statement} <= {
         "set_timeouts", "settle_session", "session_path", "set_path",  # touch no table
         "has_own_themes", "lock_theme", "begin_vectors", "read_question",  # touch no table
         "copy_turns",  # each row names its theme
@@ -205,7 +205,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "mem0_points", "hindsight_documents", "hindsight_facts", "next_old_memories", "next_old_turns",
         "written_since_upgrade",  # counts for the operator
         "walk_vectors", "walk_timeline", "plan_for_values", "has_graph",  # touch no stored text
-        "graph_state", "build_progress",
+        "hnsw_index_state", "build_progress",
         "compact_sizes", "count_cold", "keep_signatures", "calibrate_signatures", "signature_scale",
         "claim_cold_turns", "vector_search_turns_cold",  # as claim_pending_turns; as vector_search_turns_walk
         "vector_search_memories_all", "vector_search_turns_all",  # the explicit scope 'all'
@@ -222,13 +222,13 @@ def test_need_04_every_statement_is_used_and_no_other_sql_reads_stored_text() ->
     package = Path(str(files("hermes_memory_pgvector")))
     texts_of = {path: list(_texts(ast.parse(path.read_text(encoding="utf-8")))) for path in package.rglob("*.py")}
     patterns = {text for texts in texts_of.values() for text in texts}
-    unused = [name for name in queries() if not any(re.fullmatch(text, name) for text in patterns)]
+    unused = [name for name in every_statement() if not any(re.fullmatch(text, name) for text in patterns)]
     assert unused == []
     texts = [text for path, texts in texts_of.items() if path.parent.name == "store" for text in texts]
     reads = [
         text for text in texts if re.search(r"(?:FROM|INTO|UPDATE|JOIN)\\? (?:memory_entries|conversations)", text)
     ]
-    assert reads == [], "SQL on stored text stands in store/queries"
+    assert reads == [], "SQL on stored text stands in a file of statements"
 
 
 def test_every_fragment_is_used() -> None:
@@ -238,21 +238,25 @@ def test_every_fragment_is_used() -> None:
 
 
 def test_no_two_statements_have_one_name() -> None:
-    """All files of the folder are one dictionary: of two that clash, one would silently be gone."""
-    named = Counter(re.findall(r"^-- name: (\w+)", _sources("*.sql", "store/queries"), re.MULTILINE))
+    """All files of a folder are one dictionary: of two that clash, one would silently be gone."""
+    named = Counter(re.findall(r"^-- name: (\w+)", _statements(), re.MULTILINE))
     assert [name for name, times in named.items() if times > 1] == []
-    assert set(named) == set(queries())
+    assert set(named) == set(every_statement())
 
 
 def test_no_two_purposes_share_a_lock_of_the_database() -> None:
     """Advisory locks are numbers: an import would hold up the upkeep, or a migration an agent."""
-    in_sql = re.findall(r"pg_(?:try_)?advisory\w*lock(\w*)\((\d+)", _sources("*.sql", "store/queries"))
+    in_sql = re.findall(r"pg_(?:try_)?advisory\w*lock(\w*)\((\d+)", _statements())
     in_code = re.findall(
         r"^(?:_LOCK\w*|MIGRATION_LOCK) = (\d+)(?!.*as the statement)", _sources("*.py", "store"), re.MULTILINE
     )
     exclusive = [number for kind, number in in_sql if kind != "_shared"]
     assert [number for number, times in Counter([*exclusive, *in_code]).items() if times > 1] == []
     assert not {number for kind, number in in_sql if kind == "_shared"} & {*exclusive, *in_code}
+
+
+def _statements() -> str:
+    return "\n".join(file.read_text(encoding="utf-8") for file in sql_files())
 
 
 def _sources(pattern: str, folder: str) -> str:

@@ -25,6 +25,7 @@ from tests.conftest import MakeProvider
 from tests.support.memory import called, landed, runtime_of
 from tests.support.row_security import confine_runtime_role
 from tests.support.scripted_embedder import ScriptedEmbedder
+from tests.support.statements import every_statement
 from tests.support.stored import Database
 
 from .conftest import DIMS
@@ -178,7 +179,7 @@ def _serve_other_themes() -> list[str]:
     """The statements that the scope `all` uses, or a theme that is not the session's own."""
     return sorted(
         name
-        for name, text in queries().items()
+        for name, text in every_statement().items()
         if "%(any_theme)s" in text or "%(own)s" in text or re.search("explicit scope 'all'", text)
     )
 

@@ -14,7 +14,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from hermes_memory_pgvector.admin.prune import pruning as operate
+from hermes_memory_pgvector.admin.prune import pruning
+from hermes_memory_pgvector.admin.prune.prunable import walk_timeline
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store import old_turns as store
@@ -233,7 +234,7 @@ def test_need_01_agents_go_on_while_it_deletes(
     make_provider: MakeProvider, prune: Prune, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row that somebody holds is not waited for, and a writer does not wait for the rest."""
-    monkeypatch.setattr(operate, "_ROUNDS", 2)
+    monkeypatch.setattr(pruning, "_ROUNDS", 2)
     fill(dsn, "marketing")
     provider = make_provider()
     with psycopg.connect(dsn) as holder:
@@ -315,7 +316,7 @@ def test_trap_09_a_slice_reads_no_more_than_itself(dsn: str, admin_dsn: str, ses
     old = store.Old("sales", session_id=session).row()
     row = old | {"after_at": store.FIRST[0], "after_id": 0, "limit": 100}
     with psycopg.connect(dsn) as conn:
-        conn.execute(query("walk_timeline"))
+        walk_timeline(conn)
         explain = b"EXPLAIN (ANALYZE, FORMAT JSON) " + query("prune_turns")
         found = conn.execute(explain, row, prepare=False).fetchone()
         conn.rollback()

@@ -14,9 +14,10 @@ from psycopg import errors as pg
 from hermes_memory_pgvector.admin.common import row_security
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store.pool import connect
-from hermes_memory_pgvector.store.sql import queries, query
+from hermes_memory_pgvector.store.sql import query
 from tests.conftest import DIMS
 from tests.support.row_security import let_tenants_in, session
+from tests.support.statements import every_statement, package_of
 
 SECRET = "zanzibar"  # stands in the rows of sales only
 ROWS = 1000
@@ -316,8 +317,8 @@ def test_need_04_a_role_has_the_themes_of_the_roles_it_belongs_to(shared: str) -
 
 def test_need_04_statements_of_a_tenant_leave_nothing_to_a_leaky_index_condition() -> None:
     """Words and digests are looked up on the role's behalf wherever a statement does."""
-    for name in queries():
-        confined = query(name, own_themes=True).decode()
+    for name in every_statement():
+        confined = query(name, own_themes=True, package=package_of(name)).decode()
         assert not re.search(r"FROM (?:memory_entries|conversations)\s+WHERE tsv @@", confined), name
         assert "substr(hermes_digest(c.content)" not in confined, name
         assert not name.startswith("estimate_rows") or "hermes_expected_rows" in confined

@@ -93,6 +93,22 @@ def test_need_24_search_finds_what_the_tools_find_and_says_how(
     assert ask("search", question, "--until", "yesterday", "--theme", "marketing")["results"] == []
 
 
+def test_need_24_search_fills_no_page_with_what_is_nothing_like_the_question(
+    make_provider: MakeProvider, say: Say, ask: Ask, home: Path, dsn: str, embedder: ScriptedEmbedder
+) -> None:
+    configure(home, dsn, embed_url=embedder.url)
+    provider = make_provider({"embed_url": embedder.url})
+    for text in ("Atlas costs 900 euros", "Bolt is red", "Cargo sails on Monday"):
+        provider.on_memory_write("add", "memory", text)
+    landed(provider)
+    found = ask("search", "Atlas costs", "--theme", "marketing", "--store", "memories")["results"]
+    unlike = [hit for hit in found if hit["similarity"] < 0.005]
+    assert len(found) == 3 and unlike, "the tools give these"
+    shown = say("search", "Atlas costs", "--theme", "marketing", "--store", "memories")
+    assert "900 euros" in shown
+    assert not any(hit["content"] in shown for hit in unlike) and "0.00" not in shown
+
+
 def test_need_24_search_says_why_it_went_by_words(
     make_provider: MakeProvider, home: Path, dsn: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -369,8 +385,8 @@ def test_need_16_forget_drops_refused_copies_from_the_spool_and_names_waiting_on
         spool.reject(op, "refused")
     spool.close()
     notes = " ".join(ask("forget", ref, "--yes")["notes"])
-    assert "1 writes of the same text that Postgres had rejected were dropped" in notes
-    assert "1 writes of the same text wait in the spool" in notes
+    assert "1 write of the same text that Postgres had rejected was dropped" in notes
+    assert "1 write of the same text waits in the spool" in notes
     left = Spool(folder / "4711-dead.db", max_bytes=1_000_000)
     assert [item.operation.theme for item in left.rejected()] == ["sales"], "what another theme says is not meant"
     assert left.depth() == 2

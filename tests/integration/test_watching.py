@@ -20,7 +20,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from hermes_memory_pgvector.admin.common import holdings, repeat, row_security
-from hermes_memory_pgvector.admin.status.prometheus import METRICS, Tally, parse_address
+from hermes_memory_pgvector.admin.status.prometheus import METRICS, CounterTotals, parse_address
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.domain.errors import WrongUsage
 from hermes_memory_pgvector.store.pool import connect
@@ -163,8 +163,8 @@ def test_need_24_watch_draws_anew_on_a_terminal(home: Path, capsys: Capture, mon
         yield
 
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setattr(repeat, "beats", twice)
-    monkeypatch.setattr("hermes_memory_pgvector.admin.status.command.beats", twice)
+    monkeypatch.setattr(repeat, "repeatedly", twice)
+    monkeypatch.setattr("hermes_memory_pgvector.admin.status.command.repeatedly", twice)
     assert main(["status", "--watch", "--hermes-home", str(home)]) == 0
     assert capsys.readouterr().out.count("\x1b[H\x1b[J") == 2
 
@@ -326,7 +326,7 @@ def test_need_24_every_metric_is_documented_and_every_documented_one_exists() ->
 
 
 def test_need_24_a_counter_never_falls() -> None:
-    tally = Tally()
+    tally = CounterTotals()
 
     def process(name: str, **report: float) -> dict[str, Any]:
         return {"name": name, "living": True, "report": report}

@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from hermes_memory_pgvector.store.sql import queries
 from tests.conftest import DIMS
+from tests.support.statements import every_statement
 
 TABLES = {"turns": "conversations", "memories": "memory_entries"}
 THEMES = {"large": 3000, "small": 20}
@@ -59,7 +59,7 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _plan(connection: psycopg.Connection[Any], name: str, row: dict[str, Any]) -> list[dict[str, Any]]:
     """Every node of the plan with which Postgres runs the statement `name`, prepared as psycopg prepares it."""
-    statement = queries()[name].replace("%%", "%")
+    statement = every_statement()[name].replace("%%", "%")
     used = [parameter for parameter in _TYPES if f"%({parameter})s" in statement]
     for number, parameter in enumerate(used, 1):
         statement = statement.replace(f"%({parameter})s", f"${number}")
@@ -156,7 +156,7 @@ def test_need_20_the_newest_rows_of_a_large_theme_are_read_alone(admin_dsn: str,
                 with admin.transaction():
                     # Not prepared: `_plan` forgets what is.
                     question = {"texts": ["topic"], "languages": ["english"]}
-                    admin.execute(queries()["read_question"].encode(), question, prepare=False)
+                    admin.execute(every_statement()["read_question"].encode(), question, prepare=False)
                     nodes = _plan(admin, name, row | {"theme": "large", "session_id": "s1"})
                 reads = [n["Actual Rows"] for n in nodes if n.get("Relation Name") or n.get("Index Name")]
                 assert max(reads) <= most, (name, mode, reads)
@@ -168,7 +168,7 @@ def test_need_20_what_the_question_alone_says_is_computed_once() -> None:
     # Across all themes with a filter plans are made for the values, which have to be in sight.
     statements = {
         name: text
-        for name, text in queries().items()
+        for name, text in every_statement().items()
         if name.startswith(named) and not name.endswith(("_walk", "_all_filtered"))
     }
     once = (

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import psycopg
 from pgvector import Vector
 
-from hermes_memory_pgvector.store.sql import queries
+from tests.support.statements import every_statement
 
 # "13th": as on a connection of the pool after a dozen questions, when Postgres may have gone over to a generic plan.
 Mode = Literal["custom", "generic", "13th"]
@@ -39,7 +39,7 @@ def explained(
 
     Settings made for a transaction count: open one around this call.
     """
-    statement = queries()[name].replace("%%", "%")
+    statement = every_statement()[name].replace("%%", "%")
     used = [parameter for parameter in _TYPES if f"%({parameter})s" in statement]
     for number, parameter in enumerate(used, 1):
         statement = statement.replace(f"%({parameter})s", f"${number}")

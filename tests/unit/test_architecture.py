@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,8 @@ CONFINED = {
     "http.client": {"embed"},
 }
 CATCH_ALL_ALLOWED = {"host", "cli"}
+# Roles that every feature may have; and names that stand twice today, of which no more may come.
+NAMED_TWICE = {"__init__", "command"} | {"Session", "Destination", "Part"}
 MAX_MODULE_LINES = 400
 MAX_ROOT_LINES = 39
 # The only folder that lives outside the package: it is copied into the host's plugin directory.
@@ -207,8 +210,37 @@ def loads_from_the_standard_library(house: House) -> Iterator[str]:
                 yield f"{module.path}:{line}: imports {name} when loaded"
 
 
+def keeps_features_apart(house: House) -> Iterator[str]:
+    """A feature of the operator's tool imports admin/common, never another feature; admin/common imports none."""
+    for module in house.modules:
+        if module.layer != "admin" or module.in_shim or module.path.count("/") < 2:
+            continue
+        own = module.path.split("/")[1]
+        for line, target in relative_targets(module):
+            if target[:1] == ["admin"] and len(target) > 1 and target[1] not in (own, "common"):
+                yield f"{module.path}:{line}: {own} imports the feature {target[1]}"
+
+
+def names_each_thing_once(house: House) -> Iterator[str]:
+    """No module name and no public class name stands twice; each feature may have its `command.py`."""
+    modules: defaultdict[str, list[str]] = defaultdict(list)
+    classes: defaultdict[str, list[str]] = defaultdict(list)
+    for module in house.modules:
+        if module.in_shim:
+            continue
+        modules[module.path.split("/")[-1].removesuffix(".py")].append(module.path)
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                classes[node.name].append(module.path)
+    twice = {name: paths for name, paths in {**modules, **classes}.items() if len(paths) > 1}
+    for name in sorted(set(twice) - NAMED_TWICE):
+        yield f"{name} is named twice: {', '.join(twice[name])}"
+
+
 RULES: tuple[Rule, ...] = (
     follows_the_layers,
+    keeps_features_apart,
+    names_each_thing_once,
     leaves_the_root_alone,
     imports_itself_relatively,
     keeps_clients_confined,
@@ -226,6 +258,15 @@ def imports_of(node: ast.AST) -> Iterator[tuple[int, str]]:
         yield from ((node.lineno, alias.name) for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
         yield node.lineno, "." * node.level + (node.module or "")
+
+
+def relative_targets(module: Module) -> Iterator[tuple[int, list[str]]]:
+    """Line and target of each relative import, as the parts of its path below the package."""
+    folders = module.path.split("/")[:-1]
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = folders[: len(folders) - node.level + 1] + (node.module.split(".") if node.module else [])
+            yield from ((node.lineno, [*base, alias.name]) for alias in node.names)
 
 
 def absolute_imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -293,6 +334,11 @@ PLANTED = [
     (follows_the_layers, "store/a.py", "def f():\n    from ..recall import search\n"),
     (follows_the_layers, "capture/a.py", "from ..recall.fuse import fuse\n"),
     (follows_the_layers, "elsewhere/a.py", ""),
+    (keeps_features_apart, "admin/edit/a.py", "def f():\n    from ..browse.rows import listed\n"),
+    (keeps_features_apart, "admin/edit/a.py", "from .. import browse\n"),
+    (keeps_features_apart, "admin/common/a.py", "from ..browse import rows\n"),
+    (names_each_thing_once, "store/search.py", ""),
+    (names_each_thing_once, "store/a.py", "class B:\n    pass\n\n\nclass B:\n    pass\n"),
     (leaves_the_root_alone, "store/a.py", "from .. import register\n"),
     (imports_itself_relatively, "store/a.py", "import hermes_memory_pgvector.domain\n"),
     (keeps_clients_confined, "recall/a.py", "from psycopg import sql\n"),
@@ -317,9 +363,9 @@ PLANTED = [
 @pytest.mark.parametrize(("rule", "path", "source"), PLANTED)
 def test_the_rule_sees_a_violation(tmp_path: Path, rule: Rule, path: str, source: str) -> None:
     for existing in ("recall/search.py", path):
-        (tmp_path / existing).parent.mkdir(exist_ok=True)
+        (tmp_path / existing).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / existing).write_text('"""There."""\n', encoding="utf-8")
-    assert list(rule(House(tmp_path))) == [] or rule is follows_the_layers
+    assert list(rule(House(tmp_path))) == [] or rule in (follows_the_layers, names_each_thing_once)
 
     (tmp_path / path).write_text(source, encoding="utf-8")
 

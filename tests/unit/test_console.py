@@ -58,6 +58,15 @@ def test_a_table_in_a_pipe_is_plain_columns(capsys: pytest.CaptureFixture[str]) 
     assert second.startswith("\u4e2d\u6587           xxx"), "wide characters take two columns"
 
 
+def test_a_long_cell_does_not_widen_its_column_for_all(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(
+        (Column("theme"), Column("turns", right=True)), [{"theme": "t" * 200, "turns": 1}, {"theme": "a", "turns": 2}]
+    )
+
+    heading, long, short = capsys.readouterr().out.splitlines()
+    assert (heading, short) == ("theme  turns", "a          2") and long == "t" * 200 + "      1"
+
+
 def test_an_empty_table_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     show_table(COLUMNS, [], empty="no theme yet")
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +19,7 @@ from hermes_memory_pgvector.admin.common.commands import EXIT_USAGE
     [
         ("them", "there is no command 'them'; did you mean: themes?"),
         ("exprot", "there is no command 'exprot'; did you mean: export?"),
-        ("quux", "there is no command 'quux', only setup, doctor,"),
+        ("quux", "there is no command 'quux', only setup, install,"),
         ("themes renam a b", "themes: error: there is no action 'renam'; did you mean: rename?"),
         ("setup nonsense", "hermes-pgvector setup: error: unknown arguments: nonsense"),
         ("migrate postgresql://me:geheim@db/x", "unknown arguments: postgresql://me:***@db/x"),
@@ -32,6 +35,73 @@ def test_what_was_mistyped_is_told_with_what_was_probably_meant(
     printed = capsys.readouterr()
     assert stopped.value.code == EXIT_USAGE
     assert said in printed.err and not printed.out
+
+
+def test_a_wrong_option_under_the_host_prints_the_usage_of_the_command_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    host = argparse.ArgumentParser(prog="hermes")
+    host.add_argument("--oneshot")
+    cli.register_cli(host.add_subparsers().add_parser("pgvector"))
+
+    with pytest.raises(SystemExit) as stopped:
+        host.parse_args(["pgvector", "status", "--fast"])
+
+    said = capsys.readouterr().err
+    assert stopped.value.code == EXIT_USAGE
+    assert said.startswith("usage: hermes pgvector status [-h]") and "unknown arguments: --fast" in said
+    assert "--oneshot" not in said
+
+
+def test_help_shows_every_command_in_its_group(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+
+    shown = capsys.readouterr().out
+    places = [shown.index(f"\n  {heading}:\n") for heading in cli.command_groups()]
+    assert places == sorted(places) and next(iter(cli.command_groups())) == "set up"
+    for heading, commands in cli.command_groups().items():
+        part = shown[shown.index(f"\n  {heading}:\n") :]
+        assert all(f"\n    {command.name}" in part for command in commands)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("status --fast --json", "unknown arguments: --fast"),
+        ("statu --json", "there is no command 'statu'; did you mean: status?"),
+        ("themes log --json --limit 0", "argument --limit: write a whole number, 1 or more"),
+    ],
+)
+def test_what_was_mistyped_is_json_too(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(line.split())
+
+    assert stopped.value.code == EXIT_USAGE
+    assert json.loads(capsys.readouterr().out) == {"error": said, "type": "WrongUsage"}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("prune", "say of which themes: --theme THEME, which may be repeated, or --all-themes"),
+        ("prune --theme a --all-themes --older-than 1d", "give --theme or --all-themes, not both"),
+        ("add x --metadata {ticket:1}", "--metadata '{ticket:1}' is not a JSON object"),
+        ("search ?", ""),
+    ],
+)
+def test_an_error_with_json_is_one_object_on_stdout(
+    line: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.yaml").write_text("plugins: {pgvector: {dsn: 'host=/nowhere dbname=x'}}")
+
+    code = cli.main([*line.split(), "--json", "--hermes-home", str(tmp_path)])
+
+    printed = capsys.readouterr()
+    told = json.loads(printed.out)
+    assert set(told) == {"error", "type"} and f"error: {told['error']}" in printed.err
+    assert told["error"].startswith(said)
+    assert (code, told["type"]) == ((EXIT_USAGE, "WrongUsage") if said else (1, "StoreUnavailable"))
 
 
 def test_help_that_nobody_reads_to_its_end_is_no_error() -> None:

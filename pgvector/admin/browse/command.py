@@ -54,32 +54,34 @@ def _list_arguments(command: argparse.ArgumentParser) -> None:
 
 def _list(args: argparse.Namespace, home: Path) -> int:
     from ...domain.errors import WrongUsage
-    from ..common.browse_rows import Filter
+    from ..common.theme_names import theme_to_read
     from . import browsing
 
     if args.target and args.store == "turns":
         raise WrongUsage("--target is for memories; turns have a --role")
     if args.role and args.store == "memories":
         raise WrongUsage("--role is for turns: add --store turns")
-    wanted = Filter(args.target or args.role, args.session, args.pending)
-    bounds = page(args)
-    chars = WHOLE if args.json else PIPED_CHARS + 1
+    wanted = browsing.RowFilter(args.target or args.role, args.session, args.pending)
+    bounds, chars = page(args), WHOLE if args.json else PIPED_CHARS + 1
     with reading(args, home) as (conn, rules):
-        theme = browsing.theme_to_read(conn, args.theme, rules, home)
+        theme = theme_to_read(conn, args.theme, rules, home)
         tell_theme(args, conn, theme)
         rows = browsing.listed(conn, args.store, theme, bounds, wanted, chars=chars)
     if args.json:
         print_json(rows)
         return EXIT_OK
-    for row in rows:
-        row |= {"date": minute(row["at"]), "note": "no vector yet" if row["pending"] else ""}
-    shown = _used(_ROWS, rows)
-    show_table(shown, rows, empty=f"the theme {theme!r} has no such {'memory' if args.store == 'memories' else 'turn'}")
+    _show_rows(rows, empty=f"the theme {theme!r} has no such {'memory' if args.store == 'memories' else 'turn'}")
     return EXIT_OK
 
 
+def _show_rows(rows: list[dict[str, Any]], *, empty: str) -> None:
+    for row in rows:
+        row |= {"date": minute(row["at"]), "note": "no vector yet" if row["pending"] else ""}
+    show_table(_used(_ROWS, rows), rows, empty=empty)
+
+
 def _used(columns: tuple[Column, ...], rows: list[dict[str, Any]]) -> list[Column]:
-    """The columns in which something stands."""
+    """Return the columns in which something stands."""
     return [column for column in columns if any(row.get(column.key) for row in rows)]
 
 
@@ -140,19 +142,20 @@ def _history_arguments(command: argparse.ArgumentParser) -> None:
 def _history(args: argparse.Namespace, home: Path) -> int:
     from ...domain.errors import WrongUsage
     from ..common.refs import parse_refs
+    from ..common.theme_names import theme_to_read
     from . import browsing
 
     refs = parse_refs(args.id)
     if len(refs) > 1:
         raise WrongUsage("history takes one memory at a time, or none")
-    if refs and (args.action or args.target or args.session or args.since or args.until or args.theme):
+    if refs and any((args.action, args.target, args.session, args.since, args.until, args.theme)):
         raise WrongUsage("of one memory the whole history is shown: leave the filters out")
     bounds = page(args)
     with reading(args, home) as (conn, rules):
         if refs:
             events = browsing.happened_to(conn, refs[0], bounds)
         else:
-            theme = browsing.theme_to_read(conn, args.theme, rules, home)
+            theme = theme_to_read(conn, args.theme, rules, home)
             tell_theme(args, conn, theme)
             events = browsing.happened(
                 conn, theme, bounds, action=args.action, target=args.target, session=args.session
@@ -193,11 +196,12 @@ def _sessions_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _sessions(args: argparse.Namespace, home: Path) -> int:
+    from ..common.theme_names import theme_to_read
     from . import browsing
 
     bounds = page(args)
     with reading(args, home) as (conn, rules):
-        theme = browsing.theme_to_read(conn, args.theme, rules, home)
+        theme = theme_to_read(conn, args.theme, rules, home)
         tell_theme(args, conn, theme)
         rows = browsing.sessions(conn, theme, bounds)
     if args.json:
@@ -219,12 +223,13 @@ def _session_arguments(command: argparse.ArgumentParser) -> None:
 
 def _session(args: argparse.Namespace, home: Path) -> int:
     from ...domain.errors import WrongUsage
+    from ..common.theme_names import theme_of_session
     from . import browsing
 
     if (args.limit is not None and args.limit < 1) or args.offset < 0:
         raise WrongUsage("--limit must be at least 1, --offset must not be negative")
     with reading(args, home) as (conn, rules):
-        theme = browsing.session_place(conn, args.session, args.theme, rules)
+        theme = theme_of_session(conn, args.session, args.theme, rules)
         turns = browsing.transcript(conn, theme, args.session, limit=args.limit, offset=args.offset)
         if args.json:
             print_json({"session_id": args.session, "theme": theme, "turns": list(turns)})

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..common.commands import EXIT_OK, Command, add_json, print_json
 from ..common.console import said_while, say, warn
-from ..common.row_options import PATIENCE_S, STORES, add_page, add_theme, at_bench, minute, one_line, page, tell_theme
+from ..common.row_options import (
+    PATIENCE_S,
+    STORES,
+    add_page,
+    add_theme,
+    context_for,
+    minute,
+    one_line,
+    page,
+    question_text,
+    tell_theme,
+)
 
 if TYPE_CHECKING:
     from ...domain.theme import ThemeRules
-    from ...domain.types import Question, Scope, Store
+    from ...domain.types import Answer, Hit, Question, Scope, Store
     from ...store.connection import DeadlineConnection
-    from ..common.browse_rows import Window
+    from ..common.row_options import Page
+
+_UNLIKE = 0.005  # a similarity that would be shown as 0.00
 
 
 def _search_arguments(command: argparse.ArgumentParser) -> None:
@@ -38,34 +51,72 @@ def _search_arguments(command: argparse.ArgumentParser) -> None:
 
 def _search(args: argparse.Namespace, home: Path) -> int:
     from ...embed.onnx import is_loading
-    from . import operator_search
 
-    text = operator_search.question(args.question)
+    text = question_text(args.question)
     stores = _stores(args)
     bounds = page(args)
-    with at_bench(args, home, reads=True) as (made, rules):
-        with made.backend.connection(PATIENCE_S) as conn:
+    with context_for(args, home, reads=True) as (context, rules):
+        with context.backend.connection(PATIENCE_S) as conn:
             scope = _scope(args, conn, rules, home)
-            if scope.kind == "theme" and (args.scope or "current").strip().lower() == "current":
+            if scope.kind == "theme" and _word(args) == "current":
                 tell_theme(args, conn, scope.theme)
         asked = {store: _question(args, text, scope, store, bounds) for store in stores}
         with said_while("loading the embedding model into this process ...", is_loading):
-            found = operator_search.find(made.searcher.recall, stores, asked, explain=args.explain)
-        if found.mode == "lexical" and found.results:
-            warn(f"searched by words only: {made.why_by_words()}")
+            found, unlike = _find(context.searcher.recall, asked, explain=args.explain)
+        if found["mode"] == "lexical" and found["results"]:
+            warn(f"searched by words only: {context.why_by_words()}")
     if args.json:
-        print_json({"theme": None if scope.kind == "all" else scope.theme, "scope": scope.kind} | found.as_json())
+        print_json({"theme": None if scope.kind == "all" else scope.theme, "scope": scope.kind} | found)
         return EXIT_OK
-    for result in found.results:
-        _say_hit(result, text, args)
-    if not found.results:
-        where = "no theme" if scope.kind == "all" else f"nothing in the theme {scope.theme!r}"
-        say(f"{where} answers that")
+    _say_hits([result for result in found["results"] if result["ref"] not in unlike], text, scope, args)
     return EXIT_OK
 
 
+def _say_hits(results: Sequence[Mapping[str, Any]], text: str, scope: Scope, args: argparse.Namespace) -> None:
+    for result in results:
+        _say_hit(result, text, args)
+    if not results:
+        where = "no theme" if scope.kind == "all" else f"nothing in the theme {scope.theme!r}"
+        say(f"{where} answers that")
+
+
+def _find(
+    recall: Callable[[Sequence[Store], Question], Answer], asked: Mapping[Store, Question], *, explain: bool
+) -> tuple[dict[str, Any], set[str]]:
+    """Look up a question in each store by itself, as each tool does; return the tools' results with the rows' names.
+
+    And the names of those that only fill the page. Raises InvalidArgument for a page too far down.
+    """
+    from ...domain.errors import InvalidArgument
+    from ...domain.types import PAGES_END
+    from ...recall.render import as_result
+    from ..common.refs import Ref
+
+    results: list[dict[str, Any]] = []
+    unlike: set[str] = set()
+    modes, reranked = set(), False
+    for store, question in asked.items():
+        if question.offset + question.limit > PAGES_END:
+            raise InvalidArgument(f"--offset and --limit reach {PAGES_END} results at most; ask a narrower question")
+        answer = recall([store], question)
+        modes.add(answer.mode)
+        reranked |= answer.reranked
+        for hit in answer.hits:
+            ref = str(Ref(store, hit.id))
+            results.append({"ref": ref, "store": store} | as_result(hit, question.text, explain=explain))
+            unlike |= {ref} if _is_unlike(hit) else set()
+    mode = "hybrid" if "hybrid" in modes else "lexical"
+    return {"results": results, "count": len(results), "mode": mode, "reranked": reranked}, unlike
+
+
+def _is_unlike(hit: Hit) -> bool:
+    """Return whether a row only fills the page: it was proposed by meaning, and is nothing like the question."""
+    proposed_by_meaning = hit.vector_rank is not None and hit.word_rank is None and hit.rerank_rank is None
+    return proposed_by_meaning and hit.similarity is not None and hit.similarity < _UNLIKE
+
+
 def _stores(args: argparse.Namespace) -> list[Store]:
-    """Where to look; a filter that only one of the two stores has leaves out the other."""
+    """Return where to look; a filter that only one of the two stores has leaves out the other."""
     from ...domain.errors import WrongUsage
 
     if (args.role and args.store == "memories") or (args.target and args.store == "turns"):
@@ -75,28 +126,39 @@ def _stores(args: argparse.Namespace) -> list[Store]:
     return ["turns"] if args.role else ["memories"]
 
 
+def _word(args: argparse.Namespace) -> str:
+    """Return the scope as it was given, `current` where none was; words that are no theme's name in lower case."""
+    word = (args.scope or "current").strip()
+    return word.lower() if word.lower() in ("current", "session", "all") else word
+
+
 def _scope(args: argparse.Namespace, conn: DeadlineConnection, rules: ThemeRules, home: Path) -> Scope:
-    from ...domain.errors import WrongUsage
     from ...domain.privacy import EVERYTHING
     from ...domain.types import Scope
-    from .browsing import session_place, theme_to_read
+    from ..common.theme_names import theme_of_session, theme_to_read
 
-    word = (args.scope or "current").strip()
-    if args.theme and word.lower() != "current" and word.lower() != "session":
-        raise WrongUsage("give --scope or --theme, not both")
-    if args.session and word.lower() in ("current", "session"):
-        return Scope("session", session_place(conn, args.session, args.theme, rules), args.session)
-    if word.lower() == "session":
-        raise WrongUsage("--scope session needs --session ID; see: hermes-pgvector sessions list")
+    word = _word(args)
+    _check_scope(args, word)
     if args.session:
-        raise WrongUsage("give --session or --scope, not both")
-    if word.lower() == "all":
+        return Scope("session", theme_of_session(conn, args.session, args.theme, rules), args.session)
+    if word == "all":
         return Scope("all", rules.default, shared=EVERYTHING)
-    name = args.theme if word.lower() == "current" else word.removeprefix("theme:")
+    name = args.theme if word == "current" else word.removeprefix("theme:")
     return Scope("theme", theme_to_read(conn, name, rules, home))
 
 
-def _question(args: argparse.Namespace, text: str, scope: Scope, store: Store, bounds: Window) -> Question:
+def _check_scope(args: argparse.Namespace, word: str) -> None:
+    from ...domain.errors import WrongUsage
+
+    if args.theme and word not in ("current", "session"):
+        raise WrongUsage("give --scope or --theme, not both")
+    if args.session and word not in ("current", "session"):
+        raise WrongUsage("give --session or --scope, not both")
+    if word == "session" and not args.session:
+        raise WrongUsage("--scope session needs --session ID; see: hermes-pgvector sessions list")
+
+
+def _question(args: argparse.Namespace, text: str, scope: Scope, store: Store, bounds: Page) -> Question:
     from ...domain.types import Filters, Question
 
     kind = {"target": args.target} if store == "memories" else {"role": args.role}

@@ -1,19 +1,21 @@
-"""What a command that searches or corrects needs of a runtime: no drain, no spool, nothing that outlives it."""
+"""The parts of a runtime that a command needs which searches or edits: no drain, no spool, nothing that outlives it."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...capture.document_embedding import DocumentEmbedder
+from ...capture.mirror import Mirror
 from ...capture.sanitize import Keeper
 from ...config.settings import Settings
 from ...embed.embedder import Embedder
 from ...recall.searcher import Searcher
 from ...runtime.parts import Models, backend_of
 from ...store.backend import Backend
-from ..edit.corrections import Hand
 from .embedded_server import borrowed_server
 
 _REPLICA_S = 2.0  # longest wait to learn whether a replica can be used
@@ -21,17 +23,25 @@ _CONNECTIONS = 2  # a search holds one; the one after it may begin before that i
 
 
 @dataclass(frozen=True)
-class Bench:
-    """The parts of a runtime that a command works with."""
+class CommandContext:
+    """The parts of a runtime that a command works with. `keep` masks secrets, `documents` embeds new texts."""
 
+    home: Path
+    settings: Settings
     backend: Backend
     searcher: Searcher
-    hand: Hand
+    keep: Keeper
+    documents: DocumentEmbedder
     embedder: Embedder | None
     problems: tuple[str, ...]
 
+    def in_files(self) -> tuple[set[tuple[str, str]], str]:
+        """Return target and text of what this home's MEMORY.md and USER.md say, as stored, and the home's origin."""
+        mirror = Mirror(self.home)
+        return {(target, self.keep.text(text, Counter())) for target, text in mirror.entries()}, mirror.origin
+
     def why_by_words(self) -> str:
-        """Why a question was not compared by meaning."""
+        """Return why a question was not compared by meaning."""
         if self.embedder is None:
             return "; ".join(self.problems) or "no embedding model is set (setting `embed_url`)"
         counts = self.searcher.counts
@@ -41,12 +51,12 @@ class Bench:
 
 
 @contextmanager
-def bench(
+def opened(
     settings: Settings, home: Path, environ: Mapping[str, str], login: str | None = None, *, reads: bool = False
-) -> Iterator[Bench]:
-    """The bench on the database of the settings, embedded or not, or by another login.
+) -> Iterator[CommandContext]:
+    """Open a context on the database of the settings, embedded or not, or by another login.
 
-    With `reads` nothing is to be corrected, and a replica that the settings name answers.
+    With `reads` nothing is to be changed, and a replica that the settings name answers.
 
     Raises SchemaNotApplied and StoreUnavailable.
     """
@@ -64,9 +74,16 @@ def bench(
             backend.bring_up(quietly=True)
             if backend.replica is not None:
                 backend.replica.settle(_REPLICA_S)
-            documents = models.documents(settings, backend)
-            hand = Hand(backend, Keeper(settings), home, documents, settings.history_texts)
-            yield Bench(backend, models.searcher(backend), hand, models.embedder, tuple(models.problems.values()))
+            yield CommandContext(
+                home,
+                settings,
+                backend,
+                models.searcher(backend),
+                Keeper(settings),
+                models.documents(settings, backend),
+                models.embedder,
+                tuple(models.problems.values()),
+            )
         finally:
             backend.close()
             models.close()

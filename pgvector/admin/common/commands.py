@@ -1,4 +1,4 @@
-"""What every verb is made of."""
+"""Parsing, printing and connecting, as every verb does it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -36,7 +37,25 @@ def _no_arguments(command: argparse.ArgumentParser) -> None:
 
 
 class Parser(argparse.ArgumentParser):
-    """Says which verb was probably meant, rather than list all of them."""
+    """Says which verb was probably meant, rather than list all of them, and refuses itself what it does not know.
+
+    Left to the parser above, an unknown option of ours would be answered with the usage of the whole host.
+    """
+
+    _as_json = False
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse, and exit where an argument is not known."""
+        from ...domain.dsn import mask_dsn
+
+        given = sys.argv[1:] if args is None else list(args)
+        self._as_json = "--json" in given
+        known, left = super().parse_known_args(given, namespace)
+        if left:
+            self.error(f"unknown arguments: {mask_dsn(' '.join(left))}")
+        return known, left
 
     def error(self, message: str) -> NoReturn:
         """Print it and exit."""
@@ -46,6 +65,8 @@ class Parser(argparse.ArgumentParser):
             near = [name for name in known if name.startswith(given)] or difflib.get_close_matches(given, known)
             meant = f"; did you mean: {', '.join(near)}?" if given and near else f", only {', '.join(known)}"
             message = f"there is no {kind.lower()} {given!r}{meant}"
+        if self._as_json:
+            print_error(message, "WrongUsage")
         super().error(message)
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
@@ -57,8 +78,21 @@ class Parser(argparse.ArgumentParser):
         super().exit(status, message)
 
 
+class GroupedHelp(argparse.RawDescriptionHelpFormatter):
+    """Puts a heading above the first command of each group; `headings` are by that command's name."""
+
+    def __init__(self, prog: str, headings: Mapping[str, str]) -> None:
+        super().__init__(prog)
+        self._headings = headings
+
+    def _format_action(self, action: argparse.Action) -> str:
+        heading = "" if action.option_strings else self._headings.get(action.dest, "")
+        text = super()._format_action(action)
+        return f"\n{' ' * (self._current_indent - 2)}{heading}:\n{text}" if heading else text
+
+
 def abandon_stdout() -> None:
-    """What is still printed goes nowhere: its reader is gone."""
+    """Have what is still printed go nowhere: its reader is gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -77,7 +111,14 @@ class Command:
     actions: tuple[Command, ...] = ()
 
 
-def add_commands(parser: argparse.ArgumentParser, commands: tuple[Command, ...], *, depth: int = 0) -> None:
+def add_groups(parser: argparse.ArgumentParser, groups: Mapping[str, Sequence[Command]]) -> None:
+    """Add all verbs to the parser of the tool; its help shows them under the names of their groups."""
+    headings = {commands[0].name: heading for heading, commands in groups.items()}
+    parser.formatter_class = partial(GroupedHelp, headings=headings)
+    add_commands(parser, [command for commands in groups.values() for command in commands])
+
+
+def add_commands(parser: argparse.ArgumentParser, commands: Sequence[Command], *, depth: int = 0) -> None:
     """Add verbs to a parser, and their actions to theirs; what is parsed carries the `run` that was meant."""
     parsers = parser.add_subparsers(
         dest=f"pgvector_command_{depth}" if depth else "pgvector_command",
@@ -100,7 +141,7 @@ def add_commands(parser: argparse.ArgumentParser, commands: tuple[Command, ...],
             "--hermes-home", type=Path, metavar="DIR", help="the hermes home (default: $HERMES_HOME or ~/.hermes)"
         )
         command.add_arguments(own)
-        own.set_defaults(pgvector_run=command.run, pgvector_error=own.error)
+        own.set_defaults(pgvector_run=command.run)
 
 
 def add_json(command: argparse.ArgumentParser) -> None:
@@ -128,7 +169,7 @@ def add_login(command: argparse.ArgumentParser) -> None:
 
 
 def given_admin_dsn(args: argparse.Namespace) -> str:
-    """The admin's DSN of the command line or the environment; empty without one."""
+    """Return the admin's DSN of the command line or the environment; empty without one."""
     return args.admin_dsn or os.environ.get("HERMES_PGVECTOR_ADMIN_DSN", "")
 
 
@@ -137,8 +178,13 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, default=str))
 
 
+def print_error(message: str, kind: str) -> None:
+    """Print an error for a machine, on a line of its own."""
+    print(json.dumps({"error": message, "type": kind}))
+
+
 def settings_of(home: Path) -> Settings:
-    """The settings of a hermes home; what is wrong with them goes to stderr."""
+    """Return the settings of a hermes home; what is wrong with them goes to stderr."""
     from ...host.session_context import load_settings
     from .console import warn
 
@@ -146,6 +192,13 @@ def settings_of(home: Path) -> Settings:
     for warning in loaded.warnings:
         warn(warning)
     return loaded.settings
+
+
+def known_settings(home: Path) -> dict[str, Any]:
+    """Return the settings that somebody set, and where Ollama is."""
+    from ...host.session_context import environment, given_settings
+
+    return given_settings(home) | {"OLLAMA_HOST": environment(home).get("OLLAMA_HOST", "")}
 
 
 class ShowVersion(argparse.Action):
@@ -164,7 +217,7 @@ class ShowVersion(argparse.Action):
 
 @contextmanager
 def connection(settings: Settings, login: str | None = None, *, named: str = "") -> Iterator[DeadlineConnection]:
-    """A connection to the database of the settings, embedded or not, or by another login; its tables are there.
+    """Open a connection to the database of the settings, embedded or not, or by another login; its tables are there.
 
     `named`: the option that named it, where that was not the setting `dsn`. Raises SchemaNotApplied and
     StoreUnavailable; in the block, errors of the database are ours.
@@ -187,7 +240,7 @@ def connection(settings: Settings, login: str | None = None, *, named: str = "")
 
 
 def positive(text: str) -> int:
-    """The type of an option that counts something."""
+    """Return the number of an option that counts something."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError("write a whole number, 1 or more")
     return int(text)

@@ -17,7 +17,7 @@ def _arguments(command: argparse.ArgumentParser) -> None:
 
 
 def completion(command_line: Callable[[], argparse.ArgumentParser]) -> Command:
-    """The verb that completes what `command_line` parses."""
+    """Return the verb that completes what `command_line` parses."""
 
     def run(args: argparse.Namespace, home: Path) -> int:
         import shtab

@@ -1,4 +1,4 @@
-"""What a verb shows a person: drawn on a terminal, plain columns that `grep` and `cut` like everywhere else.
+"""Print what a person reads: drawn on a terminal, plain columns that `grep` and `cut` like everywhere else.
 
 NO_COLOR and TERM=dumb are honoured. Text that comes from the database can move no cursor and set no colour.
 """
@@ -19,6 +19,7 @@ from ...domain.commandline import typed
 _GAP = "  "
 _JOINERS = "\u200c\u200d"  # invisible, and part of Persian words, Indic letters and emoji
 _LOOK_S, _LOOKS = 0.1, 3
+_PADDED = 40  # columns; a longer cell of a table in a pipe stands out of its column, rather than widen it for all
 _KEPT = 2000  # characters of a cell; longer ones are for `show`, `export` and --json
 
 
@@ -37,7 +38,7 @@ class Column:
 
     @property
     def title(self) -> str:
-        """What stands above the column."""
+        """Return what stands above the column."""
         return self.heading or self.key.replace("_", " ")
 
 
@@ -104,12 +105,10 @@ def said_while(line: str, busy: Callable[[], bool]) -> Iterator[None]:
 
 
 def _shown(value: Any) -> str:
-    """A value as a person reads it, on one line."""
+    """Return a value as a person reads it, on one line."""
+    if value is None or isinstance(value, bool):
+        return {None: "", True: "yes", False: "no"}[value]
     match value:
-        case None:
-            return ""
-        case bool():
-            return "yes" if value else "no"
         case int():
             return f"{value:,}"
         case float():
@@ -117,12 +116,17 @@ def _shown(value: Any) -> str:
         case datetime():
             return value.astimezone().strftime("%Y-%m-%d %H:%M")
         case _:
-            text = " ".join(_harmless(str(value[:_KEPT] if isinstance(value, str) else value)).split())
-            return text + ("..." if isinstance(value, str) and len(value) > _KEPT else "")
+            return _on_one_line(value)
+
+
+def _on_one_line(value: Any) -> str:
+    text = str(value)
+    more = "..." if isinstance(value, str) and len(text) > _KEPT else ""
+    return " ".join(_harmless(text[:_KEPT] if more else text).split()) + more
 
 
 def _harmless(text: str, *, lines: bool = False) -> str:
-    """Text without characters that steer a terminal or turn the direction of writing."""
+    """Return text without characters that steer a terminal or turn the direction of writing."""
     kept = _JOINERS + ("\n\t" if lines else "")
     if text.isprintable():
         return text
@@ -133,14 +137,14 @@ def _harmless(text: str, *, lines: bool = False) -> str:
 
 
 def _width(text: str) -> int:
-    """Columns that a terminal needs for a text."""
+    """Return the columns that a terminal needs for a text."""
     wide = sum(unicodedata.east_asian_width(each) in "WF" for each in text) if not text.isascii() else 0
     return len(text) + wide
 
 
 def _aligned(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Iterable[str]:
     table = [[column.title for column in columns], *cells]
-    widths = [max(map(_width, column)) for column in zip(*table, strict=True)]
+    widths = [max((w for w in map(_width, column) if w <= _PADDED), default=0) for column in zip(*table, strict=True)]
     for row in table:
         padded = [
             " " * (width - _width(cell)) + cell if column.right else cell + " " * (width - _width(cell))
@@ -149,14 +153,19 @@ def _aligned(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Itera
         yield _GAP.join(padded).rstrip()
 
 
+def _needed(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> list[int]:
+    """Return the columns of a terminal that each column of a table takes uncut."""
+    table = [[column.title for column in columns], *cells]
+    return [max(map(_width, each)) + len(_GAP) for each in zip(*table, strict=True)]
+
+
 def _draw_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console = Console(highlight=False)
-    needed = sum(max(map(_width, each)) for each in zip(*([c.title for c in columns], *cells), strict=True))
-    tight = needed + len(_GAP) * len(columns) > console.width and any(column.flexible for column in columns)
+    tight = any(column.flexible for column in columns) and sum(_needed(columns, cells)) > console.width
     table = Table(box=None, pad_edge=False, header_style="bold", expand=tight)
     for column in columns:
         table.add_column(
@@ -165,7 +174,7 @@ def _draw_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> No
             style=column.style or None,
             no_wrap=True,
             overflow="ellipsis",
-            ratio=1 if tight and column.flexible else None,
+            ratio=int(tight and column.flexible) or None,
         )
     for row in cells:
         table.add_row(*map(Text, row))

@@ -1,7 +1,8 @@
-"""What the database holds, told fast enough to be asked every few seconds, whatever the size of the tables."""
+"""Counts and sizes of the database, fast enough to be asked every few seconds, whatever the size of the tables."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ...domain.types import Scope, Store
@@ -9,6 +10,7 @@ from ...store.connection import DeadlineConnection, translated
 from ...store.sql import query
 from ...store.vector_search import estimated_rows
 
+_query = partial(query, package=__package__)
 COUNTED_ROWS = 50_000  # of a table or of what waits, in some 10 ms; of more there are estimates
 COUNTED_THEMES = 10_000
 _PENDING = {"memories": "memory_entries_pending_idx", "turns": "conversations_pending_idx"}
@@ -16,41 +18,51 @@ _STORES: tuple[Store, Store] = ("memories", "turns")
 
 
 def holdings(conn: DeadlineConnection) -> dict[str, Any]:
-    """Rows, what waits for a vector, themes, growth by the rows' own times, and bytes.
+    """Return rows, what waits for a vector, themes, growth by the rows' own times, and bytes.
 
     `about` names the numbers that are estimates: rows from the planner's statistics, what waits from the catalogue's.
     """
     with translated():
-        row = conn.execute(query("count_some"), {"most": COUNTED_ROWS + 1}).fetchone()
-        assert row is not None
-        counts: dict[str, int] = row._asdict()
-        about = {name for name, count in counts.items() if count > COUNTED_ROWS}
-        for store in _STORES:
-            if store in about:
-                counts[store] = max(counts[store], round(estimated_rows(conn, store, Scope("all", ""))))
-            if (pending := f"pending_{store}") in about:
-                counts[pending] = max(counts[pending], _partial_rows(conn, _PENDING[store]))
-        grown = conn.execute(query("recent_growth"), {"themes": COUNTED_THEMES + 1, "most": COUNTED_ROWS}).fetchone()
-        assert grown is not None
+        counts, about = _counts(conn)
+        grown = _one(conn, "recent_growth", {"themes": COUNTED_THEMES + 1, "most": COUNTED_ROWS})
         if grown.themes > COUNTED_THEMES:
             about |= {"themes", *(name for name in grown._fields if name.endswith(("_day", "_week")))}
-        total = conn.execute(query("database_bytes")).fetchone()
-        assert total is not None
-        tables = [size._asdict() for size in conn.execute(query("relation_sizes"))]
-    return {
-        **counts, **grown._asdict(), "database_bytes": int(total.bytes), "tables": tables, "about": sorted(about),
-    }  # fmt: skip
+        size = int(_one(conn, "database_bytes", {}).bytes)
+        tables = [table._asdict() for table in conn.execute(_query("relation_sizes"))]
+    return {**counts, **grown._asdict()} | {"database_bytes": size, "tables": tables, "about": sorted(about)}
+
+
+def _counts(conn: DeadlineConnection) -> tuple[dict[str, int], set[str]]:
+    """Return how many rows there are and wait, and which of these numbers are estimates."""
+    counts: dict[str, int] = _one(conn, "count_some", {"most": COUNTED_ROWS + 1})._asdict()
+    about = {name for name, count in counts.items() if count > COUNTED_ROWS}
+    for store in _STORES:
+        if store in about:
+            counts[store] = max(counts[store], round(estimated_rows(conn, store, Scope("all", ""))))
+        if (pending := f"pending_{store}") in about:
+            counts[pending] = max(counts[pending], _partial_rows(conn, _PENDING[store]))
+    return counts, about
 
 
 def pending(conn: DeadlineConnection) -> tuple[int, bool]:
-    """How many rows that this role sees wait for a vector, and whether there are more."""
+    """Return how many rows that this role sees wait for a vector, and whether there are more."""
     with translated():
-        row = conn.execute(query("count_some"), {"most": COUNTED_ROWS + 1}).fetchone()
-    assert row is not None
+        row = _one(conn, "count_some", {"most": COUNTED_ROWS + 1})
     count = row.pending_memories + row.pending_turns
     return min(count, COUNTED_ROWS), count > COUNTED_ROWS
 
 
+def held_removals(conn: DeadlineConnection) -> list[Any]:
+    """Return how many removals wait: origin, target, held_why, count, held_at of the oldest, for each file."""
+    return conn.execute(_query("count_held_removals")).fetchall()
+
+
+def _one(conn: DeadlineConnection, statement: str, asked: dict[str, int]) -> Any:
+    row = conn.execute(_query(statement), asked).fetchone()
+    assert row is not None
+    return row
+
+
 def _partial_rows(conn: DeadlineConnection, index: str) -> int:
-    row = conn.execute(query("partial_index_rows"), {"name": index}).fetchone()
+    row = conn.execute(_query("partial_index_rows"), {"name": index}).fetchone()
     return int(row.rows) if row else 0

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from ...domain.format import format_duration
+
 _ON_TERMINAL_S, _ELSEWHERE_S = 0.2, 10.0
 _TOLD_FROM = 5000  # rows; fewer are done before anybody wonders
 
@@ -105,18 +107,5 @@ def describe(done: int, total: int, per_s: float) -> str:
     if per_s > 0:
         text += f", {per_s:,.0f}/s" if per_s >= 10 else f", {per_s:.1f}/s"
         if done < total:
-            text += f", about {duration((total - done) / per_s)} left"
+            text += f", about {format_duration((total - done) / per_s)} left"
     return text
-
-
-def duration(seconds: float) -> str:
-    """A duration for people, to two places."""
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    minutes = round(seconds / 60)
-    if minutes < 90:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes} min"
-    return f"{hours // 24} d {hours % 24} h"

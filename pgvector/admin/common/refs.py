@@ -1,4 +1,4 @@
-"""How an operator names one stored row: m123 or `memory 123` a memory, t123 or `turn 123` a turn."""
+"""Names of single stored rows: m123 or `memory 123` a memory, t123 or `turn 123` a turn."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Ref(NamedTuple):
 
 
 def parse_refs(words: Sequence[str]) -> list[Ref]:
-    """The rows that arguments name, each once. A bare number is a memory, as the tools number them.
+    """Return the rows that arguments name, each once. A bare number is a memory, as the tools number them.
 
     Raises WrongUsage.
     """

@@ -1,4 +1,4 @@
-"""What verbs share that go on until they are ended."""
+"""Verbs that go on until they are ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEAST_S, _MOST_S = 0.1, 86_400.0
 
 
 def seconds(text: str) -> float:
-    """The type of an option that says how often."""
+    """Return the seconds of an option that says how often."""
     try:
         value = float(text)
     except ValueError:
@@ -39,8 +39,8 @@ def until_ended() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def beats(every_s: float) -> Iterator[None]:
-    """One beat at once and then one every so often, without end."""
+def repeatedly(every_s: float) -> Iterator[None]:
+    """Yield at once and then every so often, without end."""
     never = threading.Event()
     yield
     while True:

@@ -1,8 +1,9 @@
-"""How the setting `retention` goes, told to an operator."""
+"""The state of the setting `retention`, for an operator."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ...capture.housekeeping import GRACE_S
@@ -10,23 +11,28 @@ from ...config.settings import Settings
 from ...domain.dates import local_minute
 from ...domain.retention_policy import RetentionPolicy
 from ...store.connection import DeadlineConnection
-from . import old_rows
+from ...store.sql import query
+from .outcome import fit_for_json
+
+_query = partial(query, package=__package__)
 
 
 def retention_state(conn: DeadlineConnection, settings: Settings) -> dict[str, Any]:
-    """Whether this home's setting deletes anything, and what the agents of all homes have done; times as ISO text."""
-    state = old_rows.state(conn, GRACE_S)
-    told = {name: value.isoformat() if hasattr(value, "isoformat") else value for name, value in state.items()}
-    return {"on": bool(policy_of(settings))} | told
+    """Return whether this home's setting deletes anything, and what the agents of all homes have done.
+
+    Times are ISO text: when turns were last deleted by it, how many in the last day, and what is announced.
+    """
+    state = conn.execute(_query("retention_state"), {"grace_s": GRACE_S}, prepare=False).fetchone()
+    assert state is not None
+    return {"on": bool(_policy(settings))} | fit_for_json(state._asdict())
 
 
-def policy_of(settings: Settings) -> RetentionPolicy:
-    """What the settings say."""
+def _policy(settings: Settings) -> RetentionPolicy:
     return RetentionPolicy(settings.retention, settings.identity_key)
 
 
 def described(state: Mapping[str, Any]) -> str:
-    """The state for people, on one line."""
+    """Return the state for people, on one line."""
     parts = []
     if not state["on"]:
         parts.append("off: this home's agents keep all turns")
@@ -44,5 +50,10 @@ def described(state: Mapping[str, Any]) -> str:
 
 
 def empty_themes(conn: DeadlineConnection, settings: Settings) -> list[str]:
-    """Themes that the setting names and that hold no turns: misspelt ones among them."""
-    return [name for name in policy_of(settings).names() if not old_rows.has_turns(conn, name)]
+    """Return the themes that the setting names and that hold no turns: misspelt ones among them."""
+    return [name for name in _policy(settings).names() if not _has_turns(conn, name)]
+
+
+def _has_turns(conn: DeadlineConnection, theme: str) -> bool:
+    row = conn.execute(_query("theme_has_turns"), {"theme": theme}, prepare=False).fetchone()
+    return bool(row and row.found)

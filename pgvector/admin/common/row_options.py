@@ -1,4 +1,4 @@
-"""What the verbs for single memories, turns and sessions share."""
+"""Options and output of the verbs for single memories, turns and sessions."""
 
 from __future__ import annotations
 
@@ -7,22 +7,44 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .commands import add_login, connection, settings_of
 
 if TYPE_CHECKING:
     from ...domain.theme import ThemeRules
     from ...store.connection import DeadlineConnection
-    from .browse_rows import Window
-    from .command_context import Bench
+    from .command_context import CommandContext
 
 STORES = ("memories", "turns")
 WHOLE = 2**31 - 1  # characters
 PIPED_CHARS = 2000  # of a text that a program reads; --json has the whole
 PATIENCE_S = 15.0  # for a search: a local model may have to be read first
 _MOST = 1000  # rows of a page
+_QUESTION_MAX_CHARS = 8000  # looked at in a pasted file; the search itself takes less still
+_TIMEOUT_MS = 120_000
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Which rows of a timeline are meant; `until` is exclusive."""
+
+    limit: int
+    offset: int = 0
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def values(self) -> dict[str, Any]:
+        """Return the parameters of a statement."""
+        return {
+            "limit": self.limit,
+            "offset": self.offset,
+            "since": self.since.isoformat() if self.since else "-infinity",
+            "until": self.until.isoformat() if self.until else "infinity",
+        }
 
 
 def add_theme(command: argparse.ArgumentParser) -> None:
@@ -34,8 +56,8 @@ def add_theme(command: argparse.ArgumentParser) -> None:
 
 
 def tell_theme(args: argparse.Namespace, conn: DeadlineConnection, theme: str) -> None:
-    """Say which theme is shown, and that there are others, where none was named."""
-    from ...store.theme_names import theme_names
+    """Say on stderr which theme was taken, and that there are others, where none was named."""
+    from ...store.known_themes import theme_names
     from .console import remark
 
     if args.theme is not None or args.json:
@@ -53,40 +75,60 @@ def add_page(command: argparse.ArgumentParser, *, limit: int, what: str) -> None
     command.add_argument("--offset", type=int, default=0, metavar="N", help="how many to leave out first")
 
 
-def page(args: argparse.Namespace) -> Window:
-    """The page that the arguments mean. Raises WrongUsage, InvalidArgument for a date that cannot be read."""
+def page(args: argparse.Namespace) -> Page:
+    """Return the page that the arguments mean. Raises WrongUsage, InvalidArgument for a date that cannot be read."""
     from ...domain.dates import parse_when
-    from ..browse.browsing import window
+    from ...domain.errors import WrongUsage
 
     since, until = parse_when(args.since, "--since"), parse_when(args.until, "--until", end=True)
-    return window(limit=args.limit, offset=args.offset, since=since, until=until, most=_MOST)
+    if not 1 <= args.limit <= _MOST:
+        raise WrongUsage(f"--limit must be 1 to {_MOST}")
+    if args.offset < 0:
+        raise WrongUsage("--offset must not be negative")
+    if since is not None and until is not None and since >= until:
+        raise WrongUsage("--since is not before --until: nothing can lie between them")
+    return Page(args.limit, args.offset, since, until)
+
+
+def question_text(given: str) -> str:
+    """Return a question as it is looked up. Raises WrongUsage for an empty one."""
+    from ...domain.errors import WrongUsage
+    from ...domain.text import both_ends, clean
+
+    kept = both_ends(clean(given), _QUESTION_MAX_CHARS).strip()
+    if not kept:
+        raise WrongUsage("the question is empty; say in plain words what to look for")
+    return kept
 
 
 @contextmanager
 def reading(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConnection, ThemeRules]]:
-    """A transaction that reads, and the rules of names."""
+    """Give a transaction that reads, in which no statement takes more than two minutes, and the rules of names."""
     from ...host.session_context import Policy
-    from .browse_rows import begin
+    from ...store.sql import query
 
     settings = settings_of(home)
     with connection(settings, args.admin_dsn) as conn, conn.transaction():
-        begin(conn)
+        bounds = {"statement_ms": str(_TIMEOUT_MS), "lock_ms": str(_TIMEOUT_MS), "idle_ms": "0", "transaction_ms": "0"}
+        conn.execute(query("set_timeouts"), bounds | {"path": conn.path})
         yield conn, Policy.of(settings).rules
 
 
 @contextmanager
-def at_bench(args: argparse.Namespace, home: Path, *, reads: bool = False) -> Iterator[tuple[Bench, ThemeRules]]:
-    """What searches and corrects, and the rules of names; `reads`: only searches, so a replica will do."""
+def context_for(
+    args: argparse.Namespace, home: Path, *, reads: bool = False
+) -> Iterator[tuple[CommandContext, ThemeRules]]:
+    """Give what searches and edits, and the rules of names; with `reads` nothing is changed, so a replica will do."""
     from ...host.session_context import Policy, environment
-    from .command_context import bench
+    from .command_context import opened
 
     settings = settings_of(home)
-    with bench(settings, home, environment(home), args.admin_dsn, reads=reads) as made:
-        yield made, Policy.of(settings).rules
+    with opened(settings, home, environment(home), args.admin_dsn, reads=reads) as context:
+        yield context, Policy.of(settings).rules
 
 
 def one_line(text: str, question: str = "", *, lines: int = 1, indent: int = 0) -> str:
-    """A text as it is shown among others: on a terminal the part that fits, else the beginning of a long one."""
+    """Return a text as it is shown among others: on a terminal the part that fits, else the beginning of a long one."""
     from ...recall.excerpt import excerpt
 
     room = max(40, (shutil.get_terminal_size().columns - indent) * lines) if sys.stdout.isatty() else PIPED_CHARS
@@ -94,7 +136,7 @@ def one_line(text: str, question: str = "", *, lines: int = 1, indent: int = 0) 
 
 
 def minute(moment: str) -> str:
-    """An ISO time to the minute, by this machine's clock like all times that are shown."""
+    """Return an ISO time to the minute, by this machine's clock like all times that are shown."""
     from ...domain.dates import local_minute
 
     return local_minute(moment)

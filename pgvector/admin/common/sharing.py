@@ -1,4 +1,4 @@
-"""Whether themes that are kept apart in Postgres meet in the host's own memory."""
+"""Themes that are kept apart in Postgres, and meet in the host's own memory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from ...capture.mirror import Mirror
 from ...config.plugin_state import built_in_memory
 from ...store.connection import DeadlineConnection
 from . import theme_rows
+from .theme_names import profile_of
 
 REMEDY = (
     "to keep them apart, in config.yaml: memory.memory_enabled: false and memory.user_profile_enabled: false, and "
@@ -17,7 +18,7 @@ _NAMED = 3
 
 
 def shared_files(conn: DeadlineConnection, home: Path) -> str:
-    """A sentence on what the themes of a home share; empty where they share nothing."""
+    """Return a sentence on what the themes of a home share; empty where they share nothing."""
     files = built_in_memory(home)
     if not files:
         return ""
@@ -27,9 +28,3 @@ def shared_files(conn: DeadlineConnection, home: Path) -> str:
         return ""
     some = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
     return f"{' and '.join(files)} of this profile stand in the prompts of {len(names)} themes ({some})"
-
-
-def profile_of(home: Path) -> str:
-    """The profile's name as the host derives it from the home."""
-    where = home.expanduser().resolve()
-    return where.name if where.parent.name == "profiles" else "default"

@@ -6,7 +6,7 @@ import contextlib
 import json
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -142,30 +142,30 @@ def change_rejected(
 
     Raises InvalidArgument for an id that names none.
     """
+    prefixes = ("",) if everything else tuple(ids)
     meant: list[RejectedWrite] = []
     for view in inspect_spools(home):
-        chosen = list(view.rejected) if everything else _named(view.rejected, ids)
+        chosen = [item for item in view.rejected if item.operation.op_id.hex.startswith(prefixes)]
         meant += chosen
         if really and chosen:
             with _unless_gone(view.path), _opened(view.path) as spool:
                 change = retry if action == "retry" else drop
                 change(spool, [item.operation for item in chosen])
-    for each in ids:
-        if not _named(meant, (each,)):
-            raise InvalidArgument(
-                f"no rejected write has an id that begins with {each!r}; see: hermes-pgvector spool list"
-            )
+    _check_named(ids, [item.operation.op_id.hex for item in meant])
     return meant
 
 
-def _named(items: Iterable[RejectedWrite], ids: Sequence[str]) -> list[RejectedWrite]:
-    """Return the writes whose ids begin with one of `ids`."""
-    return [item for item in items if item.operation.op_id.hex.startswith(tuple(ids))]
+def _check_named(ids: list[str], found: list[str]) -> None:
+    for each in ids:
+        if not any(op_id.startswith(each) for op_id in found):
+            raise InvalidArgument(
+                f"no rejected write has an id that begins with {each!r}; see: hermes-pgvector spool list"
+            )
 
 
 @contextmanager
 def _unless_gone(path: Path) -> Iterator[None]:
-    """What was in a file has arrived when the file is gone, whatever was being done to it."""
+    """Forgive that the file is gone: what was in it has arrived."""
     try:
         yield
     except SpoolError:

@@ -18,7 +18,7 @@ from ...store.connection import DeadlineConnection
 from ..common import new_vectors
 from ..common import theme_rows as all_themes
 from ..common.progress import progress
-from ..themes.theme_changes import existing
+from ..common.theme_names import existing
 from . import compact_rows as store
 from .recall_loss import Compacted, RecallLoss, choose_questions, measure_loss, measure_scale
 

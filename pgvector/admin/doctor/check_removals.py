@@ -9,7 +9,7 @@ from ...capture.mirror import Mirror
 from ...domain.records import MEMORY_FILES
 from ...store.connection import DeadlineConnection
 from ...store.memory_files import WHY
-from ..common import held_removals
+from ..common.holdings import held_removals
 from .check import Check, DoctorContext
 
 _DECIDE = "put the file back; or hermes-pgvector removals list, then removals confirm ID... or removals dismiss ID..."
@@ -20,7 +20,7 @@ def check_removals(conn: DeadlineConnection, context: DoctorContext) -> Iterator
     mirror = Mirror(context.home)
     for path, why in mirror.unreadable():
         yield Check("memory files", "fail", f"{path} cannot be read: {why}", "let this user read it")
-    lost = held_removals.held_counts(conn)
+    lost = held_removals(conn)
     for each in lost:
         own = each.origin == mirror.origin
         name = MEMORY_FILES[each.target] + ("" if own else " of another home")

@@ -8,6 +8,7 @@ from ...config.settings import Settings
 from ...domain.theme import Surface, ThemeRules, session_themes
 from ...store.connection import DeadlineConnection
 from ..common import sharing, theme_rows
+from ..common.theme_names import profile_of
 from .check import Check, DoctorContext
 
 MANY_KEYS = 3  # one or two may well be a person's own scripts
@@ -49,7 +50,7 @@ def _homes(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
     if settings.dsn:
         return  # where several hosts or homes are meant to meet
     rules = ThemeRules.of(default=settings.default_theme, aliases=settings.theme_aliases)
-    own = session_themes(Surface(profile=sharing.profile_of(context.home)), rules).files.name
+    own = session_themes(Surface(profile=profile_of(context.home)), rules).files.name
     if (count := theme_rows.homes(conn, own)) > 1:
         yield Check(
             "homes",

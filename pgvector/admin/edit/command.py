@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...domain.commandline import typed
-from ..common.commands import EXIT_OK, Command, add_json, add_login, add_yes, print_json
+from ..common.commands import Command, add_json, add_login, add_yes
 from ..common.console import Column, say, show_table
-from ..common.row_options import PATIENCE_S, STORES, add_theme, at_bench, minute, one_line
+from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
+from ..common.row_options import PATIENCE_S, STORES, add_theme, context_for, minute, one_line, question_text
 
 if TYPE_CHECKING:
-    from ..common.command_context import Bench
+    from ...domain.theme import ThemeRules
+    from ..common.command_context import CommandContext
     from ..common.refs import Ref
-    from .corrections import Correction
 
 _QUERY_DEFAULT, _QUERY_MOST = 5, 50
 _SHOWN = 20  # rows of what would go
@@ -35,7 +36,7 @@ _ROWS = (
 
 
 def _text(given: str) -> str:
-    """The text of an argument, or with `-` what stands on stdin."""
+    """Return the text of an argument, or with `-` what stands on stdin."""
     return sys.stdin.read() if given == "-" else given
 
 
@@ -56,23 +57,19 @@ def _add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _add(args: argparse.Namespace, home: Path) -> int:
-    from ..browse.browsing import theme_to_write
-    from . import corrections
+    from ..common.theme_names import theme_to_write
+    from .editing import add
 
     metadata = _metadata(args.metadata)
     text = _text(args.text)
-    with at_bench(args, home) as (made, rules):
+    with context_for(args, home) as (context, rules):
         theme, note = theme_to_write(args.theme, rules, home)
-        done = corrections.add(made.hand, theme, args.target, text, metadata)
-    if note:
-        done.notes.append(note)
-    if args.json:
-        print_json(done.as_json())
-        return EXIT_OK
+        done = add(context, theme, args.target, text, metadata)
+        done.notes += [note] if note else []
+        done.hints += _vector_follows(done, context)
     (row,) = done.rows
-    say(f"{row['state']} {row['ref']} in the theme {theme!r}: {one_line(row['content'])}")
-    _say_notes(done, made)
-    return EXIT_OK
+    told = f"{row['state']} {row['ref']} in the theme {theme!r}: {one_line(row['content'])}"
+    return print_outcome(done, as_json=args.json, before=lambda: say(told))
 
 
 def _metadata(given: str | None) -> dict[str, Any]:
@@ -80,18 +77,20 @@ def _metadata(given: str | None) -> dict[str, Any]:
 
     try:
         value = json.loads(given) if given is not None else {}
-    except ValueError as exc:
-        raise WrongUsage(f"--metadata is no JSON: {exc}") from exc
+    except ValueError:
+        value = None
     if not isinstance(value, dict):
-        raise WrongUsage('--metadata must be an object of names and values: {"ticket": "OPS-12"}')
+        raise WrongUsage(
+            f"--metadata {given!r} is not a JSON object of names and values; write, in single quotes: "
+            '--metadata \'{"ticket": "OPS-12"}\''
+        )
     return value
 
 
-def _say_notes(done: Correction, made: Bench) -> None:
-    for note in done.notes:
-        say(f"note: {note}")
-    if made.embedder is not None and any(row.get("embedded") is False for row in done.rows):
-        say(typed("note: it is found by words; its vector follows with the next agent, or hermes-pgvector backfill"))
+def _vector_follows(done: Outcome, context: CommandContext) -> list[str]:
+    if context.embedder is None or not any(row.get("embedded") is False for row in done.rows):
+        return []
+    return [typed("it is found by words; its vector follows with the next agent, or hermes-pgvector backfill")]
 
 
 # -- edit
@@ -110,39 +109,38 @@ def _edit_arguments(command: argparse.ArgumentParser) -> None:
 def _edit(args: argparse.Namespace, home: Path) -> int:
     from ...domain.errors import WrongUsage
     from ..common.refs import parse_refs
-    from . import corrections
+    from .editing import edit, memory
 
     refs = parse_refs([args.id])
     if len(refs) != 1:
         raise WrongUsage("edit takes one memory at a time")
-    with at_bench(args, home) as (made, _):
+    with context_for(args, home) as (context, _):
         if args.text is None:
-            with made.backend.connection(PATIENCE_S) as conn:
-                now = corrections.memory(conn, refs[0]).content
+            with context.backend.connection(PATIENCE_S) as conn:
+                now = memory(conn, refs[0]).content
             text = _edited(now)
         else:
             text = _text(args.text)
-        done = corrections.edit(made.hand, refs[0], text, really=args.yes)
-    if args.json:
-        print_json(done.as_json())
-        return EXIT_OK
+        done = edit(context, refs[0], text, really=args.yes)
+        done.hints += _vector_follows(done, context)
+    unchanged = ADD_YES if done.counts["memories"] else "nothing was changed"
+    return print_outcome(
+        done, as_json=args.json, before=lambda: _show_edited(done), summary="done" if done.done else unchanged
+    )
+
+
+def _show_edited(done: Outcome) -> None:
     (row,) = done.rows
     say(f"{row['ref']} in the theme {row['theme']!r}")
     say(f"  was  {one_line(row['was'], lines=3, indent=7)}", "dim")
     say(f"  now  {one_line(row['content'], lines=3, indent=7)}")
-    _say_notes(done, made)
-    say(
-        "done"
-        if done.done
-        else "nothing was changed"
-        if not done.counts["memories"]
-        else "nothing was changed: add --yes"
-    )
-    return EXIT_OK
 
 
 def _edited(text: str) -> str:
-    """What a person made of a text in their editor. Raises WrongUsage without one, InvalidArgument where it fails."""
+    """Return what a person made of a text in their editor.
+
+    Raises WrongUsage without an editor, InvalidArgument where it fails.
+    """
     from ...domain.errors import InvalidArgument, WrongUsage
 
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
@@ -184,69 +182,76 @@ def _forget_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _forget(args: argparse.Namespace, home: Path) -> int:
-    from ...domain.errors import WrongUsage
-    from ..browse.browsing import session_place, theme_to_read
     from ..common.refs import parse_refs
-    from . import corrections
+
+    _check_forget(args)
+    refs = parse_refs(args.id)
+    with context_for(args, home) as (context, rules):
+        if args.query:
+            refs = _found(args, context, rules)
+        done = _forgotten(args, context, rules, refs)
+    return print_outcome(
+        done, as_json=args.json, before=lambda: _show_forgotten(done), summary=_forget_summary(args, done, refs)
+    )
+
+
+def _check_forget(args: argparse.Namespace) -> None:
+    from ...domain.errors import WrongUsage
 
     if sum(map(bool, (args.id, args.query, args.session))) != 1:
         raise WrongUsage("say what to forget: ids (m123, t123), or --query TEXT, or --session SESSION")
     if args.versions and not args.id:
         raise WrongUsage("--versions goes with ids of memories")
-    refs = parse_refs(args.id)
-    with at_bench(args, home) as (made, rules):
-        with made.backend.connection(PATIENCE_S) as conn:
-            theme = theme_to_read(conn, args.theme, rules, home) if args.theme or args.query else None
-            if args.session:
-                theme = session_place(conn, args.session, args.theme, rules)
-        if args.session:
-            done = corrections.forget_session(made.hand, str(theme), args.session, really=args.yes)
-        elif args.versions:
-            done = corrections.forget_versions(made.hand, refs, really=args.yes)
-        else:
-            if args.query:
-                refs = _found(args, made, str(theme))
-            done = corrections.forget(made.hand, refs, theme=theme, really=args.yes)
-    if args.json:
-        print_json(done.as_json())
-        return EXIT_OK
-    _show_forgotten(done)
-    if args.query and refs and not args.yes:
-        say(typed("exactly these: hermes-pgvector forget ") + " ".join(map(str, refs)) + " --yes")
-    return EXIT_OK
+    if args.query and not 1 <= args.limit <= _QUERY_MOST:
+        raise WrongUsage(f"--limit must be 1 to {_QUERY_MOST}")
+    if args.query and args.target and args.store == "turns":
+        raise WrongUsage("--target is for memories")
 
 
-def _found(args: argparse.Namespace, made: Bench, theme: str) -> list[Ref]:
-    from ...domain.errors import WrongUsage
+def _forgotten(args: argparse.Namespace, context: CommandContext, rules: ThemeRules, refs: list[Ref]) -> Outcome:
+    from ..common.theme_names import theme_of_session
+    from . import forget_rows
+
+    if args.session:
+        with context.backend.connection(PATIENCE_S) as conn:
+            theme = theme_of_session(conn, args.session, args.theme, rules)
+        return forget_rows.forget_session(context, theme, args.session, really=args.yes)
+    if args.versions:
+        return forget_rows.forget_versions(context, refs, really=args.yes)
+    meant = _theme(args, context, rules) if args.theme or args.query else None
+    return forget_rows.forget(context, refs, theme=meant, really=args.yes)
+
+
+def _theme(args: argparse.Namespace, context: CommandContext, rules: ThemeRules) -> str:
+    from ..common.theme_names import theme_to_read
+
+    with context.backend.connection(PATIENCE_S) as conn:
+        return theme_to_read(conn, args.theme, rules, context.home)
+
+
+def _found(args: argparse.Namespace, context: CommandContext, rules: ThemeRules) -> list[Ref]:
     from ...domain.types import Filters, Question, Scope
-    from ..browse.operator_search import question
     from ..common.refs import Ref
 
-    if not 1 <= args.limit <= _QUERY_MOST:
-        raise WrongUsage(f"--limit must be 1 to {_QUERY_MOST}")
-    if args.target and args.store == "turns":
-        raise WrongUsage("--target is for memories")
-    asked = Question(question(args.query), Scope("theme", theme), args.limit, PATIENCE_S, Filters(target=args.target))
-    return [Ref(args.store, hit.id) for hit in made.searcher.recall([args.store], asked).hits]
+    scope = Scope("theme", _theme(args, context, rules))
+    asked = Question(question_text(args.query), scope, args.limit, PATIENCE_S, Filters(target=args.target))
+    return [Ref(args.store, hit.id) for hit in context.searcher.recall([args.store], asked).hits]
 
 
-def _show_forgotten(done: Correction) -> None:
+def _show_forgotten(done: Outcome) -> None:
     rows = [row | {"at": minute(row["at"])[:10] if "at" in row else ""} for row in done.rows[:_SHOWN]]
     show_table(_ROWS if rows and rows[0]["at"] else [each for each in _ROWS if each.key != "at"], rows)
     if (more := max(len(done.rows), sum(done.counts.values())) - len(rows)) > 0 and not done.counts.get("texts"):
         say(f"... and {more:,} more")
-    for note in done.notes:
-        say(f"note: {note}")
-    counts = ", ".join(_counted(name, count) for name, count in done.counts.items() if count) or "nothing"
+
+
+def _forget_summary(args: argparse.Namespace, done: Outcome, refs: list[Ref]) -> str:
     if done.done:
-        say(f"forgotten: {counts}")
-    elif any(done.counts.values()):
-        say(f"would forget {counts}; nothing was changed: add --yes")
-
-
-def _counted(name: str, count: int) -> str:
-    one = {"memories": "memory", "turns": "turn", "texts": "earlier text"}
-    return f"1 {one[name]}" if count == 1 else f"{count:,} {name}"
+        return f"forgotten: {counted(done.counts)}"
+    lines = [f"would forget {counted(done.counts)}; {ADD_YES}"] if any(done.counts.values()) else []
+    if args.query and refs:
+        lines.append(typed("exactly these: hermes-pgvector forget ") + " ".join(map(str, refs)) + " --yes")
+    return "\n".join(lines)
 
 
 ADD = Command(

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from ...capture.mirror import Mirror
 from ...domain.errors import InvalidArgument
 from ...domain.records import MEMORY_FILES
+from ...store import memory_files
 from ...store.audit_log import operator, record_where_allowed
-from ...store.connection import DeadlineConnection, translated
+from ...store.connection import DeadlineConnection
 from ...store.history import note_actor
-from ..common import held_removals, history_rows
-from ..common.held_removals import HeldRemoval
+from ...store.memories import lock_theme
+from ...store.sql import query
+from ..common.outcome import Outcome
 from ..common.refs import Ref
-from .corrections import Correction
 
+_query = partial(query, package=__package__)
 _CHARS = 300  # of one text
 
 Decision = Literal["confirm", "dismiss"]
@@ -26,12 +30,14 @@ Decision = Literal["confirm", "dismiss"]
 def held(conn: DeadlineConnection, home: Path, days: float) -> list[dict[str, Any]]:
     """Return the memories whose removal waits, with the file that lacks them and until when it is asked about."""
     origin = Mirror(home).origin
-    with translated():
-        return [_row(each, origin, days) for each in held_removals.held(conn, chars=_CHARS)]
+    return [_held_row(each, origin, days) for each in _held(conn)]
 
 
-def _row(each: HeldRemoval, origin: str, days: float) -> dict[str, Any]:
-    where = MEMORY_FILES[each.target] + ("" if each.origin == origin else " of another home")
+def _held(conn: DeadlineConnection) -> list[Any]:
+    return conn.execute(_query("held_removals"), {"chars": _CHARS}).fetchall()
+
+
+def _held_row(each: Any, origin: str, days: float) -> dict[str, Any]:
     return {
         "ref": str(Ref("memories", each.id)),
         "id": each.id,
@@ -39,8 +45,8 @@ def _row(each: HeldRemoval, origin: str, days: float) -> dict[str, Any]:
         "target": each.target,
         "content": each.content,
         "chars": each.chars,
-        "file": where,
-        "why": each.why,
+        "file": MEMORY_FILES[each.target] + ("" if each.origin == origin else " of another home"),
+        "why": each.held_why,
         "held_at": each.held_at.isoformat(timespec="seconds"),
         "stays_from": (each.held_at + timedelta(days=days)).isoformat(timespec="seconds"),
     }
@@ -48,32 +54,98 @@ def _row(each: HeldRemoval, origin: str, days: float) -> dict[str, Any]:
 
 def decide(
     conn: DeadlineConnection, home: Path, days: float, decision: Decision, refs: Sequence[Ref] | None, *, really: bool
-) -> Correction:
+) -> Outcome:
     """Remove held memories (`confirm`) or keep them (`dismiss`): those of `refs`, or with None all.
 
     Raises InvalidArgument for a number that names none of them.
     """
-    with translated(), conn.transaction():
-        waiting = held_removals.held(conn, chars=_CHARS)
-        chosen = waiting if refs is None else [each for each in waiting if Ref("memories", each.id) in refs]
-        if missing := [str(ref) for ref in refs or () if ref not in {Ref("memories", each.id) for each in chosen}]:
-            raise InvalidArgument(f"no removal of {', '.join(missing)} waits; see: hermes-pgvector removals list")
-        if really and decision == "confirm":
-            note_actor(conn, operator("removals confirm"), origin=_origin_of(chosen), keep_removed=True)
-            held_removals.confirm(conn, chosen)
-        elif really:
-            held_removals.dismiss(conn, sorted({each.id for each in chosen}))
+    verb = f"removals {decision}"
+    with conn.transaction():
+        chosen = _chosen(conn, refs)
         counts = {"memories": len({each.id for each in chosen})}
+        if really:
+            if decision == "confirm":
+                _confirm(conn, chosen)
+            else:
+                _dismiss(conn, chosen)
         if really and chosen:
             themes = sorted({each.theme for each in chosen})
-            record_where_allowed(conn, f"removals {decision}", {"themes": themes}, counts)
+            record_where_allowed(conn, verb, {"themes": themes}, counts)
     origin = Mirror(home).origin
-    return Correction(f"removals {decision}", really, [_row(each, origin, days) for each in chosen], counts)
+    return Outcome(verb, really, counts, [_held_row(each, origin, days) for each in chosen])
 
 
-def _origin_of(chosen: Sequence[HeldRemoval]) -> str:
-    origins = {each.origin for each in chosen}
-    return origins.pop() if len(origins) == 1 else ""
+def _chosen(conn: DeadlineConnection, refs: Sequence[Ref] | None) -> list[Any]:
+    """Return the held removals that `refs` name, or all. Raises InvalidArgument."""
+    waiting = _held(conn)
+    if refs is None:
+        return waiting
+    if missing := [str(ref) for ref in refs if ref not in {Ref("memories", each.id) for each in waiting}]:
+        raise InvalidArgument(f"no removal of {', '.join(missing)} waits; see: hermes-pgvector removals list")
+    return [each for each in waiting if Ref("memories", each.id) in refs]
+
+
+def _confirm(conn: DeadlineConnection, removals: Sequence[Any]) -> None:
+    """Let the files go of these entries: what nobody else owns is removed, and can be brought back."""
+    origins = {each.origin for each in removals}
+    origin = origins.pop() if len(origins) == 1 else ""
+    note_actor(conn, operator("removals confirm"), origin=origin, keep_removed=True)
+    for theme in sorted({each.theme for each in removals}):
+        lock_theme(conn, theme)
+    now = datetime.now(UTC)
+    for each in removals:
+        row = {"theme": each.theme, "id": each.id, "origin": each.origin, "noted_at": now}
+        conn.execute(query("let_go_of_memory"), row)
+
+
+def _dismiss(conn: DeadlineConnection, removals: Sequence[Any]) -> None:
+    """Keep held memories though their files lack them."""
+    ids = sorted({each.id for each in removals})
+    memory_files.own_kept(conn, conn.execute(_query("keep_held"), {"ids": ids}).fetchall())
+
+
+# -- restore
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedMemory:
+    """A memory that a file let go of, as it can be brought back. `removal` is the number of its removal."""
+
+    removal: int
+    id: int
+    theme: str
+    target: str
+    content: str
+    chars: int
+    at: datetime
+    who: Mapping[str, Any]
+
+    def row(self, restored_as: int | None) -> dict[str, Any]:
+        """Return what is shown of it, under the number it has now."""
+        number = self.id if restored_as is None else restored_as
+        return {
+            "ref": str(Ref("memories", number)),
+            "id": number,
+            "theme": self.theme,
+            "target": self.target,
+            "content": self.content,
+            "chars": self.chars,
+            "removed_at": self.at.astimezone(UTC).isoformat(timespec="seconds"),
+        }
+
+
+def removed(
+    conn: DeadlineConnection,
+    *,
+    theme: str | None = None,
+    ids: Sequence[int] | None = None,
+    since: datetime | None = None,
+    chars: int = _CHARS,
+) -> list[RemovedMemory]:
+    """Return what can be brought back, the last removed first; of each text at most `chars` characters."""
+    asked = {"theme": theme, "ids": None if ids is None else list(ids), "chars": chars}
+    asked["since"] = since.isoformat() if since else "-infinity"
+    return [RemovedMemory(**row._asdict()) for row in conn.execute(_query("removed_memories"), asked)]
 
 
 def restore(
@@ -83,35 +155,48 @@ def restore(
     theme: str | None,
     since: datetime | None,
     really: bool,
-) -> Correction:
+) -> Outcome:
     """Bring back memories that a memory file let go of, with their themes, times and metadata.
 
     Raises InvalidArgument for a number of which nothing is kept.
     """
-    ids = None if refs is None else [ref.id for ref in refs]
-    with translated(), conn.transaction():
-        found = history_rows.removed(conn, theme=theme, ids=ids, since=since, chars=_CHARS)
-        if missing := [str(ref) for ref in refs or () if ref.id not in {each.id for each in found}]:
-            raise InvalidArgument(
-                f"nothing of {', '.join(missing)} is kept that could be brought back: it stands there, was forgotten, "
-                "or went too long ago; what can be brought back: hermes-pgvector restore --dry-run"
-            )
+    with conn.transaction():
+        found = _restorable(conn, refs, theme, since)
         numbers: dict[int, int] = {}
         if really and found:
             note_actor(conn, operator("restore"))
-            numbers = history_rows.restore(conn, found)
+            numbers = _bring_back(conn, found)
             themes = sorted({each.theme for each in found})
             record_where_allowed(conn, "restore", {"themes": themes}, {"memories": len(numbers)})
-    rows = [
-        {
-            "ref": str(Ref("memories", numbers.get(each.removal, each.id))),
-            "id": numbers.get(each.removal, each.id),
-            "theme": each.theme,
-            "target": each.target,
-            "content": each.content,
-            "chars": each.chars,
-            "removed_at": each.at.astimezone(UTC).isoformat(timespec="seconds"),
-        }
-        for each in found
-    ]
-    return Correction("restore", really, rows, {"memories": len(rows)})
+    rows = [each.row(numbers.get(each.removal)) for each in found]
+    return Outcome("restore", really, {"memories": len(rows)}, rows)
+
+
+def _restorable(
+    conn: DeadlineConnection, refs: Sequence[Ref] | None, theme: str | None, since: datetime | None
+) -> list[RemovedMemory]:
+    """Return what is meant. Raises InvalidArgument for a number of which nothing is kept."""
+    if refs is None:
+        return removed(conn, theme=theme, since=since)
+    found = removed(conn, theme=theme, ids=[ref.id for ref in refs], since=since)
+    kept = {each.id for each in found}
+    missing = ", ".join(str(ref) for ref in refs if ref.id not in kept)
+    if missing:
+        raise InvalidArgument(
+            f"nothing of {missing} is kept that could be brought back: it stands there, was forgotten, "
+            "or went too long ago; what can be brought back: hermes-pgvector restore --dry-run"
+        )
+    return found
+
+
+def _bring_back(conn: DeadlineConnection, found: Sequence[RemovedMemory]) -> dict[int, int]:
+    """Restore memories, owned by whoever asks for it; return their numbers by that of the removal."""
+    restored: dict[int, int] = {}
+    for theme in sorted({each.theme for each in found}):
+        lock_theme(conn, theme)
+    for each in found:
+        row = conn.execute(query("restore_memory"), {"removal": each.removal, "owners": ["restored"]}).fetchone()
+        if row is not None:
+            restored[each.removal] = int(row.id)
+            conn.execute(query("clear_tombstone"), {"theme": row.theme, "target": row.target, "content": row.content})
+    return restored

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..common.commands import EXIT_OK, Command, add_json, add_login, add_yes, connection, print_json, settings_of
 from ..common.console import Column, say, show_table
+from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
 from ..common.row_options import minute
 
 if TYPE_CHECKING:
-    from .corrections import Correction
+    from ..common.refs import Ref
     from .removals import Decision
 
 _HELD = (
@@ -29,10 +30,6 @@ _REMOVED = (
     Column("removed", style="dim"),
     Column("content", "text", flexible=True),
 )
-
-
-def _count(number: int) -> str:
-    return "1 memory" if number == 1 else f"{number:,} memories"
 
 
 # -- removals
@@ -83,18 +80,21 @@ def _decide(args: argparse.Namespace, home: Path, decision: Decision, *, really:
     settings = settings_of(home)
     with connection(settings, args.admin_dsn) as conn:
         done = removals.decide(conn, home, settings.removal_hold_days, decision, refs, really=really)
-    if args.json:
-        print_json(done.as_json())
-        return EXIT_OK
-    _show_held(done.rows)
-    number = done.counts["memories"]
+    return print_outcome(
+        done, as_json=args.json, before=lambda: _show_held(done.rows), summary=_decided(done, decision)
+    )
+
+
+def _decided(done: Outcome, decision: Decision) -> str:
     if decision == "dismiss":
-        say(f"kept: {_count(number)}, whatever the file holds")
-    elif really:
-        say(f"removed: {_count(number)}; to bring them back: hermes-pgvector restore --since 1h")
-    elif number:
-        say(f"would remove {_count(number)}; nothing was changed: add --yes")
-    return EXIT_OK
+        return f"kept: {_memories(done)}, whatever the file holds"
+    if done.done:
+        return f"removed: {_memories(done)}; to bring them back: hermes-pgvector restore --since 1h"
+    return f"would remove {_memories(done)}; {ADD_YES}" if done.counts["memories"] else ""
+
+
+def _memories(done: Outcome) -> str:
+    return counted(done.counts, also_none=True)
 
 
 def _confirm(args: argparse.Namespace, home: Path) -> int:
@@ -124,41 +124,45 @@ def _restore_arguments(command: argparse.ArgumentParser) -> None:
 
 def _restore(args: argparse.Namespace, home: Path) -> int:
     from ...domain.dates import parse_when
-    from ...domain.errors import WrongUsage
     from ...host.session_context import Policy
-    from ..browse.browsing import theme_to_read
-    from ..common.refs import parse_refs
+    from ..common.theme_names import theme_to_read
     from . import removals
 
-    if not (args.id or args.theme or args.since or args.dry_run):
-        raise WrongUsage(
-            "say what to bring back: ids (m123), --theme THEME or --since 1h; --dry-run shows all there is"
-        )
-    if args.id and (args.theme or args.since):
-        raise WrongUsage("give ids, or --theme and --since, not both")
-    refs = parse_refs(args.id) or None
-    if turns := [str(ref) for ref in refs or () if ref.store != "memories"]:
-        raise WrongUsage(f"{', '.join(turns)}: only memories can be brought back, turns are gone for good")
+    refs = _restored_refs(args)
     since = parse_when(args.since, "--since")
     settings = settings_of(home)
     with connection(settings, args.admin_dsn) as conn:
         theme = theme_to_read(conn, args.theme, Policy.of(settings).rules, home) if args.theme else None
         done = removals.restore(conn, refs=refs, theme=theme, since=since, really=not args.dry_run)
-    if args.json:
-        print_json(done.as_json())
-        return EXIT_OK
-    _show_restored(done)
-    return EXIT_OK
+    summary = ""
+    if done.counts["memories"] and done.done:
+        summary = f"restored: {_memories(done)}; found by words at once, by meaning with the next agent"
+    elif done.counts["memories"]:
+        summary = f"would restore {_memories(done)}; nothing was changed"
+    return print_outcome(done, as_json=args.json, before=lambda: _show_restored(done), summary=summary)
 
 
-def _show_restored(done: Correction) -> None:
+def _restored_refs(args: argparse.Namespace) -> list[Ref] | None:
+    """Return the memories that are named; None where it is all that the other options mean. Raises WrongUsage."""
+    from ...domain.errors import WrongUsage
+    from ..common.refs import parse_refs
+
+    if not any((args.id, args.theme, args.since, args.dry_run)):
+        raise WrongUsage(
+            "say what to bring back: ids (m123), --theme THEME or --since 1h; --dry-run shows all there is"
+        )
+    if args.id and (args.theme or args.since):
+        raise WrongUsage("give ids, or --theme and --since, not both")
+    refs = parse_refs(args.id)
+    turns = ", ".join(str(ref) for ref in refs if ref.store == "turns")
+    if turns:
+        raise WrongUsage(f"{turns}: only memories can be brought back, turns are gone for good")
+    return refs or None
+
+
+def _show_restored(done: Outcome) -> None:
     rows = [row | {"removed": minute(row["removed_at"])} for row in done.rows]
     show_table(_REMOVED, rows, empty="nothing that was removed can be brought back")
-    number = done.counts["memories"]
-    if number and done.done:
-        say(f"restored: {_count(number)}; found by words at once, by meaning with the next agent")
-    elif number:
-        say(f"would restore {_count(number)}; nothing was changed")
 
 
 REMOVALS = Command(

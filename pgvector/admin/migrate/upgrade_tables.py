@@ -44,6 +44,9 @@ _LOCK = 7310579463  # one upgrade at a time, over all its steps
 _POLL_S = 0.2
 _LOCK_WAIT = "10s"
 _BATCH = 1000  # rows a transaction: a second or two, and little to repeat
+# The theme that the predecessor gives to sessions of the default profile that name none: the host's name for every
+# workspace.
+NAMELESS = "hermes"
 _never = threading.Event()
 _DROP_FILE = Path(__file__).resolve().parents[2] / "migrations" / "optional" / "drop_everything.sql"
 _CLEAR_OF_HNSW = "DROP INDEX IF EXISTS memory_entries_embedding_idx, conversations_embedding_idx"

@@ -6,9 +6,9 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..common.commands import EXIT_FAILED, EXIT_OK, Command, add_json, add_yes, print_json, settings_of
+from ..common.commands import EXIT_FAILED, EXIT_OK, Command, add_json, add_yes, known_settings, print_json, settings_of
 
 if TYPE_CHECKING:
     from ...config.settings import Settings
@@ -157,13 +157,6 @@ def _resize(dims: int, settings: Settings) -> None:
 
     if resize_embedded(settings, dims):
         _progress(f"the database has no vectors yet: it takes vectors of {dims} dimensions now")
-
-
-def known_settings(home: Path) -> dict[str, Any]:
-    """Return the settings that somebody set, and where Ollama is."""
-    from ...host.session_context import environment, given_settings
-
-    return given_settings(home) | {"OLLAMA_HOST": environment(home).get("OLLAMA_HOST", "")}
 
 
 def _progress(line: str) -> None:

@@ -14,13 +14,13 @@ from ..common.commands import (
     add_yes,
     connection,
     positive,
-    print_json,
     settings_of,
 )
 from ..common.console import Column, say, show_table, warn
+from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
 
 if TYPE_CHECKING:
-    from .pruning import Plan
+    from .pruning import PrunePlan
 
 _ROLES = ("user", "assistant", "system", "tool")
 
@@ -48,10 +48,10 @@ def _prune_arguments(command: argparse.ArgumentParser) -> None:
 def _prune(args: argparse.Namespace, home: Path) -> int:
     from ...capture.sanitize import session_name
     from ...host.session_context import Policy
-    from .pruning import Pruning, Wish, advice, plan
+    from .pruning import PruneRequest, Pruning, plan
 
     settings = settings_of(home)
-    wish = Wish(
+    request = PruneRequest(
         themes=tuple(args.theme),
         every_theme=args.all_themes,
         older_than=args.older_than,
@@ -61,58 +61,64 @@ def _prune(args: argparse.Namespace, home: Path) -> int:
         session_id=session_name(args.session, settings.identity_key) if args.session else None,
         memories=args.memories,
     )
-    wish.check()
+    request.check()
     with connection(settings, args.admin_dsn) as conn:
-        planned = plan(conn, wish, Policy.of(settings).rules)
-        if not args.json:
-            _show(planned)
+        planned = plan(conn, request, Policy.of(settings).rules)
+        meant = planned.outcome()
         if not args.yes:
-            if args.json:
-                print_json(planned.as_json())
-            elif planned.shares:
-                say("nothing was changed: add --yes")
-            return EXIT_OK
+            return print_outcome(
+                meant,
+                as_json=args.json,
+                before=lambda: _show(planned),
+                summary=ADD_YES if planned.parts else "",
+            )
+        if not args.json:
+            print_outcome(meant, as_json=False, before=lambda: _show(planned))
         pruning = Pruning(conn, planned)
         try:
             done = pruning.run()
         except KeyboardInterrupt:
-            warn(f"interrupted: {_counted(pruning.deleted)} deleted; run it again to go on")
+            warn(f"interrupted: {_deleted(pruning.deleted)} deleted; run it again to go on")
             raise
     if args.json:
-        print_json(planned.as_json(done) | {"left": pruning.left})
-        return EXIT_OK
-    if planned.shares:
-        say(f"deleted: {_counted(done)}")
-    if pruning.left:
-        warn(f"{pruning.left:,} turns were in use and stay; run it again")
-    for line in advice(sum(done.values())):
-        say(line, "dim")
+        return print_outcome(done, as_json=True)
+    _show_deleted(done, pruning.left)
     return EXIT_OK
 
 
-def _show(planned: Plan) -> None:
-    from ..status.report import size
+def _show_deleted(done: Outcome, left: int) -> None:
+    if done.facts["themes"]:
+        say(f"deleted: {_deleted(done.counts)}")
+    if left:
+        warn(f"{counted({'turns': left})} in use not deleted; run it again")
+    if any(done.counts.values()):
+        say(
+            "new rows take the space once autovacuum has been over the tables; their files do not shrink by themselves",
+            "dim",
+        )
+
+
+def _show(planned: PrunePlan) -> None:
+    from ...domain.format import format_bytes
 
     columns = [
         Column("theme", flexible=True),
         Column("turns", right=True),
-        *([Column("memories", right=True)] if planned.wish.memories else []),
+        *([Column("memories", right=True)] if planned.request.memories else []),
         Column("size", right=True),
         Column("oldest_at", "oldest"),
         Column("newest_at", "newest"),
     ]
-    rows = [share.row() for share in planned.shares]
-    show_table(columns, [row | {"size": size(row["bytes"])} for row in rows], empty="there is nothing to delete")
+    rows = [row | {"size": format_bytes(row["bytes"])} for row in (part.row() for part in planned.parts)]
+    show_table(columns, rows, empty="there is nothing to delete")
     for each in planned.examples:
         text = " ".join(each["content"].split())
         more = "..." if text[80:] else ""
         say(f"e.g. {each['at'].astimezone():%Y-%m-%d} {each['theme']} {each['role']}: {text[:80]}{more}", "dim")
-    for note in planned.notes:
-        say(f"note: {note}")
 
 
-def _counted(counts: dict[str, int]) -> str:
-    return " and ".join(f"{count:,} {name}" for name, count in counts.items())
+def _deleted(counts: dict[str, int]) -> str:
+    return counted(counts, also_none=True).replace(", ", " and ")
 
 
 PRUNE = Command(

@@ -11,13 +11,14 @@ from typing import TypeVar
 from ...capture.document_embedding import PendingRows
 from ...domain.chunks import chunk_spans
 from ...domain.errors import ConfigurationError, EmbedderError, EmbedderUnavailable
+from ...domain.format import format_duration
 from ...domain.types import EmbeddingSpace, Store
 from ...embed.embedder import Embedder, space_of
 from ...store.backend import Backend
 from ...store.connection import DeadlineConnection
 from ...store.vectors import STORES, Chunk, PendingRow
 from ..common import new_vectors as store
-from ..common.progress import ProgressLine, describe, duration
+from ..common.progress import ProgressLine, describe
 
 _AT_ONCE = 64  # texts of one request
 _TIMEOUT_S = 120.0  # of one request: a bulk may wait
@@ -61,8 +62,8 @@ class ReembedPlan:
         ]
         if self.rows_per_s and self.total > self.done:
             lines.append(
-                f"time  about {duration(self.left_s)} at {self.rows_per_s:,.0f} rows/s, measured on {_SAMPLE} rows; "
-                "then the indexes"
+                f"time  about {format_duration(self.left_s)} at {self.rows_per_s:,.0f} rows/s, measured on {_SAMPLE} "
+                "rows; then the indexes"
             )
         if not self.needed:
             lines.append("      that is so already; --again makes every vector anew")

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..common.commands import EXIT_OK, Command, add_json, print_json, settings_of
+from ..common.commands import EXIT_OK, Command, add_json, known_settings, print_json, settings_of
 
 if TYPE_CHECKING:
     from ...config.settings import Settings
@@ -54,7 +54,6 @@ def _fitted(home: Path, settings: Settings, done: dict[str, Any]) -> list[str]:
     """Have a further home take the model of the database that is there already; what to tell of it."""
     from ...domain.commandline import typed
     from ..common.choose import adopt, existing_database
-    from ..models.command import known_settings
 
     with existing_database(settings) as existing:
         choice = adopt(home, settings, known_settings(home), existing)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..common.commands import EXIT_FAILED, EXIT_OK, Command, add_json, add_yes, settings_of
 from ..common.console import say
-from ..common.repeat import beats, seconds, until_ended
+from ..common.outcome import ADD_YES, counted
+from ..common.repeat import repeatedly, seconds, until_ended
 
 if TYPE_CHECKING:
     from .report import Status
@@ -55,7 +56,7 @@ def _stats(args: argparse.Namespace, home: Path) -> int:
 
 
 def _looks(args: argparse.Namespace, home: Path) -> Iterator[Status]:
-    """One look, or with --watch one after the other."""
+    """Look once, or with --watch one after the other."""
     from ..common.embedded_server import borrowed_server
     from .report import Watcher
 
@@ -64,7 +65,7 @@ def _looks(args: argparse.Namespace, home: Path) -> Iterator[Status]:
         if args.watch is None:
             yield watcher.look()
             return
-        for _ in beats(args.watch):
+        for _ in repeatedly(args.watch):
             yield watcher.look()
 
 
@@ -114,13 +115,12 @@ def _send(args: argparse.Namespace, home: Path) -> int:
         print(json.dumps([{"spool": str(each.path), "writes": each.waiting, "for": each.place} for each in meant]))
         return EXIT_OK
     for each in meant:
-        print(f"{each.waiting} writes that were accepted for {each.place}, in {each.path}")
+        print(f"{_writes(each.waiting)} accepted for {each.place}, in {each.path}")
     if not meant:
         print("no write waits for another database")
     else:
-        count = sum(each.waiting for each in meant)
-        done = "go to the database of this home; the next agent process writes them"
-        print(f"{count} writes {done}" if args.yes else f"{count} writes meant; nothing was changed: add --yes")
+        done = "sent to the database of this home; the next agent process writes them"
+        _print_changed(sum(each.waiting for each in meant), done if args.yes else "")
     return EXIT_OK
 
 
@@ -138,10 +138,16 @@ def _change_rejected(args: argparse.Namespace, home: Path, action: Literal["retr
     meant = change_rejected(home, action, args.ids, everything=args.all, really=args.yes)
     print(render_rejected(meant, as_json=args.json))
     if meant and not args.json:
-        print(
-            f"{len(meant)} writes {done}" if args.yes else f"{len(meant)} writes meant; nothing was changed: add --yes"
-        )
+        _print_changed(len(meant), done if args.yes else "")
     return EXIT_OK
+
+
+def _print_changed(count: int, done: str) -> None:
+    print(f"{_writes(count)} {done}" if done else f"{_writes(count)} meant; {ADD_YES}")
+
+
+def _writes(count: int) -> str:
+    return counted({"writes": count}, also_none=True)
 
 
 STATUS = Command(

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 from ..common.commands import EXIT_OK, Command, print_json, settings_of
-from ..common.repeat import beats, seconds, until_ended
+from ..common.repeat import repeatedly, seconds, until_ended
 
 _PACKAGE = "prometheus_client"
 
@@ -61,7 +61,7 @@ def _expose(args: argparse.Namespace, home: Path) -> None:
                 print(f"metrics are at {url}", file=sys.stderr, flush=True)
                 threading.Event().wait()
         elif args.every is not None:
-            for _ in beats(args.every):
+            for _ in repeatedly(args.every):
                 write_textfile(registry, args.textfile)
         elif args.textfile is not None:
             write_textfile(registry, args.textfile)

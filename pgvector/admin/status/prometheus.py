@@ -1,4 +1,4 @@
-"""What `status` knows, as metrics for Prometheus, through its own client library.
+"""Metrics for Prometheus of what `status` knows, through its own client library.
 
 No metric has a theme or a process for a label: their number is unbounded, and a theme's name may be a person's.
 """
@@ -9,7 +9,8 @@ import math
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -24,7 +25,7 @@ from .report import WORK, Status
 PREFIX = "hermes_pgvector_"
 
 
-class Known(NamedTuple):
+class MetricKind(NamedTuple):
     """One metric; a counter's name gets `_total` where it is shown. `labels` are bounded."""
 
     name: str
@@ -35,7 +36,7 @@ class Known(NamedTuple):
 
 _STORE = ("store",)
 METRICS = tuple(
-    Known(PREFIX + name, kind, about, labels)  # type: ignore[arg-type]
+    MetricKind(PREFIX + name, kind, about, labels)  # type: ignore[arg-type]
     for name, kind, about, labels in (
         ("up", "gauge", "1 when Postgres answered this scrape, else 0", ()),
         ("answer_seconds", "gauge", "How long Postgres took for the questions of this scrape", ()),
@@ -90,7 +91,7 @@ _SKIPPED = "turns_skipped_"
 _STATES = ("up", "down", "starting")
 
 
-class Tally:
+class CounterTotals:
     """Sums the counters of processes that come and go: what one has counted is not lost with it.
 
     From the moment this was made; what processes counted before that is in it as far as they still run.
@@ -101,7 +102,7 @@ class Tally:
         self._sums: dict[str, float] = {}
 
     def take(self, processes: Iterable[Mapping[str, Any]]) -> Mapping[str, float]:
-        """The sums, with what the processes have reported by now."""
+        """Return the sums, with what the processes have reported by now."""
         seen = {}
         for process in processes:
             if not process["living"]:
@@ -121,14 +122,14 @@ class StatusCollector(Collector):
 
     def __init__(self, look: Callable[[], Status]) -> None:
         self._look = look
-        self._tally = Tally()
+        self._totals = CounterTotals()
         self._lock = threading.Lock()
 
     def collect(self) -> Iterable[Metric]:
-        """Every metric that there is a value of."""
+        """Yield every metric that there is a value of."""
         with self._lock:
             status = self._look()
-            sums = dict(self._tally.take(status["processes"]))
+            sums = dict(self._totals.take(status["processes"]))
         values = _gauges(status) | _counters(sums)
         for known in METRICS:
             found = values.get(known.name.removeprefix(PREFIX))
@@ -151,9 +152,10 @@ def _gauges(status: Status) -> Values:
     database, processes = status["database"], [each for each in status["processes"] if each["living"]]
     up = "problem" not in database
     reports = [process["report"] for process in processes]
+    states = Counter(report.get("postgres") for report in reports)
     found: Values = {
         "up": {(): float(up)},
-        "processes": {(state,): sum(report.get("postgres") == state for report in reports) for state in _STATES},
+        "processes": {(state,): states[state] for state in _STATES},
         "endpoints_failing": {(): sum(report.get("endpoint") in ("open", "half-open") for report in reports)},
         "replicas_failing": {(): sum(report.get("replica") == "away" for report in reports)},
         "replica_lag_seconds": {(): max((report.get("replica_lag_s", 0.0) for report in reports), default=0.0)},
@@ -162,14 +164,17 @@ def _gauges(status: Status) -> Values:
         "spool_limit_bytes": {(): status["spool_limit_bytes"]},
         "spool_oldest_seconds": {(): status["oldest_waiting_s"]},
         "set_aside_writes": {(): status["set_aside"]},
-        "latency_seconds": {
-            (work, f"{percent / 100:g}"): max(times) / 1000
-            for work in WORK
-            for percent in (50, 95)
-            if (times := [report[key] for report in reports if (key := f"{work}_p{percent}_ms") in report])
-        },
+        "latency_seconds": dict(_latencies(reports)),
     }
     return found | (_held(database) if up else {})
+
+
+def _latencies(reports: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[str, ...], float]]:
+    for work in WORK:
+        for percent in (50, 95):
+            key = f"{work}_p{percent}_ms"
+            if times := [report[key] for report in reports if key in report]:
+                yield (work, f"{percent / 100:g}"), max(times) / 1000
 
 
 def _held(database: Mapping[str, Any]) -> Values:
@@ -209,19 +214,19 @@ def _numbers(report: Mapping[str, Any]) -> dict[str, float]:
 
 
 def registry_of(look: Callable[[], Status]) -> CollectorRegistry:
-    """A registry with our metrics and nothing else."""
+    """Return a registry with our metrics and nothing else."""
     registry = CollectorRegistry()
     registry.register(StatusCollector(look))
     return registry
 
 
 def as_text(registry: CollectorRegistry) -> str:
-    """The exposition format."""
+    """Return the metrics in the exposition format."""
     return generate_latest(registry).decode()
 
 
 def as_json(registry: CollectorRegistry) -> list[dict[str, Any]]:
-    """Every value with its labels."""
+    """Return every value with its labels."""
     return [
         {"name": sample.name, "labels": sample.labels, "value": sample.value}
         for family in registry.collect()
@@ -230,7 +235,7 @@ def as_json(registry: CollectorRegistry) -> list[dict[str, Any]]:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Host and port of `127.0.0.1:9187`, `[::1]:9187`, `9187` (of this host only) or `:9187` (every address).
+    """Return host and port of `127.0.0.1:9187`, `[::1]:9187`, `9187` (of this host only) or `:9187` (every address).
 
     Raises WrongUsage.
     """

@@ -1,9 +1,10 @@
-"""How it goes: the counters of every process of a home, and what Postgres holds."""
+"""The counters of every process of a home, and what Postgres holds."""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -12,10 +13,11 @@ from ...capture.destination import destination_of
 from ...config.settings import Settings
 from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError, StoreMisconfigured
+from ...domain.format import format_bytes, format_duration
 from ...domain.last_error import local_time
 from ...store.backend import Backend
-from ..common.held_removals import held_counts
-from ..common.holdings import holdings
+from ..common.holdings import held_removals, holdings
+from ..common.outcome import counted
 from ..common.retention_report import described, retention_state
 from ..common.spool_views import SpoolView, inspect_spools, short_id
 
@@ -25,6 +27,8 @@ _ENDPOINT = {"closed": "up", "open": "failing, left alone for a while", "half-op
 
 _POSTGRES = {"reconnecting": "is being connected to again", "was up": "was up a moment ago"}
 _MAIN = ("conversations", "memory_entries")
+_TOTALLED = ("spool_bytes", "set_aside")  # of all spools, those of processes that are gone among them
+_TIMING = re.compile(r"_p50_|_p95_|^replica_lag_s$")
 _STALE_S = 60.0  # a living process tells its counters every five seconds
 _DATABASE_S = 8.0  # of a scrape that may take ten
 
@@ -41,11 +45,17 @@ class Watcher:
         )
 
     def look(self) -> Status:
-        """Totals, one entry a process, recall's success, and what the database holds or its problem."""
+        """Return totals, one entry a process, recall's success, and what the database holds or its problem."""
         views = inspect_spools(self._home)
+        return self._spooled(views) | {
+            "recall": _recall([view.report for view in views if view.living]),
+            "processes": [_process(view) for view in views],
+            "database": self._database(),
+        }
+
+    def _spooled(self, views: Sequence[SpoolView]) -> dict[str, Any]:
         here = destination_of(self._settings, self._home)
         oldest = min((view.oldest_at for view in views if view.oldest_at), default=None)
-        reports = [view.report for view in views if view.living]
         return {
             "waiting": sum(view.waiting for view in views),
             "spool_bytes": sum(view.size_bytes for view in views),
@@ -53,9 +63,6 @@ class Watcher:
             "oldest_waiting_s": 0.0 if oldest is None else round(max(0.0, time.time() - oldest), 1),
             "set_aside": sum(len(view.rejected) for view in views),
             "waiting_for_another": sum(view.waiting for view in views if not view.living and not view.is_for(here)),
-            "recall": _recall(reports),
-            "processes": [_process(view) for view in views],
-            "database": self._database(),
         }
 
     def _database(self) -> dict[str, Any]:
@@ -64,7 +71,7 @@ class Watcher:
             started = time.monotonic()
             with self._backend.connection(_DATABASE_S) as conn:
                 held = holdings(conn) | {"retention": retention_state(conn, self._settings)}
-                held["removals_held"] = sum(each.count for each in held_counts(conn))
+                held["removals_held"] = sum(each.count for each in held_removals(conn))
             return held | {"state": "up", "answered_in_ms": round((time.monotonic() - started) * 1000, 1)}
         except HermesPgvectorError as exc:
             return {"problem": str(exc), "state": "unusable" if isinstance(exc, StoreMisconfigured) else "down"}
@@ -83,7 +90,7 @@ class Watcher:
 
 
 def collect(settings: Settings, home: Path, locate: Callable[[], str]) -> Status:
-    """One look, see `Watcher.look`."""
+    """Look once, see `Watcher.look`."""
     with Watcher(settings, home, locate) as watcher:
         return watcher.look()
 
@@ -103,7 +110,7 @@ def _process(view: SpoolView) -> dict[str, Any]:
 
 
 def _recall(reports: list[dict[str, Any]]) -> dict[str, Any]:
-    """How often recall was asked, unasked (prefetch) and by the tools, and how often it had something to give."""
+    """Return how often recall was asked, unasked (prefetch) and by tools, and how often it had something to give."""
     sums = {
         name: sum(int(report.get(name, 0)) for report in reports)
         for name in ("prefetches", "prefetches_found", "tool_recalls", "tool_recalls_found")
@@ -115,17 +122,19 @@ def _recall(reports: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def render_status(status: Status) -> str:
-    """The state for people."""
+    """Return the state for people."""
     lines = _database_lines(status["database"])
-    oldest = f", the oldest for {status['oldest_waiting_s']:,.0f} s" if status["oldest_waiting_s"] >= 1 else ""
-    lines.append(f"waiting    {status['waiting']} writes in {size(status['spool_bytes'])} of spool{oldest}")
+    oldest = (
+        f", the oldest for {format_duration(status['oldest_waiting_s'])}" if status["oldest_waiting_s"] >= 1 else ""
+    )
+    lines.append(f"waiting    {_writes(status['waiting'])} in {format_bytes(status['spool_bytes'])} of spool{oldest}")
     if status["waiting_for_another"]:
         lines.append(
             f"elsewhere  {status['waiting_for_another']} of them were accepted for another database: "
             "hermes-pgvector spool send"
         )
     if status["set_aside"]:
-        lines.append(typed(f"rejected   {status['set_aside']} writes; look at them: hermes-pgvector spool list"))
+        lines.append(typed(f"rejected   {_writes(status['set_aside'])}; look at them: hermes-pgvector spool list"))
     recall = status["recall"]
     rates = [
         f"{name} found something in {recall[f'{kind}_hit_rate']:.0%} of {recall[asked]}"
@@ -137,8 +146,12 @@ def render_status(status: Status) -> str:
     for process in status["processes"]:
         lines += _process_lines(process)
     if not status["processes"]:
-        lines.append("processes  none runs or left anything behind")
+        lines.append("processes  no agent of this home runs, and none has left writes behind")
     return "\n".join(lines)
+
+
+def _writes(count: int) -> str:
+    return counted({"writes": count}, also_none=True)
 
 
 def _database_lines(database: Mapping[str, Any]) -> list[str]:
@@ -146,22 +159,21 @@ def _database_lines(database: Mapping[str, Any]) -> list[str]:
         said = "out of reach" if database["state"] == "down" else "cannot be used"
         return [f"database   {said}: {database['problem']}"]
 
-    def told(name: str) -> str:
-        return ("about " if name in database["about"] else "") + f"{database[name]:,}"
+    def told(name: str, of: str = "") -> str:
+        about = "about " if name in database["about"] else ""
+        return about + counted({of or name: database[name]}, also_none=True)
 
-    waiting = database["pending_memories"] + database["pending_turns"]
-    about = "about " if any(name.startswith("pending") for name in database["about"]) else ""
     largest = ", ".join(
-        f"{table['name']} {size(table['table_bytes'])} + {size(table['index_bytes'])} of indexes"
+        f"{table['name']} {format_bytes(table['table_bytes'])} + {format_bytes(table['index_bytes'])} of indexes"
         for table in database["tables"]
         if table["name"] in _MAIN
     )
     lines = [
-        f"database   {told('memories')} memories, {told('turns')} turns in {told('themes')} themes; "
-        f"{about}{waiting:,} still without an embedding",
-        f"growth     {told('turns_last_day')} turns and {told('memories_last_day')} memories of the last day, "
-        f"{told('turns_last_week')} and {told('memories_last_week')} of the last week",
-        f"size       {size(database['database_bytes'])} ({largest}); answered in {database['answered_in_ms']:.0f} ms",
+        f"database   {told('memories')}, {told('turns')} in {told('themes')}; {_without_embedding(database)}",
+        f"growth     {told('turns_last_day', 'turns')} and {told('memories_last_day', 'memories')} of the last day, "
+        f"{told('turns_last_week', 'turns')} and {told('memories_last_week', 'memories')} of the last week",
+        f"size       {format_bytes(database['database_bytes'])} ({largest}); "
+        f"answered in {database['answered_in_ms']:.0f} ms",
         f"retention  {described(database['retention'])}",
     ]
     if held := database["removals_held"]:
@@ -171,6 +183,12 @@ def _database_lines(database: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def _without_embedding(database: Mapping[str, Any]) -> str:
+    waiting = database["pending_memories"] + database["pending_turns"]
+    about = "about " if any(name.startswith("pending") for name in database["about"]) else ""
+    return f"{about}{waiting:,} still without an embedding"
+
+
 def _process_lines(process: dict[str, Any]) -> list[str]:
     report = process["report"]
     state = "runs" if process["living"] else "is gone; what waits follows when an agent starts"
@@ -178,38 +196,38 @@ def _process_lines(process: dict[str, Any]) -> list[str]:
     if process["problem"]:
         lines.append(f"           {process['problem']}")
     if process["living"] and report:
-        stale = (process["report_age_s"] or 0) > _STALE_S
-        lines.append(
-            f"           Postgres {_POSTGRES.get(str(report.get('postgres')), report.get('postgres'))}, "
-            f"endpoint {_ENDPOINT.get(str(report.get('endpoint')), report.get('endpoint'))}, "
-            f"{report.get('operations', 0)} written, {report.get('operations_per_s', 0)}/s, "
-            f"{report.get('retries', 0)} retries"
-            + (f", {report['refused']} LOST" if report.get("refused") else "")
-            + (" (not heard of for a minute)" if stale else "")
-        )
-        timings = [
-            f"{kind} {report[f'{kind}_p50_ms']}/{report[f'{kind}_p95_ms']} ms"
-            for kind in WORK
-            if f"{kind}_p50_ms" in report
-        ]
-        if timings:
-            lines.append("           p50/p95: " + ", ".join(timings))
-        if "replica" in report:
-            lines.append("           " + _replica_line(report))
-        if report.get("last_error"):
-            lines.append("           " + last_error(report))
+        stale = " (not heard of for a minute)" if (process["report_age_s"] or 0) > _STALE_S else ""
+        lines += [f"           {line}" for line in _report_lines(report, stale)]
     return lines
 
 
+def _report_lines(report: Mapping[str, Any], stale: str) -> Iterator[str]:
+    lost = f", {report['refused']} LOST" if report.get("refused") else ""
+    yield (
+        f"Postgres {_POSTGRES.get(str(report.get('postgres')), report.get('postgres'))}, "
+        f"endpoint {_ENDPOINT.get(str(report.get('endpoint')), report.get('endpoint'))}, "
+        f"{report.get('operations', 0)} written, {report.get('operations_per_s', 0)}/s, "
+        f"{report.get('retries', 0)} retries{lost}{stale}"
+    )
+    timed = [kind for kind in WORK if f"{kind}_p50_ms" in report]
+    if timed:
+        told = (f"{kind} {report[f'{kind}_p50_ms']}/{report[f'{kind}_p95_ms']} ms" for kind in timed)
+        yield "p50/p95: " + ", ".join(told)
+    if "replica" in report:
+        yield _replica_line(report)
+    if report.get("last_error"):
+        yield last_error(report)
+
+
 def last_error(report: Mapping[str, Any]) -> str:
-    """The last error of a process with its time, and since when it is over."""
+    """Return the last error of a process with its time, and since when it is over."""
     at, over_at = (str(report.get(name) or "") for name in ("last_error_at", "last_error_over_at"))
     over = f", over since {local_time(over_at)}" if over_at else ""
     return f"last error at {local_time(at)}{over}: {report['last_error']}"
 
 
 def agreed(status: Status) -> Status:
-    """The same where processes, which tell of themselves every few seconds, say nothing else than our own look.
+    """Return the same where processes, which tell of themselves every few seconds, say nothing else than our own look.
 
     Who was connected at its last report is that no more when the database is out of reach now, and the other way round.
     """
@@ -233,31 +251,18 @@ def _replica_line(report: Mapping[str, Any]) -> str:
     )
 
 
-def size(count: float) -> str:
-    """A number of bytes, for people."""
-    for unit in ("bytes", "KB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} GB"
-
-
 def flat(status: Status) -> dict[str, int | float]:
-    """Numbers only, over all living processes: counters are summed, timings and lags are the slowest process's."""
-    totals: dict[str, int | float] = {
-        "processes": sum(process["living"] for process in status["processes"]),
-        **{key: value for key, value in status.items() if _is_number(value)},
-        **{key: value for key, value in status["database"].items() if _is_number(value)},
+    """Return numbers only, over living processes: counters are summed, timings and lags are the slowest process's."""
+    living = [process["report"] for process in status["processes"] if process["living"]]
+    totals = {"processes": len(living)} | _numbers(status) | _numbers(status["database"])
+    counters = [(key, value) for report in living for key, value in _numbers(report).items() if key not in _TOTALLED]
+    for key, value in counters:
+        slowest = _TIMING.search(key) is not None
+        totals[key] = max(totals.get(key, 0), value) if slowest else totals.get(key, 0) + value
+    return totals | {key: rate for key, rate in _numbers(status["recall"]).items() if key.endswith("_rate")}
+
+
+def _numbers(known: Mapping[str, Any]) -> dict[str, int | float]:
+    return {
+        key: value for key, value in known.items() if isinstance(value, (int, float)) and not isinstance(value, bool)
     }
-    for process in status["processes"]:
-        for key, value in process["report"].items() if process["living"] else ():
-            if not _is_number(value) or key in ("spool_bytes", "set_aside"):
-                continue
-            slowest = "_p50_" in key or "_p95_" in key or key == "replica_lag_s"
-            totals[key] = max(totals.get(key, 0), value) if slowest else totals.get(key, 0) + value
-    rates = {key: value for key, value in status["recall"].items() if key.endswith("_rate") and value is not None}
-    return totals | rates
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..common.commands import (
-    EXIT_OK,
     Command,
     add_admin_dsn,
     add_json,
     add_yes,
     given_admin_dsn,
-    print_json,
     settings_of,
 )
+from ..common.console import say
+from ..common.outcome import print_outcome
 
 
 def _arguments(command: argparse.ArgumentParser) -> None:
@@ -66,11 +67,14 @@ def _tenants(args: argparse.Namespace, home: Path) -> int:
                 change = grants.grant(conn, args.role, args.themes, rules)
             case _:
                 change = grants.revoke(conn, args.role, args.themes, rules, really=args.yes)
-    if args.json:
-        print_json(change.as_json())
-    else:
-        print(change.render())
-    return EXIT_OK
+    return print_outcome(
+        change, as_json=args.json, before=lambda: _show_roles(change.facts["roles"]), summary=change.facts["said"]
+    )
+
+
+def _show_roles(roles: Mapping[str, list[str]]) -> None:
+    for role, themes in roles.items():
+        say(f"{role}: {', '.join('every theme' if theme == '*' else theme for theme in themes)}")
 
 
 _TENANTS = "hermes-pgvector tenants "

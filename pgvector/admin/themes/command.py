@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,8 @@ from ..common.commands import (
     print_json,
     settings_of,
 )
-from ..common.console import Column, show_pairs, show_table
+from ..common.console import Column, say, show_pairs, show_table
+from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
 
 if TYPE_CHECKING:
     from ...domain.theme import ThemeRules
@@ -79,7 +80,7 @@ def _list(args: argparse.Namespace, home: Path) -> int:
     from . import theme_changes
 
     with _opened(args, home) as (conn, rules):
-        rows = [theme_changes.fit_for_json(row) for row in theme_changes.listed(conn, rules)]
+        rows = theme_changes.listed(conn, rules)
     if args.json:
         print_json(rows)
         return EXIT_OK
@@ -96,7 +97,7 @@ def _show(args: argparse.Namespace, home: Path) -> int:
     from . import theme_changes
 
     with _opened(args, home) as (conn, rules):
-        row = theme_changes.fit_for_json(theme_changes.shown(conn, args.theme, rules))
+        row = theme_changes.shown(conn, args.theme, rules)
     if args.json:
         print_json(row)
     else:
@@ -117,12 +118,15 @@ def _change(args: argparse.Namespace, home: Path) -> int:
             case _:
                 change = theme_changes.delete(conn, args.theme, rules, really=args.yes)
     if change.verb == "delete" and change.done:
-        drop_kept(home, change.theme, lambda _: None)
-    if args.json:
-        print_json(change.as_json())
-    else:
-        print(change.render())
-    return EXIT_OK
+        drop_kept(home, change.facts["theme"], lambda _: None)
+    return print_outcome(
+        change, as_json=args.json, before=lambda: _show_change(change), summary="done" if change.done else ADD_YES
+    )
+
+
+def _show_change(change: Outcome) -> None:
+    into = f" -> {change.facts['into']!r}" if change.facts["into"] else ""
+    say(f"{change.verb} {change.facts['theme']!r}{into}: {counted(change.counts, also_none=True)}")
 
 
 def _log(args: argparse.Namespace, home: Path) -> int:
@@ -133,76 +137,62 @@ def _log(args: argparse.Namespace, home: Path) -> int:
     return EXIT_OK
 
 
-def _export_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--output", type=Path, metavar="FILE", help="a new file, compressed when it ends in .gz (default: stdout)"
-    )
-    command.add_argument("--vectors", action="store_true", help="with the embeddings")
-    _one(command)
-
-
-def _export_theme(args: argparse.Namespace, home: Path) -> int:
-    from ..transfer.command import run_export
-
-    return run_export(args, home, args.output, [args.theme])
-
-
 def _print_log(rows: list[dict[str, Any]], *, as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
     for row in rows:
-        given = row["arguments"]
-        named = [given["theme"]] if "theme" in given else given.get("themes") or []
-        into = f" -> {given['into']!r}" if "into" in given else ""
-        arguments = (", ".join(map(repr, named)) or "every theme") + into
-        counts = ", ".join(f"{count} {name}" for name, count in sorted(row["counts"].items()))
-        state = given.get("state", given.get("summaries", "done"))
-        counts += "" if state == "done" else f" ({state})"
+        state = row["arguments"].get("state", row["arguments"].get("summaries", "done"))
+        counts = counted(dict(sorted(row["counts"].items())), also_none=True)
+        unfinished = "" if state == "done" else f" ({state})"
         who = f"{row['db_role']} ({row['os_user']}@{row['host']})"
-        print(f"{row['done_at'][:19]}  {who}  {row['verb']} {arguments}: {counts}")
+        print(f"{row['done_at'][:19]}  {who}  {row['verb']} {_named(row['arguments'])}: {counts}{unfinished}")
     if not rows:
         print("nothing was done to a theme yet")
 
 
+def _named(given: Mapping[str, Any]) -> str:
+    """Return the themes that an entry of the log is about."""
+    names = [given["theme"]] if "theme" in given else given.get("themes") or []
+    into = f" -> {given['into']!r}" if "into" in given else ""
+    return (", ".join(map(repr, names)) or "every theme") + into
+
+
 _THEMES = "hermes-pgvector themes "
 
-THEMES = Command(
-    "themes",
-    "show, rename, merge, delete and export themes",
-    "hermes-pgvector themes list\nhermes-pgvector themes rename sales emea-sales --yes\n"
-    "hermes-pgvector themes merge old-sales sales\nhermes-pgvector themes export sales --output sales.jsonl",
-    actions=(
-        Command("list", "every theme that holds something", _THEMES + "list --json", _list, _login),
-        Command("show", "what one theme holds", _THEMES + "show sales", _show, _one),
-        Command(
-            "rename",
-            "give a theme another name",
-            _THEMES + "rename sales emea-sales\n" + _THEMES + "rename sales emea-sales --yes",
-            _change,
-            _two("OLD", "NEW"),
+
+def themes(export: Command) -> Command:
+    """Return the verb; its action `export` is of the feature that writes files."""
+    return Command(
+        "themes",
+        "show, rename, merge, delete and export themes",
+        "hermes-pgvector themes list\nhermes-pgvector themes rename sales emea-sales --yes\n"
+        "hermes-pgvector themes merge old-sales sales\nhermes-pgvector themes export sales --output sales.jsonl",
+        actions=(
+            Command("list", "every theme that holds something", _THEMES + "list --json", _list, _login),
+            Command("show", "what one theme holds", _THEMES + "show sales", _show, _one),
+            Command(
+                "rename",
+                "give a theme another name",
+                _THEMES + "rename sales emea-sales\n" + _THEMES + "rename sales emea-sales --yes",
+                _change,
+                _two("OLD", "NEW"),
+            ),
+            Command(
+                "merge",
+                "move everything of one theme into another",
+                _THEMES + "merge old-sales sales\n" + _THEMES + "merge old-sales sales --yes",
+                _change,
+                _two("FROM", "INTO"),
+            ),
+            Command(
+                "delete",
+                "delete a theme and what it holds",
+                _THEMES + "delete old-sales\n" + _THEMES + "delete old-sales --yes",
+                _change,
+                _delete_arguments,
+            ),
+            export,
+            Command("log", "what was done to themes, by whom, when", _THEMES + "log --limit 10", _log, _log_arguments),
         ),
-        Command(
-            "merge",
-            "move everything of one theme into another",
-            _THEMES + "merge old-sales sales\n" + _THEMES + "merge old-sales sales --yes",
-            _change,
-            _two("FROM", "INTO"),
-        ),
-        Command(
-            "delete",
-            "delete a theme and what it holds",
-            _THEMES + "delete old-sales\n" + _THEMES + "delete old-sales --yes",
-            _change,
-            _delete_arguments,
-        ),
-        Command(
-            "export",
-            "write a theme as JSON Lines",
-            _THEMES + "export sales --output sales.jsonl\n" + _THEMES + "export sales | gzip > sales.jsonl.gz",
-            _export_theme,
-            _export_arguments,
-        ),
-        Command("log", "what was done to themes, by whom, when", _THEMES + "log --limit 10", _log, _log_arguments),
-    ),
-)
+    )

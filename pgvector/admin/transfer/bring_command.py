@@ -174,14 +174,14 @@ def _bring(sources: Sources, name: str, args: argparse.Namespace, home: Path) ->
 def _destination(args: argparse.Namespace, conn: DeadlineConnection, policy: Policy, min_chars: int) -> Destination:
     from ...capture.sanitize import session_name
     from ...host.session_context import SessionContext
-    from ..common.browse_rows import session_themes
+    from ..common.stored_rows import themes_of_session
     from .sources.source import Destination
 
     rules = policy.rules
 
     @lru_cache(maxsize=4096)
     def captured(session: str) -> tuple[str, ...]:
-        return tuple(session_themes(conn, session_name(session, rules.identity_key)))
+        return tuple(themes_of_session(conn, session_name(session, rules.identity_key)))
 
     return Destination(
         locate=partial(SessionContext.from_host, rules=rules),

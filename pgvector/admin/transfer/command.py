@@ -56,10 +56,23 @@ def _export_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _export(args: argparse.Namespace, home: Path) -> int:
-    return run_export(args, home, args.file, args.themes)
+    return _run_export(args, home, args.file, args.themes)
 
 
-def run_export(args: argparse.Namespace, home: Path, file: Path | None, themes: list[str]) -> int:
+def _export_theme_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--output", type=Path, metavar="FILE", help="a new file, compressed when it ends in .gz (default: stdout)"
+    )
+    command.add_argument("--vectors", action="store_true", help="with the embeddings")
+    command.add_argument("theme", metavar="THEME", help="its name")
+    _login(command)
+
+
+def _export_theme(args: argparse.Namespace, home: Path) -> int:
+    return _run_export(args, home, args.output, [args.theme])
+
+
+def _run_export(args: argparse.Namespace, home: Path, file: Path | None, themes: list[str]) -> int:
     """Write the themes to a new file, or to stdout; what was written is told on stderr where stdout holds the rows."""
     from ...domain.dates import parse_when
     from ...domain.errors import WrongUsage
@@ -73,6 +86,7 @@ def run_export(args: argparse.Namespace, home: Path, file: Path | None, themes: 
     )
     if period.since and period.until and period.since >= period.until:
         raise WrongUsage("--since is not before --until: nothing can lie between them")
+    args.json = args.json and file is not None  # else stdout holds the rows, and no error is to stand among them
     replace = getattr(args, "replace", False)
     wanted = ExportRequest(themes, period, args.vectors)
     settings = settings_of(home)
@@ -80,7 +94,7 @@ def run_export(args: argparse.Namespace, home: Path, file: Path | None, themes: 
         done = export(
             conn, wanted, Policy.of(settings).rules, lambda: files.enter_context(_output(file, replace=replace))
         )
-    if args.json and file is not None:
+    if args.json:
         print_json(done.as_json() | {"file": str(file)})
     else:
         removed = f", and {done.removed:,} digests of removed memories," if done.removed else ""
@@ -216,6 +230,15 @@ EXPORT = Command(
     "hermes-pgvector export --vectors | ssh there hermes-pgvector import -",
     _export,
     _export_arguments,
+)
+
+EXPORT_THEME = Command(
+    "export",
+    "write a theme as JSON Lines",
+    "hermes-pgvector themes export sales --output sales.jsonl\n"
+    "hermes-pgvector themes export sales | gzip > sales.jsonl.gz",
+    _export_theme,
+    _export_theme_arguments,
 )
 
 IMPORT = Command(

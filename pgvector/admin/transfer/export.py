@@ -14,7 +14,7 @@ from ...store.vectors import STORES
 from ..common import theme_rows as theme_store
 from ..common.installation import package_version
 from ..common.progress import progress
-from ..themes.theme_changes import existing
+from ..common.theme_names import existing
 from . import export_rows as store
 from .exchange_format import Checksum, Header, Trailer, removed_line, row_line
 from .export_rows import TimeRange

@@ -17,6 +17,7 @@ from ...domain.types import EmbeddingSpace, Store
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
 from ...store.vectors import recorded_space
+from ..common.theme_rows import every_theme
 from .float_arrays import as_floats, know_vectors
 
 _SLICE = 500  # rows of one statement
@@ -61,7 +62,7 @@ def begin(conn: DeadlineConnection) -> EmbeddingSpace:
 
 def themes(conn: DeadlineConnection) -> list[str]:
     """Return every theme that this role sees, those included of which only traces are left."""
-    held = {row.theme for row in conn.execute(query("list_themes"))}
+    held = {str(row["theme"]) for row in every_theme(conn)}
     return sorted(held | {row.theme for row in conn.execute(query("themes_with_traces"))})
 
 

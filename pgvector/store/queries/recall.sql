@@ -526,6 +526,21 @@ SELECT own.id, agent_identity AS theme, role AS kind, session_id,
 SELECT EXISTS (SELECT FROM memory_entries AS m WHERE m.agent_identity = %(theme)s AND readable(m))
     OR EXISTS (SELECT FROM conversations AS c WHERE c.agent_identity = %(theme)s AND readable(c)) AS found;
 
+-- name: theme_names
+-- exempt: names for the operator, no stored text; of them a session is told those that it may read, see host/unknown_themes.py.
+-- They are found one by one along an index.
+WITH RECURSIVE said(theme) AS (
+    (SELECT agent_identity FROM conversations ORDER BY agent_identity LIMIT 1)
+    UNION ALL
+    SELECT (SELECT agent_identity FROM conversations WHERE agent_identity > said.theme ORDER BY agent_identity LIMIT 1)
+      FROM said WHERE theme IS NOT NULL),
+noted(theme) AS (
+    (SELECT agent_identity FROM memory_entries ORDER BY agent_identity LIMIT 1)
+    UNION ALL
+    SELECT (SELECT agent_identity FROM memory_entries WHERE agent_identity > noted.theme ORDER BY agent_identity LIMIT 1)
+      FROM noted WHERE theme IS NOT NULL)
+SELECT theme FROM said WHERE theme IS NOT NULL UNION SELECT theme FROM noted WHERE theme IS NOT NULL ORDER BY 1;
+
 -- name: turns_before
 -- The end of the session before this one, newest first. `|| ''`: see neighbours.
 SELECT id, agent_identity AS theme, role AS kind, session_id,

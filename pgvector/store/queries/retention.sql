@@ -1,47 +1,4 @@
--- What old turns and memories are deleted by: the command `prune`, and the setting `retention`.
-
--- name: prunable_turns
--- Of a theme what prune_turns would delete: how many turns, from when to when, their bytes in the table.
-SELECT count(*) AS turns, min(ts) AS oldest_at, max(ts) AS newest_at,
-       coalesce(sum(pg_column_size(content) + coalesce(pg_column_size(embedding), 0) + coalesce(pg_column_size(sig), 0)
-                    + pg_column_size(tsv) + pg_column_size(metadata)), 0)::bigint AS bytes
-  FROM conversations
- WHERE agent_identity = %(theme)s AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s)
-   AND role = ANY(%(roles)s::text[])
-   AND ts <= %(before_at)s AND (ts < %(before_at)s OR id < %(before_id)s);
-
--- name: oldest_prunable_turns
-SELECT agent_identity AS theme, ts AS at, role, left(content, 200) AS content
-  FROM conversations
- WHERE agent_identity = %(theme)s AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s)
-   AND role = ANY(%(roles)s::text[])
-   AND ts <= %(before_at)s AND (ts < %(before_at)s OR id < %(before_id)s)
- ORDER BY ts, id LIMIT %(limit)s;
-
--- name: newest_turns_by_number
--- The oldest one of the newest so many turns.
-SELECT ts, id FROM conversations
- WHERE agent_identity = %(theme)s AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s)
-   AND role = ANY(%(roles)s::text[])
- ORDER BY ts DESC, id DESC OFFSET %(most)s - 1 LIMIT 1;
-
--- name: newest_turns_by_bytes
--- The oldest one of the newest turns that so many bytes hold, and at least one.
-SELECT ts, id
-  FROM (SELECT ts, id, bytes, sum(bytes) OVER (ORDER BY ts DESC, id DESC ROWS UNBOUNDED PRECEDING) AS total
-          FROM (SELECT ts, id,
-                       pg_column_size(content) + coalesce(pg_column_size(embedding), 0) + coalesce(pg_column_size(sig), 0)
-                       + pg_column_size(tsv) + pg_column_size(metadata) AS bytes
-                  FROM conversations
-                 WHERE agent_identity = %(theme)s AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s)
-                   AND role = ANY(%(roles)s::text[])) AS sized) AS added
- WHERE total <= %(most)s OR total = bytes
- ORDER BY ts, id LIMIT 1;
-
--- name: walk_timeline
--- exempt: touches no table. The oldest turns come from the index of a theme's timeline, also where the planner has no
--- statistics of themes, as under row-level security: any other way would be a sort.
-SELECT set_config('enable_sort', 'off', true) AS sort;
+-- What old turns are deleted by, and how the setting `retention` is carried out.
 
 -- name: prune_turns
 -- Looks at the next so many turns of a theme, from the oldest on, and deletes those of the roles. What somebody else is about
@@ -66,27 +23,6 @@ SELECT (SELECT count(*) FROM slice) AS seen,
        (SELECT count(*) FROM gone) AS deleted,
        (SELECT ts FROM slice ORDER BY ts DESC, id DESC LIMIT 1) AS last_at,
        (SELECT id FROM slice ORDER BY ts DESC, id DESC LIMIT 1) AS last_id;
-
--- name: prunable_memories
-SELECT count(*) AS memories, min(m.updated_at) AS oldest_at, max(m.updated_at) AS newest_at,
-       coalesce(sum(pg_column_size(m.content) + coalesce(pg_column_size(m.embedding), 0)
-                    + coalesce(pg_column_size(m.sig), 0) + pg_column_size(m.tsv) + pg_column_size(m.metadata)), 0)::bigint AS bytes,
-       count(*) FILTER (WHERE EXISTS (SELECT FROM hermes_mirror AS f
-                                       WHERE f.agent_identity = m.agent_identity AND f.target = m.target
-                                         AND f.digest = m.digest)) AS in_files
-  FROM memory_entries AS m
- WHERE m.agent_identity = %(theme)s AND m.created_at < %(before_at)s AND m.updated_at < %(before_at)s;
-
--- name: oldest_prunable_memories
-SELECT agent_identity AS theme, updated_at AS at, target AS role, left(content, 200) AS content
-  FROM memory_entries
- WHERE agent_identity = %(theme)s AND created_at < %(before_at)s AND updated_at < %(before_at)s
- ORDER BY updated_at, id LIMIT %(limit)s;
-
--- name: prunable_memory_ids
-SELECT id FROM memory_entries
- WHERE agent_identity = %(theme)s AND created_at < %(before_at)s AND updated_at < %(before_at)s
- ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
 
 -- name: read_clock
 -- exempt: the server's clock, by which ages are reckoned, and whether this role may write to the log; touches no table.
@@ -133,9 +69,6 @@ ON CONFLICT (agent_identity) DO UPDATE
    SET policy = excluded.policy, announced_at = now(), begun_at = NULL, ended_at = NULL, deleted = 0, held_until = NULL
  WHERE hermes_retention.policy <> excluded.policy;
 
--- name: forget_retention
-DELETE FROM hermes_retention WHERE agent_identity = %(theme)s;
-
 -- name: claim_retention
 -- Nobody else works on the theme for a while. A run that somebody else has not ended is gone on with.
 UPDATE hermes_retention
@@ -155,17 +88,6 @@ UPDATE hermes_retention
        held_until = CASE WHEN %(ended)s THEN NULL ELSE held_until END
  WHERE agent_identity = %(theme)s
 RETURNING deleted;
-
--- name: theme_has_turns
-SELECT EXISTS (SELECT FROM conversations WHERE agent_identity = %(theme)s) AS found;
-
--- name: retention_state
--- exempt: counts and times for the operator, no stored text.
-SELECT max(ended_at) AS last_at, count(*) FILTER (WHERE held_until > now()) AS at_work,
-       coalesce(sum(deleted) FILTER (WHERE ended_at > now() - interval '24 hours'), 0)::bigint AS deleted_in_24h,
-       count(*) FILTER (WHERE begun_at IS NULL) AS announced,
-       min(announced_at) FILTER (WHERE begun_at IS NULL) + make_interval(secs => %(grace_s)s) AS first_at
-  FROM hermes_retention;
 
 -- name: forget_tombstones
 -- exempt: housekeeping of digests, no stored text.

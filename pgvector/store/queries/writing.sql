@@ -263,31 +263,8 @@ UPDATE memory_entries AS m SET owners = array_remove(m.owners, 'kept')
 DELETE FROM hermes_mirror
  WHERE origin = %(origin)s AND target = %(target)s AND digest = ANY(%(digests)s::bytea[]);
 
--- name: held_removals
--- exempt: for the operator, and for doctor: what waits for somebody's word, whichever theme owns it.
-SELECT m.id, m.agent_identity AS theme, m.target, left(m.content, %(chars)s) AS content, length(m.content) AS chars,
-       f.origin, f.held_at, f.held_why
-  FROM hermes_mirror AS f
-  JOIN memory_entries AS m ON m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest
- WHERE f.held_at IS NOT NULL ORDER BY f.held_at, m.id, f.origin;
-
--- name: count_held_removals
--- exempt: as held_removals.
-SELECT f.origin, f.target, f.held_why, count(*) AS count, min(f.held_at) AS held_at
-  FROM hermes_mirror AS f
-  JOIN memory_entries AS m ON m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest
- WHERE f.held_at IS NOT NULL GROUP BY 1, 2, 3 ORDER BY 5;
-
--- name: keep_held
--- exempt: as held_removals. These memories stay although the file lacks them.
-UPDATE hermes_mirror AS f SET held_at = NULL, held_why = NULL, kept_at = now()
-  FROM memory_entries AS m
- WHERE f.held_at IS NOT NULL AND m.id = ANY(%(ids)s)
-   AND m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest
-RETURNING f.agent_identity AS theme, f.target, f.digest;
-
 -- name: keep_undecided
--- exempt: housekeeping of digests. As keep_held, of what has waited for so long; without the memories, which may be locked.
+-- exempt: housekeeping of digests. These memories stay although their file lacks them: of what has waited for so long; without the memories, which may be locked.
 UPDATE hermes_mirror SET held_at = NULL, held_why = NULL, kept_at = now()
  WHERE held_at < now() - make_interval(secs => %(older_than_s)s)
 RETURNING agent_identity AS theme, target, digest;
@@ -296,23 +273,6 @@ RETURNING agent_identity AS theme, target, digest;
 UPDATE memory_entries AS m SET owners = array_append(array_remove(m.owners, 'kept'), 'kept')
   FROM unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[]) AS kept(theme, target, digest)
  WHERE m.agent_identity = kept.theme AND m.target = kept.target AND m.digest = kept.digest;
-
--- name: removed_memories
--- exempt: for the operator, of one theme or of all. What can be brought back, the last removed first; of several removals of one text in a theme the last one.
-SELECT DISTINCT ON (h.at, h.id) h.id AS removal, h.memory_id AS id, h.agent_identity AS theme, h.target, h.at,
-       left(h.old_content, %(chars)s) AS content, length(h.old_content) AS chars, h.who
-  FROM memory_history AS h
- WHERE h.old_row IS NOT NULL AND h.old_content IS NOT NULL
-   AND (%(theme)s::text IS NULL OR h.agent_identity = %(theme)s)
-   AND (%(ids)s::bigint[] IS NULL OR h.memory_id = ANY(%(ids)s))
-   AND h.at >= %(since)s::timestamptz
-   AND NOT EXISTS (SELECT FROM memory_entries AS m
-                    WHERE m.agent_identity = h.agent_identity AND m.target = h.target AND m.digest = hermes_digest(h.old_content))
-   AND NOT EXISTS (SELECT FROM memory_history AS later
-                    WHERE later.digest = h.digest AND later.old_row IS NOT NULL AND later.id > h.id
-                      AND later.agent_identity = h.agent_identity AND later.target = h.target
-                      AND later.old_content = h.old_content)
- ORDER BY h.at DESC, h.id DESC;
 
 -- name: restore_memory
 -- exempt: one removal, by its number. Under the number that the memory had, with its times, metadata and language.

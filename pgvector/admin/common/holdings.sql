@@ -57,3 +57,10 @@ SELECT (SELECT count(*) FROM (SELECT theme FROM some_turns UNION SELECT theme FR
        turns.day AS turns_last_day, turns.week AS turns_last_week,
        memories.day AS memories_last_day, memories.week AS memories_last_week
   FROM turns CROSS JOIN memories;
+
+-- name: count_held_removals
+-- exempt: counts for the operator, no stored text.
+SELECT f.origin, f.target, f.held_why, count(*) AS count, min(f.held_at) AS held_at
+  FROM hermes_mirror AS f
+  JOIN memory_entries AS m ON m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest
+ WHERE f.held_at IS NOT NULL GROUP BY 1, 2, 3 ORDER BY 5;

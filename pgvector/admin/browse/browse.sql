@@ -1,4 +1,4 @@
--- What an operator looks at and puts right: single rows, timelines, sessions.
+-- What `list`, `show`, `history` and `sessions` read.
 
 -- name: list_memories
 -- The most recently written or confirmed ones first; of each text at most `chars` characters.
@@ -45,35 +45,6 @@ SELECT c.id, c.agent_identity AS theme, c.session_id, c.role, c.content, c.ts, c
        c.embed_after, (SELECT count(*) FROM conversation_chunks AS k WHERE k.row_id = c.id) AS more_parts
   FROM conversations AS c WHERE c.id = %(id)s;
 
--- name: rows_of_memories
--- exempt: as show_memory, several of them.
-SELECT id, agent_identity AS theme, target AS kind, updated_at AS at, content FROM memory_entries
- WHERE id = ANY(%(ids)s) ORDER BY id;
-
--- name: rows_of_turns
--- exempt: as show_memory, several of them.
-SELECT id, agent_identity AS theme, role AS kind, ts AS at, content FROM conversations WHERE id = ANY(%(ids)s) ORDER BY id;
-
--- name: theme_exists
-SELECT EXISTS (SELECT FROM memory_entries WHERE agent_identity = %(theme)s)
-    OR EXISTS (SELECT FROM conversations WHERE agent_identity = %(theme)s)
-    OR EXISTS (SELECT FROM memory_history WHERE agent_identity = %(theme)s) AS found;
-
--- name: theme_names
--- exempt: names for the operator, no stored text; of them a session is told those that it may read, see host/misspelt.py.
--- They are found one by one along an index.
-WITH RECURSIVE said(theme) AS (
-    (SELECT agent_identity FROM conversations ORDER BY agent_identity LIMIT 1)
-    UNION ALL
-    SELECT (SELECT agent_identity FROM conversations WHERE agent_identity > said.theme ORDER BY agent_identity LIMIT 1)
-      FROM said WHERE theme IS NOT NULL),
-noted(theme) AS (
-    (SELECT agent_identity FROM memory_entries ORDER BY agent_identity LIMIT 1)
-    UNION ALL
-    SELECT (SELECT agent_identity FROM memory_entries WHERE agent_identity > noted.theme ORDER BY agent_identity LIMIT 1)
-      FROM noted WHERE theme IS NOT NULL)
-SELECT theme FROM said WHERE theme IS NOT NULL UNION SELECT theme FROM noted WHERE theme IS NOT NULL ORDER BY 1;
-
 -- name: list_sessions
 -- The theme's timeline is walked back from the end to each session that was not met before, so that the newest sessions of a
 -- large theme cost what they hold, not what the theme does.
@@ -102,28 +73,19 @@ SELECT page.session_id, held.turns, held.first_at, held.last_at, opening.parent_
                       ORDER BY c.ts, c.id LIMIT 1) AS opening ON true
  ORDER BY page.number;
 
--- name: session_themes
--- exempt: names for the operator, no stored text. Two keys of the API server may have given a session one name.
-SELECT agent_identity AS theme, count(*) AS turns FROM conversations WHERE session_id = %(session_id)s GROUP BY 1 ORDER BY 1;
+-- name: list_history
+-- Newest first. A memory that was removed is still known by its number.
+SELECT id, at, action, memory_id, target, db_role, who, chars, encode(digest, 'hex') AS digest, old_theme, old_chars,
+       encode(old_digest, 'hex') AS old_digest, old_content
+  FROM memory_history
+ WHERE agent_identity = %(theme)s AND at >= %(since)s::timestamptz AND at < %(until)s::timestamptz
+   AND (%(action)s::text IS NULL OR action = %(action)s)
+   AND (%(target)s::text IS NULL OR target = %(target)s)
+   AND (%(session_id)s::text IS NULL OR who ->> 'session_id' = %(session_id)s)
+ ORDER BY at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s;
 
--- name: transcript_of_session
--- In the order in which they were said, from after a turn on.
-SELECT id, role, content, ts, metadata, embedding IS NULL AND sig IS NULL AS pending FROM conversations
- WHERE session_id = %(session_id)s AND CASE WHEN agent_identity = %(theme)s THEN true ELSE false END
-   AND (ts, id) > (%(after_ts)s::timestamptz, %(after_id)s::bigint)
- ORDER BY ts, id LIMIT %(limit)s OFFSET %(offset)s;
-
--- name: edit_memory
--- Under the same number, as old as it was. Its vectors go with the text.
-UPDATE memory_entries
-   SET content = %(content)s, embedding = NULL, sig = NULL, embed_after = NULL, updated_at = %(at)s,
-       metadata = metadata || %(metadata)s
- WHERE agent_identity = %(theme)s AND id = %(id)s AND digest = hermes_digest(%(old_content)s);
-
--- name: bury_text
--- No file that still holds it brings it back.
-INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at)
-SELECT %(theme)s, %(target)s, hermes_digest(%(content)s), %(at)s
- WHERE EXISTS (SELECT FROM memory_entries WHERE agent_identity = %(theme)s AND id = %(id)s)
-ON CONFLICT (agent_identity, target, digest) DO UPDATE
-   SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at);
+-- name: history_of_memory
+-- exempt: of one memory, by the number that an operator names; it may be gone, and with it its theme's last row.
+SELECT id, agent_identity AS theme, at, action, memory_id, target, db_role, who, chars, encode(digest, 'hex') AS digest, old_theme,
+       old_chars, encode(old_digest, 'hex') AS old_digest, old_content
+  FROM memory_history WHERE memory_id = %(memory_id)s ORDER BY id DESC LIMIT %(limit)s OFFSET %(offset)s;

@@ -1,0 +1,69 @@
+"""What an operator's verb did: one type, one way to print it for people, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from .commands import EXIT_OK, print_json
+from .console import say
+
+_ONE = {"memories": "memory", "turns": "turn", "texts": "earlier text", "writes": "write", "themes": "theme"}
+ADD_YES = "nothing was changed: add --yes"
+
+
+@dataclass
+class Outcome:
+    """What a verb did, or, where `done` is False, what it would do.
+
+    `rows` are what it is about; `facts` further names of its JSON; `notes` what else there is to know, and `hints` what
+    only a person needs to.
+    """
+
+    verb: str
+    done: bool
+    counts: dict[str, int]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    hints: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what --json prints."""
+        told = {"verb": self.verb, "done": self.done, "rows": self.rows, "counts": self.counts, "notes": self.notes}
+        return told | self.facts
+
+
+def print_outcome(
+    outcome: Outcome, *, as_json: bool, before: Callable[[], None] | None = None, summary: str = ""
+) -> int:
+    """Print an outcome and return the exit code. A person gets what `before` prints, the notes and the summary."""
+    if as_json:
+        print_json(outcome.as_json())
+        return EXIT_OK
+    if before is not None:
+        before()
+    for note in (*outcome.notes, *outcome.hints):
+        say(f"note: {note}")
+    if summary:
+        say(summary)
+    return EXIT_OK
+
+
+def counted(counts: Mapping[str, int], *, also_none: bool = False) -> str:
+    """Return `1 memory, 2 turns`; what there is none of is left out unless `also_none`."""
+    told = [_count(name, count) for name, count in counts.items() if count or also_none]
+    return ", ".join(told) or "nothing"
+
+
+def _count(name: str, count: int) -> str:
+    if count == 1:
+        return "1 " + _ONE.get(name, name.replace("_", " "))
+    return f"{count:,} " + ("earlier texts" if name == "texts" else name.replace("_", " "))
+
+
+def fit_for_json(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with its times as ISO text."""
+    return {key: value.isoformat() if isinstance(value, datetime) else value for key, value in row.items()}

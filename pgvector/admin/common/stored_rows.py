@@ -1,0 +1,44 @@
+"""Single rows by their numbers, and the turns of a session.
+
+Every function works inside the caller's transaction, on a connection whose errors are translated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from ...domain.types import Store
+from ...store.connection import DeadlineConnection
+from ...store.sql import query
+
+_query = partial(query, package=__package__)
+_SLICE = 500  # turns of one statement
+
+
+def rows(conn: DeadlineConnection, store: Store, ids: Sequence[int]) -> list[Any]:
+    """Return those of the rows that are there: id, theme, kind, at, content."""
+    return conn.execute(_query(f"rows_of_{store}"), {"ids": list(ids)}).fetchall()
+
+
+def themes_of_session(conn: DeadlineConnection, session_id: str) -> dict[str, int]:
+    """Return the themes in which a session of that name has turns, and how many."""
+    return {row.theme: row.turns for row in conn.execute(_query("session_themes"), {"session_id": session_id})}
+
+
+def transcript(
+    conn: DeadlineConnection, theme: str, session_id: str, *, limit: int | None, offset: int
+) -> Iterator[dict[str, Any]]:
+    """Yield the turns of a session in the order in which they were said."""
+    after: dict[str, Any] = {"after_ts": "-infinity", "after_id": 0, "offset": offset}
+    left = limit
+    while left is None or left > 0:
+        size = _SLICE if left is None else min(_SLICE, left)
+        asked = {"theme": theme, "session_id": session_id, "limit": size} | after
+        found = conn.execute(_query("transcript_of_session"), asked).fetchall()
+        yield from (row._asdict() for row in found)
+        if len(found) < size:
+            return
+        left = None if left is None else left - len(found)
+        after = {"after_ts": found[-1].ts.isoformat(), "after_id": found[-1].id, "offset": 0}

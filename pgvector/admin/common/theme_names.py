@@ -1,0 +1,103 @@
+"""Which theme an operator means: the very name that is stored before the form that sessions use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...domain.errors import InvalidArgument
+from ...domain.text import clean
+from ...domain.theme import Surface, ThemeRules, session_themes
+from ...store.connection import DeadlineConnection
+from ...store.known_themes import theme_names
+from . import stored_rows
+from .theme_rows import counts, rows_in, theme_exists
+
+_NAMED = 12  # themes in a message
+
+
+def profile_of(home: Path) -> str:
+    """Return the profile's name as the host derives it from the home."""
+    where = home.expanduser().resolve()
+    return where.name if where.parent.name == "profiles" else "default"
+
+
+def theme_to_read(conn: DeadlineConnection, given: str | None, rules: ThemeRules, home: Path) -> str:
+    """Return the theme that an operator means.
+
+    Where none is named, that of this home's own sessions, or the only one there is. Raises InvalidArgument.
+    """
+    if given is not None:
+        theme = next((name for name in _meant(given, rules) if theme_exists(conn, name)), None)
+        if theme is None:
+            raise _nothing_in(given)
+        return theme
+    own = _own_theme(rules, home)
+    if theme_exists(conn, own):
+        return own
+    names = theme_names(conn)
+    if len(names) > 1:
+        raise InvalidArgument(f"this home's own theme {own!r} holds nothing; name one with --theme: {_some(names)}")
+    return names[0] if names else own
+
+
+def theme_to_write(given: str | None, rules: ThemeRules, home: Path) -> tuple[str, str]:
+    """Return the theme that a new memory gets, and what there is to say about it.
+
+    Raises InvalidArgument for a blank name.
+    """
+    if given is None:
+        return _own_theme(rules, home), ""
+    theme = rules.resolve_name(given)
+    if not theme:
+        raise InvalidArgument("the theme's name is blank")
+    note = not_allowed(theme, rules) or (f"{given!r} is stored as {theme!r}" if theme != given else "")
+    return theme, note
+
+
+def not_allowed(theme: str, rules: ThemeRules) -> str:
+    """Return a warning where `allowed_themes` keeps sessions out of a theme, else nothing."""
+    if not rules.allowed or theme in rules.allowed or theme == rules.default or theme.startswith("@"):
+        return ""
+    return f"allowed_themes does not name {theme!r}: until it does, no session has this theme"
+
+
+def theme_of_session(conn: DeadlineConnection, session_id: str, given: str | None, rules: ThemeRules) -> str:
+    """Return the theme in which a session has turns. Raises InvalidArgument where there is none, or more than one."""
+    themes = list(stored_rows.themes_of_session(conn, session_id))
+    if given is not None:
+        themes = [theme for theme in themes if theme in (given, rules.resolve_name(given))]
+    if not themes:
+        where = f" in the theme {given!r}" if given is not None else ""
+        raise InvalidArgument(f"no session {session_id!r} has turns{where}; see: hermes-pgvector sessions list")
+    if len(themes) > 1:
+        raise InvalidArgument(f"{session_id!r} is a session of several themes; name one with --theme: {_some(themes)}")
+    return themes[0]
+
+
+def existing(conn: DeadlineConnection, name: str, rules: ThemeRules) -> tuple[str, dict[str, Any]]:
+    """Return the theme that an operator means, and what it holds. Raises InvalidArgument where that is nothing."""
+    for theme in _meant(name, rules):
+        held = counts(conn, theme)
+        if rows_in(held):
+            return theme, held
+    raise _nothing_in(name)
+
+
+def _meant(given: str, rules: ThemeRules) -> Iterator[str]:
+    for theme in dict.fromkeys((given, rules.resolve_name(given))):
+        if theme and theme == clean(theme):
+            yield theme
+
+
+def _nothing_in(given: str) -> InvalidArgument:
+    return InvalidArgument(f"no theme {given!r} holds anything; see: hermes-pgvector themes list")
+
+
+def _own_theme(rules: ThemeRules, home: Path) -> str:
+    return session_themes(Surface(profile=profile_of(home)), rules).memories.name
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")

@@ -1,0 +1,181 @@
+"""Memories, turns and sessions forgotten for good by an operator."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ...capture.forgetting import without_session
+from ...domain.errors import InvalidArgument
+from ...domain.format import plural
+from ...domain.types import Store
+from ...store import history, memory_edits
+from ...store.audit_log import operator
+from ...store.backend import WRITE_TIMEOUT_S
+from ...store.connection import DeadlineConnection
+from ...store.memory_edits import Entry
+from ...store.sql import query
+from ..common import stored_rows
+from ..common.command_context import CommandContext
+from ..common.outcome import Outcome, counted
+from ..common.refs import Ref
+from ..common.spool_views import drop_copies, drop_kept
+from .editing import entry_of, memory, record_change, still_in_files
+from .removals import RemovedMemory, removed
+
+_query = partial(query, package=__package__)
+_SESSION_SHOWN = 100  # turns of one that goes
+_WHOLE = 2**31 - 1  # characters
+
+
+@dataclass(frozen=True)
+class _Meant:
+    """The rows that numbers name: what stands there, and memories that are gone and could be restored."""
+
+    memories: Sequence[Any]
+    turns: Sequence[Any]
+    gone: Sequence[RemovedMemory]
+
+    def rows(self) -> list[dict[str, Any]]:
+        stored: list[tuple[Store, Any]] = [("memories", row) for row in self.memories]
+        stored += [("turns", row) for row in self.turns]
+        return [
+            *(_row(Ref(store, row.id), row.theme, row.kind, row.at, row.content) for store, row in stored),
+            *(_row(Ref("memories", row.id), row.theme, row.target, row.at, row.content) for row in self.gone),
+        ]
+
+    def counts(self) -> dict[str, int]:
+        texts = {"texts": len(self.gone)} if self.gone else {}
+        return {"memories": len(self.memories), "turns": len(self.turns)} | texts
+
+    def entries(self) -> dict[str, list[Entry]]:
+        """Return the memories that stand there, by theme."""
+        by_theme: defaultdict[str, list[Entry]] = defaultdict(list)
+        for row in self.memories:
+            by_theme[row.theme].append(entry_of(row))
+        return dict(sorted(by_theme.items()))
+
+
+def _row(ref: Ref, theme: str, kind: str, at: Any, content: str) -> dict[str, Any]:
+    said = {"kind": kind, "at": at.isoformat(timespec="seconds"), "content": content}
+    return {"ref": str(ref), "store": ref.store, "theme": theme} | said
+
+
+def forget(context: CommandContext, refs: Sequence[Ref], *, theme: str | None, really: bool) -> Outcome:
+    """Delete memories and turns for good, with what was derived of them; all of them or, where one is missing, none.
+
+    `theme`: they must stand there. Raises InvalidArgument.
+    """
+    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
+        meant = _find(conn, refs, theme)
+        in_files, origin = context.in_files()
+        notes = _notes(conn, meant, in_files, really=really)
+        rows, counts = meant.rows(), meant.counts()
+        if really:
+            _delete(conn, meant, in_files, origin)
+            themes = [row["theme"] for row in rows]
+            record_change(conn, "forget", themes, {"rows": [str(ref) for ref in refs]}, counts)
+    if really:
+        notes += _drop_spooled(context, meant)
+    return Outcome("forget", really, counts, rows, notes=notes)
+
+
+def _find(conn: DeadlineConnection, refs: Sequence[Ref], theme: str | None) -> _Meant:
+    """Return what the numbers name. Raises InvalidArgument where one of them is not there."""
+    memories, turns = _stored(conn, "memories", refs, theme), _stored(conn, "turns", refs, theme)
+    missing = set(refs) - memories.keys() - turns.keys()
+    absent = [ref.id for ref in missing if ref.store == "memories"]
+    gone = removed(conn, theme=theme, ids=absent, chars=_WHOLE) if absent else []
+    missing -= {Ref("memories", each.id) for each in gone}
+    if missing:
+        names = ", ".join(str(ref) for ref in refs if ref in missing)
+        where = f" in the theme {theme!r}" if theme is not None else ""
+        raise InvalidArgument(f"there is no {names}{where}; nothing was removed")
+    return _Meant(list(memories.values()), list(turns.values()), gone)
+
+
+def _stored(conn: DeadlineConnection, store: Store, refs: Sequence[Ref], theme: str | None) -> dict[Ref, Any]:
+    ids = [ref.id for ref in refs if ref.store == store]
+    return {Ref(store, row.id): row for row in stored_rows.rows(conn, store, ids) if theme in (None, row.theme)}
+
+
+def _notes(conn: DeadlineConnection, meant: _Meant, in_files: set[tuple[str, str]], *, really: bool) -> list[str]:
+    by_theme = meant.entries()
+    notes = still_in_files([entry for entries in by_theme.values() for entry in entries], in_files)
+    earlier = sum(_old_texts(conn, theme, [each.id for each in entries]) for theme, entries in by_theme.items())
+    if earlier:
+        notes.append(
+            f"what they said before ({plural(earlier, 'text')} in the history) {'went' if really else 'goes'} as well"
+        )
+    if meant.gone:
+        notes.append("what was removed before can no longer be restored once its text is forgotten")
+    return notes
+
+
+def _delete(conn: DeadlineConnection, meant: _Meant, in_files: set[tuple[str, str]], origin: str) -> None:
+    for theme, entries in meant.entries().items():
+        if not memory_edits.forget(conn, theme, entries, in_files, origin, operator("forget")):
+            raise InvalidArgument("a memory was changed by somebody else just now; nothing was removed: look again")
+    turns: defaultdict[str, list[int]] = defaultdict(list)
+    for row in meant.turns:
+        turns[row.theme].append(row.id)
+    for theme in sorted(turns):
+        conn.execute(query("delete_turns"), {"theme": theme, "ids": turns[theme]})
+    for each in meant.gone:
+        conn.execute(_query("forget_removed"), {"theme": each.theme, "ids": [each.id]})
+
+
+def _drop_spooled(context: CommandContext, meant: _Meant) -> list[str]:
+    """Drop rejected and kept writes of the same texts from the spool; return what there is to say about it."""
+    texts = [(row.theme, row.content) for row in (*meant.memories, *meant.turns)]
+    dropped, waiting = drop_copies(context.home, texts)
+    notes = []
+    if dropped:
+        verb = "was" if dropped == 1 else "were"
+        notes.append(f"{counted({'writes': dropped})} of the same text that Postgres had refused {verb} dropped")
+    if waiting:
+        verb = "waits in the spool and brings" if waiting == 1 else "wait in the spool and bring"
+        notes.append(f"{counted({'writes': waiting})} of the same text {verb} it back: forget it again then")
+    return notes
+
+
+def forget_versions(context: CommandContext, refs: Sequence[Ref], *, really: bool) -> Outcome:
+    """Drop what memories said before they were replaced; what they say now stays. Raises InvalidArgument."""
+    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
+        rows = []
+        for ref, row in [(ref, memory(conn, ref)) for ref in refs]:
+            kept = _old_texts(conn, row.theme, [row.id])
+            rows.append({"ref": str(ref), "theme": row.theme, "kind": row.kind, "texts": kept, "content": row.content})
+            if really:
+                history.forget_old_texts(conn, row.theme, [row.id])
+        counts = {"texts": sum(row["texts"] for row in rows)}
+        if really:
+            themes = [row["theme"] for row in rows]
+            record_change(conn, "forget", themes, {"rows": [str(ref) for ref in refs]}, counts)
+    return Outcome("forget", really, counts, rows)
+
+
+def _old_texts(conn: DeadlineConnection, theme: str, ids: Sequence[int]) -> int:
+    """Return how many earlier texts of these memories are kept."""
+    row = conn.execute(_query("count_old_texts"), {"theme": theme, "ids": list(ids)}).fetchone()
+    return 0 if row is None else int(row.count)
+
+
+def forget_session(context: CommandContext, theme: str, session_id: str, *, really: bool) -> Outcome:
+    """Delete the turns of one session of a theme, of which the outcome's `rows` are the first; its memories stay."""
+    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
+        first: list[Mapping[str, Any]] = list(
+            stored_rows.transcript(conn, theme, session_id, limit=_SESSION_SHOWN, offset=0)
+        )
+        rows = [_row(Ref("turns", row["id"]), theme, row["role"], row["ts"], row["content"]) for row in first]
+        counts = {"turns": stored_rows.themes_of_session(conn, session_id).get(theme, 0)}
+        if really:
+            asked = {"theme": theme, "session_id": session_id}
+            counts["turns"] = conn.execute(query("forget_session"), asked).rowcount
+            record_change(conn, "forget", [theme], {"session": session_id}, counts)
+    if really:
+        drop_kept(context.home, theme, without_session(session_id))
+    return Outcome("forget", really, counts, rows)

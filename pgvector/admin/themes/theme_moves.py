@@ -1,0 +1,80 @@
+"""All rows of a theme moved into another one, or deleted, a bounded piece at a time.
+
+Every function works inside the caller's transaction, on a connection whose errors are translated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from ...store.connection import DeadlineConnection
+from ...store.memories import lock_theme
+from ...store.sql import query
+
+_query = partial(query, package=__package__)
+_SLICE = 1000  # rows of one statement
+Advance = Callable[[int], None]
+
+
+def shared(conn: DeadlineConnection, theme: str, into: str) -> int:
+    """Return how many memories stand in both themes."""
+    row = conn.execute(_query("count_shared_memories"), {"theme": theme, "into": into}).fetchone()
+    return 0 if row is None else int(row.count)
+
+
+def move(conn: DeadlineConnection, theme: str, into: str, advance: Advance) -> dict[str, int]:
+    """Move everything of `theme` to `into`; a memory that both hold stays once. Return what happened, counted.
+
+    `advance` gets the number of rows done since its last call.
+    """
+    names = {"theme": theme, "into": into}
+    turns = _in_slices(conn, _query("theme_turn_ids"), _query("move_turns"), names, advance)
+    # Turns first: agents wait with memories of both themes from here on.
+    for name in sorted((theme, into)):
+        lock_theme(conn, name)
+    merged = conn.execute(_query("merge_shared_memories"), names).rowcount
+    advance(merged)
+    # Before the memories, so that each of them finds nothing left to take along.
+    conn.execute(_query("move_history"), names)
+    memories = _in_slices(conn, _query("theme_memory_ids"), _query("move_memories"), names, advance)
+    for statement in ("move_operations", "move_tombstones", "move_mirrored", "forget_retention"):
+        conn.execute(_query(statement), names)
+    conn.execute(_query("clear_live_tombstones"), {"theme": into})
+    return {"memories": memories, "merged": merged, "turns": turns}
+
+
+def delete(conn: DeadlineConnection, theme: str, advance: Advance) -> dict[str, int]:
+    """Delete a theme's turns and memories, and with them what was derived of them. Return what happened, counted.
+
+    What stays are digests: of removed memories, so that no host's file brings them back.
+    """
+    names = {"theme": theme, "at": datetime.now(UTC)}
+    turns = _in_slices(conn, _query("theme_turn_ids"), query("delete_turns"), names, advance)
+    lock_theme(conn, theme)
+    memories = _in_slices(conn, _query("theme_memory_ids"), query("forget_memories"), names, advance)
+    conn.execute(_query("delete_history"), names)
+    conn.execute(_query("forget_retention"), names)
+    return {"memories": memories, "turns": turns}
+
+
+def log(conn: DeadlineConnection, limit: int) -> list[dict[str, Any]]:
+    """Return the last `limit` entries of the operators' log, newest first."""
+    return [row._asdict() for row in conn.execute(_query("read_maintenance"), {"limit": limit})]
+
+
+def _in_slices(
+    conn: DeadlineConnection, which: bytes, statement: bytes, names: Mapping[str, Any], advance: Advance
+) -> int:
+    """Run `statement` on all rows that `which` names, those that come meanwhile included; return how many."""
+    done = 0
+    # The ids once and at the start: to find the next ones by the theme would be a walk over all that are done.
+    while ids := [row.id for row in conn.execute(which, {"theme": names["theme"]})]:
+        for start in range(0, len(ids), _SLICE):
+            some = ids[start : start + _SLICE]
+            conn.execute(statement, {**names, "ids": some})
+            advance(len(some))
+        done += len(ids)
+    return done

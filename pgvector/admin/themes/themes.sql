@@ -1,0 +1,76 @@
+-- Whole themes, moved and deleted.
+
+-- name: theme_memory_ids
+SELECT id FROM memory_entries WHERE agent_identity = %(theme)s ORDER BY id;
+
+-- name: theme_turn_ids
+SELECT id FROM conversations WHERE agent_identity = %(theme)s ORDER BY id;
+
+-- name: count_shared_memories
+SELECT count(*) AS count
+  FROM memory_entries AS old JOIN memory_entries AS kept ON kept.target = old.target AND kept.digest = old.digest
+ WHERE old.agent_identity = %(theme)s AND kept.agent_identity = %(into)s;
+
+-- name: merge_shared_memories
+-- What both themes hold stays once, as old as the older and as fresh as the fresher of the two. The vector of a long text is
+-- no use without those of its other parts.
+WITH shared AS (
+    SELECT old.id AS old_id, kept.id AS kept_id, old.created_at, old.updated_at, old.owners,
+           CASE WHEN NOT EXISTS (SELECT FROM memory_chunks AS k WHERE k.row_id = old.id) THEN old.embedding END AS embedding
+      FROM memory_entries AS old JOIN memory_entries AS kept ON kept.target = old.target AND kept.digest = old.digest
+     WHERE old.agent_identity = %(theme)s AND kept.agent_identity = %(into)s),
+merged AS (
+    UPDATE memory_entries AS m
+       SET created_at = least(m.created_at, shared.created_at), updated_at = greatest(m.updated_at, shared.updated_at),
+           embedding = coalesce(m.embedding, shared.embedding),
+           sig = coalesce(m.sig, binary_quantize(shared.embedding)),
+           owners = ARRAY(SELECT DISTINCT owner FROM unnest(m.owners || shared.owners) AS owner)
+      FROM shared WHERE m.agent_identity = %(into)s AND m.id = shared.kept_id)
+DELETE FROM memory_entries AS m USING shared WHERE m.agent_identity = %(theme)s AND m.id = shared.old_id;
+
+-- name: move_memories
+UPDATE memory_entries SET agent_identity = %(into)s WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s);
+
+-- name: move_turns
+UPDATE conversations SET agent_identity = %(into)s WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s);
+
+-- name: move_operations
+-- They stay under the old name as well: what a spool still holds of them names the theme as it was then.
+INSERT INTO hermes_operations (agent_identity, op_id, applied_at)
+SELECT %(into)s, op_id, applied_at FROM hermes_operations WHERE agent_identity = %(theme)s
+ON CONFLICT DO NOTHING;
+
+-- name: move_tombstones
+WITH moved AS (DELETE FROM hermes_tombstones WHERE agent_identity = %(theme)s RETURNING target, digest, removed_at, origin)
+INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at, origin)
+SELECT %(into)s, target, digest, removed_at, origin FROM moved
+ON CONFLICT (agent_identity, target, digest) DO UPDATE
+   SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at);
+
+-- name: move_mirrored
+WITH moved AS (
+    DELETE FROM hermes_mirror WHERE agent_identity = %(theme)s
+    RETURNING origin, target, digest, announced, noted_at, held_at, held_why, kept_at)
+INSERT INTO hermes_mirror (agent_identity, origin, target, digest, announced, noted_at, held_at, held_why, kept_at)
+SELECT %(into)s, origin, target, digest, announced, noted_at, held_at, held_why, kept_at FROM moved
+ON CONFLICT (agent_identity, origin, target, digest) DO UPDATE
+   SET announced = hermes_mirror.announced OR excluded.announced,
+       noted_at = greatest(hermes_mirror.noted_at, excluded.noted_at);
+
+-- name: move_history
+UPDATE memory_history SET agent_identity = %(into)s WHERE agent_identity = %(theme)s;
+
+-- name: clear_live_tombstones
+-- What one theme had removed and the other one holds, is held.
+DELETE FROM hermes_tombstones AS t USING memory_entries AS m
+ WHERE t.agent_identity = %(theme)s AND m.agent_identity = t.agent_identity AND m.target = t.target AND m.digest = t.digest;
+
+-- name: delete_history
+DELETE FROM memory_history WHERE agent_identity = %(theme)s;
+
+-- name: forget_retention
+DELETE FROM hermes_retention WHERE agent_identity = %(theme)s;
+
+-- name: read_maintenance
+-- exempt: what operators did, no stored text.
+SELECT id, done_at, db_role, os_user, host, verb, arguments, counts FROM hermes_maintenance ORDER BY id DESC LIMIT %(limit)s;
