@@ -23,7 +23,7 @@ _PERSONAL = frozenset(
 )  # fmt: skip
 
 
-class Keeper:
+class Sanitizer:
     """Masks secrets (counted as `secrets_masked`) and personal identifiers as the settings say."""
 
     def __init__(self, settings: Settings) -> None:
@@ -41,7 +41,7 @@ class Keeper:
         return masked
 
     def metadata(self, given: Mapping[Any, Any], counts: Counter[str]) -> dict[str, Any]:
-        """A copy that is fit for JSON, without secrets and without personal identifiers."""
+        """Return a copy that is fit for JSON, without secrets and without personal identifiers."""
         plain = clean_json(given)
         kept = self._kept(plain, counts)
         return kept if isinstance(kept, dict) else {}
@@ -64,7 +64,7 @@ class Keeper:
 
 
 def session_name(given: object, identity_key: str = "") -> str:
-    """A session id as it is stored: clean, and with more than 256 characters cut to 239, "-" and a hash of the whole.
+    """Return a session id as it is stored: clean, above 256 characters cut to 239, "-" and a hash of the whole.
 
     An index on it holds no more than 2.7 KB. A telephone number or an e-mail address in it is masked.
     """

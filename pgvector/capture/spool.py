@@ -185,7 +185,7 @@ class Spool:
 
     @contextlib.contextmanager
     def written(self) -> Iterator[sqlite3.Connection]:
-        """One transaction on the file, for a moment: a hook may have to wait. Raises SpoolError."""
+        """Yield one transaction on the file, for a moment: a hook may have to wait. Raises SpoolError."""
         with as_spool_error(self.path), self._back_lock, self._lock:
             self._must_be_there()
             self._back.execute("BEGIN IMMEDIATE")

@@ -172,7 +172,7 @@ class SpoolDirectory:
             raise
 
     def adopt(self, at_most: int = 1 << 30) -> Iterator[Spool]:
-        """The files of processes that are gone, oldest first, each locked to us now; what cannot be read is kept and
+        """Yield the files of processes that are gone, oldest first, each locked to us; what cannot be read is kept and
         reported."""
         if at_most > 0:
             adopted = (spool for path in self._paths() if (spool := self._adopt(path)) is not None)

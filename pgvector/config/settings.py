@@ -304,12 +304,12 @@ class Field(NamedTuple):
 
     @property
     def env(self) -> str:
-        """The environment variable that overrides the file."""
+        """Return the environment variable that overrides the file."""
         return ENV_PREFIX + self.key.upper()
 
     @property
     def expected(self) -> str:
-        """What a value must be, in words."""
+        """Return what a value must be, in words."""
         if self.choices:
             return ("any of " if self.kind is tuple else "one of ") + ", ".join(self.choices)
         if self.form:

@@ -17,7 +17,7 @@ class Span(NamedTuple):
 
 
 def estimate_tokens(text: str) -> int:
-    """An upper guess without any tokenizer: three ASCII characters a token, one token for every other character."""
+    """Return an upper guess without a tokenizer: three ASCII characters a token, one token for each other character."""
     plain = len(text) if text.isascii() else len(text.encode("ascii", "ignore"))
     return plain // _ASCII_A_TOKEN + 1 + (len(text) - plain)
 

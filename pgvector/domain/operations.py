@@ -36,7 +36,7 @@ class Operation:
 
     @property
     def kind(self) -> str:
-        """The name of the operation's class on disk and in messages."""
+        """Return the name of the operation's class on disk and in messages."""
         return _NAMES[type(self)]
 
     def texts(self) -> Sequence[str]:
@@ -182,7 +182,7 @@ class MalformedWrite(Operation):
 
     @property
     def kind(self) -> str:
-        """The kind that the file gives."""
+        """Return the kind that the file gives."""
         return self.said_kind
 
 

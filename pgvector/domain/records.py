@@ -59,7 +59,7 @@ Record = MemoryRecord | TurnRecord
 
 
 def time_flaw(time: datetime) -> str:
-    """Why a time cannot be stored and read again, whatever the zone of who reads it; "" when it can."""
+    """Return why a time cannot be stored and read again, whatever the zone of who reads it; "" when it can."""
     if time.tzinfo is None:
         return "its time has no zone"
     return "" if _FIRST_YEAR <= time.year <= _LAST_YEAR else "its time is none of the years 2 to 9998"

@@ -154,7 +154,7 @@ def _searches(folded: bool) -> tuple[_Search, ...]:
 
 
 def _together(char: str, begins: list[tuple[str, int, _Shape]]) -> re.Pattern[str]:
-    """What finds all beginnings that hold `char`. It is first in the pattern, which is what makes that fast."""
+    """Return what finds all beginnings that hold `char`. It is first in the pattern, which is what makes that fast."""
     at_once = [_after(begin, at) + shape.then for begin, at, shape in begins if not at]
     later = [f"(?<={re.escape(begin[: at + 1])}){_after(begin, at)}{shape.then}" for begin, at, shape in begins if at]
     if later:
@@ -196,14 +196,14 @@ def masked(text: str) -> str:
 
 
 def pattern_problem(pattern: str) -> str:
-    """Why an operator's pattern cannot be used, in words; "" when it can."""
+    """Return why an operator's pattern cannot be used, in words; "" when it can."""
     compiled = _compiled(pattern)
     return compiled if isinstance(compiled, str) else ""
 
 
 @functools.lru_cache(maxsize=64)
 def masker(patterns: tuple[str, ...]) -> Masker:
-    """The masker with these patterns besides the known shapes."""
+    """Return the masker with these patterns besides the known shapes."""
     return Masker(patterns)
 
 
@@ -238,7 +238,7 @@ def _replaced(text: str, found: list[tuple[int, int, str]]) -> tuple[str, int]:
 
 @functools.lru_cache(maxsize=256)
 def _compiled(pattern: str) -> re.Pattern[str] | str:
-    """The pattern ready for use, or what is wrong with it."""
+    """Return the pattern ready for use, or what is wrong with it."""
     if len(pattern) > PATTERN_MAX_CHARS:
         return f"longer than {PATTERN_MAX_CHARS} characters"
     try:
@@ -251,7 +251,7 @@ def _compiled(pattern: str) -> re.Pattern[str] | str:
 
 
 def _is_slow(pattern: str, compiled: re.Pattern[str]) -> bool:
-    """Whether time explodes on long runs of what the pattern looks for, tried in steps so that none takes long."""
+    """Return whether time explodes on long runs of what the pattern looks for, tried in ever longer steps."""
     letters = dict.fromkeys([*"a0A-_ /.=", *(char for char in pattern if char.isalnum())])
     runs = [*letters, *(re.findall(r"[A-Za-z0-9]{2,}", pattern)[:4]), "a0"]
     for run in runs[:40]:

@@ -27,7 +27,7 @@ class _Known:
     unnamed: int = 0  # how often it said so without a word of what
 
 
-class Said:
+class SessionTurns:
     """Of the sessions that spoke last. Safe to use from several threads."""
 
     def __init__(self) -> None:

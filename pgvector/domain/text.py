@@ -113,7 +113,7 @@ def both_ends(text: str, max_chars: int) -> str:
 
 
 def flatten_within(content: object, max_chars: int) -> tuple[str, bool]:
-    """What `flatten` gives, or of more than `max_chars` both ends, and a line between them with how much is missing.
+    """Return what `flatten` gives, or of more than `max_chars` both ends, and a line between that says what is missing.
 
     Also whether that was done. What is left out is neither copied nor looked at.
     """

@@ -48,7 +48,7 @@ class CircuitBreaker:
 
     @property
     def state(self) -> State:
-        """The state; an open breaker whose pause is over is still open until a call asks."""
+        """Return the state; an open breaker whose pause is over is still open until a call asks."""
         with self._lock:
             return self._state
 

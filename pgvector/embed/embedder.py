@@ -24,7 +24,7 @@ class Embedder(Protocol):
 
     @property
     def instructions(self) -> Instructions:
-        """The prefixes of documents and questions."""
+        """Return the prefixes of documents and questions."""
 
     def embed_documents(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
         """Return one vector a text, in order. Raises EmbedderError; never returns fewer, NaN or other sizes."""
@@ -52,7 +52,7 @@ class EmbedderWrapper:
 
     @property
     def instructions(self) -> Instructions:
-        """The prefixes of documents and questions."""
+        """Return the prefixes of documents and questions."""
         return self._inner.instructions
 
     def embed_documents(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:

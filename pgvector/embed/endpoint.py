@@ -19,7 +19,7 @@ class Endpoint:
 
     @property
     def label(self) -> str:
-        """The address as messages and logs name it: without query and fragment."""
+        """Return the address as messages and logs name it: without query and fragment."""
         return re.split(r"[?#]", self.url, maxsplit=1)[0]
 
 

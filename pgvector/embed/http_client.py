@@ -86,7 +86,7 @@ class HttpClient:
 
     @property
     def endpoint(self) -> Endpoint:
-        """The endpoint that answers; before the first answer the one that is tried first."""
+        """Return the endpoint that answers; before the first answer the one that is tried first."""
         return self._chosen or self._endpoints[0]
 
     def ask(self, exchange: Callable[[Endpoint], _T]) -> _T:

@@ -73,7 +73,7 @@ class HttpEmbedder:
 
     @property
     def endpoint(self) -> str:
-        """The address as messages name it, without secrets."""
+        """Return the address as messages name it, without secrets."""
         return self._client.endpoint.label
 
     def embed_documents(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:

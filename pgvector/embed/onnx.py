@@ -105,7 +105,7 @@ class OnnxEmbedder:
 
     @property
     def instructions(self) -> Instructions:
-        """The prefixes of documents and questions; by the model's name alone while the folder cannot be read."""
+        """Return the prefixes of documents and questions; by the model's name alone while the folder cannot be read."""
         if self._known_instructions is None:
             try:
                 self._known_instructions = self._instructions(read_model_folder(self._folder))

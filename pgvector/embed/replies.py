@@ -36,7 +36,7 @@ class Reply:
 
     @property
     def ok(self) -> bool:
-        """True for a status of 200 to 299."""
+        """Return True for a status of 200 to 299."""
         return 200 <= self.status < 300
 
 

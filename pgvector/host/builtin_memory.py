@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..capture.sanitize import Keeper
+from ..capture.sanitize import Sanitizer
 from ..domain.operations import AddMemory, FileFields, FileOperation, ReconcileFile, RemoveMemory, ReplaceMemory
 from .session_context import SessionContext
 from .turns import storable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class BuiltInMemory:
     """The built-in memory as one session knows it."""
 
-    def __init__(self, runtime: Runtime, context: SessionContext, keep: Keeper) -> None:
+    def __init__(self, runtime: Runtime, context: SessionContext, keep: Sanitizer) -> None:
         self._runtime = runtime
         self._context = context
         self._keep = keep

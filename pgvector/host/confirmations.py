@@ -27,7 +27,7 @@ class Confirmations:
         self._pending: dict[str, _Pending] = {}
 
     def issue(self, realm: object, entries: tuple[Entry, ...]) -> str:
-        """A token for forgetting `entries` within LASTS_S seconds."""
+        """Return a token for forgetting `entries` within LASTS_S seconds."""
         now = time.monotonic()
         token = secrets.token_hex(8)
         with self._lock:
@@ -38,7 +38,7 @@ class Confirmations:
         return token
 
     def spend(self, realm: object, token: str) -> tuple[Entry, ...]:
-        """What `token` was issued for, once; nothing for one that is unknown, spent, too old or of another realm."""
+        """Return what `token` was issued for, once; nothing for an unknown, used, old one or one of another realm."""
         with self._lock:
             held = self._pending.get(token)
             if held is None or held.realm != realm:

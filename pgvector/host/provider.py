@@ -25,7 +25,7 @@ from .guard import guarded, warn_once, warn_unknown_themes
 from .recall_tools import QUESTION_MAX_CHARS, answer, error
 from .session_context import Policy, SessionContext, environment, hermes_home, load_settings
 from .tool_registry import prompt_block, schemas, switched_on, tools_in_file
-from .tool_scopes import ChatSearcher, Here
+from .tool_scopes import ChatSearcher, ToolScope
 from .turns import Delegation, Turn, storable
 from .undo import taken_back
 from .unknown_themes import ThemeNotes
@@ -62,19 +62,19 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     @property
     def name(self) -> str:
-        """The provider's name in `memory.provider`."""
+        """Return the provider's name in `memory.provider`."""
         return "pgvector"
 
     @property
     def runtime(self) -> Runtime | None:
-        """The process-wide runtime; None before `initialize` and after `shutdown`."""
+        """Return the process-wide runtime; None before `initialize` and after `shutdown`."""
         return self._runtime
 
     # -- life ----------------------------------------------------------------------------------------------------
 
     @guarded(False)
     def is_available(self, **kwargs: Any) -> bool:
-        """True while hooks can accept writes; what prevents that is logged once, with the remedy."""
+        """Return True while hooks can accept writes; what prevents that is logged once, with the remedy."""
         home = hermes_home()
         if problem := availability.problem(self._config, home):
             warn_once(f"memory is off: {problem}")
@@ -120,7 +120,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         return acquire(self._settings, self._home, self._secrets, self)
 
     def _ready(self) -> tuple[Runtime, SessionContext] | None:
-        """The runtime and who speaks; None before `initialize` and after `shutdown`."""
+        """Return the runtime and who speaks; None before `initialize` and after `shutdown`."""
         if self._runtime is None or self._context is None:
             return None
         if self._runtime.pid != os.getpid():  # a child of fork has its own
@@ -148,7 +148,7 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     @guarded("")
     def system_prompt_block(self, **kwargs: Any) -> str:
-        """The same words as long as the same tools are on, so that the prompt cache stays warm."""
+        """Return the same words as long as the same tools are on, so that the prompt cache stays warm."""
         return prompt_block(self._more_tools())
 
     @guarded(None)
@@ -157,7 +157,7 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     @guarded("")
     def prefetch(self, query: str, *, session_id: str = "", **kwargs: Any) -> str:
-        """What is remembered for this message, or nothing, within `prefetch_deadline_s`."""
+        """Return what is remembered for this message, or nothing, within `prefetch_deadline_s`."""
         ready, settings = self._ready(), self._settings
         if ready is None or settings.prefetch_limit == 0:
             return ""
@@ -293,11 +293,11 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     @guarded(list)
     def get_tool_schemas(self, **kwargs: Any) -> list[dict[str, Any]]:
-        """The tools, the same before and after `initialize`."""
+        """Return the tools, the same before and after `initialize`."""
         return schemas(self._more_tools())
 
     def handle_tool_call(self, tool_name: str, args: Any = None, **kwargs: Any) -> str:
-        """The JSON text of a tool's answer, within `recall_deadline_s`."""
+        """Return the JSON text of a tool's answer, within `recall_deadline_s`."""
         return str(self._handle(tool_name, args) or error("the memory tool failed; run hermes-pgvector doctor"))
 
     @guarded("")
@@ -318,18 +318,18 @@ class PgvectorMemoryProvider(MemoryProvider):
             return found
 
         policy = self._policy
-        here = Here(context.place, self._session_id, settings.scope_default, settings.recall_deadline_s, policy)
+        here = ToolScope(context.place, self._session_id, settings.scope_default, settings.recall_deadline_s, policy)
         notes = ThemeNotes(runtime, here, time.monotonic() + settings.recall_deadline_s)
         return answer(tool_name, args, here, recall, notes.about)
 
     def _keep(self, tool_name: str, args: Any, runtime: Runtime, context: SessionContext) -> str:
         with at_import:
-            from .write_tools import Desk, answer  # needs the driver, without which we still load
+            from .write_tools import WriteContext, answer  # needs the driver, without which we still load
 
         source = context.provenance(self._session_id, self._parent_session_id)
         may_write, submit = partial(self._may_write, runtime, context), partial(self._submit, runtime)
         ends = time.monotonic() + self._settings.recall_deadline_s
-        desk = Desk(runtime, context, self._policy, source, may_write, submit, ends)
+        desk = WriteContext(runtime, context, self._policy, source, may_write, submit, ends)
         return answer(tool_name, args, desk)
 
     def _more_tools(self) -> tuple[str, ...]:
@@ -339,7 +339,7 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     @guarded(list)
     def get_config_schema(self, **kwargs: Any) -> list[dict[str, Any]]:
-        """The fields of the host's forms, with what holds now."""
+        """Return the fields of the host's forms, with what holds now."""
         schema = setup.config_schema(FIELDS, hermes_home())
         if self._tells_status:  # which lists every variable of a field as missing, and we require none
             for field in schema:
@@ -356,13 +356,13 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     @guarded(dict)
     def get_status_config(self, config: Any = None, **kwargs: Any) -> dict[str, str]:
-        """What `hermes memory status` shows; no secrets."""
+        """Return what `hermes memory status` shows; no secrets."""
         self._tells_status = True
         return setup.status(self._config, hermes_home())
 
     @guarded(list)
     def backup_paths(self, **kwargs: Any) -> list[str]:
-        """A fresh export of the embedded database; a server of one's own is backed up there."""
+        """Return a fresh export of the embedded database; a server of one's own is backed up there."""
         return write_backup(self._config)
 
     # -- helpers -------------------------------------------------------------------------------------------------
@@ -378,7 +378,7 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     @staticmethod
     def _submit(runtime: Runtime, op: Operation) -> bool:
-        """False when it was refused, which is told."""
+        """Return False when it was refused, which is told."""
         try:
             runtime.writer.submit(op)
             return True

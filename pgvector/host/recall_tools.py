@@ -13,7 +13,7 @@ from ..domain.errors import HermesPgvectorError, InvalidArgument
 from ..domain.text import both_ends, clean
 from ..domain.types import PAGES_END, Answer, Filters, Question, Scope, Store
 from ..recall.render import as_result
-from .tool_scopes import SCOPES, Here
+from .tool_scopes import SCOPES, ToolScope
 
 MAX_LIMIT = 50
 MAX_OFFSET = PAGES_END - MAX_LIMIT
@@ -81,7 +81,7 @@ Recall = Callable[[Store, Question], Answer]
 About = Callable[[Scope], str]
 
 
-def answer(tool: str, args: object, here: Here, recall: Recall, about: About) -> str:
+def answer(tool: str, args: object, here: ToolScope, recall: Recall, about: About) -> str:
     """Return the JSON text a tool call returns; what went wrong stands under `error`, with what to do about it.
 
     `about`: what to say of a scope in which nothing was found.
@@ -97,7 +97,7 @@ def error(message: str) -> str:
     return _json({"error": typed(message or "unknown error; run hermes-pgvector doctor")})
 
 
-def _answer(tool: str, args: Mapping[str, Any], here: Here, recall: Recall, about: About) -> dict[str, Any]:
+def _answer(tool: str, args: Mapping[str, Any], here: ToolScope, recall: Recall, about: About) -> dict[str, Any]:
     store = _STORES.get(tool)
     if store is None:
         raise InvalidArgument(f"there is no tool {tool!r} here; the tools are {', '.join(_STORES)}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..capture.sanitize import Keeper
+from ..capture.sanitize import Sanitizer
 from ..config.loading import Loaded, load
 from ..config.settings import FIELDS, Settings
 from ..config.sources import read_dotenv, read_form, read_section
@@ -33,7 +33,7 @@ class Policy:
     reach: Reach
     silent: ThemeSet  # themes whose sessions recall nothing
     write_contexts: frozenset[str]
-    keep: Keeper
+    keep: Sanitizer
 
     @classmethod
     @functools.lru_cache(maxsize=64)
@@ -51,7 +51,7 @@ class Policy:
             Reach(settings.cross_theme, rules, SharedChats(settings.shared_chats, settings.identity_key)),
             ThemeSet(settings.recall_off, settings.identity_key),
             frozenset(map(_kind_of_run, settings.write_contexts)),
-            Keeper(settings),
+            Sanitizer(settings),
         )
 
     def silences(self, where: SessionThemes, counts: Counter[str]) -> bool:
@@ -76,7 +76,7 @@ class SessionContext:
 
     @property
     def theme(self) -> Theme:
-        """The theme of the session's turns."""
+        """Return the theme of the session's turns."""
         return self.place.turns
 
     @classmethod

@@ -108,7 +108,7 @@ def prompt_block(tools: Iterable[str]) -> str:
 
 
 def tools_in_file(config: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """The setting `tools` before a session begins: the host asks then as well, and wants the same answer later."""
+    """Return the setting `tools` before a session begins, when the host asks as well and expects the later answer."""
     try:
         return load_settings(config, hermes_home()).settings.tools
     except ConfigurationError:  # told by `initialize`

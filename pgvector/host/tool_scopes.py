@@ -20,7 +20,7 @@ _MEANING = {"scope": SCOPES, "theme": "the name of a theme"}
 
 
 @dataclass(frozen=True)
-class Here:
+class ToolScope:
     """Where a tool was called."""
 
     place: SessionThemes

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..capture.sanitize import Keeper
+from ..capture.sanitize import Sanitizer
 from ..capture.turn_filter import TurnFilter, own_words
 from ..domain.operations import Message, RememberMemory, StoreTurn
 from ..domain.text import ENDS_CHARS, clean, flatten_within, named_uuid, strip_injected
@@ -32,7 +32,7 @@ def within_limit(content: object, max_chars: int, counts: Counter[str]) -> str:
     return clean(kept)
 
 
-def storable(content: object, keep: Keeper, counts: Counter[str]) -> str:
+def storable(content: object, keep: Sanitizer, counts: Counter[str]) -> str:
     """Return the words of a message as they are stored: within the limit, and without secrets."""
     return keep.text(within_limit(content, keep.max_chars, counts).strip(), counts)
 
@@ -43,7 +43,7 @@ class Turn:
 
     place: tuple[str, str]
     provenance: Mapping[str, str]
-    keep: Keeper
+    keep: Sanitizer
     min_chars: int
 
     def operation(self, user: Any, assistant: Any, counts: Counter[str], generation: str) -> StoreTurn | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ..domain.operations import UndoTurns
-from ..domain.session_turns import Said, Session, Span
+from ..domain.session_turns import Session, SessionTurns, Span
 from ..domain.text import named_uuid
 
 _NAMESPACE = uuid.UUID("1d0c2f7a-2f0e-4d55-8f0f-6a7d5c2b9e31")
@@ -38,7 +38,9 @@ class _Rewound:
     spans: tuple[Span, ...]
 
 
-def taken_back(said: Said, session: Session, home: Path, host_session_id: str, *, told: bool) -> UndoTurns | None:
+def taken_back(
+    said: SessionTurns, session: Session, home: Path, host_session_id: str, *, told: bool
+) -> UndoTurns | None:
     """Return the operation that takes out of memory what was undone since we last looked; None when nothing was.
 
     `told`: the host says that something was undone just now. Where its database does not say what, it was the last

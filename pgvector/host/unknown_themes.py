@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..domain.errors import HermesPgvectorError, InvalidArgument
 from ..domain.fork_safety import at_import
 from ..domain.types import Scope
-from .tool_scopes import Here
+from .tool_scopes import ToolScope
 
 if TYPE_CHECKING:
     from ..runtime.process import Runtime
@@ -23,7 +23,7 @@ _ALIKE = 0.6
 class ThemeNotes:
     """Tells of themes that hold nothing. `ends`: when an answer is due (monotonic)."""
 
-    def __init__(self, runtime: Runtime, here: Here, ends: float) -> None:
+    def __init__(self, runtime: Runtime, here: ToolScope, ends: float) -> None:
         self._runtime = runtime
         self._here = here
         self._ends = ends

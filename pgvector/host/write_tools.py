@@ -35,7 +35,7 @@ _confirmations = Confirmations()
 
 
 @dataclass(frozen=True)
-class Desk:
+class WriteContext:
     """Where a tool was called, what it may use, and by when (`ends`, monotonic). `may_write` counts a refusal."""
 
     runtime: Runtime
@@ -48,17 +48,17 @@ class Desk:
 
     @property
     def theme(self) -> str:
-        """The theme of the session's memories."""
+        """Return the theme of the session's memories."""
         return self.context.place.memories.name
 
     @property
     def left_s(self) -> float:
-        """How long the rest of the call may take."""
+        """Return how long the rest of the call may take."""
         return max(_LEAST_S, self.ends - time.monotonic())
 
     @property
     def realm(self) -> object:
-        """What tells this theme from one of the same name in another database."""
+        """Return what tells this theme from one of the same name in another database."""
         return (self.runtime.settings.dsn, self.runtime.home, self.theme)
 
     def check_writing(self) -> None:
@@ -78,16 +78,16 @@ class Desk:
         return self.runtime.searcher.recall(["memories"], asked)
 
 
-def answer(tool: str, args: object, desk: Desk) -> str:
-    """The JSON text a tool call returns; what went wrong stands under `error`, with what to do about it."""
+def answer(tool: str, args: object, context: WriteContext) -> str:
+    """Return the JSON text a tool call returns; what went wrong stands under `error`, with what to do about it."""
     given = args if isinstance(args, Mapping) else {}
     try:
         if tool == "remember":
-            result = _remember(given, desk)
+            result = _remember(given, context)
         elif tool == "forget":
-            result = _forget(given, desk)
+            result = _forget(given, context)
         else:
-            result = _profile(given, desk)
+            result = _profile(given, context)
     except HermesPgvectorError as exc:
         return error(str(exc))
     return json.dumps(result, ensure_ascii=False, allow_nan=False)
@@ -96,72 +96,73 @@ def answer(tool: str, args: object, desk: Desk) -> str:
 # -- remember
 
 
-def _remember(args: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
-    desk.check_writing()
-    runtime, keep = desk.runtime, desk.policy.keep
+def _remember(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
+    context.check_writing()
+    runtime, keep = context.runtime, context.policy.keep
     said = clean(args.get("content")).strip()
     if not said:
         raise InvalidArgument("`content` is empty; say in plain words what to remember")
     target = _target(args) or "memory"
-    metadata = args.get("metadata")
-    if metadata is not None and not isinstance(metadata, Mapping):
-        raise InvalidArgument("`metadata` must be an object of names and values, or left out")
     content = keep.text(said, runtime.counts)
-    # Where a row comes from is ours to say.
-    given = {
-        key: value
-        for key, value in keep.metadata(metadata or {}, runtime.counts).items()
-        if key not in desk.provenance and key != "source"
-    }
-    metadata = given | dict(desk.provenance) | {"source": "remember"}
+    given = _given_metadata(args, context)
+    metadata = given | dict(context.provenance) | {"source": "remember"}
     op = RememberMemory(
-        theme=desk.theme, at=time.time(), target=target, content=content, metadata=metadata, given=given
+        theme=context.theme, at=time.time(), target=target, content=content, metadata=metadata, given=given
     )
-    result: dict[str, Any] = {"theme": desk.theme, "target": target, "content": content}
+    result: dict[str, Any] = {"theme": context.theme, "target": target, "content": content}
     if content != said:
         result["note"] = "what looked like a password, key or token was masked before it was stored"
     if args.get("sync") not in (True, "true", "True", 1):
-        if not desk.submit(op):
+        if not context.submit(op):
             raise InvalidArgument("the memory was not accepted: what waits to be written has reached its bound")
         return {"state": "accepted"} | result
-    return _delivered(op, desk) | result
+    return _delivered(op, context) | result
 
 
-def _delivered(op: RememberMemory, desk: Desk) -> dict[str, Any]:
+def _given_metadata(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
+    """Return the caller's metadata, masked, without what only we may say: where a row comes from."""
+    metadata = args.get("metadata")
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise InvalidArgument("`metadata` must be an object of names and values, or left out")
+    kept = context.policy.keep.metadata(metadata or {}, context.runtime.counts)
+    return {key: value for key, value in kept.items() if key not in context.provenance and key != "source"}
+
+
+def _delivered(op: RememberMemory, context: WriteContext) -> dict[str, Any]:
     """Write, wait, look; what is known of it then."""
-    state = desk.runtime.writer.deliver(op, desk.left_s)
+    state = context.runtime.writer.deliver(op, context.left_s)
     if state == "rejected":
         raise InvalidArgument("Postgres rejects this text; an operator sees why: hermes-pgvector spool list")
     if state == "stored":
-        with desk.runtime.backend.connection(desk.left_s) as conn:
+        with context.runtime.backend.connection(context.left_s) as conn:
             found = memory_edits.id_of(conn, op.theme, op.target, op.content)
         if found is not None:
             return {"state": "stored", "id": found}
-    where = "in the memory of this process" if desk.runtime.writer.in_memory() else "on disk"
-    limit_s = desk.runtime.settings.recall_deadline_s
+    where = "in the memory of this process" if context.runtime.writer.in_memory() else "on disk"
+    limit_s = context.runtime.settings.recall_deadline_s
     return {"state": "accepted", "waits": f"{where}: it was not in the database within {limit_s:g} s"}
 
 
 # -- forget
 
 
-def _forget(args: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
-    desk.check_writing()
-    desk.check_reading()
+def _forget(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
+    context.check_writing()
+    context.check_reading()
     ids, token = _ids(args), args.get("confirm")
     query = both_ends(clean(args.get("query")), QUESTION_MAX_CHARS).strip()
     if token not in (None, ""):
-        shown = _confirmations.spend(desk.realm, token.strip() if isinstance(token, str) else "")
+        shown = _confirmations.spend(context.realm, token.strip() if isinstance(token, str) else "")
         if not shown:
             raise InvalidArgument("`confirm` is no token that is good now: call forget with `query` again")
-        return _forgotten(_chosen(shown, ids), desk)
+        return _forgotten(_chosen(shown, ids), context)
     if ids and query:
         raise InvalidArgument("give `ids` or `query`, not both")
     if not ids and not query:
         raise InvalidArgument("say what to forget: `id` or `ids` as recall_memory gave them, or a `query`")
     # What was just accepted should be found, and not come after its own removal.
-    desk.runtime.writer.flush_own(min(_SETTLE_S, desk.left_s / 2))
-    return _forgotten(_named(ids, desk), desk) if ids else _preview(query, args, desk)
+    context.runtime.writer.flush_own(min(_SETTLE_S, context.left_s / 2))
+    return _forgotten(_named(ids, context), context) if ids else _preview(query, args, context)
 
 
 def _chosen(shown: Sequence[Entry], ids: Sequence[int]) -> list[Entry]:
@@ -170,44 +171,44 @@ def _chosen(shown: Sequence[Entry], ids: Sequence[int]) -> list[Entry]:
     return [entry for entry in shown if not ids or entry.id in ids]
 
 
-def _named(ids: Sequence[int], desk: Desk) -> list[Entry]:
-    with desk.runtime.backend.connection(desk.left_s) as conn:
-        found = memory_edits.entries(conn, desk.theme, ids)
+def _named(ids: Sequence[int], context: WriteContext) -> list[Entry]:
+    with context.runtime.backend.connection(context.left_s) as conn:
+        found = memory_edits.entries(conn, context.theme, ids)
     if missing := set(ids) - {entry.id for entry in found}:
         raise InvalidArgument(f"this theme has no memory with the id {_listed(missing)}; nothing was removed")
     return found
 
 
-def _preview(query: str, args: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
+def _preview(query: str, args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
     limit = _whole(args.get("limit"), "limit", 1, PREVIEW_MOST, _PREVIEW_DEFAULT)
-    asked = Question(query, Scope("theme", desk.theme), limit, desk.left_s, Filters(target=_target(args)))
-    ids = [hit.id for hit in desk.recall(asked).hits]
-    with desk.runtime.backend.connection(desk.left_s) as conn:
-        by_id = {entry.id: entry for entry in memory_edits.entries(conn, desk.theme, ids)}
+    asked = Question(query, Scope("theme", context.theme), limit, context.left_s, Filters(target=_target(args)))
+    ids = [hit.id for hit in context.recall(asked).hits]
+    with context.runtime.backend.connection(context.left_s) as conn:
+        by_id = {entry.id: entry for entry in memory_edits.entries(conn, context.theme, ids)}
     entries = tuple(by_id[each] for each in ids if each in by_id)
     result: dict[str, Any] = {"would_forget": [_shown(entry) for entry in entries], "count": len(entries)}
     if not entries:
-        return result | {"theme": desk.theme, "note": "nothing fits, and nothing was removed"}
+        return result | {"theme": context.theme, "note": "nothing fits, and nothing was removed"}
     note = "nothing was removed yet: call forget with `confirm`, and with `ids` to remove only some of these"
-    token = _confirmations.issue(desk.realm, entries)
-    return result | {"theme": desk.theme, "confirm": token, "expires_in_s": int(LASTS_S), "note": note}
+    token = _confirmations.issue(context.realm, entries)
+    return result | {"theme": context.theme, "confirm": token, "expires_in_s": int(LASTS_S), "note": note}
 
 
-def _forgotten(entries: Sequence[Entry], desk: Desk) -> dict[str, Any]:
-    runtime = desk.runtime
+def _forgotten(entries: Sequence[Entry], context: WriteContext) -> dict[str, Any]:
+    runtime = context.runtime
     # The files as they are read in: without secrets. Nothing is stored of this, so nothing is counted.
-    in_files = {(target, desk.policy.keep.text(text, Counter())) for target, text in runtime.mirror.entries()}
-    who = {**desk.provenance, "source": "forget"}
-    with runtime.backend.connection(desk.left_s) as conn:
-        done = memory_edits.forget(conn, desk.theme, entries, in_files, runtime.mirror.origin, who)
-    runtime.backend.wrote([desk.theme])
+    in_files = {(target, context.policy.keep.text(text, Counter())) for target, text in runtime.mirror.entries()}
+    who = {**context.provenance, "source": "forget"}
+    with runtime.backend.connection(context.left_s) as conn:
+        done = memory_edits.forget(conn, context.theme, entries, in_files, runtime.mirror.origin, who)
+    runtime.backend.wrote([context.theme])
     if not done:
         raise InvalidArgument("a memory has changed since it was shown; nothing was removed: look again")
     runtime.counts["memories_forgotten"] += len(entries)
     # By digests, in the order of this process's writes: what was forgotten stays so where the server is set back.
     removals = tuple((entry.target, digest(entry.content).hex()) for entry in entries)
-    desk.submit(ForgetMemories(theme=desk.theme, at=time.time(), removals=removals, who=who))
-    result = {"forgotten": [_shown(entry) for entry in entries], "count": len(entries), "theme": desk.theme}
+    context.submit(ForgetMemories(theme=context.theme, at=time.time(), removals=removals, who=who))
+    result = {"forgotten": [_shown(entry) for entry in entries], "count": len(entries), "theme": context.theme}
     standing = sorted({entry.target for entry in entries if (entry.target, entry.content) in in_files})
     if standing:
         names = " and ".join(MEMORY_FILES[target] for target in standing)
@@ -228,38 +229,49 @@ def _shown(entry: Entry) -> dict[str, Any]:
 # -- memory_profile
 
 
-def _profile(args: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
-    desk.check_reading()
+def _profile(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
+    context.check_reading()
     budget = _whole(
         args.get("max_tokens"), "max_tokens", PROFILE_LEAST_TOKENS, PROFILE_MOST_TOKENS, PROFILE_DEFAULT_TOKENS
     )
     only = _target(args)
     targets = (only,) if only else ("user", "memory")
-    with desk.runtime.backend.connection(desk.left_s) as conn:
-        totals = memory_edits.totals(conn, desk.theme)
+    with context.runtime.backend.connection(context.left_s) as conn:
+        totals = memory_edits.totals(conn, context.theme)
         known = {
-            target: memory_edits.newest(conn, desk.theme, target, limit=_PROFILE_ROWS, chars=_PROFILE_CHARS + 1)
+            target: memory_edits.newest(conn, context.theme, target, limit=_PROFILE_ROWS, chars=_PROFILE_CHARS + 1)
             for target in targets
         }
-    lines = {target: [_shown(entry) for entry in known[target]] for target in targets}
-    for line in (line for each in lines.values() for line in each):
-        del line["target"]
-    result: dict[str, Any] = {"theme": desk.theme, **{target: [] for target in targets}}
+    lines = {target: [_without_target(entry) for entry in known[target]] for target in targets}
+    result: dict[str, Any] = {"theme": context.theme, **{target: [] for target in targets}}
     result |= {"known": {target: totals[target] for target in targets}}
     left = budget - estimate_tokens(json.dumps(result)) - 40  # of it the note
-    # Half for each; what one of the two does not need, the other may take.
-    by_need = sorted(targets, key=lambda target: sum(map(_cost, lines[target])))
-    for number, target in enumerate(by_need):
-        share = left // (len(by_need) - number)
-        for line in lines[target]:
-            if (cost := _cost(line)) > share:
-                continue  # a shorter one may fit
-            share, left = share - cost, left - cost
-            result[target].append(line)
+    result |= _within(lines, left)
     missing = sum(totals[target] - len(result[target]) for target in targets)
     if missing:
         result["note"] = f"{missing} more are known: recall_memory finds them"
     return result
+
+
+def _without_target(entry: Entry) -> dict[str, Any]:
+    shown = _shown(entry)
+    del shown["target"]
+    return shown
+
+
+def _within(lines: Mapping[str, list[dict[str, Any]]], tokens: int) -> dict[str, list[dict[str, Any]]]:
+    """Return the newest lines of each target that fit: half for each, and what one does not need for the other."""
+    chosen: dict[str, list[dict[str, Any]]] = {}
+    by_need = sorted(lines, key=lambda target: sum(map(_cost, lines[target])))
+    for number, target in enumerate(by_need):
+        share = tokens // (len(by_need) - number)
+        chosen[target] = []
+        for line in lines[target]:
+            if (cost := _cost(line)) > share:
+                continue  # a shorter one may fit
+            share, tokens = share - cost, tokens - cost
+            chosen[target].append(line)
+    return chosen
 
 
 def _cost(line: Mapping[str, Any]) -> int:

@@ -38,7 +38,7 @@ class MessagePlace:
 
     @property
     def session(self) -> tuple[str, str]:
-        """What the session is known by: ids are unique in a theme only."""
+        """Return what the session is known by: ids are unique in a theme only."""
         return self.theme, self.session_id
 
 

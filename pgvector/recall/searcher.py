@@ -13,7 +13,7 @@ from functools import partial
 from ..domain.errors import EmbedderError, HermesPgvectorError
 from ..domain.gil import note_recall
 from ..domain.latency import Latencies
-from ..domain.session_turns import Said
+from ..domain.session_turns import SessionTurns
 from ..domain.text import both_ends
 from ..domain.types import Answer, Hit, Question, Store
 from ..embed.cache import CachedEmbedder
@@ -40,9 +40,9 @@ class Searcher:
         embedder: Embedder | None,
         latencies: Latencies,
         reorderer: Reorderer | None = None,
-        said: Said | None = None,
+        said: SessionTurns | None = None,
     ) -> None:
-        self._said = said or Said()
+        self._said = said or SessionTurns()
         self._latencies = latencies
         self._backend = backend
         self._embedder = embedder
@@ -52,7 +52,7 @@ class Searcher:
 
     @property
     def model(self) -> str:
-        """The name of the embedding model; empty without one."""
+        """Return the name of the embedding model; empty without one."""
         return self._embedder.model if self._embedder is not None else ""
 
     def recall(self, stores: Sequence[Store], asked: Question) -> Answer:

@@ -11,7 +11,7 @@ from ..config.settings import Settings
 from ..domain.errors import ConfigurationError
 from ..domain.languages import Languages
 from ..domain.latency import Latencies
-from ..domain.session_turns import Said
+from ..domain.session_turns import SessionTurns
 from ..embed.embedder import Embedder
 from ..embed.factory import embedder_for
 from ..recall.reranking import Reorderer, reorderer_for
@@ -51,7 +51,7 @@ class Models:
         """Return what embeds the texts of rows."""
         return DocumentEmbedder(self.embedder, backend, self.latencies, chunk_tokens=settings.chunk_tokens)
 
-    def searcher(self, backend: Backend, said: Said | None = None) -> Searcher:
+    def searcher(self, backend: Backend, said: SessionTurns | None = None) -> Searcher:
         """Return what answers questions; `said` knows what the sessions at hand contain."""
         return Searcher(backend, self.embedder, self.latencies, self.reorderer, said)
 

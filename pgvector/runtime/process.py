@@ -29,7 +29,7 @@ from ..domain.errors import HermesPgvectorError
 from ..domain.fork_safety import SLOW, fork_lock
 from ..domain.last_error import latest
 from ..domain.retention_policy import RetentionPolicy
-from ..domain.session_turns import Said
+from ..domain.session_turns import SessionTurns
 from ..embed.cache import CachedEmbedder
 from ..recall.prefetch import ShownTexts
 from .agent_server import AgentServer
@@ -99,7 +99,7 @@ class Runtime:
         )
         if isinstance(self.embedder, CachedEmbedder):
             self.embedder.on_query = functools.partial(self.latencies.add, "embed_query")
-        self.said = Said()
+        self.said = SessionTurns()
         self.searcher = models.searcher(self.backend, self.said)
         self.shown = ShownTexts()
         self.mirror = Mirror(home)
@@ -181,7 +181,7 @@ class Runtime:
 
 
 def acquire(settings: Settings, home: Path, environ: Mapping[str, str], user: object) -> Runtime:
-    """The runtime of these settings and this home, started in the background when there is none yet. Does no network.
+    """Return the runtime of these settings and this home, started in the background if there is none. Does no network.
 
     It lives at least as long as `user` does, or until `user` leaves.
     """

@@ -103,12 +103,12 @@ class Layout:
 
     @property
     def data(self) -> Path:
-        """The Postgres data directory."""
+        """Return the Postgres data directory."""
         return self.root / "data"
 
     @property
     def log(self) -> Path:
-        """What the server writes while it runs."""
+        """Return what the server writes while it runs."""
         return self.root / "server.log"
 
     @property
@@ -123,7 +123,7 @@ class Layout:
 
     @property
     def kept(self) -> Path:
-        """Which running server outlives its last user; another one does not."""
+        """Return which running server outlives its last user; another one does not."""
         return self.root / "kept"
 
     @property
@@ -133,7 +133,7 @@ class Layout:
 
     @property
     def pid_files(self) -> tuple[Path, Path]:
-        """The two files by which Postgres keeps a second server away: from the data, and from the socket."""
+        """Return the two files by which Postgres keeps a second server away: from the data, and from the socket."""
         return self.data / "postmaster.pid", self.sockets / f"{SOCKET_NAME}.lock"
 
 

@@ -52,7 +52,7 @@ class Presence:
 
     @property
     def held(self) -> bool:
-        """Whether this very process is present."""
+        """Return whether this very process is present."""
         return self._fd >= 0 and self._pid == os.getpid()
 
     def take(self, path: Path, *, make: bool = True) -> bool:

@@ -125,7 +125,7 @@ class Backend:
                 self.replica.start()
 
     def _connected(self) -> Pool:
-        """A pool of connections to a server that was verified: to one that takes writes, else to one that answers."""
+        """Return a pool of connections to a verified server: to one that takes writes, else to one that answers."""
         conninfo = self._locate()
         try:
             return self._pool_of(writable(conninfo))
@@ -155,12 +155,12 @@ class Backend:
             self._dims_fit = False
 
     def is_up(self) -> bool:
-        """True while Postgres answers."""
+        """Return True while Postgres answers."""
         return self._up.is_set()
 
     @contextmanager
     def connection(self, timeout_s: float, first: Pipeline | None = None) -> Iterator[DeadlineConnection]:
-        """One transaction, done within `timeout_s`; what `first` was asked for travels with its beginning.
+        """Yield one transaction, done within `timeout_s`; what `first` was asked for travels with its beginning.
 
         Raises StoreUnavailable or DeadlineExceeded.
         """
@@ -227,7 +227,7 @@ class Backend:
         return counts
 
     def known_vectors(self, space: EmbeddingSpace, texts: Sequence[ThemedText]) -> Embeddings:
-        """The vectors in `space` of those texts that a memory or a turn of the same theme holds already, by text."""
+        """Return the vectors in `space` of those texts that a row of the same theme holds already, by text."""
         if not texts or self._space is None or not space.comparable(self._space):
             return {}
         with self.connection(WRITE_TIMEOUT_S) as conn:
@@ -254,7 +254,7 @@ class Backend:
     # -- whose vectors these are ---------------------------------------------------------------------------------
 
     def comparable(self, space: EmbeddingSpace) -> bool:
-        """False when the database holds vectors of another model: the two would mean nothing together. Told once.
+        """Return False when the database holds vectors of another model, which cannot be compared. Told once.
 
         `space` is that of the vectors made here.
         """
@@ -298,7 +298,7 @@ class Backend:
         self.database, self.server = str(identity), f"{identity}/{identity.tables}/{row.started if row else ''}"
 
     def lacking(self, ops: Sequence[Operation]) -> set[uuid.UUID]:
-        """The ids of those operations that were never applied in this database."""
+        """Return the ids of those operations that were never applied in this database."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
             ids = {"themes": [op.theme for op in ops], "op_ids": [op.op_id for op in ops]}
             return {row.op_id for row in conn.execute(query("lacking_operations"), ids)}
@@ -308,7 +308,7 @@ class Backend:
         self._dims_fit = space.dims == self._dims
 
     def _is_own(self, space: EmbeddingSpace) -> bool:
-        """Whether vectors made here belong into the database as it is now."""
+        """Return whether vectors made here belong into the database as it is now."""
         self._note_space(space)
         return self._own is not None and space.comparable(self._own)
 
@@ -335,19 +335,19 @@ class Backend:
         self.wrote([theme])
 
     def counts(self) -> dict[str, int]:
-        """How many rows there are in all, and how many still have no embedding."""
+        """Return how many rows there are in all, and how many still have no embedding."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
             row = conn.execute(query("count_all")).fetchone()
         return {} if row is None else dict(row._asdict())
 
     def cold_turns(self) -> int:
-        """How many turns `compact` has left their signature only."""
+        """Return how many turns `compact` has left their signature only."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
             row = conn.execute(query("count_cold")).fetchone()
         return 0 if row is None else int(row.count)
 
     def pool_stats(self) -> dict[str, int]:
-        """The counters of the connection pool, empty while there is none."""
+        """Return the counters of the connection pool, empty while there is none."""
         return {} if self._pool is None else self._pool.stats()
 
     def close(self) -> None:

@@ -43,7 +43,7 @@ _CONNECT_PATIENCE_S = 1.0
 
 
 def _is_of_others(record: logging.LogRecord) -> bool:
-    """Whether a record of psycopg is not about our connections: that Postgres goes and comes back, we say once."""
+    """Return whether a record of psycopg is not about our connections: outages are reported once, by us."""
     args = record.args if isinstance(record.args, tuple) else ()
     # A pipeline, a transaction and a COPY are named by themselves, not by their connection.
     subjects = [getattr(arg, name, None) for arg in args for name in ("_conn", "connection")]
@@ -56,7 +56,7 @@ for _name in ("psycopg", "psycopg.pool", "psycopg.transaction"):
 
 
 def connect(conninfo: str, *, timeout_s: float = _CONNECT_TIMEOUT_S, prepares: bool = False) -> DeadlineConnection:
-    """A single connection outside the pool, in autocommit. Raises StoreUnavailable.
+    """Return a single connection outside the pool, in autocommit. Raises StoreUnavailable.
 
     `prepares` only where it is known that no pooler stands in between.
     """
@@ -142,7 +142,7 @@ class Pool:
 
     @contextmanager
     def connection(self, timeout_s: float, first: Pipeline | None = None) -> Iterator[DeadlineConnection]:
-        """A transaction on a pooled connection that ends within `timeout_s`, waiting for the connection included.
+        """Yield a transaction on a pooled connection that ends within `timeout_s`, waiting for the connection included.
 
         What `first` was asked for travels with the transaction's beginning.
         Raises StoreUnavailable or DeadlineExceeded. Committed when the block ends, rolled back when it raises.

@@ -13,12 +13,12 @@ _PATIENCE_S = 3.0  # where a pooler has one connection only, and somebody else i
 
 
 def is_pooled(conn: DeadlineConnection) -> bool:
-    """Whether a pooler answers for Postgres: it makes up the process id that a client is told."""
+    """Return whether a pooler answers for Postgres: it makes up the process id that a client is told."""
     return _backend(conn) != conn.info.backend_pid
 
 
 def shares_sessions(conn: DeadlineConnection, conninfo: str) -> bool:
-    """Whether `conn` is lent another session of the server for each transaction; `conninfo` is where it leads."""
+    """Return whether `conn` gets another session of the server for each transaction; `conninfo` is where it leads."""
     if not is_pooled(conn):
         return False
     try:

@@ -40,7 +40,7 @@ class ReadSource(Protocol):
     """A server that questions may be put to."""
 
     def connection(self, timeout_s: float, first: Pipeline | None = None) -> AbstractContextManager[DeadlineConnection]:
-        """A transaction, see Backend.connection."""
+        """Return a transaction, see Backend.connection."""
 
     def check_space(self, found: EmbeddingSpace, space: EmbeddingSpace) -> None:
         """See Backend.check_space."""
@@ -54,7 +54,7 @@ class Primary(ReadSource, Protocol):
     """The server that takes writes."""
 
     def is_up(self) -> bool:
-        """True while it answers."""
+        """Return True while it answers."""
 
 
 class Replica:

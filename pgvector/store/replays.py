@@ -24,18 +24,19 @@ def is_late(op: Operation) -> bool:
     return op.at < time.time() - _LATE_S
 
 
+def _at(op: Operation) -> datetime:
+    return datetime.fromtimestamp(op.at, UTC)
+
+
 def stored_turns(conn: DeadlineConnection, ops: Sequence[Operation]) -> set[UUID]:
     """Return the ids of those late turns that stand in the table, by their session, time and words."""
     late = [op for op in ops if isinstance(op, StoreTurn) and is_late(op)]
     if not late:
         return set()
-    asked = {
-        "themes": [op.theme for op in late],
-        "sessions": [op.session_id for op in late],
-        "times": [datetime.fromtimestamp(op.at, UTC) for op in late],
-        "digests": [digest(op.messages[0].content) for op in late],
-        "op_ids": [op.op_id for op in late],
-    }
+    columns = zip(
+        *((op.theme, op.session_id, _at(op), digest(op.messages[0].content), op.op_id) for op in late), strict=True
+    )
+    asked = dict(zip(("themes", "sessions", "times", "digests", "op_ids"), map(list, columns), strict=True))
     return {row.op_id for row in conn.execute(query("stored_turns"), asked)}
 
 
@@ -47,7 +48,7 @@ def forgotten_since(conn: DeadlineConnection, op: Operation) -> list[Removed]:
         "theme": op.theme,
         "target": op.target,
         "digest": digest(op.content),
-        "at": datetime.fromtimestamp(op.at, UTC),
+        "at": _at(op),
     }
     found = conn.execute(query("forgotten_since"), asked)
     return [Removed(op.theme, row.target, bytes(row.digest), row.removed_at, row.origin) for row in found]
@@ -61,6 +62,6 @@ def remove_again(conn: DeadlineConnection, who: Metadata, removals: Sequence[Rem
 
 def forget_again(conn: DeadlineConnection, op: ForgetMemories) -> int:
     """Remove what a tool has removed already: nothing, but where the server was set back to before that."""
-    at = datetime.fromtimestamp(op.at, UTC)
+    at = _at(op)
     removals = [Removed(op.theme, target, bytes.fromhex(each), at) for target, each in op.removals]
     return remove_again(conn, op.who, removals)

@@ -67,14 +67,14 @@ def identity_of(conn: DeadlineConnection) -> DatabaseIdentity:
 
 
 def replayed(conn: DeadlineConnection) -> int:
-    """The primary's position that a replica has come to. Raises StoreMisconfigured where the server is no replica."""
+    """Return the primary's position that a replica has reached. Raises StoreMisconfigured for a server that is none."""
     with translated():
         row = conn.execute(query("replica_position")).fetchone()
     return check_position(row.follows, row.position) if row is not None else 0
 
 
 def check_position(follows: bool, position: int | None) -> int:
-    """The position in an answer to `replica_position`. Raises StoreMisconfigured where the server is no replica."""
+    """Return the position in an answer to `replica_position`. Raises StoreMisconfigured for a server that is none."""
     if not follows:
         raise StoreMisconfigured(
             "it is no replica but takes writes itself; one that was promoted belongs into plugins.pgvector.dsn"

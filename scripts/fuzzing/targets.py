@@ -22,7 +22,7 @@ from hermes_memory_pgvector.admin.transfer.import_file import _check, _opened, _
 from hermes_memory_pgvector.admin.transfer.sources.holographic import FactStore
 from hermes_memory_pgvector.admin.transfer.sources.homes import Home
 from hermes_memory_pgvector.admin.transfer.sources.mem0 import configured
-from hermes_memory_pgvector.admin.transfer.sources.source import Destination, SourceTally
+from hermes_memory_pgvector.admin.transfer.sources.source import ImportDestination, SourceTally
 from hermes_memory_pgvector.capture.sanitize import session_name
 from hermes_memory_pgvector.capture.turn_filter import TurnFilter, own_words
 from hermes_memory_pgvector.config import sources
@@ -44,7 +44,7 @@ from hermes_memory_pgvector.domain.theme import MAX_CHARS, Surface, ThemeRules, 
 from hermes_memory_pgvector.domain.types import Answer, Hit, Question
 from hermes_memory_pgvector.host import recall_tools, write_tools
 from hermes_memory_pgvector.host.session_context import Policy, SessionContext
-from hermes_memory_pgvector.host.tool_scopes import Here
+from hermes_memory_pgvector.host.tool_scopes import ToolScope
 from hermes_memory_pgvector.recall.excerpt import excerpt
 from hermes_memory_pgvector.recall.render import quoted, render_block
 
@@ -189,7 +189,7 @@ def arguments(data: bytes) -> None:
         assert since is None or until is None or since < until
         return Answer((Hit("memories", 1, "t", "memory", None, "Ada owns the port", _NOW, 0.5),), "hybrid")
 
-    here = Here(context.place, "session", settings.scope_default, 1.0, Policy.of(settings))
+    here = ToolScope(context.place, "session", settings.scope_default, 1.0, Policy.of(settings))
     answers = [recall_tools.answer(tool, given, here, cast("recall_tools.Recall", recall), lambda scope: "")]
     if tool in settings.tools:
         answers.append(write_tools.answer(tool, given, _desk(settings, context)))
@@ -203,7 +203,7 @@ def _no_constants(word: str) -> None:
     raise AssertionError(f"{word} is no JSON")
 
 
-def _desk(settings: Settings, context: SessionContext) -> write_tools.Desk:
+def _desk(settings: Settings, context: SessionContext) -> write_tools.WriteContext:
     """A desk whose database is away, and whose spool takes what Postgres would take."""
 
     def submit(op: Operation) -> bool:
@@ -224,7 +224,7 @@ def _desk(settings: Settings, context: SessionContext) -> write_tools.Desk:
         searcher=SimpleNamespace(recall=lambda stores, asked: Answer((), "hybrid")),
         mirror=SimpleNamespace(entries=set, origin="x"),
     )  # fmt: skip
-    return write_tools.Desk(
+    return write_tools.WriteContext(
         cast("Any", runtime), context, Policy.of(settings), {}, lambda: True, submit, time.monotonic() + 60
     )
 
@@ -283,7 +283,7 @@ def _read_again(row: Any) -> None:
 
 def foreign(data: bytes) -> None:
     """Files of other providers, mem0.json and SQLite, damaged anyhow: ConfigurationError or records."""
-    destination = Destination(
+    destination = ImportDestination(
         lambda said: SessionContext.from_host(said, ThemeRules()),
         lambda kind: True,
         lambda session: (),

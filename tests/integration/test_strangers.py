@@ -21,7 +21,7 @@ TOOLS = ("recall_memory", "recall_conversation")
 DM = {
     "platform": "telegram", "gateway_session_key": "agent:main:telegram:dm:4915112345678", "chat_type": "dm",
 }  # fmt: skip
-Said = Callable[..., tuple[int, str, str]]
+SessionTurns = Callable[..., tuple[int, str, str]]
 
 
 def tell(make_provider: MakeProvider, theme: str, **kwargs: Any) -> None:
@@ -34,7 +34,7 @@ def tell(make_provider: MakeProvider, theme: str, **kwargs: Any) -> None:
 
 
 @pytest.fixture
-def said(home: Path, dsn: str, capsys: pytest.CaptureFixture[str]) -> Said:
+def said(home: Path, dsn: str, capsys: pytest.CaptureFixture[str]) -> SessionTurns:
     """Runs `hermes-pgvector ARGUMENTS`; returns its exit code, and what it printed to stdout and stderr."""
     (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}))
 
@@ -89,7 +89,7 @@ def test_need_35_a_profile_that_holds_private_memories_only_is_not_suggested(mak
 # -- the command line, where no theme is named
 
 
-def test_need_04_the_command_line_says_which_theme_it_took(make_provider: MakeProvider, said: Said) -> None:
+def test_need_04_the_command_line_says_which_theme_it_took(make_provider: MakeProvider, said: SessionTurns) -> None:
     tell(make_provider, "", platform="cli", agent_identity="default")
     for command in (["list"], ["search", "Atlas"], ["sessions", "list"], ["history"]):
         assert said(*command)[2].splitlines()[0] == "theme 'default'", command
@@ -108,7 +108,9 @@ def test_need_04_the_command_line_says_which_theme_it_took(make_provider: MakePr
 # -- the demo
 
 
-def test_need_35_the_demo_shows_nothing_but_what_it_wrote(make_provider: MakeProvider, said: Said, dsn: str) -> None:
+def test_need_35_the_demo_shows_nothing_but_what_it_wrote(
+    make_provider: MakeProvider, said: SessionTurns, dsn: str
+) -> None:
     for number in range(8):
         provider = make_provider(gateway_session_key=f"board-{number}")
         provider.on_memory_write("add", "memory", f"What we know about the Atlas campaign: codeword Quokka-{number}")

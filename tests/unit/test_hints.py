@@ -22,19 +22,19 @@ _VERB = re.compile(r"[a-z][a-z-]*")
 _NOT_SHIPPED = re.compile(r"\b(?:docs|scripts)/\w")
 
 
-class Said(NamedTuple):
+class SessionTurns(NamedTuple):
     """A text of ours, `{}` standing for what is put in when it runs."""
 
     where: str
     text: str
 
 
-def texts() -> Iterator[Said]:
+def texts() -> Iterator[SessionTurns]:
     """Every text in the code that is no docstring, and every page and script that is shipped beside it."""
     for path in sorted(PACKAGE.rglob("*")):
         name = path.relative_to(PACKAGE).as_posix()
         if path.suffix in (".sql", ".md"):
-            yield Said(name, path.read_text(encoding="utf-8"))
+            yield SessionTurns(name, path.read_text(encoding="utf-8"))
         if path.suffix != ".py":
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -43,9 +43,9 @@ def texts() -> Iterator[Said]:
         for node in ast.walk(tree):
             if isinstance(node, ast.JoinedStr):
                 whole = "".join(str(each.value) if isinstance(each, ast.Constant) else "{}" for each in node.values)
-                yield Said(f"{name}:{node.lineno}", whole)
+                yield SessionTurns(f"{name}:{node.lineno}", whole)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in silent | parts:
-                yield Said(f"{name}:{node.lineno}", node.value)
+                yield SessionTurns(f"{name}:{node.lineno}", node.value)
 
 
 def docstrings(tree: ast.Module) -> Iterator[int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ...capture.document_embedding import DocumentEmbedder
 from ...capture.mirror import Mirror
-from ...capture.sanitize import Keeper
+from ...capture.sanitize import Sanitizer
 from ...config.settings import Settings
 from ...embed.embedder import Embedder
 from ...recall.searcher import Searcher
@@ -30,7 +30,7 @@ class CommandContext:
     settings: Settings
     backend: Backend
     searcher: Searcher
-    keep: Keeper
+    keep: Sanitizer
     documents: DocumentEmbedder
     embedder: Embedder | None
     problems: tuple[str, ...]
@@ -79,7 +79,7 @@ def opened(
                 settings,
                 backend,
                 models.searcher(backend),
-                Keeper(settings),
+                Sanitizer(settings),
                 models.documents(settings, backend),
                 models.embedder,
                 tuple(models.problems.values()),

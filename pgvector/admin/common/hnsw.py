@@ -130,7 +130,7 @@ def build_index(
 
 @contextmanager
 def steering(conn: DeadlineConnection) -> Iterator[None]:
-    """One process at a time; the others wait."""
+    """Yield one process at a time; the others wait."""
     # By asking again: a concurrent build of an index waits for every statement that runs, a waiting one among them.
     while conn.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK_STEER,)).fetchone() != (True,):
         _never.wait(_STEER_POLL_S)

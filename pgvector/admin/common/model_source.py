@@ -49,7 +49,7 @@ class BundledModel:
 
     @property
     def size_bytes(self) -> int:
-        """The size of its files on disk."""
+        """Return the size of its files on disk."""
         return sum(pinned.size_bytes for pinned in self.files.values())
 
 

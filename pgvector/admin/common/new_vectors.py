@@ -55,7 +55,7 @@ class VectorProgress(NamedTuple):
 
 @contextmanager
 def admin_connection(conninfo: str) -> Iterator[DeadlineConnection]:
-    """A connection for this work, in autocommit.
+    """Yield a connection for this work, in autocommit.
 
     Raises StoreUnavailable, and ConfigurationError behind a pooler or where this is no administrator's login.
     """
@@ -71,7 +71,7 @@ def admin_connection(conninfo: str) -> Iterator[DeadlineConnection]:
 
 
 def running(conn: DeadlineConnection) -> EmbeddingSpace | None:
-    """The space that a change has begun to move to; None while there is no change."""
+    """Return the space that a change has begun to move to; None while there is no change."""
     if conn.execute("SELECT to_regclass('hermes_reembed')").fetchone() == (None,):
         return None
     row = conn.execute("SELECT model, dims, document_prefix, query_prefix FROM hermes_reembed").fetchone()
@@ -128,26 +128,26 @@ def begin(conn: DeadlineConnection, space: EmbeddingSpace, *, again: bool = Fals
 
 
 def last_id(conn: DeadlineConnection, store: Store) -> int:
-    """The id of the newest row; 0 where there is none."""
+    """Return the id of the newest row; 0 where there is none."""
     row = conn.execute(for_store("SELECT max(id) FROM {rows}", store)).fetchone()
     return int(row[0] or 0) if row else 0
 
 
 def missing(conn: DeadlineConnection, store: Store, after_id: int, last: int) -> int | None:
-    """The first row after `after_id`, and up to `last`, without its new vector."""
+    """Return the first row after `after_id`, and up to `last`, without its new vector."""
     wanted = "SELECT id FROM {rows} WHERE id > %s AND id <= %s AND embedding_next IS NULL ORDER BY id LIMIT 1"
     row = conn.execute(for_store(wanted, store), (after_id, last)).fetchone()
     return None if row is None else int(row[0])
 
 
 def count(conn: DeadlineConnection) -> int:
-    """How many rows there are in all."""
+    """Return how many rows there are in all."""
     row = conn.execute(query("count_all")).fetchone()
     return row.memories + row.turns if row else 0
 
 
 def sample(conn: DeadlineConnection, limit: int) -> list[str]:
-    """The texts of at most `limit` of the newest turns and memories."""
+    """Return the texts of at most `limit` of the newest turns and memories."""
     return [row.content for row in conn.execute(query("sample_texts"), {"limit": limit})]
 
 
@@ -164,7 +164,7 @@ def progress(conn: DeadlineConnection) -> VectorProgress:
 
 @contextmanager
 def block_of(conn: DeadlineConnection, store: Store, row_id: int) -> Iterator[list[PendingRow] | None]:
-    """The rows around `row_id` that have no new vector; None when another worker has them.
+    """Yield the rows around `row_id` that have no new vector; None when another worker has them.
 
     The lock is the session's: it goes when the worker dies.
     """
@@ -189,7 +189,7 @@ def block_of(conn: DeadlineConnection, store: Store, row_id: int) -> Iterator[li
 
 
 def end_of_block(row_id: int) -> int:
-    """The last id of the block that `row_id` is in."""
+    """Return the last id of the block that `row_id` is in."""
     return (row_id // _BLOCK + 1) * _BLOCK - 1
 
 
@@ -272,12 +272,12 @@ def abort(conn: DeadlineConnection) -> bool:
 
 
 def current(conn: DeadlineConnection) -> EmbeddingSpace:
-    """What the database holds vectors of."""
+    """Return what the database holds vectors of."""
     return recorded_space(conn)
 
 
 def is_without_vectors(conn: DeadlineConnection) -> bool:
-    """Whether no row has a vector, so that nothing is lost with another length."""
+    """Return whether no row has a vector, so that nothing is lost with another length."""
     row = conn.execute(query("no_vectors")).fetchone()
     return row is not None and bool(row.empty)
 
@@ -311,7 +311,7 @@ def _again_while_busy(action: Callable[[], None]) -> None:
 
 @contextmanager
 def _alone(conn: DeadlineConnection) -> Iterator[None]:
-    """A transaction in which nobody else reads or writes the tables. Raises DeadlineExceeded."""
+    """Yield a transaction in which nobody else reads or writes the tables. Raises DeadlineExceeded."""
     try:
         with conn.transaction():
             conn.execute("SELECT set_config('lock_timeout', %s, true)", (str(_LOCK_WAIT_MS),))

@@ -71,7 +71,7 @@ class ProgressLine:
 
 @contextmanager
 def progress(what: str, total: int, *, told_from: int = _TOLD_FROM) -> Iterator[Callable[[int], None]]:
-    """A function that notes how many more are done; they are told where there are many."""
+    """Yield a function that notes how many more are done; they are told where there are many."""
     if total < told_from:
         yield lambda count: None
         return
@@ -84,7 +84,7 @@ def progress(what: str, total: int, *, told_from: int = _TOLD_FROM) -> Iterator[
 
 @contextmanager
 def building() -> Iterator[Callable[[str, int, int], None]]:
-    """A function that hears which index is built and how many blocks of its table are in it, and tells that."""
+    """Yield a function that hears which index is built and how many blocks of its table are in it, and tells that."""
     lines: dict[str, ProgressLine] = {}
 
     def tell(index: str, done: int, total: int) -> None:

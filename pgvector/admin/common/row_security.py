@@ -23,14 +23,14 @@ _FILE = Path(__file__).resolve().parents[2] / "migrations" / "optional" / "row_s
 
 
 def is_enabled(conn: DeadlineConnection) -> bool:
-    """Whether row-level security is on."""
+    """Return whether row-level security is on."""
     with translated():
         row = conn.execute("SELECT relrowsecurity FROM pg_class WHERE oid = to_regclass('conversations')").fetchone()
     return bool(row and row[0])
 
 
 def has_own_themes(conn: DeadlineConnection) -> bool:
-    """Whether row-level security lets the current role see some themes only."""
+    """Return whether row-level security lets the current role see some themes only."""
     with translated():
         active = conn.execute("SELECT row_security_active(to_regclass('conversations'))").fetchone()
         found = conn.execute(query("has_own_themes")).fetchone() if active and active[0] else None
@@ -83,7 +83,7 @@ def revoke(conn: DeadlineConnection, role: str, themes: Sequence[str]) -> int:
 
 
 def granted(conn: DeadlineConnection) -> dict[str, list[str]]:
-    """The themes of each role; empty where row-level security was never on."""
+    """Return the themes of each role; empty where row-level security was never on."""
     with translated():
         if conn.execute("SELECT to_regclass('hermes_tenants')").fetchone() == (None,):
             return {}

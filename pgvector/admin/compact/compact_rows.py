@@ -69,7 +69,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class SessionTranscript:
     """An old session of a theme."""
 
     theme: str
@@ -183,20 +183,20 @@ def nearest_when_cold(
     return [Candidate(found.id, found.similarity) for found in conn.execute(query("nearest_when_cold"), row)]
 
 
-def old_sessions(conn: DeadlineConnection, theme: str, before: datetime, fewest: int) -> list[Session]:
+def old_sessions(conn: DeadlineConnection, theme: str, before: datetime, fewest: int) -> list[SessionTranscript]:
     """Return the sessions of a theme that ended before a time and have at least `fewest` turns, oldest first."""
     rows = conn.execute(query("old_sessions"), {"theme": theme, "before": before, "fewest": fewest})
-    return [Session(theme, *row) for row in rows]
+    return [SessionTranscript(theme, *row) for row in rows]
 
 
-def turns_of(conn: DeadlineConnection, session: Session) -> list[Any]:
+def turns_of(conn: DeadlineConnection, session: SessionTranscript) -> list[Any]:
     """Return the turns of a session in their order: id, at, role, content."""
     return list(conn.execute(query("session_turns"), _names(session)))
 
 
 def replace_session(
     conn: DeadlineConnection,
-    session: Session,
+    session: SessionTranscript,
     digests: Mapping[int, bytes],
     summary: str,
     metadata: Mapping[str, Any],
@@ -224,7 +224,7 @@ def vacuum(conn: DeadlineConnection, *, full: bool) -> None:
                  "VACUUM (ANALYZE) conversations, conversation_chunks")  # fmt: skip
 
 
-def _names(session: Session) -> dict[str, str]:
+def _names(session: SessionTranscript) -> dict[str, str]:
     return {"theme": session.theme, "session_id": session.session_id}
 
 

@@ -41,7 +41,7 @@ class SessionSummaries:
 
     conn: DeadlineConnection
     model: ChatClient
-    sessions: Sequence[store.Session]
+    sessions: Sequence[store.SessionTranscript]
     languages: Languages
     arguments: Mapping[str, Any]
     patterns: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class SessionSummaries:
                     record(self.conn, "compact", {**self.arguments, "summaries": state}, self.done)
         return self.done
 
-    def _replace(self, session: store.Session) -> None:
+    def _replace(self, session: store.SessionTranscript) -> None:
         turns = store.turns_of(self.conn, session)
         summary = self._summary_of(session, turns)
         metadata = {
@@ -109,7 +109,7 @@ class SessionSummaries:
         self.done["sessions"] += 1
         self.done["turns"] += len(turns)
 
-    def _summary_of(self, session: store.Session, turns: Sequence[Any]) -> str:
+    def _summary_of(self, session: store.SessionTranscript, turns: Sequence[Any]) -> str:
         """Return the summary as it is stored: dated, cleaned, without known secrets."""
         masks = masker(self.patterns)
         parts = []
@@ -130,7 +130,7 @@ class SessionSummaries:
         return [asdict(session) for session in self.sessions]
 
 
-def old_sessions(conn: DeadlineConnection, themes: Sequence[str], before: datetime) -> list[store.Session]:
+def old_sessions(conn: DeadlineConnection, themes: Sequence[str], before: datetime) -> list[store.SessionTranscript]:
     """Return the sessions of the themes that ended before a moment and are worth a summary."""
     return [session for theme in themes for session in store.old_sessions(conn, theme, before, _MIN_TURNS)]
 

@@ -9,7 +9,7 @@ _SHARE = 2  # one part in so many of what is free
 
 
 def build_memory(wanted: int, given: int, *, on_this_machine: bool) -> str:
-    """The maintenance_work_mem to build an index with that wants `wanted` bytes, as Postgres writes it.
+    """Return the maintenance_work_mem to build an index with that wants `wanted` bytes, as Postgres writes it.
 
     Empty, for the server's own, where that is enough (`given` bytes), or where its machine is not ours to know.
     """

@@ -117,7 +117,7 @@ def _memory_for(todo: Sequence[HnswIndex], *, ours: bool) -> str:
 
 @contextmanager
 def _admin(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConnection, str]]:
-    """An admin's connection, and how it logged in."""
+    """Yield an admin's connection, and how it logged in."""
     from ...store.schema import ensure_schema
     from ..common.admin_login import admin_conninfo
     from ..common.new_vectors import admin_connection

@@ -37,7 +37,7 @@ def migrate_database(
 
 
 def missing_migrations(conninfo: str) -> list[str]:
-    """The migrations that `migrate_database` would apply; all of them where `conninfo` is empty."""
+    """Return the migrations that `migrate_database` would apply; all of them where `conninfo` is empty."""
     applied: set[int] = set()
     if conninfo:
         with connect(conninfo) as conn:
@@ -46,7 +46,7 @@ def missing_migrations(conninfo: str) -> list[str]:
 
 
 def render_report(report: MigrationReport) -> str:
-    """The report for people."""
+    """Return the report for people."""
     lines = [f"applied {name}" for name in report.applied]
     lines += [f"in place: {name}" for name in report.already]
     lines += [f"built {index}" for index in report.built]

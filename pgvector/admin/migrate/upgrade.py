@@ -52,7 +52,7 @@ class UpgradePlan:
     begun: bool
 
     def lines(self) -> list[str]:
-        """The plan for people."""
+        """Return the plan for people."""
         said = [
             "an upgrade from the other hermes-memory-pgvector was begun here, and goes on: "
             if self.begun
@@ -87,7 +87,7 @@ class Upgraded:
     migration: MigrationReport
 
     def lines(self) -> list[str]:
-        """What was done, for people, and what comes next."""
+        """Return what was done, for people, and what comes next."""
         return [
             f"upgraded; merged: {self.merged:,} memories that were there twice; left out: {self.left_out:,} blank rows",
             f"when all is well, drop the tables of before: {CONFIRM}",
@@ -96,7 +96,7 @@ class Upgraded:
 
 
 def plan_upgrade(conn: DeadlineConnection, settings: Settings, *, dims: int, role: str) -> UpgradePlan | None:
-    """What `run_upgrade` would do; None where there is nothing to upgrade. Raises ConfigurationError."""
+    """Return what `run_upgrade` would do; None where there is nothing to upgrade. Raises ConfigurationError."""
     begun = under_way(conn)
     if begun is not None and begun.finished_at is not None:
         return None
@@ -181,7 +181,7 @@ def undo_upgrade(admin_dsn: str, *, really: bool, yes: bool) -> tuple[bool, dict
 
 
 def as_json(report: MigrationReport, upgraded: Upgraded | None) -> dict[str, Any]:
-    """Everything that `migrate` did, for machines."""
+    """Return everything that `migrate` did, for machines."""
     known = asdict(report) | {"upgrade": None}
     if upgraded is not None:
         done = {"merged": upgraded.merged, "left_out": upgraded.left_out}
@@ -217,7 +217,7 @@ def _why_not(found: ForeignTables, settings: Settings, dims: int) -> str:
 
 
 def _destinations(settings: Settings) -> upgrade_tables.DestinationOf:
-    """Where rows go: to the theme in which our provider looks for what was said there."""
+    """Return where rows go: to the theme in which our provider looks for what was said there."""
     # Not the allowed ones: what an operator allows today says nothing of where old rows belong.
     rules = ThemeRules.of(
         default=settings.default_theme,
@@ -242,7 +242,7 @@ def _destinations(settings: Settings) -> upgrade_tables.DestinationOf:
 
 
 def _surface(theme: str, key: str) -> Surface:
-    """What the host said of the session that this theme was made for."""
+    """Return what the host said of the session that this theme was made for."""
     for text in (key, theme):
         if (chat := _CHAT_KEY.match(text)) is not None:
             return Surface(text, chat[2], LAST_RESORT if chat[1] == _MAIN else chat[1])

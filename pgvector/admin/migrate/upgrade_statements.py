@@ -75,7 +75,7 @@ _VECTOR = (
 
 
 def filled_in(name: str, *, vectors: bool = False, parents: bool = False) -> sql.Composed:
-    """The named statement; of the columns that may be missing in the tables of before with those that are there."""
+    """Return the named statement, with those of the optional columns that the old tables have."""
     return sql.SQL(query(name, package=__package__).decode()).format(
         vector=sql.SQL(_VECTOR if vectors else "NULL::vector"),
         parent=sql.SQL("parent_session_id" if parents else "NULL::text"),

@@ -154,7 +154,7 @@ def _examine(conn: DeadlineConnection, schema: str, store: Store, table: Any) ->
 
 @contextmanager
 def alone(conn: DeadlineConnection) -> Iterator[None]:
-    """One upgrade at a time; who waits finds it done."""
+    """Yield one upgrade at a time; who waits finds it done."""
     with translated():
         conn.execute("SELECT set_config('statement_timeout', '0', false)")
         # By asking again: a statement that waits would hold up the building of an index.
@@ -264,7 +264,7 @@ def copy_turns(conn: DeadlineConnection, destination_of: DestinationOf, advance:
 
 
 def written_since(conn: DeadlineConnection) -> dict[str, int]:
-    """What an undo would lose: memories and turns that came since, and changes and removals of memories of before."""
+    """Return what an undo would lose: what came since, and changes and removals of memories of before."""
     with translated():
         progress = _progress(conn)
         if progress.opened_at is None:
@@ -301,7 +301,7 @@ def confirm(conn: DeadlineConnection) -> None:
 
 @contextmanager
 def _step(conn: DeadlineConnection) -> Iterator[None]:
-    """One transaction, beside no migration. Raises ConfigurationError and DeadlineExceeded with what to do."""
+    """Yield one transaction, beside no migration. Raises ConfigurationError and DeadlineExceeded with what to do."""
     try:
         with conn.transaction():
             conn.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))

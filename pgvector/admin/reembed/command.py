@@ -144,7 +144,7 @@ def _report(model: str, dims: int, refused: int, changes: dict[str, Any], *, not
 
 
 def _wanted(args: argparse.Namespace, settings: Settings, home: Path) -> tuple[Settings, dict[str, Any]]:
-    """The settings with the new model in them, and what of them goes into config.yaml."""
+    """Return the settings with the new model in them, and what of them goes into config.yaml."""
     import dataclasses
 
     from ...domain.errors import InvalidArgument

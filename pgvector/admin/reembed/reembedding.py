@@ -44,16 +44,16 @@ class ReembedPlan:
 
     @property
     def needed(self) -> bool:
-        """False when the database has vectors of this model already."""
+        """Return False when the database has vectors of this model already."""
         return self.under_way or self.current != self.wanted
 
     @property
     def left_s(self) -> float:
-        """How long the rest takes one worker, indexes not counted; 0 where nothing can be told."""
+        """Return how long the rest takes one worker, indexes not counted; 0 where nothing can be told."""
         return (self.total - self.done) / self.rows_per_s if self.rows_per_s else 0.0
 
     def render(self) -> str:
-        """The plan for people."""
+        """Return the plan for people."""
         now = f"{self.current.model or 'no model yet'}, {self.current.dims} dimensions"
         lines = [
             f"from  {now}",
@@ -161,7 +161,7 @@ class Reembedding:
         return busy
 
     def _answers(self) -> bool:
-        """Whether the endpoint embeds anything: some answer a text they cannot embed as if they had broken down."""
+        """Return whether the endpoint embeds anything: some answer a text they cannot embed as if they were down."""
         try:
             self._embedder.embed_documents([_HARMLESS], timeout_s=_TIMEOUT_S)
         except EmbedderError:

@@ -26,12 +26,12 @@ class DatabaseChoice:
 
     @property
     def needs_admin(self) -> bool:
-        """Whether agents cannot work with it yet."""
+        """Return whether agents cannot work with it yet."""
         return bool(self.dsn and self.found and (not self.found.migrated or self.found.missing_rights))
 
     @property
     def room(self) -> Room:
-        """What vectors it has room for."""
+        """Return what vectors it has room for."""
         if self.found is None or self.found.space is None:
             return Room()
         return Room(self.found.space, can_resize=self.found.empty and not self.dsn)

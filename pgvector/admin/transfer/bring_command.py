@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from .bring import Report, SourceReport
     from .sources.homes import Home
     from .sources.mem0 import Mem0Settings
-    from .sources.source import Destination, ImportTarget, Source
+    from .sources.source import ImportDestination, ImportTarget, Source
 
 _SOURCE_DSN = "HERMES_PGVECTOR_SOURCE_DSN"
 _EXAMPLES_SHOWN = 5
-Sources = Callable[[argparse.Namespace, Path, "Destination"], Sequence["Source"]]
+Sources = Callable[[argparse.Namespace, Path, "ImportDestination"], Sequence["Source"]]
 
 
 # -- the sources
 
 
-def _sessions(args: argparse.Namespace, home: Path, destination: Destination) -> Sequence[Source]:
+def _sessions(args: argparse.Namespace, home: Path, destination: ImportDestination) -> Sequence[Source]:
     from .sources.state_db import EXPECTED, NAME, SessionDatabase
 
     if args.path is not None:
@@ -50,7 +50,7 @@ def _sessions(args: argparse.Namespace, home: Path, destination: Destination) ->
     return [SessionDatabase(each, destination) for each in _some(found, home, NAME, EXPECTED)]
 
 
-def _files(args: argparse.Namespace, home: Path, destination: Destination) -> Sequence[Source]:
+def _files(args: argparse.Namespace, home: Path, destination: ImportDestination) -> Sequence[Source]:
     from .sources.memory_md import MemoryFiles
 
     found = [each for each in _homes(args, home) if (each.path / "memories").is_dir()]
@@ -58,7 +58,7 @@ def _files(args: argparse.Namespace, home: Path, destination: Destination) -> Se
     return [MemoryFiles(each, destination) for each in _some(found, home, "memories", expected)]
 
 
-def _holographic(args: argparse.Namespace, home: Path, destination: Destination) -> Sequence[Source]:
+def _holographic(args: argparse.Namespace, home: Path, destination: ImportDestination) -> Sequence[Source]:
     from .sources.holographic import EXPECTED, NAME, FactStore
 
     if args.path is not None:
@@ -67,7 +67,7 @@ def _holographic(args: argparse.Namespace, home: Path, destination: Destination)
     return [FactStore(each, destination) for each in _some(found, home, NAME, EXPECTED)]
 
 
-def _mem0(args: argparse.Namespace, home: Path, destination: Destination) -> Sequence[Source]:
+def _mem0(args: argparse.Namespace, home: Path, destination: ImportDestination) -> Sequence[Source]:
     from .sources.mem0 import COLLECTION, Mem0Store, configured
 
     collection = args.collection or COLLECTION
@@ -87,7 +87,7 @@ def _mem0(args: argparse.Namespace, home: Path, destination: Destination) -> Seq
     ]
 
 
-def _hindsight(args: argparse.Namespace, home: Path, destination: Destination) -> Sequence[Source]:
+def _hindsight(args: argparse.Namespace, home: Path, destination: ImportDestination) -> Sequence[Source]:
     from .sources.hindsight import HindsightTables
     from .sources.state_db import NAME, SessionDatabase
 
@@ -100,7 +100,7 @@ def _hindsight(args: argparse.Namespace, home: Path, destination: Destination) -
     return [HindsightTables(_demanded_dsn(args), args.schema, args.bank, profile, destination, elsewhere)]
 
 
-def _predecessor(args: argparse.Namespace, home: Path, destination: Destination) -> Sequence[Source]:
+def _predecessor(args: argparse.Namespace, home: Path, destination: ImportDestination) -> Sequence[Source]:
     from .sources.predecessor import PredecessorTables
 
     return [PredecessorTables(_demanded_dsn(args), args.schema, args.profile or "default", destination)]
@@ -171,11 +171,13 @@ def _bring(sources: Sources, name: str, args: argparse.Namespace, home: Path) ->
     return EXIT_FAILED if report.failed else EXIT_OK
 
 
-def _destination(args: argparse.Namespace, conn: DeadlineConnection, policy: Policy, min_chars: int) -> Destination:
+def _destination(
+    args: argparse.Namespace, conn: DeadlineConnection, policy: Policy, min_chars: int
+) -> ImportDestination:
     from ...capture.sanitize import session_name
     from ...host.session_context import SessionContext
     from ..common.stored_rows import themes_of_session
-    from .sources.source import Destination
+    from .sources.source import ImportDestination
 
     rules = policy.rules
 
@@ -183,7 +185,7 @@ def _destination(args: argparse.Namespace, conn: DeadlineConnection, policy: Pol
     def captured(session: str) -> tuple[str, ...]:
         return tuple(themes_of_session(conn, session_name(session, rules.identity_key)))
 
-    return Destination(
+    return ImportDestination(
         locate=partial(SessionContext.from_host, rules=rules),
         writes=policy.write_contexts.__contains__,
         captured=captured,

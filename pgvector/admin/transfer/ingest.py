@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ...capture.sanitize import Keeper, session_name
+from ...capture.sanitize import Sanitizer, session_name
 from ...config.settings import Settings
 from ...domain.errors import OperationRejected, StoreUnsettled
 from ...domain.languages import Languages
@@ -230,7 +230,7 @@ class _Gate:
 
     def __init__(self, intake: IngestOptions, found: IngestResult) -> None:
         self._intake = intake
-        self._keep = Keeper(intake.settings)
+        self._keep = Sanitizer(intake.settings)
         self._found = found
         self._themes: dict[str, str] = {}
 

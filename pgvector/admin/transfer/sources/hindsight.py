@@ -14,7 +14,7 @@ from ....domain.text import clean
 from ..foreign_database import ForeignDatabase, foreign
 from .exchanges import ConversationFilter, Utterance
 from .facts import is_worth_keeping
-from .source import CHAT_UNKNOWN, Destination, ImportTarget, SourceTally, at_iso, filled
+from .source import CHAT_UNKNOWN, ImportDestination, ImportTarget, SourceTally, at_iso, filled
 
 EXPECTED = "the tables of Hindsight (as of hindsight-api 1.1)"
 _DOCUMENT = ("id", "bank_id", "original_text", "created_at", "updated_at", "retain_params", "tags")
@@ -42,7 +42,7 @@ class HindsightTables:
         schema: str,
         bank: str | None,
         profile: str,
-        destination: Destination,
+        destination: ImportDestination,
         elsewhere: Callable[[str], ImportTarget | str | None],
     ) -> None:
         self._dsn = dsn

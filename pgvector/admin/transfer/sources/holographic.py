@@ -8,7 +8,7 @@ from pathlib import Path
 from ....domain.records import MemoryRecord
 from .facts import is_worth_keeping
 from .homes import Home
-from .source import Destination, SourceTally, at_iso, filled
+from .source import ImportDestination, SourceTally, at_iso, filled
 from .sqlite_file import read_only
 
 EXPECTED = "the fact store of the provider holographic (memory_store.db, as of hermes-agent 0.19.0)"
@@ -20,7 +20,7 @@ _OF_THE_USER = "user_pref"  # its category for what the user likes
 class FactStore:
     """The facts of one profile."""
 
-    def __init__(self, home: Home, destination: Destination, path: Path | None = None) -> None:
+    def __init__(self, home: Home, destination: ImportDestination, path: Path | None = None) -> None:
         self._home = home
         self._destination = destination
         self._path = path or home.path / NAME

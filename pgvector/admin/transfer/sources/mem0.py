@@ -15,7 +15,7 @@ from ..foreign_database import foreign
 from . import qdrant
 from .facts import is_worth_keeping
 from .homes import Home
-from .source import Destination, SourceTally, at_iso, filled
+from .source import ImportDestination, SourceTally, at_iso, filled
 from .sqlite_file import read_only
 
 COLLECTION = "mem0"  # what Mem0 and hermes-agent call it unless told otherwise
@@ -83,7 +83,7 @@ class Mem0Store:
     def __init__(
         self,
         home: Home,
-        destination: Destination,
+        destination: ImportDestination,
         *,
         path: Path | None = None,
         dsn: str = "",

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from ....capture.mirror import FileState, Mirror
 from ....domain.records import MemoryRecord
 from .homes import Home
-from .source import Destination, SourceTally
+from .source import ImportDestination, SourceTally
 
 
 class MemoryFiles:
     """The memory files of one profile. Their entries carry no times: they are as old as the file."""
 
-    def __init__(self, home: Home, destination: Destination) -> None:
+    def __init__(self, home: Home, destination: ImportDestination) -> None:
         self._home = home
         self._destination = destination
 

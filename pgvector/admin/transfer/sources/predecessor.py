@@ -14,7 +14,7 @@ from ...common.upgrade_progress import NAMELESS
 from ..foreign_database import ForeignDatabase, foreign
 from .exchanges import SAID_BEFORE, ConversationFilter, Utterance
 from .facts import is_worth_keeping
-from .source import Destination, ImportTarget, SourceTally, filled
+from .source import ImportDestination, ImportTarget, SourceTally, filled
 
 EXPECTED = "the tables of hermes-memory-pgvector 0.3 to 1.0"
 _MEMORY = ("id", "agent_identity", "target", "content", "created_at", "updated_at", "metadata")
@@ -27,7 +27,7 @@ _COPIED = "bulk_import"
 class PredecessorTables:
     """Both tables of one schema."""
 
-    def __init__(self, dsn: str, schema: str, profile: str, destination: Destination) -> None:
+    def __init__(self, dsn: str, schema: str, profile: str, destination: ImportDestination) -> None:
         self._dsn = dsn
         self._schema = schema
         self._profile = profile

@@ -14,12 +14,12 @@ from ....domain.theme import SessionThemes, Surface, ThemeRules, resolve_theme
 _EXAMPLES = 20
 _EARLIEST_S, _LATEST_S = 0.0, 253_402_300_800.0  # the years 1970 to 9999: all that a clock of the host can have meant
 
-API_UNKNOWN = "an API session: the host does not record its X-Hermes-Session-Key (--api-theme NAME takes them in)"
+API_UNKNOWN = "an API session: the host does not record its X-Hermes-HostSession-Key (--api-theme NAME takes them in)"
 API_AMBIGUOUS = "an API session that several themes hold turns of"
 CHAT_UNKNOWN = "a chat whose session key is not recorded (--theme NAME takes them in)"
 
 
-class Session(Protocol):
+class HostSession(Protocol):
     """What our provider would make of a session that the host tells it of."""
 
     @property
@@ -34,7 +34,7 @@ class Session(Protocol):
         """Return what is kept beside a row."""
 
 
-Locate = Callable[[Mapping[str, Any]], Session]
+Locate = Callable[[Mapping[str, Any]], HostSession]
 
 
 @dataclass
@@ -72,11 +72,11 @@ class ImportTarget(NamedTuple):
     turns: str
     memories: str
     files: str
-    session: Session
+    session: HostSession
 
 
 @dataclass(frozen=True)
-class Destination:
+class ImportDestination:
     """Where what is read goes: by the rules of live sessions, unless `theme` names the place of everything.
 
     `locate` makes of the host's words what our provider would; `writes` says which kinds of runs are stored;

@@ -14,7 +14,7 @@ from ....domain.records import TurnRecord
 from ....domain.text import clean
 from .exchanges import ConversationFilter, Utterance
 from .homes import Home
-from .source import Destination, ImportTarget, SourceTally, at_epoch
+from .source import ImportDestination, ImportTarget, SourceTally, at_epoch
 from .sqlite_file import SqliteFile, read_only
 
 EXPECTED = "the session database of hermes-agent (state.db, as of 0.19.0)"
@@ -39,7 +39,7 @@ Row = Mapping[str, Any]
 class SessionDatabase:
     """The sessions of one profile."""
 
-    def __init__(self, home: Home, destination: Destination, path: Path | None = None) -> None:
+    def __init__(self, home: Home, destination: ImportDestination, path: Path | None = None) -> None:
         self._home = home
         self._destination = destination
         self._path = path or home.path / NAME

@@ -34,7 +34,7 @@ def install_command() -> str:
 
 
 def explanation(error: ImportError) -> str:
-    """One sentence with the cause and the command that removes it."""
+    """Return one sentence with the cause and the command that removes it."""
     return f"pgvector memory is off: {error} in {sys.executable}. To bring it back, run: {install_command()}"
 
 
@@ -52,7 +52,7 @@ def register_stand_in(ctx: Any, error: ImportError) -> None:
 
         @property
         def name(self) -> str:
-            """The provider's name in the host's configuration."""
+            """Return the provider's name in the host's configuration."""
             return "pgvector"
 
         def is_available(self) -> bool:
