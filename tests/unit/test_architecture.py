@@ -39,7 +39,7 @@ CONFINED = {
 }
 CATCH_ALL_ALLOWED = {"host", "cli"}
 # Roles that every feature may have; and names that stand twice today, of which no more may come.
-NAMED_TWICE = {"__init__", "command"} | {"Session", "Destination", "Part"}
+NAMED_TWICE = {"__init__", "command"}
 MAX_MODULE_LINES = 400
 MAX_ROOT_LINES = 39
 # The only folder that lives outside the package: it is copied into the host's plugin directory.
