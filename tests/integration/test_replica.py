@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, LiteralString
 
@@ -254,11 +255,19 @@ def test_need_30_a_conflict_with_replay_goes_to_the_primary(
     standby.caught_up(primary)
     on_replica: list[bool] = []
     first, second = runtime_of(provider).backend.sources(None)
-    with pytest.raises(StoreConflict), first.connection(20) as conn:
+
+    def drop_meanwhile() -> None:
+        # Only then: between two statements the server ends the connection instead.
+        asleep = "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+        until(lambda: standby.tell(asleep), 20, "the statement that will be in the way")
+        tell(admin, "DROP TABLE in_the_way")
+
+    with ThreadPoolExecutor() as beside, pytest.raises(StoreConflict), first.connection(30) as conn:
         on_replica += conn.execute("SELECT pg_is_in_recovery()").fetchone()
         conn.execute("SELECT * FROM in_the_way")
-        tell(admin, "DROP TABLE in_the_way")
-        conn.execute("SELECT pg_sleep(7)")
+        dropping = beside.submit(drop_meanwhile)
+        conn.execute("SELECT pg_sleep(25)")
+    dropping.result()
     with second.connection(20) as conn:
         on_replica += conn.execute("SELECT pg_is_in_recovery()").fetchone()
     assert on_replica == [True, False]

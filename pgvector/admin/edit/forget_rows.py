@@ -135,7 +135,7 @@ def _drop_spooled(context: CommandContext, meant: _Meant) -> list[str]:
     notes = []
     if dropped:
         verb = "was" if dropped == 1 else "were"
-        notes.append(f"{counted({'writes': dropped})} of the same text that Postgres had refused {verb} dropped")
+        notes.append(f"{counted({'writes': dropped})} of the same text that Postgres had rejected {verb} dropped")
     if waiting:
         verb = "waits in the spool and brings" if waiting == 1 else "wait in the spool and bring"
         notes.append(f"{counted({'writes': waiting})} of the same text {verb} it back: forget it again then")
