@@ -106,7 +106,7 @@ PGVECTOR_TEST_ROW_SECURITY=all PGVECTOR_TEST_POOLER=1 stage "Tests with row-leve
   in_folder integration arrivals contexts costs delegation doctor history isolation least_privilege lost_files \
     many_instances migrate mirror_files mirror_hooks mirror_hosts owners pooler profiles prune recall_faults recall_late \
     recall_passes recall_small_theme reuse rights row_security row_security_agents row_security_owner search_words \
-    second_profile seeing session_rotation sessions strangers themes_command together tools_write undo watching
+    second_profile seeing session_rotation sessions strangers pipeline themes_command tools_write undo watching
 )
 
 if [ -z "${PGVECTOR_TEST_POSTGRES:-}" ]; then

@@ -160,8 +160,8 @@ def test_need_36_trap_13_every_theme_is_found_under_the_name_we_look_it_up_by(
     before.memory("MARKETING", "In upper case")
     before.turn("Marketing", "The harbour was closed for a whole week")
     key = "agent:main:telegram:dm:15550100123"
-    before.turn("whatsapp-dm", "SessionTurns in a chat about the harbour", raw_identity=key)
-    before.turn(key, "SessionTurns in the same chat, by the first release")
+    before.turn("whatsapp-dm", "Said in a chat about the harbour", raw_identity=key)
+    before.turn(key, "Said in the same chat, by the first release")
     before.turn("hermes", "Typed on the command line about the harbour")
 
     planned = cli("migrate", "--admin-dsn", empty_admin_dsn, "--dry-run", "--json")

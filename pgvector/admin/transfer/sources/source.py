@@ -14,7 +14,7 @@ from ....domain.theme import SessionThemes, Surface, ThemeRules, resolve_theme
 _EXAMPLES = 20
 _EARLIEST_S, _LATEST_S = 0.0, 253_402_300_800.0  # the years 1970 to 9999: all that a clock of the host can have meant
 
-API_UNKNOWN = "an API session: the host does not record its X-Hermes-HostSession-Key (--api-theme NAME takes them in)"
+API_UNKNOWN = "an API session: the host does not record its X-Hermes-Session-Key (--api-theme NAME takes them in)"
 API_AMBIGUOUS = "an API session that several themes hold turns of"
 CHAT_UNKNOWN = "a chat whose session key is not recorded (--theme NAME takes them in)"
 
