@@ -21,7 +21,6 @@ from ..store.replays import OPERATIONS_KEPT_DAYS
 
 logger = logging.getLogger(__name__)
 
-
 TOMBSTONES_KEPT_DAYS = 730
 HISTORY_KEPT_DAYS = 730
 REMOVED_TEXTS_KEPT_DAYS = 90  # for so long a memory that a file let go of can be restored

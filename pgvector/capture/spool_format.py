@@ -41,9 +41,6 @@ _PAGE_BYTES = 1024
 # The drain empties the log long before; this bounds it while the drain is held up, at some milliseconds for one hook.
 _LOG_PAGES = 16_000
 HOOK_PATIENCE_MS = 5  # for another program's lock; a hook then takes another file
-# dumps() would make one for each operation. Of plain ASCII both write the same, the second one in half the time.
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_ASCII_ENCODER = json.JSONEncoder(separators=(",", ":"))
 _OPENING_S = 1.0  # nobody's hook waits for a file that is being opened, except for a new one, which nobody else has
 
 
@@ -89,19 +86,6 @@ def prepare(path: Path, front: sqlite3.Connection, back: sqlite3.Connection, *, 
         conn.execute(f"PRAGMA synchronous={'FULL' if level == 'full' else 'NORMAL'}")
         conn.execute(f"PRAGMA busy_timeout={patience_ms}")
     front.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
-
-
-def encoded(payload: dict[str, Any]) -> str:
-    """Return an operation's payload as JSON."""
-    return (_ASCII_ENCODER if _is_ascii(payload) else _ENCODER).encode(payload)
-
-
-def _is_ascii(value: object) -> bool:
-    if isinstance(value, str):
-        return value.isascii()
-    if isinstance(value, dict):
-        return all(map(_is_ascii, value.values()))
-    return not isinstance(value, (list, tuple)) or all(map(_is_ascii, value))
 
 
 def holds(path: Path, at_least: int, last: int | None, *, thoroughly: bool = False) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...domain.commandline import typed
-from ...domain.format import format_bytes
+from ...domain.format import format_bytes, plural
 from ..common.commands import (
     EXIT_FAILED,
     EXIT_OK,
@@ -201,7 +201,7 @@ def _show_loss(loss: RecallLoss | None) -> None:
     if loss is None:
         say("no turns were asked: the loss of recall is not known")
         return
-    asked = f"{_count(loss.questions, 'stored turn')} asked"
+    asked = f"{plural(loss.questions, 'stored turn')} asked"
     say(f"recall@10 by meaning: {loss.before:.3f} now, {loss.after:.3f} after ({asked}, +-{loss.margin:.3f})", "bold")
     say(f"by words and meaning together: {loss.kept:.1%} of the ten found now are found after")
 
@@ -261,18 +261,14 @@ def _replace_sessions(args: argparse.Namespace, summaries: SessionSummaries) -> 
     if args.json:
         print_json({"done": True, "replaced": done, "failed": dict(summaries.failed)})
     elif done:
-        say(f"replaced: {_count(done['turns'], 'turn')} of {_count(done['sessions'], 'session')}")
+        say(f"replaced: {plural(done['turns'], 'turn')} of {plural(done['sessions'], 'session')}")
         for session_id, why in summaries.failed:
             warn(f"session {session_id} stays as it was: {why}")
     return EXIT_FAILED if summaries.failed else EXIT_OK
 
 
 def _counted(done: dict[str, int]) -> str:
-    return f"{_count(done['duplicates'], 'duplicate turn')} deleted, {_count(done['vectors'], 'vector')} dropped"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
+    return f"{plural(done['duplicates'], 'duplicate turn')} deleted, {plural(done['vectors'], 'vector')} dropped"
 
 
 def _line(turn: dict[str, Any]) -> str:
