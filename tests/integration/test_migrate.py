@@ -24,6 +24,7 @@ from hermes_memory_pgvector.store.schema import ensure_schema
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import called, landed, recalled, runtime_of
 from tests.support.stored import Database
+from tests.support.waiting import until
 
 from .conftest import Run
 
@@ -236,3 +237,21 @@ def test_need_28_a_database_of_the_first_version_gets_owners_and_keeps_its_agent
     landed(provider)
     kept = "SELECT old_content FROM memory_history WHERE old_row IS NOT NULL"
     assert Database(empty_admin_dsn).column(kept) == ["Atlas is blue"]
+
+
+def test_need_28_a_migration_and_an_agent_that_wait_for_each_other_both_finish(
+    admin_dsn: str, start_cli: Start
+) -> None:
+    waiting = "SELECT count(*) = 1 FROM pg_locks WHERE NOT granted AND relation = 'conversations'::regclass"
+    deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+    database = Database(admin_dsn)
+    before = database.column(deadlocks)
+    with psycopg.connect(admin_dsn) as agent:
+        agent.execute("SET deadlock_timeout = '1h'")  # so the migration is the one that Postgres ends
+        agent.execute("LOCK TABLE conversations IN ROW EXCLUSIVE MODE")
+        process = start_cli("migrate", "--admin-dsn", admin_dsn, "--dims", str(DIMS), "--runtime-role", "hermes")
+        until(lambda: database.column(waiting) == [True], what="the migration at the agent's table")
+        agent.execute("LOCK TABLE memory_entries IN ROW EXCLUSIVE MODE")
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 0, out + err
+    until(lambda: database.column(deadlocks) != before, what="a deadlock in the statistics")

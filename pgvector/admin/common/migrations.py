@@ -15,6 +15,7 @@ from ...store.pool import connect
 from ...store.pooler import require_session
 from ...store.schema import MIGRATIONS_FOLDER, applied_versions, check_dims, shipped_migrations
 from . import hnsw, row_security
+from .deadlocks import retry_deadlocks
 
 MIGRATION_LOCK = 7310579462  # each migration takes it as well
 _SEAL = re.compile(r"'[0-9a-f]{64}'")
@@ -120,8 +121,15 @@ def _apply_missing(conn: DeadlineConnection, runtime_role: str) -> tuple[list[st
 
 
 def _run(conn: DeadlineConnection, migration: Migration) -> None:
+    def run() -> None:
+        try:
+            conn.execute(migration.sql.encode())
+        finally:
+            if conn.info.transaction_status != psycopg.pq.TransactionStatus.IDLE and not conn.closed:
+                conn.execute("ROLLBACK")
+
     try:
-        conn.execute(migration.sql.encode())
+        retry_deadlocks(run)
     except pg.RaiseException as exc:
         hint = exc.diag.message_hint
         raise ConfigurationError(f"{exc.diag.message_primary}" + (f"; {hint}" if hint else "")) from exc
@@ -138,9 +146,6 @@ def _run(conn: DeadlineConnection, migration: Migration) -> None:
         raise ConfigurationError(
             f"migration {migration.version:03d} failed: {exc.diag.message_primary or exc}"
         ) from exc
-    finally:
-        if conn.info.transaction_status != psycopg.pq.TransactionStatus.IDLE and not conn.closed:
-            conn.execute("ROLLBACK")
 
 
 def changed_migrations(conn: DeadlineConnection) -> list[str]:

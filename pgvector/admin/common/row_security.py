@@ -5,20 +5,17 @@ Every function but `has_own_themes` needs a connection of an administrator.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import psycopg
 
 from ...domain.errors import ConfigurationError
 from ...store.connection import DeadlineConnection, translated
 from ...store.sql import query
+from .deadlocks import retry_deadlocks
 
 EVERY_THEME = "*"
-_ATTEMPTS = 10
-_Result = TypeVar("_Result")
 _FILE = Path(__file__).resolve().parents[2] / "migrations" / "optional" / "row_security.sql"
 
 
@@ -51,7 +48,7 @@ def enable(conn: DeadlineConnection) -> None:
                 conn.execute("ROLLBACK")
 
     try:
-        _persistently(run)
+        retry_deadlocks(run)
     except psycopg.Error as exc:
         raise _explained(exc) from exc
 
@@ -99,20 +96,12 @@ def granted(conn: DeadlineConnection) -> dict[str, list[str]]:
 def _call(conn: DeadlineConnection, statement: str, *values: object) -> int | None:
     """Raises ConfigurationError with what the server says."""
     try:
-        row = _persistently(lambda: conn.execute(statement.encode(), values).fetchone())
+        row = retry_deadlocks(lambda: conn.execute(statement.encode(), values).fetchone())
     except psycopg.errors.UndefinedFunction as exc:
         raise ConfigurationError("row-level security is off; first: hermes-pgvector tenants enable") from exc
     except psycopg.Error as exc:
         raise _explained(exc) from exc
     return row[0] if row and isinstance(row[0], int) else None
-
-
-def _persistently(change: Callable[[], _Result]) -> _Result:
-    """Do `change`, again where agents that write meanwhile and it waited for each other: it locks every table."""
-    for _ in range(_ATTEMPTS - 1):
-        with contextlib.suppress(psycopg.errors.DeadlockDetected):
-            return change()
-    return change()
 
 
 def _explained(exc: psycopg.Error) -> ConfigurationError:
