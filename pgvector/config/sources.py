@@ -1,4 +1,4 @@
-"""Our part of $HERMES_HOME/config.yaml and .env, and what the desktop's form saved."""
+"""What $HERMES_HOME/config.yaml and .env say of this plugin, and what the desktop's form saved."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from .settings import ENV_PREFIX
 
+PROVIDER: Final = "pgvector"
 CONFIG_NAME: Final = "config.yaml"
 DOTENV_NAME: Final = ".env"
 
@@ -161,3 +162,37 @@ def yaml_place(error: Exception) -> str:
     problem = getattr(error, "problem", None)
     # Problems that quote a whole token could quote a password; those about one character or none cannot.
     return f"{where}: {problem}" if isinstance(problem, str) and not re.search(r"['\"][^'\"]{2,}", problem) else where
+
+
+def is_active(hermes_home: Path) -> bool:
+    """Return whether the home's configuration names this plugin; False when it cannot be read."""
+    return at(host_config(hermes_home), "memory", "provider") == PROVIDER
+
+
+def is_enabled(hermes_home: Path) -> bool:
+    """Return whether the host loads this plugin at start-up; False when the configuration cannot be read."""
+    enabled = at(host_config(hermes_home), "plugins", "enabled")
+    return isinstance(enabled, list) and PROVIDER in enabled
+
+
+def is_disabled(hermes_home: Path) -> bool:
+    """Return whether somebody has forbidden the host's plugin manager to load this plugin."""
+    disabled = at(host_config(hermes_home), "plugins", "disabled")
+    return isinstance(disabled, list) and PROVIDER in disabled
+
+
+def host_config(hermes_home: Path) -> object:
+    """Return the home's whole configuration; None when it cannot be read."""
+    import yaml
+
+    try:
+        return yaml.safe_load((hermes_home / CONFIG_NAME).read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return None
+
+
+def at(config: object, *path: str) -> object:
+    """Return what stands at a path of names; None where there is nothing."""
+    for key in path:
+        config = config.get(key) if isinstance(config, dict) else None
+    return config

@@ -12,11 +12,11 @@ from typing import Any
 
 from ...config.settings import FIELDS, KNOWN_ENV, Field, Settings
 from ...config.sources import form_path, read_dotenv, read_form, read_section
-from ...config.yaml_file import replace_file, set_values
 from ...domain.dsn import mask_dsn
 from ...domain.errors import ConfigurationError
 from ...store.conninfo import has_secret
 from .dotenv_file import restore_dotenv, set_dotenv
+from .yaml_file import replace_file, set_values
 
 API_KEY_ENV = "HERMES_PGVECTOR_EMBED_API_KEY"
 assert API_KEY_ENV in KNOWN_ENV

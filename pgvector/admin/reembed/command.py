@@ -215,7 +215,7 @@ def _api_key(settings: Settings, home: Path) -> str:
 
 
 def _note(home: Path, changes: dict[str, Any]) -> None:
-    from ...config.yaml_file import set_values
+    from ..common.yaml_file import set_values
 
     set_values(home, {("plugins", "pgvector", key): value for key, value in changes.items()})
 
