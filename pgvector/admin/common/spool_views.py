@@ -10,18 +10,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from ...capture.destination import Destination, destination_of
-from ...capture.forgetting import Spare, change_kept, said_texts, without_texts
+from ...capture.resend import change_kept, without_texts
 from ...capture.spool import Spool
 from ...capture.spool_directory import is_held, is_private, spool_folder, spool_folders
 from ...capture.spool_format import COLUMNS, RejectedWrite, move
 from ...config.settings import Settings
 from ...domain.errors import InvalidArgument, SpoolError, SpoolGone
 from ...domain.gil import in_slices
-from ...domain.operations import MalformedWrite, Operation, RemoveMemory
+from ...domain.operations import MalformedWrite, MemoryOperation, Operation, RemoveMemory, ReplaceMemory, StoreTurn
 
 _TEXT_SHOWN = 200
 _PATIENCE_MS = 5000
@@ -231,16 +232,35 @@ def drop_copies(home: Path, texts: Collection[tuple[str, str]]) -> tuple[int, in
             drop(spool, rejected)
             waiting += sum(_is_meant(op, wanted) for op in spool.take(_UNBOUNDED // 2))
             for theme, meant in wanted.items():
-                change_kept(spool, theme, without_texts(meant))
+                change_kept(spool, theme, partial(without_texts, gone=meant.__contains__))
     return dropped, waiting
 
 
 def _is_meant(op: Operation, wanted: Mapping[str, set[str]]) -> bool:
-    return bool(said_texts(op) & wanted.get(op.theme, set()))
+    return bool(_said_texts(op) & wanted.get(op.theme, set()))
 
 
-def drop_kept(home: Path, theme: str, spare: Spare) -> None:
-    """Leave of the acknowledged writes of a theme what `spare` leaves, in all files of the home that can be opened."""
+def _said_texts(op: Operation) -> set[str]:
+    """Return the texts that a write would store as memories, or looks for."""
+    match op:
+        case MalformedWrite(payload=payload):
+            many = payload.get("contents")
+            found = [payload.get("content"), payload.get("old_text"), *(many if isinstance(many, list) else [])]
+            return {text for text in found if isinstance(text, str)}
+        case ReplaceMemory() | RemoveMemory():
+            return {*op.texts(), op.old_text}
+        case MemoryOperation():
+            return {*op.texts()}
+    return set()
+
+
+def drop_kept(home: Path, theme: str, session_id: str | None = None) -> None:
+    """Drop the acknowledged writes of a theme, or of a session its turns, in all files that can be opened."""
+
+    def spare(op: Operation) -> Operation | None:
+        meant = session_id is None or (isinstance(op, StoreTurn) and op.session_id == session_id)
+        return None if meant else op
+
     for path in spool_paths(home):
         with contextlib.suppress(SpoolError), _opened(path) as spool:
             change_kept(spool, theme, spare)
