@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 from ..domain.chunks import chunk_spans, estimate_tokens
 from ..domain.errors import EmbedderError, HermesPgvectorError
-from ..domain.last_error import LastError
-from ..domain.latency import Latencies
 from ..domain.lru import LruDict
+from ..domain.measures import LastError, Latencies
 from ..domain.text import digest
 from ..embed.embedder import Embedder, space_of
 from ..store.backend import Backend

@@ -19,8 +19,7 @@ from ..domain.errors import (
     StoreMisconfigured,
 )
 from ..domain.gil import note_hook
-from ..domain.last_error import LastError
-from ..domain.latency import Latencies
+from ..domain.measures import LastError, Latencies
 from ..domain.operations import Operation
 from ..store.backend import Backend
 from .batches import BATCH_SIZE, REJECTIONS, BatchSize, FailedAttempts, apply_batches, split, write_one_by_one

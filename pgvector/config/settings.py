@@ -10,9 +10,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from ..domain.languages import DEFAULT_LANGUAGE, LANGUAGES
 from ..domain.redaction import masked
-from ..domain.retention_policy import PATTERN
+from ..domain.theme_settings import DEFAULT_LANGUAGE, LANGUAGES, PATTERN
 
 SECTION = "plugins.pgvector"
 ENV_PREFIX = "HERMES_PGVECTOR_"

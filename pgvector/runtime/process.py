@@ -27,9 +27,9 @@ from ..capture.writer import Writer
 from ..config.settings import Settings
 from ..domain.errors import HermesPgvectorError
 from ..domain.fork_safety import SLOW, fork_lock
-from ..domain.last_error import latest
-from ..domain.retention_policy import RetentionPolicy
+from ..domain.measures import latest
 from ..domain.session_turns import SessionTurns
+from ..domain.theme_settings import RetentionPolicy
 from ..embed.cache import CachedEmbedder
 from ..recall.prefetch import ShownTexts
 from .agent_server import AgentServer

@@ -12,8 +12,8 @@ from typing import Any
 
 from ...config.settings import FIELDS, KNOWN_ENV, Field, Settings
 from ...config.sources import form_path, read_dotenv, read_form, read_section
-from ...domain.dsn import mask_dsn
 from ...domain.errors import ConfigurationError
+from ...domain.redaction import mask_dsn
 from ...store.conninfo import has_secret
 from .dotenv_file import restore_dotenv, set_dotenv
 from .yaml_file import replace_file, set_values

@@ -22,8 +22,8 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString, FoldedScalarStrin
 from ruamel.yaml.tokens import CommentToken
 
 from ...config.sources import CONFIG_NAME, yaml_place
-from ...domain.dsn import mask_dsn
 from ...domain.errors import ConfigurationError
+from ...domain.redaction import mask_dsn
 
 Key = tuple[str, ...]
 _BOM = "\ufeff"

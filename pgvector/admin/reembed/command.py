@@ -40,7 +40,7 @@ def _backfill_arguments(command: argparse.ArgumentParser) -> None:
 
 def _backfill(args: argparse.Namespace, home: Path) -> int:
     from ...capture.document_embedding import DocumentEmbedder, PendingRows
-    from ...domain.latency import Latencies
+    from ...domain.measures import Latencies
     from ...store.backend import Backend
     from ..common.embedded_server import borrowed_server
     from .reembedding import backfill

@@ -14,7 +14,7 @@ from ...config.settings import Settings
 from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError, StoreMisconfigured
 from ...domain.format import format_bytes, format_duration
-from ...domain.last_error import local_time
+from ...domain.measures import local_time
 from ...store.backend import Backend
 from ..common.holdings import held_removals, holdings
 from ..common.outcome import counted

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from psycopg.types.json import Jsonb
 
-from ...domain.languages import Languages
 from ...domain.records import MemoryRecord, Record, TurnRecord
 from ...domain.text import digest
+from ...domain.theme_settings import Languages
 from ...domain.types import EmbeddingSpace, Store
 from ...store.connection import DeadlineConnection
 from ...store.memories import lock_theme

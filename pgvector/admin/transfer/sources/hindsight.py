@@ -8,8 +8,8 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
-from ....domain.dsn import mask_dsn
 from ....domain.records import MemoryRecord, Record, TurnRecord
+from ....domain.redaction import mask_dsn
 from ....domain.text import clean
 from ..foreign_database import ForeignDatabase, foreign
 from .exchanges import ConversationFilter, Utterance
