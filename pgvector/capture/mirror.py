@@ -15,8 +15,8 @@ from functools import cached_property
 from pathlib import Path
 
 from ..domain.fork_safety import fork_lock
-from ..domain.records import MEMORY_FILES
 from ..domain.text import clean
+from ..domain.types import MEMORY_FILES
 
 logger = logging.getLogger(__name__)
 

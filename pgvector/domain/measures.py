@@ -9,17 +9,12 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 
-class ErrorReport(NamedTuple):
+class _Noted(NamedTuple):
     """One error. `at` and `over_at` are seconds since the epoch; `over_at` is None while it goes on."""
 
     text: str
     at: float
     over_at: float | None = None
-
-    def as_report(self) -> dict[str, str]:
-        """Return it for the counters: an error that goes on has an empty `last_error_over_at`."""
-        over = "" if self.over_at is None else _iso(self.over_at)
-        return {"last_error": self.text, "last_error_at": _iso(self.at), "last_error_over_at": over}
 
 
 class LastError:
@@ -27,12 +22,12 @@ class LastError:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.last: ErrorReport | None = None
+        self.last: _Noted | None = None
 
     def note(self, error: Exception) -> None:
         """Note that something failed just now."""
         with self._lock:
-            self.last = ErrorReport(str(error), time.time())
+            self.last = _Noted(str(error), time.time())
 
     def over(self) -> None:
         """Note that what failed works again, if anything did."""
@@ -43,23 +38,17 @@ class LastError:
 
 
 def latest(*errors: LastError) -> dict[str, str]:
-    """Return the error that goes on, else the one that ended last, as `ErrorReport.as_report`; empty without any."""
+    """Return, for the counters, the error that goes on, else the one that ended last; empty texts without any.
+
+    One that goes on has an empty `last_error_over_at`.
+    """
     noted = [each.last for each in errors if each.last is not None]
-    if not noted:
-        return ErrorReport("", 0.0).as_report() | {"last_error_at": ""}
-    return max(noted, key=lambda each: (each.over_at is None, each.over_at or each.at)).as_report()
+    last = max(noted, key=lambda each: (each.over_at is None, each.over_at or each.at), default=_Noted("", 0.0))
+    return {"last_error": last.text, "last_error_at": _iso(last.at), "last_error_over_at": _iso(last.over_at)}
 
 
-def local_time(iso: str) -> str:
-    """Return the time of an error on this machine's clock, with its offset from UTC."""
-    try:
-        return datetime.fromisoformat(iso).astimezone().isoformat(sep=" ", timespec="seconds")
-    except ValueError:
-        return iso
-
-
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+def _iso(at: float | None) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds") if at else ""
 
 
 _KEPT = 512  # enough for a 95th percentile, few enough to be of late

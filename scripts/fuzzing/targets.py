@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from hermes_memory_pgvector.admin.transfer import exchange_format
 from hermes_memory_pgvector.admin.transfer.import_file import _check, _opened, _Reader
+from hermes_memory_pgvector.admin.transfer.records import MemoryRecord, TurnRecord
 from hermes_memory_pgvector.admin.transfer.sources.holographic import FactStore
 from hermes_memory_pgvector.admin.transfer.sources.homes import Home
 from hermes_memory_pgvector.admin.transfer.sources.mem0 import configured
@@ -34,7 +35,6 @@ from hermes_memory_pgvector.domain.dates import parse_when
 from hermes_memory_pgvector.domain.errors import ConfigurationError, HermesPgvectorError, InvalidArgument, WrongUsage
 from hermes_memory_pgvector.domain.operations import Operation, RememberMemory, encode
 from hermes_memory_pgvector.domain.periods import MAX_PERIODS, named_periods
-from hermes_memory_pgvector.domain.records import MemoryRecord, TurnRecord
 from hermes_memory_pgvector.domain.redaction import mask_dsn, masker, pattern_problem
 from hermes_memory_pgvector.domain.text import both_ends, clean, clean_json, strip_injected
 from hermes_memory_pgvector.domain.theme import MAX_CHARS, Surface, ThemeRules, normalise_theme, session_themes

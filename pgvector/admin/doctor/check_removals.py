@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from ...capture.mirror import Mirror
-from ...domain.records import MEMORY_FILES
+from ...domain.types import MEMORY_FILES
 from ...store.connection import DeadlineConnection
 from ...store.memory_files import WHY
 from ..common.holdings import held_removals

@@ -15,7 +15,6 @@ from typing import Any, Literal
 from ...capture.sanitize import Sanitizer, session_name
 from ...config.settings import Settings
 from ...domain.errors import OperationRejected, StoreUnsettled
-from ...domain.records import TARGETS, MemoryRecord, Record, TurnRecord, time_flaw
 from ...domain.text import clean, clean_json, digest
 from ...domain.theme import ThemeRules
 from ...domain.theme_settings import ROLES, Languages
@@ -25,6 +24,7 @@ from ...store.connection import DeadlineConnection, translated
 from ...store.history import note_actor
 from ...store.vectors import hold_space, record_space
 from . import import_rows as store
+from .records import TARGETS, MemoryRecord, Record, TurnRecord, time_flaw
 
 BATCH_RECORDS = 500
 BATCH_CHARS = 2_000_000  # of text; a batch is one transaction and stays in memory
