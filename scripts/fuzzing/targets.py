@@ -27,8 +27,7 @@ from hermes_memory_pgvector.admin.transfer.sources.source import ImportDestinati
 from hermes_memory_pgvector.capture.sanitize import session_name
 from hermes_memory_pgvector.capture.turn_filter import TurnFilter, own_words
 from hermes_memory_pgvector.config import sources
-from hermes_memory_pgvector.config.coerce import coerce
-from hermes_memory_pgvector.config.loading import load
+from hermes_memory_pgvector.config.loading import coerce, load
 from hermes_memory_pgvector.config.settings import FIELDS, Settings
 from hermes_memory_pgvector.domain.chunks import chunk_spans, estimate_tokens
 from hermes_memory_pgvector.domain.dates import parse_when

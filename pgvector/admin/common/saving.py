@@ -143,7 +143,7 @@ def overruled(wanted: Settings, now: Settings) -> list[str]:
 
 def checked(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings of a form in their own types. Raises ValueError that says what a value must be."""
-    from ...config.coerce import Rejected, coerce
+    from ...config.loading import Rejected, coerce
 
     known: dict[str, Any] = {}
     for key, raw in values.items():
