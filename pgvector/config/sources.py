@@ -7,8 +7,9 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from .settings import ENV_PREFIX
 
@@ -17,10 +18,8 @@ CONFIG_NAME: Final = "config.yaml"
 DOTENV_NAME: Final = ".env"
 
 _T = TypeVar("_T")
-_Stamp = tuple[int, int, int]
-_sections: dict[str, tuple[_Stamp, tuple[object, list[str]]]] = {}
-_dotenvs: dict[str, tuple[_Stamp, dict[str, str]]] = {}
-_forms: dict[str, tuple[_Stamp, dict[str, object]]] = {}
+# What each file held, and its time, size and inode then.
+_cache: dict[str, tuple[tuple[int, int, int], Any]] = {}
 
 _ASSIGNED = re.compile(r"\s*(?:export\s+)?(\w+)\s*=(.*)", re.ASCII | re.DOTALL)
 
@@ -29,20 +28,22 @@ def read_section(home: Path) -> tuple[object, list[str]]:
     """Return what `plugins.pgvector` holds in the home's config.yaml, and what is wrong with that file.
 
     The section is None when there is none or the file cannot be read; only in the latter case there is a warning, in
-    which no text of the file stands. The section is shared between callers and must not be changed. Unchanged files
-    are not read again.
+    which no text of the file stands. The section is shared between callers and must not be changed.
     """
-    section, warnings = _cached(home / CONFIG_NAME, _sections, _parse_config, lambda why: (None, [why])) or (None, [])
+    path = home / CONFIG_NAME
+    try:
+        section, warnings = _cached(path, _parse_config) or (None, [])
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        return None, [f"{path} cannot be read ({reason}); settings from it are not used"]
     return section, list(warnings)
 
 
 def read_dotenv(home: Path) -> dict[str, str]:
-    """Return the HERMES_PGVECTOR_* assignments of the home's .env; empty when it cannot be read.
-
-    Unchanged files are not read again.
-    """
-    found: dict[str, str] | None = _cached(home / DOTENV_NAME, _dotenvs, _parse_dotenv, lambda why: {})
-    return dict(found or {})
+    """Return the HERMES_PGVECTOR_* assignments of the home's .env; empty when it cannot be read."""
+    with suppress(OSError, ValueError):
+        return dict(_cached(home / DOTENV_NAME, _parse_dotenv) or {})
+    return {}
 
 
 def form_path(home: Path) -> Path:
@@ -51,45 +52,29 @@ def form_path(home: Path) -> Path:
 
 
 def read_form(home: Path) -> dict[str, object]:
-    """Return what the desktop's form saved; empty when it saved nothing, or that cannot be read.
+    """Return what the desktop's form saved; empty when it saved nothing, or that cannot be read."""
+    with suppress(OSError, ValueError):
+        return dict(_cached(form_path(home), _parse_form) or {})
+    return {}
 
-    Unchanged files are not read again.
+
+def _cached(path: Path, parse: Callable[[Path, bytes], _T]) -> _T | None:
+    """Return the parsed file, which is not read again while it is unchanged; None when there is none.
+
+    Raises OSError, or ValueError for a path that can be none.
     """
-    found: dict[str, object] | None = _cached(form_path(home), _forms, _parse_form, lambda why: {})
-    return dict(found or {})
-
-
-def _cached(
-    path: Path,
-    cache: dict[str, tuple[_Stamp, _T]],
-    parse: Callable[[Path, bytes], _T],
-    unreadable: Callable[[str], _T],
-) -> _T | None:
-    """Return the parsed file, from `cache` while its time, size and inode are the same; None when there is none."""
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError) as error:
-        return unreadable(_cannot_read(path, error))
     stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
     key = os.fspath(path)
-    known = cache.get(key)
-    if known is not None and known[0] == stamp:
-        return known[1]
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        return unreadable(_cannot_read(path, error))
-    parsed = parse(path, raw)
-    # A file that was written while we read it has another stamp by now, so what we keep is never stale for long.
-    cache[key] = (stamp, parsed)
-    return parsed
-
-
-def _cannot_read(path: Path, error: Exception) -> str:
-    reason = getattr(error, "strerror", None) or str(error)
-    return f"{path} cannot be read ({reason}); settings from it are not used"
+    known = _cache.get(key)
+    if known is None or known[0] != stamp:
+        # A file that was written while we read it has another stamp by now, so what we keep is never stale for long.
+        known = _cache[key] = (stamp, parse(path, path.read_bytes()))
+    value: _T = known[1]
+    return value
 
 
 def _parse_config(path: Path, raw: bytes) -> tuple[object, list[str]]:
