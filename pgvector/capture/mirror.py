@@ -145,17 +145,6 @@ class Mirror:
     def _was_there(self, target: str) -> bool:
         return target in self._there or (self._home / "pgvector" / f"had-{MEMORY_FILES[target]}").exists()
 
-    def unreadable(self) -> list[tuple[Path, str]]:
-        """Return the files that are there and cannot be read, and why."""
-        found = []
-        for target, name in MEMORY_FILES.items():
-            path = self._home / "memories" / name
-            try:
-                _read(target, path, _signature(path))
-            except OSError as exc:
-                found.append((path, exc.strerror or str(exc)))
-        return found
-
     def entries(self) -> set[tuple[str, str]]:
         """Return target and text of every entry that stands in the files now; of a file that cannot be read none."""
         found: set[tuple[str, str]] = set()

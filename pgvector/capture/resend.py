@@ -25,8 +25,8 @@ from ..domain.operations import (
 )
 from ..domain.text import digest
 from ..store.backend import Backend
-from .destination import Destination
 from .spool import Spool
+from .spool_directory import Destination
 from .spool_format import COLUMNS, row_of
 
 logger = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Where spool files of a home lie, and whose is whose.
+"""Where spool files of a home lie, whose is whose, and for which database their writes are.
 
 Each process of a home has its own, held by a lock for the life of the process. What a dead process left is adopted by
 the next one that looks. While no disk takes them in the home, they lie elsewhere with this user.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import json
 import logging
 import os
 import sqlite3
@@ -19,12 +20,65 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..config.settings import Settings
 from ..domain.errors import SpoolBusy, SpoolError
-from .destination import Destination
+from ..store.conninfo import place_of
 from .spool import Spool
 from .spool_format import as_spool_error
 
 logger = logging.getLogger(__name__)
+
+
+EMBEDDED_PLACE = "the embedded Postgres"
+RECORD = Path("pgvector", "databases.json")  # in the home: which database was last found at each place
+
+
+class Destination:
+    """The database at `place`: what the settings name, without user and password; empty is anywhere.
+
+    `database` is what tells it from all others, wherever it is reached; empty while it was never reached.
+    """
+
+    def __init__(self, place: str, home: Path | None = None) -> None:
+        self.place = place
+        self._record = None if home is None else home / RECORD
+        self.database = self._known().get(place, "")
+
+    def _known(self) -> dict[str, str]:
+        with contextlib.suppress(OSError, ValueError):
+            found = {} if self._record is None else json.loads(self._record.read_text(encoding="utf-8"))
+            return {str(place): str(database) for place, database in dict(found).items()}
+        return {}
+
+    def saw(self, database: str) -> bool:
+        """Note which database is there; True when that was not known."""
+        if not database or database == self.database:
+            return False
+        self.database = database
+        if self._record is not None:
+            text = json.dumps(self._known() | {self.place: database}, indent=1)
+            fresh = self._record.with_name(f".{os.getpid()}-{self._record.name}")
+            with contextlib.suppress(OSError):
+                self._record.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                fresh.write_text(text, encoding="utf-8")
+                os.replace(fresh, self._record)
+        return True
+
+    def takes(self, place: str, database: str) -> bool:
+        """Return whether writes that were accepted for that other one may go here.
+
+        Another database behind the same name is the operator's doing, and the same one behind another name is the same.
+        One that this home never reached may have been a mistake in the settings, which has been put right since.
+        """
+        if not place or not self.place or place == self.place:
+            return True
+        database = database or self._known().get(place, "")
+        return not database or database == self.database
+
+
+def destination_of(settings: Settings, home: Path) -> Destination:
+    """Return the database that the settings name."""
+    return Destination(place_of(settings.dsn) if settings.dsn else EMBEDDED_PLACE, home)
 
 
 def spool_folder(home: Path) -> Path:
@@ -69,23 +123,6 @@ try:
     import fcntl
 except ImportError:  # Windows: files of dead processes are adopted by hand there
     fcntl = None  # type: ignore[assignment]
-
-
-def is_held(path: Path) -> bool:
-    """Return whether the living process that made the spool `path` holds it, not one that has adopted it."""
-    if fcntl is None:
-        return True
-    try:
-        handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return os.pread(handle, 20, 0).decode(errors="replace") in ("", path.name.split("-")[0])
-    finally:
-        os.close(handle)
-    return False
 
 
 @dataclass(frozen=True)
@@ -195,9 +232,9 @@ class SpoolDirectory:
     def _holds_back(self, spool: Spool) -> bool:
         """Let go of a file whose writes were accepted for another database, until somebody has changed it."""
         place, database = spool.accepted_for()
-        if not spool.depth() or self.destination.takes(place, database):
+        if not spool.depth or self.destination.takes(place, database):
             return False
-        waiting = spool.depth()
+        waiting = spool.depth
         self.rest(spool, even_so=True)
         if place not in self._told_held:
             self._told_held.add(place)
@@ -227,7 +264,7 @@ class SpoolDirectory:
 
     def rest(self, spool: Spool, *, even_so: bool = False) -> None:
         """Let go of an adopted file of which nothing waits, or `even_so`; whoever changes it has it adopted anew."""
-        aside = spool.rejected_count()
+        aside = spool.rejected_count
         self.discard(spool)
         if (aside or even_so) and spool.path.exists():
             self._resting[spool.path] = _Resting(_written_at(spool.path), aside)

@@ -76,11 +76,6 @@ class TurnFilter:
             return Verdict(False, False, user_flaw or "too_short")
         return Verdict(not user_flaw, not assistant_flaw, user_flaw or assistant_flaw)
 
-    def reason_to_skip(self, user: str, assistant: str) -> Reason:
-        """Return why nothing is stored: empty, synthetic, acknowledgement or too_short; "" when some of the turn is."""
-        verdict = self.judge(user, assistant)
-        return "" if verdict.store_user or verdict.store_assistant else verdict.reason
-
 
 def own_words(user: str) -> str:
     """Return what the user wrote, without notes that the host set before it; unchanged when nothing else is there."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from ...capture.destination import destination_of
+from ...capture.spool_directory import destination_of
 from ...config.settings import Settings
 from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError, StoreMisconfigured
