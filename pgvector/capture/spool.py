@@ -268,6 +268,11 @@ class Spool:
             if not holds(self.path, self.depth, last):
                 raise SpoolGone(f"the spool {self.path} was cut")
 
+    def _mend(self) -> None:
+        """Have what SQLite shares be as long as it was: it may have been cut since the file was found to be gone."""
+        with contextlib.suppress(SpoolGone, OSError):
+            self._files.look()
+
     def remembers_all(self) -> bool:
         """Return whether `salvage` can do without the file."""
         with self._lock:
@@ -280,6 +285,7 @@ class Spool:
         In order, each with the error for which it was rejected, if it was.
         """
         with self._back_lock, self._lock:
+            self._mend()
             waiting = {op.seq: op for op in self._held.waiting() if op.seq not in self._done}
             aside = {item.operation.op_id: (item.operation, item.error) for item in self._held.rejected()}
             expected = self.depth + self.rejected_count
@@ -325,6 +331,7 @@ class Spool:
     def close(self) -> None:
         """Close the file; calling twice is fine."""
         with self._back_lock, self._lock, contextlib.suppress(sqlite3.Error):
+            self._mend()
             self._front.close()
             self._back.close()
 

@@ -17,7 +17,6 @@ import stat
 import time
 import uuid
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..config.settings import Settings
@@ -125,14 +124,6 @@ except ImportError:  # Windows: files of dead processes are adopted by hand ther
     fcntl = None  # type: ignore[assignment]
 
 
-@dataclass(frozen=True)
-class _Resting:
-    """A file of which nothing waits: when it was last written, and how many operations were rejected in it."""
-
-    written_at: float
-    rejected: int
-
-
 ADOPTED_AT_ONCE = 8  # each takes some open files of the host's
 
 
@@ -158,7 +149,8 @@ class SpoolDirectory:
         self._waiting: set[Path] = set()  # those of which it was told that they cannot be used now
         self._told_elsewhere = False
         self._told_held: set[str] = set()  # places for which it was told that writes wait
-        self._resting: dict[Path, _Resting] = {}  # those that hold nothing but what was rejected
+        # Those of which nothing waits: when each was last written, and how many operations were rejected in it.
+        self._resting: dict[Path, tuple[float, int]] = {}
 
     def open_own(self, *, taken_bytes: int = 0, spare: Container[Path] = ()) -> Spool:
         """Create a file of this process's, and lock it, in the first place that takes one and is not to be spared.
@@ -254,10 +246,10 @@ class SpoolDirectory:
 
     def rejected_count(self) -> int:
         """Return how many operations were rejected in files that hold nothing else."""
-        return sum(each.rejected for each in self._resting.values())
+        return sum(rejected for _, rejected in self._resting.values())
 
     def _rests(self, path: Path) -> bool:
-        if path in self._resting and self._resting[path].written_at == _written_at(path):
+        if path in self._resting and self._resting[path][0] == _written_at(path):
             return True
         self._resting.pop(path, None)
         return False
@@ -267,7 +259,7 @@ class SpoolDirectory:
         aside = spool.rejected_count
         self.discard(spool)
         if (aside or even_so) and spool.path.exists():
-            self._resting[spool.path] = _Resting(_written_at(spool.path), aside)
+            self._resting[spool.path] = _written_at(spool.path), aside
 
     def _take_over(self, path: Path) -> Spool | None:
         """Return the spool of a process that is gone; None while there is somebody, or when there is nothing left."""
@@ -294,8 +286,15 @@ class SpoolDirectory:
             self._waiting.add(path)
             logger.warning("hermes-pgvector: writes of an earlier process wait, and are tried again: %s", exc)
 
+    def discard(self, spool: Spool) -> None:
+        """Close a spool and let it go; an empty one is deleted."""
+        empty = False
+        with contextlib.suppress(SpoolError):
+            empty = spool.empty()
+        self.dispose(spool, delete=empty)
+
     def dispose(self, spool: Spool, *, delete: bool) -> None:
-        """Close a file whose content is elsewhere by now."""
+        """Close a spool and let it go, deleted where its content is elsewhere by now."""
         spool.close()
         if delete:
             with contextlib.suppress(OSError):
@@ -307,19 +306,6 @@ class SpoolDirectory:
         if folder != self.folder:
             with contextlib.suppress(OSError):  # something is left in it
                 folder.rmdir()
-
-    def discard(self, spool: Spool) -> None:
-        """Close an empty spool and delete its files; one that is not empty is only closed and let go."""
-        empty = False
-        with contextlib.suppress(SpoolError):
-            empty = spool.empty()
-        spool.close()
-        if empty:
-            _delete(spool.path, lock=False)
-        self.release(spool.path)
-        if empty:
-            Path(f"{spool.path}.lock").unlink(missing_ok=True)
-            self._tidy(spool.path.parent)
 
     def release(self, path: Path) -> None:
         """Let another process have `path`."""
@@ -352,8 +338,8 @@ class SpoolDirectory:
         return False
 
 
-def _delete(path: Path, *, lock: bool = True) -> None:
-    for suffix in ("", "-wal", "-shm", *([".lock"] if lock else [])):
+def _delete(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm", ".lock"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
