@@ -75,12 +75,22 @@ def _enable(home: Path) -> None:
         _settled.add(home)
     if is_enabled(home) or is_disabled(home):
         return
-    # The operator's tool can edit config.yaml; an agent need not.
-    done = subprocess.run(command_of("admin.common.activation", str(home)), capture_output=True, check=False)
-    if done.returncode:
+    if _enabled_by_operator(home):
+        logger.info("hermes-pgvector: added pgvector to plugins.enabled, so that gateways load it at start-up")
+    else:
         warn_once(
             "config.yaml cannot be changed, so some of a gateway's very first requests may run without memory; "
             "run: hermes plugins enable pgvector"
         )
-    else:
-        logger.info("hermes-pgvector: added pgvector to plugins.enabled, so that gateways load it at start-up")
+
+
+def _enabled_by_operator(home: Path) -> bool:
+    """Have the operator's tool, which can edit config.yaml, do it in a process of its own; False when it cannot."""
+    command = command_of("admin.common.activation", str(home))
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, start_new_session=True, check=False
+        )
+    except OSError:
+        return False
+    return done.returncode == 0
