@@ -12,12 +12,10 @@ from dataclasses import replace
 from ..domain.errors import SpoolError
 from ..domain.gil import in_slices
 from ..domain.operations import (
-    AddMemory,
     ForgetMemories,
     MemoryOperation,
     Operation,
     ReconcileFile,
-    RememberMemory,
     RemoveMemory,
     ReplaceMemory,
     StoreTurn,
@@ -168,6 +166,4 @@ def without_texts(op: Operation, gone: Callable[[str], bool]) -> Operation | Non
         case StoreTurn():
             left = tuple(message for message in op.messages if not gone(message.content))
             return replace(op, messages=left) if left else None
-        case AddMemory() | RememberMemory():
-            return None
-    return op
+    return None

@@ -318,8 +318,7 @@ class Writer:
             if self._embed_on_write:
                 embeddings = self._embed(ops, upcoming)
         except REJECTIONS:
-            for op in ops:
-                self._write_alone(queue, embeddings, op)
+            self._write_singly(queue, embeddings, ops)
             self._note_whole()
             return
         embedded = time.monotonic()
@@ -342,8 +341,7 @@ class Writer:
             if self._failures.suspect(trouble):
                 write_one_by_one(waiting, passed, functools.partial(self._write_alone, queue, embeddings))
             raise trouble
-        for op in rejected:
-            self._write_alone(queue, embeddings, op)
+        self._write_singly(queue, embeddings, rejected)
         self._note_whole()
         self._batch_size.note(time.monotonic() - embedded)
         self.counts["batches"] += 1
@@ -360,6 +358,10 @@ class Writer:
         if len(upcoming) == BATCH_SIZE:
             self._embedder.prepare([(op.theme, text) for op in upcoming for text in op.texts()])
         return embeddings
+
+    def _write_singly(self, queue: Queue, embeddings: dict[str, list[float]], ops: list[Operation]) -> None:
+        for op in ops:
+            self._write_alone(queue, embeddings, op)
 
     def _write_alone(
         self,
