@@ -138,8 +138,8 @@ def _run(args: argparse.Namespace) -> int:
 
 def _explain(exc: Exception, *, as_json: bool) -> int:
     from .admin.common.commands import EXIT_FAILED, EXIT_USAGE, print_error
-    from .domain.dsn import mask_dsn
     from .domain.errors import HermesPgvectorError, WrongUsage
+    from .domain.redaction import mask_dsn
 
     unexpected = False
     if isinstance(exc, HermesPgvectorError):
@@ -160,7 +160,7 @@ def _explain(exc: Exception, *, as_json: bool) -> int:
 
 
 def _tell_where(exc: Exception) -> None:
-    from .domain.dsn import mask_dsn
+    from .domain.redaction import mask_dsn
 
     if os.environ.get("HERMES_PGVECTOR_DEBUG"):
         import traceback

@@ -169,8 +169,8 @@ import os
 import sys
 from pathlib import Path
 
+from hermes_memory_pgvector.admin.common.yaml_file import set_values
 from hermes_memory_pgvector.domain.errors import ConfigurationError
-from hermes_memory_pgvector.config.yaml_file import set_values
 
 try:
     set_values(Path(os.environ["HERMES_HOME"]), {("plugins", "pgvector", "dsn"): os.environ["HERMES_PGVECTOR_DSN"]})

@@ -6,9 +6,8 @@ import queue
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from ..domain.errors import DeadlineExceeded, HermesPgvectorError, OperationRejected, StoreUnavailable, StoreUnsettled
 from ..domain.operations import Operation, TurnOperation
@@ -143,12 +142,6 @@ PATIENCE_S = 120.0  # tables that are made anew, or restored, are there again by
 TRIES = 6
 
 
-class WriteOne(Protocol):
-    """Writes an operation in a transaction of its own, and rejects it when that ends with one of `rejections`."""
-
-    def __call__(self, op: Operation, *, rejections: tuple[type[Exception], ...] = REJECTIONS) -> None: ...
-
-
 class FailedAttempts:
     """Notes failed attempts at a batch.
 
@@ -173,8 +166,12 @@ class FailedAttempts:
         return self._tries >= TRIES and time.monotonic() - self._since >= PATIENCE_S
 
 
-def write_one_by_one(ops: Iterable[Operation], kinds_passed: Iterable[str], write: WriteOne) -> None:
-    """Write what can be written; what then still fails is rejected.
+def write_one_by_one(
+    ops: Iterable[Operation],
+    kinds_passed: Iterable[str],
+    write: Callable[[Operation, tuple[type[Exception], ...]], None],
+) -> None:
+    """Have `write` write what can be written; what then still fails is among the errors that it is told to reject.
 
     Raises StoreUnsettled when no write of a kind passes: then it is not what they hold.
     """
@@ -182,11 +179,11 @@ def write_one_by_one(ops: Iterable[Operation], kinds_passed: Iterable[str], writ
     failed: list[tuple[Operation, StoreUnsettled]] = []
     for op in ops:
         try:
-            write(op)
+            write(op, REJECTIONS)
             passed.add(op.kind)
         except StoreUnsettled as exc:
             failed.append((op, exc))
     for op, reason in failed:
         if op.kind not in passed:
             raise reason
-        write(op, rejections=(*REJECTIONS, StoreUnsettled))
+        write(op, (*REJECTIONS, StoreUnsettled))

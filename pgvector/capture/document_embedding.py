@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 from ..domain.chunks import chunk_spans, estimate_tokens
 from ..domain.errors import EmbedderError, HermesPgvectorError
-from ..domain.last_error import LastError
-from ..domain.latency import Latencies
 from ..domain.lru import LruDict
+from ..domain.measures import LastError, Latencies
 from ..domain.text import digest
 from ..embed.embedder import Embedder, space_of
 from ..store.backend import Backend
@@ -57,7 +56,6 @@ class DocumentEmbedder:
         self._backend = backend
         self._latencies = latencies
         self._chunk_tokens = chunk_tokens
-        self._last: tuple[tuple[ThemedText, ...], Vectors] = ((), {})
         self._ahead: tuple[tuple[ThemedText, ...], queue.SimpleQueue[_Outcome]] | None = None
         # What is on its way to the database is not found there yet.
         self._recent = RecentVectors()
@@ -93,14 +91,8 @@ class DocumentEmbedder:
         unique = self._short(texts)
         if not unique or not self.is_there():
             return {}
-        if unique == self._last[0]:
-            return self._last[1]
         vectors = self._from_ahead(unique)
-        if vectors is None:
-            vectors = self._vectors(unique)
-        complete = all(text in vectors for _, text in unique)
-        self._last = (unique, vectors) if complete else ((), {})
-        return vectors
+        return self._vectors(unique) if vectors is None else vectors
 
     def embed_chunks(self, texts: Sequence[ThemedText]) -> dict[str, list[Chunk]]:
         """Return the chunks of each text with their vectors, without the texts whose vectors are not to be had now.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ..domain.commandline import typed
 from ..domain.errors import DeadlineExceeded, HermesPgvectorError, StoreMisconfigured, StoreUnavailable
 from ..domain.gil import quiet_for_s
-from ..domain.retention_policy import RetentionPeriod, RetentionPolicy
+from ..domain.theme_settings import RetentionPeriod, RetentionPolicy
 from ..store import old_turns as store
 from ..store.audit_log import record
 from ..store.backend import Backend

@@ -15,8 +15,8 @@ from functools import cached_property
 from pathlib import Path
 
 from ..domain.fork_safety import fork_lock
-from ..domain.records import MEMORY_FILES
 from ..domain.text import clean
+from ..domain.types import MEMORY_FILES
 
 logger = logging.getLogger(__name__)
 
@@ -144,17 +144,6 @@ class Mirror:
 
     def _was_there(self, target: str) -> bool:
         return target in self._there or (self._home / "pgvector" / f"had-{MEMORY_FILES[target]}").exists()
-
-    def unreadable(self) -> list[tuple[Path, str]]:
-        """Return the files that are there and cannot be read, and why."""
-        found = []
-        for target, name in MEMORY_FILES.items():
-            path = self._home / "memories" / name
-            try:
-                _read(target, path, _signature(path))
-            except OSError as exc:
-                found.append((path, exc.strerror or str(exc)))
-        return found
 
     def entries(self) -> set[tuple[str, str]]:
         """Return target and text of every entry that stands in the files now; of a file that cannot be read none."""

@@ -100,7 +100,7 @@ class OwnQueues:
         now = time.monotonic()
         self._spared = {folder: until for folder, until in self._spared.items() if until > now}
         return self._directory.open_own(
-            taken_bytes=sum(spool.size_bytes() for spool in self.spools()), spare=self._spared.keys()
+            taken_bytes=sum(spool.size_bytes for spool in self.spools()), spare=self._spared.keys()
         )
 
     def append(self, op: Operation) -> None:
@@ -109,7 +109,7 @@ class OwnQueues:
             self._go_on_moving(_HOOK_MOVES_S, in_hook=True)
         # What went to memory goes to Postgres after the spool, so what follows it has to go there as well.
         for _ in range(_ATTEMPTS):
-            if (spool := self._spool) is None or self._memory.depth():
+            if (spool := self._spool) is None or self._memory.depth:
                 break
             try:
                 spool.append(op)
@@ -218,7 +218,7 @@ class OwnQueues:
     def _return_home(self) -> None:
         """Begin anew in the home, once all that went elsewhere has arrived."""
         spool = self._spool
-        if spool is None or self._directory.is_preferred(spool) or spool.depth() or self._older:
+        if spool is None or self._directory.is_preferred(spool) or spool.depth or self._older:
             return
         if self._spared.get(self._directory.folder, 0.0) > time.monotonic():
             return
@@ -282,11 +282,11 @@ class OwnQueues:
 
     def in_memory(self) -> int:
         """Return how many operations wait in memory only."""
-        return self._memory.depth()
+        return self._memory.depth
 
     def depth(self) -> int:
         """Return how many operations wait. What is being moved counts twice rather than not at all."""
-        return self._memory.depth() + sum(spool.depth() for spool in self.spools())
+        return self._memory.depth + sum(spool.depth for spool in self.spools())
 
     def checkpoint(self) -> None:
         """Have the log of the file written into it."""
@@ -320,7 +320,7 @@ class AdoptedSpools:
 
     def depth(self) -> int:
         """Return how many writes wait in them."""
-        return sum(spool.depth() for spool in self)
+        return sum(spool.depth for spool in self)
 
     def take_more(self, kept: AcknowledgedWrites) -> None:
         """Adopt what dead processes left, as far as there is room; what `kept` knows to be lacking is sent again."""
@@ -338,7 +338,7 @@ class AdoptedSpools:
         for spool in self:
             try:
                 spool.recount()
-                if not spool.depth():
+                if not spool.depth:
                     self._spools.remove(spool)
                     self._directory.rest(spool)
                     found = True

@@ -6,16 +6,25 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..domain.errors import SpoolError
 from ..domain.gil import in_slices
-from ..domain.operations import ForgetMemories, Operation
+from ..domain.operations import (
+    ForgetMemories,
+    MemoryOperation,
+    Operation,
+    ReconcileFile,
+    RemoveMemory,
+    ReplaceMemory,
+    StoreTurn,
+    encode,
+)
+from ..domain.text import digest
 from ..store.backend import Backend
-from .destination import Destination
-from .forgetting import change_kept, without_removed
 from .spool import Spool
+from .spool_directory import Destination
 from .spool_format import COLUMNS, row_of
 
 logger = logging.getLogger(__name__)
@@ -51,7 +60,7 @@ class AcknowledgedWrites:
                 self._put(spool, part)
         for forget in (op for op in ops if isinstance(op, ForgetMemories)):
             with contextlib.suppress(SpoolError):
-                change_kept(spool, forget.theme, without_removed(forget))
+                change_kept(spool, forget.theme, _without_removed(forget))
 
     def _put(self, spool: Spool, ops: Sequence[Operation]) -> None:
         rows = [row_of(op) for op in ops]
@@ -111,3 +120,50 @@ class AcknowledgedWrites:
                 )
             spool.recount()
         return len(lacking)
+
+
+Spare = Callable[[Operation], Operation | None]  # what is to be left of a write, None for nothing
+
+
+def change_kept(spool: Spool, theme: str, spare: Spare) -> int:
+    """Leave of the acknowledged writes of `theme` what `spare` leaves; returns how many changed. Raises SpoolError."""
+    changed = [(op, left) for op in spool.kept() if op.theme == theme and (left := spare(op)) is not op]
+    if changed:
+        with spool.written() as conn:
+            conn.executemany("DELETE FROM kept WHERE seq = ?", [(op.seq,) for op, left in changed if left is None])
+            conn.executemany(
+                "UPDATE kept SET kind = ?, payload = ? WHERE seq = ?",
+                [(left.kind, encode(left), left.seq) for _, left in changed if left],
+            )
+    return len(changed)
+
+
+def _without_removed(forget: ForgetMemories) -> Spare:
+    """Leave nothing of the texts that `forget` names, by target and digest."""
+    gone = set(forget.removals)
+
+    def spare(op: Operation) -> Operation | None:
+        if not isinstance(op, MemoryOperation):
+            return op
+        target = op.target
+        return without_texts(op, lambda text: (target, digest(text).hex()) in gone)
+
+    return spare
+
+
+def without_texts(op: Operation, gone: Callable[[str], bool]) -> Operation | None:
+    """Return what is left of `op` without the texts that are gone: what it ended by removing or replacing stays so."""
+    if not any(map(gone, op.texts())):
+        return op
+    match op:
+        case ReplaceMemory():
+            return RemoveMemory(
+                theme=op.theme, at=op.at, op_id=op.op_id, seq=op.seq, again=op.again, target=op.target,
+                origin=op.origin, noted_at=op.noted_at, old_text=op.old_text,
+            )  # fmt: skip
+        case ReconcileFile():
+            return replace(op, contents=tuple(text for text in op.contents if not gone(text)))
+        case StoreTurn():
+            left = tuple(message for message in op.messages if not gone(message.content))
+            return replace(op, messages=left) if left else None
+    return None

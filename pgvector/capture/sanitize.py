@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..config.settings import Settings
-from ..domain.personal import identity_digest, mask_identifiers
-from ..domain.redaction import masker
+from ..domain.redaction import identity_digest, mask_identifiers, masker
 from ..domain.text import clean, clean_json, digest
 
 _SESSION_MAX_CHARS = 256

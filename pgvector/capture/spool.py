@@ -1,7 +1,7 @@
 """The durable queue: one SQLite file a process, written by the hooks, emptied by the drain.
 
 An append survives the death of the process the moment it returns (`normal`), or a power cut as well (`full`).
-`spool_files.py` says whose file is whose.
+`spool_directory.py` says whose file is whose.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from ..domain.errors import SpoolError, SpoolFull, SpoolGone
 from ..domain.fork_safety import BACKGROUND, fork_lock
 from ..domain.gil import in_slices, yielding_gil
 from ..domain.operations import Operation
+from .memory_queue import HeldOperations
 from .spool_format import (
     COLUMNS,
     FAULTS,
@@ -28,6 +28,7 @@ from .spool_format import (
     UNREADABLE_KIND,
     RejectedWrite,
     Row,
+    WatchedFiles,
     as_spool_error,
     cannot_use,
     connect,
@@ -38,11 +39,11 @@ from .spool_format import (
     readable,
     row_of,
 )
-from .spool_loss import MemoryCopy, WatchedFiles
 
 logger = logging.getLogger(__name__)
 
 _ROW_OVERHEAD_BYTES = 64
+_COPY_BYTES = 16_000_000  # of the last operations, against the loss of the file
 _SLICE = 16  # operations changed while a hook may have to wait
 _INSERT = f"INSERT INTO operations ({COLUMNS}) VALUES (?, ?, ?, ?, ?)"
 
@@ -61,14 +62,14 @@ class Spool:
         self._lock = fork_lock()  # for the front connection, and what a hook sees
         self._done: set[int] = set()  # committed in Postgres, but not deleted here: the disk took nothing
         self._passed: set[int] = set()  # rejected, but that could not be noted, or the damaged file gives them again
-        self._window = MemoryCopy()
+        self._held = HeldOperations(_COPY_BYTES)
         self._last = 0  # the number of the last operation that was appended here
         with self._back_lock, contextlib.ExitStack() as opened, as_spool_error(path):
             self._front = opened.enter_context(closing(connect(path)))  # the hooks' connection
             self._back = opened.enter_context(closing(connect(path)))
             prepare(path, self._front, self._back, sync=sync, patience_ms=patience_ms)
-            self._depth, self._bytes = self._measure("true")
-            self._rejected = self._count_rejected()
+            self.depth, self.size_bytes = self._measure("true")  # of what waits
+            self.rejected_count = self._count_rejected()
             self._files = WatchedFiles(path)
             opened.pop_all()
 
@@ -77,9 +78,9 @@ class Spool:
         row = row_of(op)
         size = _size(row[3])
         with self._lock:
-            if self._bytes + size > self._max_bytes:
+            if self.size_bytes + size > self._max_bytes:
                 raise SpoolFull(
-                    f"the spool holds {self._depth} writes and reached its bound of {self._max_bytes // 1_000_000} MB; "
+                    f"the spool holds {self.depth} writes and reached its bound of {self._max_bytes // 1_000_000} MB; "
                     "bring Postgres back (hermes-pgvector doctor) or raise `spool_max_mb`"
                 )
             try:
@@ -87,10 +88,10 @@ class Spool:
                 inserted = self._front.execute(_INSERT, row)
             except FAULTS as exc:
                 raise cannot_use(self.path, exc) from exc
-            self._depth += 1
-            self._bytes += size
+            self.depth += 1
+            self.size_bytes += size
             self._last = inserted.lastrowid or 0
-            self._window.add(self._last, op, size)
+            self._held.add(self._last, op, size)
 
     def take(self, limit: int) -> list[Operation]:
         """Return the oldest operations, at most `limit`; they stay in the file until `ack`.
@@ -115,8 +116,8 @@ class Spool:
     def _remembered(self, limit: int) -> list[Operation]:
         """Return the oldest operations by what memory holds; none where the oldest one is in the file only."""
         with self._lock:
-            held = [replace(op, seq=seq) for seq, op in self._window.waiting() if seq not in self._done | self._passed]
-            return held[:limit] if len(held) >= self._depth else []
+            held = [op for op in self._held.waiting() if op.seq not in self._done | self._passed]
+            return held[:limit] if len(held) >= self.depth else []
 
     def ack(self, ops: Sequence[Operation]) -> None:
         """Forget operations that Postgres has committed, in memory only while the disk takes nothing."""
@@ -132,7 +133,7 @@ class Spool:
         with self._lock:
             fresh = seqs - self._done
             self._done |= fresh
-            self._window.forget(fresh)
+            self._held.forget(fresh)
             done = set(self._done)
         try:
             with self._back_lock:
@@ -163,12 +164,12 @@ class Spool:
         While the disk takes nothing, or where the file is damaged, only for the life of this process.
         """
         with self._lock:
-            self._window.reject(op, error)
+            self._held.reject(op, error)
         try:
             with self.written() as conn:
                 self._take_off(self._measure("seq = ?", op.seq))
                 move(conn, "operations", "aside", f"{COLUMNS}, error", f"{COLUMNS}, ?", [op], error or "unknown error")
-                self._rejected += 1
+                self.rejected_count += 1
                 if op.kind.startswith(UNREADABLE_KIND) and op.seq in self._numbers():
                     self._passed.add(op.seq)  # as above: it must not come again and again
         except SpoolError as exc:
@@ -188,13 +189,8 @@ class Spool:
         """Yield one transaction on the file, for a moment: a hook may have to wait. Raises SpoolError."""
         with as_spool_error(self.path), self._back_lock, self._lock:
             self._must_be_there()
-            self._back.execute("BEGIN IMMEDIATE")
-            try:
+            with _transaction(self._back):
                 yield self._back
-                self._back.execute("COMMIT")
-            finally:
-                if self._back.in_transaction:
-                    self._back.execute("ROLLBACK")
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -230,22 +226,10 @@ class Spool:
         with as_spool_error(self.path), self._back_lock, self._lock:
             self._must_be_there()
             done = json.dumps(sorted(self._done | self._passed))
-            self._depth, self._bytes = self._measure("seq NOT IN (SELECT value FROM json_each(?))", done)
-            if (aside := self._count_rejected()) < self._rejected:
-                self._window.forget_rejected()
-            self._rejected = aside
-
-    def depth(self) -> int:
-        """Return how many operations wait."""
-        return self._depth
-
-    def size_bytes(self) -> int:
-        """Return roughly how many bytes wait."""
-        return self._bytes
-
-    def rejected_count(self) -> int:
-        """Return how many operations were rejected."""
-        return self._rejected
+            self.depth, self.size_bytes = self._measure("seq NOT IN (SELECT value FROM json_each(?))", done)
+            if (aside := self._count_rejected()) < self.rejected_count:
+                self._held.forget_rejected([item.operation.op_id for item in self._held.rejected()])
+            self.rejected_count = aside
 
     def rejected(self) -> list[RejectedWrite]:
         """Return the operations that were rejected, oldest first."""
@@ -268,8 +252,8 @@ class Spool:
         try:
             with self._lock:
                 self._must_be_there()
-                written, depth = self._files.written(), self._depth
-                last = self._last if self._window.holds(self._last) else None
+                written, depth = self._files.written(), self.depth
+                last = self._last if self._held.holds(self._last) else None
             if written:
                 self._files.settle()
                 if not holds(self.path, depth, last, thoroughly=True):
@@ -280,15 +264,20 @@ class Spool:
     def _must_be_there(self) -> None:
         """Raise SpoolGone, or what SQLite raises. For whoever holds the lock."""
         if self._files.look():  # a checkpoint of another program cuts the log as well
-            last = self._last if self._window.holds(self._last) else None
-            if not holds(self.path, self._depth, last):
+            last = self._last if self._held.holds(self._last) else None
+            if not holds(self.path, self.depth, last):
                 raise SpoolGone(f"the spool {self.path} was cut")
+
+    def _mend(self) -> None:
+        """Have what SQLite shares be as long as it was: it may have been cut since the file was found to be gone."""
+        with contextlib.suppress(SpoolGone, OSError):
+            self._files.look()
 
     def remembers_all(self) -> bool:
         """Return whether `salvage` can do without the file."""
         with self._lock:
-            waiting, aside = self._window.counts()
-            return waiting >= self._depth and aside >= self._rejected
+            waiting, aside = self._held.counts()
+            return waiting >= self.depth and aside >= self.rejected_count
 
     def salvage(self) -> tuple[list[tuple[Operation, str]], int]:
         """Return what can still be had of a file that is gone, and how many operations cannot be had any more.
@@ -296,14 +285,15 @@ class Spool:
         In order, each with the error for which it was rejected, if it was.
         """
         with self._back_lock, self._lock:
-            waiting = {seq: op for seq, op in self._window.waiting() if seq not in self._done}
-            aside = {op.op_id: (op, error) for op, error in self._window.rejected()}
-            expected = self._depth + self._rejected
-            if len(waiting) < self._depth:
+            self._mend()
+            waiting = {op.seq: op for op in self._held.waiting() if op.seq not in self._done}
+            aside = {item.operation.op_id: (item.operation, item.error) for item in self._held.rejected()}
+            expected = self.depth + self.rejected_count
+            if len(waiting) < self.depth:
                 for op in readable(self._back, "operations", "''"):
                     if op[0].seq not in self._done | self._passed:
                         waiting.setdefault(op[0].seq, op[0])
-            if len(aside) < self._rejected:
+            if len(aside) < self.rejected_count:
                 aside = {op.op_id: (op, error) for op, error in readable(self._back, "aside", "error")} | aside
         saved = [*aside.values(), *((waiting[seq], "") for seq in sorted(waiting))]
         return saved, max(0, expected - len(saved))
@@ -321,18 +311,13 @@ class Spool:
                 break
         with as_spool_error(self.path), self._lock:
             self._must_be_there()
-            self._front.execute("BEGIN IMMEDIATE")
-            try:
+            with _transaction(self._front):
                 for op, row, error in rows:
                     self._take_in(op, row, error)
-                self._front.execute("COMMIT")
-            finally:
-                if self._front.in_transaction:
-                    self._front.execute("ROLLBACK")
             sizes = [_size(row[3]) for _, row, error in rows if not error]
-            self._depth += len(sizes)
-            self._bytes += sum(sizes)
-            self._rejected += sum(bool(error) for _, _, error in rows)
+            self.depth += len(sizes)
+            self.size_bytes += sum(sizes)
+            self.rejected_count += sum(bool(error) for _, _, error in rows)
         return len(rows)
 
     def _take_in(self, op: Operation, row: Row, error: str) -> None:
@@ -341,11 +326,12 @@ class Spool:
             self._front.execute(into, (*row, error))
             return
         self._last = self._front.execute(_INSERT, row).lastrowid or 0
-        self._window.add(self._last, op, _size(row[3]))
+        self._held.add(self._last, op, _size(row[3]))
 
     def close(self) -> None:
         """Close the file; calling twice is fine."""
         with self._back_lock, self._lock, contextlib.suppress(sqlite3.Error):
+            self._mend()
             self._front.close()
             self._back.close()
 
@@ -354,30 +340,39 @@ class Spool:
         return {row[0] for row in self._back.execute("SELECT seq FROM operations")}
 
     def _count_rejected(self) -> int:
-        """Return how many operations were rejected; 0 in a damaged file."""
+        return self._sums("SELECT count(*), 0 FROM aside")[0]
+
+    def _take_off(self, gone: tuple[int, int]) -> None:
+        self.depth, self.size_bytes = max(0, self.depth - gone[0]), max(0, self.size_bytes - gone[1])
+
+    def _measure(self, condition: str, *values: object) -> tuple[int, int]:
+        """Return how many operations and bytes wait."""
+        return self._sums(
+            f"SELECT count(*), coalesce(sum(length(CAST(payload AS BLOB)) + {_ROW_OVERHEAD_BYTES}), 0) "
+            f"FROM operations WHERE {condition}",
+            *values,
+        )
+
+    def _sums(self, query: str, *values: object) -> tuple[int, int]:
+        """Return the two numbers of a query; zeros in a damaged file, where `take` finds what can be read."""
         try:
-            return int(self._back.execute("SELECT count(*) FROM aside").fetchone()[0])
+            first, second = self._back.execute(query, values).fetchone()
         except sqlite3.OperationalError:
             raise
         except FAULTS:
-            return 0
-
-    def _take_off(self, gone: tuple[int, int]) -> None:
-        self._depth, self._bytes = max(0, self._depth - gone[0]), max(0, self._bytes - gone[1])
-
-    def _measure(self, condition: str, *values: object) -> tuple[int, int]:
-        """Return how many operations and bytes; none in a damaged file, where `take` finds what can be read."""
-        try:
-            row = self._back.execute(
-                f"SELECT count(*), coalesce(sum(length(CAST(payload AS BLOB)) + {_ROW_OVERHEAD_BYTES}), 0) "
-                f"FROM operations WHERE {condition}",
-                values,
-            ).fetchone()
-        except sqlite3.OperationalError:
-            raise
-        except (sqlite3.DatabaseError, UnicodeDecodeError):
             return 0, 0
-        return int(row[0]), int(row[1])
+        return int(first), int(second)
+
+
+@contextlib.contextmanager
+def _transaction(conn: sqlite3.Connection) -> Iterator[None]:
+    conn.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        conn.execute("COMMIT")
+    finally:
+        if conn.in_transaction:
+            conn.execute("ROLLBACK")
 
 
 def _size(payload: str) -> int:

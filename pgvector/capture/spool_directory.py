@@ -1,4 +1,4 @@
-"""Where spool files of a home lie, and whose is whose.
+"""Where spool files of a home lie, whose is whose, and for which database their writes are.
 
 Each process of a home has its own, held by a lock for the life of the process. What a dead process left is adopted by
 the next one that looks. While no disk takes them in the home, they lie elsewhere with this user.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import json
 import logging
 import os
 import sqlite3
@@ -16,15 +17,67 @@ import stat
 import time
 import uuid
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from ..config.settings import Settings
 from ..domain.errors import SpoolBusy, SpoolError
-from .destination import Destination
+from ..store.conninfo import place_of
 from .spool import Spool
 from .spool_format import as_spool_error
 
 logger = logging.getLogger(__name__)
+
+
+EMBEDDED_PLACE = "the embedded Postgres"
+RECORD = Path("pgvector", "databases.json")  # in the home: which database was last found at each place
+
+
+class Destination:
+    """The database at `place`: what the settings name, without user and password; empty is anywhere.
+
+    `database` is what tells it from all others, wherever it is reached; empty while it was never reached.
+    """
+
+    def __init__(self, place: str, home: Path | None = None) -> None:
+        self.place = place
+        self._record = None if home is None else home / RECORD
+        self.database = self._known().get(place, "")
+
+    def _known(self) -> dict[str, str]:
+        with contextlib.suppress(OSError, ValueError):
+            found = {} if self._record is None else json.loads(self._record.read_text(encoding="utf-8"))
+            return {str(place): str(database) for place, database in dict(found).items()}
+        return {}
+
+    def saw(self, database: str) -> bool:
+        """Note which database is there; True when that was not known."""
+        if not database or database == self.database:
+            return False
+        self.database = database
+        if self._record is not None:
+            text = json.dumps(self._known() | {self.place: database}, indent=1)
+            fresh = self._record.with_name(f".{os.getpid()}-{self._record.name}")
+            with contextlib.suppress(OSError):
+                self._record.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                fresh.write_text(text, encoding="utf-8")
+                os.replace(fresh, self._record)
+        return True
+
+    def takes(self, place: str, database: str) -> bool:
+        """Return whether writes that were accepted for that other one may go here.
+
+        Another database behind the same name is the operator's doing, and the same one behind another name is the same.
+        One that this home never reached may have been a mistake in the settings, which has been put right since.
+        """
+        if not place or not self.place or place == self.place:
+            return True
+        database = database or self._known().get(place, "")
+        return not database or database == self.database
+
+
+def destination_of(settings: Settings, home: Path) -> Destination:
+    """Return the database that the settings name."""
+    return Destination(place_of(settings.dsn) if settings.dsn else EMBEDDED_PLACE, home)
 
 
 def spool_folder(home: Path) -> Path:
@@ -71,31 +124,6 @@ except ImportError:  # Windows: files of dead processes are adopted by hand ther
     fcntl = None  # type: ignore[assignment]
 
 
-def is_held(path: Path) -> bool:
-    """Return whether the living process that made the spool `path` holds it, not one that has adopted it."""
-    if fcntl is None:
-        return True
-    try:
-        handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return os.pread(handle, 20, 0).decode(errors="replace") in ("", path.name.split("-")[0])
-    finally:
-        os.close(handle)
-    return False
-
-
-@dataclass(frozen=True)
-class _Resting:
-    """A file of which nothing waits: when it was last written, and how many operations were rejected in it."""
-
-    written_at: float
-    rejected: int
-
-
 ADOPTED_AT_ONCE = 8  # each takes some open files of the host's
 
 
@@ -121,7 +149,8 @@ class SpoolDirectory:
         self._waiting: set[Path] = set()  # those of which it was told that they cannot be used now
         self._told_elsewhere = False
         self._told_held: set[str] = set()  # places for which it was told that writes wait
-        self._resting: dict[Path, _Resting] = {}  # those that hold nothing but what was rejected
+        # Those of which nothing waits: when each was last written, and how many operations were rejected in it.
+        self._resting: dict[Path, tuple[float, int]] = {}
 
     def open_own(self, *, taken_bytes: int = 0, spare: Container[Path] = ()) -> Spool:
         """Create a file of this process's, and lock it, in the first place that takes one and is not to be spared.
@@ -195,9 +224,9 @@ class SpoolDirectory:
     def _holds_back(self, spool: Spool) -> bool:
         """Let go of a file whose writes were accepted for another database, until somebody has changed it."""
         place, database = spool.accepted_for()
-        if not spool.depth() or self.destination.takes(place, database):
+        if not spool.depth or self.destination.takes(place, database):
             return False
-        waiting = spool.depth()
+        waiting = spool.depth
         self.rest(spool, even_so=True)
         if place not in self._told_held:
             self._told_held.add(place)
@@ -217,20 +246,20 @@ class SpoolDirectory:
 
     def rejected_count(self) -> int:
         """Return how many operations were rejected in files that hold nothing else."""
-        return sum(each.rejected for each in self._resting.values())
+        return sum(rejected for _, rejected in self._resting.values())
 
     def _rests(self, path: Path) -> bool:
-        if path in self._resting and self._resting[path].written_at == _written_at(path):
+        if path in self._resting and self._resting[path][0] == _written_at(path):
             return True
         self._resting.pop(path, None)
         return False
 
     def rest(self, spool: Spool, *, even_so: bool = False) -> None:
         """Let go of an adopted file of which nothing waits, or `even_so`; whoever changes it has it adopted anew."""
-        aside = spool.rejected_count()
+        aside = spool.rejected_count
         self.discard(spool)
         if (aside or even_so) and spool.path.exists():
-            self._resting[spool.path] = _Resting(_written_at(spool.path), aside)
+            self._resting[spool.path] = _written_at(spool.path), aside
 
     def _take_over(self, path: Path) -> Spool | None:
         """Return the spool of a process that is gone; None while there is somebody, or when there is nothing left."""
@@ -257,8 +286,15 @@ class SpoolDirectory:
             self._waiting.add(path)
             logger.warning("hermes-pgvector: writes of an earlier process wait, and are tried again: %s", exc)
 
+    def discard(self, spool: Spool) -> None:
+        """Close a spool and let it go; an empty one is deleted."""
+        empty = False
+        with contextlib.suppress(SpoolError):
+            empty = spool.empty()
+        self.dispose(spool, delete=empty)
+
     def dispose(self, spool: Spool, *, delete: bool) -> None:
-        """Close a file whose content is elsewhere by now."""
+        """Close a spool and let it go, deleted where its content is elsewhere by now."""
         spool.close()
         if delete:
             with contextlib.suppress(OSError):
@@ -270,19 +306,6 @@ class SpoolDirectory:
         if folder != self.folder:
             with contextlib.suppress(OSError):  # something is left in it
                 folder.rmdir()
-
-    def discard(self, spool: Spool) -> None:
-        """Close an empty spool and delete its files; one that is not empty is only closed and let go."""
-        empty = False
-        with contextlib.suppress(SpoolError):
-            empty = spool.empty()
-        spool.close()
-        if empty:
-            _delete(spool.path, lock=False)
-        self.release(spool.path)
-        if empty:
-            Path(f"{spool.path}.lock").unlink(missing_ok=True)
-            self._tidy(spool.path.parent)
 
     def release(self, path: Path) -> None:
         """Let another process have `path`."""
@@ -315,8 +338,8 @@ class SpoolDirectory:
         return False
 
 
-def _delete(path: Path, *, lock: bool = True) -> None:
-    for suffix in ("", "-wal", "-shm", *([".lock"] if lock else [])):
+def _delete(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm", ".lock"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
-
-from .acknowledgements import is_acknowledgement
 
 Reason = Literal["", "empty", "synthetic", "acknowledgement", "too_short"]
 
@@ -34,6 +34,14 @@ _REPLY_FACTOR: Final = 4
 _WEIGHTED = re.compile(
     "([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])|([\u3040-\u30ff\u31f0-\u31ff\uac00-\ud7a3])"
 )
+
+_ACKNOWLEDGEMENT_MAX_CHARS: Final = 400  # nobody acknowledges at greater length
+_LETTERS = str.maketrans({
+    "ı": "i", "ł": "l", "ø": "o", "đ": "d", "’": "'", "‘": "'", "`": "'", "´": "'", "ʼ": "'", "ـ": None,
+    "أ": "ا", "إ": "ا", "آ": "ا", "ة": "ه", "ى": "ي", "ё": "е",
+})  # fmt: skip
+_EMOTICON = re.compile(r"(?<!\S)(?:[:;=8xX]['^]?-?[dDpPoO03)(\]|/\\*]+|<3+|\^[_.]*\^|[oO]_[oO]|xD+|:v)(?!\S)")
+_RUN = re.compile(r"(.)\1+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +76,6 @@ class TurnFilter:
             return Verdict(False, False, user_flaw or "too_short")
         return Verdict(not user_flaw, not assistant_flaw, user_flaw or assistant_flaw)
 
-    def reason_to_skip(self, user: str, assistant: str) -> Reason:
-        """Return why nothing is stored: empty, synthetic, acknowledgement or too_short; "" when some of the turn is."""
-        verdict = self.judge(user, assistant)
-        return "" if verdict.store_user or verdict.store_assistant else verdict.reason
-
 
 def own_words(user: str) -> str:
     """Return what the user wrote, without notes that the host set before it; unchanged when nothing else is there."""
@@ -88,7 +91,7 @@ def is_synthetic(user: str) -> bool:
 
 def is_trivial_query(text: str) -> bool:
     """Return whether there is nothing in `text` to search for: blank, emoji, punctuation, thanks, greetings."""
-    return _is_blank(text) or is_acknowledgement(text)
+    return _is_blank(text) or _is_acknowledgement(text)
 
 
 def weighs(text: str, floor: int) -> bool:
@@ -108,10 +111,78 @@ def _flaw(text: str, *, by_host: bool) -> Literal["", "empty", "synthetic", "ack
         return "empty"
     if by_host and is_synthetic(text):
         return "synthetic"
-    return "acknowledgement" if is_acknowledgement(text) else ""
+    return "acknowledgement" if _is_acknowledgement(text) else ""
 
 
 def _is_blank(text: str) -> bool:
     head = text.strip()
     # Zero-width and control characters alone are no text either.
     return not head or (len(head) < 64 and all(unicodedata.category(char)[0] in "CZ" for char in head))
+
+
+def _is_acknowledgement(text: str) -> bool:
+    """Return whether `text` is nothing but acknowledgements, greetings, emoji and punctuation; False for blank text.
+
+    That is, whether it can be cut into known phrases with nothing left over. Emoji, punctuation, accents, case and
+    stretched letters do not matter. The phrases stand, divided by commas, in `acknowledgements.txt`; those of languages
+    that do not separate words, and Korean words written together, in `acknowledgements_unspaced.txt`.
+    """
+    if len(text) > _ACKNOWLEDGEMENT_MAX_CHARS or not text.strip():
+        return False
+    first = text.split(None, 1)[0].lower()
+    # Most messages are told by their first word, and this is a hook's time.
+    if first.isascii() and first.isalpha() and not (first in _FIRST_WORDS or _word_is_known(first)):
+        return False
+    words = _words(_EMOTICON.sub(" ", text))
+
+    def known(start: int, end: int) -> bool:
+        return " ".join(words[start:end]) in _PHRASES or (end - start == 1 and _word_is_known(words[start]))
+
+    return _can_be_cut(len(words), _LONGEST_WORDS, known)
+
+
+def _word_is_known(word: str) -> bool:
+    """Return whether a word is a stretched phrase, as "okkkkay", or phrases written together."""
+    if word.isascii() or word[0] < "\u0900":
+        squeezed = _RUN.sub(r"\1", word)
+        return len(word) - len(squeezed) > 1 and squeezed in _SQUEEZED
+    return _can_be_cut(len(word), _LONGEST_CHARS, lambda start, end: word[start:end] in _UNSPACED_PHRASES)
+
+
+def _can_be_cut(length: int, longest: int, known: Callable[[int, int], bool]) -> bool:
+    """Return whether 0 to `length` can be cut into pieces that are `known`, each of at most `longest`."""
+    reachable = {0}
+    for end in range(1, length + 1):
+        if any(start in reachable and known(start, end) for start in range(max(0, end - longest), end)):
+            reachable.add(end)
+    return length in reachable
+
+
+def _words(text: str) -> list[str]:
+    kept: list[str] = []
+    previous = " "
+    for char in text.translate(_LETTERS):
+        kind = unicodedata.category(char)[0]
+        joined = kind in "LN" or (previous != " " and (kind == "M" or char == "'"))
+        previous = char if joined else " "
+        kept.append(previous)
+    return [folded for word in "".join(kept).split() if (folded := _fold(word).strip("'"))]
+
+
+def _fold(text: str) -> str:
+    """Level case, accents, width and look-alike letters; the vocabulary goes through the same."""
+    level = unicodedata.normalize("NFKD", text.translate(_LETTERS).casefold())
+    return "".join(char for char in level if unicodedata.category(char) != "Mn").translate(_LETTERS)
+
+
+def _phrases(file: str) -> frozenset[str]:
+    listing = Path(__file__).with_name(file).read_text(encoding="utf-8")
+    return frozenset(phrase for part in listing.split(",") if (phrase := " ".join(_words(part))))
+
+
+# Now rather than in the first hook: it takes milliseconds.
+_PHRASES, _UNSPACED_PHRASES = _phrases("acknowledgements.txt"), _phrases("acknowledgements_unspaced.txt")
+_LONGEST_WORDS = max(phrase.count(" ") + 1 for phrase in _PHRASES)
+_LONGEST_CHARS = max(map(len, _UNSPACED_PHRASES))
+_FIRST_WORDS = frozenset(phrase.split(" ", 1)[0] for phrase in _PHRASES)
+_SQUEEZED = frozenset(_RUN.sub(r"\1", phrase) for phrase in _PHRASES if " " not in phrase and len(phrase) > 1)

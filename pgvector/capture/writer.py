@@ -19,8 +19,7 @@ from ..domain.errors import (
     StoreMisconfigured,
 )
 from ..domain.gil import note_hook
-from ..domain.last_error import LastError
-from ..domain.latency import Latencies
+from ..domain.measures import LastError, Latencies
 from ..domain.operations import Operation
 from ..store.backend import Backend
 from .batches import BATCH_SIZE, REJECTIONS, BatchSize, FailedAttempts, apply_batches, split, write_one_by_one
@@ -148,21 +147,23 @@ class Writer:
         """Return how many accepted writes are not in Postgres yet."""
         return self._adopted.depth() + self._own.depth()
 
-    def size_bytes(self) -> int:
-        """Return how many bytes they take on disk."""
-        return sum(queue.size_bytes() for queue in self._queues())
-
     def rejected(self) -> list[RejectedWrite]:
         """Return the writes that Postgres rejected for what they hold."""
         return [item for queue in self._queues() for item in queue.rejected()]
 
     def rejected_count(self) -> int:
         """Return how many writes were rejected, those of stopped processes among them."""
-        return self._directory.rejected_count() + sum(queue.rejected_count() for queue in self._queues())
+        return self._directory.rejected_count() + sum(queue.rejected_count for queue in self._queues())
 
-    def lost(self) -> int:
-        """Return how many somebody took away together with their file."""
-        return self._own.lost
+    def stats(self) -> dict[str, int]:
+        """Return the counters; `lost` is how many writes somebody took away together with their file."""
+        return {
+            "queue_depth": self.depth(),
+            "spool_bytes": sum(queue.size_bytes for queue in self._queues()),
+            "set_aside": self.rejected_count(),
+            "lost": self._own.lost,
+            **self.counts,
+        }
 
     def in_memory(self) -> int:
         """Return how many accepted writes are in memory only, because the disk takes nothing."""
@@ -317,7 +318,7 @@ class Writer:
             if self._embed_on_write:
                 embeddings = self._embed(ops, upcoming)
         except REJECTIONS:
-            self._write_singly(queue, ops, embeddings)
+            self._write_singly(queue, embeddings, ops)
             self._note_whole()
             return
         embedded = time.monotonic()
@@ -338,9 +339,9 @@ class Writer:
         if trouble is not None:
             self._batch_size.failed(trouble)
             if self._failures.suspect(trouble):
-                write_one_by_one(waiting, passed, functools.partial(self._write_alone, queue, embeddings=embeddings))
+                write_one_by_one(waiting, passed, functools.partial(self._write_alone, queue, embeddings))
             raise trouble
-        self._write_singly(queue, rejected, embeddings)
+        self._write_singly(queue, embeddings, rejected)
         self._note_whole()
         self._batch_size.note(time.monotonic() - embedded)
         self.counts["batches"] += 1
@@ -358,17 +359,18 @@ class Writer:
             self._embedder.prepare([(op.theme, text) for op in upcoming for text in op.texts()])
         return embeddings
 
-    def _write_singly(self, queue: Queue, ops: list[Operation], embeddings: dict[str, list[float]]) -> None:
+    def _write_singly(self, queue: Queue, embeddings: dict[str, list[float]], ops: list[Operation]) -> None:
         for op in ops:
-            self._write_alone(queue, op, embeddings)
+            self._write_alone(queue, embeddings, op)
 
     def _write_alone(
         self,
         queue: Queue,
-        op: Operation,
         embeddings: dict[str, list[float]],
+        op: Operation,
         rejections: tuple[type[Exception], ...] = REJECTIONS,
     ) -> None:
+        """Write an operation in a transaction of its own, and reject it when that ends with one of `rejections`."""
         try:
             counts = self._backend.apply([op], embeddings, self._batch_size.timeout_s)
         except rejections as exc:

@@ -10,9 +10,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from ..domain.languages import DEFAULT_LANGUAGE, LANGUAGES
 from ..domain.redaction import masked
-from ..domain.retention_policy import PATTERN
+from ..domain.theme_settings import DEFAULT_LANGUAGE, LANGUAGES, PATTERN
 
 SECTION = "plugins.pgvector"
 ENV_PREFIX = "HERMES_PGVECTOR_"
@@ -25,25 +24,9 @@ EXPRESSIONS = "regular expressions"  # the form of a list of them
 _ENV_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
-def _setting(
-    default: object,
-    doc: str,
-    *,
-    low: float | None = None,
-    high: float | None = None,
-    choices: tuple[str, ...] = (),
-    pattern: str = "",
-    form: str = "",
-    word: str = "",
-    secret: bool = False,
-    label: str = "",
-) -> Any:
-    """Return a dataclass field with its documentation and limits; `label` is its name in the host's forms."""
-    metadata = {
-        "doc": doc, "low": low, "high": high, "choices": choices, "pattern": pattern, "form": form, "word": word,
-        "secret": secret, "label": label,
-    }  # fmt: skip
-    return dataclasses.field(default=default, metadata=metadata)
+def _setting(default: object, doc: str, **more: Any) -> Any:
+    """Return a dataclass field with its documentation and its other attributes as in `Field`."""
+    return dataclasses.field(default=default, metadata={"doc": doc, **more})
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -293,14 +276,14 @@ class Field(NamedTuple):
     kind: type
     default: object
     doc: str
-    low: float | None
-    high: float | None
-    choices: tuple[str, ...]
-    pattern: str
-    form: str
-    word: str
-    secret: bool
-    label: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    pattern: str = ""
+    form: str = ""
+    word: str = ""
+    secret: bool = False
+    label: str = ""
 
     @property
     def env(self) -> str:
@@ -324,12 +307,7 @@ class Field(NamedTuple):
 
 
 FIELDS: tuple[Field, ...] = tuple(
-    Field(
-        key=item.name,
-        kind=float if item.metadata["word"] else type(item.default),
-        default=item.default,
-        **item.metadata,
-    )
+    Field(item.name, float if "word" in item.metadata else type(item.default), item.default, **item.metadata)
     for item in dataclasses.fields(Settings)
 )
 

@@ -1,4 +1,4 @@
-"""Our part of $HERMES_HOME/config.yaml and .env, and what the desktop's form saved."""
+"""What $HERMES_HOME/config.yaml and .env say of this plugin, and what the desktop's form saved."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from .settings import ENV_PREFIX
 
+PROVIDER: Final = "pgvector"
 CONFIG_NAME: Final = "config.yaml"
 DOTENV_NAME: Final = ".env"
 
 _T = TypeVar("_T")
-_Stamp = tuple[int, int, int]
-_sections: dict[str, tuple[_Stamp, tuple[object, list[str]]]] = {}
-_dotenvs: dict[str, tuple[_Stamp, dict[str, str]]] = {}
-_forms: dict[str, tuple[_Stamp, dict[str, object]]] = {}
+# What each file held, and its time, size and inode then.
+_cache: dict[str, tuple[tuple[int, int, int], Any]] = {}
 
 _ASSIGNED = re.compile(r"\s*(?:export\s+)?(\w+)\s*=(.*)", re.ASCII | re.DOTALL)
 
@@ -28,20 +28,22 @@ def read_section(home: Path) -> tuple[object, list[str]]:
     """Return what `plugins.pgvector` holds in the home's config.yaml, and what is wrong with that file.
 
     The section is None when there is none or the file cannot be read; only in the latter case there is a warning, in
-    which no text of the file stands. The section is shared between callers and must not be changed. Unchanged files
-    are not read again.
+    which no text of the file stands. The section is shared between callers and must not be changed.
     """
-    section, warnings = _cached(home / CONFIG_NAME, _sections, _parse_config, lambda why: (None, [why])) or (None, [])
+    path = home / CONFIG_NAME
+    try:
+        section, warnings = _cached(path, _parse_config) or (None, [])
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        return None, [f"{path} cannot be read ({reason}); settings from it are not used"]
     return section, list(warnings)
 
 
 def read_dotenv(home: Path) -> dict[str, str]:
-    """Return the HERMES_PGVECTOR_* assignments of the home's .env; empty when it cannot be read.
-
-    Unchanged files are not read again.
-    """
-    found: dict[str, str] | None = _cached(home / DOTENV_NAME, _dotenvs, _parse_dotenv, lambda why: {})
-    return dict(found or {})
+    """Return the HERMES_PGVECTOR_* assignments of the home's .env; empty when it cannot be read."""
+    with suppress(OSError, ValueError):
+        return dict(_cached(home / DOTENV_NAME, _parse_dotenv) or {})
+    return {}
 
 
 def form_path(home: Path) -> Path:
@@ -50,45 +52,29 @@ def form_path(home: Path) -> Path:
 
 
 def read_form(home: Path) -> dict[str, object]:
-    """Return what the desktop's form saved; empty when it saved nothing, or that cannot be read.
+    """Return what the desktop's form saved; empty when it saved nothing, or that cannot be read."""
+    with suppress(OSError, ValueError):
+        return dict(_cached(form_path(home), _parse_form) or {})
+    return {}
 
-    Unchanged files are not read again.
+
+def _cached(path: Path, parse: Callable[[Path, bytes], _T]) -> _T | None:
+    """Return the parsed file, which is not read again while it is unchanged; None when there is none.
+
+    Raises OSError, or ValueError for a path that can be none.
     """
-    found: dict[str, object] | None = _cached(form_path(home), _forms, _parse_form, lambda why: {})
-    return dict(found or {})
-
-
-def _cached(
-    path: Path,
-    cache: dict[str, tuple[_Stamp, _T]],
-    parse: Callable[[Path, bytes], _T],
-    unreadable: Callable[[str], _T],
-) -> _T | None:
-    """Return the parsed file, from `cache` while its time, size and inode are the same; None when there is none."""
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError) as error:
-        return unreadable(_cannot_read(path, error))
     stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
     key = os.fspath(path)
-    known = cache.get(key)
-    if known is not None and known[0] == stamp:
-        return known[1]
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        return unreadable(_cannot_read(path, error))
-    parsed = parse(path, raw)
-    # A file that was written while we read it has another stamp by now, so what we keep is never stale for long.
-    cache[key] = (stamp, parsed)
-    return parsed
-
-
-def _cannot_read(path: Path, error: Exception) -> str:
-    reason = getattr(error, "strerror", None) or str(error)
-    return f"{path} cannot be read ({reason}); settings from it are not used"
+    known = _cache.get(key)
+    if known is None or known[0] != stamp:
+        # A file that was written while we read it has another stamp by now, so what we keep is never stale for long.
+        known = _cache[key] = (stamp, parse(path, path.read_bytes()))
+    value: _T = known[1]
+    return value
 
 
 def _parse_config(path: Path, raw: bytes) -> tuple[object, list[str]]:
@@ -161,3 +147,37 @@ def yaml_place(error: Exception) -> str:
     problem = getattr(error, "problem", None)
     # Problems that quote a whole token could quote a password; those about one character or none cannot.
     return f"{where}: {problem}" if isinstance(problem, str) and not re.search(r"['\"][^'\"]{2,}", problem) else where
+
+
+def is_active(hermes_home: Path) -> bool:
+    """Return whether the home's configuration names this plugin; False when it cannot be read."""
+    return at(host_config(hermes_home), "memory", "provider") == PROVIDER
+
+
+def is_enabled(hermes_home: Path) -> bool:
+    """Return whether the host loads this plugin at start-up; False when the configuration cannot be read."""
+    enabled = at(host_config(hermes_home), "plugins", "enabled")
+    return isinstance(enabled, list) and PROVIDER in enabled
+
+
+def is_disabled(hermes_home: Path) -> bool:
+    """Return whether somebody has forbidden the host's plugin manager to load this plugin."""
+    disabled = at(host_config(hermes_home), "plugins", "disabled")
+    return isinstance(disabled, list) and PROVIDER in disabled
+
+
+def host_config(hermes_home: Path) -> object:
+    """Return the home's whole configuration; None when it cannot be read."""
+    import yaml
+
+    try:
+        return yaml.safe_load((hermes_home / CONFIG_NAME).read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return None
+
+
+def at(config: object, *path: str) -> object:
+    """Return what stands at a path of names; None where there is nothing."""
+    for key in path:
+        config = config.get(key) if isinstance(config, dict) else None
+    return config

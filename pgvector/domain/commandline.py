@@ -1,4 +1,4 @@
-"""Commands in what we say, as they can be typed where this runs."""
+"""Commands as they can be typed where this runs, and our own modules as programs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,22 @@ import shlex
 import shutil
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 _OWN = "hermes-pgvector"
 _IN_TEXT = re.compile(rf"\b{_OWN} (?=[a-z])")
 _INSTALLED_AS = "hermes_memory_pgvector"
+_PACKAGE_DIR = Path(__file__).resolve().parents[1]
+# The package under its own name wherever it lies: installed, or copied into a plugin directory.
+_LAUNCH = """
+import importlib, importlib.util, sys
+where, module = sys.argv.pop(1), sys.argv.pop(1)
+name, init = "hermes_memory_pgvector", where + "/__init__.py"
+spec = importlib.util.spec_from_file_location(name, init, submodule_search_locations=[where])
+sys.modules[spec.name] = package = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(package)
+sys.exit(importlib.import_module(name + "." + module).main())
+"""
 
 
 @functools.cache
@@ -42,3 +54,8 @@ def _pip(verb: str, packages: tuple[str, ...]) -> str:
     # Environments made by uv have no pip.
     pip = f"{python} -m pip {verb}" if find_spec("pip") is not None else f"uv pip {verb} --python {python}"
     return " ".join([pip, *(shlex.quote(package) for package in packages)])
+
+
+def command_of(module: str, *arguments: str) -> list[str]:
+    """Return the command that runs `main` of a module of ours, named as `admin.common.embedded_server`."""
+    return [sys.executable, "-P", "-c", _LAUNCH, str(_PACKAGE_DIR), module, *arguments]

@@ -20,11 +20,6 @@ WAYS = (
 )
 
 
-def local_minute(moment: str) -> str:
-    """Return an ISO time to the minute in this machine's zone: that of the database's session may be any."""
-    return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")
-
-
 def parse_when(text: object, name: str, *, end: bool = False, now: datetime | None = None) -> datetime | None:
     """Return the moment that an argument `name` means, None when it is not given; without a zone it is UTC.
 

@@ -1,6 +1,8 @@
-"""Sizes, durations and counts as people read them."""
+"""Sizes, durations, counts and times as people read them."""
 
 from __future__ import annotations
+
+from datetime import datetime
 
 
 def format_bytes(count: float) -> str:
@@ -28,3 +30,8 @@ def format_duration(seconds: float) -> str:
 def plural(count: int, one: str, many: str = "") -> str:
     """Return a count with its noun: `1 memory`, `1,200 memories`. `many` defaults to `one` with an s."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def local_minute(moment: str) -> str:
+    """Return an ISO time to the minute in this machine's zone: that of the database's session may be any."""
+    return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -13,12 +13,11 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, NotRequired, TypedDict, TypeVar
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, NotRequired, TypedDict
 
 Metadata = Mapping[str, object]
 Span = tuple[float, float]  # seconds since the epoch, by the clock of `at`
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,140 +198,78 @@ class Envelope(TypedDict):
     again: NotRequired[bool]
 
 
-class FileFields(Envelope):
-    """The fields of every FileOperation."""
-
-    target: str
-    metadata: Metadata
-    origin: str
-    noted_at: float
+_Reader = Callable[[Any, str], Any]  # of the value of a field and its name; raises ValueError
 
 
-class _Payload:
-    """A JSON object whose fields are read by type. Raises ValueError for one that is missing or of another type."""
-
-    def __init__(self, body: Mapping[str, Any]) -> None:
-        self._body = body
-
-    def text(self, name: str, default: str | None = None) -> str:
-        return self._get(name, str, "a text", default)
-
-    def number(self, name: str, default: float | None = None) -> float:
-        return float(self._get(name, (int, float), "a number", default))
-
-    def flag(self, name: str) -> bool:
-        return bool(self._body.get(name))
-
-    def object(self, name: str, default: Metadata | None = None) -> Metadata:
-        return self._get(name, dict, "an object", default)
-
-    def many(self, name: str, read: Callable[[Any], _T]) -> tuple[_T, ...]:
-        """Return every item of a list, as `read` gives it."""
-        return tuple(read(item) for item in self._get(name, list, "a list"))
-
-    def _get(self, name: str, kind: type[_T] | tuple[type[_T], ...], called: str, default: _T | None = None) -> _T:
-        value = self._body.get(name, default)
+def _a(kind: type | tuple[type, ...], called: str) -> _Reader:
+    def read(value: Any, name: str) -> Any:
         if not isinstance(value, kind):
-            raise ValueError(f"its {name} is not {called}" if name in self._body else f"it has no {name}")
+            raise ValueError(f"its {name} is not {called}")
         return value
 
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError("one of its contents is not a text")
-    return value
+    return read
 
 
-def _message(value: object) -> Message:
-    said = _Payload(value if isinstance(value, Mapping) else {})
-    return Message(said.text("role"), said.text("content"))
+def _many(read: _Reader) -> _Reader:
+    return lambda value, name: tuple(read(item, name) for item in _list(value, name))
 
 
-def _span(value: Any) -> Span:
-    since, until = value
-    return float(since), float(until)
+def _pair(read: _Reader) -> _Reader:
+    def both(value: Any, name: str) -> Any:
+        first, second = value
+        return read(first, name), read(second, name)
+
+    return both
 
 
-def _turn(every: Envelope, body: _Payload) -> StoreTurn:
-    messages, metadata = body.many("messages", _message), body.object("metadata")
-    return StoreTurn(**every, session_id=body.text("session_id"), messages=messages, metadata=metadata)
+def _number(value: Any, name: str) -> float:
+    return float(_a((int, float), "a number")(value, name))
 
 
-def _undo(every: Envelope, body: _Payload) -> UndoTurns:
-    spans, op_ids = body.many("spans", _span), body.many("op_ids", uuid.UUID)
-    return UndoTurns(**every, session_id=body.text("session_id"), spans=spans, op_ids=op_ids)
+def _message(value: Any, name: str) -> Message:
+    return Message(**_values(Message, value if isinstance(value, Mapping) else {}))
 
 
-def _remember(every: Envelope, body: _Payload) -> RememberMemory:
-    return RememberMemory(
-        **every,
-        target=body.text("target"),
-        content=body.text("content"),
-        metadata=body.object("metadata"),
-        given=body.object("given"),
-        owner=body.text("owner", "remember"),
-        who=body.object("who", {}),
-    )
-
-
-def _removal(value: Any) -> tuple[str, str]:
-    target, sha256 = value
-    return _text(target), _text(sha256)
-
-
-def _forget(every: Envelope, body: _Payload) -> ForgetMemories:
-    return ForgetMemories(**every, removals=body.many("removals", _removal), who=body.object("who", {}))
-
-
-def _of_file(every: Envelope, body: _Payload) -> FileFields:
-    return {
-        **every,
-        "target": body.text("target"),
-        "metadata": body.object("metadata", {}),
-        "origin": body.text("origin"),
-        "noted_at": body.number("noted_at", every["at"]),
-    }
-
-
-def _add(every: Envelope, body: _Payload) -> AddMemory:
-    return AddMemory(**_of_file(every, body), content=body.text("content"))
-
-
-def _replace(every: Envelope, body: _Payload) -> ReplaceMemory:
-    return ReplaceMemory(**_of_file(every, body), content=body.text("content"), old_text=body.text("old_text"))
-
-
-def _remove(every: Envelope, body: _Payload) -> RemoveMemory:
-    return RemoveMemory(**_of_file(every, body), old_text=body.text("old_text"))
-
-
-def _reconcile(every: Envelope, body: _Payload) -> ReconcileFile:
-    contents, file_time = body.many("contents", _text), body.number("file_time")
-    return ReconcileFile(**_of_file(every, body), contents=contents, file_time=file_time, damaged=body.flag("damaged"))
-
-
-_NAMES: Mapping[type[Operation], str] = {
-    StoreTurn: "turn",
-    UndoTurns: "undo",
-    RememberMemory: "remember",
-    ForgetMemories: "forget",
-    AddMemory: "add",
-    ReplaceMemory: "replace",
-    RemoveMemory: "remove",
-    ReconcileFile: "reconcile",
+_text, _list = _a(str, "a text"), _a(list, "a list")
+_READERS: Mapping[str, _Reader] = {  # by the type of a field
+    "str": _text,
+    "float": _number,
+    "bool": lambda value, name: bool(value),
+    "Metadata": _a(dict, "an object"),
+    "tuple[str, ...]": _many(_text),
+    "tuple[uuid.UUID, ...]": _many(lambda value, name: uuid.UUID(value)),
+    "tuple[Message, ...]": _many(_message),
+    "tuple[Span, ...]": _many(_pair(_number)),
+    "tuple[tuple[str, str], ...]": _many(_pair(_text)),
 }
-_READ: Mapping[str, Callable[[Envelope, _Payload], Operation]] = {
-    "turn": _turn,
-    "undo": _undo,
-    "remember": _remember,
-    "forget": _forget,
-    "add": _add,
-    "replace": _replace,
-    "remove": _remove,
-    "reconcile": _reconcile,
+_KINDS: Mapping[str, type[Operation]] = {
+    "turn": StoreTurn,
+    "undo": UndoTurns,
+    "remember": RememberMemory,
+    "forget": ForgetMemories,
+    "add": AddMemory,
+    "replace": ReplaceMemory,
+    "remove": RemoveMemory,
+    "reconcile": ReconcileFile,
 }
+_NAMES = {kind: name for name, kind in _KINDS.items()}
 _COMMON = {each.name for each in fields(Operation)}
-_FIELDS = {kind: [each.name for each in fields(kind) if each.name not in _COMMON] for kind in _NAMES}
+
+
+def _fields_of(kind: type[Operation] | type[Message]) -> list[tuple[str, _Reader, bool]]:
+    """Return of each field the name, how it is read, and whether it must be there."""
+    own = (each for each in fields(kind) if each.name not in _COMMON)
+    return [(each.name, _READERS[str(each.type)], each.default is each.default_factory is MISSING) for each in own]
+
+
+_FIELDS: Mapping[type, list[tuple[str, _Reader, bool]]] = {kind: _fields_of(kind) for kind in (*_NAMES, Message)}
+
+
+def _values(kind: type, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a class that a JSON object gives. Raises ValueError."""
+    if missing := [name for name, _, required in _FIELDS[kind] if required and name not in payload]:
+        raise ValueError(f"it has no {missing[0]}")
+    return {name: read(payload[name], name) for name, read, _ in _FIELDS[kind] if name in payload}
 
 
 def _plain(value: object) -> object:
@@ -355,7 +292,7 @@ def encode(op: Operation) -> str:
     """Return the payload of an operation, as JSON."""
     if isinstance(op, MalformedWrite):
         return _ENCODER.encode(op.payload)
-    body = {name: getattr(op, name) for name in _FIELDS[type(op)]}
+    body = {name: getattr(op, name) for name, _, _ in _FIELDS[type(op)]}
     if op.again:
         body["again"] = True
     # The texts are what is long; escapes in the rest of it mean the same.
@@ -365,9 +302,11 @@ def encode(op: Operation) -> str:
 def decode(kind: str, payload: Mapping[str, Any], every: Envelope) -> Operation:
     """Return the operation of a kind and its payload; a MalformedWrite where that is none."""
     try:
-        read = _READ.get(kind)
-        if read is None:
+        if kind not in _KINDS:
             raise ValueError("nobody knows how to apply it")
-        return read({**every, "again": bool(payload.get("again"))}, _Payload(payload))
+        named = _KINDS[kind]
+        noted = {"noted_at": every["at"]} if issubclass(named, FileOperation) else {}  # earlier versions leave it out
+        common: dict[str, Any] = {**every, "again": bool(payload.get("again"))}
+        return named(**common, **_values(named, {**noted, **payload}))
     except (ValueError, TypeError, AttributeError, OverflowError) as exc:
         return MalformedWrite(**every, said_kind=kind, payload=payload, flaw=f"not a write of the kind {kind!r}: {exc}")

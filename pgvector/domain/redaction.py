@@ -1,18 +1,21 @@
-"""Passwords, keys and tokens in a text, masked before it is stored.
+"""What is masked before a text is stored or shown: passwords, keys and tokens; and personal identifiers.
 
-Each known shape begins with letters that stand nowhere else; only where they do is a pattern tried, from there on.
-Shapes whose beginnings share a rare character are looked for together, from one such character to the next, for a hook
-has milliseconds for megabytes. Every pattern is bounded: none looks further than 16 KB.
+Each known shape of a secret begins with letters that stand nowhere else; only where they do is a pattern tried, from
+there on. Shapes whose beginnings share a rare character are looked for together, from one such character to the next,
+for a hook has milliseconds for megabytes. Every pattern is bounded: none looks further than 16 KB.
+
+Telephone numbers, e-mail addresses and user ids are never kept as they are, but told apart by a digest.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
+import hmac
 import re
 import time
-from typing import NamedTuple
-
-from .dsn import mask_dsn
+from typing import Final, NamedTuple
+from urllib.parse import unquote
 
 MAX_PATTERNS = 20
 PATTERN_MAX_CHARS = 300
@@ -262,3 +265,89 @@ def _is_slow(pattern: str, compiled: re.Pattern[str]) -> bool:
             if time.thread_time() - started > _PROBE_S:
                 return True
     return False
+
+
+_MASK = "***"
+_SECRET_KEY = r"(?<![a-z])(?:pg|ssl)?(?:password|passwd|pwd)|oauth_client_secret|scram_(?:client|server)_key"
+# Greedy up to the last "@" of the word: people paste passwords with "@", "/" or ":" unescaped.
+_URI = re.compile(r"(://[^\s:/@]*:)(\S*)@")
+# libpq takes spaces in a URI's password as they are.
+_URI_SPACED = re.compile(r"(postgres(?:ql)?://[^\s:/@]*:)([^@/\n]*)@", re.IGNORECASE)
+_QUERY = re.compile(rf"([?&](?:{_SECRET_KEY})=)([^&\s]*)", re.IGNORECASE)
+# An unquoted value runs to the next blank and may hold escaped blanks. Each repr around it escapes quotes once more:
+# the quote that ends a value has as many backslashes before it as the one that began it, and more mean another quote.
+_PAIR = re.compile(
+    rf"(?<![?&])((?:{_SECRET_KEY})\s*=\s*|['\"](?:{_SECRET_KEY})\\*['\"]\s*:\s*)"
+    r"((?P<quote>\\*['\"])(?:.*?(?<!\\)(?P=quote)|.*)|(?:[^\s\\]|\\+.)+)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def mask_dsn(text: str, dsn: str = "") -> str:
+    """Replace the passwords of libpq URIs and key=value strings in `text` by ***.
+
+    With `dsn`, every piece of that connection string's password is replaced as well, wherever it stands: libpq
+    quotes fragments of a malformed string in its errors, without the key they came from. Masks too much rather
+    than too little.
+    """
+    for piece in _secret_pieces(dsn) if dsn else ():
+        text = text.replace(f'"{piece}"', f'"{_MASK}"') if len(piece) < 3 else text.replace(piece, _MASK)
+    lowered = text.lower()
+    if "://" in text and "@" in text:
+        text = _URI_SPACED.sub(rf"\1{_MASK}@", _URI.sub(rf"\1{_MASK}@", text))
+    if any(word in lowered for word in ("pass", "pwd", "secret", "scram")):
+        text = _PAIR.sub(rf"\1{_MASK}", _QUERY.sub(rf"\1{_MASK}", text))
+    return text
+
+
+def _secret_pieces(dsn: str) -> list[str]:
+    """Return the password in `dsn`, whole, decoded and in the fragments a parser may stumble over; longest first."""
+    found = [match.group(2) for pattern in (_URI, _URI_SPACED, _QUERY, _PAIR) for match in pattern.finditer(dsn)]
+    # An unquoted password with a blank in it: all words up to the next key are part of it.
+    found += re.findall(r"(?i)password\s*=\s*(.*?)(?=\s+\w+\s*=|$)", dsn, re.DOTALL)
+    pieces: set[str] = set()
+    for secret in found:
+        bare = re.sub(r"\\(.)", r"\1", secret.strip("'\""))
+        pieces.update((secret, bare, unquote(secret)))
+        pieces.update(re.split(r"[\s'\"@:/?&=]+", secret))
+    return sorted((piece for piece in pieces if piece and piece != _MASK), key=len, reverse=True)
+
+
+DIGEST_CHARS: Final = 16
+_MARK: Final = "~"  # stands before the digest that took an identifier's place; what follows it is never masked again
+
+_EMAIL = r"[\w.+%-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"
+_ACCOUNT = r"\+?\d{6,20}(?:[:.-]\d{1,3})?@\w{1,32}"  # as messengers write it: 491701234567@lid
+_PHONE = r"(?:\+|00(?=[1-9]))[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d(?:[ .()-]{0,2}\d){6,14}(?!\d)"
+_SURE = re.compile(rf"(?<![\w.+%~-])(?:{_EMAIL}|{_ACCOUNT})|(?<![\w+~]){_PHONE}")
+# A number alone between separators; a date is none, and neither are 16 digits and more.
+_NUMBER = re.compile(r"(?:(?<=[:/ ])|^)(?!(?:19|20)\d\d-?[01]\d-?[0-3]\d)\(?\d(?:[ .()-]{0,2}\d){8,14}(?=[:/ ]|$)")
+_KEY: Final = "agent:"  # how a session key of the host begins
+_DIGITS = re.compile(r"\d{3}|@")
+
+
+def identity_digest(text: str, key: str = "") -> str:
+    """Return 16 hex digits of the text's sha256, with a `key` of its HMAC-SHA256.
+
+    Without a key whoever knows all telephone numbers can find the one that was meant; with one, only its owner.
+    """
+    plain = text.encode("utf-8", "surrogatepass")
+    if key:
+        return hmac.new(key.encode(), plain, hashlib.sha256).hexdigest()[:DIGEST_CHARS]
+    return hashlib.sha256(plain).hexdigest()[:DIGEST_CHARS]
+
+
+def mask_identifiers(text: str, key: str = "", *, numbers: bool = False) -> str:
+    """Put `~` and a digest in the place of each e-mail address, messenger account and telephone number.
+
+    A telephone number begins with + or 00; with `numbers` also 9 to 15 digits that stand alone or between colons,
+    slashes or blanks, and so where a session key of the host stands. Idempotent.
+    """
+    if _DIGITS.search(text) is None:
+        return text
+
+    def masked(found: re.Match[str]) -> str:
+        return _MARK + identity_digest(found[0], key)
+
+    text = _SURE.sub(masked, text)
+    return _NUMBER.sub(masked, text) if numbers or _KEY in text else text

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
-from .personal import DIGEST_CHARS, identity_digest, mask_identifiers
+from .redaction import DIGEST_CHARS, identity_digest, mask_identifiers
 
 MAX_CHARS: Final = 256
 LAST_RESORT: Final = "default"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal, NamedTuple
 
+MEMORY_FILES: Final = {"memory": "MEMORY.md", "user": "USER.md"}  # of the host, by target
 PAGES_END = 550  # rows: no page of results reaches further down; another question finds that better
 Store = Literal["memories", "turns"]
 ScopeKind = Literal["theme", "session", "all"]
@@ -16,7 +17,7 @@ class Scope:
     """Where to look: one theme, one session of that theme, or every theme.
 
     `own`: `theme` is that of who asks, and everything in it is readable; else, as in the other themes of `all`, what is
-    private is not. `shared`: addresses of chats that are not private, see domain/privacy.py.
+    private is not. `shared`: addresses of chats that are not private, see domain/theme_access.py.
     """
 
     kind: ScopeKind
@@ -128,3 +129,13 @@ class Answer:
     hits: tuple[Hit, ...]
     mode: str
     reranked: bool = False
+
+
+class Removed(NamedTuple):
+    """A memory that was removed: what is left of it."""
+
+    theme: str
+    target: str
+    digest: bytes
+    removed_at: datetime
+    origin: str = ""  # the home whose memory file let go of it

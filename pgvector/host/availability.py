@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+import subprocess
 import threading
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..domain.commandline import pip_install
-from ..domain.errors import ConfigurationError, HermesPgvectorError
-from ..domain.fork_safety import SLOW, at_import, fork_lock
+from ..config.sources import is_active, is_disabled, is_enabled
+from ..domain.commandline import command_of, pip_install
+from ..domain.errors import HermesPgvectorError
+from ..domain.fork_safety import SLOW, fork_lock
 from .guard import warn_once
 from .session_context import load_settings
 
@@ -67,20 +69,28 @@ def load_at_startup(home: Path) -> None:
 
 
 def _enable(home: Path) -> None:
-    with at_import:
-        from ..config import plugin_state
     with _one_at_a_time:  # of many first requests one does it
-        if home in _settled or not plugin_state.is_active(home):  # somebody only looks at the list of providers
+        if home in _settled or not is_active(home):  # somebody only looks at the list of providers
             return
         _settled.add(home)
-        if plugin_state.is_enabled(home) or plugin_state.is_disabled(home):
-            return
-        try:
-            plugin_state.add_to_enabled(home)
-        except ConfigurationError:
-            warn_once(
-                "config.yaml cannot be changed, so some of a gateway's very first requests may run without memory; "
-                "run: hermes plugins enable pgvector"
-            )
-        else:
-            logger.info("hermes-pgvector: added pgvector to plugins.enabled, so that gateways load it at start-up")
+    if is_enabled(home) or is_disabled(home):
+        return
+    if _enabled_by_operator(home):
+        logger.info("hermes-pgvector: added pgvector to plugins.enabled, so that gateways load it at start-up")
+    else:
+        warn_once(
+            "config.yaml cannot be changed, so some of a gateway's very first requests may run without memory; "
+            "run: hermes plugins enable pgvector"
+        )
+
+
+def _enabled_by_operator(home: Path) -> bool:
+    """Have the operator's tool, which can edit config.yaml, do it in a process of its own; False when it cannot."""
+    command = command_of("admin.common.activation", str(home))
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, start_new_session=True, check=False
+        )
+    except OSError:
+        return False
+    return done.returncode == 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..capture.sanitize import Sanitizer
-from ..domain.operations import AddMemory, FileFields, FileOperation, ReconcileFile, RemoveMemory, ReplaceMemory
+from ..domain.operations import AddMemory, FileOperation, ReconcileFile, RemoveMemory, ReplaceMemory
 from .session_context import SessionContext
 from .turns import storable
 
@@ -63,7 +63,7 @@ class BuiltInMemory:
             return ReplaceMemory(**every, content=text, old_text=old_text)
         return RemoveMemory(**every, old_text=old_text)
 
-    def _fields(self, target: str, metadata: dict[str, object]) -> FileFields:
+    def _fields(self, target: str, metadata: dict[str, object]) -> dict[str, Any]:
         # Where it was said decides who may read it: there what `initialize` learned counts, whatever is given here.
         own = dict(self._context.scope) | {"source": "memory_tool"}
         return {

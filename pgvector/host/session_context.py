@@ -15,11 +15,10 @@ from ..config.loading import Loaded, load
 from ..config.settings import FIELDS, Settings
 from ..config.sources import read_dotenv, read_form, read_section
 from ..domain.errors import ConfigurationError
-from ..domain.personal import identity_digest, mask_identifiers
-from ..domain.privacy import SharedChats
+from ..domain.redaction import identity_digest, mask_identifiers
 from ..domain.text import clean
 from ..domain.theme import CONTEXT_PLATFORMS, SessionThemes, Surface, Theme, ThemeRules, ThemeSet, session_themes
-from ..domain.theme_access import Reach
+from ..domain.theme_access import Reach, SharedChats
 from ..server.layout import default_root, root_of
 
 _WORD_MAX_CHARS = 64

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ..admin.setup.prompts import SetupOptions, Terminal
 from ..config.settings import FIELDS, Field, Settings
 from ..domain.commandline import typed
-from ..domain.dsn import mask_dsn
 from ..domain.errors import ConfigurationError, HermesPgvectorError
-from ..domain.redaction import masked
+from ..domain.redaction import mask_dsn, masked
 from ..embed.model_folder import is_local
 from .availability import lacking
 from .session_context import environment, load_settings

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ..domain.chunks import estimate_tokens
 from ..domain.errors import HermesPgvectorError, InvalidArgument
 from ..domain.operations import ForgetMemories, Operation, RememberMemory
-from ..domain.records import MEMORY_FILES
 from ..domain.text import both_ends, clean, digest
-from ..domain.types import Answer, Filters, Question, Scope
+from ..domain.types import MEMORY_FILES, Answer, Filters, Question, Scope
 from ..store import memory_edits
 from ..store.memory_edits import Entry
 from .confirmations import LASTS_S, Confirmations

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..config.settings import Settings
 from ..domain.errors import EmbedderError
-from ..domain.latency import Latencies
+from ..domain.measures import Latencies
 from ..domain.types import Hit
 from ..embed.factory import reranker_for
 from .background import Background, result_by

@@ -12,7 +12,7 @@ from functools import partial
 
 from ..domain.errors import EmbedderError, HermesPgvectorError
 from ..domain.gil import note_recall
-from ..domain.latency import Latencies
+from ..domain.measures import Latencies
 from ..domain.session_turns import SessionTurns
 from ..domain.text import both_ends
 from ..domain.types import Answer, Hit, Question, Store

@@ -20,11 +20,11 @@ from typing import Literal
 
 from ..config.settings import Settings
 from ..domain import errors
+from ..domain.commandline import command_of
 from ..domain.errors import EmbeddedServerError, HermesPgvectorError, SchemaNotApplied, UpgradeNeeded
 from ..server.share import Conninfo, ServerShare
 from ..store.pool import connect
 from ..store.schema import ensure_schema
-from .child_process import command_of
 
 logger = logging.getLogger(__name__)
 

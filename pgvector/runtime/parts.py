@@ -9,9 +9,9 @@ from pathlib import Path
 from ..capture.document_embedding import DocumentEmbedder
 from ..config.settings import Settings
 from ..domain.errors import ConfigurationError
-from ..domain.languages import Languages
-from ..domain.latency import Latencies
+from ..domain.measures import Latencies
 from ..domain.session_turns import SessionTurns
+from ..domain.theme_settings import Languages
 from ..embed.embedder import Embedder
 from ..embed.factory import embedder_for
 from ..recall.reranking import Reorderer, reorderer_for

@@ -18,18 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from ..capture.batches import lanes_of
-from ..capture.destination import destination_of
 from ..capture.housekeeping import Housekeeping, Retention
 from ..capture.mirror import Mirror
 from ..capture.outcomes import RejectionLog
-from ..capture.spool_directory import SpoolDirectory, spool_folders
+from ..capture.spool_directory import SpoolDirectory, destination_of, spool_folders
 from ..capture.writer import Writer
 from ..config.settings import Settings
 from ..domain.errors import HermesPgvectorError
 from ..domain.fork_safety import SLOW, fork_lock
-from ..domain.last_error import latest
-from ..domain.retention_policy import RetentionPolicy
+from ..domain.measures import latest
 from ..domain.session_turns import SessionTurns
+from ..domain.theme_settings import RetentionPolicy
 from ..embed.cache import CachedEmbedder
 from ..recall.prefetch import ShownTexts
 from .agent_server import AgentServer
@@ -162,12 +161,8 @@ class Runtime:
             "embed_model": self.embedder.model if self.embedder is not None else "",
             "reranker": self.reorderer.state() if self.reorderer is not None else "none",
             **latest(self.writer.trouble, self._documents.trouble),
-            "queue_depth": self.writer.depth(),
-            "spool_bytes": self.writer.size_bytes(),
-            "set_aside": self.writer.rejected_count(),
-            "lost": self.writer.lost(),
             **self.counts,
-            **self.writer.counts,
+            **self.writer.stats(),
             **self.searcher.counts,
             "embed_failures": self._documents.failures,
             "retention_deleted": self._housekeeping.deleted,

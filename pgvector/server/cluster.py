@@ -13,11 +13,10 @@ from pathlib import Path
 
 from ..domain.errors import EmbeddedServerError
 from . import databases, options, processes
-from .account import require_posix
 from .binaries import Binaries, find_binaries
 from .connecting import ServerAnswer, ServerState, look
 from .directories import delete_files, make_root, make_socket_dir, remove_socket_dir
-from .layout import default_root, root_of
+from .layout import default_root, require_posix, root_of
 from .locks import Presence, is_free, open_lock, try_exclusive
 from .relocation import within_reach
 from .run_as import check_account, run, write

@@ -7,10 +7,9 @@ import secrets
 import sys
 
 from ..domain.errors import EmbeddedServerError
-from .account import Account
 from .binaries import Binaries
 from .connecting import ADMIN, DATABASE, RUNTIME, ServerAnswer, ServerState, connect_as_admin, look
-from .layout import Layout
+from .layout import Account, Layout
 from .run_as import must_run, run, write
 from .waiting import ProgressTimeout
 

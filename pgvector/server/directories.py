@@ -9,8 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..domain.errors import EmbeddedServerError
-from .account import Account
-from .layout import SYSTEM_DIR, Layout, make_public_dir
+from .layout import SYSTEM_DIR, Account, Layout, make_public_dir
 from .run_as import check_account, must_run, run
 from .waiting import fixed_timeout
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..domain.errors import EmbeddedServerError
-from .account import Account
-from .layout import Layout
+from .layout import Account, Layout
 from .locks import open_lock, try_exclusive
 from .run_as import must_run
 from .waiting import ProgressTimeout

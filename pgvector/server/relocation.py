@@ -11,9 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..domain.errors import EmbeddedServerError
-from .account import Account
 from .binaries import Binaries, version_in
-from .layout import SYSTEM_DIR, make_public_dir
+from .layout import SYSTEM_DIR, Account, make_public_dir
 from .run_as import run
 from .waiting import exclusive, fixed_timeout
 

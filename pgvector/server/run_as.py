@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..domain.errors import EmbeddedServerError
-from .account import Account
+from .layout import Account
 from .waiting import ProgressTimeout, fixed_timeout
 
 # The server lives on after the agent that started it, under an account that others may share:

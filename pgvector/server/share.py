@@ -13,9 +13,8 @@ from functools import cached_property
 from pathlib import Path
 
 from ..domain.errors import EmbeddedServerError
-from .account import Account, choose_account, require_posix
 from .connecting import ADMIN, RUNTIME, ServerState, conninfo, look
-from .layout import Layout, default_root, reserve
+from .layout import Account, Layout, choose_account, default_root, require_posix, reserve
 from .locks import Presence, is_free
 
 

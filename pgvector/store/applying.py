@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
-from ..domain.languages import Languages
 from ..domain.operations import (
     AddMemory,
     FileOperation,
@@ -21,6 +20,7 @@ from ..domain.operations import (
     TurnOperation,
     UndoTurns,
 )
+from ..domain.theme_settings import Languages
 from .connection import DeadlineConnection, pipelined
 from .conversations import insert_turns, undo_turns
 from .history import forget_old_texts, note_actor

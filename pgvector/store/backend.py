@@ -20,8 +20,8 @@ from ..domain.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from ..domain.languages import Languages
 from ..domain.operations import MalformedWrite, Operation
+from ..domain.theme_settings import Languages
 from ..domain.types import EmbeddingSpace
 from . import memory_files
 from .applying import apply_operations, claim

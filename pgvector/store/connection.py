@@ -13,7 +13,6 @@ from psycopg import errors as pg
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 
-from ..domain.dsn import mask_dsn
 from ..domain.errors import (
     DeadlineExceeded,
     HermesPgvectorError,
@@ -26,6 +25,7 @@ from ..domain.errors import (
     StoreUnavailable,
     StoreUnsettled,
 )
+from ..domain.redaction import mask_dsn
 
 _T = TypeVar("_T")
 # Not the fault of what was asked. The last two are a server that gave up on us while we were stopped or swapped out.

@@ -10,8 +10,8 @@ from pgvector import Vector
 from psycopg.types.json import Jsonb
 
 from ..domain.gil import yielding_gil
-from ..domain.languages import Languages
 from ..domain.operations import Message, StoreTurn, UndoTurns
+from ..domain.theme_settings import Languages
 from .connection import DeadlineConnection
 from .sql import query
 

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pgvector import Vector
 from psycopg.types.json import Jsonb
 
-from ..domain.languages import Languages
 from ..domain.operations import AddMemory, FileOperation, MemoryOperation, RememberMemory, RemoveMemory, ReplaceMemory
+from ..domain.theme_settings import Languages
 from .connection import DeadlineConnection
 from .sql import query
 

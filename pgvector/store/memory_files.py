@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ..domain.operations import ReconcileFile
-from ..domain.records import MEMORY_FILES
+from ..domain.types import MEMORY_FILES
 from .connection import DeadlineConnection
 from .memories import MemoryWriter, of_file
 from .sql import query

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from ..domain.retention_policy import ROLES
+from ..domain.theme_settings import ROLES
 from .connection import DeadlineConnection
 from .sql import query
 

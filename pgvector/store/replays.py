@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from ..domain.operations import AddMemory, ForgetMemories, Metadata, Operation, RememberMemory, ReplaceMemory, StoreTurn
-from ..domain.records import Removed
 from ..domain.text import digest
+from ..domain.types import Removed
 from .connection import DeadlineConnection
 from .history import note_actor
 from .sql import query

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..domain.records import Removed
+from ..domain.types import Removed
 from .connection import DeadlineConnection
 from .memories import lock_theme
 from .sql import query

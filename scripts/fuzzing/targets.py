@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from hermes_memory_pgvector.admin.transfer import exchange_format
 from hermes_memory_pgvector.admin.transfer.import_file import _check, _opened, _Reader
+from hermes_memory_pgvector.admin.transfer.records import MemoryRecord, TurnRecord
 from hermes_memory_pgvector.admin.transfer.sources.holographic import FactStore
 from hermes_memory_pgvector.admin.transfer.sources.homes import Home
 from hermes_memory_pgvector.admin.transfer.sources.mem0 import configured
@@ -26,21 +27,17 @@ from hermes_memory_pgvector.admin.transfer.sources.source import ImportDestinati
 from hermes_memory_pgvector.capture.sanitize import session_name
 from hermes_memory_pgvector.capture.turn_filter import TurnFilter, own_words
 from hermes_memory_pgvector.config import sources
-from hermes_memory_pgvector.config.coerce import coerce
-from hermes_memory_pgvector.config.loading import load
+from hermes_memory_pgvector.config.loading import coerce, load
 from hermes_memory_pgvector.config.settings import FIELDS, Settings
 from hermes_memory_pgvector.domain.chunks import chunk_spans, estimate_tokens
 from hermes_memory_pgvector.domain.dates import parse_when
-from hermes_memory_pgvector.domain.dsn import mask_dsn
 from hermes_memory_pgvector.domain.errors import ConfigurationError, HermesPgvectorError, InvalidArgument, WrongUsage
-from hermes_memory_pgvector.domain.languages import Languages
 from hermes_memory_pgvector.domain.operations import Operation, RememberMemory, encode
 from hermes_memory_pgvector.domain.periods import MAX_PERIODS, named_periods
-from hermes_memory_pgvector.domain.records import MemoryRecord, TurnRecord
-from hermes_memory_pgvector.domain.redaction import masker, pattern_problem
-from hermes_memory_pgvector.domain.retention_policy import RetentionPolicy
+from hermes_memory_pgvector.domain.redaction import mask_dsn, masker, pattern_problem
 from hermes_memory_pgvector.domain.text import both_ends, clean, clean_json, strip_injected
 from hermes_memory_pgvector.domain.theme import MAX_CHARS, Surface, ThemeRules, normalise_theme, session_themes
+from hermes_memory_pgvector.domain.theme_settings import Languages, RetentionPolicy
 from hermes_memory_pgvector.domain.types import Answer, Hit, Question
 from hermes_memory_pgvector.host import recall_tools, write_tools
 from hermes_memory_pgvector.host.session_context import Policy, SessionContext

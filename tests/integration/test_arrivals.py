@@ -16,8 +16,8 @@ import pytest
 from hermes_memory_pgvector import cli
 from hermes_memory_pgvector.admin.common.theme_names import theme_to_write
 from hermes_memory_pgvector.admin.transfer.ingest import IngestOptions, IngestResult, take_in
+from hermes_memory_pgvector.admin.transfer.records import MemoryRecord, Part, Record, TurnRecord
 from hermes_memory_pgvector.config.settings import Settings
-from hermes_memory_pgvector.domain.records import MemoryRecord, Part, Record, TurnRecord
 from hermes_memory_pgvector.domain.theme import ThemeRules
 from hermes_memory_pgvector.domain.types import EmbeddingSpace
 from hermes_memory_pgvector.server.cluster import EmbeddedServer

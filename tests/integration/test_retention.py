@@ -15,7 +15,7 @@ import pytest
 from hermes_memory_pgvector.capture import housekeeping
 from hermes_memory_pgvector.capture.housekeeping import Housekeeping, Pacing, Retention
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.domain.retention_policy import RetentionPolicy
+from hermes_memory_pgvector.domain.theme_settings import RetentionPolicy
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store.backend import Backend
 from tests.conftest import DIMS, MakeProvider

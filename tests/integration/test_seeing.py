@@ -389,5 +389,5 @@ def test_need_16_forget_drops_refused_copies_from_the_spool_and_names_waiting_on
     assert "1 write of the same text waits in the spool" in notes
     left = Spool(folder / "4711-dead.db", max_bytes=1_000_000)
     assert [item.operation.theme for item in left.rejected()] == ["sales"], "what another theme says is not meant"
-    assert left.depth() == 2
+    assert left.depth == 2
     left.close()

@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from hermes_memory_pgvector.domain.errors import EmbeddedServerError
-from hermes_memory_pgvector.server.account import choose_account
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
+from hermes_memory_pgvector.server.layout import choose_account
 from tests.support.embedded import BIN_DIR, MakeServer, ask, is_root, postmaster_of
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from hermes_memory_pgvector.domain.errors import EmbeddedServerError
-from hermes_memory_pgvector.server.account import choose_account
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
+from hermes_memory_pgvector.server.layout import choose_account
 from tests.support.embedded import MakeServer, StartClient, ask, postmaster_of, starts_in
 from tests.support.waiting import until
 

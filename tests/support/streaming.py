@@ -14,10 +14,9 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from hermes_memory_pgvector.domain.errors import EmbeddedServerError
-from hermes_memory_pgvector.server.account import choose_account
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.server.directories import make_root
-from hermes_memory_pgvector.server.layout import Layout
+from hermes_memory_pgvector.server.layout import Layout, choose_account
 from hermes_memory_pgvector.server.run_as import must_run, write
 
 from .embedded import BIN_DIR, ask, postmaster_of

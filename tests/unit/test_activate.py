@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from hermes_memory_pgvector.admin.common.activation import activate, find_hermes
-from hermes_memory_pgvector.config.plugin_state import is_active
+from hermes_memory_pgvector.config.sources import is_active
 from hermes_memory_pgvector.domain.errors import ConfigurationError
 
 

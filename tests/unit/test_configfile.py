@@ -11,8 +11,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hermes_memory_pgvector.admin.common.yaml_file import set_values
 from hermes_memory_pgvector.config.sources import read_dotenv, read_section
-from hermes_memory_pgvector.config.yaml_file import set_values
 from hermes_memory_pgvector.domain.errors import ConfigurationError
 
 PROVIDER = ("memory", "provider")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hermes_memory_pgvector.config.yaml_file import set_values
+from hermes_memory_pgvector.admin.common.yaml_file import set_values
 
 ENABLED = ("plugins", "enabled")
 HEAD = "plugins:\n  enabled:"

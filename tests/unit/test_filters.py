@@ -22,6 +22,13 @@ FILTER = TurnFilter(min_chars=40)
 LONG = "The staging database listens on port 5433 and only accepts connections from the build network."
 REPORT = LONG * 3
 
+
+def reason_to_skip(user: str, assistant: str, turn_filter: TurnFilter = FILTER) -> str:
+    """Why nothing of a turn is stored; empty when some of it is."""
+    verdict = turn_filter.judge(user, assistant)
+    return "" if verdict.store_user or verdict.store_assistant else verdict.reason
+
+
 ACKNOWLEDGEMENTS = [
     "ok", "OK!!!", "okkkk", "k", "Thanks!", "thaaanks", "thank you very much", "sounds good, thanks!",
     "got it 👍🏽", "yes please", "no", "continue", "go on", "please continue", "You're welcome!", "You’re welcome",
@@ -48,7 +55,7 @@ def test_acknowledgements_are_neither_stored_nor_searched(text: str) -> None:
     assert FILTER.judge(text, "You are welcome, tell me if there is anything else I can do for you today.") == Verdict(
         False, False, "acknowledgement"
     )
-    assert FILTER.reason_to_skip(text, "Sure.") == "acknowledgement"
+    assert reason_to_skip(text, "Sure.") == "acknowledgement"
 
 
 @pytest.mark.parametrize("text", ACKNOWLEDGEMENTS)
@@ -60,7 +67,7 @@ def test_an_acknowledgement_does_not_lose_the_report_after_it(text: str) -> None
 def test_short_content_stays_with_its_long_answer(text: str) -> None:
     assert not is_trivial_query(text)
     assert FILTER.judge(text, LONG) == Verdict(True, True, "")
-    assert FILTER.reason_to_skip(text, "Noted.") == "too_short"
+    assert reason_to_skip(text, "Noted.") == "too_short"
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "\u200b\ufeff", "\x01"])
@@ -72,10 +79,10 @@ def test_blank_messages(text: str) -> None:
 
 
 def test_the_floor_is_the_length_of_one_side() -> None:
-    assert FILTER.reason_to_skip("x" * 39, "y" * 39) == "too_short"
+    assert reason_to_skip("x" * 39, "y" * 39) == "too_short"
     assert FILTER.judge("x" * 40, "y" * 39) == Verdict(True, True, "")
     assert FILTER.judge("x" * 39, "y" * 40) == Verdict(True, True, "")
-    assert FILTER.reason_to_skip("  " + "x" * 39 + "  ", "") == "too_short"
+    assert reason_to_skip("  " + "x" * 39 + "  ", "") == "too_short"
     assert FILTER.judge(LONG, "Got it.") == Verdict(True, False, "acknowledgement")
     assert TurnFilter(0).judge("port?", "5432") == Verdict(True, True, "")
 
@@ -94,7 +101,7 @@ def test_the_floor_is_the_length_of_one_side() -> None:
 )
 def test_characters_that_carry_more_count_more(text: str, enough: bool) -> None:
     assert weighs(text, 40) is enough
-    assert (FILTER.reason_to_skip(text, "") == "") is enough
+    assert (reason_to_skip(text, "") == "") is enough
 
 
 @pytest.mark.parametrize("prefix", SYNTHETIC_PREFIXES)
@@ -124,7 +131,7 @@ def test_verdicts_are_consistent(user: str, assistant: str, min_chars: int) -> N
     assert (verdict.reason == "") == (verdict.store_user and verdict.store_assistant)
     assert verdict.store_user <= bool(user.strip()) and verdict.store_assistant <= bool(assistant.strip())
     if verdict.store_user or verdict.store_assistant:
-        assert TurnFilter(0).reason_to_skip(user, assistant) == ""
+        assert reason_to_skip(user, assistant, TurnFilter(0)) == ""
 
 
 def test_judging_costs_a_hook_little() -> None:

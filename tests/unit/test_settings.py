@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.config.loading import load
 from hermes_memory_pgvector.config.settings import FIELDS, KNOWN_ENV, Settings
-from hermes_memory_pgvector.domain.dsn import mask_dsn
+from hermes_memory_pgvector.domain.redaction import mask_dsn
 
 PASSWORD = "s3cr3t-Pässwört"
 DSN = f"postgresql://hermes:{PASSWORD}@db.example/memory"

@@ -133,7 +133,7 @@ def _word(args: argparse.Namespace) -> str:
 
 
 def _scope(args: argparse.Namespace, conn: DeadlineConnection, rules: ThemeRules, home: Path) -> Scope:
-    from ...domain.privacy import EVERYTHING
+    from ...domain.theme_access import EVERYTHING
     from ...domain.types import Scope
     from ..common.theme_names import theme_of_session, theme_to_read
 

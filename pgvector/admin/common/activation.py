@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from ...config.plugin_state import PROVIDER, add_to_enabled, at, host_config, is_active, is_enabled
-from ...config.yaml_file import set_values
+from ...config.sources import PROVIDER, at, host_config, is_active, is_enabled
 from ...domain.errors import ConfigurationError
+from .yaml_file import set_values
 
 Activation = Literal["already active", "by hermes config set", "in config.yaml"]
 
@@ -48,13 +48,21 @@ def enable(hermes_home: Path, hermes: str | None) -> bool:
 
     False when neither config.yaml nor the `hermes` command lets us: `hermes plugins enable pgvector` by hand does it.
     """
+    if is_enabled(hermes_home):
+        return True
+    enabled = at(host_config(hermes_home), "plugins", "enabled")
     try:
-        add_to_enabled(hermes_home)
+        set_values(hermes_home, {("plugins", "enabled"): [*(enabled if isinstance(enabled, list) else []), PROVIDER]})
     except ConfigurationError:
         return (
             bool(hermes) and _run(hermes_home, str(hermes), "plugins", "enable", PROVIDER) and is_enabled(hermes_home)
         )
     return True
+
+
+def main() -> int:
+    """Enable it for an agent, in the home that is the argument; 1 when config.yaml cannot be changed."""
+    return 0 if enable(Path(sys.argv[1]), None) else 1
 
 
 def deactivate(hermes_home: Path) -> str:

@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple
 
 from ...config.settings import Settings
 from ...config.sources import CONFIG_NAME, read_form, read_section
-from ...config.yaml_file import set_values
 from ...domain.errors import HermesPgvectorError, SchemaNotApplied, StoreMisconfigured
 from ...embed.model_folder import LOCAL, is_local, local_folder, local_name
 from ...embed.ollama import dims_at, embedding_models, loopback_url
@@ -23,6 +22,7 @@ from .embedded_server import embedded_server
 from .installed_models import install_model, use_model
 from .model_source import BUNDLED, CATALOGUE, Say
 from .new_vectors import is_without_vectors
+from .yaml_file import set_values
 
 Mode = Literal["endpoint", "local", "lexical"]
 LocateDatabase = Callable[[], str]

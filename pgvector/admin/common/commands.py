@@ -48,7 +48,7 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse, and exit where an argument is not known."""
-        from ...domain.dsn import mask_dsn
+        from ...domain.redaction import mask_dsn
 
         given = sys.argv[1:] if args is None else list(args)
         self._as_json = "--json" in given

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ...config.sources import DOTENV_NAME, assignments
-from ...config.yaml_file import replace_file
 from ...domain.errors import ConfigurationError
+from .yaml_file import replace_file
 
 _BOM = "\ufeff"
 _OWNER_ONLY = 0o600

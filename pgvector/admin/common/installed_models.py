@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...config.settings import Settings
-from ...config.yaml_file import set_values
 from ...domain.errors import ConfigurationError, EmbedderError, HermesPgvectorError
 from ...domain.format import format_bytes
 from ...embed.model_folder import (
@@ -32,6 +31,7 @@ from ...embed.onnx import dims_of
 from ...server.locks import open_lock, try_exclusive
 from .atomic_swap import swap
 from .model_source import BUNDLED, CATALOGUE, BundledModel, Say, copy_pinned, fetch, folder_bytes, sha256_of
+from .yaml_file import set_values
 
 _WORK = ".install-"
 _LOCK = ".lock"

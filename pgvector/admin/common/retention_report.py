@@ -8,8 +8,8 @@ from typing import Any
 
 from ...capture.housekeeping import GRACE_S
 from ...config.settings import Settings
-from ...domain.dates import local_minute
-from ...domain.retention_policy import RetentionPolicy
+from ...domain.format import local_minute
+from ...domain.theme_settings import RetentionPolicy
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
 from .outcome import fit_for_json

@@ -137,6 +137,6 @@ def one_line(text: str, question: str = "", *, lines: int = 1, indent: int = 0) 
 
 def minute(moment: str) -> str:
     """Return an ISO time to the minute, by this machine's clock like all times that are shown."""
-    from ...domain.dates import local_minute
+    from ...domain.format import local_minute
 
     return local_minute(moment)

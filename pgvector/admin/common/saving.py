@@ -12,11 +12,11 @@ from typing import Any
 
 from ...config.settings import FIELDS, KNOWN_ENV, Field, Settings
 from ...config.sources import form_path, read_dotenv, read_form, read_section
-from ...config.yaml_file import replace_file, set_values
-from ...domain.dsn import mask_dsn
 from ...domain.errors import ConfigurationError
+from ...domain.redaction import mask_dsn
 from ...store.conninfo import has_secret
 from .dotenv_file import restore_dotenv, set_dotenv
+from .yaml_file import replace_file, set_values
 
 API_KEY_ENV = "HERMES_PGVECTOR_EMBED_API_KEY"
 assert API_KEY_ENV in KNOWN_ENV
@@ -143,7 +143,7 @@ def overruled(wanted: Settings, now: Settings) -> list[str]:
 
 def checked(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings of a form in their own types. Raises ValueError that says what a value must be."""
-    from ...config.coerce import Rejected, coerce
+    from ...config.loading import Rejected, coerce
 
     known: dict[str, Any] = {}
     for key, raw in values.items():

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from ...capture.destination import Destination, destination_of
-from ...capture.forgetting import Spare, change_kept, said_texts, without_texts
+from ...capture.resend import change_kept, without_texts
 from ...capture.spool import Spool
-from ...capture.spool_directory import is_held, is_private, spool_folder, spool_folders
+from ...capture.spool_directory import Destination, destination_of, is_private, spool_folder, spool_folders
 from ...capture.spool_format import COLUMNS, RejectedWrite, move
 from ...config.settings import Settings
 from ...domain.errors import InvalidArgument, SpoolError, SpoolGone
 from ...domain.gil import in_slices
-from ...domain.operations import MalformedWrite, Operation, RemoveMemory
+from ...domain.operations import MalformedWrite, MemoryOperation, Operation, RemoveMemory, ReplaceMemory, StoreTurn
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 _TEXT_SHOWN = 200
 _PATIENCE_MS = 5000
@@ -79,7 +85,7 @@ def inspect_spools(home: Path) -> list[SpoolView]:
     """Return every spool of the home, read without disturbing the process that uses it."""
     views = []
     for path in spool_paths(home):
-        living = is_held(path)
+        living = _is_held(path)
         try:
             with _opened(path) as spool:
                 _check_whole(spool)
@@ -87,7 +93,7 @@ def inspect_spools(home: Path) -> list[SpoolView]:
                 age = time.time() - at if at else None
                 oldest = next((op.at for op in spool.take(1)), None)
                 aside = tuple(spool.rejected())
-                view = SpoolView(path, living, spool.depth(), spool.size_bytes(), aside, report, age, "", oldest)
+                view = SpoolView(path, living, spool.depth, spool.size_bytes, aside, report, age, "", oldest)
                 place, database = spool.accepted_for()
                 views.append(replace(view, place=place, database=database))
         except SpoolError as exc:
@@ -231,16 +237,52 @@ def drop_copies(home: Path, texts: Collection[tuple[str, str]]) -> tuple[int, in
             drop(spool, rejected)
             waiting += sum(_is_meant(op, wanted) for op in spool.take(_UNBOUNDED // 2))
             for theme, meant in wanted.items():
-                change_kept(spool, theme, without_texts(meant))
+                change_kept(spool, theme, partial(without_texts, gone=meant.__contains__))
     return dropped, waiting
 
 
 def _is_meant(op: Operation, wanted: Mapping[str, set[str]]) -> bool:
-    return bool(said_texts(op) & wanted.get(op.theme, set()))
+    return bool(_said_texts(op) & wanted.get(op.theme, set()))
 
 
-def drop_kept(home: Path, theme: str, spare: Spare) -> None:
-    """Leave of the acknowledged writes of a theme what `spare` leaves, in all files of the home that can be opened."""
+def _said_texts(op: Operation) -> set[str]:
+    """Return the texts that a write would store as memories, or looks for."""
+    match op:
+        case MalformedWrite(payload=payload):
+            many = payload.get("contents")
+            found = [payload.get("content"), payload.get("old_text"), *(many if isinstance(many, list) else [])]
+            return {text for text in found if isinstance(text, str)}
+        case ReplaceMemory() | RemoveMemory():
+            return {*op.texts(), op.old_text}
+        case MemoryOperation():
+            return {*op.texts()}
+    return set()
+
+
+def _is_held(path: Path) -> bool:
+    """Return whether the living process that made the spool `path` holds it, not one that has adopted it."""
+    if fcntl is None:
+        return True
+    try:
+        handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return os.pread(handle, 20, 0).decode(errors="replace") in ("", path.name.split("-")[0])
+    finally:
+        os.close(handle)
+    return False
+
+
+def drop_kept(home: Path, theme: str, session_id: str | None = None) -> None:
+    """Drop the acknowledged writes of a theme, or of a session its turns, in all files that can be opened."""
+
+    def spare(op: Operation) -> Operation | None:
+        meant = session_id is None or (isinstance(op, StoreTurn) and op.session_id == session_id)
+        return None if meant else op
+
     for path in spool_paths(home):
         with contextlib.suppress(SpoolError), _opened(path) as spool:
             change_kept(spool, theme, spare)

@@ -26,8 +26,8 @@ from ..common.console import Column, say, show_table, warn
 
 if TYPE_CHECKING:
     from ...config.settings import Settings
-    from ...domain.languages import Languages
     from ...domain.theme import ThemeRules
+    from ...domain.theme_settings import Languages
     from ...store.connection import DeadlineConnection
     from .compact_rows import Sizes
     from .compaction import CompactPlan
@@ -109,7 +109,7 @@ def _compact(args: argparse.Namespace, home: Path) -> int:
 
 
 def _languages(settings: Settings) -> Languages:
-    from ...domain.languages import Languages
+    from ...domain.theme_settings import Languages
 
     return Languages(settings.text_language, settings.text_languages)
 

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from ...domain.dates import parse_when
 from ...domain.errors import ConfigurationError, WrongUsage
-from ...domain.languages import Languages
 from ...domain.theme import ThemeRules
+from ...domain.theme_settings import Languages
 from ...store import old_turns as clock
 from ...store.audit_log import record
 from ...store.connection import DeadlineConnection

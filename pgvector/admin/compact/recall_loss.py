@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ...domain.languages import Languages
 from ...domain.text import both_ends
+from ...domain.theme_settings import Languages
 from ...domain.types import Candidate, Filters, Scope
 from ...recall.fuse import fuse
 from ...recall.search import CANDIDATES

@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ...domain.errors import EmbedderError
-from ...domain.languages import Languages
 from ...domain.redaction import Masker, masker
 from ...domain.text import clean, digest, strip_injected
+from ...domain.theme_settings import Languages
 from ...store.audit_log import record
 from ...store.connection import DeadlineConnection
 from ..common import theme_rows as all_themes

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 
 from ...config.settings import Settings
-from ...domain.dsn import mask_dsn
 from ...domain.errors import DimensionMismatch, HermesPgvectorError, SchemaNotApplied, UpgradeNeeded
+from ...domain.redaction import mask_dsn
 from ...store import pooler, schema
 from ...store.connection import DeadlineConnection
 from ...store.pool import connect

@@ -8,8 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...capture.destination import Destination, destination_of
-from ...capture.spool_directory import spool_folder
+from ...capture.spool_directory import Destination, destination_of, spool_folder
 from ...capture.spool_format import RejectedWrite
 from ...config.settings import Settings
 from ..common.embedded_server import embedded_server

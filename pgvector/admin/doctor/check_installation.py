@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from ...config.plugin_state import is_active, is_enabled, named_provider
+from ...config.sources import at, host_config, is_active, is_enabled
 from ...domain.commandline import pip_install
 from ..common.installation import (
     DISTRIBUTION,
@@ -224,7 +224,7 @@ def _as_the_host_sees_it(home: Path, directory: Path) -> Iterator[Check]:
 def _switches(home: Path) -> Iterator[Check]:
     """memory.provider, and plugins.enabled."""
     if not is_active(home):
-        other = named_provider(home)
+        other = str(at(host_config(home), "memory", "provider") or "")
         yield Check(
             "active",
             "fail",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from ...capture.mirror import Mirror
-from ...domain.records import MEMORY_FILES
+from ...domain.types import MEMORY_FILES
 from ...store.connection import DeadlineConnection
 from ...store.memory_files import WHY
 from ..common.holdings import held_removals
@@ -18,8 +18,16 @@ _DECIDE = "put the file back; or hermes-pgvector removals list, then removals co
 def check_removals(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
     """Yield a line for each file whose removals wait, and for each of this home's that cannot be read."""
     mirror = Mirror(context.home)
-    for path, why in mirror.unreadable():
-        yield Check("memory files", "fail", f"{path} cannot be read: {why}", "let this user read it")
+    for name in MEMORY_FILES.values():
+        path = context.home / "memories" / name
+        try:
+            path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as exc:
+            yield Check(
+                "memory files", "fail", f"{path} cannot be read: {exc.strerror or exc}", "let this user read it"
+            )
     lost = held_removals(conn)
     for each in lost:
         own = each.origin == mirror.origin

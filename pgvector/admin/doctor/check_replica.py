@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from ...domain.dsn import mask_dsn
 from ...domain.errors import HermesPgvectorError
+from ...domain.redaction import mask_dsn
 from ...store.connection import DeadlineConnection
 from ...store.pool import connect
 from ...store.replica import about_replica, check_replica, look_at_primary, replayed

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from ...capture.destination import Destination, destination_of
+from ...capture.spool_directory import Destination, destination_of
 from ...config.settings import Settings
 from ...runtime.process import Runtime, acquire
 from ..common.spool_views import inspect_spools

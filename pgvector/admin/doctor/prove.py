@@ -8,9 +8,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from ...domain.commandline import typed
+from ...domain.commandline import command_of, typed
 from ...host.provider import PgvectorMemoryProvider
-from ...runtime.child_process import command_of
 
 THEME = "installation-check"
 # For recall by meaning: the question shares no word with the fact.

@@ -13,8 +13,8 @@ from psycopg.types.json import Jsonb
 
 from ...domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
 from ...domain.operations import RememberMemory
-from ...domain.records import MEMORY_FILES
 from ...domain.text import clean
+from ...domain.types import MEMORY_FILES
 from ...store import history, memory_edits
 from ...store.audit_log import operator, record
 from ...store.backend import WRITE_TIMEOUT_S

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ...capture.forgetting import without_session
 from ...domain.errors import InvalidArgument
 from ...domain.format import plural
 from ...domain.types import Store
@@ -177,5 +176,5 @@ def forget_session(context: CommandContext, theme: str, session_id: str, *, real
             counts["turns"] = conn.execute(query("forget_session"), asked).rowcount
             record_change(conn, "forget", [theme], {"session": session_id}, counts)
     if really:
-        drop_kept(context.home, theme, without_session(session_id))
+        drop_kept(context.home, theme, session_id)
     return Outcome("forget", really, counts, rows)

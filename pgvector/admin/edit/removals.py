@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from ...capture.mirror import Mirror
 from ...domain.errors import InvalidArgument
-from ...domain.records import MEMORY_FILES
+from ...domain.types import MEMORY_FILES
 from ...store import memory_files
 from ...store.audit_log import operator, record_where_allowed
 from ...store.connection import DeadlineConnection

@@ -11,8 +11,8 @@ from typing import Any
 
 from ...domain.dates import parse_when
 from ...domain.errors import WrongUsage
-from ...domain.retention_policy import ROLES
 from ...domain.theme import ThemeRules
+from ...domain.theme_settings import ROLES
 from ...store import old_turns
 from ...store.audit_log import operator, record
 from ...store.connection import DeadlineConnection

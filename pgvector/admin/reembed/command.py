@@ -40,7 +40,7 @@ def _backfill_arguments(command: argparse.ArgumentParser) -> None:
 
 def _backfill(args: argparse.Namespace, home: Path) -> int:
     from ...capture.document_embedding import DocumentEmbedder, PendingRows
-    from ...domain.latency import Latencies
+    from ...domain.measures import Latencies
     from ...store.backend import Backend
     from ..common.embedded_server import borrowed_server
     from .reembedding import backfill
@@ -215,7 +215,7 @@ def _api_key(settings: Settings, home: Path) -> str:
 
 
 def _note(home: Path, changes: dict[str, Any]) -> None:
-    from ...config.yaml_file import set_values
+    from ..common.yaml_file import set_values
 
     set_values(home, {("plugins", "pgvector", key): value for key, value in changes.items()})
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...config.plugin_state import is_active, is_enabled
 from ...config.settings import ENV_PREFIX, Settings
-from ...config.sources import read_dotenv
+from ...config.sources import is_active, is_enabled, read_dotenv
 from ...domain.commandline import pip_uninstall
 from ...domain.errors import ConfigurationError
 from ...domain.format import format_bytes, plural

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ...config.settings import Settings
-from ...domain.dsn import mask_dsn
 from ...domain.errors import ConfigurationError, HermesPgvectorError, StoreMisconfigured
+from ...domain.redaction import mask_dsn
 from ...store.conninfo import as_admin, user_of, with_password
 from ..common.choose import existing_database
 from ..common.embedded_server import embedded_server

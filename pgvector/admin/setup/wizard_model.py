@@ -9,9 +9,9 @@ from typing import Literal
 
 from ...config.settings import Settings
 from ...domain.commandline import pip_install
-from ...domain.dsn import mask_dsn
 from ...domain.errors import ConfigurationError, HermesPgvectorError
 from ...domain.format import format_bytes
+from ...domain.redaction import mask_dsn
 from ...embed.model_folder import LOCAL, is_local
 from ...embed.ollama import embedding_models, loopback_url
 from ...embed.onnx import missing_packages

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from ...capture.destination import destination_of
+from ...capture.spool_directory import destination_of
 from ...config.settings import Settings
 from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError, StoreMisconfigured
 from ...domain.format import format_bytes, format_duration
-from ...domain.last_error import local_time
 from ...store.backend import Backend
 from ..common.holdings import held_removals, holdings
 from ..common.outcome import counted
@@ -222,8 +222,16 @@ def _report_lines(report: Mapping[str, Any], stale: str) -> Iterator[str]:
 def last_error(report: Mapping[str, Any]) -> str:
     """Return the last error of a process with its time, and since when it is over."""
     at, over_at = (str(report.get(name) or "") for name in ("last_error_at", "last_error_over_at"))
-    over = f", over since {local_time(over_at)}" if over_at else ""
-    return f"last error at {local_time(at)}{over}: {report['last_error']}"
+    over = f", over since {_local_time(over_at)}" if over_at else ""
+    return f"last error at {_local_time(at)}{over}: {report['last_error']}"
+
+
+def _local_time(iso: str) -> str:
+    """Return the time of an error on this machine's clock, with its offset from UTC."""
+    try:
+        return datetime.fromisoformat(iso).astimezone().isoformat(sep=" ", timespec="seconds")
+    except ValueError:
+        return iso
 
 
 def agreed(status: Status) -> Status:

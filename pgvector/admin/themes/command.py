@@ -118,7 +118,7 @@ def _change(args: argparse.Namespace, home: Path) -> int:
             case _:
                 change = theme_changes.delete(conn, args.theme, rules, really=args.yes)
     if change.verb == "delete" and change.done:
-        drop_kept(home, change.facts["theme"], lambda _: None)
+        drop_kept(home, change.facts["theme"])
     return print_outcome(
         change, as_json=args.json, before=lambda: _show_change(change), summary="done" if change.done else ADD_YES
     )

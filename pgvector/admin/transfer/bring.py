@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any, Final
 
 from ...domain.errors import ConfigurationError
-from ...domain.records import MemoryRecord, Record
 from ...store.audit_log import record_where_allowed as log
 from ...store.connection import DeadlineConnection, translated
 from ..common.progress import progress
 from . import import_rows as store
 from .ingest import IngestOptions, IngestResult, take_in
+from .records import MemoryRecord, Record
 from .sources.source import Source, SourceTally
 
 # Live capture notes when a turn ended, the host when each message was written: a long turn lies between the two.

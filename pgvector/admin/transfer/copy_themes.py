@@ -8,7 +8,6 @@ from typing import Any
 
 from ...config.settings import Settings
 from ...domain.errors import ConfigurationError
-from ...domain.records import Record
 from ...domain.theme import ThemeRules
 from ...domain.types import EmbeddingSpace
 from ...store.audit_log import operator, record_where_allowed
@@ -21,6 +20,7 @@ from . import export_rows
 from .export import rows_of, themes_meant
 from .export_rows import Fingerprint, TimeRange
 from .ingest import IngestOptions, IngestResult, take_in
+from .records import Record
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from datetime import datetime
 from typing import Any
 
 from ...domain.errors import ConfigurationError, InvalidArgument
-from ...domain.records import TARGETS, MemoryRecord, Part, Record, Removed, TurnRecord, time_flaw
-from ...domain.types import EmbeddingSpace
+from ...domain.types import EmbeddingSpace, Removed
+from .records import TARGETS, MemoryRecord, Part, Record, TurnRecord, time_flaw
 
 FORMAT = "hermes-memory-pgvector"
 VERSION = 1

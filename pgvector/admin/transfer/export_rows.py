@@ -12,13 +12,13 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from ...domain.errors import StoreUnavailable
-from ...domain.records import MemoryRecord, Part, Record, Removed, TurnRecord
-from ...domain.types import EmbeddingSpace, Store
+from ...domain.types import EmbeddingSpace, Removed, Store
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
 from ...store.vectors import recorded_space
 from ..common.theme_rows import every_theme
 from .float_arrays import as_floats, know_vectors
+from .records import MemoryRecord, Part, Record, TurnRecord
 
 _SLICE = 500  # rows of one statement
 _IDS = {"memories": "leaving_memory_ids", "turns": "leaving_turn_ids"}

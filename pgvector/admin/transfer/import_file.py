@@ -14,9 +14,8 @@ from typing import Any, BinaryIO, cast
 
 from ...config.settings import Settings
 from ...domain.errors import ConfigurationError, InvalidArgument, OperationRejected
-from ...domain.records import Record, Removed
 from ...domain.theme import ThemeRules
-from ...domain.types import EmbeddingSpace
+from ...domain.types import EmbeddingSpace, Removed
 from ...store.audit_log import record_where_allowed as log
 from ...store.connection import DeadlineConnection, translated
 from ...store.tombstones import bring_tombstones
@@ -24,6 +23,7 @@ from ..common.progress import progress
 from . import import_rows as store
 from .exchange_format import MAX_LINE_BYTES, Checksum, Header, Trailer, read_header, read_row, read_trailer
 from .ingest import IngestOptions, IngestResult, take_in
+from .records import Record
 
 _MAGIC = b"\x1f\x8b"
 _DAMAGED = "; what can be read of it comes in with --salvage"

@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 
 from psycopg.types.json import Jsonb
 
-from ...domain.languages import Languages
-from ...domain.records import MemoryRecord, Record, TurnRecord
 from ...domain.text import digest
+from ...domain.theme_settings import Languages
 from ...domain.types import EmbeddingSpace, Store
 from ...store.connection import DeadlineConnection
 from ...store.memories import lock_theme
 from ...store.sql import query
 from ...store.vectors import recorded_space
 from .float_arrays import as_vector, know_vectors
+from .records import MemoryRecord, Record, TurnRecord
 
 _TURN_COLUMNS = {"sessions": "session_id", "roles": "role", "times": "ts"}
 _Some = TypeVar("_Some", MemoryRecord, TurnRecord)

@@ -15,17 +15,16 @@ from typing import Any, Literal
 from ...capture.sanitize import Sanitizer, session_name
 from ...config.settings import Settings
 from ...domain.errors import OperationRejected, StoreUnsettled
-from ...domain.languages import Languages
-from ...domain.records import TARGETS, MemoryRecord, Record, TurnRecord, time_flaw
-from ...domain.retention_policy import ROLES
 from ...domain.text import clean, clean_json, digest
 from ...domain.theme import ThemeRules
+from ...domain.theme_settings import ROLES, Languages
 from ...domain.types import EmbeddingSpace
 from ...store.audit_log import operator
 from ...store.connection import DeadlineConnection, translated
 from ...store.history import note_actor
 from ...store.vectors import hold_space, record_space
 from . import import_rows as store
+from .records import TARGETS, MemoryRecord, Record, TurnRecord, time_flaw
 
 BATCH_RECORDS = 500
 BATCH_CHARS = 2_000_000  # of text; a batch is one transaction and stays in memory

@@ -5,7 +5,7 @@
 
 -- fragment: readable(t)
 -- Whether a session may read the row: one of its own theme, one that was not said in a chat of a messaging platform, or one
--- from a chat that is shared. See domain/privacy.py.
+-- from a chat that is shared. See domain/theme_access.py.
 (CASE WHEN {t}.agent_identity = %(own)s::text THEN true
      WHEN left({t}.agent_identity, 1) = '@' OR coalesce({t}.metadata ->> 'platform', '') <> ALL (
           '{"",acp,api_server,background,cli,cron,desktop,flush,local,subagent,tui}'::text[])

@@ -8,10 +8,10 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
-from ....domain.dsn import mask_dsn
-from ....domain.records import MemoryRecord, Record, TurnRecord
+from ....domain.redaction import mask_dsn
 from ....domain.text import clean
 from ..foreign_database import ForeignDatabase, foreign
+from ..records import MemoryRecord, Record, TurnRecord
 from .exchanges import ConversationFilter, Utterance
 from .facts import is_worth_keeping
 from .source import CHAT_UNKNOWN, ImportDestination, ImportTarget, SourceTally, at_iso, filled

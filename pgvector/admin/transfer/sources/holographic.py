@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ....domain.records import MemoryRecord
+from ..records import MemoryRecord
 from .facts import is_worth_keeping
 from .homes import Home
 from .source import ImportDestination, SourceTally, at_iso, filled

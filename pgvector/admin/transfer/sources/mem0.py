@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ....domain.dsn import mask_dsn
 from ....domain.errors import ConfigurationError
-from ....domain.records import MemoryRecord
+from ....domain.redaction import mask_dsn
 from ..foreign_database import foreign
+from ..records import MemoryRecord
 from . import qdrant
 from .facts import is_worth_keeping
 from .homes import Home

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from ....capture.mirror import FileState, Mirror
-from ....domain.records import MemoryRecord
+from ..records import MemoryRecord
 from .homes import Home
 from .source import ImportDestination, SourceTally
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from ....domain.dsn import mask_dsn
 from ....domain.errors import ConfigurationError
-from ....domain.records import MemoryRecord, Record, TurnRecord
+from ....domain.redaction import mask_dsn
 from ...common.upgrade_progress import NAMELESS
 from ..foreign_database import ForeignDatabase, foreign
+from ..records import MemoryRecord, Record, TurnRecord
 from .exchanges import SAID_BEFORE, ConversationFilter, Utterance
 from .facts import is_worth_keeping
 from .source import ImportDestination, ImportTarget, SourceTally, filled

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
-from ....domain.records import Record
 from ....domain.theme import SessionThemes, Surface, ThemeRules, resolve_theme
+from ..records import Record
 
 _EXAMPLES = 20
 _EARLIEST_S, _LATEST_S = 0.0, 253_402_300_800.0  # the years 1970 to 9999: all that a clock of the host can have meant

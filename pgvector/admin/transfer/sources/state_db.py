@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ....domain.errors import ConfigurationError
-from ....domain.records import TurnRecord
 from ....domain.text import clean
+from ..records import TurnRecord
 from .exchanges import ConversationFilter, Utterance
 from .homes import Home
 from .source import ImportDestination, ImportTarget, SourceTally, at_epoch

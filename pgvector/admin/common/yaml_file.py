@@ -21,9 +21,9 @@ from ruamel.yaml.error import CommentMark, YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, FoldedScalarString, LiteralScalarString
 from ruamel.yaml.tokens import CommentToken
 
-from ..domain.dsn import mask_dsn
-from ..domain.errors import ConfigurationError
-from .sources import CONFIG_NAME, yaml_place
+from ...config.sources import CONFIG_NAME, yaml_place
+from ...domain.errors import ConfigurationError
+from ...domain.redaction import mask_dsn
 
 Key = tuple[str, ...]
 _BOM = "\ufeff"

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-TARGETS: Final = ("memory", "user")
-MEMORY_FILES: Final = {"memory": "MEMORY.md", "user": "USER.md"}  # of the host, by target
+from ...domain.types import MEMORY_FILES
+
+TARGETS: Final = tuple(MEMORY_FILES)
 _FIRST_YEAR, _LAST_YEAR = 2, 9998
 
 
@@ -63,13 +64,3 @@ def time_flaw(time: datetime) -> str:
     if time.tzinfo is None:
         return "its time has no zone"
     return "" if _FIRST_YEAR <= time.year <= _LAST_YEAR else "its time is none of the years 2 to 9998"
-
-
-class Removed(NamedTuple):
-    """A memory that was removed: what is left of it."""
-
-    theme: str
-    target: str
-    digest: bytes
-    removed_at: datetime
-    origin: str = ""  # the home whose memory file let go of it
