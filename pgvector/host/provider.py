@@ -25,10 +25,8 @@ from .guard import guarded, warn_once, warn_unknown_themes
 from .recall_tools import QUESTION_MAX_CHARS, answer, error
 from .session_context import Policy, SessionContext, environment, hermes_home, load_settings
 from .tool_registry import prompt_block, schemas, switched_on, tools_in_file
-from .tool_scopes import ChatSearcher, ToolScope
-from .turns import Delegation, Turn, storable
-from .undo import taken_back
-from .unknown_themes import ThemeNotes
+from .tool_scopes import ChatSearcher, ThemeNotes, ToolScope
+from .turns import Delegation, Turn, storable, taken_back
 
 if TYPE_CHECKING:
     from ..recall.searcher import Searcher

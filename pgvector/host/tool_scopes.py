@@ -1,4 +1,4 @@
-"""Where a recall may look: what an argument of a tool means, and a chat's two themes."""
+"""Where a recall may look: what an argument of a tool means, a chat's two themes, and themes that hold nothing."""
 
 from __future__ import annotations
 
@@ -14,8 +14,17 @@ from .session_context import Policy
 
 if TYPE_CHECKING:
     from ..recall.searcher import Searcher
+    from ..runtime.process import Runtime
+import difflib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ..domain.errors import HermesPgvectorError
+from ..domain.fork_safety import at_import
 
 SCOPES = "current (this theme, the default), session (this conversation), all (every theme), or the name of a theme"
+_SUGGESTED_MOST = 3  # names of themes
+_ALIKE = 0.6
 _MEANING = {"scope": SCOPES, "theme": "the name of a theme"}
 
 
@@ -101,3 +110,44 @@ class ChatSearcher:
         hits: list[Hit] = sorted((*first.hits, *second.hits), key=lambda hit: -hit.score)
         mode = "hybrid" if "hybrid" in (first.mode, second.mode) else first.mode
         return replace(first, hits=tuple(hits[asked.offset :][: asked.limit]), mode=mode)
+
+
+class ThemeNotes:
+    """Tells of themes that hold nothing. `ends`: when an answer is due (monotonic)."""
+
+    def __init__(self, runtime: Runtime, here: ToolScope, ends: float) -> None:
+        self._runtime = runtime
+        self._here = here
+        self._ends = ends
+
+    def about(self, scope: Scope) -> str:
+        """Return a note where `scope` names another theme in which this session can find nothing; else nothing.
+
+        Themes of like names are told as far as this session may read something in them, chats never.
+        """
+        if scope.kind != "theme" or scope.own:
+            return ""
+        with at_import:
+            from ..store.vector_search import theme_holds, theme_names
+        try:
+            with self._runtime.backend.connection(max(0.05, self._ends - time.monotonic())) as conn:
+                if theme_holds(conn, scope):
+                    return ""
+                near = difflib.get_close_matches(
+                    scope.theme, self._open(theme_names(conn)), n=2 * _SUGGESTED_MOST, cutoff=_ALIKE
+                )
+                known = [name for name in near if theme_holds(conn, replace(scope, theme=name))][:_SUGGESTED_MOST]
+        except HermesPgvectorError:
+            return ""
+        meant = f"; did you mean {' or '.join(map(repr, known))}?" if known else ""
+        return f"no theme {scope.theme!r} holds anything that can be read here{meant}"
+
+    def _open(self, names: Iterable[str]) -> list[str]:
+        return [name for name in names if not name.startswith("@") and self._may_read(name)]
+
+    def _may_read(self, theme: str) -> bool:
+        try:
+            self._here.policy.reach.check(theme, own=frozenset(), chat=self._here.place.chat)
+        except InvalidArgument:
+            return False
+        return True

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hermes_memory_pgvector.host import confirmations
+from hermes_memory_pgvector.host import write_tools
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall.render import estimate_tokens
 from tests.conftest import MakeProvider
@@ -250,7 +250,7 @@ def test_need_16_a_confirmation_is_for_what_was_shown(make_provider: MakeProvide
 
 
 def test_need_16_a_confirmation_does_not_last(make_provider: MakeProvider, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confirmations, "LASTS_S", 0.0)
+    monkeypatch.setattr(write_tools, "LASTS_S", 0.0)
     provider = make_provider(ALL)
     remember(provider, "Atlas is blue")
     token = called(provider, "forget", {"query": "atlas"})["confirm"]
