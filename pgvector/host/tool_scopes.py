@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..domain.errors import InvalidArgument
 from ..domain.theme import SessionThemes
+from ..domain.theme_access import Offer
 from ..domain.types import Answer, Hit, Question, Scope, Store
 from .session_context import Policy
 
@@ -25,7 +26,12 @@ from ..domain.fork_safety import at_import
 SCOPES = "current (this theme, the default), session (this conversation), all (every theme), or the name of a theme"
 _SUGGESTED_MOST = 3  # names of themes
 _ALIKE = 0.6
-_MEANING = {"scope": SCOPES, "theme": "the name of a theme"}
+# What of them a session may use, by Reach.offer.
+SCOPES_OFFERED: Final[dict[Offer, str]] = {
+    "all": SCOPES,
+    "named": "current (this theme, the default), session (this conversation), or the name of a theme",
+    "own": "current (this theme, the default) or session (this conversation)",
+}
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,8 @@ class ToolScope:
         what the setting `cross_theme` forbids.
         """
         own, chat = self.theme(store), self.place.chat
-        word, named = _text("scope", scope), _text("theme", theme)
+        offered = SCOPES_OFFERED[self.policy.reach.offer(chat=chat)]
+        word, named = _text("scope", scope, offered), _text("theme", theme, "the name of a theme")
         if named:
             if word.lower() not in ("", "current"):
                 raise InvalidArgument("give `scope` or `theme`, not both")
@@ -72,18 +79,19 @@ class ToolScope:
     def _named(self, name: str, own: str) -> Scope:
         wanted = self.policy.rules.resolve_name(name)
         if not wanted:
-            raise InvalidArgument(f"`scope` is empty; it may be {SCOPES}")
+            offered = SCOPES_OFFERED[self.policy.reach.offer(chat=self.place.chat)]
+            raise InvalidArgument(f"`scope` is empty; it may be {offered}")
         self.policy.reach.check(wanted, own=frozenset({own}), chat=self.place.chat)
         return Scope("theme", wanted, own=wanted == own, shared=self.policy.reach.shared)
 
 
-def _text(name: str, given: object) -> str:
+def _text(name: str, given: object, meaning: str) -> str:
     if given is None:
         return ""
     if not isinstance(given, str):
-        raise InvalidArgument(f"`{name}` must be text: {_MEANING[name]}")
+        raise InvalidArgument(f"`{name}` must be text: {meaning}")
     if given and not given.strip():
-        raise InvalidArgument(f"`{name}` is empty; it may be {_MEANING[name]}")
+        raise InvalidArgument(f"`{name}` is empty; it may be {meaning}")
     return given.strip()
 
 
