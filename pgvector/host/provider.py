@@ -25,8 +25,8 @@ from .guard import guarded, warn_once, warn_unknown_themes
 from .recall_tools import QUESTION_MAX_CHARS, answer, error
 from .session_context import Policy, SessionContext, environment, hermes_home, load_settings
 from .tool_registry import prompt_block, schemas, settings_in_file, switched_on, unknown_arguments
-from .tool_scopes import ChatSearcher, ThemeNotes, ToolScope
-from .turns import Delegation, Turn, storable, taken_back
+from .tool_scopes import ChatSearcher, ToolScope
+from .turns import Turn, delegation, storable, taken_back
 
 if TYPE_CHECKING:
     from ..recall.searcher import Searcher
@@ -218,10 +218,10 @@ class PgvectorMemoryProvider(MemoryProvider):
             return
         session, child = self._session_id or "unknown", self._session_name(child_session_id)
         provenance = context.provenance(session, self._parent_session_id)
-        delegation = Delegation(context, session, child, asked, found, provenance)
+        turn, memory = delegation(context.place, session, child, asked, found, provenance)
         if self._settings.sync_turns:
-            self._submit(runtime, delegation.as_turn())
-        if self._settings.delegation_memory and (memory := delegation.as_memory()) is not None:
+            self._submit(runtime, turn)
+        if self._settings.delegation_memory and memory is not None:
             self._submit(runtime, memory)
 
     # -- the built-in memory -------------------------------------------------------------------------------------
@@ -318,10 +318,9 @@ class PgvectorMemoryProvider(MemoryProvider):
             runtime.counts.update(tool_recalls=1, tool_recalls_found=bool(found.hits))
             return found
 
-        policy = self._policy
-        here = ToolScope(context.place, self._session_id, settings.scope_default, settings.recall_deadline_s, policy)
-        notes = ThemeNotes(runtime, here, time.monotonic() + settings.recall_deadline_s)
-        return answer(tool_name, args, here, recall, notes.about)
+        limit_s, ends = settings.recall_deadline_s, time.monotonic() + settings.recall_deadline_s
+        here = ToolScope(runtime, context.place, self._session_id, settings.scope_default, limit_s, ends, self._policy)
+        return answer(tool_name, args, here, recall, here.about)
 
     def _keep(self, tool_name: str, args: Any, runtime: Runtime, context: SessionContext) -> str:
         with at_import:

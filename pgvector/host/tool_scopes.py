@@ -36,12 +36,14 @@ SCOPES_OFFERED: Final[dict[Offer, str]] = {
 
 @dataclass(frozen=True)
 class ToolScope:
-    """Where a tool was called."""
+    """Where a tool was called, and by when it answers (`ends`, monotonic)."""
 
+    runtime: Runtime
     place: SessionThemes
     session_id: str
     scope_default: str
     deadline_s: float
+    ends: float
     policy: Policy
 
     def theme(self, store: Store) -> str:
@@ -75,6 +77,38 @@ class ToolScope:
                 raise
             return Scope("theme", own), f"only this theme was searched: {exc}"
         return Scope("all", own, shared=self.policy.reach.shared), ""
+
+    def about(self, scope: Scope) -> str:
+        """Return a note where `scope` names another theme in which this session can find nothing; else nothing.
+
+        Themes of like names are told as far as this session may read something in them, chats never.
+        """
+        if scope.kind != "theme" or scope.own:
+            return ""
+        with at_import:
+            from ..store.vector_search import theme_holds, theme_names
+        try:
+            with self.runtime.backend.connection(max(0.05, self.ends - time.monotonic())) as conn:
+                if theme_holds(conn, scope):
+                    return ""
+                near = difflib.get_close_matches(
+                    scope.theme, self._readable(theme_names(conn)), n=2 * _SUGGESTED_MOST, cutoff=_ALIKE
+                )
+                known = [name for name in near if theme_holds(conn, replace(scope, theme=name))][:_SUGGESTED_MOST]
+        except HermesPgvectorError:
+            return ""
+        meant = f"; did you mean {' or '.join(map(repr, known))}?" if known else ""
+        return f"no theme {scope.theme!r} holds anything that can be read here{meant}"
+
+    def _readable(self, names: Iterable[str]) -> list[str]:
+        return [name for name in names if not name.startswith("@") and self._may_read(name)]
+
+    def _may_read(self, theme: str) -> bool:
+        try:
+            self.policy.reach.check(theme, own=frozenset(), chat=self.place.chat)
+        except InvalidArgument:
+            return False
+        return True
 
     def _named(self, name: str, own: str) -> Scope:
         wanted = self.policy.rules.resolve_name(name)
@@ -118,44 +152,3 @@ class ChatSearcher:
         hits: list[Hit] = sorted((*first.hits, *second.hits), key=lambda hit: -hit.score)
         mode = "hybrid" if "hybrid" in (first.mode, second.mode) else first.mode
         return replace(first, hits=tuple(hits[asked.offset :][: asked.limit]), mode=mode)
-
-
-class ThemeNotes:
-    """Tells of themes that hold nothing. `ends`: when an answer is due (monotonic)."""
-
-    def __init__(self, runtime: Runtime, here: ToolScope, ends: float) -> None:
-        self._runtime = runtime
-        self._here = here
-        self._ends = ends
-
-    def about(self, scope: Scope) -> str:
-        """Return a note where `scope` names another theme in which this session can find nothing; else nothing.
-
-        Themes of like names are told as far as this session may read something in them, chats never.
-        """
-        if scope.kind != "theme" or scope.own:
-            return ""
-        with at_import:
-            from ..store.vector_search import theme_holds, theme_names
-        try:
-            with self._runtime.backend.connection(max(0.05, self._ends - time.monotonic())) as conn:
-                if theme_holds(conn, scope):
-                    return ""
-                near = difflib.get_close_matches(
-                    scope.theme, self._open(theme_names(conn)), n=2 * _SUGGESTED_MOST, cutoff=_ALIKE
-                )
-                known = [name for name in near if theme_holds(conn, replace(scope, theme=name))][:_SUGGESTED_MOST]
-        except HermesPgvectorError:
-            return ""
-        meant = f"; did you mean {' or '.join(map(repr, known))}?" if known else ""
-        return f"no theme {scope.theme!r} holds anything that can be read here{meant}"
-
-    def _open(self, names: Iterable[str]) -> list[str]:
-        return [name for name in names if not name.startswith("@") and self._may_read(name)]
-
-    def _may_read(self, theme: str) -> bool:
-        try:
-            self._here.policy.reach.check(theme, own=frozenset(), chat=self._here.place.chat)
-        except InvalidArgument:
-            return False
-        return True

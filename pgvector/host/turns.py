@@ -22,8 +22,8 @@ from ..capture.turn_filter import TurnFilter, own_words
 from ..domain.operations import Message, RememberMemory, StoreTurn, UndoTurns
 from ..domain.session_turns import Session, SessionTurns, Span
 from ..domain.text import ENDS_CHARS, clean, flatten_within, named_uuid, strip_injected
+from ..domain.theme import SessionThemes
 from .guard import warn_once
-from .session_context import SessionContext
 
 _TURNS = uuid.UUID("6f6b3c1e-53c7-4c7e-9a4e-0c1f6f2a9a10")
 _DELEGATIONS = uuid.UUID("0b5f7f0e-6b0a-4c38-9d53-3f1b9f4f6f57")
@@ -87,50 +87,46 @@ class Turn:
         )
 
 
-class Delegation:
-    """A finished delegation. `session` is the parent's, `child` the sub-agent's; the host may report it twice."""
+def delegation(
+    themes: SessionThemes, session: str, child: str, asked: str, found: str, provenance: Mapping[str, str]
+) -> tuple[StoreTurn, RememberMemory | None]:
+    """Return a finished delegation as a turn of role `tool` and as a durable memory, None where nothing was found.
 
-    def __init__(
-        self, context: SessionContext, session: str, child: str, asked: str, found: str, provenance: dict[str, str]
-    ) -> None:
-        self._context = context
-        self._session = session
-        self._found = found
-        self._names = (session, child, asked, found)
-        self._text = f"Delegated: {asked}\nResult: {found}"
-        edge = {"parent": session} | ({"child": child} if child else {})
-        more = {"source": "delegation", "child_session_id": child}
-        self._metadata = {**provenance, **{key: value for key, value in more.items() if value}, "delegation": edge}
+    Both are the parent's, whose session is `session`; `child` is the sub-agent's. The host may report it twice.
+    """
+    text, names = f"Delegated: {asked}\nResult: {found}", (session, child, asked, found)
+    edge = {"parent": session} | ({"child": child} if child else {})
+    metadata = {
+        **provenance,
+        "source": "delegation",
+        **({"child_session_id": child} if child else {}),
+        "delegation": edge,
+    }
 
-    def as_turn(self) -> StoreTurn:
-        """Return a turn of role `tool` in the parent's session."""
-        theme = self._context.theme.name
-        return StoreTurn(
-            theme=theme,
-            at=time.time(),
-            op_id=self._op_id("turn", theme),
-            session_id=self._session,
-            messages=(Message("tool", self._text),),
-            metadata=self._metadata,
-        )
+    def op_id(kind: str, theme: str) -> uuid.UUID:
+        return named_uuid(_DELEGATIONS, "\0".join((kind, theme, *names)))
 
-    def as_memory(self) -> RememberMemory | None:
-        """Return a durable memory of the parent's; None where nothing was found."""
-        if not self._found:
-            return None
-        theme = self._context.place.memories.name
-        return RememberMemory(
-            theme=theme,
-            at=time.time(),
-            op_id=self._op_id("remember", theme),
-            target="memory",
-            content=self._text,
-            metadata=self._metadata,
-            owner="delegation",
-        )
-
-    def _op_id(self, kind: str, theme: str) -> uuid.UUID:
-        return named_uuid(_DELEGATIONS, "\0".join((kind, theme, *self._names)))
+    now, here, durable = time.time(), themes.turns.name, themes.memories.name
+    turn = StoreTurn(
+        theme=here,
+        at=now,
+        op_id=op_id("turn", here),
+        session_id=session,
+        messages=(Message("tool", text),),
+        metadata=metadata,
+    )
+    if not found:
+        return turn, None
+    memory = RememberMemory(
+        theme=durable,
+        at=now,
+        op_id=op_id("remember", durable),
+        target="memory",
+        content=text,
+        metadata=metadata,
+        owner="delegation",
+    )
+    return turn, memory
 
 
 @dataclass(frozen=True)

@@ -326,23 +326,11 @@ class Backend:
         if kept:
             logger.info("hermes-pgvector: memories of a lost file stay, as nobody decided otherwise: %d", kept)
 
-    def forget_session(self, theme: str, session_id: str) -> None:
-        """Delete the turns of one session of a theme."""
-        with self.connection(WRITE_TIMEOUT_S) as conn:
-            conn.execute(query("forget_session"), {"theme": theme, "session_id": session_id})
-        self.wrote([theme])
-
     def counts(self) -> dict[str, int]:
         """Return how many rows there are in all, and how many still have no embedding."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
             row = conn.execute(query("count_all")).fetchone()
         return {} if row is None else dict(row._asdict())
-
-    def cold_turns(self) -> int:
-        """Return how many turns `compact` has left their signature only."""
-        with self.connection(WRITE_TIMEOUT_S) as conn:
-            row = conn.execute(query("count_cold")).fetchone()
-        return 0 if row is None else int(row.count)
 
     def pool_stats(self) -> dict[str, int]:
         """Return the counters of the connection pool, empty while there is none."""

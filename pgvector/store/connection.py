@@ -153,7 +153,7 @@ def _unsupported(exc: psycopg.Error) -> HermesPgvectorError:
 def _out_of_reach(exc: psycopg.Error) -> HermesPgvectorError:
     if any(sign in str(exc) for sign in _TAKES_NO_WRITES):
         return StoreReadOnly(f"{_first_line(exc)}; {_UNTIL_WRITABLE}")
-    refused = any(sign in str(exc).lower() for sign in _REFUSALS)
+    refused = any(sign in str(exc).lower() for sign, _ in _REFUSALS)
     return (StoreMisconfigured if refused else StoreUnavailable)(explain(exc))
 
 
@@ -230,27 +230,14 @@ def _first_line(exc: BaseException) -> str:
     return mask_dsn(str(exc).strip()).split("\n", 1)[0] or type(exc).__name__
 
 
-# What only somebody's hand changes; everything else may pass by itself.
-_REFUSALS = (
-    "authentication failed",
-    "no password supplied",
-    "does not exist",
-    "pg_hba.conf",
-    "certificate",
-    "private key file",
-    "ssl required",
-    "ssl was required",
-    "unknown ca",
-    "channel binding",
-    "connection is bad: invalid",
-)
-
 _TRUST = "`sslrootcert` in `dsn` has to name the file of the authority that signed it, or `system` for a public one"
 _CLIENT_CERTIFICATE = "`sslcert` and `sslkey` in `dsn` have to name this role's certificate and its key"
+_CERTIFICATES = "check the certificates that `dsn` and the server name"
 _LET_IN = "let this host and role in, in the server's pg_hba.conf"
 _TLS = "let `dsn` ask for it: sslmode=verify-full sslrootcert=FILE"
 
-_REMEDIES = (
+# What only somebody's hand changes, and how; everything else may pass by itself.
+_REFUSALS = (
     ("password authentication failed", "check the user and password in `dsn`"),
     ("sasl authentication failed", "check the user and password in `dsn`"),
     ("certificate authentication failed", _CLIENT_CERTIFICATE),
@@ -275,6 +262,10 @@ _REMEDIES = (
     ("no password supplied", "put the password into `dsn`, a passfile or PGPASSWORD"),
     ("does not exist", "create it, or correct `dsn`"),
     ("pg_hba.conf", _LET_IN),
+    ("certificate", _CERTIFICATES),
+)
+_REMEDIES = (
+    *_REFUSALS,
     ("too many clients", "raise max_connections, lower `pool_max_size`, or put PgBouncer in between"),
     ("remaining connection slots", "raise max_connections, lower `pool_max_size`, or put PgBouncer in between"),
     ("server login has been failing", "PgBouncer cannot log in at the server: look into its log"),

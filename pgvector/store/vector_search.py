@@ -157,11 +157,6 @@ def _best(limit: int, found: Iterable[Any]) -> list[Any]:
     return sorted(best.values(), key=lambda row: (-row.similarity, -row.id))[:limit]
 
 
-def estimated_rows(conn: DeadlineConnection, store: Store, scope: Scope) -> float:
-    """Return how many rows the planner takes the theme, or the table, to have."""
-    return planned_rows(ask_estimate(Pipeline(conn), store, scope))
-
-
 def ask_estimate(pipe: Pipeline, store: Store, scope: Scope) -> Rows:
     """Ask for the `planned_rows` of the theme, or of the table."""
     return pipe.ask(f"estimate_rows_{store}", {"theme": scope.theme, "any_theme": scope.kind == "all"})

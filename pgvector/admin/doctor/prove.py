@@ -11,6 +11,7 @@ from pathlib import Path
 from ...domain.commandline import typed
 from ...host.provider import PgvectorMemoryProvider
 from ...runtime.child_process import command_of
+from ..common.stored_rows import forget_session
 
 THEME = "installation-check"
 # For recall by meaning: the question shares no word with the fact.
@@ -89,7 +90,7 @@ def _clean_up(home: Path, word: str) -> None:
     provider.on_memory_write("remove", "memory", "", {"old_text": word})
     provider.on_memory_write("remove", "memory", "", {"old_text": _FACT})
     if _landed(provider) and provider.runtime is not None:
-        provider.runtime.backend.forget_session(THEME, word)
+        forget_session(provider.runtime.backend, THEME, word)
     provider.shutdown()
 
 

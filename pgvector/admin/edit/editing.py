@@ -18,12 +18,13 @@ from ...domain.text import clean
 from ...store import history, memories
 from ...store.backend import WRITE_TIMEOUT_S
 from ...store.connection import DeadlineConnection
-from ...store.history import operator, record
+from ...store.history import record
 from ...store.memories import Entry, lock_theme
 from ...store.sql import query
 from ...store.vectors import PendingRow
 from ..common import row_security, stored_rows
 from ..common.command_context import CommandContext
+from ..common.operators import operator
 from ..common.outcome import Outcome
 from ..common.refs import Ref
 from ..common.theme_rows import theme_exists

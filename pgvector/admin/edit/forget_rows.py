@@ -15,11 +15,11 @@ from ...domain.types import Store
 from ...store import history, memories
 from ...store.backend import WRITE_TIMEOUT_S
 from ...store.connection import DeadlineConnection
-from ...store.history import operator
 from ...store.memories import Entry
 from ...store.sql import query
 from ..common import stored_rows
 from ..common.command_context import CommandContext
+from ..common.operators import operator
 from ..common.outcome import Outcome, counted
 from ..common.refs import Ref
 from ..common.spool_views import drop_copies, drop_kept

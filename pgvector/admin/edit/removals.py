@@ -14,9 +14,10 @@ from ...domain.errors import InvalidArgument
 from ...domain.records import MEMORY_FILES
 from ...store import memory_files
 from ...store.connection import DeadlineConnection
-from ...store.history import note_actor, operator, record_where_allowed
+from ...store.history import note_actor
 from ...store.memories import lock_theme
 from ...store.sql import query
+from ..common.operators import operator, record_where_allowed
 from ..common.outcome import Outcome
 from ..common.refs import Ref
 

@@ -15,8 +15,9 @@ from ...domain.retention_policy import ROLES
 from ...domain.theme import ThemeRules
 from ...store import old_turns
 from ...store.connection import DeadlineConnection
-from ...store.history import note_actor, operator, record
+from ...store.history import note_actor, record
 from ..common import theme_rows
+from ..common.operators import operator
 from ..common.outcome import Outcome, fit_for_json
 from ..common.progress import progress
 from ..common.theme_names import existing

@@ -10,7 +10,7 @@ from typing import Any, Final
 from ...domain.errors import ConfigurationError
 from ...domain.records import MemoryRecord, Record
 from ...store.connection import DeadlineConnection, translated
-from ...store.history import record_where_allowed as log
+from ..common.operators import record_where_allowed as log
 from ..common.progress import progress
 from . import import_rows as store
 from .ingest import IngestOptions, IngestResult, take_in

@@ -9,10 +9,10 @@ from typing import Any
 
 from ...domain.theme import ThemeRules
 from ...store.connection import DeadlineConnection, translated
-from ...store.history import record_where_allowed
 from ...store.vectors import STORES
 from ..common import theme_rows as theme_store
 from ..common.installation import package_version
+from ..common.operators import record_where_allowed
 from ..common.progress import progress
 from ..common.theme_names import existing
 from . import export_rows as store

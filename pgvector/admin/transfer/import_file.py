@@ -18,8 +18,8 @@ from ...domain.records import Record, Removed
 from ...domain.theme import ThemeRules
 from ...domain.types import EmbeddingSpace
 from ...store.connection import DeadlineConnection, translated
-from ...store.history import record_where_allowed as log
 from ...store.replays import bring_tombstones
+from ..common.operators import record_where_allowed as log
 from ..common.progress import progress
 from . import import_rows as store
 from .exchange_format import MAX_LINE_BYTES, Checksum, Header, Trailer, read_header, read_row, read_trailer

@@ -22,8 +22,9 @@ from ...domain.text import clean, clean_json, digest
 from ...domain.theme import ThemeRules
 from ...domain.types import EmbeddingSpace
 from ...store.connection import DeadlineConnection, translated
-from ...store.history import note_actor, operator
+from ...store.history import note_actor
 from ...store.vectors import hold_space, record_space
+from ..common.operators import operator
 from . import import_rows as store
 
 BATCH_RECORDS = 500
