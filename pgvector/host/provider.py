@@ -20,13 +20,12 @@ from ..domain.text import both_ends, clean, flatten_within, strip_injected
 from ..domain.types import Answer, Question, Store
 from . import availability, setup
 from .backup import hold_place, write_backup
-from .builtin_memory import BuiltInMemory
 from .guard import guarded, warn_once, warn_unknown_themes
+from .hook_operations import BuiltInMemory, Turn, delegation, storable, taken_back
 from .recall_tools import QUESTION_MAX_CHARS, answer, error
 from .session_context import Policy, SessionContext, environment, hermes_home, load_settings
 from .tool_registry import prompt_block, schemas, settings_in_file, switched_on, unknown_arguments
 from .tool_scopes import ChatSearcher, ToolScope
-from .turns import Turn, delegation, storable, taken_back
 
 if TYPE_CHECKING:
     from ..recall.searcher import Searcher

@@ -19,7 +19,7 @@ from ..domain.text import both_ends, clean, digest
 from ..domain.types import Answer, Filters, Question, Scope
 from ..store import memories
 from ..store.memories import Entry
-from .recall_tools import QUESTION_MAX_CHARS, error
+from .recall_tools import QUESTION_MAX_CHARS, error, one_of
 from .session_context import Policy, SessionContext
 from .tool_registry import PREVIEW_MOST, PROFILE_DEFAULT_TOKENS, PROFILE_LEAST_TOKENS, PROFILE_MOST_TOKENS, TARGETS
 
@@ -123,13 +123,9 @@ class WriteContext:
 def answer(tool: str, args: object, context: WriteContext) -> str:
     """Return the JSON text a tool call returns; what went wrong stands under `error`, with what to do about it."""
     given = args if isinstance(args, Mapping) else {}
+    does = {"remember": _remember, "forget": _forget, "memory_profile": _profile}[tool]
     try:
-        if tool == "remember":
-            result = _remember(given, context)
-        elif tool == "forget":
-            result = _forget(given, context)
-        else:
-            result = _profile(given, context)
+        result = does(given, context)
     except HermesPgvectorError as exc:
         return error(str(exc))
     return json.dumps(result, ensure_ascii=False, allow_nan=False)
@@ -144,7 +140,7 @@ def _remember(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
     said = clean(args.get("content")).strip()
     if not said:
         raise InvalidArgument("`content` is empty; say in plain words what to remember")
-    target = _target(args) or "memory"
+    target = one_of(args.get("target"), "target", TARGETS) or "memory"
     content = keep.text(said, runtime.counts)
     given = _given_metadata(args, context)
     metadata = given | dict(context.provenance) | {"source": "remember"}
@@ -223,7 +219,13 @@ def _named(ids: Sequence[int], context: WriteContext) -> list[Entry]:
 
 def _preview(query: str, args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
     limit = _whole(args.get("limit"), "limit", 1, PREVIEW_MOST, _PREVIEW_DEFAULT)
-    asked = Question(query, Scope("theme", context.theme), limit, context.left_s, Filters(target=_target(args)))
+    asked = Question(
+        query,
+        Scope("theme", context.theme),
+        limit,
+        context.left_s,
+        Filters(target=one_of(args.get("target"), "target", TARGETS)),
+    )
     ids = [hit.id for hit in context.recall(asked).hits]
     with context.runtime.backend.connection(context.left_s) as conn:
         by_id = {entry.id: entry for entry in memories.entries(conn, context.theme, ids)}
@@ -276,7 +278,7 @@ def _profile(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
     budget = _whole(
         args.get("max_tokens"), "max_tokens", PROFILE_LEAST_TOKENS, PROFILE_MOST_TOKENS, PROFILE_DEFAULT_TOKENS
     )
-    only = _target(args)
+    only = one_of(args.get("target"), "target", TARGETS)
     targets = (only,) if only else ("user", "memory")
     with context.runtime.backend.connection(context.left_s) as conn:
         totals = memories.totals(conn, context.theme)
@@ -321,15 +323,6 @@ def _cost(line: Mapping[str, Any]) -> int:
 
 
 # -- arguments
-
-
-def _target(args: Mapping[str, Any]) -> str | None:
-    given = args.get("target")
-    if given in (None, ""):
-        return None
-    if isinstance(given, str) and given in TARGETS:
-        return given
-    raise InvalidArgument("`target` must be memory or user, or left out")
 
 
 def _ids(args: Mapping[str, Any]) -> list[int]:

@@ -28,7 +28,7 @@ from .applying import apply_operations, claim
 from .connection import DeadlineConnection, translated, writable
 from .memories import Embeddings
 from .pipeline import Pipeline
-from .pool import Pool, connect, follow_path, is_pooled
+from .pool import Pool, connect, follow_path, pool_for
 from .read_routing import ReadSource, Replica
 from .replica import identity_of
 from .schema import ensure_schema
@@ -137,8 +137,7 @@ class Backend:
             self._verify(conn)
             self._space = recorded_space(conn)
             self._note_server(conn)
-            lends = self._pooler == "transaction" or (self._pooler == "auto" and is_pooled(conn))
-        pool = Pool(conninfo, max_size=self._pool_max_size, prepares=not lends)
+            pool = pool_for(conn, conninfo, max_size=self._pool_max_size, pooler=self._pooler)
         pool.open()
         return pool
 

@@ -151,6 +151,12 @@ def _note_row_security(conn: DeadlineConnection, *, active: bool) -> None:
         conn.own_themes = bool(found and found.own_themes)
 
 
+def pool_for(conn: DeadlineConnection, conninfo: str, *, max_size: int, pooler: str) -> Pool:
+    """Return a pool, not opened yet, of more connections like `conn`, by the setting `pooler`."""
+    lends = pooler == "transaction" or (pooler == "auto" and is_pooled(conn))
+    return Pool(conninfo, max_size=max_size, prepares=not lends)
+
+
 class Pool:
     """At most `max_size` connections, opened when first needed and shared by every provider of the process.
 

@@ -14,7 +14,7 @@ from ..domain.errors import DeadlineExceeded, HermesPgvectorError, SpaceChanged,
 from ..domain.types import EmbeddingSpace
 from .connection import DeadlineConnection
 from .pipeline import Pipeline
-from .pool import Pool, connect, is_pooled
+from .pool import Pool, connect, pool_for
 from .replica import (
     PrimaryPosition,
     ReplicaBehind,
@@ -219,9 +219,9 @@ class Replica:
             with connect(self._conninfo) as conn:
                 conn.deadline = time.monotonic() + _LOOK_S
                 position = check_replica(conn, primary)
-                lends = self._pooler == "transaction" or (self._pooler == "auto" and is_pooled(conn))
-            old, self._pool = self._pool, Pool(self._conninfo, max_size=self._pool_max_size, prepares=not lends)
-            self._pool.open()
+                pool = pool_for(conn, self._conninfo, max_size=self._pool_max_size, pooler=self._pooler)
+            old, self._pool = self._pool, pool
+            pool.open()
             if old is not None:
                 old.close()
             if self._closed.is_set():

@@ -1,4 +1,4 @@
-"""What was said, as operations for the writer: a finished turn, what a sub-agent was asked and found, and `/undo`.
+"""What the host's hooks report, as operations for the writer: turns, delegations, `/undo`, the built-in memory.
 
 Of `/undo` the command line tells us that it happened and not how far it went; a chat on a platform gets a new agent and
 tells nothing. Both mark the messages in the host's session database, state.db, first.
@@ -14,16 +14,31 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ..capture.sanitize import Sanitizer
 from ..capture.turn_filter import TurnFilter, own_words
-from ..domain.operations import Message, RememberMemory, StoreTurn, UndoTurns
+from ..domain.operations import (
+    AddMemory,
+    FileFields,
+    FileOperation,
+    Message,
+    ReconcileFile,
+    RememberMemory,
+    RemoveMemory,
+    ReplaceMemory,
+    StoreTurn,
+    UndoTurns,
+)
 from ..domain.session_turns import Session, SessionTurns, Span
 from ..domain.text import ENDS_CHARS, clean, flatten_within, named_uuid, strip_injected
 from ..domain.theme import SessionThemes
 from .guard import warn_once
+from .session_context import SessionContext
+
+if TYPE_CHECKING:
+    from ..runtime.process import Runtime
 
 _TURNS = uuid.UUID("6f6b3c1e-53c7-4c7e-9a4e-0c1f6f2a9a10")
 _DELEGATIONS = uuid.UUID("0b5f7f0e-6b0a-4c38-9d53-3f1b9f4f6f57")
@@ -186,3 +201,71 @@ def _spans(messages: Iterator[tuple[float, int]], now: float) -> Iterator[Span]:
             since = None
     if since is not None:
         yield since, now
+
+
+class BuiltInMemory:
+    """The built-in memory as one session knows it."""
+
+    def __init__(self, runtime: Runtime, context: SessionContext, keep: Sanitizer) -> None:
+        self._runtime = runtime
+        self._context = context
+        self._keep = keep
+
+    def files(self) -> Iterator[ReconcileFile]:
+        """Give what changed files of it hold. They belong to the profile, not to a session key's theme."""
+        mirror = self._runtime.mirror
+        counts = self._runtime.counts
+        of_profile = {key: name for key, name in self._context.scope.items() if key == "profile"}
+        for state in mirror.changed():
+            contents = dict.fromkeys(storable(each, self._keep, counts) for each in state.contents)
+            yield ReconcileFile(
+                theme=self._context.place.files.name,
+                at=time.time(),
+                target=state.target,
+                contents=tuple(contents),
+                file_time=state.written_at,
+                damaged=state.damaged,
+                noted_at=state.read_at,
+                origin=mirror.origin,
+                metadata={"source": "file"} | of_profile,
+            )
+
+    def written(
+        self, action: str, target: str, content: Any, metadata: Mapping[str, Any] | None, provenance: dict[str, str]
+    ) -> FileOperation | None:
+        """Return what its tool wrote; None, and counted, for what says nothing or is of a kind we do not know."""
+        counts = self._runtime.counts
+        given, replaced = _split(metadata)
+        text, old_text = storable(content, self._keep, counts), storable(replaced, self._keep, counts)
+        if action not in ("add", "replace", "remove") or target not in ("memory", "user"):
+            counts["memory_writes_unknown"] += 1
+            return None
+        if not (text or action == "remove") or not (old_text or action == "add"):
+            counts["memory_writes_empty"] += 1
+            return None
+        self._runtime.mirror.note_written(target)
+        every = self._fields(target, provenance | self._keep.metadata(given, counts))
+        if action == "add":
+            return AddMemory(**every, content=text)
+        if action == "replace":
+            return ReplaceMemory(**every, content=text, old_text=old_text)
+        return RemoveMemory(**every, old_text=old_text)
+
+    def _fields(self, target: str, metadata: dict[str, object]) -> FileFields:
+        # Where it was said decides who may read it: there what `initialize` learned counts, whatever is given here.
+        own = dict(self._context.scope) | {"source": "memory_tool"}
+        return {
+            "theme": self._context.place.memories.name,
+            "at": time.time(),
+            "target": target,
+            "noted_at": self._runtime.mirror.now(),
+            "origin": self._runtime.mirror.origin,
+            "metadata": metadata | own,
+        }
+
+
+def _split(metadata: object) -> tuple[dict[str, object], object]:
+    """Return the metadata that the host gave, and what it says of the text before."""
+    given = dict(metadata) if isinstance(metadata, Mapping) else {}
+    old_text = given.pop("old_text", None)
+    return given, given.pop("previous_content", None) or old_text or ""
