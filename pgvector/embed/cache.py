@@ -85,7 +85,7 @@ class CachedEmbedder:
         return self._inner.stats() | self._breaker.stats() | self._counters.snapshot()
 
     def state(self) -> str:
-        """Return the breaker's state."""
+        """Return `closed` while it is asked, `open` while it is left alone after failures, `half-open` while tried."""
         return self._breaker.breaker.state
 
     def close(self) -> None:

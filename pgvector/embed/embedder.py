@@ -35,9 +35,6 @@ class Embedder(Protocol):
     def stats(self) -> dict[str, int]:
         """Return counters that only grow, named embed_...; milliseconds end in _ms."""
 
-    def state(self) -> str:
-        """Return `closed` while it is asked, `open` while it is left alone after failures, `half-open` while tried."""
-
     def close(self) -> None:
         """Release connections; calling twice is fine."""
 

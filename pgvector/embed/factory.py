@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ..config.settings import Settings
 from .cache import CachedEmbedder
-from .embedder import Embedder
 from .instructions import instructions_for
 from .model_folder import is_local, local_folder
 from .onnx import OnnxEmbedder, dims_of
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from .reranker import Reranker
 
 
-def embedder_for(settings: Settings, api_key: str, *, home: Path) -> Embedder | None:
+def embedder_for(settings: Settings, api_key: str, *, home: Path) -> CachedEmbedder | None:
     """Return the embedder that the settings name, with a breaker and a cache of questions; None without `embed_url`.
 
     Does no I/O: a local model, which lies in the hermes home, is read with the first text. Raises ConfigurationError

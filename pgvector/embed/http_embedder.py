@@ -100,10 +100,6 @@ class HttpEmbedder:
         """Return requests sent, texts embedded, calls failed, milliseconds in calls and on the way to the answers."""
         return self._counters.snapshot()
 
-    def state(self) -> str:
-        """Return `closed`, always: there is no breaker here."""
-        return "closed"
-
     def close(self) -> None:
         """Close the connections; calls in progress and later ones raise EmbedderUnavailable."""
         self._client.close()

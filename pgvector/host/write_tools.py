@@ -16,7 +16,7 @@ from ..domain.fork_safety import fork_lock
 from ..domain.operations import ForgetMemories, Operation, RememberMemory
 from ..domain.records import MEMORY_FILES
 from ..domain.text import both_ends, clean, digest
-from ..domain.types import Answer, Filters, Question, Scope
+from ..domain.types import Filters, Question, Scope
 from ..store import memories
 from ..store.memories import Entry
 from .recall_tools import QUESTION_MAX_CHARS, error, one_of
@@ -114,10 +114,6 @@ class WriteContext:
         """Raises InvalidArgument in a theme that recalls nothing."""
         if self.policy.silences(self.context.place, self.runtime.counts):
             raise InvalidArgument("recall is off in this theme (setting `recall_off`)")
-
-    def recall(self, asked: Question) -> Answer:
-        """Search the memories of the theme."""
-        return self.runtime.searcher.recall(["memories"], asked)
 
 
 def answer(tool: str, args: object, context: WriteContext) -> str:
@@ -226,7 +222,7 @@ def _preview(query: str, args: Mapping[str, Any], context: WriteContext) -> dict
         context.left_s,
         Filters(target=one_of(args.get("target"), "target", TARGETS)),
     )
-    ids = [hit.id for hit in context.recall(asked).hits]
+    ids = [hit.id for hit in context.runtime.searcher.recall(["memories"], asked).hits]
     with context.runtime.backend.connection(context.left_s) as conn:
         by_id = {entry.id: entry for entry in memories.entries(conn, context.theme, ids)}
     entries = tuple(by_id[each] for each in ids if each in by_id)

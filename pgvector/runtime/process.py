@@ -30,7 +30,6 @@ from ..domain.fork_safety import SLOW, fork_lock
 from ..domain.last_error import latest
 from ..domain.retention_policy import RetentionPolicy
 from ..domain.session_turns import SessionTurns
-from ..embed.cache import CachedEmbedder
 from ..recall.prefetch import ShownTexts
 from .agent_server import AgentServer
 from .parts import Models, backend_of
@@ -97,7 +96,7 @@ class Runtime:
             latencies=self.latencies,
             report=self.stats,
         )
-        if isinstance(self.embedder, CachedEmbedder):
+        if self.embedder is not None:
             self.embedder.on_query = functools.partial(self.latencies.add, "embed_query")
         self.said = SessionTurns()
         self.searcher = models.searcher(self.backend, self.said)

@@ -108,11 +108,7 @@ def connect(conninfo: str, *, timeout_s: float = _CONNECT_TIMEOUT_S, prepares: b
     check_conninfo(conninfo)
     with translated():
         conn = DeadlineConnection.connect(
-            conninfo,
-            autocommit=True,
-            row_factory=namedtuple_row,
-            prepare_threshold=_PREPARE_AFTER if prepares else None,
-            **_connection_settings(timeout_s),
+            conninfo, row_factory=namedtuple_row, **_connection_settings(timeout_s, prepares=prepares)
         )
         try:
             conn.deadline = time.monotonic() + timeout_s
@@ -131,9 +127,11 @@ def _configure(conn: DeadlineConnection) -> None:
         register_vector(conn)
 
 
-def _connection_settings(timeout_s: float) -> dict[str, Any]:
+def _connection_settings(timeout_s: float, *, prepares: bool) -> dict[str, Any]:
     # libpq's connect_timeout counts whole seconds. Keepalives notice a host that vanished while nothing was asked.
     return {
+        "autocommit": True,
+        "prepare_threshold": _PREPARE_AFTER if prepares else None,
         "connect_timeout": max(1, round(timeout_s)),
         "application_name": APPLICATION_NAME,
         "client_encoding": "UTF8",
@@ -172,12 +170,7 @@ class Pool:
         self._pool = psycopg_pool.ConnectionPool(
             conninfo,
             connection_class=DeadlineConnection,
-            kwargs={
-                "autocommit": True,
-                "row_factory": namedtuple_row,
-                "prepare_threshold": _PREPARE_AFTER if prepares else None,
-                **_connection_settings(_CONNECT_TIMEOUT_S),
-            },
+            kwargs={"row_factory": namedtuple_row, **_connection_settings(_CONNECT_TIMEOUT_S, prepares=prepares)},
             min_size=1,
             max_size=max_size,
             open=False,
