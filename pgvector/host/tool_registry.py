@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ..config.settings import Settings
 from ..domain.errors import ConfigurationError
+from ..domain.text import clean
 from ..domain.theme_access import Offer
 from .recall_tools import SCHEMAS
 from .session_context import hermes_home, load_settings
@@ -18,6 +19,7 @@ PREVIEW_MOST: Final = 20  # memories that one call of `forget` shows
 PROFILE_DEFAULT_TOKENS: Final = 800
 PROFILE_LEAST_TOKENS: Final = 100
 PROFILE_MOST_TOKENS: Final = 8000
+_NAME_CHARS = 60  # of an argument that a tool does not have
 
 _TARGET = {
     "type": "string",
@@ -98,7 +100,11 @@ _SENTENCES = {
 
 def switched_on(tools: Iterable[str]) -> list[str]:
     """Return those of `tools` that are ours, in one order."""
-    return [each["name"] for each in _MORE if each["name"] in tools]
+    return [each["name"] for each in _known(tools)[len(SCHEMAS) :]]
+
+
+def _known(tools: Iterable[str]) -> list[dict[str, Any]]:
+    return [*SCHEMAS, *(each for each in _MORE if each["name"] in tools)]
 
 
 def schemas(tools: Iterable[str], offer: Offer = "all") -> list[dict[str, Any]]:
@@ -106,26 +112,26 @@ def schemas(tools: Iterable[str], offer: Offer = "all") -> list[dict[str, Any]]:
 
     The recall tools offer the scopes that the session may use.
     """
-    recall, more = deepcopy(SCHEMAS), deepcopy(_MORE)
-    for each in recall:
+    told = deepcopy(_known(tools))
+    for each in told[: len(SCHEMAS)]:
         arguments = each["parameters"]["properties"]
         arguments["scope"]["description"] = f"Where to look: {SCOPES_OFFERED[offer]}."
         if offer == "own":
             arguments["scope"]["enum"] = ["current", "session"]
             del arguments["theme"]
-    return [*recall, *(each for each in more if each["name"] in tools)]
+    return told
 
 
 def unknown_arguments(tool: str, args: object, tools: Iterable[str]) -> str:
     """Return what is wrong with a call that gives arguments which its tool does not have; "" when none does."""
-    known = next((each["parameters"]["properties"] for each in schemas(tools) if each["name"] == tool), None)
+    known = next((each["parameters"]["properties"] for each in _known(tools) if each["name"] == tool), None)
     if known is None or not isinstance(args, Mapping):
         return ""
-    strange = [str(name) for name, value in args.items() if name not in known and value is not None]
+    strange = [clean(str(name))[:_NAME_CHARS] for name in args if name not in known and args[name] is not None]
     if not strange:
         return ""
-    ours = ", ".join(f"`{name}`" for name in known)
-    return f"{tool} has no argument {' or '.join(f'`{name}`' for name in strange)}; nothing was done. It takes {ours}"
+    given, ours = (", ".join(f"`{name}`" for name in names) for names in (strange, known))
+    return f"{tool} has no argument {given}; nothing was done. It takes {ours}"
 
 
 def prompt_block(tools: Iterable[str]) -> str:

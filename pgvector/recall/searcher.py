@@ -160,7 +160,8 @@ class Searcher:
         vector = self._in_time(embedding, vector_end)
         if vector is None:
             return by_words, "lexical"
-        for each in filter(None, (source, source.stand_in)):
+        servers: list[ReadSource] = [source, *filter(None, [source.stand_in])]
+        for each in servers:
             with suppress(HermesPgvectorError):
                 return self._by_both(each, search, vector, end), "hybrid"
         self.counts["vector_leg_failures"] += 1

@@ -57,7 +57,7 @@ class Backend:
     `read_conninfo` leads to a replica that answers questions, which may be `read_max_lag_s` behind; empty means none.
     """
 
-    stand_in: ReadSource | None = None
+    stand_in: Backend | None = None
     server = ""  # what tells the running server and its tables from another one, or from itself set back
     database = ""  # what tells the database from all others, once it was reached
 
