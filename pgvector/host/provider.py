@@ -24,7 +24,7 @@ from .guard import guarded, warn_once, warn_unknown_themes
 from .hook_operations import BuiltInMemory, Turn, delegation, storable, taken_back
 from .recall_tools import QUESTION_MAX_CHARS, answer, error
 from .session_context import Policy, SessionContext, environment, hermes_home, load_settings
-from .tool_registry import prompt_block, schemas, settings_in_file, switched_on, unknown_arguments
+from .tool_registry import CHANGES, prompt_block, schemas, settings_in_file, switched_on, unknown_arguments, with_note
 from .tool_scopes import ChatSearcher, ToolScope
 
 if TYPE_CHECKING:
@@ -305,10 +305,14 @@ class PgvectorMemoryProvider(MemoryProvider):
         if ready is None:
             return error("memory is not ready in this session; run hermes-pgvector doctor")
         runtime, context = ready
-        if wrong := unknown_arguments(tool_name, args, settings.tools):
-            return error(wrong)
-        if tool_name in switched_on(settings.tools):
-            return self._keep(tool_name, args, runtime, context)
+        ignored = unknown_arguments(tool_name, args, settings.tools)
+        if ignored and tool_name in CHANGES:
+            return error(f"{ignored}; nothing was changed")
+        ours = tool_name in switched_on(settings.tools)
+        return with_note((self._keep if ours else self._recall)(tool_name, args, runtime, context), ignored)
+
+    def _recall(self, tool_name: str, args: Any, runtime: Runtime, context: SessionContext) -> str:
+        settings = self._settings
         if self._policy.silences(context.place, runtime.counts):
             return error("recall is off in this theme (setting `recall_off`)")
 

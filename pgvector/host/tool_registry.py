@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any, Final
@@ -14,6 +15,7 @@ from .recall_tools import SCHEMAS
 from .session_context import hermes_home, load_settings
 from .tool_scopes import SCOPES_OFFERED
 
+CHANGES: Final = ("remember", "forget")  # memory; all others read
 TARGETS: Final = ("memory", "user")
 PREVIEW_MOST: Final = 20  # memories that one call of `forget` shows
 PROFILE_DEFAULT_TOKENS: Final = 800
@@ -123,7 +125,10 @@ def schemas(tools: Iterable[str], offer: Offer = "all") -> list[dict[str, Any]]:
 
 
 def unknown_arguments(tool: str, args: object, tools: Iterable[str]) -> str:
-    """Return what is wrong with a call that gives arguments which its tool does not have; "" when none does."""
+    """Return which arguments of a call its tool does not have, and which it has; "" when there are none of the first.
+
+    A call that would change memory is refused then; one that only reads is answered without them, with a note.
+    """
     known = next((each["parameters"]["properties"] for each in _known(tools) if each["name"] == tool), None)
     if known is None or not isinstance(args, Mapping):
         return ""
@@ -131,7 +136,16 @@ def unknown_arguments(tool: str, args: object, tools: Iterable[str]) -> str:
     if not strange:
         return ""
     given, ours = (", ".join(f"`{name}`" for name in names) for names in (strange, known))
-    return f"{tool} has no argument {given}; nothing was done. It takes {ours}"
+    return f"{tool} has no argument {given}: it takes {ours}"
+
+
+def with_note(answer: str, note: str) -> str:
+    """Return the JSON text of a tool's answer with one more note, unless it is an error."""
+    result = json.loads(answer) if note else {"error": ""}
+    if "error" in result:
+        return answer
+    result["note"] = "; ".join(filter(None, (result.get("note"), note)))
+    return json.dumps(result, ensure_ascii=False)
 
 
 def prompt_block(tools: Iterable[str]) -> str:

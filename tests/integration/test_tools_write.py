@@ -57,7 +57,7 @@ def test_need_25_only_what_is_switched_on_is_there(make_provider: MakeProvider) 
         assert "there is no tool" in refusal(make_provider(), tool, content="Atlas", id=1)
 
 
-def test_an_argument_that_a_tool_does_not_have_is_refused_and_nothing_is_done(
+def test_a_change_with_an_argument_that_its_tool_does_not_have_is_refused(
     make_provider: MakeProvider,
 ) -> None:
     provider = make_provider({"tools": MORE}, gateway_session_key="sales")
@@ -66,8 +66,8 @@ def test_an_argument_that_a_tool_does_not_have_is_refused_and_nothing_is_done(
         f"`{name}`" in said for name in ("content", "target", "metadata", "sync")
     )
     assert "`content`" in refusal(provider, "forget", content="Atlas is blue")
-    assert "`limit`" in refusal(provider, "memory_profile", limit=3)
-    assert called(provider, "memory_profile", {})["known"] == {"user": 0, "memory": 0}
+    known = called(provider, "memory_profile", {"limit": 3})
+    assert known["known"] == {"user": 0, "memory": 0} and "no argument `limit`" in known["note"]
     assert remember(provider, "Atlas is blue", scope=None)["theme"] == "sales"
 
 
