@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ..config.settings import Settings
 from ..domain.errors import SpoolBusy, SpoolError
-from ..store.conninfo import place_of
+from ..store.connection import place_of
 from .spool import Spool
 from .spool_format import as_spool_error
 

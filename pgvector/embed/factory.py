@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..config.settings import Settings
-from .breaker import CircuitBreaker, GuardedEmbedder
 from .cache import CachedEmbedder
-from .embedder import Embedder
 from .instructions import instructions_for
 from .model_folder import is_local, local_folder
 from .onnx import OnnxEmbedder, dims_of
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     from .reranker import Reranker
 
 
-def embedder_for(settings: Settings, api_key: str, *, home: Path) -> Embedder | None:
+def embedder_for(settings: Settings, api_key: str, *, home: Path) -> CachedEmbedder | None:
     """Return the embedder that the settings name, with a breaker and a cache of questions; None without `embed_url`.
 
     Does no I/O: a local model, which lies in the hermes home, is read with the first text. Raises ConfigurationError
@@ -33,11 +31,11 @@ def embedder_for(settings: Settings, api_key: str, *, home: Path) -> Embedder | 
             document_prefix=settings.embed_document_prefix,
             query_prefix=settings.embed_query_prefix,
         )
-        return CachedEmbedder(GuardedEmbedder(local, CircuitBreaker(), name=f"the local model {local.model}"))
+        return CachedEmbedder(local, name=f"the local model {local.model}")
     if not settings.embed_url.strip():
         return None
     http = _http_embedder(settings, api_key, dims=settings.dims, dimensions=settings.embed_dimensions)
-    return CachedEmbedder(GuardedEmbedder(http, CircuitBreaker(), name=http.endpoint))
+    return CachedEmbedder(http, name=http.endpoint)
 
 
 def reranker_for(settings: Settings, api_key: str) -> Reranker:

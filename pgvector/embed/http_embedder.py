@@ -18,10 +18,9 @@ from .embedding_api import (
     request_body,
     vectors_in,
 )
-from .endpoint import Endpoint
+from .endpoint import Endpoint, Reply
 from .http_client import Deadline, HttpClient
 from .instructions import Instructions, instructions_for, is_matryoshka
-from .replies import Reply
 
 # A question's meaning is in its first page, and a pasted log must not cost more than a question.
 MAX_QUERY_CHARS = 8_000
@@ -100,10 +99,6 @@ class HttpEmbedder:
     def stats(self) -> dict[str, int]:
         """Return requests sent, texts embedded, calls failed, milliseconds in calls and on the way to the answers."""
         return self._counters.snapshot()
-
-    def state(self) -> str:
-        """Return `closed`, always: there is no breaker here."""
-        return "closed"
 
     def close(self) -> None:
         """Close the connections; calls in progress and later ones raise EmbedderUnavailable."""

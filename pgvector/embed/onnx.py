@@ -86,10 +86,6 @@ class OnnxEmbedder:
         """Return calls made, texts embedded, calls failed, and milliseconds spent in calls."""
         return self._counters.snapshot()
 
-    def state(self) -> str:
-        """Return `closed`, always: there is no breaker here."""
-        return "closed"
-
     def close(self) -> None:
         """Let go of the model; the last embedder to do so frees its memory. Later calls raise EmbedderUnavailable."""
         self._shared = None

@@ -19,7 +19,7 @@ from .session_context import load_settings
 
 logger = logging.getLogger(__name__)
 
-_MODULES = {
+_MODULES = {  # that we need, by module, with their names for pip
     "psycopg": "psycopg[binary]",
     "psycopg_pool": "psycopg-pool",
     "pgvector": "pgvector",
@@ -31,17 +31,10 @@ _settled: set[Path] = set()  # homes of which there is nothing more to do, or no
 _one_at_a_time = fork_lock(SLOW)
 
 
-def missing_packages() -> list[str]:
-    """Return the names, for pip, of packages that we need and this environment lacks."""
-    return [package for module, package in _MODULES.items() if find_spec(module) is None]
-
-
 def lacking() -> str:
     """Return what this environment lacks and how to get it, as a sentence; "" when it lacks nothing."""
-    missing = missing_packages()
-    if not missing:
-        return ""
-    return f"this Python lacks {', '.join(missing)}; run: {pip_install(*missing)}"
+    missing = [package for module, package in _MODULES.items() if find_spec(module) is None]
+    return f"this Python lacks {', '.join(missing)}; run: {pip_install(*missing)}" if missing else ""
 
 
 def problem(config: Mapping[str, Any] | None, home: Path) -> str:

@@ -20,15 +20,12 @@ from ..domain.text import both_ends, clean, flatten_within, strip_injected
 from ..domain.types import Answer, Question, Store
 from . import availability, setup
 from .backup import hold_place, write_backup
-from .builtin_memory import BuiltInMemory
 from .guard import guarded, warn_once, warn_unknown_themes
+from .hook_operations import BuiltInMemory, Turn, delegation, storable, taken_back
 from .recall_tools import QUESTION_MAX_CHARS, answer, error
 from .session_context import Policy, SessionContext, environment, hermes_home, load_settings
-from .tool_registry import prompt_block, schemas, switched_on, tools_in_file
+from .tool_registry import CHANGES, prompt_block, schemas, settings_in_file, switched_on, unknown_arguments, with_note
 from .tool_scopes import ChatSearcher, ToolScope
-from .turns import Delegation, Turn, storable
-from .undo import taken_back
-from .unknown_themes import ThemeNotes
 
 if TYPE_CHECKING:
     from ..recall.searcher import Searcher
@@ -149,7 +146,7 @@ class PgvectorMemoryProvider(MemoryProvider):
     @guarded("")
     def system_prompt_block(self, **kwargs: Any) -> str:
         """Return the same words as long as the same tools are on, so that the prompt cache stays warm."""
-        return prompt_block(self._more_tools())
+        return prompt_block(self._known_settings().tools)
 
     @guarded(None)
     def on_turn_start(self, turn_number: int = 0, message: str = "", **kwargs: Any) -> None:
@@ -220,10 +217,10 @@ class PgvectorMemoryProvider(MemoryProvider):
             return
         session, child = self._session_id or "unknown", self._session_name(child_session_id)
         provenance = context.provenance(session, self._parent_session_id)
-        delegation = Delegation(context, session, child, asked, found, provenance)
+        turn, memory = delegation(context.place, session, child, asked, found, provenance)
         if self._settings.sync_turns:
-            self._submit(runtime, delegation.as_turn())
-        if self._settings.delegation_memory and (memory := delegation.as_memory()) is not None:
+            self._submit(runtime, turn)
+        if self._settings.delegation_memory and memory is not None:
             self._submit(runtime, memory)
 
     # -- the built-in memory -------------------------------------------------------------------------------------
@@ -293,8 +290,10 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     @guarded(list)
     def get_tool_schemas(self, **kwargs: Any) -> list[dict[str, Any]]:
-        """Return the tools, the same before and after `initialize`."""
-        return schemas(self._more_tools())
+        """Return the tools, the same before and after `initialize`; then they offer what this session may use."""
+        settings = self._known_settings()
+        chat = self._context is not None and self._context.place.chat
+        return schemas(settings.tools, Policy.of(settings).reach.offer(chat=chat))
 
     def handle_tool_call(self, tool_name: str, args: Any = None, **kwargs: Any) -> str:
         """Return the JSON text of a tool's answer, within `recall_deadline_s`."""
@@ -306,9 +305,14 @@ class PgvectorMemoryProvider(MemoryProvider):
         if ready is None:
             return error("memory is not ready in this session; run hermes-pgvector doctor")
         runtime, context = ready
+        ignored = unknown_arguments(tool_name, args, settings.tools)
+        if ignored and tool_name in CHANGES:
+            return error(f"{ignored}; nothing was changed")
+        ours = tool_name in switched_on(settings.tools)
+        return with_note((self._keep if ours else self._recall)(tool_name, args, runtime, context), ignored)
 
-        if tool_name in switched_on(settings.tools):
-            return self._keep(tool_name, args, runtime, context)
+    def _recall(self, tool_name: str, args: Any, runtime: Runtime, context: SessionContext) -> str:
+        settings = self._settings
         if self._policy.silences(context.place, runtime.counts):
             return error("recall is off in this theme (setting `recall_off`)")
 
@@ -317,10 +321,9 @@ class PgvectorMemoryProvider(MemoryProvider):
             runtime.counts.update(tool_recalls=1, tool_recalls_found=bool(found.hits))
             return found
 
-        policy = self._policy
-        here = ToolScope(context.place, self._session_id, settings.scope_default, settings.recall_deadline_s, policy)
-        notes = ThemeNotes(runtime, here, time.monotonic() + settings.recall_deadline_s)
-        return answer(tool_name, args, here, recall, notes.about)
+        limit_s, ends = settings.recall_deadline_s, time.monotonic() + settings.recall_deadline_s
+        here = ToolScope(runtime, context.place, self._session_id, settings.scope_default, limit_s, ends, self._policy)
+        return answer(tool_name, args, here, recall, here.about)
 
     def _keep(self, tool_name: str, args: Any, runtime: Runtime, context: SessionContext) -> str:
         with at_import:
@@ -329,11 +332,11 @@ class PgvectorMemoryProvider(MemoryProvider):
         source = context.provenance(self._session_id, self._parent_session_id)
         may_write, submit = partial(self._may_write, runtime, context), partial(self._submit, runtime)
         ends = time.monotonic() + self._settings.recall_deadline_s
-        desk = WriteContext(runtime, context, self._policy, source, may_write, submit, ends)
-        return answer(tool_name, args, desk)
+        call = WriteContext(runtime, context, self._policy, source, may_write, submit, ends)
+        return answer(tool_name, args, call)
 
-    def _more_tools(self) -> tuple[str, ...]:
-        return self._settings.tools if self._context is not None else tools_in_file(self._config)
+    def _known_settings(self) -> Settings:
+        return self._settings if self._context is not None else settings_in_file(self._config)
 
     # -- configuration -------------------------------------------------------------------------------------------
 

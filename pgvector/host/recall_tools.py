@@ -137,8 +137,8 @@ def _filters(store: Store, args: Mapping[str, Any]) -> Filters:
     if since is not None and until is not None and since >= until:
         raise InvalidArgument("`since` is not before `until`: nothing can lie between them")
     if store == "memories":
-        return Filters(target=_one_of(args.get("target"), "target", ("memory", "user")), since=since, until=until)
-    return Filters(role=_one_of(args.get("role"), "role", _ROLES), since=since, until=until)
+        return Filters(target=one_of(args.get("target"), "target", ("memory", "user")), since=since, until=until)
+    return Filters(role=one_of(args.get("role"), "role", _ROLES), since=since, until=until)
 
 
 def _limit(given: object) -> tuple[int, str]:
@@ -174,7 +174,8 @@ def _number(given: object) -> float:
         return math.nan
 
 
-def _one_of(given: object, name: str, choices: tuple[str, ...]) -> str | None:
+def one_of(given: object, name: str, choices: tuple[str, ...]) -> str | None:
+    """Return an argument that is one of `choices`, None where it is left out. Raises InvalidArgument."""
     if given is None or given == "":
         return None
     if isinstance(given, str) and given in choices:

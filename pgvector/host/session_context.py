@@ -12,7 +12,7 @@ from typing import Any
 
 from ..capture.sanitize import Sanitizer
 from ..config.loading import Loaded, load
-from ..config.settings import FIELDS, Settings
+from ..config.settings import Settings
 from ..config.sources import read_dotenv, read_form, read_section
 from ..domain.errors import ConfigurationError
 from ..domain.redaction import identity_digest, mask_identifiers
@@ -135,15 +135,6 @@ def hermes_home(given: object = None) -> Path:
 def environment(home: Path) -> dict[str, str]:
     """Return the environment with the home's own .env over it: another profile's values may stand in it."""
     return {**os.environ, **read_dotenv(home)}
-
-
-def given_settings(home: Path) -> dict[str, Any]:
-    """Return the settings that somebody set, in a file or the environment, as they stand there."""
-    section, _ = read_section(home)
-    environ = environment(home)
-    known = {**(section if isinstance(section, Mapping) else {}), **read_form(home)}
-    given = {str(key): value for key, value in known.items() if value is not None}
-    return given | {field.key: environ[field.env] for field in FIELDS if environ.get(field.env, "").strip()}
 
 
 def load_settings(config: Mapping[str, Any] | None, home: Path) -> Loaded:

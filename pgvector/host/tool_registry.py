@@ -2,71 +2,91 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import Any, Final
 
+from ..config.settings import Settings
 from ..domain.errors import ConfigurationError
+from ..domain.text import clean
+from ..domain.theme_access import Offer
 from .recall_tools import SCHEMAS
 from .session_context import hermes_home, load_settings
+from .tool_scopes import SCOPES_OFFERED
 
+CHANGES: Final = ("remember", "forget")  # memory; all others read
 TARGETS: Final = ("memory", "user")
 PREVIEW_MOST: Final = 20  # memories that one call of `forget` shows
 PROFILE_DEFAULT_TOKENS: Final = 800
 PROFILE_LEAST_TOKENS: Final = 100
 PROFILE_MOST_TOKENS: Final = 8000
+_NAME_CHARS = 60  # of an argument that a tool does not have
 
 _TARGET = {
     "type": "string",
     "enum": list(TARGETS),
     "description": "memory: notes; user: facts about the user.",
 }
-_MORE: dict[str, dict[str, Any]] = {
-    "remember": {
+_MORE: tuple[dict[str, Any], ...] = (
+    {
+        "name": "remember",
         "description": (
             "Store one fact, preference or decision for good, in the memory of this conversation's theme. "
             "One statement that is understood without this conversation."
         ),
-        "properties": {
-            "content": {"type": "string", "description": "What to remember, in plain words."},
-            "target": _TARGET,
-            "metadata": {"type": "object", "description": "Anything to keep beside it, as names and values."},
-            "sync": {"type": "boolean", "description": "Wait until it is in the database, and give its id."},
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "content": {"type": "string", "description": "What to remember, in plain words."},
+                "target": _TARGET,
+                "metadata": {"type": "object", "description": "Anything to keep beside it, as names and values."},
+                "sync": {"type": "boolean", "description": "Wait until it is in the database, and give its id."},
+            },
+            "required": ["content"],
         },
-        "required": ["content"],
     },
-    "forget": {
+    {
+        "name": "forget",
         "description": (
             "Remove memories for good. By `id` or `ids` as recall_memory gave them (not those of recall_conversation): "
             "at once. By `query`: shows what would go, with a token; call again with that token as `confirm`."
         ),
-        "properties": {
-            "id": {"type": "integer", "description": "The memory to remove."},
-            "ids": {
-                "type": "array",
-                "items": {"type": "integer"},
-                "description": "The memories to remove; with `confirm`, only these of the ones that were shown.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "id": {"type": "integer", "description": "The memory to remove."},
+                "ids": {
+                    "type": "array",
+                    "items": {"type": "integer"},
+                    "description": "The memories to remove; with `confirm`, only these of the ones that were shown.",
+                },
+                "query": {"type": "string", "description": "What the memories to remove are about."},
+                "target": _TARGET,
+                "limit": {"type": "integer", "minimum": 1, "maximum": PREVIEW_MOST, "description": "How many to show."},
+                "confirm": {"type": "string", "description": "The token of the call that showed what would go."},
             },
-            "query": {"type": "string", "description": "What the memories to remove are about."},
-            "target": _TARGET,
-            "limit": {"type": "integer", "minimum": 1, "maximum": PREVIEW_MOST, "description": "How many to show."},
-            "confirm": {"type": "string", "description": "The token of the call that showed what would go."},
+            "required": [],
         },
-        "required": [],
     },
-    "memory_profile": {
+    {
+        "name": "memory_profile",
         "description": "What is known in this conversation's theme: facts about the user and notes, freshest first.",
-        "properties": {
-            "target": _TARGET,
-            "max_tokens": {
-                "type": "integer",
-                "minimum": PROFILE_LEAST_TOKENS,
-                "maximum": PROFILE_MOST_TOKENS,
-                "description": f"How long the answer may be; default {PROFILE_DEFAULT_TOKENS}.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "target": _TARGET,
+                "max_tokens": {
+                    "type": "integer",
+                    "minimum": PROFILE_LEAST_TOKENS,
+                    "maximum": PROFILE_MOST_TOKENS,
+                    "description": f"How long the answer may be; default {PROFILE_DEFAULT_TOKENS}.",
+                },
             },
+            "required": [],
         },
-        "required": [],
     },
-}
+)
 _BLOCK = (
     "# Long-term memory (pgvector)\n"
     "Memories and earlier conversations are stored across sessions. What fits the current message may stand in the\n"
@@ -82,24 +102,50 @@ _SENTENCES = {
 
 def switched_on(tools: Iterable[str]) -> list[str]:
     """Return those of `tools` that are ours, in one order."""
-    return [name for name in _MORE if name in tools]
+    return [each["name"] for each in _known(tools)[len(SCHEMAS) :]]
 
 
-def schemas(tools: Iterable[str]) -> list[dict[str, Any]]:
-    """Return what the model is told of the recall tools and of those of `tools` that are ours."""
-    more = [
-        {
-            "name": name,
-            "description": _MORE[name]["description"],
-            "parameters": {
-                "type": "object",
-                "properties": dict(_MORE[name]["properties"]),
-                "required": list(_MORE[name]["required"]),
-            },
-        }
-        for name in switched_on(tools)
-    ]
-    return [dict(schema) for schema in SCHEMAS] + more
+def _known(tools: Iterable[str]) -> list[dict[str, Any]]:
+    return [*SCHEMAS, *(each for each in _MORE if each["name"] in tools)]
+
+
+def schemas(tools: Iterable[str], offer: Offer = "all") -> list[dict[str, Any]]:
+    """Return what the model is told of the recall tools and of those of `tools` that are ours.
+
+    The recall tools offer the scopes that the session may use.
+    """
+    told = deepcopy(_known(tools))
+    for each in told[: len(SCHEMAS)]:
+        arguments = each["parameters"]["properties"]
+        arguments["scope"]["description"] = f"Where to look: {SCOPES_OFFERED[offer]}."
+        if offer == "own":
+            arguments["scope"]["enum"] = ["current", "session"]
+            del arguments["theme"]
+    return told
+
+
+def unknown_arguments(tool: str, args: object, tools: Iterable[str]) -> str:
+    """Return which arguments of a call its tool does not have, and which it has; "" when there are none of the first.
+
+    A call that would change memory is refused then; one that only reads is answered without them, with a note.
+    """
+    known = next((each["parameters"]["properties"] for each in _known(tools) if each["name"] == tool), None)
+    if known is None or not isinstance(args, Mapping):
+        return ""
+    strange = [clean(str(name))[:_NAME_CHARS] for name in args if name not in known and args[name] is not None]
+    if not strange:
+        return ""
+    given, ours = (", ".join(f"`{name}`" for name in names) for names in (strange, known))
+    return f"{tool} has no argument {given}: it takes {ours}"
+
+
+def with_note(answer: str, note: str) -> str:
+    """Return the JSON text of a tool's answer with one more note, unless it is an error."""
+    result = json.loads(answer) if note else {"error": ""}
+    if "error" in result:
+        return answer
+    result["note"] = "; ".join(filter(None, (result.get("note"), note)))
+    return json.dumps(result, ensure_ascii=False)
 
 
 def prompt_block(tools: Iterable[str]) -> str:
@@ -107,9 +153,9 @@ def prompt_block(tools: Iterable[str]) -> str:
     return "\n".join([_BLOCK, *(_SENTENCES[name] for name in switched_on(tools))])
 
 
-def tools_in_file(config: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return the setting `tools` before a session begins, when the host asks as well and expects the later answer."""
+def settings_in_file(config: Mapping[str, Any] | None) -> Settings:
+    """Return the settings before a session begins, when the host asks for the tools too and expects the same names."""
     try:
-        return load_settings(config, hermes_home()).settings.tools
+        return load_settings(config, hermes_home()).settings
     except ConfigurationError:  # told by `initialize`
-        return ()
+        return Settings()

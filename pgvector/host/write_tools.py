@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..domain.chunks import estimate_tokens
 from ..domain.errors import HermesPgvectorError, InvalidArgument
+from ..domain.fork_safety import fork_lock
 from ..domain.operations import ForgetMemories, Operation, RememberMemory
 from ..domain.text import both_ends, clean, digest
-from ..domain.types import MEMORY_FILES, Answer, Filters, Question, Scope
-from ..store import memory_edits
-from ..store.memory_edits import Entry
-from .confirmations import LASTS_S, Confirmations
-from .recall_tools import QUESTION_MAX_CHARS, error
+from ..domain.types import MEMORY_FILES, Filters, Question, Scope
+from ..store import memories
+from ..store.memories import Entry
+from .recall_tools import QUESTION_MAX_CHARS, error, one_of
 from .session_context import Policy, SessionContext
 from .tool_registry import PREVIEW_MOST, PROFILE_DEFAULT_TOKENS, PROFILE_LEAST_TOKENS, PROFILE_MOST_TOKENS, TARGETS
 
@@ -30,6 +31,47 @@ _PROFILE_ROWS = 200  # of each target; more would not fit
 _PROFILE_CHARS = 600  # of one memory
 _SETTLE_S = 1.0  # how long `forget` waits for what this process has not written yet
 _LEAST_S = 0.1  # for a statement, however late it is
+LASTS_S = 600.0  # how long a token is good
+_TOKENS_MOST = 1000  # of a client that asks and never confirms
+
+
+class _Pending(NamedTuple):
+    realm: object
+    entries: tuple[Entry, ...]
+    ends: float
+
+
+class Confirmations:
+    """Tokens that a dangerous call is repeated with: good once, for a while, for exactly what was shown.
+
+    A `realm` is whatever tells one theme of one database from every other.
+    """
+
+    def __init__(self) -> None:
+        self._lock = fork_lock()
+        self._pending: dict[str, _Pending] = {}
+
+    def issue(self, realm: object, entries: tuple[Entry, ...]) -> str:
+        """Return a token for forgetting `entries` within LASTS_S seconds."""
+        now = time.monotonic()
+        token = secrets.token_hex(8)
+        with self._lock:
+            self._pending = {key: held for key, held in self._pending.items() if held.ends > now}
+            if len(self._pending) >= _TOKENS_MOST:
+                del self._pending[next(iter(self._pending))]
+            self._pending[token] = _Pending(realm, entries, now + LASTS_S)
+        return token
+
+    def spend(self, realm: object, token: str) -> tuple[Entry, ...]:
+        """Return what `token` was issued for, once; nothing for an unknown, used, old one or one of another realm."""
+        with self._lock:
+            held = self._pending.get(token)
+            if held is None or held.realm != realm:
+                return ()
+            del self._pending[token]
+        return held.entries if held.ends > time.monotonic() else ()
+
+
 _confirmations = Confirmations()
 
 
@@ -72,21 +114,13 @@ class WriteContext:
         if self.policy.silences(self.context.place, self.runtime.counts):
             raise InvalidArgument("recall is off in this theme (setting `recall_off`)")
 
-    def recall(self, asked: Question) -> Answer:
-        """Search the memories of the theme."""
-        return self.runtime.searcher.recall(["memories"], asked)
-
 
 def answer(tool: str, args: object, context: WriteContext) -> str:
     """Return the JSON text a tool call returns; what went wrong stands under `error`, with what to do about it."""
     given = args if isinstance(args, Mapping) else {}
+    does = {"remember": _remember, "forget": _forget, "memory_profile": _profile}[tool]
     try:
-        if tool == "remember":
-            result = _remember(given, context)
-        elif tool == "forget":
-            result = _forget(given, context)
-        else:
-            result = _profile(given, context)
+        result = does(given, context)
     except HermesPgvectorError as exc:
         return error(str(exc))
     return json.dumps(result, ensure_ascii=False, allow_nan=False)
@@ -101,7 +135,7 @@ def _remember(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
     said = clean(args.get("content")).strip()
     if not said:
         raise InvalidArgument("`content` is empty; say in plain words what to remember")
-    target = _target(args) or "memory"
+    target = one_of(args.get("target"), "target", TARGETS) or "memory"
     content = keep.text(said, runtime.counts)
     given = _given_metadata(args, context)
     metadata = given | dict(context.provenance) | {"source": "remember"}
@@ -134,7 +168,7 @@ def _delivered(op: RememberMemory, context: WriteContext) -> dict[str, Any]:
         raise InvalidArgument("Postgres rejects this text; an operator sees why: hermes-pgvector spool list")
     if state == "stored":
         with context.runtime.backend.connection(context.left_s) as conn:
-            found = memory_edits.id_of(conn, op.theme, op.target, op.content)
+            found = memories.id_of(conn, op.theme, op.target, op.content)
         if found is not None:
             return {"state": "stored", "id": found}
     where = "in the memory of this process" if context.runtime.writer.in_memory() else "on disk"
@@ -172,7 +206,7 @@ def _chosen(shown: Sequence[Entry], ids: Sequence[int]) -> list[Entry]:
 
 def _named(ids: Sequence[int], context: WriteContext) -> list[Entry]:
     with context.runtime.backend.connection(context.left_s) as conn:
-        found = memory_edits.entries(conn, context.theme, ids)
+        found = memories.entries(conn, context.theme, ids)
     if missing := set(ids) - {entry.id for entry in found}:
         raise InvalidArgument(f"this theme has no memory with the id {_listed(missing)}; nothing was removed")
     return found
@@ -180,10 +214,16 @@ def _named(ids: Sequence[int], context: WriteContext) -> list[Entry]:
 
 def _preview(query: str, args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
     limit = _whole(args.get("limit"), "limit", 1, PREVIEW_MOST, _PREVIEW_DEFAULT)
-    asked = Question(query, Scope("theme", context.theme), limit, context.left_s, Filters(target=_target(args)))
-    ids = [hit.id for hit in context.recall(asked).hits]
+    asked = Question(
+        query,
+        Scope("theme", context.theme),
+        limit,
+        context.left_s,
+        Filters(target=one_of(args.get("target"), "target", TARGETS)),
+    )
+    ids = [hit.id for hit in context.runtime.searcher.recall(["memories"], asked).hits]
     with context.runtime.backend.connection(context.left_s) as conn:
-        by_id = {entry.id: entry for entry in memory_edits.entries(conn, context.theme, ids)}
+        by_id = {entry.id: entry for entry in memories.entries(conn, context.theme, ids)}
     entries = tuple(by_id[each] for each in ids if each in by_id)
     result: dict[str, Any] = {"would_forget": [_shown(entry) for entry in entries], "count": len(entries)}
     if not entries:
@@ -199,7 +239,7 @@ def _forgotten(entries: Sequence[Entry], context: WriteContext) -> dict[str, Any
     in_files = {(target, context.policy.keep.text(text, Counter())) for target, text in runtime.mirror.entries()}
     who = {**context.provenance, "source": "forget"}
     with runtime.backend.connection(context.left_s) as conn:
-        done = memory_edits.forget(conn, context.theme, entries, in_files, runtime.mirror.origin, who)
+        done = memories.forget(conn, context.theme, entries, in_files, runtime.mirror.origin, who)
     runtime.backend.wrote([context.theme])
     if not done:
         raise InvalidArgument("a memory has changed since it was shown; nothing was removed: look again")
@@ -233,12 +273,12 @@ def _profile(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
     budget = _whole(
         args.get("max_tokens"), "max_tokens", PROFILE_LEAST_TOKENS, PROFILE_MOST_TOKENS, PROFILE_DEFAULT_TOKENS
     )
-    only = _target(args)
+    only = one_of(args.get("target"), "target", TARGETS)
     targets = (only,) if only else ("user", "memory")
     with context.runtime.backend.connection(context.left_s) as conn:
-        totals = memory_edits.totals(conn, context.theme)
+        totals = memories.totals(conn, context.theme)
         known = {
-            target: memory_edits.newest(conn, context.theme, target, limit=_PROFILE_ROWS, chars=_PROFILE_CHARS + 1)
+            target: memories.newest(conn, context.theme, target, limit=_PROFILE_ROWS, chars=_PROFILE_CHARS + 1)
             for target in targets
         }
     lines = {target: [_without_target(entry) for entry in known[target]] for target in targets}
@@ -278,15 +318,6 @@ def _cost(line: Mapping[str, Any]) -> int:
 
 
 # -- arguments
-
-
-def _target(args: Mapping[str, Any]) -> str | None:
-    given = args.get("target")
-    if given in (None, ""):
-        return None
-    if isinstance(given, str) and given in TARGETS:
-        return given
-    raise InvalidArgument("`target` must be memory or user, or left out")
 
 
 def _ids(args: Mapping[str, Any]) -> list[int]:

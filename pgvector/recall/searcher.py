@@ -17,7 +17,7 @@ from ..domain.session_turns import SessionTurns
 from ..domain.text import both_ends
 from ..domain.types import Answer, Hit, Question, Store
 from ..embed.cache import CachedEmbedder
-from ..embed.embedder import Embedder, Vector, space_of
+from ..embed.embedder import Vector, space_of
 from ..store.backend import Backend
 from ..store.pipeline import Pipeline
 from ..store.read_routing import ReadSource
@@ -37,7 +37,7 @@ class Searcher:
     def __init__(
         self,
         backend: Backend,
-        embedder: Embedder | None,
+        embedder: CachedEmbedder | None,
         latencies: Latencies,
         reorderer: Reorderer | None = None,
         said: SessionTurns | None = None,
@@ -105,7 +105,7 @@ class Searcher:
         embedder = self._embedder
         if embedder is None or not self._backend.comparable(space_of(embedder)):
             return None
-        known = embedder.known_query(text) if isinstance(embedder, CachedEmbedder) else None
+        known = embedder.known_query(text)
         if known is None:
             return self._background.submit(partial(embedder.embed_query, text, timeout_s=timeout_s))
         future: Future[Vector] = Future()  # a thread would cost more than to look
@@ -160,7 +160,8 @@ class Searcher:
         vector = self._in_time(embedding, vector_end)
         if vector is None:
             return by_words, "lexical"
-        for each in filter(None, (source, source.stand_in)):
+        servers: list[ReadSource] = [source, *filter(None, [source.stand_in])]
+        for each in servers:
             with suppress(HermesPgvectorError):
                 return self._by_both(each, search, vector, end), "hybrid"
         self.counts["vector_leg_failures"] += 1

@@ -12,7 +12,7 @@ from ..domain.errors import ConfigurationError
 from ..domain.measures import Latencies
 from ..domain.session_turns import SessionTurns
 from ..domain.theme_settings import Languages
-from ..embed.embedder import Embedder
+from ..embed.cache import CachedEmbedder
 from ..embed.factory import embedder_for
 from ..recall.reranking import Reorderer, reorderer_for
 from ..recall.searcher import Searcher
@@ -26,7 +26,7 @@ class Models:
     `problems` has the reason of each consequence.
     """
 
-    embedder: Embedder | None
+    embedder: CachedEmbedder | None
     reorderer: Reorderer | None
     latencies: Latencies
     problems: dict[str, str]

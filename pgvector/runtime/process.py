@@ -29,7 +29,6 @@ from ..domain.fork_safety import SLOW, fork_lock
 from ..domain.measures import latest
 from ..domain.session_turns import SessionTurns
 from ..domain.theme_settings import RetentionPolicy
-from ..embed.cache import CachedEmbedder
 from ..recall.prefetch import ShownTexts
 from .agent_server import AgentServer
 from .parts import Models, backend_of
@@ -96,7 +95,7 @@ class Runtime:
             latencies=self.latencies,
             report=self.stats,
         )
-        if isinstance(self.embedder, CachedEmbedder):
+        if self.embedder is not None:
             self.embedder.on_query = functools.partial(self.latencies.add, "embed_query")
         self.said = SessionTurns()
         self.searcher = models.searcher(self.backend, self.said)

@@ -25,24 +25,22 @@ from ..domain.theme_settings import Languages
 from ..domain.types import EmbeddingSpace
 from . import memory_files
 from .applying import apply_operations, claim
-from .connection import DeadlineConnection, translated
-from .conninfo import writable
+from .connection import DeadlineConnection, translated, writable
 from .memories import Embeddings
 from .pipeline import Pipeline
-from .pool import Pool, connect
-from .pooler import is_pooled
+from .pool import Pool, connect, follow_path, pool_for
 from .read_routing import ReadSource, Replica
 from .replica import identity_of
 from .schema import ensure_schema
-from .session_settings import follow_path
 from .sql import query
-from .vector_reuse import ThemedText, known_vectors
 from .vectors import (
     Chunk,
     PendingRow,
+    ThemedText,
     claim_pending,
     fill,
     hold_space,
+    known_vectors,
     postpone,
     record_space,
     recorded_space,
@@ -59,7 +57,7 @@ class Backend:
     `read_conninfo` leads to a replica that answers questions, which may be `read_max_lag_s` behind; empty means none.
     """
 
-    stand_in: ReadSource | None = None
+    stand_in: Backend | None = None
     server = ""  # what tells the running server and its tables from another one, or from itself set back
     database = ""  # what tells the database from all others, once it was reached
 
@@ -139,8 +137,7 @@ class Backend:
             self._verify(conn)
             self._space = recorded_space(conn)
             self._note_server(conn)
-            lends = self._pooler == "transaction" or (self._pooler == "auto" and is_pooled(conn))
-        pool = Pool(conninfo, max_size=self._pool_max_size, prepares=not lends)
+            pool = pool_for(conn, conninfo, max_size=self._pool_max_size, pooler=self._pooler)
         pool.open()
         return pool
 
@@ -328,23 +325,11 @@ class Backend:
         if kept:
             logger.info("hermes-pgvector: memories of a lost file stay, as nobody decided otherwise: %d", kept)
 
-    def forget_session(self, theme: str, session_id: str) -> None:
-        """Delete the turns of one session of a theme."""
-        with self.connection(WRITE_TIMEOUT_S) as conn:
-            conn.execute(query("forget_session"), {"theme": theme, "session_id": session_id})
-        self.wrote([theme])
-
     def counts(self) -> dict[str, int]:
         """Return how many rows there are in all, and how many still have no embedding."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
             row = conn.execute(query("count_all")).fetchone()
         return {} if row is None else dict(row._asdict())
-
-    def cold_turns(self) -> int:
-        """Return how many turns `compact` has left their signature only."""
-        with self.connection(WRITE_TIMEOUT_S) as conn:
-            row = conn.execute(query("count_cold")).fetchone()
-        return 0 if row is None else int(row.count)
 
     def pool_stats(self) -> dict[str, int]:
         """Return the counters of the connection pool, empty while there is none."""

@@ -1,7 +1,8 @@
-"""Connections with a deadline, and psycopg's errors in our own words."""
+"""Connections with a deadline, connection strings, and psycopg's errors in our own words."""
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import errors as pg
 from psycopg.abc import PQGen
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from ..domain.errors import (
     DeadlineExceeded,
@@ -152,7 +153,7 @@ def _unsupported(exc: psycopg.Error) -> HermesPgvectorError:
 def _out_of_reach(exc: psycopg.Error) -> HermesPgvectorError:
     if any(sign in str(exc) for sign in _TAKES_NO_WRITES):
         return StoreReadOnly(f"{_first_line(exc)}; {_UNTIL_WRITABLE}")
-    refused = any(sign in str(exc).lower() for sign in _REFUSALS)
+    refused = any(sign in str(exc).lower() for sign, _ in _REFUSALS)
     return (StoreMisconfigured if refused else StoreUnavailable)(explain(exc))
 
 
@@ -205,31 +206,38 @@ def check_conninfo(conninfo: str) -> None:
         ) from None
 
 
+def place_of(conninfo: str) -> str:
+    """Return where it leads, as HOST:PORT/DATABASE without user and password; empty when libpq cannot read it."""
+    try:
+        known = {key: str(value) for key, value in conninfo_to_dict(conninfo).items() if value}
+    except psycopg.ProgrammingError:
+        return ""
+    host = known.get("host") or known.get("hostaddr") or known.get("service", "")
+    port = known.get("port", "5432")
+    name = known.get("dbname") or known.get("user", "")
+    return f"{host.lower()}:{port}/{name}"
+
+
+def writable(conninfo: str) -> str:
+    """Return the same for a server that takes writes, of several hosts that one; what it says of that itself counts."""
+    check_conninfo(conninfo)
+    if "target_session_attrs" in conninfo_to_dict(conninfo) or "PGTARGETSESSIONATTRS" in os.environ:
+        return conninfo
+    return make_conninfo(conninfo, target_session_attrs="read-write")
+
+
 def _first_line(exc: BaseException) -> str:
     return mask_dsn(str(exc).strip()).split("\n", 1)[0] or type(exc).__name__
 
 
-# What only somebody's hand changes; everything else may pass by itself.
-_REFUSALS = (
-    "authentication failed",
-    "no password supplied",
-    "does not exist",
-    "pg_hba.conf",
-    "certificate",
-    "private key file",
-    "ssl required",
-    "ssl was required",
-    "unknown ca",
-    "channel binding",
-    "connection is bad: invalid",
-)
-
 _TRUST = "`sslrootcert` in `dsn` has to name the file of the authority that signed it, or `system` for a public one"
 _CLIENT_CERTIFICATE = "`sslcert` and `sslkey` in `dsn` have to name this role's certificate and its key"
+_CERTIFICATES = "check the certificates that `dsn` and the server name"
 _LET_IN = "let this host and role in, in the server's pg_hba.conf"
 _TLS = "let `dsn` ask for it: sslmode=verify-full sslrootcert=FILE"
 
-_REMEDIES = (
+# What only somebody's hand changes, and how; everything else may pass by itself.
+_REFUSALS = (
     ("password authentication failed", "check the user and password in `dsn`"),
     ("sasl authentication failed", "check the user and password in `dsn`"),
     ("certificate authentication failed", _CLIENT_CERTIFICATE),
@@ -254,6 +262,10 @@ _REMEDIES = (
     ("no password supplied", "put the password into `dsn`, a passfile or PGPASSWORD"),
     ("does not exist", "create it, or correct `dsn`"),
     ("pg_hba.conf", _LET_IN),
+    ("certificate", _CERTIFICATES),
+)
+_REMEDIES = (
+    *_REFUSALS,
     ("too many clients", "raise max_connections, lower `pool_max_size`, or put PgBouncer in between"),
     ("remaining connection slots", "raise max_connections, lower `pool_max_size`, or put PgBouncer in between"),
     ("server login has been failing", "PgBouncer cannot log in at the server: look into its log"),

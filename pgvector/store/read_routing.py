@@ -7,15 +7,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..domain.errors import DeadlineExceeded, HermesPgvectorError, SpaceChanged, StoreConflict, StoreUnavailable
 from ..domain.types import EmbeddingSpace
 from .connection import DeadlineConnection
 from .pipeline import Pipeline
-from .pool import Pool, connect
-from .pooler import is_pooled
+from .pool import Pool, connect, pool_for
 from .replica import (
     PrimaryPosition,
     ReplicaBehind,
@@ -25,6 +24,9 @@ from .replica import (
     check_replica,
     look_at_primary,
 )
+
+if TYPE_CHECKING:
+    from .backend import Backend
 
 logger = logging.getLogger(__name__)
 
@@ -36,25 +38,8 @@ _LOOK_FIRST_S, _LOOK_MAX_S = 5.0, 60.0  # how long a replica that failed is left
 _SAMPLE_PAUSE_S = 0.02  # between two looks at the primary, however fast this process writes
 
 
-class ReadSource(Protocol):
-    """A server that questions may be put to."""
-
-    def connection(self, timeout_s: float, first: Pipeline | None = None) -> AbstractContextManager[DeadlineConnection]:
-        """Return a transaction, see Backend.connection."""
-
-    def check_space(self, found: EmbeddingSpace, space: EmbeddingSpace) -> None:
-        """See Backend.check_space."""
-
-    @property
-    def stand_in(self) -> ReadSource | None:
-        """Return the server that answers where this one fails; None where there is no other."""
-
-
-class Primary(ReadSource, Protocol):
-    """The server that takes writes."""
-
-    def is_up(self) -> bool:
-        """Return True while it answers."""
+# A server that questions may be put to; its `stand_in` is the one that answers where it fails, if there is one.
+ReadSource: TypeAlias = "Backend | ReplicaSource"
 
 
 class Replica:
@@ -63,7 +48,7 @@ class Replica:
     `conninfo` leads to it, and `max_lag_s` is how far it may be behind. `counts` tells who answered.
     """
 
-    def __init__(self, conninfo: str, primary: Primary, *, max_lag_s: float, pool_max_size: int, pooler: str) -> None:
+    def __init__(self, conninfo: str, primary: Backend, *, max_lag_s: float, pool_max_size: int, pooler: str) -> None:
         self._conninfo = conninfo
         self._primary = primary
         self._max_lag_s = max_lag_s
@@ -124,9 +109,9 @@ class Replica:
             needed = self._progress.needed(theme, time.monotonic())
             if needed is None:
                 return None
-            return _ReplicaSource(self, pool, needed, self._primary)
+            return ReplicaSource(self, pool, needed, self._primary)
         # What the replica has is all there is now, and nothing new comes to it.
-        return _ReplicaSource(self, pool, 0, None)
+        return ReplicaSource(self, pool, 0, None)
 
     def answered(self) -> None:
         """Note that a question was answered by it."""
@@ -220,9 +205,9 @@ class Replica:
             with connect(self._conninfo) as conn:
                 conn.deadline = time.monotonic() + _LOOK_S
                 position = check_replica(conn, primary)
-                lends = self._pooler == "transaction" or (self._pooler == "auto" and is_pooled(conn))
-            old, self._pool = self._pool, Pool(self._conninfo, max_size=self._pool_max_size, prepares=not lends)
-            self._pool.open()
+                pool = pool_for(conn, self._conninfo, max_size=self._pool_max_size, pooler=self._pooler)
+            old, self._pool = self._pool, pool
+            pool.open()
             if old is not None:
                 old.close()
             if self._closed.is_set():
@@ -240,10 +225,10 @@ class Replica:
             logger.warning("hermes-pgvector: the replica is left alone, the primary answers instead: %s", self.problem)
 
 
-class _ReplicaSource:
+class ReplicaSource:
     """The replica for one question, which needs what it has replayed up to a position."""
 
-    def __init__(self, replica: Replica, pool: Pool, needed: int, stand_in: ReadSource | None) -> None:
+    def __init__(self, replica: Replica, pool: Pool, needed: int, stand_in: Backend | None) -> None:
         self._replica = replica
         self._pool = pool
         self._needed = needed

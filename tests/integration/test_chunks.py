@@ -7,6 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from hermes_memory_pgvector.admin.common.stored_rows import forget_session
 from hermes_memory_pgvector.domain.types import EmbeddingSpace
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.store.vectors import Chunk
@@ -125,7 +126,7 @@ def test_need_16_what_is_deleted_leaves_no_parts(
         "old_text": "Hugo sold Irma a trombone",
     })  # fmt: skip
     landed(provider)
-    runtime_of(provider).backend.forget_session("marketing", "session-1")
+    forget_session(runtime_of(provider).backend, "marketing", "session-1")
 
     assert database.column(PARTS) == [0]
     embedded(dsn)

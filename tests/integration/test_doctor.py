@@ -18,13 +18,12 @@ import yaml
 from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.admin.common import row_security
-from hermes_memory_pgvector.admin.common.spool_views import spool_folder
 from hermes_memory_pgvector.admin.doctor.check import Check, DoctorContext
 from hermes_memory_pgvector.admin.doctor.check_database import check_database
 from hermes_memory_pgvector.admin.doctor.check_disk import check_disk
 from hermes_memory_pgvector.admin.doctor.check_installation import check_installation
 from hermes_memory_pgvector.admin.doctor.checklist import as_json, render_text
-from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory
+from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory, spool_folder
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.store.pool import connect

@@ -75,6 +75,16 @@ def test_trap_12_a_target_that_means_nothing_is_refused_in_words(provider: Pgvec
         assert "`target` must be" in called(provider, "recall_memory", {"query": "Atlas", "target": target})["error"]
 
 
+def test_trap_12_an_argument_that_a_recall_tool_does_not_have_is_noted(provider: PgvectorMemoryProvider) -> None:
+    for tool, args in itertools.product(TOOLS, [{"themes": "sales"}, {"top_k": 3, "q": "Atlas"}]):
+        answer = called(provider, tool, {"query": "Atlas", **args})
+        assert answer["count"] >= 1 and tool in answer["note"]
+        assert all(f"`{name}`" in answer["note"] for name in (*args, "query", "scope", "since")), answer
+    noted = called(provider, "recall_memory", {"query": "Atlas", "role": "user", "limit": 90})["note"]
+    assert "has no argument `role`" in noted and "lowered to 50" in noted
+    assert "note" not in called(provider, "recall_memory", {"query": "Atlas", "themes": None})
+
+
 def test_trap_12_a_tool_of_somebody_else_is_named(provider: PgvectorMemoryProvider) -> None:
     assert "recall_memory" in called(provider, "remember", {"query": "Atlas"})["error"]
     assert "error" in json.loads(provider.handle_tool_call(None, None))  # type: ignore[arg-type]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from hermes_memory_pgvector.domain.chunks import estimate_tokens
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from hermes_memory_pgvector.recall.render import estimate_tokens
 from tests.conftest import MakeProvider
 from tests.support.hostile import plain_lines
 from tests.support.memory import landed

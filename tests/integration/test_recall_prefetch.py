@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from hermes_memory_pgvector.domain.chunks import estimate_tokens
 from hermes_memory_pgvector.domain.types import Hit
 from hermes_memory_pgvector.embed.instructions import MinSimilarity
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall.prefetch import MIN_COVERAGE, SURE_COVERAGE, is_worth_showing
-from hermes_memory_pgvector.recall.render import estimate_tokens
 from tests.conftest import MakeProvider
 from tests.support.aged import age
 from tests.support.hostile import plain_lines

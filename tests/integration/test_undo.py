@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from hermes_state import SessionDB
 
-from hermes_memory_pgvector.admin.common.spool_views import retry, spool_folder
-from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory
+from hermes_memory_pgvector.admin.common.spool_views import retry
+from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory, spool_folder
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import landed, recalled, runtime_of

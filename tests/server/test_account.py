@@ -17,8 +17,8 @@ import pytest
 from hermes_memory_pgvector.domain.errors import EmbeddedServerError
 from hermes_memory_pgvector.server import layout
 from hermes_memory_pgvector.server.binaries import INSTALL_COMMAND, find_binaries
-from hermes_memory_pgvector.server.cluster import EmbeddedServer, default_root
-from hermes_memory_pgvector.server.layout import choose_account
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
+from hermes_memory_pgvector.server.layout import choose_account, default_root
 from tests.support.embedded import MakeServer, ask, is_root, postmaster_of
 
 

@@ -14,8 +14,9 @@ import psycopg
 import pytest
 
 from hermes_memory_pgvector.domain.errors import EmbeddedServerError
-from hermes_memory_pgvector.server.cluster import Conninfo, EmbeddedServer
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.server.processes import LOG_MAX_BYTES
+from hermes_memory_pgvector.server.share import Conninfo
 from tests.support.embedded import MakeServer, StartClient, ask, postmaster_of, starts_in
 from tests.support.waiting import until
 

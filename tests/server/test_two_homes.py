@@ -17,7 +17,8 @@ from hermes_memory_pgvector.admin.common.embedded_server import embedded_server
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.host.session_context import load_settings
 from hermes_memory_pgvector.runtime.process import close_all
-from hermes_memory_pgvector.server.cluster import EmbeddedServer, default_root, root_of
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
+from hermes_memory_pgvector.server.layout import default_root, root_of
 from tests.support.embedded import BIN_DIR
 from tests.support.memory import landed, recalled
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from hermes_memory_pgvector.domain.chunks import estimate_tokens
 from hermes_memory_pgvector.domain.types import Hit, Store
 from hermes_memory_pgvector.recall.render import (
     AROUND_MAX_CHARS,
     LINE_MAX_CHARS,
     RESULT_MAX_CHARS,
     as_result,
-    estimate_tokens,
     quoted,
     render_block,
 )

@@ -196,7 +196,8 @@ def settings_of(home: Path) -> Settings:
 
 def known_settings(home: Path) -> dict[str, Any]:
     """Return the settings that somebody set, and where Ollama is."""
-    from ...host.session_context import environment, given_settings
+    from ...host.session_context import environment
+    from .saving import given_settings
 
     return given_settings(home) | {"OLLAMA_HOST": environment(home).get("OLLAMA_HOST", "")}
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from ...domain.types import Scope, Store
 from ...store.connection import DeadlineConnection, translated
+from ...store.pipeline import Pipeline
 from ...store.sql import query
-from ...store.vector_search import estimated_rows
+from ...store.vector_search import ask_estimate, planned_rows
 
 _query = partial(query, package=__package__)
 COUNTED_ROWS = 50_000  # of a table or of what waits, in some 10 ms; of more there are estimates
@@ -38,7 +39,9 @@ def _counts(conn: DeadlineConnection) -> tuple[dict[str, int], set[str]]:
     about = {name for name, count in counts.items() if count > COUNTED_ROWS}
     for store in _STORES:
         if store in about:
-            counts[store] = max(counts[store], round(estimated_rows(conn, store, Scope("all", ""))))
+            counts[store] = max(
+                counts[store], round(planned_rows(ask_estimate(Pipeline(conn), store, Scope("all", ""))))
+            )
         if (pending := f"pending_{store}") in about:
             counts[pending] = max(counts[pending], _partial_rows(conn, _PENDING[store]))
     return counts, about

@@ -14,7 +14,8 @@ from ...config.settings import FIELDS, KNOWN_ENV, Field, Settings
 from ...config.sources import form_path, read_dotenv, read_form, read_section
 from ...domain.errors import ConfigurationError
 from ...domain.redaction import mask_dsn
-from ...store.conninfo import has_secret
+from ...host.session_context import environment
+from .conninfo import has_secret
 from .dotenv_file import restore_dotenv, set_dotenv
 from .yaml_file import replace_file, set_values
 
@@ -161,3 +162,12 @@ def _shown(value: object) -> str:
     if isinstance(value, str):
         return mask_dsn(value) if value else '""'
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def given_settings(home: Path) -> dict[str, Any]:
+    """Return the settings that somebody set, in a file or the environment, as they stand there."""
+    section, _ = read_section(home)
+    environ = environment(home)
+    known = {**(section if isinstance(section, Mapping) else {}), **read_form(home)}
+    given = {str(key): value for key, value in known.items() if value is not None}
+    return given | {field.key: environ[field.env] for field in FIELDS if environ.get(field.env, "").strip()}

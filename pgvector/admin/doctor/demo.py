@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ...domain.commandline import typed
 from ...host.provider import PgvectorMemoryProvider
+from ..common.stored_rows import forget_session
 
 _WAIT_S = 60.0
 _TIDY_S = 10.0  # after a failure or Ctrl-C nobody waits longer
@@ -100,7 +101,7 @@ def _clean_up(fleet: dict[str, PgvectorMemoryProvider]) -> None:
         fleet[theme].on_memory_write("remove", "memory", "", {"old_text": memory})
     for theme, provider in fleet.items():
         if provider.runtime is not None and provider.runtime.writer.flush(_TIDY_S):
-            provider.runtime.backend.forget_session(theme, f"{theme}-monday")
+            forget_session(provider.runtime.backend, theme, f"{theme}-monday")
         provider.shutdown()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ...domain.commandline import command_of, typed
 from ...host.provider import PgvectorMemoryProvider
+from ..common.stored_rows import forget_session
 
 THEME = "installation-check"
 # For recall by meaning: the question shares no word with the fact.
@@ -88,7 +89,7 @@ def _clean_up(home: Path, word: str) -> None:
     provider.on_memory_write("remove", "memory", "", {"old_text": word})
     provider.on_memory_write("remove", "memory", "", {"old_text": _FACT})
     if _landed(provider) and provider.runtime is not None:
-        provider.runtime.backend.forget_session(THEME, word)
+        forget_session(provider.runtime.backend, THEME, word)
     provider.shutdown()
 
 

@@ -18,13 +18,13 @@ from psycopg import sql
 
 from ...domain.errors import ConfigurationError, DeadlineExceeded
 from ...domain.types import EmbeddingSpace, Store
-from ...store.audit_log import operator, record_where_allowed
 from ...store.connection import DeadlineConnection, translated
 from ...store.history import note_actor
 from ...store.schema import has_foreign_tables
 from ...store.sql import query
 from ...store.vectors import STORES, record_space
 from ..common.migrations import MIGRATION_LOCK
+from ..common.operators import operator, record_where_allowed
 from ..common.upgrade_progress import SCHEMA, UpgradeProgress, under_way
 from ..common.vector_statements import ROWS
 from .upgrade_statements import (

@@ -14,10 +14,10 @@ from ...domain.errors import WrongUsage
 from ...domain.theme import ThemeRules
 from ...domain.theme_settings import ROLES
 from ...store import old_turns
-from ...store.audit_log import operator, record
 from ...store.connection import DeadlineConnection
-from ...store.history import note_actor
+from ...store.history import note_actor, record
 from ..common import theme_rows
+from ..common.operators import operator
 from ..common.outcome import Outcome, fit_for_json
 from ..common.progress import progress
 from ..common.theme_names import existing

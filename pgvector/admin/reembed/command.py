@@ -43,7 +43,7 @@ def _backfill(args: argparse.Namespace, home: Path) -> int:
     from ...domain.measures import Latencies
     from ...store.backend import Backend
     from ..common.embedded_server import borrowed_server
-    from .reembedding import backfill
+    from .reembedding import backfill, cold_turns
 
     settings = settings_of(home)
     embedder = _embedder(settings, home)
@@ -55,7 +55,7 @@ def _backfill(args: argparse.Namespace, home: Path) -> int:
             rows = PendingRows(backend, documents, cold=args.cold)
             done = backfill(backend, rows, rows_per_s=args.rate, cold=args.cold)
             counts = backend.counts()
-            cold = backend.cold_turns() if args.cold else 0
+            cold = cold_turns(backend) if args.cold else 0
         finally:
             backend.close()
             if embedder is not None:

@@ -14,8 +14,9 @@ from ...domain.errors import ConfigurationError, EmbedderError, EmbedderUnavaila
 from ...domain.format import format_duration
 from ...domain.types import EmbeddingSpace, Store
 from ...embed.embedder import Embedder, space_of
-from ...store.backend import Backend
+from ...store.backend import WRITE_TIMEOUT_S, Backend
 from ...store.connection import DeadlineConnection
+from ...store.sql import query
 from ...store.vectors import STORES, Chunk, PendingRow
 from ..common import new_vectors as store
 from ..common.progress import ProgressLine, describe
@@ -210,7 +211,7 @@ def backfill(backend: Backend, pending: PendingRows, *, rows_per_s: float = 0.0,
             "there is nothing to embed with: set embed_url and embed_model, or see hermes-pgvector doctor"
         )
     counts = backend.counts()
-    total = backend.cold_turns() if cold else counts["pending_memories"] + counts["pending_turns"]
+    total = cold_turns(backend) if cold else counts["pending_memories"] + counts["pending_turns"]
     line = ProgressLine("embedded", total)
     while True:
         began = time.monotonic()
@@ -235,3 +236,10 @@ def _embed(embedder: Embedder, texts: Sequence[str], chunk_tokens: int) -> dict[
 def _slices(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
     for start in range(0, len(items), _AT_ONCE):
         yield items[start : start + _AT_ONCE]
+
+
+def cold_turns(backend: Backend) -> int:
+    """Return how many turns `compact` has left their signature only."""
+    with backend.connection(WRITE_TIMEOUT_S) as conn:
+        row = conn.execute(query("count_cold")).fetchone()
+    return 0 if row is None else int(row.count)

@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 from ...config.settings import Settings
 from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError
-from ...host.session_context import environment, given_settings, load_settings
+from ...host.session_context import environment, load_settings
 from ..common.admin_login import resize_embedded
 from ..common.embedded_server import borrowed_server
 from ..common.migrations import migrate
 from ..common.model_source import BUNDLED
 from ..common.progress import building
-from ..common.saving import API_KEY_ENV, Changes, changes_to
+from ..common.saving import API_KEY_ENV, Changes, changes_to, given_settings
 from .prompts import SetupOptions, Terminal
 from .wizard_database import DatabaseChoice, DatabaseStep
 from .wizard_model import ModelChoice, ModelStep

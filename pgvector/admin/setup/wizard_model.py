@@ -15,10 +15,11 @@ from ...domain.redaction import mask_dsn
 from ...embed.model_folder import LOCAL, is_local
 from ...embed.ollama import embedding_models, loopback_url
 from ...embed.onnx import missing_packages
-from ...host.session_context import environment, given_settings
+from ...host.session_context import environment
 from ..common.choose import choose_embedding, existing_database
 from ..common.installed_models import install_model, model_view
 from ..common.model_source import BUNDLED, CATALOGUE
+from ..common.saving import given_settings
 from .prompts import SetupOptions, Terminal
 from .trial import Trial, require_room, try_embedding
 from .wizard_database import DatabaseChoice

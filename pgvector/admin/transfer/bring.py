@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from ...domain.errors import ConfigurationError
-from ...store.audit_log import record_where_allowed as log
 from ...store.connection import DeadlineConnection, translated
+from ..common.operators import record_where_allowed as log
 from ..common.progress import progress
 from . import import_rows as store
 from .ingest import IngestOptions, IngestResult, take_in

@@ -10,10 +10,10 @@ from ...config.settings import Settings
 from ...domain.errors import ConfigurationError
 from ...domain.theme import ThemeRules
 from ...domain.types import EmbeddingSpace
-from ...store.audit_log import operator, record_where_allowed
 from ...store.connection import DeadlineConnection, translated
 from ...store.history import note_actor
 from ...store.vectors import STORES, recorded_space
+from ..common.operators import operator, record_where_allowed
 from ..common.progress import progress
 from . import copy_rows as store
 from . import export_rows

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ...domain.theme import ThemeRules
-from ...store.audit_log import record_where_allowed
 from ...store.connection import DeadlineConnection, translated
 from ...store.vectors import STORES
 from ..common import theme_rows as theme_store
 from ..common.installation import package_version
+from ..common.operators import record_where_allowed
 from ..common.progress import progress
 from ..common.theme_names import existing
 from . import export_rows as store

@@ -19,10 +19,10 @@ from ...domain.text import clean, clean_json, digest
 from ...domain.theme import ThemeRules
 from ...domain.theme_settings import ROLES, Languages
 from ...domain.types import EmbeddingSpace
-from ...store.audit_log import operator
 from ...store.connection import DeadlineConnection, translated
 from ...store.history import note_actor
 from ...store.vectors import hold_space, record_space
+from ..common.operators import operator
 from . import import_rows as store
 from .records import TARGETS, MemoryRecord, Record, TurnRecord, time_flaw
 

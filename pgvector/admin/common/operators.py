@@ -1,0 +1,25 @@
+"""Who runs a command, for the history of memories and the log of operators."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from ...store.connection import DeadlineConnection
+from ...store.history import os_user, record
+from ...store.sql import query
+
+
+def record_where_allowed(
+    conn: DeadlineConnection, verb: str, arguments: Mapping[str, Any], done: Mapping[str, int]
+) -> None:
+    """As `record`; nothing on a replica, or for a role that row-level security confines: the log is not its own."""
+    row = conn.execute(query("may_write_log")).fetchone()
+    if row and row.may:
+        record(conn, verb, arguments, done)
+
+
+def operator(verb: str) -> dict[str, str]:
+    """Who runs a command, as the history of memories says it."""
+    return {"source": "operator", "verb": verb, "os_user": os_user(), "host": socket.gethostname()}

@@ -1,0 +1,270 @@
+"""What the host's hooks report, as operations for the writer: turns, delegations, `/undo`, the built-in memory.
+
+Of `/undo` the command line tells us that it happened and not how far it went; a chat on a platform gets a new agent and
+tells nothing. Both mark the messages in the host's session database, state.db, first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from ..capture.sanitize import Sanitizer
+from ..capture.turn_filter import TurnFilter, own_words
+from ..domain.operations import (
+    AddMemory,
+    FileOperation,
+    Message,
+    ReconcileFile,
+    RememberMemory,
+    RemoveMemory,
+    ReplaceMemory,
+    StoreTurn,
+    UndoTurns,
+)
+from ..domain.session_turns import Session, SessionTurns, Span
+from ..domain.text import ENDS_CHARS, clean, flatten_within, named_uuid, strip_injected
+from ..domain.theme import SessionThemes
+from .guard import warn_once
+from .session_context import SessionContext
+
+if TYPE_CHECKING:
+    from ..runtime.process import Runtime
+
+_TURNS = uuid.UUID("6f6b3c1e-53c7-4c7e-9a4e-0c1f6f2a9a10")
+_DELEGATIONS = uuid.UUID("0b5f7f0e-6b0a-4c38-9d53-3f1b9f4f6f57")
+_UNDOS = uuid.UUID("1d0c2f7a-2f0e-4d55-8f0f-6a7d5c2b9e31")
+_BUSY_S = 0.05  # a hook waits for this
+_SESSION = "SELECT coalesce(rewind_count, 0) FROM sessions WHERE id = ?"
+# What the host writes itself bears the host's time; a user's message that of their platform, which may be from before
+# the turn in front of it.
+_MESSAGES = """
+SELECT timestamp, active = 0 AND NOT coalesce(compacted, 0) FROM messages
+ WHERE session_id = ? AND role <> 'user' ORDER BY id
+"""
+
+
+def within_limit(content: object, max_chars: int, counts: Counter[str]) -> str:
+    """Return the words of a message, fit to be stored; of one longer than `max_chars` both ends (`texts_cut`)."""
+    kept, cut = flatten_within(content, max_chars)
+    if cut:
+        counts["texts_cut"] += 1
+        warn_once(
+            f"of a text of more than {max_chars:,} characters only the first and the last {ENDS_CHARS:,} are kept "
+            "(setting turn_max_mb)"
+        )
+    return clean(kept)
+
+
+def storable(content: object, keep: Sanitizer, counts: Counter[str]) -> str:
+    """Return the words of a message as they are stored: within the limit, and without secrets."""
+    return keep.text(within_limit(content, keep.max_chars, counts).strip(), counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Where a turn was said (theme and session), what is kept beside it, and what of it is worth keeping."""
+
+    place: tuple[str, str]
+    provenance: Mapping[str, str]
+    keep: Sanitizer
+    min_chars: int
+
+    def operation(self, user: Any, assistant: Any, counts: Counter[str], generation: str) -> StoreTurn | None:
+        """Return the write of what both said; None, and counted, where nothing of it is worth keeping.
+
+        `generation` tells what is said again after it was taken back from what the host reports twice.
+        """
+        asked = own_words(strip_injected(within_limit(user, self.keep.max_chars, counts)))
+        answered = strip_injected(within_limit(assistant, self.keep.max_chars, counts))
+        verdict = TurnFilter(self.min_chars).judge(asked, answered)
+        asked, answered = (self.keep.text(text, counts) for text in (asked, answered))
+        sides = (("user", asked, verdict.store_user), ("assistant", answered, verdict.store_assistant))
+        said = tuple(Message(role, content) for role, content, stored in sides if stored)
+        if not said:
+            counts[f"turns_skipped_{verdict.reason}"] += 1
+            return None
+        # The host may report a turn again, after a reconnect or a compression: its words and session name it.
+        names = (*self.place, asked, answered, generation)
+        op_id = named_uuid(_TURNS, "\0".join(names).removesuffix("\0"))
+        theme, session = self.place
+        return StoreTurn(
+            theme=theme, at=time.time(), op_id=op_id, session_id=session, messages=said, metadata=self.provenance
+        )
+
+
+def delegation(
+    themes: SessionThemes, session: str, child: str, asked: str, found: str, provenance: Mapping[str, str]
+) -> tuple[StoreTurn, RememberMemory | None]:
+    """Return a finished delegation as a turn of role `tool` and as a durable memory, None where nothing was found.
+
+    Both are the parent's, whose session is `session`; `child` is the sub-agent's. The host may report it twice.
+    """
+    text, names = f"Delegated: {asked}\nResult: {found}", (session, child, asked, found)
+    edge = {"parent": session} | ({"child": child} if child else {})
+    metadata = {
+        **provenance,
+        "source": "delegation",
+        **({"child_session_id": child} if child else {}),
+        "delegation": edge,
+    }
+
+    def op_id(kind: str, theme: str) -> uuid.UUID:
+        return named_uuid(_DELEGATIONS, "\0".join((kind, theme, *names)))
+
+    now, here, durable = time.time(), themes.turns.name, themes.memories.name
+    turn = StoreTurn(
+        theme=here,
+        at=now,
+        op_id=op_id("turn", here),
+        session_id=session,
+        messages=(Message("tool", text),),
+        metadata=metadata,
+    )
+    if not found:
+        return turn, None
+    memory = RememberMemory(
+        theme=durable,
+        at=now,
+        op_id=op_id("remember", durable),
+        target="memory",
+        content=text,
+        metadata=metadata,
+        owner="delegation",
+    )
+    return turn, memory
+
+
+@dataclass(frozen=True)
+class _Rewound:
+    """How often something of a session was taken back, and when those turns were accepted."""
+
+    times: int
+    spans: tuple[Span, ...]
+
+
+def taken_back(
+    said: SessionTurns, session: Session, home: Path, host_session_id: str, *, told: bool
+) -> UndoTurns | None:
+    """Return the operation that takes out of memory what was undone since we last looked; None when nothing was.
+
+    `told`: the host says that something was undone just now. Where its database does not say what, it was the last
+    turn.
+    """
+    now = time.time()
+    found = _rewound(home, host_session_id, now)
+    if found.times and (op_ids := said.take_back(session, found.times, found.spans)) is not None:
+        name = "\0".join((*session, str(found.times)))
+        return _operation(session, found.spans, op_ids, now, named_uuid(_UNDOS, name))
+    if told and (last := said.take_back_last(session, now)) is not None:
+        return _operation(session, (last[0],), last[1], now, uuid.uuid4())
+    return None
+
+
+def _operation(
+    session: Session, spans: tuple[Span, ...], op_ids: list[uuid.UUID], now: float, op_id: uuid.UUID
+) -> UndoTurns:
+    theme, session_id = session
+    return UndoTurns(theme=theme, at=now, op_id=op_id, session_id=session_id, spans=spans, op_ids=tuple(op_ids))
+
+
+def _rewound(home: Path, session_id: str, now: float) -> _Rewound:
+    path = home / "state.db"
+    try:
+        address = f"file:{quote(str(path))}?mode=ro"
+        with contextlib.closing(sqlite3.connect(address, uri=True, timeout=_BUSY_S)) as file:
+            (times,) = file.execute(_SESSION, (session_id,)).fetchone() or (0,)
+            if not times:
+                return _Rewound(0, ())
+            return _Rewound(int(times), tuple(_spans(file.execute(_MESSAGES, (session_id,)), now)))
+    except (sqlite3.Error, ValueError, TypeError):  # none, of another version, or busy
+        return _Rewound(0, ())
+
+
+def _spans(messages: Iterator[tuple[float, int]], now: float) -> Iterator[Span]:
+    """From the first message of the host in a row of undone ones to the next that stands; `now` where none does."""
+    since: float | None = None
+    for at, undone in messages:
+        if undone and since is None:
+            since = float(at)
+        elif not undone and since is not None:
+            yield since, float(at)
+            since = None
+    if since is not None:
+        yield since, now
+
+
+class BuiltInMemory:
+    """The built-in memory as one session knows it."""
+
+    def __init__(self, runtime: Runtime, context: SessionContext, keep: Sanitizer) -> None:
+        self._runtime = runtime
+        self._context = context
+        self._keep = keep
+
+    def files(self) -> Iterator[ReconcileFile]:
+        """Give what changed files of it hold. They belong to the profile, not to a session key's theme."""
+        mirror = self._runtime.mirror
+        counts = self._runtime.counts
+        of_profile = {key: name for key, name in self._context.scope.items() if key == "profile"}
+        for state in mirror.changed():
+            contents = dict.fromkeys(storable(each, self._keep, counts) for each in state.contents)
+            yield ReconcileFile(
+                theme=self._context.place.files.name,
+                at=time.time(),
+                target=state.target,
+                contents=tuple(contents),
+                file_time=state.written_at,
+                damaged=state.damaged,
+                noted_at=state.read_at,
+                origin=mirror.origin,
+                metadata={"source": "file"} | of_profile,
+            )
+
+    def written(
+        self, action: str, target: str, content: Any, metadata: Mapping[str, Any] | None, provenance: dict[str, str]
+    ) -> FileOperation | None:
+        """Return what its tool wrote; None, and counted, for what says nothing or is of a kind we do not know."""
+        counts = self._runtime.counts
+        given, replaced = _split(metadata)
+        text, old_text = storable(content, self._keep, counts), storable(replaced, self._keep, counts)
+        if action not in ("add", "replace", "remove") or target not in ("memory", "user"):
+            counts["memory_writes_unknown"] += 1
+            return None
+        if not (text or action == "remove") or not (old_text or action == "add"):
+            counts["memory_writes_empty"] += 1
+            return None
+        self._runtime.mirror.note_written(target)
+        every = self._fields(target, provenance | self._keep.metadata(given, counts))
+        if action == "add":
+            return AddMemory(**every, content=text)
+        if action == "replace":
+            return ReplaceMemory(**every, content=text, old_text=old_text)
+        return RemoveMemory(**every, old_text=old_text)
+
+    def _fields(self, target: str, metadata: dict[str, object]) -> dict[str, Any]:
+        # Where it was said decides who may read it: there what `initialize` learned counts, whatever is given here.
+        own = dict(self._context.scope) | {"source": "memory_tool"}
+        return {
+            "theme": self._context.place.memories.name,
+            "at": time.time(),
+            "target": target,
+            "noted_at": self._runtime.mirror.now(),
+            "origin": self._runtime.mirror.origin,
+            "metadata": metadata | own,
+        }
+
+
+def _split(metadata: object) -> tuple[dict[str, object], object]:
+    """Return the metadata that the host gave, and what it says of the text before."""
+    given = dict(metadata) if isinstance(metadata, Mapping) else {}
+    old_text = given.pop("old_text", None)
+    return given, given.pop("previous_content", None) or old_text or ""
