@@ -6,47 +6,18 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..common.commands import (
-    Command,
-    add_admin_dsn,
-    add_json,
-    add_yes,
-    given_admin_dsn,
-    settings_of,
-)
+from ...domain.errors import WrongUsage
+from ...host.session_context import Policy
+from ...store.pool import connect
+from ...store.schema import ensure_schema
+from ..common.commands import Command, action, add_admin_dsn, add_yes, argument, given_admin_dsn
 from ..common.console import say
+from ..common.database import settings_of
 from ..common.outcome import print_outcome
-
-
-def _arguments(command: argparse.ArgumentParser) -> None:
-    add_admin_dsn(command)
-    add_json(command)
-
-
-def _disable_arguments(command: argparse.ArgumentParser) -> None:
-    add_yes(command)
-    _arguments(command)
-
-
-def _grant_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("role", metavar="ROLE", help="the role an agent logs in as")
-    command.add_argument("themes", nargs="+", metavar="THEME", help="its themes; '*' is every theme")
-    _arguments(command)
-
-
-def _revoke_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("role", metavar="ROLE", help="the role an agent logs in as")
-    command.add_argument("themes", nargs="*", metavar="THEME", help="the themes to take from it (default: all of them)")
-    _disable_arguments(command)
+from . import grants
 
 
 def _tenants(args: argparse.Namespace, home: Path) -> int:
-    from ...domain.errors import WrongUsage
-    from ...host.session_context import Policy
-    from ...store.pool import connect
-    from ...store.schema import ensure_schema
-    from . import grants
-
     settings = settings_of(home)
     rules = Policy.of(settings).rules
     admin_dsn = given_admin_dsn(args)
@@ -80,36 +51,50 @@ def _show_roles(roles: Mapping[str, list[str]]) -> None:
 _TENANTS = "hermes-pgvector tenants "
 _ADMIN = ' --admin-dsn "dbname=hermes_memory user=postgres"'
 
+_ROLE = argument("role", metavar="ROLE", help="the role an agent logs in as")
 TENANTS = Command(
-    "tenants",
-    "say which database role may read and write which themes",
     f"{_TENANTS}enable{_ADMIN}\n{_TENANTS}grant tenant_marketing marketing ads{_ADMIN}\n"
     f"{_TENANTS}revoke tenant_marketing ads --yes{_ADMIN}",
-    actions=(
-        Command("list", "every role and its themes", f"{_TENANTS}list{_ADMIN}", _tenants, _arguments),
-        Command(
-            "enable", "have Postgres hold each role to its themes", f"{_TENANTS}enable{_ADMIN}", _tenants, _arguments
+    actions=[
+        action("list", "every role and its themes", f"{_TENANTS}list{_ADMIN}", _tenants, [add_admin_dsn]),
+        action(
+            "enable",
+            "have Postgres hold each role to its themes",
+            f"{_TENANTS}enable{_ADMIN}",
+            _tenants,
+            [add_admin_dsn],
         ),
-        Command(
+        action(
             "disable",
             "let every role see every theme again",
             f"{_TENANTS}disable --yes{_ADMIN}",
             _tenants,
-            _disable_arguments,
+            [add_yes, add_admin_dsn],
         ),
-        Command(
+        action(
             "grant",
             "give a role themes",
             f"{_TENANTS}grant tenant_marketing marketing ads{_ADMIN}",
             _tenants,
-            _grant_arguments,
+            [
+                _ROLE,
+                argument("themes", nargs="+", metavar="THEME", help="its themes; '*' is every theme"),
+                add_admin_dsn,
+            ],
         ),
-        Command(
+        action(
             "revoke",
             "take themes from a role",
             f"{_TENANTS}revoke tenant_marketing ads --yes{_ADMIN}",
             _tenants,
-            _revoke_arguments,
+            [
+                _ROLE,
+                argument(
+                    "themes", nargs="*", metavar="THEME", help="the themes to take from it (default: all of them)"
+                ),
+                add_yes,
+                add_admin_dsn,
+            ],
         ),
-    ),
+    ],
 )

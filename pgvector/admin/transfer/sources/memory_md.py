@@ -7,21 +7,14 @@ from datetime import UTC, datetime
 
 from ....capture.mirror import FileState, Mirror
 from ....domain.records import MemoryRecord
-from .homes import Home
-from .source import ImportDestination, SourceTally
+from .source import ProfileFile, SourceTally
 
 
-class MemoryFiles:
+class MemoryFiles(ProfileFile):
     """The memory files of one profile. Their entries carry no times: they are as old as the file."""
 
-    def __init__(self, home: Home, destination: ImportDestination) -> None:
-        self._home = home
-        self._destination = destination
-
-    @property
-    def where(self) -> str:
-        """Return the folder of the files."""
-        return str(self._home.path / "memories")
+    NAME = "memories"
+    EXPECTED = "MEMORY.md and USER.md of hermes-agent in a folder `memories`"
 
     def total(self) -> int:
         """Return how many entries there are."""
@@ -31,14 +24,14 @@ class MemoryFiles:
         """Yield an entry each; a file that cannot be read is told in the log and has none."""
         for state in self._states():
             at = datetime.fromtimestamp(state.written_at, UTC)
-            target = self._destination.of_memory({"agent_identity": self._home.profile})
+            target = self.destination.of_memory({"agent_identity": self.home.profile})
             for content in state.contents:
                 tally.read += 1
                 if isinstance(target, str):
                     tally.skip(target)
                     continue
-                metadata = {"source": "import:files", "profile": self._home.profile}
+                metadata = {"source": "import:files", "profile": self.home.profile}
                 yield MemoryRecord(target.files, state.target, content, at, at, metadata)
 
     def _states(self) -> list[FileState]:
-        return [state for state in Mirror(self._home.path).changed() if state.contents]
+        return [state for state in Mirror(self.home.path).changed() if state.contents]

@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Protocol
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Protocol
 
+from ....domain.dsn import mask_dsn
 from ....domain.records import Record
 from ....domain.theme import SessionThemes, Surface, ThemeRules, resolve_theme
+from .homes import Home
 
 _EXAMPLES = 20
 _EARLIEST_S, _LATEST_S = 0.0, 253_402_300_800.0  # the years 1970 to 9999: all that a clock of the host can have meant
@@ -139,6 +142,43 @@ class ImportDestination:
         return resolve_theme(Surface("any key", platform)).source == "chat"
 
 
+@dataclass(frozen=True)
+class ProfileFile:
+    """A file of one profile: the one in its home, or another that was given."""
+
+    NAME: ClassVar[str]
+    EXPECTED: ClassVar[str]
+
+    home: Home
+    destination: ImportDestination
+    given: Path | None = None
+
+    @property
+    def path(self) -> Path:
+        """Return where it lies."""
+        return self.given or self.home.path / self.NAME
+
+    @property
+    def where(self) -> str:
+        """Return the file."""
+        return str(self.path)
+
+
+@dataclass(frozen=True)
+class SourceTables:
+    """Tables of another program in one schema; `profile` is whose the rows are that name none."""
+
+    dsn: str
+    schema: str
+    profile: str
+    destination: ImportDestination
+
+    @property
+    def where(self) -> str:
+        """Return the database and the schema."""
+        return f"{mask_dsn(self.dsn)} (schema {self.schema})"
+
+
 def _is_api(said: Mapping[str, Any]) -> bool:
     return str(said.get("platform", "")).strip().lower() == "api_server"
 
@@ -159,8 +199,3 @@ def at_iso(text: object) -> datetime | None:
     except ValueError:
         return None
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-
-
-def filled(metadata: Mapping[str, object]) -> dict[str, object]:
-    """Metadata without what is blank."""
-    return {key: value for key, value in metadata.items() if value not in (None, "", [], {})}
