@@ -13,7 +13,7 @@ from ...embed.factory import embedder_for
 from ...embed.model_folder import is_local, is_model_name, models_folder
 from ...store.connection import DeadlineConnection
 from ..common import holdings, new_vectors
-from . import vector_state
+from . import server_health
 from .check import Check
 
 
@@ -26,10 +26,10 @@ def check_vectors(conn: DeadlineConnection, settings: Settings, home: Path, inva
             "vectors",
             "note",
             f"a change to {under_way.model or 'another length'}, {under_way.dims} dimensions, is under way: about "
-            f"{vector_state.share_done(conn):.0%} of the rows are embedded anew",
+            f"{server_health.share_done(conn):.0%} of the rows are embedded anew",
             "the same command goes on with it; to give it up: hermes-pgvector reembed --abort --yes",
         )
-    elif not invalid and (lacking := vector_state.without_graph(conn)):
+    elif not invalid and (lacking := server_health.without_graph(conn)):
         yield Check(
             "index",
             "note",
