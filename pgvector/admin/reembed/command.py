@@ -60,10 +60,17 @@ def _backfill(args: argparse.Namespace, home: Path) -> int:
             if embedder is not None:
                 embedder.close()
     left = cold if args.cold else counts["pending_memories"] + counts["pending_turns"]
-    said = f"{plural(done, 'row')} embedded, " + (
-        f"{plural(left, 'row')} still without a vector" if left else "none waits"
-    )
-    return printed(args, {"embedded": done, "pending": left}, lambda: print(said))
+    why = _why_left(documents) if left else ""
+    rest = f"{plural(left, 'row')} still without a vector: {why}" if left else "none waits"
+    said = f"{plural(done, 'row')} embedded, {rest}"
+    return printed(args, {"embedded": done, "pending": left, "reason": why}, lambda: print(said))
+
+
+def _why_left(documents: DocumentEmbedder) -> str:
+    """Return why rows are left that wait for a vector."""
+    if documents.fails and documents.trouble.last is not None:
+        return documents.trouble.last.text
+    return "an agent is embedding them, or the model refused them a moment ago; run it again in some minutes"
 
 
 def _reembed(args: argparse.Namespace, home: Path) -> int:

@@ -72,6 +72,7 @@ class Watcher:
             with self._backend.connection(_DATABASE_S) as conn:
                 held = holdings(conn) | {"retention": retention_state(conn, self._settings)}
                 held["removals_held"] = sum(each.count for each in held_removals(conn))
+                held["by_meaning"] = bool(self._settings.embed_url.strip())
             return held | {"state": "up", "answered_in_ms": round((time.monotonic() - started) * 1000, 1)}
         except HermesPgvectorError as exc:
             return {"problem": str(exc), "state": "unusable" if isinstance(exc, StoreMisconfigured) else "down"}
@@ -184,6 +185,8 @@ def _database_lines(database: Mapping[str, Any]) -> list[str]:
 
 
 def _without_embedding(database: Mapping[str, Any]) -> str:
+    if not database["by_meaning"]:
+        return "found by words, as no embedding model is set"
     waiting = database["pending_memories"] + database["pending_turns"]
     about = "about " if any(name.startswith("pending") for name in database["about"]) else ""
     return f"{about}{waiting:,} still without an embedding"

@@ -32,6 +32,7 @@ from ..common.console import Column, say, show_table, warn
 from ..common.database import connection, settings_of
 from ..common.stored_rows import themes_of_session
 from .bring import NEAR_S, Report, SourceReport, bring
+from .import_rows import noted_elsewhere
 from .ingest import IngestOptions
 from .sources.hindsight import HindsightTables
 from .sources.holographic import FactStore
@@ -151,6 +152,7 @@ def _destination(
         locate=partial(SessionContext.from_host, rules=rules),
         writes=policy.write_contexts.__contains__,
         captured=captured,
+        noted_elsewhere=partial(noted_elsewhere, conn),
         rules=rules,
         min_chars=min_chars,
         theme=_theme(args.theme, rules, "--theme"),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from datetime import UTC, datetime
 
 from ....capture.mirror import FileState, Mirror
 from ....domain.records import MemoryRecord
+from ....domain.text import digest
 from .source import ProfileFile, SourceTally
+
+_ELSEWHERE = "an entry that a session of another theme wrote (--theme NAME takes them in)"
 
 
 class MemoryFiles(ProfileFile):
@@ -22,16 +25,23 @@ class MemoryFiles(ProfileFile):
 
     def records(self, tally: SourceTally) -> Iterator[MemoryRecord]:
         """Yield an entry each; a file that cannot be read is told in the log and has none."""
+        target = self.destination.of_memory({"agent_identity": self.home.profile})
+        elsewhere = self._elsewhere("" if isinstance(target, str) else target.files)
         for state in self._states():
             at = datetime.fromtimestamp(state.written_at, UTC)
-            target = self.destination.of_memory({"agent_identity": self.home.profile})
             for content in state.contents:
                 tally.read += 1
-                if isinstance(target, str):
-                    tally.skip(target)
+                if isinstance(target, str) or (state.target, digest(content)) in elsewhere:
+                    tally.skip(target if isinstance(target, str) else _ELSEWHERE)
                     continue
                 metadata = {"source": "import:files", "profile": self.home.profile}
                 yield MemoryRecord(target.files, state.target, content, at, at, metadata)
+
+    def _elsewhere(self, theme: str) -> Container[tuple[str, bytes]]:
+        """Return target and digest of the entries that have a theme already, unless an operator names one for all."""
+        if self.destination.theme or not (self.home.path / "pgvector" / "origin").is_file():
+            return ()
+        return self.destination.noted_elsewhere(Mirror(self.home.path).origin, theme)
 
     def _states(self) -> list[FileState]:
         return [state for state in Mirror(self.home.path).changed() if state.contents]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -84,11 +84,13 @@ class ImportDestination:
 
     `locate` makes of the host's words what our provider would; `writes` says which kinds of runs are stored;
     `captured` gives the themes that hold turns of a session already; `api_theme` takes API sessions without a key.
+    `noted_elsewhere`: of a host's files, by their origin, the entries that sessions of other themes than this wrote.
     """
 
     locate: Locate
     writes: Callable[[str], bool]
     captured: Callable[[str], Sequence[str]]
+    noted_elsewhere: Callable[[str, str], Container[tuple[str, bytes]]]
     rules: ThemeRules
     min_chars: int
     theme: str = ""
