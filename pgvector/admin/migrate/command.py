@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
 from ...config.settings import Settings
+from ...domain.errors import ConfigurationError, SchemaNotApplied, UpgradeNeeded
 from ...store.pool import connect
+from ...store.schema import MIGRATE_COMMAND, applied_versions, ensure_schema, shipped_migrations
 from ..common.admin_login import admin_conninfo
 from ..common.choose import existing_database
 from ..common.commands import (
@@ -22,9 +25,10 @@ from ..common.commands import (
 from ..common.console import say
 from ..common.database import settings_of
 from ..common.embedded_server import borrowed_server, embedded_server
+from ..common.migrations import MigrationReport, migrate
 from ..common.outcome import counted
+from ..common.progress import building
 from ..common.upgrade_progress import SCHEMA
-from .migrate import migrate_database, missing_migrations, render_report
 from .upgrade import Upgraded, as_json, confirm_upgrade, plan_upgrade, run_upgrade, undo_upgrade
 
 
@@ -71,7 +75,7 @@ def _migrate(args: argparse.Namespace, settings: Settings) -> int:
         else:
             locate = stack.enter_context(borrowed_server(settings))
             report = migrate_database(settings, admin_dsn=admin_dsn, runtime_role=role, dims=dims, locate=locate)
-    lines = [render_report(report), *(upgraded.lines() if upgraded is not None else ())]
+    lines = [_report(report), *(upgraded.lines() if upgraded is not None else ())]
     if not (admin_dsn or settings.dsn):
         lines.append(f"embedded Postgres in {embedded_server(settings).root}")
     return printed(args, as_json(report, upgraded), lambda: say("\n".join(lines)))
@@ -89,7 +93,7 @@ def _plan(args: argparse.Namespace, settings: Settings) -> int:
         if conninfo:
             with connect(conninfo) as conn:
                 plan = plan_upgrade(conn, settings, dims=_dims(args, settings), role=args.runtime_role)
-        missing = missing_migrations("" if plan else conninfo)
+        missing = _missing("" if plan else conninfo)
     lines = [*(plan.lines() if plan else ()), *(f"would apply {name}" for name in missing)]
     lines.append("Nothing was changed." if lines else "Nothing is to be done.")
     told = {"done": False, "missing": missing, "upgrade": {"done": False} | asdict(plan) if plan else None}
@@ -126,6 +130,48 @@ def _show_undone(done: bool, since: dict[str, int]) -> None:
         say("Nothing was changed. Keep it first with: hermes-pgvector export; then add --yes.")
     else:
         say("would put the tables of before back; nothing was changed")
+
+
+def migrate_database(
+    settings: Settings, *, admin_dsn: str, runtime_role: str, dims: int, locate: Callable[[], str]
+) -> MigrationReport:
+    """Apply what is missing: with `admin_dsn` there, without one on the embedded server, where that is in use.
+
+    Raises ConfigurationError, StoreUnavailable, DimensionMismatch, and SchemaNotApplied when an admin is needed.
+    """
+    if not 1 <= dims <= 2000:
+        raise ConfigurationError(f"--dims must be 1 to 2000, not {dims}")
+    if admin_dsn:
+        with building() as tell:
+            return migrate(admin_dsn, dims=dims, runtime_role=runtime_role, tell=tell)
+    if runtime_role:
+        raise ConfigurationError("--runtime-role needs --admin-dsn: only an admin of the database can grant rights")
+    with connect(settings.dsn or locate()) as conn:
+        try:
+            ensure_schema(conn, dims=dims)
+        except UpgradeNeeded:
+            raise
+        except SchemaNotApplied as exc:
+            raise SchemaNotApplied(f"the schema is missing and `dsn` names no admin; run: {MIGRATE_COMMAND}") from exc
+    return MigrationReport((), tuple(shipped_migrations().values()), ())
+
+
+def _missing(conninfo: str) -> list[str]:
+    """Return the migrations that `migrate_database` would apply; all of them where `conninfo` is empty."""
+    applied: set[int] = set()
+    if conninfo:
+        with connect(conninfo) as conn:
+            applied = applied_versions(conn)
+    return [name for version, name in shipped_migrations().items() if version not in applied]
+
+
+def _report(report: MigrationReport) -> str:
+    """Return the report for people."""
+    lines = [f"applied {name}" for name in report.applied]
+    lines += [f"in place: {name}" for name in report.already]
+    lines += [f"built {index}" for index in report.built]
+    lines += [f"note: {notice}" for notice in report.notices]
+    return "\n".join(lines)
 
 
 MIGRATE = Command(

@@ -113,30 +113,35 @@ def _report(model: str, dims: int, refused: int, changes: dict[str, Any], *, not
 
 def _wanted(args: argparse.Namespace, settings: Settings, home: Path) -> tuple[Settings, dict[str, Any]]:
     """Return the settings with the new model in them, and what of them goes into config.yaml."""
-    changes: dict[str, Any] = {"embed_url": (args.url or settings.embed_url).strip()}
-    if not changes["embed_url"]:
-        raise InvalidArgument(
-            "there is nothing to embed with: add --url URL or --url local:NAME; see also: hermes-pgvector model list"
-        )
-    if not is_local(changes["embed_url"]):
-        changes["embed_model"] = args.model or settings.embed_model
-    elif args.model:
-        raise InvalidArgument(
-            f"--model is for endpoints, and recall goes by {changes['embed_url']} now: add --url URL, as "
-            "http://127.0.0.1:11434; a model on this machine's disk is named by --url local:NAME"
-        )
+    changes = _model_wanted(args, settings)
     wanted = dataclasses.replace(settings, **changes)
     changes["dims"] = args.dims
-    if args.dims is None and not (args.model or args.url or is_local(wanted.embed_url)):
-        changes["dims"] = settings.dims
-    elif args.dims is None:
-        changes["dims"] = dims_given(_patient(wanted), _api_key(wanted, home), home=home)
+    if args.dims is None:
+        named = args.model or args.url or is_local(wanted.embed_url)
+        changes["dims"] = dims_given(_patient(wanted), _api_key(wanted, home), home=home) if named else settings.dims
     if not 1 <= changes["dims"] <= _MAX_DIMS:
         raise InvalidArgument(
             f"{changes['dims']} dimensions: an embedding may have 1 to {_MAX_DIMS:,}; some models give fewer when "
             "asked: --dims N, see the setting embed_dimensions"
         )
     return dataclasses.replace(wanted, dims=changes["dims"]), changes
+
+
+def _model_wanted(args: argparse.Namespace, settings: Settings) -> dict[str, Any]:
+    """Return the settings of the new model, but its length. Raises InvalidArgument where none is named."""
+    url = (args.url or settings.embed_url).strip()
+    if not url:
+        raise InvalidArgument(
+            "there is nothing to embed with: add --url URL or --url local:NAME; see also: hermes-pgvector model list"
+        )
+    if not is_local(url):
+        return {"embed_url": url, "embed_model": args.model or settings.embed_model}
+    if args.model:
+        raise InvalidArgument(
+            f"--model is for endpoints, and recall uses {url} now: add --url URL, as http://127.0.0.1:11434; a model "
+            "on this machine's disk is named by --url local:NAME"
+        )
+    return {"embed_url": url}
 
 
 def _abort(args: argparse.Namespace, settings: Settings, admin_dsn: str) -> int:

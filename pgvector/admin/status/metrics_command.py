@@ -19,10 +19,7 @@ _PACKAGE = "prometheus_client"
 
 
 def _metrics(args: argparse.Namespace, home: Path) -> int:
-    if args.every is not None and args.textfile is None:
-        raise WrongUsage("--every goes with --textfile")
-    if sum((args.listen is not None, args.textfile is not None, args.json)) > 1:
-        raise WrongUsage("give one of --listen, --textfile and --json")
+    _check(args)
     try:
         from . import prometheus  # of an extra that need not be installed
     except ImportError as exc:
@@ -49,6 +46,13 @@ def _metrics(args: argparse.Namespace, home: Path) -> int:
         else:
             sys.stdout.write(prometheus.as_text(registry))
     return EXIT_OK
+
+
+def _check(args: argparse.Namespace) -> None:
+    if args.every is not None and args.textfile is None:
+        raise WrongUsage("--every goes with --textfile")
+    if sum((args.listen is not None, args.textfile is not None, args.json)) > 1:
+        raise WrongUsage("give one of --listen, --textfile and --json")
 
 
 METRICS = Command(

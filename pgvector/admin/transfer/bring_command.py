@@ -36,11 +36,10 @@ from .import_rows import noted_elsewhere
 from .ingest import IngestOptions
 from .sources.hindsight import HindsightTables
 from .sources.holographic import FactStore
-from .sources.homes import Home, homes
 from .sources.mem0 import COLLECTION, Mem0Settings, Mem0Store, configured
 from .sources.memory_md import MemoryFiles
 from .sources.predecessor import PredecessorTables
-from .sources.source import ImportDestination, ImportTarget, Source
+from .sources.source import Home, ImportDestination, ImportTarget, Source, homes
 from .sources.state_db import SessionDatabase
 
 _SOURCE_DSN = "HERMES_PGVECTOR_SOURCE_DSN"

@@ -91,7 +91,7 @@ def bring_turns(
         "digests": [digest(each.content) for each in records],
         "sources": [str(each.metadata.get("source", "")) for each in records],
         "near_s": near_s,
-        "moved": [moved.get(each.theme) for each in records],
+        "moved": _moves(records, moved),
     }
     ids = {row.number - 1: row.id for row in conn.execute(query("missing_turns"), known)}
     added = [records[number] for number in ids]
@@ -116,7 +116,7 @@ def bring_memories(
         return BatchResult()
     for theme in sorted({each.theme for each in records}):
         lock_theme(conn, theme)
-    names = _names(records) | {"moved": [moved.get(each.theme) for each in records]}
+    names = _names(records) | {"moved": _moves(records, moved)}
     known = conn.execute(query("known_memories"), names).fetchall()
     added, removed = [], []
     there: list[tuple[int, MemoryRecord]] = []
@@ -131,6 +131,10 @@ def bring_memories(
         _insert_memories(conn, added, languages)
         _confirm(conn, there)
     return BatchResult(added, [record for _, record in there], removed)
+
+
+def _moves(records: Sequence[Record], moved: Mapping[str, str]) -> list[str | None]:
+    return [moved.get(each.theme) for each in records]
 
 
 def _removed_since(removed_at: datetime | None, record: MemoryRecord) -> bool:

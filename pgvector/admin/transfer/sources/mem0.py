@@ -14,8 +14,7 @@ from ....domain.records import MemoryRecord
 from ..foreign_database import foreign
 from . import qdrant
 from .facts import memory_of
-from .homes import Home
-from .source import ImportDestination, SourceTally, at_iso
+from .source import Home, ImportDestination, SourceTally, at_iso
 from .sqlite_file import read_only
 
 COLLECTION = "mem0"  # what Mem0 and hermes-agent call it unless told otherwise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,9 +13,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from ....domain.dsn import mask_dsn
 from ....domain.records import Record
 from ....domain.theme import SessionThemes, Surface, ThemeRules, resolve_theme
-from .homes import Home
 
 _EXAMPLES = 20
+_PROFILE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")  # the names that the host gives to profiles
 _EARLIEST_S, _LATEST_S = 0.0, 253_402_300_800.0  # the years 1970 to 9999: all that a clock of the host can have meant
 
 API_UNKNOWN = "an API session: the host does not record its X-Hermes-Session-Key (--api-theme NAME takes them in)"
@@ -142,6 +143,23 @@ class ImportDestination:
         if not isinstance(platform, str) or not (said.get("chat_id") or said.get("user_id")):
             return False
         return resolve_theme(Surface("any key", platform)).source == "chat"
+
+
+class Home(NamedTuple):
+    """A profile and where it lives."""
+
+    profile: str
+    path: Path
+
+
+def homes(home: Path) -> list[Home]:
+    """Return the home of the profile `default` and those of all others, whichever of them `home` is."""
+    root = home.parent.parent if home.parent.name == "profiles" else home
+    try:
+        named = sorted(each for each in (root / "profiles").iterdir() if each.is_dir())
+    except OSError:
+        named = []
+    return [Home("default", root), *(Home(each.name, each) for each in named if _PROFILE.fullmatch(each.name))]
 
 
 @dataclass(frozen=True)
