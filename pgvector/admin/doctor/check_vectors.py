@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ...config.settings import Settings
 from ...domain.errors import HermesPgvectorError
+from ...domain.format import plural
 from ...domain.types import EmbeddingSpace
 from ...embed.embedder import space_of
 from ...embed.factory import embedder_for
@@ -57,7 +58,7 @@ def _held(held: EmbeddingSpace, wanted: EmbeddingSpace | None, settings: Setting
     return Check(
         "vectors",
         "fail",
-        f"{found}; the settings name {named}: recall goes by words only",
+        f"{found}; the settings name {named}: recall uses words only",
         f"hermes-pgvector reembed --yes, or set back {_former(held, wanted, settings, home)}",
     )
 
@@ -68,7 +69,7 @@ def _pending(conn: DeadlineConnection) -> Iterator[Check]:
         yield Check(
             "pending",
             "note",
-            f"{'more than ' if more else ''}{waiting:,} rows wait for their vector",
+            f"without a vector: {'more than ' if more else ''}{plural(waiting, 'row')}",
             "agents do that by themselves; to have it now: hermes-pgvector backfill",
         )
 

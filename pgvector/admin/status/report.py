@@ -23,7 +23,7 @@ from ..common.spool_views import SpoolView, inspect_spools, short_id
 
 Status = dict[str, Any]
 WORK = ("embed", "embed_query", "write", "search", "rerank")  # what is timed
-_ENDPOINT = {"closed": "up", "open": "failing, left alone for a while", "half-open": "failing, just tried again"}
+_ENDPOINT = {"closed": "up", "open": "failing, not asked for a while", "half-open": "failing, just tried again"}
 
 _POSTGRES = {"reconnecting": "is being connected to again", "was up": "was up a moment ago"}
 _MAIN = ("conversations", "memory_entries")
@@ -247,7 +247,7 @@ def agreed(status: Status) -> Status:
 
 def _replica_line(report: Mapping[str, Any]) -> str:
     states = {"up": f"up, {report.get('replica_lag_s', 0)} s behind", "starting": "not looked at yet"}
-    state = states.get(str(report["replica"]), f"left alone ({report.get('replica_problem')})")
+    state = states.get(str(report["replica"]), f"not used ({report.get('replica_problem')})")
     return (
         f"replica {state}; it answered {report.get('reads_replica', 0)} questions, "
         f"the primary {report.get('reads_primary', 0)}"

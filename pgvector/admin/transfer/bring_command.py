@@ -12,6 +12,7 @@ from ...capture.sanitize import session_name
 from ...domain.commandline import typed
 from ...domain.dates import parse_when
 from ...domain.errors import ConfigurationError, WrongUsage
+from ...domain.format import plural
 from ...domain.theme import ThemeRules
 from ...host.session_context import Policy, SessionContext
 from ...store.connection import DeadlineConnection
@@ -209,7 +210,7 @@ def _show_source(each: SourceReport, *, really: bool) -> None:
     for example in [*each.tally.examples, *each.arrivals.examples][:_EXAMPLES_SHOWN]:
         say(f"  {example}", "dim")
     if each.arrivals.masked:
-        say(f"{each.arrivals.masked:,} secrets masked")
+        say(f"{plural(each.arrivals.masked, 'secret')} masked")
     for name in sorted(each.arrivals.unreachable):
         warn(f"allowed_themes does not name {name!r}: until it does, no session has this theme")
 

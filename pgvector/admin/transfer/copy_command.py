@@ -12,6 +12,7 @@ from pathlib import Path
 from ...config.settings import Settings
 from ...domain.commandline import typed
 from ...domain.errors import ConfigurationError, WrongUsage
+from ...domain.format import plural
 from ...host.session_context import Policy
 from ...store.connection import DeadlineConnection
 from ..common.commands import (
@@ -25,6 +26,7 @@ from ..common.commands import (
 )
 from ..common.console import Column, say, show_table, warn
 from ..common.database import connection, settings_of
+from ..common.outcome import counted
 from ..common.saving import changes_to, overruled, save
 from .command import add_themes, show_arrivals
 from .copy_themes import Copy, CopyRequest, copy
@@ -119,13 +121,13 @@ def _show(done: Copy, *, switched: bool, embedded: bool) -> None:
 
 def _show_left_behind(done: Copy) -> None:
     if done.removed:
-        say(f"{done.removed:,} memories that were removed here since were removed there too")
+        say(f"removed there too, as they were removed here since: {counted({'memories': done.removed})}")
     if done.history is None:
         warn("what happened to memories stays behind: only an admin may write that: add --admin-dsn")
     if not done.vectors_fit:
         warn("the other database holds vectors of another model: the texts wait there for new ones")
     if done.since:
-        warn(f"{done.since:,} rows were written here meanwhile: run the same again, what is there is left alone")
+        warn(f"written here meanwhile: {plural(done.since, 'row')}; run the same again, what is there is skipped")
 
 
 COPY = Command(
