@@ -13,65 +13,133 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .admin.common.commands import Command
+    from .admin.common.commands import Verb
 
 
-def command_groups() -> dict[str, tuple[Command, ...]]:
-    """Return every verb, in the groups and the order of the help."""
-    from .admin.browse import command as browse
-    from .admin.browse import search_command as search
-    from .admin.common import completion
-    from .admin.compact import command as compact
-    from .admin.doctor import command as doctor
-    from .admin.edit import command as edit
-    from .admin.edit import removals_command as removals
-    from .admin.index import command as index
-    from .admin.migrate import command as migrate
-    from .admin.models import command as models
-    from .admin.prune import command as prune
-    from .admin.reembed import command as reembed
-    from .admin.setup import command as setup
-    from .admin.setup import lifecycle_command as lifecycle
-    from .admin.setup import server_command as server
-    from .admin.status import command as status
-    from .admin.status import metrics_command as metrics
-    from .admin.tenants import command as tenants
-    from .admin.themes import command as themes
-    from .admin.transfer import bring_command as bring
-    from .admin.transfer import command as transfer
-    from .admin.transfer import copy_command as copy
+def command_groups() -> dict[str, tuple[Verb, ...]]:
+    """Return every verb, in the groups and the order of the help; its module is loaded when it is named."""
+    from .admin.common.commands import Command, Verb, argument
 
+    completion = Command(
+        'eval "$(hermes-pgvector completion bash)"      # in ~/.bashrc\n'
+        'eval "$(hermes-pgvector completion zsh)"       # in ~/.zshrc, after compinit\n'
+        "hermes-pgvector completion fish > ~/.config/fish/completions/hermes-pgvector.fish",
+        _completion,
+        [argument("shell", choices=("bash", "zsh", "fish"), help="the shell to complete in")],
+    )
+    export_theme = Verb("export", "write a theme as JSON Lines", "transfer.command:EXPORT_THEME")
     return {
         "set up": (
-            lifecycle.SETUP,
-            setup.INSTALL,
-            migrate.MIGRATE,
-            models.MODEL,
-            server.SERVER,
-            tenants.TENANTS,
-            doctor.DEMO,
-            completion.completion(command_line),
-            lifecycle.DEACTIVATE,
-            lifecycle.UNINSTALL,
+            Verb("setup", "choose database and embedding model, try both, save and activate", "setup.command"),
+            Verb("install", "put the plugin into a hermes home and activate it", "setup.install_command"),
+            Verb("migrate", "create or upgrade the tables, as an admin of the database", "migrate.command"),
+            Verb(
+                "model",
+                "list, install, verify and remove embedding models that run in the agent's process",
+                "models.command",
+            ),
+            Verb("server", "start, stop or look at the embedded Postgres", "setup.server_command"),
+            Verb("tenants", "say which database role may read and write which themes", "tenants.command"),
+            Verb(
+                "demo",
+                "let three agents with themes of their own write and recall, and show what each sees",
+                "doctor.demo",
+            ),
+            Verb("completion", "print a script that completes our commands in a shell", completion),
+            Verb(
+                "deactivate",
+                "give memory back to the provider that was active before, keeping everything",
+                "setup.install_command",
+            ),
+            Verb(
+                "uninstall",
+                "take the plugin out of a hermes home, with or without what it keeps on this machine",
+                "setup.uninstall",
+            ),
         ),
-        "watch": (status.STATUS, status.STATS, metrics.METRICS),
+        "watch": (
+            Verb(
+                "status",
+                "show what is stored, what waits, and how every agent process of this home goes",
+                "status.command",
+            ),
+            Verb("stats", "print the counters, one a line, for scripts", "status.command"),
+            Verb("metrics", "give Prometheus what status shows, over HTTP or in a file", "status.metrics_command"),
+        ),
         "see and correct": (
-            search.SEARCH,
-            browse.LIST,
-            browse.SHOW,
-            browse.HISTORY,
-            browse.SESSIONS,
-            themes.themes(transfer.EXPORT_THEME),
-            edit.ADD,
-            edit.EDIT,
-            edit.FORGET,
-            removals.RESTORE,
-            removals.REMOVALS,
+            Verb("search", "search memories and turns as the agents' tools do", "browse.search_command"),
+            Verb("list", "list memories or turns of a theme, newest first", "browse.command"),
+            Verb("show", "show one memory or turn with all that is known of it", "browse.command"),
+            Verb("history", "show who wrote, replaced, moved and removed memories, and when", "browse.command"),
+            Verb("sessions", "list the sessions of a theme, and read one", "browse.command"),
+            Verb("themes", "show, rename, merge, delete and export themes", "themes.command", [export_theme]),
+            Verb("add", "store a memory", "edit.command"),
+            Verb("edit", "change what a memory says", "edit.command"),
+            Verb(
+                "forget", "delete memories or turns for good, with everything that was derived of them", "edit.command"
+            ),
+            Verb(
+                "restore",
+                "bring back memories that a memory file let go of, with their theme, times and origin",
+                "edit.removals_command",
+            ),
+            Verb(
+                "removals",
+                "decide what becomes of memories that a lost, emptied or shortened memory file held",
+                "edit.removals_command",
+            ),
         ),
-        "keep": (prune.PRUNE, compact.COMPACT),
-        "move": (transfer.EXPORT, transfer.IMPORT, bring.BRING, copy.COPY),
-        "fix": (doctor.DOCTOR, doctor.PROVE, status.SPOOL, reembed.BACKFILL, reembed.REEMBED, index.INDEX),
+        "keep": (
+            Verb("prune", "delete old turns, by age, theme, role, number or size", "prune.command"),
+            Verb(
+                "compact",
+                "make old turns smaller: delete duplicates, drop vectors to their signatures; measured before",
+                "compact.command",
+            ),
+        ),
+        "move": (
+            Verb("export", "write memories and turns to a file", "transfer.command"),
+            Verb("import", "take in what export wrote, each row once", "transfer.command"),
+            Verb("bring", "bring history from the host and from other memory providers", "transfer.bring_command"),
+            Verb("copy", "copy everything to another database, and switch to it", "transfer.copy_command"),
+        ),
+        "fix": (
+            Verb("doctor", "check everything and say what to do", "doctor.command"),
+            Verb("prove", "write a memory and a turn, recall both in a new process", "doctor.prove"),
+            Verb(
+                "spool",
+                "look at writes that Postgres rejected for what they hold, try them again, or drop them",
+                "status.command",
+            ),
+            Verb(
+                "backfill",
+                "embed the rows that wait for a vector, rather than leave it to the agents",
+                "reembed.command",
+            ),
+            Verb(
+                "reembed",
+                "change the embedding model while the agents go on; may be stopped, run again, and run on several "
+                "hosts at once",
+                "reembed.command",
+            ),
+            Verb(
+                "index",
+                "the HNSW indexes: how they stand, drop them before a bulk load, build them after it",
+                "index.command",
+            ),
+        ),
     }
+
+
+def _completion(args: argparse.Namespace, home: Path) -> int:
+    import shtab
+
+    from .admin.common.commands import fill_all, printed
+
+    whole = command_line()
+    fill_all(whole)
+    script = shtab.complete(whole, shell=args.shell)
+    return printed(args, {"shell": args.shell, "script": script}, lambda: print(script))
 
 
 def register_cli(subparser: argparse.ArgumentParser) -> None:
@@ -120,7 +188,7 @@ def _run(args: argparse.Namespace) -> int:
     from .admin.common.commands import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, abandon_stdout
 
     if not getattr(args, "pgvector_command", None):
-        names = ", ".join(command.name for commands in command_groups().values() for command in commands)
+        names = ", ".join(verb.name for verbs in command_groups().values() for verb in verbs)
         print(f"hermes pgvector: name a command: {names}; see: hermes pgvector --help", file=sys.stderr)
         return EXIT_USAGE
     try:
@@ -137,7 +205,8 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _explain(exc: Exception, *, as_json: bool) -> int:
-    from .admin.common.commands import EXIT_FAILED, EXIT_USAGE, print_error
+
+    from .admin.common.commands import EXIT_FAILED, EXIT_USAGE, missing_package, print_error
     from .domain.errors import HermesPgvectorError, WrongUsage
     from .domain.redaction import mask_dsn
 
@@ -145,9 +214,7 @@ def _explain(exc: Exception, *, as_json: bool) -> int:
     if isinstance(exc, HermesPgvectorError):
         message = str(exc)
     elif isinstance(exc, ImportError):
-        from .host.availability import lacking
-
-        message = f"{lacking() or exc} ({sys.executable})"
+        message = missing_package(exc)
     else:
         unexpected = True
         message = f"unexpected {type(exc).__name__}: {mask_dsn(str(exc))}"

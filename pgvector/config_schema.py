@@ -21,7 +21,7 @@ CONFIG_SCHEMA = ProviderConfigSchema(
     fields=(
         ProviderField(
             "dsn",
-            "Postgres",
+            "Postgres DSN",
             KIND_SECRET,
             description="Postgres to use, as a libpq URI or key=value string",
             env_key="HERMES_PGVECTOR_DSN",
@@ -46,7 +46,7 @@ CONFIG_SCHEMA = ProviderConfigSchema(
         ),
         ProviderField(
             "embed_api_key",
-            "API key of the endpoint",
+            "Embedding API key",
             KIND_SECRET,
             description="Only where the endpoint wants one",
             env_key="HERMES_PGVECTOR_EMBED_API_KEY",
@@ -54,7 +54,7 @@ CONFIG_SCHEMA = ProviderConfigSchema(
         ),
         ProviderField(
             "prefetch_limit",
-            "Memories put before a turn",
+            "Memories recalled before a turn",
             KIND_NUMBER,
             description="Most memories put before a turn by themselves; 0 turns that off",
             placeholder="as config.yaml says, or the default: 5",
@@ -62,7 +62,7 @@ CONFIG_SCHEMA = ProviderConfigSchema(
         ),
         ProviderField(
             "min_similarity",
-            "Least similarity of memories put before a turn",
+            "Minimum similarity",
             KIND_TEXT,
             description="Cosine similarity from which a row is put before a turn; auto takes what was measured for "
             "the model, or 0.3",
@@ -71,7 +71,7 @@ CONFIG_SCHEMA = ProviderConfigSchema(
         ),
         ProviderField(
             "sync_turns",
-            "Store turns",
+            "Store conversation turns",
             KIND_SELECT,
             description="Store the turns of conversations",
             options=(

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from hermes_memory_pgvector.admin.common.commands import EXITS
+from hermes_memory_pgvector.admin.common.commands import EXITS, fill_all
 from hermes_memory_pgvector.cli import command_groups, command_line
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "commands.md"
@@ -34,7 +34,9 @@ _EVERYWHERE = {"--help", "--hermes-home"}
 def page() -> str:
     """The page, one section a command, one below it for each of its actions."""
     parts = [_HEAD, _contents()]
-    for name, parser in _below(command_line()):
+    whole = command_line()
+    fill_all(whole)
+    for name, parser in _below(whole):
         parts.append(_section(2, name, parser))
         parts += [_section(3, f"{name} {action}", own) for action, own in _below(parser)]
     return "\n".join(parts)

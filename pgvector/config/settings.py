@@ -37,7 +37,7 @@ class Settings:
         "",
         "Postgres to use, as a libpq URI or key=value string; empty starts the embedded one",
         secret=True,
-        label="Postgres",
+        label="Postgres DSN",
     )
     read_dsn: str = _setting(
         "",
@@ -90,14 +90,14 @@ class Settings:
         "Length of an embedding; must equal what the model gives and what the migration created",
         low=1,
         high=2000,
-        label="Length of an embedding",
+        label="Embedding dimensions",
     )
     prefetch_limit: int = _setting(
         5,
         "Most memories put before a turn by themselves; 0 turns that off",
         low=0,
         high=50,
-        label="Memories put before a turn",
+        label="Memories recalled before a turn",
     )
     prefetch_deadline_s: float = _setting(
         1.5, "Longest time a turn waits for its memories, in seconds", low=0.01, high=8.0
@@ -140,7 +140,7 @@ class Settings:
         low=-1.0,
         high=1.0,
         word="auto",
-        label="Least similarity of memories put before a turn",
+        label="Minimum similarity",
     )
     text_language: str = _setting(
         DEFAULT_LANGUAGE,
@@ -184,7 +184,7 @@ class Settings:
     tools: tuple[str, ...] = _setting(
         (), "Tools the model gets besides recall_memory and recall_conversation, which it always gets", choices=TOOLS
     )
-    sync_turns: bool = _setting(True, "Store the turns of conversations", label="Store turns")
+    sync_turns: bool = _setting(True, "Store the turns of conversations", label="Store conversation turns")
     delegation_memory: bool = _setting(
         False, "Keep what a sub-agent found as a memory of its parent as well, not only as a turn"
     )

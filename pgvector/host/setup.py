@@ -25,7 +25,7 @@ _LOOK_S = 3.0  # at the database, while somebody waits for the status
 _EXIT_FAILED, _EXIT_INTERRUPTED = 1, 130
 API_KEY = {
     "key": "embed_api_key",
-    "label": "API key of the endpoint",
+    "label": "Embedding API key",
     "description": "Only where the endpoint wants one",
     "required": False,
     "default": "",
@@ -111,7 +111,7 @@ def _dims_to_save(now: Settings, wanted: int, *, emptied: bool) -> int:
     if held not in (0, wanted):
         raise ValueError(
             typed(
-                f"Length of an embedding: the database has vectors of {held} dimensions, so it cannot be {wanted}; "
+                f"Embedding dimensions: the database has vectors of {held} dimensions, so it cannot be {wanted}; "
                 "another model and its length come with: hermes-pgvector reembed, or hermes memory setup pgvector "
                 "while nothing is stored"
             )

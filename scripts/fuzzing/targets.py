@@ -21,9 +21,8 @@ from hermes_memory_pgvector.admin.transfer import exchange_format
 from hermes_memory_pgvector.admin.transfer.import_file import _check, _opened, _Reader
 from hermes_memory_pgvector.admin.transfer.records import MemoryRecord, TurnRecord
 from hermes_memory_pgvector.admin.transfer.sources.holographic import FactStore
-from hermes_memory_pgvector.admin.transfer.sources.homes import Home
 from hermes_memory_pgvector.admin.transfer.sources.mem0 import configured
-from hermes_memory_pgvector.admin.transfer.sources.source import ImportDestination, SourceTally
+from hermes_memory_pgvector.admin.transfer.sources.source import Home, ImportDestination, SourceTally
 from hermes_memory_pgvector.capture.sanitize import session_name
 from hermes_memory_pgvector.capture.turn_filter import TurnFilter, own_words
 from hermes_memory_pgvector.config import sources

@@ -114,7 +114,7 @@ def test_the_form_that_was_saved_last_counts(home: HermesHome) -> None:
 
 def test_a_value_that_cannot_be_used_is_refused_with_what_it_must_be(home: HermesHome) -> None:
     refused = submit(home, ("dashboard", dict(prefetch_limit="many")))
-    assert "Memories put before a turn: expected an integer from 0 to 50" in refused["refused"]["value"]
+    assert "Memories recalled before a turn: expected an integer from 0 to 50" in refused["refused"]["value"]
     home.config_path.write_text("memory: [\n", encoding="utf-8")
     assert "not valid YAML" in submit(home, ("dashboard", dict(prefetch_limit="6")))["refused"]["value"]
 

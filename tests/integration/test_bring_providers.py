@@ -91,6 +91,23 @@ def test_need_29_what_was_removed_since_is_not_brought_back(
     assert _memories(dsn) == []
 
 
+def test_need_29_an_entry_of_a_file_that_another_session_wrote_stays_in_its_theme(
+    bring: Bring, home: Path, dsn: str, make_provider: MakeProvider
+) -> None:
+    (home / "memories").mkdir()
+    client = make_provider(gateway_session_key="team blue")
+    client.on_memory_write("add", "memory", "Atlas is blue.")
+    (home / "memories" / "MEMORY.md").write_text("Atlas is blue.\n§\nThe build server is called hal.", encoding="utf-8")
+    landed(client)
+    client.shutdown()
+
+    done = bring.only("files", "--yes")
+
+    assert done["memories_added"] == 1 and list(done["skipped"].values()) == [1]
+    assert ("default", "memory", "Atlas is blue.") not in _memories(dsn)
+    assert bring.only("files", "--theme", "archive")["themes"]["archive"]["memories"] == 2
+
+
 @pytest.fixture
 def facts(home: Path) -> Iterator[MemoryStore]:
     """The fact store of the bundled provider, open as the host has it."""

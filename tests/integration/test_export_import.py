@@ -165,6 +165,26 @@ def test_need_16_themes_can_be_picked_and_renamed_on_the_way_in(
     assert cli.main(["import", str(out), "--rename", "sales"]) == 2
 
 
+def test_need_16_what_was_renamed_or_merged_since_is_not_doubled(
+    both: Both, dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill_theme(dsn, "sales")
+    fill_theme(dsn, "team")
+    out = tmp_path / "all.jsonl"
+    both(True)
+    assert cli.main(["export", str(out)]) == 0
+    for change in (["rename", "sales", "emea"], ["merge", "emea", "team"]):
+        assert cli.main(["themes", *change, "--yes", "--admin-dsn", dsn]) == 0
+    before = all_rows(dsn)
+    capsys.readouterr()
+
+    assert cli.main(["import", str(out), "--json"]) == 0
+
+    done = json.loads(capsys.readouterr().out)
+    assert (done["memories_added"], done["turns_added"]) == (0, 0)
+    assert all_rows(dsn) == before
+
+
 def test_need_22_what_comes_in_is_masked_and_cleaned(
     both: Both, dsn: str, second_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -230,6 +230,16 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "predecessor_memories", "predecessor_turns", "predecessor_turns_without_parents",  # another program's tables
         "mem0_points", "hindsight_documents", "hindsight_facts", "next_old_memories", "next_old_turns",
         "written_since_upgrade",  # counts for the operator
+        "old_relations", "old_writers", "old_themes", "count_old_rows", "last_old_id",  # names and counts of these
+        "begin_upgrade", "note_upgrade", "note_old_memories", "note_old_turns", "go_on_with_ids", "drop_hnsw_indexes",
+        "invalid_indexes", "own_rights", "lacking_rights", "versions", "themes_of_roles",  # touch no stored text
+        "theme_moves", "noted_elsewhere",  # names, and digests of this host's own file
+        "look_at_server", "newer_extension", "sequence_and_rows", "advance_sequence", "sample_next", "appraise",
+        # a change of the model embeds the texts of every theme, as an administrator
+        "dependents_of_vectors", "begin_reembed", "note_reembed", "end_reembed", "make_room_for_vectors", "last_id_of",
+        "row_without_next", "count_next", "rows_without_next", "clear_next_chunks", "fill_next", "index_hnsw",
+        "index_theme_sig_next", "index_pending_next", "index_chunks_next", "index_cold_next", "switch_to_next",
+        "record_switch", "drop_next", "lock_stored_tables",
         "walk_vectors", "walk_timeline", "plan_for_values", "has_graph",  # touch no stored text
         "hnsw_index_state", "build_progress",
         "compact_sizes", "count_cold", "keep_signatures", "calibrate_signatures", "signature_scale",
@@ -247,7 +257,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
 def test_need_04_every_statement_is_used_and_no_other_sql_reads_stored_text() -> None:
     package = Path(str(files("hermes_memory_pgvector")))
     texts_of = {path: list(_texts(ast.parse(path.read_text(encoding="utf-8")))) for path in package.rglob("*.py")}
-    patterns = [re.compile(text) for text in {text for texts in texts_of.values() for text in texts}]
+    patterns = [re.compile(text) for text in {text for texts in texts_of.values() for text in texts if len(text) < 200}]
     unused = [name for name in every_statement() if not any(pattern.fullmatch(name) for pattern in patterns)]
     assert unused == []
     texts = [text for path, texts in texts_of.items() if path.parent.name == "store" for text in texts]

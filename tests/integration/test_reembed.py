@@ -258,6 +258,22 @@ def test_backfill_embeds_what_waits(
     assert Database(dsn).column("SELECT count(*) >= 3 FROM memory_chunks") == [True]
 
 
+def test_backfill_says_why_rows_are_left(
+    make_provider: MakeProvider, settings: dict[str, object], home: Path, dsn: str, cli: Run
+) -> None:
+    provider = make_provider(settings | {"embed_on_write": False})
+    provider.on_memory_write("add", "memory", "The tide rises until noon at the lock gates.")
+    landed(provider)
+    provider.shutdown()
+    configured(home, dsn, settings)
+    with psycopg.connect(dsn) as connection:
+        connection.execute("UPDATE memory_entries SET embedding = NULL, embed_after = now() + interval '1 hour'")
+
+    said = cli("backfill")
+
+    assert said.stdout.startswith("0 rows embedded, 1 row still without a vector: an agent is embedding them")
+
+
 def test_backfill_without_a_model_says_what_to_do(home: Path, dsn: str, cli: Run) -> None:
     configured(home, dsn, {})
     said = cli("backfill")
@@ -364,7 +380,7 @@ def test_need_18_a_refused_row_stays_by_itself(
     said = cli(*arguments, "--yes", "--rate", "1000")
 
     assert said.returncode == 0, said.stderr
-    assert "1 rows were refused" in said.stdout and "stays without a vector" in said.stderr
+    assert "1 row was refused" in said.stdout and "stays without a vector" in said.stderr
     assert Database(dsn).column(WITHOUT_VECTOR) == [1]
     assert Database(dsn).column("SELECT model FROM hermes_embedding") == ["newer"]
 

@@ -267,7 +267,7 @@ def test_need_16_an_export_holds_every_row_with_all_that_is_known_of_it(
         assert line.get("session_id", line["metadata"]["session_id"]) == "s-1"
         assert line.get("ts") or (line["created_at"] and line["updated_at"])
         assert "embedding" not in line
-    assert "Secret" not in done.stdout and "1 memories and 2 turns" in done.stderr
+    assert "Secret" not in done.stdout and "1 memory and 2 turns" in done.stderr
 
     out = tmp_path / "sales.jsonl"
     assert cli("themes", "export", "sales", "--vectors", "--output", str(out)).returncode == 0

@@ -280,7 +280,7 @@ def test_need_36_an_undo_puts_everything_back_as_it_was(
     landed(provider)
     close_all()
     refused = cli("migrate", "--admin-dsn", empty_admin_dsn, "--undo-upgrade")
-    assert refused.returncode == 1 and "1 memories" in refused.stdout and "--yes" in refused.stdout
+    assert refused.returncode == 1 and "1 memory" in refused.stdout and "--yes" in refused.stdout
     assert "hermes_upgrade" in database.column("SELECT tablename::text FROM pg_tables")
     looked = cli("migrate", "--admin-dsn", empty_admin_dsn, "--undo-upgrade", "--yes", "--dry-run")
     assert looked.returncode == 0 and "hermes_upgrade" in database.column("SELECT tablename::text FROM pg_tables")

@@ -18,6 +18,7 @@ from types import ModuleType
 import pytest
 import yaml
 
+from hermes_memory_pgvector.admin.common.commands import fill_all
 from hermes_memory_pgvector.cli import register_cli
 from hermes_memory_pgvector.config.settings import FIELDS, TOOLS, Field
 from hermes_memory_pgvector.domain.types import Hit
@@ -66,6 +67,7 @@ def parser() -> argparse.ArgumentParser:
     """The real command line."""
     made = argparse.ArgumentParser(prog="hermes-pgvector")
     register_cli(made)
+    fill_all(made)
     return made
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes_memory_pgvector.admin.migrate.migrate import migrate_database
+from hermes_memory_pgvector.admin.migrate.command import migrate_database
 from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.domain.errors import ConfigurationError
 

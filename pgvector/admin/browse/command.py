@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..common.commands import EXIT_OK, Command, add_json, print_json
+from ...domain.errors import WrongUsage
+from ...store.connection import DeadlineConnection
+from ..common.commands import EXIT_OK, Command, action, argument, print_json, printed
 from ..common.console import Column, say, show_pairs, show_table
+from ..common.refs import parse_refs
 from ..common.row_options import PIPED_CHARS, STORES, WHOLE, add_page, add_theme, minute, page, reading, tell_theme
+from ..common.theme_names import theme_of_session, theme_to_read
+from . import browsing
 
 _ROWS = (
     Column("ref", "id", style="bold"),
@@ -49,29 +56,28 @@ def _list_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--pending", action="store_true", help="only what waits for its vector")
     add_page(command, limit=20, what="what was last written or said")
     add_theme(command)
-    add_json(command)
 
 
 def _list(args: argparse.Namespace, home: Path) -> int:
-    from ...domain.errors import WrongUsage
-    from ..common.theme_names import theme_to_read
-    from . import browsing
-
     if args.target and args.store == "turns":
         raise WrongUsage("--target is for memories; turns have a --role")
     if args.role and args.store == "memories":
         raise WrongUsage("--role is for turns: add --store turns")
     wanted = browsing.RowFilter(args.target or args.role, args.session, args.pending)
     bounds, chars = page(args), WHOLE if args.json else PIPED_CHARS + 1
+    with _reading_theme(args, home) as (conn, theme):
+        rows = browsing.listed(conn, args.store, theme, bounds, wanted, chars=chars)
+    empty = f"the theme {theme!r} has no such {'memory' if args.store == 'memories' else 'turn'}"
+    return printed(args, rows, lambda: _show_rows(rows, empty=empty))
+
+
+@contextmanager
+def _reading_theme(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConnection, str]]:
+    """Give a transaction that reads and the theme that is meant, which is told where none was named."""
     with reading(args, home) as (conn, rules):
         theme = theme_to_read(conn, args.theme, rules, home)
         tell_theme(args, conn, theme)
-        rows = browsing.listed(conn, args.store, theme, bounds, wanted, chars=chars)
-    if args.json:
-        print_json(rows)
-        return EXIT_OK
-    _show_rows(rows, empty=f"the theme {theme!r} has no such {'memory' if args.store == 'memories' else 'turn'}")
-    return EXIT_OK
+        yield conn, theme
 
 
 def _show_rows(rows: list[dict[str, Any]], *, empty: str) -> None:
@@ -88,25 +94,16 @@ def _used(columns: tuple[Column, ...], rows: list[dict[str, Any]]) -> list[Colum
 # -- show
 
 
-def _show_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("id", nargs="+", metavar="ID", help="m123 (or 123) for a memory, t123 for a turn")
-    add_theme(command)
-    add_json(command)
-
-
 def _show(args: argparse.Namespace, home: Path) -> int:
-    from ...domain.errors import WrongUsage
-    from ..common.refs import parse_refs
-    from . import browsing
-
     refs = parse_refs(args.id)
     if len(refs) != 1:
         raise WrongUsage("show takes one row at a time")
     with reading(args, home) as (conn, rules):
         row = browsing.shown(conn, refs[0], args.theme, rules)
-    if args.json:
-        print_json(row)
-        return EXIT_OK
+    return printed(args, row, lambda: _show_row(row))
+
+
+def _show_row(row: dict[str, Any]) -> None:
     past, content = row.pop("history", []), row.pop("content", None)
     metadata = row.pop("metadata", {})
     for name in ("id", "store", "pending"):
@@ -119,7 +116,6 @@ def _show(args: argparse.Namespace, home: Path) -> int:
     if past:
         say()
         _show_events(past)
-    return EXIT_OK
 
 
 def _plain(value: Any) -> str:
@@ -136,35 +132,23 @@ def _history_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--session", metavar="ID", help="only what was done in this session")
     add_page(command, limit=20, what="what was done")
     add_theme(command)
-    add_json(command)
 
 
 def _history(args: argparse.Namespace, home: Path) -> int:
-    from ...domain.errors import WrongUsage
-    from ..common.refs import parse_refs
-    from ..common.theme_names import theme_to_read
-    from . import browsing
-
     refs = parse_refs(args.id)
     if len(refs) > 1:
         raise WrongUsage("history takes one memory at a time, or none")
     if refs and any((args.action, args.target, args.session, args.since, args.until, args.theme)):
         raise WrongUsage("of one memory the whole history is shown: leave the filters out")
     bounds = page(args)
-    with reading(args, home) as (conn, rules):
-        if refs:
+    if refs:
+        with reading(args, home) as (conn, _):
             events = browsing.happened_to(conn, refs[0], bounds)
-        else:
-            theme = theme_to_read(conn, args.theme, rules, home)
-            tell_theme(args, conn, theme)
-            events = browsing.happened(
-                conn, theme, bounds, action=args.action, target=args.target, session=args.session
-            )
-    if args.json:
-        print_json(events)
-        return EXIT_OK
-    _show_events(events)
-    return EXIT_OK
+    else:
+        only = {"action": args.action, "target": args.target, "session": args.session}
+        with _reading_theme(args, home) as (conn, theme):
+            events = browsing.happened(conn, theme, bounds, **only)
+    return printed(args, events, lambda: _show_events(events))
 
 
 def _show_events(events: list[dict[str, Any]]) -> None:
@@ -189,43 +173,20 @@ def _happening(row: Mapping[str, Any]) -> str:
 # -- sessions
 
 
-def _sessions_arguments(command: argparse.ArgumentParser) -> None:
-    add_page(command, limit=20, what="sessions with a turn")
-    add_theme(command)
-    add_json(command)
-
-
 def _sessions(args: argparse.Namespace, home: Path) -> int:
-    from ..common.theme_names import theme_to_read
-    from . import browsing
-
     bounds = page(args)
-    with reading(args, home) as (conn, rules):
-        theme = theme_to_read(conn, args.theme, rules, home)
-        tell_theme(args, conn, theme)
+    with _reading_theme(args, home) as (conn, theme):
         rows = browsing.sessions(conn, theme, bounds)
-    if args.json:
-        print_json([{"theme": theme} | row for row in rows])
-        return EXIT_OK
-    for row in rows:
-        row |= {"first": minute(row["first_at"]), "last": minute(row["last_at"])}
-    show_table(_used(_SESSIONS, rows), rows, empty=f"the theme {theme!r} has no sessions")
-    return EXIT_OK
-
-
-def _session_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("session", metavar="SESSION", help="its id, as `sessions list` shows it")
-    command.add_argument("--limit", type=int, metavar="N", help="how many turns (default: all)")
-    command.add_argument("--offset", type=int, default=0, metavar="N", help="how many turns to leave out first")
-    add_theme(command)
-    add_json(command)
+    shown = [row | {"first": minute(row["first_at"]), "last": minute(row["last_at"])} for row in rows]
+    empty = f"the theme {theme!r} has no sessions"
+    return printed(
+        args,
+        [{"theme": theme} | row for row in rows],
+        lambda: show_table(_used(_SESSIONS, shown), shown, empty=empty),
+    )
 
 
 def _session(args: argparse.Namespace, home: Path) -> int:
-    from ...domain.errors import WrongUsage
-    from ..common.theme_names import theme_of_session
-    from . import browsing
-
     if (args.limit is not None and args.limit < 1) or args.offset < 0:
         raise WrongUsage("--limit must be at least 1, --offset must not be negative")
     with reading(args, home) as (conn, rules):
@@ -244,47 +205,44 @@ def _session(args: argparse.Namespace, home: Path) -> int:
 
 
 LIST = Command(
-    "list",
-    "list memories or turns of a theme, newest first",
     "hermes-pgvector list\nhermes-pgvector list --theme marketing --target user --since 2026-05\n"
     "hermes-pgvector list --store turns --role assistant --limit 50 --json",
     _list,
-    _list_arguments,
+    [_list_arguments],
 )
 SHOW = Command(
-    "show",
-    "show one memory or turn with all that is known of it",
     "hermes-pgvector show m12\nhermes-pgvector show t345 --json",
     _show,
-    _show_arguments,
+    [argument("id", nargs="+", metavar="ID", help="m123 (or 123) for a memory, t123 for a turn"), add_theme],
 )
 HISTORY = Command(
-    "history",
-    "show who wrote, replaced, moved and removed memories, and when",
     "hermes-pgvector history\nhermes-pgvector history m12\n"
     "hermes-pgvector history --theme marketing --action removed --since 30d --json",
     _history,
-    _history_arguments,
+    [_history_arguments],
 )
 SESSIONS = Command(
-    "sessions",
-    "list the sessions of a theme, and read one",
     "hermes-pgvector sessions list\nhermes-pgvector sessions show 20260503_140211_a1b2c3",
-    actions=(
-        Command(
+    actions=[
+        action(
             "list",
             "list the sessions of a theme, those that spoke last first",
             "hermes-pgvector sessions list\nhermes-pgvector sessions list --theme marketing --since 7d --json",
             _sessions,
-            _sessions_arguments,
+            [partial(add_page, limit=20, what="sessions with a turn"), add_theme],
         ),
-        Command(
+        action(
             "show",
             "show what was said in a session, in order",
             "hermes-pgvector sessions show 20260503_140211_a1b2c3\n"
             "hermes-pgvector sessions show telegram-17 --theme marketing --json",
             _session,
-            _session_arguments,
+            [
+                argument("session", metavar="SESSION", help="its id, as `sessions list` shows it"),
+                argument("--limit", type=int, metavar="N", help="how many turns (default: all)"),
+                argument("--offset", type=int, default=0, metavar="N", help="how many turns to leave out first"),
+                add_theme,
+            ],
         ),
-    ),
+    ],
 )

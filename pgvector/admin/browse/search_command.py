@@ -5,28 +5,32 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..common.commands import EXIT_OK, Command, add_json, print_json
+from ...domain.errors import InvalidArgument, WrongUsage
+from ...domain.theme import ThemeRules
+from ...domain.theme_access import EVERYTHING
+from ...domain.types import PAGES_END, Answer, Filters, Hit, Question, Scope, Store
+from ...embed.onnx import is_loading
+from ...recall.render import as_result
+from ...store.connection import DeadlineConnection
+from ..common.command_context import context_for
+from ..common.commands import Command, printed
 from ..common.console import said_while, say, warn
+from ..common.refs import Ref
 from ..common.row_options import (
     PATIENCE_S,
     STORES,
+    Page,
     add_page,
     add_theme,
-    context_for,
     minute,
     one_line,
     page,
     question_text,
     tell_theme,
 )
-
-if TYPE_CHECKING:
-    from ...domain.theme import ThemeRules
-    from ...domain.types import Answer, Hit, Question, Scope, Store
-    from ...store.connection import DeadlineConnection
-    from ..common.row_options import Page
+from ..common.theme_names import theme_of_session, theme_to_read
 
 _UNLIKE = 0.005  # a similarity that would be shown as 0.00
 
@@ -46,12 +50,9 @@ def _search_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--no-rerank", action="store_true", help="leave the order to the search, also with a reranker")
     command.add_argument("--explain", action="store_true", help="say which leg found a result, at which rank")
     add_theme(command)
-    add_json(command)
 
 
 def _search(args: argparse.Namespace, home: Path) -> int:
-    from ...embed.onnx import is_loading
-
     text = question_text(args.question)
     stores = _stores(args)
     bounds = page(args)
@@ -65,11 +66,9 @@ def _search(args: argparse.Namespace, home: Path) -> int:
             found, unlike = _find(context.searcher.recall, asked, explain=args.explain)
         if found["mode"] == "lexical" and found["results"]:
             warn(f"searched by words only: {context.why_by_words()}")
-    if args.json:
-        print_json({"theme": None if scope.kind == "all" else scope.theme, "scope": scope.kind} | found)
-        return EXIT_OK
-    _say_hits([result for result in found["results"] if result["ref"] not in unlike], text, scope, args)
-    return EXIT_OK
+    told = {"theme": None if scope.kind == "all" else scope.theme, "scope": scope.kind} | found
+    likely = [result for result in found["results"] if result["ref"] not in unlike]
+    return printed(args, told, lambda: _say_hits(likely, text, scope, args))
 
 
 def _say_hits(results: Sequence[Mapping[str, Any]], text: str, scope: Scope, args: argparse.Namespace) -> None:
@@ -87,11 +86,6 @@ def _find(
 
     And the names of those that only fill the page. Raises InvalidArgument for a page too far down.
     """
-    from ...domain.errors import InvalidArgument
-    from ...domain.types import PAGES_END
-    from ...recall.render import as_result
-    from ..common.refs import Ref
-
     results: list[dict[str, Any]] = []
     unlike: set[str] = set()
     modes, reranked = set(), False
@@ -117,8 +111,6 @@ def _is_unlike(hit: Hit) -> bool:
 
 def _stores(args: argparse.Namespace) -> list[Store]:
     """Return where to look; a filter that only one of the two stores has leaves out the other."""
-    from ...domain.errors import WrongUsage
-
     if (args.role and args.store == "memories") or (args.target and args.store == "turns"):
         raise WrongUsage("--role is for turns, --target for memories")
     if args.store != "both" or bool(args.role) == bool(args.target):
@@ -133,10 +125,6 @@ def _word(args: argparse.Namespace) -> str:
 
 
 def _scope(args: argparse.Namespace, conn: DeadlineConnection, rules: ThemeRules, home: Path) -> Scope:
-    from ...domain.theme_access import EVERYTHING
-    from ...domain.types import Scope
-    from ..common.theme_names import theme_of_session, theme_to_read
-
     word = _word(args)
     _check_scope(args, word)
     if args.session:
@@ -148,8 +136,6 @@ def _scope(args: argparse.Namespace, conn: DeadlineConnection, rules: ThemeRules
 
 
 def _check_scope(args: argparse.Namespace, word: str) -> None:
-    from ...domain.errors import WrongUsage
-
     if args.theme and word not in ("current", "session"):
         raise WrongUsage("give --scope or --theme, not both")
     if args.session and word not in ("current", "session"):
@@ -159,8 +145,6 @@ def _check_scope(args: argparse.Namespace, word: str) -> None:
 
 
 def _question(args: argparse.Namespace, text: str, scope: Scope, store: Store, bounds: Page) -> Question:
-    from ...domain.types import Filters, Question
-
     kind = {"target": args.target} if store == "memories" else {"role": args.role}
     return Question(
         text,
@@ -200,11 +184,9 @@ def _legs(explained: Mapping[str, Any]) -> str:
 
 
 SEARCH = Command(
-    "search",
-    "search memories and turns as the agents' tools do",
     'hermes-pgvector search "what does the Atlas cost"\n'
     'hermes-pgvector search "budget" --theme marketing --store memories --explain\n'
     "hermes-pgvector search ERR_CONN_42 --store turns --role user --since 7d --around --json",
     _search,
-    _search_arguments,
+    [_search_arguments],
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +13,13 @@ from ...capture.document_embedding import DocumentEmbedder
 from ...capture.mirror import Mirror
 from ...capture.sanitize import Sanitizer
 from ...config.settings import Settings
+from ...domain.theme import ThemeRules
 from ...embed.embedder import Embedder
+from ...host.session_context import Policy, environment
 from ...recall.searcher import Searcher
 from ...runtime.parts import Models, backend_of
 from ...store.backend import Backend
+from .database import settings_of
 from .embedded_server import borrowed_server
 
 _REPLICA_S = 2.0  # longest wait to learn whether a replica can be used
@@ -51,15 +55,14 @@ class CommandContext:
 
 
 @contextmanager
-def opened(
-    settings: Settings, home: Path, environ: Mapping[str, str], login: str | None = None, *, reads: bool = False
-) -> Iterator[CommandContext]:
-    """Open a context on the database of the settings, embedded or not, or by another login.
-
-    With `reads` nothing is to be changed, and a replica that the settings name answers.
+def context_for(
+    args: argparse.Namespace, home: Path, *, reads: bool = False
+) -> Iterator[tuple[CommandContext, ThemeRules]]:
+    """Give what searches and edits, and the rules of names; with `reads` nothing is changed, so a replica will do.
 
     Raises SchemaNotApplied and StoreUnavailable.
     """
+    settings, environ, login = settings_of(home), environment(home), args.admin_dsn
     models = Models.of(
         settings, home, environ.get(settings.embed_api_key_env, ""), environ.get(settings.rerank_api_key_env, "")
     )
@@ -74,7 +77,7 @@ def opened(
             backend.bring_up(quietly=True)
             if backend.replica is not None:
                 backend.replica.settle(_REPLICA_S)
-            yield CommandContext(
+            context = CommandContext(
                 home,
                 settings,
                 backend,
@@ -84,6 +87,7 @@ def opened(
                 models.embedder,
                 tuple(models.problems.values()),
             )
+            yield context, Policy.of(settings).rules
         finally:
             backend.close()
             models.close()

@@ -1,4 +1,4 @@
-"""Parsing, printing and connecting, as every verb does it."""
+"""Parsing and printing, as every verb does it; what a verb needs is imported when the verb is named."""
 
 from __future__ import annotations
 
@@ -8,18 +8,14 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from ...domain.commandline import typed
-
-if TYPE_CHECKING:
-    from ...config.settings import Settings
-    from ...store.connection import DeadlineConnection
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
@@ -29,11 +25,8 @@ EXITS = (
 )
 
 Run = Callable[[argparse.Namespace, Path], int]
+Argument = Callable[[argparse.ArgumentParser], object]
 _UNKNOWN = re.compile(r"argument (COMMAND|ACTION): invalid choice: '(.*?)' \(choose from (.*)\)", re.DOTALL)
-
-
-def _no_arguments(command: argparse.ArgumentParser) -> None:
-    pass
 
 
 class Parser(argparse.ArgumentParser):
@@ -43,6 +36,13 @@ class Parser(argparse.ArgumentParser):
     """
 
     _as_json = False
+    verb: Verb | None = None  # what this is the parser of, until its arguments are added
+
+    def fill(self) -> None:
+        """Add the arguments of the verb, whose module is loaded now. Raises ImportError where a package is missing."""
+        verb, self.verb = self.verb, None
+        if verb is not None:
+            _add_command(self, verb.load())
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -52,6 +52,13 @@ class Parser(argparse.ArgumentParser):
 
         given = sys.argv[1:] if args is None else list(args)
         self._as_json = "--json" in given
+        try:
+            self.fill()
+        except ImportError as exc:
+            message = missing_package(exc)
+            if self._as_json:
+                print_error(message, type(exc).__name__)
+            self.exit(EXIT_FAILED, f"error: {message}\n")
         known, left = super().parse_known_args(given, namespace)
         if left:
             self.error(f"unknown arguments: {mask_dsn(' '.join(left))}")
@@ -98,79 +105,120 @@ def abandon_stdout() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One verb. `run` gets the parsed arguments and the hermes home and returns an exit code.
+    """What a verb takes and does. `run` gets the parsed arguments and the hermes home and returns an exit code.
 
-    A verb with `actions` is only their common name: each of them is a verb behind it.
+    A verb with `actions` is only their common name. Each takes --hermes-home and --json beside its own arguments.
+    """
+
+    examples: str
+    run: Run | None = None
+    arguments: Sequence[Argument] = ()
+    actions: Sequence[Verb] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """A verb, or an action of one, as the help lists it.
+
+    `command` may name the module below admin/ that has it, by the verb's name in capitals. `more` are actions that
+    another feature has.
     """
 
     name: str
     summary: str
-    examples: str
-    run: Run | None = None
-    add_arguments: Callable[[argparse.ArgumentParser], None] = _no_arguments
-    actions: tuple[Command, ...] = ()
+    command: Command | str
+    more: Sequence[Verb] = ()
+
+    def load(self) -> Command:
+        """Return the command, of which the module is imported now."""
+        if isinstance(self.command, Command):
+            return self.command
+        module, _, name = self.command.partition(":")
+        found: Command = getattr(import_module(f"..{module}", __package__), name or self.name.upper())
+        return replace(found, actions=(*found.actions, *self.more))
 
 
-def add_groups(parser: argparse.ArgumentParser, groups: Mapping[str, Sequence[Command]]) -> None:
+def add_groups(parser: argparse.ArgumentParser, groups: Mapping[str, Sequence[Verb]]) -> None:
     """Add all verbs to the parser of the tool; its help shows them under the names of their groups."""
-    headings = {commands[0].name: heading for heading, commands in groups.items()}
+    headings = {verbs[0].name: heading for heading, verbs in groups.items()}
     parser.formatter_class = partial(GroupedHelp, headings=headings)
-    add_commands(parser, [command for commands in groups.values() for command in commands])
+    _add_verbs(parser, [verb for verbs in groups.values() for verb in verbs], depth=0)
 
 
-def add_commands(parser: argparse.ArgumentParser, commands: Sequence[Command], *, depth: int = 0) -> None:
-    """Add verbs to a parser, and their actions to theirs; what is parsed carries the `run` that was meant."""
+def fill_all(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of every verb below a parser, as a page about all of them, or a completion, needs them."""
+    if isinstance(parser, Parser):
+        parser.fill()
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                fill_all(below)
+
+
+def _add_verbs(parser: argparse.ArgumentParser, verbs: Sequence[Verb], *, depth: int) -> None:
     parsers = parser.add_subparsers(
         dest=f"pgvector_command_{depth}" if depth else "pgvector_command",
         metavar="ACTION" if depth else "COMMAND",
         required=depth > 0,
         parser_class=Parser,
     )
-    for command in commands:
+    for verb in verbs:
         own = parsers.add_parser(
-            command.name,
-            help=command.summary,
-            description=command.summary[0].upper() + command.summary[1:] + ".",
-            epilog=f"Examples:\n{_indented(typed(command.examples))}\n\n{EXITS}",
+            verb.name,
+            help=verb.summary,
+            description=verb.summary[0].upper() + verb.summary[1:] + ".",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        if command.actions:
-            add_commands(own, command.actions, depth=depth + 1)
-            continue
-        own.add_argument(
-            "--hermes-home", type=Path, metavar="DIR", help="the hermes home (default: $HERMES_HOME or ~/.hermes)"
-        )
-        command.add_arguments(own)
-        own.set_defaults(pgvector_run=command.run)
+        own.verb = verb
 
 
-def add_json(command: argparse.ArgumentParser) -> None:
-    """Add --json."""
-    command.add_argument("--json", action="store_true", help="print JSON")
-
-
-def add_yes(command: argparse.ArgumentParser) -> None:
-    """Add --yes, without which a verb only shows what it would do."""
-    command.add_argument("--yes", action="store_true", help="do it; without this only what would be done is shown")
-
-
-def add_admin_dsn(command: argparse.ArgumentParser) -> None:
-    """Add --admin-dsn; `given_admin_dsn` reads it."""
-    command.add_argument(
-        "--admin-dsn", metavar="DSN", help="how to log in as an admin; may also stand in $HERMES_PGVECTOR_ADMIN_DSN"
+def _add_command(parser: Parser, command: Command) -> None:
+    """Complete the parser of a verb; what is parsed carries the `run` that was meant."""
+    parser.epilog = f"Examples:\n{_indented(typed(command.examples))}\n\n{EXITS}"
+    if command.actions:
+        _add_verbs(parser, command.actions, depth=1)
+        return
+    parser.add_argument(
+        "--hermes-home", type=Path, metavar="DIR", help="the hermes home (default: $HERMES_HOME or ~/.hermes)"
     )
+    for add in command.arguments:
+        add(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(pgvector_run=command.run)
 
 
-def add_login(command: argparse.ArgumentParser) -> None:
-    """Add --admin-dsn where the agents' own login does as well, and a variable left set must not widen what is seen."""
-    command.add_argument(
-        "--admin-dsn", metavar="DSN", help="log in so, rather than as the agents do (no variable stands in for this)"
-    )
+def action(name: str, summary: str, examples: str, run: Run, arguments: Sequence[Argument] = ()) -> Verb:
+    """Return an action of a verb."""
+    return Verb(name, summary, Command(examples, run, arguments))
+
+
+def argument(*names: str, **settings: Any) -> Argument:
+    """Return what adds an argument or an option, described as argparse has it."""
+    return lambda parser: parser.add_argument(*names, **settings)
+
+
+add_yes = argument("--yes", action="store_true", help="do it; without this only what would be done is shown")
+add_admin_dsn = argument(
+    "--admin-dsn", metavar="DSN", help="how to log in as an admin; may also stand in $HERMES_PGVECTOR_ADMIN_DSN"
+)
+# Where the agents' own login does as well, and a variable left set must not widen what is seen.
+add_login = argument(
+    "--admin-dsn", metavar="DSN", help="log in so, rather than as the agents do (no variable stands in for this)"
+)
 
 
 def given_admin_dsn(args: argparse.Namespace) -> str:
     """Return the admin's DSN of the command line or the environment; empty without one."""
     return args.admin_dsn or os.environ.get("HERMES_PGVECTOR_ADMIN_DSN", "")
+
+
+def printed(args: argparse.Namespace, value: Any, show: Callable[[], object]) -> int:
+    """Print `value` for a machine with --json, else have `show` print it for a person; return the exit code."""
+    if args.json:
+        print_json(value)
+    else:
+        show()
+    return EXIT_OK
 
 
 def print_json(value: Any) -> None:
@@ -181,25 +229,6 @@ def print_json(value: Any) -> None:
 def print_error(message: str, kind: str) -> None:
     """Print an error for a machine, on a line of its own."""
     print(json.dumps({"error": message, "type": kind}))
-
-
-def settings_of(home: Path) -> Settings:
-    """Return the settings of a hermes home; what is wrong with them goes to stderr."""
-    from ...host.session_context import load_settings
-    from .console import warn
-
-    loaded = load_settings(None, home)
-    for warning in loaded.warnings:
-        warn(warning)
-    return loaded.settings
-
-
-def known_settings(home: Path) -> dict[str, Any]:
-    """Return the settings that somebody set, and where Ollama is."""
-    from ...host.session_context import environment
-    from .saving import given_settings
-
-    return given_settings(home) | {"OLLAMA_HOST": environment(home).get("OLLAMA_HOST", "")}
 
 
 class ShowVersion(argparse.Action):
@@ -216,28 +245,11 @@ class ShowVersion(argparse.Action):
         parser.exit()
 
 
-@contextmanager
-def connection(settings: Settings, login: str | None = None, *, named: str = "") -> Iterator[DeadlineConnection]:
-    """Open a connection to the database of the settings, embedded or not, or by another login; its tables are there.
+def missing_package(exc: ImportError) -> str:
+    """Return what is missing and how to get it."""
+    from ...host.availability import lacking
 
-    `named`: the option that named it, where that was not the setting `dsn`. Raises SchemaNotApplied and
-    StoreUnavailable; in the block, errors of the database are ours.
-    """
-    from ...domain.errors import StoreUnavailable
-    from ...store.connection import translated
-    from ...store.pool import connect
-    from ...store.schema import ensure_schema
-    from .embedded_server import borrowed_server
-
-    option = named or ("--admin-dsn" if login else "dsn")
-    with borrowed_server(settings) as locate, ExitStack() as stack:
-        try:
-            conn = stack.enter_context(connect(login or settings.dsn or locate()))
-            ensure_schema(conn, dims=settings.dims)
-        except StoreUnavailable as exc:
-            raise type(exc)(str(exc).replace("`dsn`", f"`{option}`")) from exc
-        with translated():
-            yield conn
+    return f"{lacking() or exc} ({sys.executable})"
 
 
 def positive(text: str) -> int:

@@ -16,7 +16,6 @@ from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
 from ...store.sql import query
 from ...store.vectors import STORES
-from .vector_statements import HNSW, ROWS, for_store
 
 Tell = Callable[[str, int, int], None]  # what is built, and how many blocks of the table are in it, of how many
 
@@ -24,7 +23,8 @@ _LOCK_STEER = 731057949  # one process at a time begins a change of the model, b
 _STEER_POLL_S = 0.2
 _TELL_EVERY_S = 1.0
 _NEIGHBOURS_BYTES = 750  # 710 are what a row takes beside its vector while an index with m = 16 is built
-_HNSW = HNSW.replace("embedding_next", "embedding")
+ROWS: dict[Store, str] = {"memories": "memory_entries", "turns": "conversations"}
+CHUNKS: dict[Store, str] = {"memories": "memory_chunks", "turns": "conversation_chunks"}
 _never = threading.Event()
 
 
@@ -45,6 +45,36 @@ class HnswIndex(NamedTuple):
     def is_to_build(self) -> bool:
         """Return True when it is not there, or not whole, and nobody is building it."""
         return self.state in ("missing", "unfinished")
+
+
+def for_store(
+    name: str, store: Store, *, dims: int = 0, index: str = "", column: str = "embedding_next", package: str = ""
+) -> sql.Composed:
+    """Return a statement, of this folder or of `package`, with the names of the tables and indexes of `store` in it."""
+    rows, chunks = ROWS[store], CHUNKS[store]
+    indexes = {
+        f"{what}{kind}_index": sql.Identifier(f"{rows}_{what.replace('sig', 'theme_sig')}{kind}_idx")
+        for what in ("embedding", "sig", "pending", "cold")
+        for kind in ("", "_next")
+    }
+    return sql.SQL(query(name, package=package or str(__package__)).decode()).format(
+        rows=sql.Identifier(rows),
+        rows_name=sql.Literal(rows),
+        chunks=sql.Identifier(chunks),
+        chunks_name=sql.Literal(chunks),
+        chunks_next=sql.Identifier(f"{chunks}_next"),
+        chunks_next_name=sql.Literal(f"{chunks}_next"),
+        chunks_next_key=sql.Identifier(f"{chunks}_next_pkey"),
+        chunks_next_reference=sql.Identifier(f"{chunks}_next_row_id_fkey"),
+        chunks_sig_index=sql.Identifier(f"{chunks}_theme_sig_idx"),
+        chunks_sig_next_index=sql.Identifier(f"{chunks}_theme_sig_next_idx"),
+        dims=sql.Literal(dims),
+        index=sql.Identifier(index or "none"),
+        column=sql.Identifier(column),
+        # `compact` drops vectors of turns only.
+        always=sql.SQL("NOT NULL" if store == "memories" else ""),
+        **indexes,
+    )
 
 
 def indexes(conn: DeadlineConnection) -> list[HnswIndex]:
@@ -95,14 +125,14 @@ def build(conn: DeadlineConnection, conninfo: str, tell: Tell, *, memory: str = 
         todo = [index for index in indexes(conn) if index.is_to_build()]
         for index in todo:
             with _told(conninfo, conn.info.backend_pid, index.name, tell):
-                build_index(conn, index.store, index.name, _HNSW)
+                build_index(conn, index.store, index.name, "index_hnsw", column="embedding")
     return [index.name for index in todo]
 
 
 def restore(conn: DeadlineConnection) -> None:
     """Build those that a change of the model has dropped, under `steering`."""
     for store in STORES:
-        build_index(conn, store, _name(store), _HNSW)
+        build_index(conn, store, _name(store), "index_hnsw", column="embedding")
 
 
 def build_index(
@@ -111,8 +141,10 @@ def build_index(
     index: str,
     statement: str,
     say: Callable[[str], None] = lambda line: None,
+    *,
+    column: str = "embedding_next",
 ) -> None:
-    """Build `index` by `statement`, CONCURRENTLY, where it is not there and whole; under `steering`."""
+    """Build `index` by the statement of that name where it is not there and whole; under `steering`."""
     state = conn.execute(
         "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", (f'"{index}"',)
     ).fetchone()
@@ -125,7 +157,7 @@ def build_index(
     if state is not None:  # what a build that was killed has left
         conn.execute(sql.SQL("DROP INDEX CONCURRENTLY {}").format(sql.Identifier(index)))
     say(f"building {index}")
-    conn.execute(for_store(statement, store, index=index))
+    conn.execute(for_store(statement, store, index=index, column=column))
 
 
 @contextmanager

@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
 from typing import NamedTuple
 
 from pgvector.psycopg import register_vector
@@ -20,21 +22,17 @@ from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
 from ...store.sql import query
 from ...store.vectors import STORES, Chunk, PendingRow, recorded_space, values_of
-from .hnsw import build_index, restore, steering
+from .hnsw import CHUNKS, ROWS, build_index, for_store, restore, steering
 from .pooler import require_session
-from .vector_statements import (
-    ABORT,
-    BEGIN,
-    CHUNKS,
-    DEPENDENTS,
-    FILL_NEXT,
-    INDEXES,
-    INDEXES_OF_TURNS,
-    ROWS,
-    SWITCH,
-    for_store,
-)
 
+_query = partial(query, package=__package__)
+_INDEXES = {
+    "{rows}_theme_sig_next_idx": "index_theme_sig_next",
+    "{rows}_pending_next_idx": "index_pending_next",
+    "{chunks}_theme_sig_next_idx": "index_chunks_next",
+    "{rows}_embedding_next_idx": "index_hnsw",
+}
+_INDEXES_OF_TURNS = {"{rows}_cold_next_idx": "index_cold_next"}
 _BLOCK = 512  # ids that one worker takes at a time
 _LOCK_WORK = 731057948  # one worker a block: (this, store and block)
 _LOCK_SPACE = 731057947  # as the statement hold_space: writers of vectors share it
@@ -107,36 +105,27 @@ def begin(conn: DeadlineConnection, space: EmbeddingSpace, *, again: bool = Fals
             return
         if not again and recorded_space(conn) == space:
             return
-        if hanging := [row.name for row in conn.execute(DEPENDENTS)]:
+        if hanging := [row.name for row in conn.execute(_query("dependents_of_vectors"))]:
             raise _in_the_way(", ".join(hanging))
 
         def make() -> None:
-            conn.execute(
-                "CREATE TABLE hermes_reembed (model text NOT NULL, dims integer NOT NULL, document_prefix text NOT "
-                "NULL, query_prefix text NOT NULL, started_at timestamptz NOT NULL DEFAULT now())"
-            )
-            conn.execute("GRANT SELECT ON hermes_reembed TO PUBLIC")  # so that every doctor sees it
-            conn.execute(
-                "INSERT INTO hermes_reembed (model, dims, document_prefix, query_prefix) VALUES (%s, %s, %s, %s)",
-                (space.model, space.dims, space.document_prefix, space.query_prefix),
-            )
+            conn.execute(_query("begin_reembed"))
+            conn.execute(_query("note_reembed"), asdict(space))
             for store in STORES:
-                for statement in BEGIN:
-                    conn.execute(for_store(statement, store, dims=space.dims))
+                conn.execute(for_store("make_room_for_vectors", store, dims=space.dims))
 
         _insist(conn, make)
 
 
 def last_id(conn: DeadlineConnection, store: Store) -> int:
     """Return the id of the newest row; 0 where there is none."""
-    row = conn.execute(for_store("SELECT max(id) FROM {rows}", store)).fetchone()
-    return int(row[0] or 0) if row else 0
+    row = conn.execute(for_store("last_id_of", store)).fetchone()
+    return int(row.id or 0) if row else 0
 
 
 def missing(conn: DeadlineConnection, store: Store, after_id: int, last: int) -> int | None:
     """Return the first row after `after_id`, and up to `last`, without its new vector."""
-    wanted = "SELECT id FROM {rows} WHERE id > %s AND id <= %s AND embedding_next IS NULL ORDER BY id LIMIT 1"
-    row = conn.execute(for_store(wanted, store), (after_id, last)).fetchone()
+    row = conn.execute(for_store("row_without_next", store), {"after": after_id, "last": last}).fetchone()
     return None if row is None else int(row[0])
 
 
@@ -155,8 +144,7 @@ def progress(conn: DeadlineConnection) -> VectorProgress:
     """Count. Reads both tables whole."""
     done = total = 0
     for store in STORES:
-        counted = for_store("SELECT count(embedding_next) AS done, count(*) AS total FROM {rows}", store)
-        row = conn.execute(counted).fetchone()
+        row = conn.execute(for_store("count_next", store)).fetchone()
         assert row is not None
         done, total = done + row.done, total + row.total
     return VectorProgress(done, total)
@@ -174,14 +162,8 @@ def block_of(conn: DeadlineConnection, store: Store, row_id: int) -> Iterator[li
         yield None
         return
     try:
-        rows = conn.execute(
-            for_store(
-                "SELECT id, agent_identity AS theme, content FROM {rows} "
-                "WHERE id >= %s AND id < %s AND embedding_next IS NULL ORDER BY id",
-                store,
-            ),
-            (block * _BLOCK, (block + 1) * _BLOCK),
-        )
+        bounds = {"first": block * _BLOCK, "end": (block + 1) * _BLOCK}
+        rows = conn.execute(for_store("rows_without_next", store), bounds)
         yield [PendingRow(store, row.id, row.theme, row.content) for row in rows]
     finally:
         if not conn.closed:
@@ -198,8 +180,8 @@ def fill_next(conn: DeadlineConnection, rows: Sequence[PendingRow], chunks: Mapp
     with conn.transaction(), conn.pipeline():
         for row in rows:
             values = values_of(row, chunks[row.text])
-            conn.execute(for_store("DELETE FROM {chunks_next} WHERE row_id = %(id)s", row.store), values)
-            conn.execute(for_store(FILL_NEXT, row.store), values)
+            conn.execute(for_store("clear_next_chunks", row.store), values)
+            conn.execute(for_store("fill_next", row.store), values)
 
 
 def build_indexes(conn: DeadlineConnection, space: EmbeddingSpace, say: Callable[[str], None]) -> None:
@@ -211,7 +193,7 @@ def build_indexes(conn: DeadlineConnection, space: EmbeddingSpace, say: Callable
         if running(conn) != space:
             return
         for store in STORES:
-            for name, statement in INDEXES + (INDEXES_OF_TURNS if store == "turns" else ()):
+            for name, statement in (_INDEXES | (_INDEXES_OF_TURNS if store == "turns" else {})).items():
                 index = name.format(rows=ROWS[store], chunks=CHUNKS[store])
                 build_index(conn, store, index, statement, say)
 
@@ -230,15 +212,9 @@ def switch(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
                 if not space.model and not is_without_vectors(conn):
                     raise ConfigurationError("there are vectors by now; run hermes-pgvector reembed")
                 for store in STORES:
-                    for statement in SWITCH:
-                        conn.execute(for_store(statement, store))
-                conn.execute(
-                    "UPDATE hermes_embedding SET model = nullif(%s, ''), document_prefix = %s, query_prefix = %s, "
-                    "recorded_at = now(), sig_slope = DEFAULT, sig_offset = DEFAULT",
-                    (space.model, space.document_prefix, space.query_prefix),
-                )
-                conn.execute("DROP FUNCTION hermes_keep_next()")
-                conn.execute("DROP TABLE hermes_reembed")
+                    conn.execute(for_store("switch_to_next", store))
+                conn.execute(_query("record_switch"), asdict(space))
+                conn.execute(_query("end_reembed"))
         except pg.DependentObjectsStillExist as exc:
             raise _in_the_way(exc.diag.message_detail or str(exc)) from exc
 
@@ -260,10 +236,8 @@ def abort(conn: DeadlineConnection) -> bool:
 
         def drop() -> None:
             for store in STORES:
-                for statement in ABORT:
-                    conn.execute(for_store(statement, store))
-            conn.execute("DROP FUNCTION IF EXISTS hermes_keep_next()")
-            conn.execute("DROP TABLE hermes_reembed")
+                conn.execute(for_store("drop_next", store))
+            conn.execute(_query("end_reembed"))
 
         if under_way:
             _insist(conn, drop)
@@ -316,9 +290,7 @@ def _alone(conn: DeadlineConnection) -> Iterator[None]:
         with conn.transaction():
             conn.execute("SELECT set_config('lock_timeout', %s, true)", (str(_LOCK_WAIT_MS),))
             conn.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK_SPACE,))
-            conn.execute(
-                "LOCK TABLE conversations, memory_entries, memory_chunks, conversation_chunks IN ACCESS EXCLUSIVE MODE"
-            )
+            conn.execute(_query("lock_stored_tables"))
             yield
     except (pg.LockNotAvailable, pg.DeadlockDetected) as exc:
         raise DeadlineExceeded("the tables were in use; try again") from exc

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from ...domain.format import plural
 from .commands import EXIT_OK, print_json
 from .console import say
 
-_ONE = {"memories": "memory", "turns": "turn", "texts": "earlier text", "writes": "write", "themes": "theme"}
+_ONE = {"memories": "memory"}
 ADD_YES = "nothing was changed: add --yes"
 
 
@@ -54,14 +55,16 @@ def print_outcome(
 
 def counted(counts: Mapping[str, int], *, also_none: bool = False) -> str:
     """Return `1 memory, 2 turns`; what there is none of is left out unless `also_none`."""
-    told = [_count(name, count) for name, count in counts.items() if count or also_none]
+    told = [plural(count, *_noun(name)) for name, count in counts.items() if count or also_none]
     return ", ".join(told) or "nothing"
 
 
-def _count(name: str, count: int) -> str:
-    if count == 1:
-        return "1 " + _ONE.get(name, name.replace("_", " "))
-    return f"{count:,} " + ("earlier texts" if name == "texts" else name.replace("_", " "))
+def _noun(name: str) -> tuple[str, str]:
+    """Return the words for one and for many of what is counted under a name, as `turns` or `secrets_masked`."""
+    words = "earlier texts" if name == "texts" else name.replace("_", " ")
+    what, _, more = words.partition(" ")
+    one = "earlier text" if name == "texts" else f"{_ONE.get(what, what.removesuffix('s'))} {more}".strip()
+    return one, words
 
 
 def fit_for_json(row: Mapping[str, Any]) -> dict[str, Any]:

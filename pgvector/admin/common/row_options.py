@@ -10,14 +10,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .commands import add_login, connection, settings_of
-
-if TYPE_CHECKING:
-    from ...domain.theme import ThemeRules
-    from ...store.connection import DeadlineConnection
-    from .command_context import CommandContext
+from ...domain.dates import parse_when
+from ...domain.errors import WrongUsage
+from ...domain.format import local_minute
+from ...domain.text import both_ends, clean
+from ...domain.theme import ThemeRules
+from ...recall.excerpt import excerpt
+from ...store.connection import DeadlineConnection
+from ...store.sql import query
+from ...store.vector_search import theme_names
+from .commands import add_login
+from .console import remark
+from .database import database
 
 STORES = ("memories", "turns")
 WHOLE = 2**31 - 1  # characters
@@ -57,9 +63,6 @@ def add_theme(command: argparse.ArgumentParser) -> None:
 
 def tell_theme(args: argparse.Namespace, conn: DeadlineConnection, theme: str) -> None:
     """Say on stderr which theme was taken, and that there are others, where none was named."""
-    from ...store.vector_search import theme_names
-    from .console import remark
-
     if args.theme is not None or args.json:
         return
     others = len(set(theme_names(conn)) - {theme})
@@ -77,9 +80,6 @@ def add_page(command: argparse.ArgumentParser, *, limit: int, what: str) -> None
 
 def page(args: argparse.Namespace) -> Page:
     """Return the page that the arguments mean. Raises WrongUsage, InvalidArgument for a date that cannot be read."""
-    from ...domain.dates import parse_when
-    from ...domain.errors import WrongUsage
-
     since, until = parse_when(args.since, "--since"), parse_when(args.until, "--until", end=True)
     if not 1 <= args.limit <= _MOST:
         raise WrongUsage(f"--limit must be 1 to {_MOST}")
@@ -92,9 +92,6 @@ def page(args: argparse.Namespace) -> Page:
 
 def question_text(given: str) -> str:
     """Return a question as it is looked up. Raises WrongUsage for an empty one."""
-    from ...domain.errors import WrongUsage
-    from ...domain.text import both_ends, clean
-
     kept = both_ends(clean(given), _QUESTION_MAX_CHARS).strip()
     if not kept:
         raise WrongUsage("the question is empty; say in plain words what to look for")
@@ -104,39 +101,18 @@ def question_text(given: str) -> str:
 @contextmanager
 def reading(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConnection, ThemeRules]]:
     """Give a transaction that reads, in which no statement takes more than two minutes, and the rules of names."""
-    from ...host.session_context import Policy
-    from ...store.sql import query
-
-    settings = settings_of(home)
-    with connection(settings, args.admin_dsn) as conn, conn.transaction():
+    with database(args, home) as (conn, _, rules), conn.transaction():
         bounds = {"statement_ms": str(_TIMEOUT_MS), "lock_ms": str(_TIMEOUT_MS), "idle_ms": "0", "transaction_ms": "0"}
         conn.execute(query("set_timeouts"), bounds | {"path": conn.path})
-        yield conn, Policy.of(settings).rules
-
-
-@contextmanager
-def context_for(
-    args: argparse.Namespace, home: Path, *, reads: bool = False
-) -> Iterator[tuple[CommandContext, ThemeRules]]:
-    """Give what searches and edits, and the rules of names; with `reads` nothing is changed, so a replica will do."""
-    from ...host.session_context import Policy, environment
-    from .command_context import opened
-
-    settings = settings_of(home)
-    with opened(settings, home, environment(home), args.admin_dsn, reads=reads) as context:
-        yield context, Policy.of(settings).rules
+        yield conn, rules
 
 
 def one_line(text: str, question: str = "", *, lines: int = 1, indent: int = 0) -> str:
     """Return a text as it is shown among others: on a terminal the part that fits, else the beginning of a long one."""
-    from ...recall.excerpt import excerpt
-
     room = max(40, (shutil.get_terminal_size().columns - indent) * lines) if sys.stdout.isatty() else PIPED_CHARS
     return excerpt(" ".join(text.split()), question, room)
 
 
 def minute(moment: str) -> str:
     """Return an ISO time to the minute, by this machine's clock like all times that are shown."""
-    from ...domain.format import local_minute
-
     return local_minute(moment)

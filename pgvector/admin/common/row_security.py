@@ -84,13 +84,7 @@ def granted(conn: DeadlineConnection) -> dict[str, list[str]]:
     with translated():
         if conn.execute("SELECT to_regclass('hermes_tenants')").fetchone() == (None,):
             return {}
-        rows = conn.execute(
-            "SELECT r.rolname, t.theme FROM hermes_tenants AS t JOIN pg_roles AS r ON r.oid = t.role ORDER BY 1, 2"
-        ).fetchall()
-    found: dict[str, list[str]] = {}
-    for role, theme in rows:
-        found.setdefault(role, []).append(theme)
-    return found
+        return {row.role: row.themes for row in conn.execute(query("themes_of_roles", package=__package__))}
 
 
 def _call(conn: DeadlineConnection, statement: str, *values: object) -> int | None:

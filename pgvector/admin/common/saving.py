@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...config.loading import Rejected, coerce
 from ...config.settings import FIELDS, KNOWN_ENV, Field, Settings
 from ...config.sources import form_path, read_dotenv, read_form, read_section
 from ...domain.errors import ConfigurationError
@@ -144,8 +145,6 @@ def overruled(wanted: Settings, now: Settings) -> list[str]:
 
 def checked(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings of a form in their own types. Raises ValueError that says what a value must be."""
-    from ...config.loading import Rejected, coerce
-
     known: dict[str, Any] = {}
     for key, raw in values.items():
         each = _BY_KEY.get(key)

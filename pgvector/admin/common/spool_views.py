@@ -102,21 +102,20 @@ def inspect_spools(home: Path) -> list[SpoolView]:
     return views
 
 
-def render_rejected(items: list[RejectedWrite], *, as_json: bool) -> str:
-    """Return rejected writes for people or machines."""
-    if as_json:
-        return json.dumps([_as_dict(item) for item in items], indent=2)
+def render_rejected(items: list[RejectedWrite]) -> str:
+    """Return rejected writes for people."""
     if not items:
         return "no write was rejected"
     return "\n".join(
         f"{short_id(item)}  {entry['at']}  {entry['kind']}  theme {entry['theme']}\n"
         f"          rejected: {entry['error']}\n          text: {entry['text']}"
         for item in items
-        for entry in [_as_dict(item)]
+        for entry in [rejected_as_dict(item)]
     )
 
 
-def _as_dict(item: RejectedWrite) -> dict[str, str]:
+def rejected_as_dict(item: RejectedWrite) -> dict[str, str]:
+    """Return a rejected write for machines; of a long text the beginning."""
     op = item.operation
     text = _shown(op)
     return {

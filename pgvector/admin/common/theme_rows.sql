@@ -69,3 +69,9 @@ SELECT theme FROM themes
 UNION
 SELECT agent_identity FROM hermes_mirror WHERE origin = %(origin)s AND announced
 ORDER BY 1;
+
+-- name: themes_of_roles
+-- exempt: names for the operator.
+SELECT r.rolname::text AS role, array_agg(t.theme ORDER BY t.theme) AS themes
+  FROM hermes_tenants AS t JOIN pg_roles AS r ON r.oid = t.role
+ GROUP BY r.rolname ORDER BY r.rolname;

@@ -7,32 +7,44 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...config.settings import Settings
 from ...domain.commandline import typed
+from ...domain.errors import WrongUsage
 from ...domain.format import format_bytes, plural
+from ...domain.theme import ThemeRules
+from ...domain.theme_settings import Languages
+from ...embed.chat import ChatClient
+from ...host.session_context import Policy, environment
+from ...store.connection import DeadlineConnection
+from ..common.admin_login import admin_conninfo
 from ..common.commands import (
     EXIT_FAILED,
     EXIT_OK,
     Command,
-    add_json,
     add_yes,
-    connection,
+    argument,
     given_admin_dsn,
     print_json,
-    settings_of,
+    printed,
 )
 from ..common.console import Column, say, show_table, warn
-
-if TYPE_CHECKING:
-    from ...config.settings import Settings
-    from ...domain.theme import ThemeRules
-    from ...domain.theme_settings import Languages
-    from ...store.connection import DeadlineConnection
-    from .compact_rows import Sizes
-    from .compaction import CompactPlan
-    from .recall_loss import RecallLoss
-    from .summaries import SessionSummaries
+from ..common.database import connection, settings_of
+from ..common.outcome import ADD_YES
+from .compact_rows import Sizes
+from .compaction import (
+    Compaction,
+    CompactOptions,
+    CompactPlan,
+    chosen_themes,
+    cutoff,
+    plan_compaction,
+    require_owner,
+    vacuum,
+)
+from .recall_loss import RecallLoss
+from .summaries import SessionSummaries, old_sessions
 
 _SHOWN_CHARS = 80
 
@@ -51,51 +63,7 @@ def _sample_size(text: str) -> int:
     return number
 
 
-def _arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--theme", action="append", default=[], metavar="THEME", help="of this theme; repeatable")
-    command.add_argument("--all-themes", action="store_true", help="of every theme")
-    command.add_argument(
-        "--older-than", default="180d", metavar="WHEN", help="said before: 180d, 26w, 2026-01-01 (default: 180d)"
-    )
-    command.add_argument("--keep-duplicates", action="store_true", help="keep turns that were said again")
-    command.add_argument("--keep-vectors", action="store_true", help="keep the vectors of old turns")
-    command.add_argument(
-        "--similar", type=_cosine, default=0.95, metavar="COSINE",
-        help="similarity from which turns with the same words are duplicates (default: 0.95)",
-    )  # fmt: skip
-    command.add_argument(
-        "--sample", type=_sample_size, default=100, metavar="N",
-        help="turns to ask to measure the loss of recall, 0 for none (default: 100)",
-    )  # fmt: skip
-    command.add_argument(
-        "--vacuum", nargs="?", const="plain", choices=("plain", "full"),
-        help="then free the space for new rows, or return it to the disk with `full`, which locks the tables; needs "
-        "their owner",
-    )  # fmt: skip
-    command.add_argument(
-        "--summary-url", metavar="URL", help="instead replace old sessions by summaries from this chat endpoint"
-    )
-    command.add_argument("--summary-model", default="", metavar="NAME", help="the endpoint's model")
-    command.add_argument(
-        "--summary-key-env",
-        default="",
-        metavar="NAME",
-        help="the environment variable with the endpoint's API key",
-    )
-    command.add_argument(
-        "--admin-dsn",
-        metavar="DSN",
-        help="connect with this DSN, not as the agents do; for --vacuum also from $HERMES_PGVECTOR_ADMIN_DSN",
-    )
-    add_yes(command)
-    add_json(command)
-
-
 def _compact(args: argparse.Namespace, home: Path) -> int:
-    from ...host.session_context import Policy
-    from ..common.admin_login import admin_conninfo
-    from .compaction import require_owner
-
     settings = settings_of(home)
     with contextlib.ExitStack() as stack:
         login = stack.enter_context(admin_conninfo(settings, given_admin_dsn(args))) if args.vacuum else args.admin_dsn
@@ -109,14 +77,10 @@ def _compact(args: argparse.Namespace, home: Path) -> int:
 
 
 def _languages(settings: Settings) -> Languages:
-    from ...domain.theme_settings import Languages
-
     return Languages(settings.text_language, settings.text_languages)
 
 
 def _make_smaller(args: argparse.Namespace, conn: DeadlineConnection, rules: ThemeRules, languages: Languages) -> int:
-    from .compaction import CompactOptions, plan_compaction
-
     options = CompactOptions(
         themes=tuple(args.theme),
         every_theme=args.all_themes,
@@ -134,13 +98,11 @@ def _make_smaller(args: argparse.Namespace, conn: DeadlineConnection, rules: The
     if args.json:
         print_json(plan.as_json())
     elif plan.themes:
-        say("nothing was changed: add --yes")
+        say(ADD_YES)
     return EXIT_OK
 
 
 def _carry_out(args: argparse.Namespace, conn: DeadlineConnection, plan: CompactPlan) -> int:
-    from .compaction import Compaction, vacuum
-
     compaction = Compaction(conn, plan)
     try:
         done = compaction.run()
@@ -148,12 +110,8 @@ def _carry_out(args: argparse.Namespace, conn: DeadlineConnection, plan: Compact
         warn(f"interrupted: {_counted(compaction.done)}; run it again to go on")
         raise
     sizes = vacuum(conn, full=args.vacuum == "full") if args.vacuum else ()
-    if args.json:
-        vacuumed = dict(zip(("before", "after"), map(asdict, sizes), strict=False))
-        print_json(plan.as_json(done) | {"vacuumed": vacuumed})
-    else:
-        _show_done(plan, done, sizes)
-    return EXIT_OK
+    vacuumed = dict(zip(("before", "after"), map(asdict, sizes), strict=False))
+    return printed(args, plan.as_json(done) | {"vacuumed": vacuumed}, lambda: _show_done(plan, done, sizes))
 
 
 def _show_done(plan: CompactPlan, done: dict[str, int], sizes: Sequence[Sizes]) -> None:
@@ -209,12 +167,6 @@ def _show_loss(loss: RecallLoss | None) -> None:
 def _summarise(
     args: argparse.Namespace, conn: DeadlineConnection, rules: ThemeRules, settings: Settings, home: Path
 ) -> int:
-    from ...domain.errors import WrongUsage
-    from ...embed.chat import ChatClient
-    from ...host.session_context import environment
-    from .compaction import chosen_themes, cutoff
-    from .summaries import SessionSummaries, old_sessions
-
     key = environment(home).get(args.summary_key_env, "") if args.summary_key_env else ""
     if args.summary_key_env and not key:
         raise WrongUsage(f"--summary-key-env: the environment has no {args.summary_key_env}, nor has the home's .env")
@@ -252,7 +204,7 @@ def _preview(args: argparse.Namespace, summaries: SessionSummaries) -> int:
     elif first:
         say("the first one would become:", "dim")
         say(first)
-        say("nothing was changed: add --yes")
+        say(ADD_YES)
     return EXIT_OK
 
 
@@ -281,12 +233,53 @@ def _change(before: int, after: int) -> str:
 
 
 COMPACT = Command(
-    "compact",
-    "make old turns smaller: delete duplicates, drop vectors to their signatures; measured before",
     "hermes-pgvector compact --all-themes\n"
     "hermes-pgvector compact --theme marketing --older-than 90d --yes --vacuum\n"
     "hermes-pgvector compact --all-themes --older-than 1000d --keep-vectors --json\n"
     "hermes-pgvector compact --theme coder --summary-url http://localhost:11434/v1 --summary-model qwen3",
     _compact,
-    _arguments,
+    [
+        argument("--theme", action="append", default=[], metavar="THEME", help="of this theme; repeatable"),
+        argument("--all-themes", action="store_true", help="of every theme"),
+        argument(
+            "--older-than", default="180d", metavar="WHEN", help="said before: 180d, 26w, 2026-01-01 (default: 180d)"
+        ),
+        argument("--keep-duplicates", action="store_true", help="keep turns that were said again"),
+        argument("--keep-vectors", action="store_true", help="keep the vectors of old turns"),
+        argument(
+            "--similar",
+            type=_cosine,
+            default=0.95,
+            metavar="COSINE",
+            help="similarity from which turns with the same words are duplicates (default: 0.95)",
+        ),
+        argument(
+            "--sample",
+            type=_sample_size,
+            default=100,
+            metavar="N",
+            help="turns to ask to measure the loss of recall, 0 for none (default: 100)",
+        ),
+        argument(
+            "--vacuum",
+            nargs="?",
+            const="plain",
+            choices=("plain", "full"),
+            help="then free the space for new rows, or return it to the disk with `full`, which locks the tables; "
+            "needs their owner",
+        ),
+        argument(
+            "--summary-url", metavar="URL", help="instead replace old sessions by summaries from this chat endpoint"
+        ),
+        argument("--summary-model", default="", metavar="NAME", help="the endpoint's model"),
+        argument(
+            "--summary-key-env", default="", metavar="NAME", help="the environment variable with the endpoint's API key"
+        ),
+        argument(
+            "--admin-dsn",
+            metavar="DSN",
+            help="connect with this DSN, not as the agents do; for --vacuum also from $HERMES_PGVECTOR_ADMIN_DSN",
+        ),
+        add_yes,
+    ],
 )

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...domain.errors import EmbedderError
 from ...domain.redaction import Masker, masker
 from ...domain.text import clean, digest, strip_injected
 from ...domain.theme_settings import Languages
+from ...embed.chat import ChatClient
 from ...store.connection import DeadlineConnection
 from ...store.history import record
 from ..common import theme_rows as all_themes
 from ..common.progress import ProgressLine
 from . import compact_rows as store
-
-if TYPE_CHECKING:
-    from ...embed.chat import ChatClient
 
 _MIN_TURNS = 6  # of a session, from which a summary is shorter
 _PIECE_CHARS = 16_000  # of a transcript in one request; a longer one is summarised in pieces

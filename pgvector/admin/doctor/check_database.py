@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 
+from ...capture.mirror import Mirror
 from ...config.settings import Settings
 from ...domain.errors import DimensionMismatch, HermesPgvectorError, SchemaNotApplied, UpgradeNeeded
 from ...domain.redaction import mask_dsn
+from ...domain.types import MEMORY_FILES
 from ...store import schema
 from ...store.connection import DeadlineConnection
+from ...store.memory_files import WHY
 from ...store.pool import connect, is_pooled
 from ..common import pooler, schema_checks
 from ..common.embedded_server import account_notice
+from ..common.holdings import held_removals
 from ..common.migrations import changed_migrations
+from ..common.retention_report import described, empty_themes, retention_state
 from ..common.upgrade_progress import SCHEMA, UpgradeProgress, under_way
 from . import server_health
 from .check import Check, DoctorContext
-from .check_removals import check_removals
-from .check_retention import check_retention
 from .check_sharing import check_sharing
 from .check_vectors import check_vectors
 
 _DEADLINE_S = 15.0
 _WHAT_THEN = "agents keep what is written on their disk meanwhile; try again once that is mended"
+_DECIDE = "put the file back; or hermes-pgvector removals list, then removals confirm ID... or removals dismiss ID..."
 _OLDEST_POSTGRES = 15
 _OLDEST_VECTOR, _MENDED_VECTOR = (0, 8), (0, 8, 4)
 # Rows carry the time of the host that wrote them, and of two near-equal statements the newer one wins.
@@ -122,8 +127,8 @@ def _tables(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]
     yield from _triggers_and_sequences(conn)
     yield _rights(conn)
     yield themes
-    yield check_retention(conn, context.settings)
-    yield from check_removals(conn, context)
+    yield _retention(conn, context.settings)
+    yield from _removals(conn, context)
     yield from check_sharing(conn, context)
 
 
@@ -236,3 +241,45 @@ def _themes(conn: DeadlineConnection) -> Check:
             "hermes-pgvector tenants grant ROLE THEME, as an admin",
         )
     return Check(name, "ok", f"on, and this role has {len(themes)} themes")
+
+
+def _retention(conn: DeadlineConnection, settings: Settings) -> Check:
+    """Return whether old turns are deleted by a policy, and whether it names themes that there are."""
+    state = retention_state(conn, settings)
+    if unknown := empty_themes(conn, settings):
+        return Check(
+            "retention",
+            "note",
+            f"the setting names {', '.join(map(repr, unknown[:5]))}, where there are no turns; {described(state)}",
+            "compare with: hermes-pgvector themes list",
+        )
+    return Check("retention", "ok", described(state))
+
+
+def _removals(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
+    """Yield a line for each file whose removals wait, and for each of this home's that cannot be read."""
+    mirror = Mirror(context.home)
+    for name in MEMORY_FILES.values():
+        path = context.home / "memories" / name
+        try:
+            path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as exc:
+            yield Check(
+                "memory files", "fail", f"{path} cannot be read: {exc.strerror or exc}", "let this user read it"
+            )
+    lost = held_removals(conn)
+    for each in lost:
+        own = each.origin == mirror.origin
+        name = MEMORY_FILES[each.target] + ("" if own else " of another home")
+        until = each.held_at.astimezone() + timedelta(days=context.settings.removal_hold_days)
+        what = "1 memory it held stays" if each.count == 1 else f"{each.count:,} memories it held stay"
+        yield Check(
+            "memory files",
+            "fail" if own else "note",
+            f"{name} {WHY[each.held_why]}: {what}, and from {until:%Y-%m-%d %H:%M} on for good",
+            _DECIDE,
+        )
+    if not lost:
+        yield Check("memory files", "ok", "no removal waits for a decision")

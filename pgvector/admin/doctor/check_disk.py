@@ -11,6 +11,7 @@ from pathlib import Path
 from ...capture.spool_directory import Destination, destination_of, spool_folder
 from ...capture.spool_format import RejectedWrite
 from ...config.settings import Settings
+from ...domain.format import plural
 from ..common.embedded_server import embedded_server
 from ..common.spool_views import SpoolView, inspect_spools, short_id
 from .check import Check, DoctorContext
@@ -58,7 +59,7 @@ def _spools(views: list[SpoolView], folder: Path, settings: Settings, here: Dest
         yield Check(
             "spool",
             "ok",
-            f"{folder}, {waiting} writes on their way, {size / 1e6:.1f} of {settings.spool_max_mb} MB",
+            f"{folder}, {plural(waiting, 'write')} on their way, {size / 1e6:.1f} of {settings.spool_max_mb} MB",
         )
 
 
@@ -89,14 +90,14 @@ def _left_behind(views: list[SpoolView], here: Destination) -> Iterator[Check]:
             yield Check(
                 "spool",
                 "note",
-                f"{view.waiting} writes of a stopped process were accepted for another database ({view.place})",
+                f"{plural(view.waiting, 'write')} of a stopped process, accepted for another database ({view.place})",
                 "hermes-pgvector spool send --yes sends them to the one that this home names",
             )
     if orphaned := sum(view.waiting for view in stopped if view.is_for(here)):
         yield Check(
             "spool",
             "note",
-            f"{orphaned} writes of stopped processes wait",
+            f"{plural(orphaned, 'write')} of stopped processes {'waits' if orphaned == 1 else 'wait'}",
             "they follow when an agent starts",
             "deliver",
         )
@@ -116,14 +117,15 @@ def _held_up(view: SpoolView, max_bytes: int) -> Iterator[Check]:
         )
     elif view.waiting > MANY_WAITING:
         yield Check(
-            "spool", "note", f"{view.waiting} writes wait in process {view.pid}: {said}", "hermes-pgvector status"
+            "spool", "note", f"{view.waiting:,} writes wait in process {view.pid}: {said}", "hermes-pgvector status"
         )
     elif view.oldest_at and time.time() - view.oldest_at > LONG_WAIT_S:
         minutes = (time.time() - view.oldest_at) / 60
         yield Check(
             "spool",
             "note",
-            f"the oldest of {view.waiting} writes in process {view.pid} has waited for {minutes:.0f} min: {said}",
+            f"the oldest of {plural(view.waiting, 'write')} in process {view.pid} has waited for {minutes:.0f} min: "
+            f"{said}",
             "hermes-pgvector status",
         )
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
+from ...capture.mirror import Mirror
 from ...config.settings import Settings
+from ...config.sources import at, host_config
 from ...domain.theme import Surface, ThemeRules, session_themes
 from ...store.connection import DeadlineConnection
-from ..common import sharing, theme_rows
+from ..common import theme_rows
 from ..common.theme_names import profile_of
 from .check import Check, DoctorContext
 
 MANY_KEYS = 3  # one or two may well be a person's own scripts
 _NAMED = 3
+_REMEDY = (
+    "to keep them apart, in config.yaml: memory.memory_enabled: false and memory.user_profile_enabled: false, and "
+    "plugins.pgvector.tools: [remember, forget, memory_profile]"
+)
 
 
 def check_sharing(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
@@ -23,8 +30,8 @@ def check_sharing(conn: DeadlineConnection, context: DoctorContext) -> Iterator[
     """
     yield from _session_keys(conn, context.settings)
     yield from _homes(conn, context)
-    if found := sharing.shared_files(conn, context.home):
-        yield Check("built-in memory", "note", found, sharing.REMEDY)
+    if found := _shared_files(conn, context.home):
+        yield Check("built-in memory", "note", found, _REMEDY)
 
 
 def _session_keys(conn: DeadlineConnection, settings: Settings) -> Iterator[Check]:
@@ -59,3 +66,24 @@ def _homes(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
             "where that is not meant: export --theme what belongs to one, set its plugins.pgvector.embedded_dir to a "
             "directory of its own, and import there",
         )
+
+
+def _shared_files(conn: DeadlineConnection, home: Path) -> str:
+    """Return a sentence on what the themes of a home share; empty where they share nothing."""
+    files = _built_in_memory(home)
+    if not files:
+        return ""
+    origin = Mirror(home).origin if (home / "pgvector" / "origin").is_file() else ""
+    names = theme_rows.of_home(conn, profile_of(home), origin)
+    if len(names) < 2:
+        return ""
+    some = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
+    return f"{' and '.join(files)} of this profile stand in the prompts of {len(names)} themes ({some})"
+
+
+def _built_in_memory(hermes_home: Path) -> list[str]:
+    """Return the files of the host's own memory that stand in its prompts: MEMORY.md, USER.md, both or none."""
+    config = host_config(hermes_home)
+    switches = {"MEMORY.md": "memory_enabled", "USER.md": "user_profile_enabled"}
+    # On where nothing is said.
+    return [name for name, switch in switches.items() if at(config, "memory", switch) not in (False, "false", 0)]

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from ...config.settings import Settings
 from ...domain.errors import HermesPgvectorError
+from ...domain.format import plural
 from ...domain.types import EmbeddingSpace
 from ...embed.embedder import space_of
 from ...embed.factory import embedder_for
 from ...embed.model_folder import is_local, is_model_name, models_folder
 from ...store.connection import DeadlineConnection
 from ..common import holdings, new_vectors
-from . import vector_state
+from . import server_health
 from .check import Check
 
 
@@ -26,10 +27,10 @@ def check_vectors(conn: DeadlineConnection, settings: Settings, home: Path, inva
             "vectors",
             "note",
             f"a change to {under_way.model or 'another length'}, {under_way.dims} dimensions, is under way: about "
-            f"{vector_state.share_done(conn):.0%} of the rows are embedded anew",
+            f"{server_health.share_done(conn):.0%} of the rows are embedded anew",
             "the same command goes on with it; to give it up: hermes-pgvector reembed --abort --yes",
         )
-    elif not invalid and (lacking := vector_state.without_graph(conn)):
+    elif not invalid and (lacking := server_health.without_graph(conn)):
         yield Check(
             "index",
             "note",
@@ -57,7 +58,7 @@ def _held(held: EmbeddingSpace, wanted: EmbeddingSpace | None, settings: Setting
     return Check(
         "vectors",
         "fail",
-        f"{found}; the settings name {named}: recall goes by words only",
+        f"{found}; the settings name {named}: recall uses words only",
         f"hermes-pgvector reembed --yes, or set back {_former(held, wanted, settings, home)}",
     )
 
@@ -68,7 +69,7 @@ def _pending(conn: DeadlineConnection) -> Iterator[Check]:
         yield Check(
             "pending",
             "note",
-            f"{'more than ' if more else ''}{waiting:,} rows wait for their vector",
+            f"without a vector: {'more than ' if more else ''}{plural(waiting, 'row')}",
             "agents do that by themselves; to have it now: hermes-pgvector backfill",
         )
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from ...domain.commandline import typed
 from ...host.provider import PgvectorMemoryProvider
+from ..common.commands import Command
 from ..common.stored_rows import forget_session
+from .prove import told
 
 _WAIT_S = 60.0
 _TIDY_S = 10.0  # after a failure or Ctrl-C nobody waits longer
@@ -113,3 +115,6 @@ def _provider(home: Path, theme: str) -> PgvectorMemoryProvider:
 
 def _indented(text: str) -> str:
     return "\n".join("  " + line for line in text.splitlines())
+
+
+DEMO = Command("hermes-pgvector demo", lambda args, home: told(args, home, run_demo))

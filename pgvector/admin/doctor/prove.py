@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import io
 import json
 import secrets
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from ...domain.commandline import command_of, typed
 from ...host.provider import PgvectorMemoryProvider
+from ..common.commands import EXIT_FAILED, EXIT_OK, Command, argument, print_json
+from ..common.database import connection, settings_of
 from ..common.stored_rows import forget_session
 
 THEME = "installation-check"
@@ -112,3 +118,29 @@ def _landed(provider: PgvectorMemoryProvider) -> bool:
     deadline = time.monotonic() + _WAIT_S
     # A refused database is known within seconds; an embedded one that is being created takes its time.
     return runtime.writer.flush(deadline - time.monotonic())
+
+
+def _prove(args: argparse.Namespace, home: Path) -> int:
+    if args.recall:
+        return EXIT_OK if recall_in_this_process(home, args.recall) else EXIT_FAILED
+    return told(args, home, prove)
+
+
+def told(args: argparse.Namespace, home: Path, play: Callable[[Path], bool]) -> int:
+    """Let something tell its story on stdout, or inside of JSON; it returns whether all was well."""
+    # Where nothing could be written this fails now, rather than after a minute, with writes left in the spool.
+    with connection(settings_of(home)):
+        pass
+    if not args.json:
+        return EXIT_OK if play(home) else EXIT_FAILED
+    with contextlib.redirect_stdout(io.StringIO()) as story:
+        well = play(home)
+    print_json({"ok": well, "transcript": story.getvalue().splitlines()})
+    return EXIT_OK if well else EXIT_FAILED
+
+
+PROVE = Command(
+    "hermes-pgvector prove",
+    _prove,
+    [argument("--recall", metavar="WORD", help=argparse.SUPPRESS)],  # in the second process of the proof
+)

@@ -15,6 +15,7 @@ from typing import Any
 
 from ...config.settings import Settings
 from ...domain.errors import HermesPgvectorError
+from ...domain.format import plural
 from ...store.pool import connect
 from ..common.activation import activate, enable, find_hermes
 from ..common.conninfo import user_of
@@ -131,7 +132,7 @@ def _sequences(context: RepairContext, _: str) -> tuple[bool, str]:
 def _deliver(context: RepairContext, _: str) -> tuple[bool, str]:
     left = context.deliver()
     if left:
-        return False, f"{left} writes of stopped processes still wait; see: hermes-pgvector status"
+        return False, f"left of stopped processes: {plural(left, 'write')}; see: hermes-pgvector status"
     return True, "the writes of stopped processes are in Postgres"
 
 

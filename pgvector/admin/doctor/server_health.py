@@ -5,12 +5,18 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass
+from functools import partial
 
 from psycopg import sql
 
 from ...store.connection import DeadlineConnection, translated
+from ...store.sql import query
+from ...store.vectors import STORES
+from ..common.hnsw import ROWS, for_store
 
 _NUMBERED = ("memory_entries", "conversations", "memory_history", "hermes_maintenance")
+_SAMPLE_BYTES = 50_000_000  # of a table, to find out how far a change of the model is
+_query = partial(query, package=__package__)
 _LEFTOVER = re.compile(r"_cc(?:new|old)\d*$")
 
 
@@ -27,10 +33,7 @@ def look_at(conn: DeadlineConnection, now: float) -> Server:
     """Compare `now` (seconds since the epoch) with the server's clock, and see whether it takes writes."""
     started = time.monotonic()
     with translated():
-        row = conn.execute(
-            "SELECT extract(epoch FROM clock_timestamp())::float8 AS at, "
-            "pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean AS read_only"
-        ).fetchone()
+        row = conn.execute(_query("look_at_server")).fetchone()
     assert row is not None
     took_s = time.monotonic() - started
     # The server looked at its clock about in the middle.
@@ -50,11 +53,8 @@ def own_themes(conn: DeadlineConnection) -> list[str] | None:
 def newer_extension(conn: DeadlineConnection) -> str:
     """Return the version of pgvector that the server has files of, when the database uses an older one; else empty."""
     with translated():
-        row = conn.execute(
-            "SELECT default_version FROM pg_available_extensions WHERE name = 'vector' "
-            "AND string_to_array(default_version, '.')::int[] > string_to_array(installed_version, '.')::int[]"
-        ).fetchone()
-    return str(row[0]) if row else ""
+        row = conn.execute(_query("newer_extension")).fetchone()
+    return str(row.version) if row else ""
 
 
 def update_extension(conn: DeadlineConnection) -> None:
@@ -81,13 +81,8 @@ def sequences_behind(conn: DeadlineConnection) -> list[str]:
     """Return the tables whose next row would get an id that is taken, as far as this role may see the sequences."""
     behind = []
     for table in _NUMBERED:
-        statement = sql.SQL(
-            "SELECT pg_sequence_last_value(owned) AS last, (SELECT max(id) FROM {}) AS highest "
-            "FROM CAST(pg_get_serial_sequence(%(table)s, 'id') AS regclass) AS owned "
-            "WHERE has_sequence_privilege(owned, 'USAGE') OR has_sequence_privilege(owned, 'SELECT')"
-        ).format(sql.Identifier(table))
         with translated():
-            row = conn.execute(statement, {"table": table}).fetchone()
+            row = conn.execute(_of_table("sequence_and_rows", table)).fetchone()
         if row is not None and (row.highest or 0) > (row.last or 0):
             behind.append(table)
     return behind
@@ -96,11 +91,32 @@ def sequences_behind(conn: DeadlineConnection) -> list[str]:
 def advance_sequences(conn: DeadlineConnection) -> None:
     """Have every sequence of ids go on after the highest one there is. Writers wait for the moment that takes."""
     for table in _NUMBERED:
-        name = sql.Identifier(table)
-        statement = sql.SQL(
-            "SELECT setval(owned, greatest((SELECT max(id) FROM {}), pg_sequence_last_value(owned), 1)) "
-            "FROM CAST(pg_get_serial_sequence(%(table)s, 'id') AS regclass) AS owned"
-        ).format(name)
         with translated(), conn.transaction():
-            conn.execute(sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(name))
-            conn.execute(statement, {"table": table})
+            conn.execute(_of_table("advance_sequence", table))
+
+
+def _of_table(name: str, table: str) -> sql.Composed:
+    return sql.SQL(_query(name).decode()).format(table=sql.Identifier(table), name=sql.Literal(table))
+
+
+# -- vectors
+
+
+def share_done(conn: DeadlineConnection) -> float:
+    """About which share of the rows this role sees has its new vector, 0 to 1, from a sample of large tables."""
+    done = total = 0.0
+    for store in STORES:
+        counted = for_store("sample_next", store, package=str(__package__))
+        row = conn.execute(counted, {"sample": _SAMPLE_BYTES}).fetchone()
+        assert row is not None
+        done, total = done + row.scale * row.done, total + row.scale * row.total
+    return done / total if total else 1.0
+
+
+def without_graph(conn: DeadlineConnection) -> list[str]:
+    """Return the tables whose HNSW index is missing or was not built to its end."""
+    return [
+        table
+        for table in ROWS.values()
+        if not getattr(conn.execute(query("has_graph"), {"table": table}).fetchone(), "found", 1)
+    ]

@@ -10,18 +10,21 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...domain.commandline import typed
-from ..common.commands import Command, add_json, add_login, add_yes
+from ...domain.errors import InvalidArgument, WrongUsage
+from ...domain.theme import ThemeRules
+from ...domain.types import Filters, Question, Scope
+from ..common.command_context import CommandContext, context_for
+from ..common.commands import Command, add_login, add_yes, argument
 from ..common.console import Column, say, show_table
 from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
-from ..common.row_options import PATIENCE_S, STORES, add_theme, context_for, minute, one_line, question_text
-
-if TYPE_CHECKING:
-    from ...domain.theme import ThemeRules
-    from ..common.command_context import CommandContext
-    from ..common.refs import Ref
+from ..common.refs import Ref, parse_refs
+from ..common.row_options import PATIENCE_S, STORES, add_theme, minute, one_line, question_text
+from ..common.theme_names import theme_of_session, theme_to_read, theme_to_write
+from . import forget_rows
+from .editing import add, edit, memory
 
 _QUERY_DEFAULT, _QUERY_MOST = 5, 50
 _SHOWN = 20  # rows of what would go
@@ -43,23 +46,7 @@ def _text(given: str) -> str:
 # -- add
 
 
-def _add_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("text", metavar="TEXT", help="what to remember; - reads it from stdin")
-    command.add_argument(
-        "--target",
-        choices=("memory", "user"),
-        default="memory",
-        help="a note (the default), or a fact about the user",
-    )
-    command.add_argument("--metadata", metavar="JSON", help="an object to keep beside it")
-    add_theme(command)
-    add_json(command)
-
-
 def _add(args: argparse.Namespace, home: Path) -> int:
-    from ..common.theme_names import theme_to_write
-    from .editing import add
-
     metadata = _metadata(args.metadata)
     text = _text(args.text)
     with context_for(args, home) as (context, rules):
@@ -73,8 +60,6 @@ def _add(args: argparse.Namespace, home: Path) -> int:
 
 
 def _metadata(given: str | None) -> dict[str, Any]:
-    from ...domain.errors import WrongUsage
-
     try:
         value = json.loads(given) if given is not None else {}
     except ValueError:
@@ -96,21 +81,7 @@ def _vector_follows(done: Outcome, context: CommandContext) -> list[str]:
 # -- edit
 
 
-def _edit_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("id", metavar="ID", help="the memory: m123, or 123")
-    command.add_argument(
-        "text", nargs="?", metavar="TEXT", help="what it shall say; - reads it from stdin (default: opens $EDITOR)"
-    )
-    add_yes(command)
-    add_login(command)
-    add_json(command)
-
-
 def _edit(args: argparse.Namespace, home: Path) -> int:
-    from ...domain.errors import WrongUsage
-    from ..common.refs import parse_refs
-    from .editing import edit, memory
-
     refs = parse_refs([args.id])
     if len(refs) != 1:
         raise WrongUsage("edit takes one memory at a time")
@@ -141,8 +112,6 @@ def _edited(text: str) -> str:
 
     Raises WrongUsage without an editor, InvalidArgument where it fails.
     """
-    from ...domain.errors import InvalidArgument, WrongUsage
-
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
         raise WrongUsage("give the new text, or - to read it from stdin, or set $EDITOR")
@@ -161,29 +130,7 @@ def _edited(text: str) -> str:
 # -- forget
 
 
-def _forget_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("id", nargs="*", metavar="ID", help="m123 (or 123) a memory, t123 a turn")
-    command.add_argument("--query", metavar="TEXT", help="what is found for this, instead of ids")
-    command.add_argument(
-        "--store", choices=STORES, default="memories", help="--query: where to look (default: memories)"
-    )
-    command.add_argument("--target", choices=("memory", "user"), help="--query: only notes, or only facts of the user")
-    command.add_argument(
-        "--limit", type=int, default=_QUERY_DEFAULT, metavar="N",
-        help=f"--query: how many at most, 1 to {_QUERY_MOST} (default: {_QUERY_DEFAULT})",
-    )  # fmt: skip
-    command.add_argument("--session", metavar="SESSION", help="all turns of this session, instead of ids")
-    command.add_argument(
-        "--versions", action="store_true", help="only what the memories said before they were replaced"
-    )
-    add_yes(command)
-    add_theme(command)
-    add_json(command)
-
-
 def _forget(args: argparse.Namespace, home: Path) -> int:
-    from ..common.refs import parse_refs
-
     _check_forget(args)
     refs = parse_refs(args.id)
     with context_for(args, home) as (context, rules):
@@ -196,8 +143,6 @@ def _forget(args: argparse.Namespace, home: Path) -> int:
 
 
 def _check_forget(args: argparse.Namespace) -> None:
-    from ...domain.errors import WrongUsage
-
     if sum(map(bool, (args.id, args.query, args.session))) != 1:
         raise WrongUsage("say what to forget: ids (m123, t123), or --query TEXT, or --session SESSION")
     if args.versions and not args.id:
@@ -209,9 +154,6 @@ def _check_forget(args: argparse.Namespace) -> None:
 
 
 def _forgotten(args: argparse.Namespace, context: CommandContext, rules: ThemeRules, refs: list[Ref]) -> Outcome:
-    from ..common.theme_names import theme_of_session
-    from . import forget_rows
-
     if args.session:
         with context.backend.connection(PATIENCE_S) as conn:
             theme = theme_of_session(conn, args.session, args.theme, rules)
@@ -223,16 +165,11 @@ def _forgotten(args: argparse.Namespace, context: CommandContext, rules: ThemeRu
 
 
 def _theme(args: argparse.Namespace, context: CommandContext, rules: ThemeRules) -> str:
-    from ..common.theme_names import theme_to_read
-
     with context.backend.connection(PATIENCE_S) as conn:
         return theme_to_read(conn, args.theme, rules, context.home)
 
 
 def _found(args: argparse.Namespace, context: CommandContext, rules: ThemeRules) -> list[Ref]:
-    from ...domain.types import Filters, Question, Scope
-    from ..common.refs import Ref
-
     scope = Scope("theme", _theme(args, context, rules))
     asked = Question(question_text(args.query), scope, args.limit, PATIENCE_S, Filters(target=args.target))
     return [Ref(args.store, hit.id) for hit in context.searcher.recall([args.store], asked).hits]
@@ -255,27 +192,54 @@ def _forget_summary(args: argparse.Namespace, done: Outcome, refs: list[Ref]) ->
 
 
 ADD = Command(
-    "add",
-    "store a memory",
     'hermes-pgvector add "The staging database is rebuilt every Sunday" --theme sre\n'
     'hermes-pgvector add --target user "Prefers short answers" --metadata \'{"ticket": "OPS-12"}\'\n'
     "hermes-pgvector add - --theme sre < note.txt",
     _add,
-    _add_arguments,
+    [
+        argument("text", metavar="TEXT", help="what to remember; - reads it from stdin"),
+        argument(
+            "--target",
+            choices=("memory", "user"),
+            default="memory",
+            help="a note (the default), or a fact about the user",
+        ),
+        argument("--metadata", metavar="JSON", help="an object to keep beside it"),
+        add_theme,
+    ],
 )
 EDIT = Command(
-    "edit",
-    "change what a memory says",
     'hermes-pgvector edit m12 "The staging database is rebuilt every Monday"\n'
     "hermes-pgvector edit m12 --yes          # opens $EDITOR",
     _edit,
-    _edit_arguments,
+    [
+        argument("id", metavar="ID", help="the memory: m123, or 123"),
+        argument(
+            "text", nargs="?", metavar="TEXT", help="what it shall say; - reads it from stdin (default: opens $EDITOR)"
+        ),
+        add_yes,
+        add_login,
+    ],
 )
 FORGET = Command(
-    "forget",
-    "delete memories or turns for good, with everything that was derived of them",
     'hermes-pgvector forget m12 m17 t345\nhermes-pgvector forget --query "the old price list" --theme sales\n'
     "hermes-pgvector forget --session 20260503_140211_a1b2c3 --yes",
     _forget,
-    _forget_arguments,
+    [
+        argument("id", nargs="*", metavar="ID", help="m123 (or 123) a memory, t123 a turn"),
+        argument("--query", metavar="TEXT", help="what is found for this, instead of ids"),
+        argument("--store", choices=STORES, default="memories", help="--query: where to look (default: memories)"),
+        argument("--target", choices=("memory", "user"), help="--query: only notes, or only facts of the user"),
+        argument(
+            "--limit",
+            type=int,
+            default=_QUERY_DEFAULT,
+            metavar="N",
+            help=f"--query: how many at most, 1 to {_QUERY_MOST} (default: {_QUERY_DEFAULT})",
+        ),
+        argument("--session", metavar="SESSION", help="all turns of this session, instead of ids"),
+        argument("--versions", action="store_true", help="only what the memories said before they were replaced"),
+        add_yes,
+        add_theme,
+    ],
 )

@@ -6,85 +6,54 @@ import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...domain.commandline import typed
+from ...store.connection import DeadlineConnection
+from ...store.schema import ensure_schema
+from ..common.admin_login import admin_conninfo
 from ..common.commands import (
-    EXIT_OK,
     Command,
+    action,
     add_admin_dsn,
-    add_json,
     add_login,
     add_yes,
-    connection,
+    argument,
     given_admin_dsn,
-    print_json,
-    settings_of,
+    printed,
 )
 from ..common.console import Column, say, show_table
-
-if TYPE_CHECKING:
-    from ...store.connection import DeadlineConnection
-    from ..common.hnsw import HnswIndex
-
-
-def _show_arguments(command: argparse.ArgumentParser) -> None:
-    add_login(command)
-    add_json(command)
+from ..common.database import database, settings_of
+from ..common.hnsw import HnswIndex, build, drop, indexes
+from ..common.new_vectors import admin_connection
+from ..common.outcome import ADD_YES
+from ..common.progress import building
+from .build_memory import build_memory, size
 
 
 def _show(args: argparse.Namespace, home: Path) -> int:
-    from ..common.hnsw import indexes
-
-    with connection(settings_of(home), args.admin_dsn) as conn:
+    with database(args, home) as (conn, _, _):
         found = indexes(conn)
-    if args.json:
-        print_json([index._asdict() for index in found])
-    else:
-        _table(found)
-    return EXIT_OK
-
-
-def _drop_arguments(command: argparse.ArgumentParser) -> None:
-    add_admin_dsn(command)
-    add_yes(command)
-    add_json(command)
+    return printed(args, [index._asdict() for index in found], lambda: _table(found))
 
 
 def _drop(args: argparse.Namespace, home: Path) -> int:
-    from ..common.hnsw import drop, indexes
-
     with _admin(args, home) as (conn, _):
         dropped = drop(conn) if args.yes else []
         left = indexes(conn)
-    if args.json:
-        print_json({"dropped": dropped, "left": [index._asdict() for index in left]})
-        return EXIT_OK
+    told = {"dropped": dropped, "left": [index._asdict() for index in left]}
+    return printed(args, told, lambda: _show_dropped(left, dropped, done=args.yes))
+
+
+def _show_dropped(left: Sequence[HnswIndex], dropped: Sequence[str], *, done: bool) -> None:
     _table(left)
-    if args.yes:
+    if done:
         say(f"dropped: {', '.join(dropped)}" if dropped else "there was none to drop")
         say(typed("To have them back: hermes-pgvector index build"), "dim")
     else:
-        say("nothing was changed: add --yes")
-    return EXIT_OK
-
-
-def _build_arguments(command: argparse.ArgumentParser) -> None:
-    add_admin_dsn(command)
-    command.add_argument(
-        "--memory",
-        metavar="SIZE",
-        default="",
-        help="maintenance_work_mem for it, as 4GB (default: with the embedded server what it wants, up to half of what "
-        "the machine has free; else the server's own)",
-    )
-    add_json(command)
+        say(ADD_YES)
 
 
 def _build(args: argparse.Namespace, home: Path) -> int:
-    from ..common.hnsw import build, indexes
-    from ..common.progress import building
-
     with _admin(args, home) as (conn, conninfo):
         ours = not (settings_of(home).dsn or given_admin_dsn(args))
         todo = [index for index in indexes(conn) if index.is_to_build()]
@@ -92,18 +61,18 @@ def _build(args: argparse.Namespace, home: Path) -> int:
         with building() as tell:
             built = build(conn, conninfo, tell, memory=memory)
         left = indexes(conn)
-    if args.json:
-        print_json({"built": built, "memory": memory, "indexes": [index._asdict() for index in left]})
-        return EXIT_OK
+    said = f"built: {', '.join(built)}" if built else "nothing to build"
+    told = {"built": built, "memory": memory, "indexes": [index._asdict() for index in left]}
+    return printed(args, told, lambda: _show_built(left, said))
+
+
+def _show_built(left: Sequence[HnswIndex], said: str) -> None:
     _table(left)
-    say(f"built: {', '.join(built)}" if built else "nothing to build")
-    return EXIT_OK
+    say(said)
 
 
 def _memory_for(todo: Sequence[HnswIndex], *, ours: bool) -> str:
     """Return the maintenance_work_mem for a build; where the server is not `ours`, say when it gives too little."""
-    from .build_memory import build_memory, size
-
     wants = max((index.wants_bytes for index in todo), default=0)
     given = max((index.given_bytes for index in todo), default=0)
     if not ours and wants > given:
@@ -118,10 +87,6 @@ def _memory_for(todo: Sequence[HnswIndex], *, ours: bool) -> str:
 @contextmanager
 def _admin(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConnection, str]]:
     """Yield an admin's connection, and how it logged in."""
-    from ...store.schema import ensure_schema
-    from ..common.admin_login import admin_conninfo
-    from ..common.new_vectors import admin_connection
-
     settings = settings_of(home)
     with admin_conninfo(settings, given_admin_dsn(args)) as conninfo, admin_connection(conninfo) as conn:
         ensure_schema(conn, dims=settings.dims)
@@ -129,50 +94,53 @@ def _admin(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConne
 
 
 def _table(found: Sequence[HnswIndex]) -> None:
-    from .build_memory import size
-
     columns = [Column("index"), Column("state"), *(Column(key, right=True) for key in ("rows", "size", "wants"))]
-    show_table(
-        columns,
-        [
-            {
-                "index": index.name,
-                "state": index.state,
-                "rows": f"{index.rows:,}",
-                "size": size(index.index_bytes),
-                "wants": size(index.wants_bytes),
-            }
-            for index in found
-        ],
-    )
+    rows = [
+        {
+            "index": index.name,
+            "state": index.state,
+            "rows": index.rows,
+            "size": size(index.index_bytes),
+            "wants": size(index.wants_bytes),
+        }
+        for index in found
+    ]
+    show_table(columns, rows)
 
 
 INDEX = Command(
-    "index",
-    "the HNSW indexes: how they stand, drop them before a bulk load, build them after it",
     "hermes-pgvector index show\nhermes-pgvector index drop --yes\nhermes-pgvector index build",
-    actions=(
-        Command(
+    actions=[
+        action(
             "show",
             "whether they are whole, how large, and how much memory a build wants",
             "hermes-pgvector index show\nhermes-pgvector index show --json",
             _show,
-            _show_arguments,
+            [add_login],
         ),
-        Command(
+        action(
             "drop",
             "drop them while agents go on: writing gets cheaper, recall across all themes of a very large table dearer",
             "hermes-pgvector index drop          # what is there\nhermes-pgvector index drop --yes",
             _drop,
-            _drop_arguments,
+            [add_admin_dsn, add_yes],
         ),
-        Command(
+        action(
             "build",
             "build those that are missing or were not built to their end, while agents go on",
-            'hermes-pgvector index build\nhermes-pgvector index build --memory 4GB --admin-dsn "dbname=hermes_memory '
-            'user=postgres"',
+            "hermes-pgvector index build\n"
+            'hermes-pgvector index build --memory 4GB --admin-dsn "dbname=hermes_memory user=postgres"',
             _build,
-            _build_arguments,
+            [
+                add_admin_dsn,
+                argument(
+                    "--memory",
+                    metavar="SIZE",
+                    default="",
+                    help="maintenance_work_mem for it, as 4GB (default: with the embedded server what it wants, "
+                    "up to half of what the machine has free; else the server's own)",
+                ),
+            ],
         ),
-    ),
+    ],
 )

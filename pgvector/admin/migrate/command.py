@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ...config.settings import Settings
+from ...domain.errors import ConfigurationError, SchemaNotApplied, UpgradeNeeded
+from ...store.pool import connect
+from ...store.schema import MIGRATE_COMMAND, applied_versions, ensure_schema, shipped_migrations
+from ..common.admin_login import admin_conninfo
+from ..common.choose import existing_database
 from ..common.commands import (
     EXIT_FAILED,
     EXIT_OK,
     Command,
     add_admin_dsn,
-    add_json,
     given_admin_dsn,
-    print_json,
-    settings_of,
+    printed,
 )
 from ..common.console import say
-
-if TYPE_CHECKING:
-    from ...config.settings import Settings
-    from .upgrade import Upgraded
+from ..common.database import settings_of
+from ..common.embedded_server import borrowed_server, embedded_server
+from ..common.migrations import MigrationReport, migrate
+from ..common.outcome import counted
+from ..common.progress import building
+from ..common.upgrade_progress import SCHEMA
+from .upgrade import Upgraded, as_json, confirm_upgrade, plan_upgrade, run_upgrade, undo_upgrade
 
 
 def _arguments(command: argparse.ArgumentParser) -> None:
@@ -43,7 +51,6 @@ def _arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--yes", action="store_true", help="with --undo-upgrade: also where something was written since, which is lost"
     )
-    add_json(command)
 
 
 def _run(args: argparse.Namespace, home: Path) -> int:
@@ -56,31 +63,22 @@ def _run(args: argparse.Namespace, home: Path) -> int:
 
 
 def _migrate(args: argparse.Namespace, settings: Settings) -> int:
-    from ..common.embedded_server import borrowed_server, embedded_server
-    from .migrate import migrate_database, render_report
-    from .upgrade import as_json, run_upgrade
-
     admin_dsn, role, dims = given_admin_dsn(args), args.runtime_role, _dims(args, settings)
     tell = (lambda line: None) if args.json else say
     with ExitStack() as stack:
         upgraded: Upgraded | None = None
         if admin_dsn or not (settings.dsn or role):
-            conninfo = stack.enter_context(_admin(settings, admin_dsn))
+            conninfo = stack.enter_context(admin_conninfo(settings, admin_dsn))
             upgraded = run_upgrade(conninfo, settings, dims=dims, role=role, say=tell)
         if upgraded is not None:
             report = upgraded.migration
         else:
             locate = stack.enter_context(borrowed_server(settings))
             report = migrate_database(settings, admin_dsn=admin_dsn, runtime_role=role, dims=dims, locate=locate)
-    if args.json:
-        print_json(as_json(report, upgraded))
-        return EXIT_OK
-    print(render_report(report))
-    if upgraded is not None:
-        say("\n".join(upgraded.lines()))
+    lines = [_report(report), *(upgraded.lines() if upgraded is not None else ())]
     if not (admin_dsn or settings.dsn):
-        print(f"embedded Postgres in {embedded_server(settings).root}")
-    return EXIT_OK
+        lines.append(f"embedded Postgres in {embedded_server(settings).root}")
+    return printed(args, as_json(report, upgraded), lambda: say("\n".join(lines)))
 
 
 def _dims(args: argparse.Namespace, settings: Settings) -> int:
@@ -88,13 +86,6 @@ def _dims(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _plan(args: argparse.Namespace, settings: Settings) -> int:
-    from dataclasses import asdict
-
-    from ...store.pool import connect
-    from ..common.choose import existing_database
-    from .migrate import missing_migrations
-    from .upgrade import plan_upgrade
-
     admin_dsn = given_admin_dsn(args)
     with existing_database(settings) as existing:
         conninfo = admin_dsn or existing()
@@ -102,46 +93,36 @@ def _plan(args: argparse.Namespace, settings: Settings) -> int:
         if conninfo:
             with connect(conninfo) as conn:
                 plan = plan_upgrade(conn, settings, dims=_dims(args, settings), role=args.runtime_role)
-        missing = missing_migrations("" if plan else conninfo)
-    if args.json:
-        print_json({"done": False, "missing": missing, "upgrade": {"done": False} | asdict(plan) if plan else None})
-        return EXIT_OK
-    for line in plan.lines() if plan else ():
-        say(line)
-    for name in missing:
-        say(f"would apply {name}")
-    say("Nothing was changed." if plan or missing else "Nothing is to be done.")
-    return EXIT_OK
+        missing = _missing("" if plan else conninfo)
+    lines = [*(plan.lines() if plan else ()), *(f"would apply {name}" for name in missing)]
+    lines.append("Nothing was changed." if lines else "Nothing is to be done.")
+    told = {"done": False, "missing": missing, "upgrade": {"done": False} | asdict(plan) if plan else None}
+    return printed(args, told, lambda: say("\n".join(lines)))
 
 
 def _confirm(args: argparse.Namespace, settings: Settings) -> int:
-    from ..common.upgrade_progress import SCHEMA
-    from .upgrade import confirm_upgrade
-
-    with _admin(settings, given_admin_dsn(args)) as conninfo:
+    with admin_conninfo(settings, given_admin_dsn(args)) as conninfo:
         confirm_upgrade(conninfo, really=not args.dry_run)
-    if args.json:
-        print_json({"confirmed": not args.dry_run})
-    elif args.dry_run:
-        say(f"would drop the tables of before, in the schema {SCHEMA}; nothing was changed")
-    else:
-        say("the tables of before are dropped; the upgrade is complete")
-    return EXIT_OK
+    said = "the tables of before are dropped; the upgrade is complete"
+    if args.dry_run:
+        said = f"would drop the tables of before, in the schema {SCHEMA}; nothing was changed"
+    return printed(args, {"confirmed": not args.dry_run}, lambda: say(said))
 
 
 def _undo(args: argparse.Namespace, settings: Settings) -> int:
-    from .upgrade import undo_upgrade
-
-    with _admin(settings, given_admin_dsn(args)) as conninfo:
+    with admin_conninfo(settings, given_admin_dsn(args)) as conninfo:
         done, since = undo_upgrade(conninfo, really=not args.dry_run, yes=args.yes)
-    if args.json:
-        print_json({"undone": done, "written_since": since})
-        return EXIT_OK if done or args.dry_run else EXIT_FAILED
+    printed(args, {"undone": done, "written_since": since}, lambda: _show_undone(done, since))
+    return EXIT_OK if done or args.dry_run else EXIT_FAILED
+
+
+def _show_undone(done: bool, since: dict[str, int]) -> None:
     lost = any(since.values())
     if lost:
+        rows = counted({"memories": since["memories"], "turns": since["turns"]}, also_none=True)
         say(
-            f"written since the upgrade, {'and lost' if done else 'lost with an undo'}: {since['memories']:,} memories"
-            f", {since['turns']:,} turns; changes and removals of older memories: {since['changes']:,}"
+            f"written since the upgrade, {'and lost' if done else 'lost with an undo'}: {rows}; "
+            f"changes and removals of older memories: {since['changes']:,}"
         )
     if done:
         say("the tables of before are back, as they were; agents of this version keep their writes in the spool")
@@ -149,23 +130,56 @@ def _undo(args: argparse.Namespace, settings: Settings) -> int:
         say("Nothing was changed. Keep it first with: hermes-pgvector export; then add --yes.")
     else:
         say("would put the tables of before back; nothing was changed")
-    return EXIT_OK if done or args.dry_run else EXIT_FAILED
 
 
-def _admin(settings: Settings, admin_dsn: str) -> AbstractContextManager[str]:
-    from ..common.admin_login import admin_conninfo
+def migrate_database(
+    settings: Settings, *, admin_dsn: str, runtime_role: str, dims: int, locate: Callable[[], str]
+) -> MigrationReport:
+    """Apply what is missing: with `admin_dsn` there, without one on the embedded server, where that is in use.
 
-    return admin_conninfo(settings, admin_dsn)
+    Raises ConfigurationError, StoreUnavailable, DimensionMismatch, and SchemaNotApplied when an admin is needed.
+    """
+    if not 1 <= dims <= 2000:
+        raise ConfigurationError(f"--dims must be 1 to 2000, not {dims}")
+    if admin_dsn:
+        with building() as tell:
+            return migrate(admin_dsn, dims=dims, runtime_role=runtime_role, tell=tell)
+    if runtime_role:
+        raise ConfigurationError("--runtime-role needs --admin-dsn: only an admin of the database can grant rights")
+    with connect(settings.dsn or locate()) as conn:
+        try:
+            ensure_schema(conn, dims=dims)
+        except UpgradeNeeded:
+            raise
+        except SchemaNotApplied as exc:
+            raise SchemaNotApplied(f"the schema is missing and `dsn` names no admin; run: {MIGRATE_COMMAND}") from exc
+    return MigrationReport((), tuple(shipped_migrations().values()), ())
+
+
+def _missing(conninfo: str) -> list[str]:
+    """Return the migrations that `migrate_database` would apply; all of them where `conninfo` is empty."""
+    applied: set[int] = set()
+    if conninfo:
+        with connect(conninfo) as conn:
+            applied = applied_versions(conn)
+    return [name for version, name in shipped_migrations().items() if version not in applied]
+
+
+def _report(report: MigrationReport) -> str:
+    """Return the report for people."""
+    lines = [f"applied {name}" for name in report.applied]
+    lines += [f"in place: {name}" for name in report.already]
+    lines += [f"built {index}" for index in report.built]
+    lines += [f"note: {notice}" for notice in report.notices]
+    return "\n".join(lines)
 
 
 MIGRATE = Command(
-    "migrate",
-    "create or upgrade the tables, as an admin of the database",
     'hermes-pgvector migrate --admin-dsn "dbname=hermes_memory user=postgres" --runtime-role hermes\n'
     'hermes-pgvector migrate --admin-dsn "postgresql://postgres@db/hermes_memory" --dims 1024\n'
     "hermes-pgvector migrate          # embedded Postgres: starts and migrates it\n"
     'hermes-pgvector migrate --admin-dsn "dbname=hermes_memory user=postgres" --dry-run\n'
     'hermes-pgvector migrate --admin-dsn "dbname=hermes_memory user=postgres" --confirm-upgrade',
     _run,
-    _arguments,
+    [_arguments],
 )

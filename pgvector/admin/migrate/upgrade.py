@@ -10,6 +10,7 @@ from typing import Any
 from ...capture.sanitize import session_name
 from ...config.settings import Settings
 from ...domain.errors import ConfigurationError
+from ...domain.format import plural
 from ...domain.theme import LAST_RESORT, Surface, ThemeRules, session_themes
 from ...domain.theme_settings import Languages
 from ...domain.types import EmbeddingSpace, Store
@@ -89,7 +90,8 @@ class Upgraded:
     def lines(self) -> list[str]:
         """Return what was done, for people, and what comes next."""
         return [
-            f"upgraded; merged: {self.merged:,} memories that were there twice; left out: {self.left_out:,} blank rows",
+            f"upgraded; merged, as they were there twice: {plural(self.merged, 'memory', 'memories')}; "
+            f"left out, as they were blank: {plural(self.left_out, 'row')}",
             f"when all is well, drop the tables of before: {CONFIRM}",
             f"to have everything back as it was: {UNDO}",
         ]

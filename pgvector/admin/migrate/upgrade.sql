@@ -75,3 +75,79 @@ SELECT (SELECT count(*) FROM memory_entries WHERE id > u.last_memory_id) AS memo
        (SELECT count(DISTINCT memory_id) FROM memory_history
          WHERE at > u.began_at AND action <> 'added' AND memory_id <= u.last_memory_id) AS changes
   FROM hermes_upgrade AS u;
+
+-- name: old_relations
+-- exempt: reads the catalogue only. `dims` is NULL without vectors of pgvector's own type.
+SELECT c.relname AS name, c.relkind::text AS kind, pg_total_relation_size(c.oid) AS bytes,
+       ARRAY(SELECT a.attname::text FROM pg_attribute AS a
+              WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) AS columns,
+       (SELECT a.atttypmod FROM pg_attribute AS a JOIN pg_type AS t ON t.oid = a.atttypid
+         WHERE a.attrelid = c.oid AND a.attname = 'embedding' AND t.typname = 'vector' AND NOT a.attisdropped) AS dims
+  FROM pg_class AS c
+ WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %(schema)s) AND c.relname = ANY (%(names)s)
+   AND c.relkind IN ('r', 'p', 'v');
+
+-- name: old_writers
+-- exempt: reads the catalogue only. Who may write there now.
+SELECT r.rolname AS name FROM pg_roles AS r
+ WHERE r.rolcanlogin AND NOT r.rolsuper AND has_table_privilege(r.oid, %(table)s::regclass, 'INSERT')
+ ORDER BY 1;
+
+-- name: old_themes
+-- exempt: names for the operator.
+SELECT DISTINCT agent_identity AS theme, metadata::jsonb ->> 'raw_identity' AS key FROM {rows};
+
+-- name: count_old_rows
+-- exempt: counts for the operator.
+SELECT count(*) AS rows, {vectors} AS vectors FROM {rows};
+
+-- name: last_old_id
+-- exempt: the highest number only.
+SELECT greatest(coalesce(max(id), 0),
+                coalesce(pg_sequence_last_value(to_regclass(pg_get_serial_sequence({name}, 'id'))), 0))::bigint AS last
+  FROM {rows};
+
+-- name: begin_upgrade
+-- exempt: only the catalogue changes.
+CREATE TABLE hermes_upgrade (
+    only_row        boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    home            text NOT NULL,
+    dims            integer NOT NULL,
+    keeps_vectors   boolean NOT NULL,
+    last_memory_id  bigint NOT NULL,
+    last_turn_id    bigint NOT NULL,
+    memories_done   bigint NOT NULL DEFAULT 0,
+    turns_left      bigint NOT NULL,
+    merged          bigint NOT NULL DEFAULT 0,
+    left_out        bigint NOT NULL DEFAULT 0,
+    began_at        timestamptz NOT NULL DEFAULT now(),
+    opened_at       timestamptz,
+    finished_at     timestamptz
+);
+COMMENT ON TABLE hermes_upgrade IS 'an upgrade from another program''s tables, until it is confirmed or undone';
+COMMENT ON COLUMN hermes_upgrade.memories_done IS 'memories up to this id are taken over';
+COMMENT ON COLUMN hermes_upgrade.turns_left IS 'turns from this id on are taken over, the newest first';
+COMMENT ON COLUMN hermes_upgrade.opened_at IS 'since when agents may begin: every memory is there';
+GRANT SELECT ON hermes_upgrade TO PUBLIC;
+
+-- name: note_upgrade
+-- exempt: numbers for the operator.
+INSERT INTO hermes_upgrade (home, dims, keeps_vectors, last_memory_id, last_turn_id, turns_left)
+VALUES (%(home)s, %(dims)s, %(keeps_vectors)s, %(memories)s, %(turns)s, %(turns)s + 1);
+
+-- name: go_on_with_ids
+-- exempt: numbers only; and without HNSW indexes, which are built faster later.
+SELECT setval('memory_entries_id_seq', greatest(%(memories)s, 1), %(memories)s > 0) AS memories,
+       setval('conversations_id_seq', greatest(%(turns)s, 1), %(turns)s > 0) AS turns;
+
+-- name: drop_hnsw_indexes
+-- exempt: only the catalogue changes.
+DROP INDEX IF EXISTS memory_entries_embedding_idx, conversations_embedding_idx;
+
+-- name: note_old_memories
+-- exempt: numbers for the operator.
+UPDATE hermes_upgrade SET memories_done = %(last)s, merged = merged + %(merged)s, left_out = left_out + %(left_out)s;
+
+-- name: note_old_turns
+-- exempt: numbers for the operator.
+UPDATE hermes_upgrade SET turns_left = %(last)s, left_out = left_out + %(left_out)s;

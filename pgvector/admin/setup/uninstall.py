@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from ...config.settings import ENV_PREFIX, Settings
 from ...config.sources import is_active, is_enabled, read_dotenv
@@ -15,9 +15,13 @@ from ...domain.commandline import pip_uninstall
 from ...domain.errors import ConfigurationError
 from ...domain.format import format_bytes, plural
 from ..common.activation import deactivate
+from ..common.commands import Command, add_yes, argument, printed
+from ..common.console import say, warn
+from ..common.database import settings_of
 from ..common.dotenv_file import set_dotenv
 from ..common.embedded_server import embedded_server
 from ..common.installation import DISTRIBUTION, PLUGIN_NAME, is_distributed, is_ours
+from ..common.outcome import ADD_YES
 from ..common.spool_views import inspect_spools
 
 _DROP_SCRIPT = Path(__file__).resolve().parents[2] / "migrations" / "optional" / "drop_everything.sql"
@@ -31,10 +35,6 @@ class Removal:
     steps: tuple[str, ...]
     obstacles: tuple[str, ...]
     left: tuple[str, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
-        return {"steps": list(self.steps), "obstacles": list(self.obstacles), "left": list(self.left)}
 
 
 def plan_removal(home: Path, settings: Settings, *, data: bool) -> Removal:
@@ -157,3 +157,42 @@ def _size(path: Path) -> str:
             with suppress(OSError):  # it was there a moment ago
                 total += os.lstat(os.path.join(folder, name)).st_size
     return format_bytes(total)
+
+
+def _uninstall(args: argparse.Namespace, home: Path) -> int:
+    settings = settings_of(home)
+    if args.yes:
+        removal = remove(home, settings, data=args.data, force=args.force)
+    else:
+        removal = plan_removal(home, settings, data=args.data)
+    return printed(args, {"removed": args.yes, **asdict(removal)}, lambda: _show(removal, done=args.yes))
+
+
+def _show(removal: Removal, *, done: bool) -> None:
+    for step in removal.steps:
+        say(f"{'done:' if done else 'would'} {step}")
+    if not removal.steps:
+        say("there is nothing to remove")
+    for obstacle in removal.obstacles:
+        warn(obstacle)
+    for left in removal.left:
+        say(f"stays: {left}")
+    if removal.steps and not done:
+        say(ADD_YES)
+
+
+UNINSTALL = Command(
+    "hermes-pgvector uninstall                # what would go, and what stays\n"
+    "hermes-pgvector uninstall --yes          # memory stays\n"
+    "hermes-pgvector uninstall --data --yes   # memory on this machine, spool, models and secrets as well",
+    _uninstall,
+    [
+        argument(
+            "--data",
+            action="store_true",
+            help="also the embedded Postgres with all memory, the spool, models and secrets",
+        ),
+        argument("--force", action="store_true", help="also where writes wait in the spool, or agents run"),
+        add_yes,
+    ],
+)

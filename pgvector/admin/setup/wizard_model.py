@@ -84,7 +84,7 @@ class ModelStep:
         """
         model = self._named_model(again, database)
         if model.kind == "none":
-            self._say("  recall goes by words only")
+            self._say("  recall uses words only")
             return model
         if self._options.attended or self._options.embed_url is not None or self._options.embed_model:
             return self._tried(model, database)

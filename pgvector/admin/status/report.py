@@ -23,7 +23,7 @@ from ..common.spool_views import SpoolView, inspect_spools, short_id
 
 Status = dict[str, Any]
 WORK = ("embed", "embed_query", "write", "search", "rerank")  # what is timed
-_ENDPOINT = {"closed": "up", "open": "failing, left alone for a while", "half-open": "failing, just tried again"}
+_ENDPOINT = {"closed": "up", "open": "failing, not asked for a while", "half-open": "failing, just tried again"}
 
 _POSTGRES = {"reconnecting": "is being connected to again", "was up": "was up a moment ago"}
 _MAIN = ("conversations", "memory_entries")
@@ -72,6 +72,7 @@ class Watcher:
             with self._backend.connection(_DATABASE_S) as conn:
                 held = holdings(conn) | {"retention": retention_state(conn, self._settings)}
                 held["removals_held"] = sum(each.count for each in held_removals(conn))
+                held["by_meaning"] = bool(self._settings.embed_url.strip())
             return held | {"state": "up", "answered_in_ms": round((time.monotonic() - started) * 1000, 1)}
         except HermesPgvectorError as exc:
             return {"problem": str(exc), "state": "unusable" if isinstance(exc, StoreMisconfigured) else "down"}
@@ -184,6 +185,8 @@ def _database_lines(database: Mapping[str, Any]) -> list[str]:
 
 
 def _without_embedding(database: Mapping[str, Any]) -> str:
+    if not database["by_meaning"]:
+        return "found by words, as no embedding model is set"
     waiting = database["pending_memories"] + database["pending_turns"]
     about = "about " if any(name.startswith("pending") for name in database["about"]) else ""
     return f"{about}{waiting:,} still without an embedding"
@@ -252,7 +255,7 @@ def agreed(status: Status) -> Status:
 
 def _replica_line(report: Mapping[str, Any]) -> str:
     states = {"up": f"up, {report.get('replica_lag_s', 0)} s behind", "starting": "not looked at yet"}
-    state = states.get(str(report["replica"]), f"left alone ({report.get('replica_problem')})")
+    state = states.get(str(report["replica"]), f"not used ({report.get('replica_problem')})")
     return (
         f"replica {state}; it answered {report.get('reads_replica', 0)} questions, "
         f"the primary {report.get('reads_primary', 0)}"

@@ -1,54 +1,30 @@
-"""tenants."""
+"""tenants: who may read and write which themes, as Postgres enforces it."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
-from ..common.commands import (
-    Command,
-    add_admin_dsn,
-    add_json,
-    add_yes,
-    given_admin_dsn,
-    settings_of,
-)
+from ...domain.errors import ConfigurationError, WrongUsage
+from ...domain.theme import ThemeRules
+from ...host.session_context import Policy
+from ...store.connection import DeadlineConnection
+from ...store.pool import connect
+from ...store.schema import ensure_schema
+from ..common import row_security
+from ..common.commands import Command, action, add_admin_dsn, add_yes, argument, given_admin_dsn
 from ..common.console import say
-from ..common.outcome import print_outcome
+from ..common.database import settings_of
+from ..common.outcome import Outcome, print_outcome
+
+# Does something, with the names of themes as they are stored; returns what is to be said, and whether it was done.
+Change = Callable[[DeadlineConnection, argparse.Namespace, list[str]], tuple[str, bool]]
 
 
-def _arguments(command: argparse.ArgumentParser) -> None:
-    add_admin_dsn(command)
-    add_json(command)
-
-
-def _disable_arguments(command: argparse.ArgumentParser) -> None:
-    add_yes(command)
-    _arguments(command)
-
-
-def _grant_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("role", metavar="ROLE", help="the role an agent logs in as")
-    command.add_argument("themes", nargs="+", metavar="THEME", help="its themes; '*' is every theme")
-    _arguments(command)
-
-
-def _revoke_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("role", metavar="ROLE", help="the role an agent logs in as")
-    command.add_argument("themes", nargs="*", metavar="THEME", help="the themes to take from it (default: all of them)")
-    _disable_arguments(command)
-
-
-def _tenants(args: argparse.Namespace, home: Path) -> int:
-    from ...domain.errors import WrongUsage
-    from ...host.session_context import Policy
-    from ...store.pool import connect
-    from ...store.schema import ensure_schema
-    from . import grants
-
+def _run(verb: str, change: Change, args: argparse.Namespace, home: Path) -> int:
     settings = settings_of(home)
-    rules = Policy.of(settings).rules
     admin_dsn = given_admin_dsn(args)
     if not admin_dsn:
         raise WrongUsage(
@@ -56,60 +32,110 @@ def _tenants(args: argparse.Namespace, home: Path) -> int:
         )
     with connect(admin_dsn) as conn:
         ensure_schema(conn, dims=settings.dims)
-        match args.pgvector_command_1:
-            case "list":
-                change = grants.listed(conn)
-            case "enable":
-                change = grants.enable(conn)
-            case "disable":
-                change = grants.disable(conn, really=args.yes)
-            case "grant":
-                change = grants.grant(conn, args.role, args.themes, rules)
-            case _:
-                change = grants.revoke(conn, args.role, args.themes, rules, really=args.yes)
-    return print_outcome(
-        change, as_json=args.json, before=lambda: _show_roles(change.facts["roles"]), summary=change.facts["said"]
-    )
+        said, done = change(conn, args, _names(getattr(args, "themes", ()), Policy.of(settings).rules))
+        roles = row_security.granted(conn)
+        facts = {"enabled": row_security.is_enabled(conn), "roles": roles, "said": said}
+    outcome = Outcome(f"tenants {verb}", done, {"roles": len(roles)}, facts=facts)
+    return print_outcome(outcome, as_json=args.json, before=lambda: _show_roles(roles), summary=said)
 
 
-def _show_roles(roles: Mapping[str, list[str]]) -> None:
+def _names(themes: Sequence[str], rules: ThemeRules) -> list[str]:
+    return [theme if theme == row_security.EVERY_THEME else rules.resolve_name(theme) for theme in themes]
+
+
+def _show_roles(roles: dict[str, list[str]]) -> None:
     for role, themes in roles.items():
         say(f"{role}: {', '.join('every theme' if theme == '*' else theme for theme in themes)}")
+
+
+def _list(conn: DeadlineConnection, args: argparse.Namespace, names: list[str]) -> tuple[str, bool]:
+    return f"row-level security is {'on' if row_security.is_enabled(conn) else 'off'}", False
+
+
+def _enable(conn: DeadlineConnection, args: argparse.Namespace, names: list[str]) -> tuple[str, bool]:
+    row_security.enable(conn)
+    return "row-level security is on; a role that is not named here sees nothing", True
+
+
+def _disable(conn: DeadlineConnection, args: argparse.Namespace, names: list[str]) -> tuple[str, bool]:
+    confined = [role for role, themes in row_security.granted(conn).items() if row_security.EVERY_THEME not in themes]
+    without = f" and the rights of {', '.join(confined)} on the tables" if confined else ""
+    if not args.yes:
+        return f"this would take away the policies{without}; add --yes to do it", False
+    row_security.disable(conn)
+    return f"row-level security is off; gone are the policies{without}", True
+
+
+def _grant(conn: DeadlineConnection, args: argparse.Namespace, names: list[str]) -> tuple[str, bool]:
+    row_security.grant(conn, args.role, names)
+    return f"{args.role} was granted {', '.join(names)}", True
+
+
+def _revoke(conn: DeadlineConnection, args: argparse.Namespace, names: list[str]) -> tuple[str, bool]:
+    had = row_security.granted(conn).get(args.role, [])
+    gone = [theme for theme in had if not names or theme in names]
+    if not gone:
+        raise ConfigurationError(f"the role {args.role} has none of these themes; see: hermes-pgvector tenants list")
+    rights = ", and with it the rights on the tables" if len(gone) == len(had) else ""
+    if not args.yes:
+        return f"{args.role} would lose {', '.join(gone)}{rights}; add --yes to do it", False
+    row_security.revoke(conn, args.role, gone)
+    return f"{args.role} lost {', '.join(gone)}{rights}", True
 
 
 _TENANTS = "hermes-pgvector tenants "
 _ADMIN = ' --admin-dsn "dbname=hermes_memory user=postgres"'
 
+_ROLE = argument("role", metavar="ROLE", help="the role an agent logs in as")
 TENANTS = Command(
-    "tenants",
-    "say which database role may read and write which themes",
     f"{_TENANTS}enable{_ADMIN}\n{_TENANTS}grant tenant_marketing marketing ads{_ADMIN}\n"
     f"{_TENANTS}revoke tenant_marketing ads --yes{_ADMIN}",
-    actions=(
-        Command("list", "every role and its themes", f"{_TENANTS}list{_ADMIN}", _tenants, _arguments),
-        Command(
-            "enable", "have Postgres hold each role to its themes", f"{_TENANTS}enable{_ADMIN}", _tenants, _arguments
+    actions=[
+        action(
+            "list",
+            "every role and its themes",
+            f"{_TENANTS}list{_ADMIN}",
+            partial(_run, "list", _list),
+            [add_admin_dsn],
         ),
-        Command(
+        action(
+            "enable",
+            "have Postgres hold each role to its themes",
+            f"{_TENANTS}enable{_ADMIN}",
+            partial(_run, "enable", _enable),
+            [add_admin_dsn],
+        ),
+        action(
             "disable",
             "let every role see every theme again",
             f"{_TENANTS}disable --yes{_ADMIN}",
-            _tenants,
-            _disable_arguments,
+            partial(_run, "disable", _disable),
+            [add_yes, add_admin_dsn],
         ),
-        Command(
+        action(
             "grant",
             "give a role themes",
             f"{_TENANTS}grant tenant_marketing marketing ads{_ADMIN}",
-            _tenants,
-            _grant_arguments,
+            partial(_run, "grant", _grant),
+            [
+                _ROLE,
+                argument("themes", nargs="+", metavar="THEME", help="its themes; '*' is every theme"),
+                add_admin_dsn,
+            ],
         ),
-        Command(
+        action(
             "revoke",
             "take themes from a role",
             f"{_TENANTS}revoke tenant_marketing ads --yes{_ADMIN}",
-            _tenants,
-            _revoke_arguments,
+            partial(_run, "revoke", _revoke),
+            [
+                _ROLE,
+                argument(
+                    "themes", nargs="*", metavar="THEME", help="the themes to take from it (default: all of them)"
+                ),
+                add_yes,
+                add_admin_dsn,
+            ],
         ),
-    ),
+    ],
 )

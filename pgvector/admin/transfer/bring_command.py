@@ -7,31 +7,41 @@ import os
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ...capture.sanitize import session_name
 from ...domain.commandline import typed
+from ...domain.dates import parse_when
+from ...domain.errors import ConfigurationError, WrongUsage
+from ...domain.format import plural
+from ...domain.theme import ThemeRules
+from ...host.session_context import Policy, SessionContext
+from ...store.connection import DeadlineConnection
 from ..common.commands import (
     EXIT_FAILED,
     EXIT_OK,
+    Argument,
     Command,
+    Verb,
+    action,
     add_admin_dsn,
-    add_json,
     add_yes,
-    connection,
+    argument,
     given_admin_dsn,
-    print_json,
-    settings_of,
+    printed,
 )
 from ..common.console import Column, say, show_table, warn
-
-if TYPE_CHECKING:
-    from ...domain.theme import ThemeRules
-    from ...host.session_context import Policy
-    from ...store.connection import DeadlineConnection
-    from .bring import Report, SourceReport
-    from .sources.homes import Home
-    from .sources.mem0 import Mem0Settings
-    from .sources.source import ImportDestination, ImportTarget, Source
+from ..common.database import connection, settings_of
+from ..common.stored_rows import themes_of_session
+from .bring import NEAR_S, Report, SourceReport, bring
+from .import_rows import noted_elsewhere
+from .ingest import IngestOptions
+from .sources.hindsight import HindsightTables
+from .sources.holographic import FactStore
+from .sources.mem0 import COLLECTION, Mem0Settings, Mem0Store, configured
+from .sources.memory_md import MemoryFiles
+from .sources.predecessor import PredecessorTables
+from .sources.source import Home, ImportDestination, ImportTarget, Source, homes
+from .sources.state_db import SessionDatabase
 
 _SOURCE_DSN = "HERMES_PGVECTOR_SOURCE_DSN"
 _EXAMPLES_SHOWN = 5
@@ -41,75 +51,48 @@ Sources = Callable[[argparse.Namespace, Path, "ImportDestination"], Sequence["So
 # -- the sources
 
 
-def _sessions(args: argparse.Namespace, home: Path, destination: ImportDestination) -> Sequence[Source]:
-    from .sources.state_db import EXPECTED, NAME, SessionDatabase
-
-    if args.path is not None:
-        return [SessionDatabase(_home_of(args, home), destination, args.path)]
-    found = [each for each in _homes(args, home) if (each.path / NAME).exists()]
-    return [SessionDatabase(each, destination) for each in _some(found, home, NAME, EXPECTED)]
-
-
-def _files(args: argparse.Namespace, home: Path, destination: ImportDestination) -> Sequence[Source]:
-    from .sources.memory_md import MemoryFiles
-
-    found = [each for each in _homes(args, home) if (each.path / "memories").is_dir()]
-    expected = "MEMORY.md and USER.md of hermes-agent in a folder `memories`"
-    return [MemoryFiles(each, destination) for each in _some(found, home, "memories", expected)]
-
-
-def _holographic(args: argparse.Namespace, home: Path, destination: ImportDestination) -> Sequence[Source]:
-    from .sources.holographic import EXPECTED, NAME, FactStore
-
-    if args.path is not None:
-        return [FactStore(_home_of(args, home), destination, args.path)]
-    found = [each for each in _homes(args, home) if (each.path / NAME).exists()]
-    return [FactStore(each, destination) for each in _some(found, home, NAME, EXPECTED)]
+def _of_profiles(
+    kind: type[SessionDatabase | MemoryFiles | FactStore],
+    args: argparse.Namespace,
+    home: Path,
+    destination: ImportDestination,
+) -> Sequence[Source]:
+    """Return the file that was given, or that of each profile which has one."""
+    if getattr(args, "path", None) is not None:
+        return [kind(_home_of(args, home), destination, args.path)]
+    found = [each for each in _homes(args, home) if (each.path / kind.NAME).exists()]
+    return [kind(each, destination) for each in _some(found, home, kind.NAME, kind.EXPECTED)]
 
 
 def _mem0(args: argparse.Namespace, home: Path, destination: ImportDestination) -> Sequence[Source]:
-    from .sources.mem0 import COLLECTION, Mem0Store, configured
-
     collection = args.collection or COLLECTION
     dsn = _given_dsn(args)
     if args.path is not None or dsn:
-        own = _home_of(args, home)
-        given = {"path": args.path, "dsn": dsn, "schema": args.schema, "collection": collection}
-        return [Mem0Store(own, destination, **given)]
+        return [Mem0Store(_home_of(args, home), destination, args.path, dsn, args.schema, collection)]
     known: dict[Mem0Settings, Home] = {}
     for each in _homes(args, home):
         if (settings := configured(each)) is not None:
             known.setdefault(settings, each)  # profiles may share a store: it is the first one's
     _some(list(known.values()), home, "mem0.json", "the settings of hermes-agent's provider mem0, or --path or --dsn")
-    return [
-        Mem0Store(each, destination, path=at.path, dsn=at.dsn, schema=args.schema, collection=at.collection)
-        for at, each in known.items()
-    ]
+    return [Mem0Store(each, destination, at.path, at.dsn, args.schema, at.collection) for at, each in known.items()]
 
 
 def _hindsight(args: argparse.Namespace, home: Path, destination: ImportDestination) -> Sequence[Source]:
-    from .sources.hindsight import HindsightTables
-    from .sources.state_db import NAME, SessionDatabase
-
-    databases = [SessionDatabase(each, destination) for each in _homes(args, home) if (each.path / NAME).exists()]
+    databases = [SessionDatabase(each, destination) for each in _homes(args, home)]
+    databases = [each for each in databases if each.path.exists()]
 
     def elsewhere(session: str) -> ImportTarget | str | None:
         return next((found for each in databases if (found := each.target(session)) is not None), None)
 
     profile = args.profile or "default"
-    return [HindsightTables(_demanded_dsn(args), args.schema, args.bank, profile, destination, elsewhere)]
+    return [HindsightTables(_demanded_dsn(args), args.schema, profile, destination, args.bank, elsewhere)]
 
 
 def _predecessor(args: argparse.Namespace, home: Path, destination: ImportDestination) -> Sequence[Source]:
-    from .sources.predecessor import PredecessorTables
-
     return [PredecessorTables(_demanded_dsn(args), args.schema, args.profile or "default", destination)]
 
 
 def _homes(args: argparse.Namespace, home: Path) -> list[Home]:
-    from ...domain.errors import ConfigurationError
-    from .sources.homes import homes
-
     known = homes(home)
     if args.profile is None:
         return known
@@ -120,14 +103,10 @@ def _homes(args: argparse.Namespace, home: Path) -> list[Home]:
 
 def _home_of(args: argparse.Namespace, home: Path) -> Home:
     """Return the profile that a file given by its path belongs to."""
-    from .sources.homes import Home
-
     return Home(args.profile or "default", home)
 
 
 def _some(found: list[Home], home: Path, name: str, expected: str) -> list[Home]:
-    from ...domain.errors import ConfigurationError
-
     if not found:
         raise ConfigurationError(f"no {name} in {home} nor in the home of another profile; expected {expected}")
     return found
@@ -138,8 +117,6 @@ def _given_dsn(args: argparse.Namespace) -> str:
 
 
 def _demanded_dsn(args: argparse.Namespace) -> str:
-    from ...domain.errors import WrongUsage
-
     if dsn := _given_dsn(args):
         return dsn
     raise WrongUsage(f"where is the database? --dsn DSN, or ${_SOURCE_DSN}")
@@ -149,12 +126,6 @@ def _demanded_dsn(args: argparse.Namespace) -> str:
 
 
 def _bring(sources: Sources, name: str, args: argparse.Namespace, home: Path) -> int:
-    from ...domain.dates import parse_when
-    from ...domain.errors import ConfigurationError
-    from ...host.session_context import Policy
-    from .bring import NEAR_S, bring
-    from .ingest import IngestOptions
-
     since, until = parse_when(args.since, "--since"), parse_when(args.until, "--until", end=True)
     settings = settings_of(home)
     policy = Policy.of(settings)
@@ -164,21 +135,13 @@ def _bring(sources: Sources, name: str, args: argparse.Namespace, home: Path) ->
         report = bring(conn, name, sources(args, home, destination), intake, since, until)
     if report.failed and not report.brought:
         raise ConfigurationError("; ".join(report.failed.values()))
-    if args.json:
-        print_json(report.as_json())
-    else:
-        _show(report)
+    printed(args, report.as_json(), lambda: _show(report))
     return EXIT_FAILED if report.failed else EXIT_OK
 
 
 def _destination(
     args: argparse.Namespace, conn: DeadlineConnection, policy: Policy, min_chars: int
 ) -> ImportDestination:
-    from ...capture.sanitize import session_name
-    from ...host.session_context import SessionContext
-    from ..common.stored_rows import themes_of_session
-    from .sources.source import ImportDestination
-
     rules = policy.rules
 
     @lru_cache(maxsize=4096)
@@ -189,6 +152,7 @@ def _destination(
         locate=partial(SessionContext.from_host, rules=rules),
         writes=policy.write_contexts.__contains__,
         captured=captured,
+        noted_elsewhere=partial(noted_elsewhere, conn),
         rules=rules,
         min_chars=min_chars,
         theme=_theme(args.theme, rules, "--theme"),
@@ -197,8 +161,6 @@ def _destination(
 
 
 def _theme(given: str | None, rules: ThemeRules, option: str) -> str:
-    from ...domain.errors import WrongUsage
-
     if given is None:
         return ""
     if theme := rules.resolve_name(given):
@@ -248,7 +210,7 @@ def _show_source(each: SourceReport, *, really: bool) -> None:
     for example in [*each.tally.examples, *each.arrivals.examples][:_EXAMPLES_SHOWN]:
         say(f"  {example}", "dim")
     if each.arrivals.masked:
-        say(f"{each.arrivals.masked:,} secrets masked")
+        say(f"{plural(each.arrivals.masked, 'secret')} masked")
     for name in sorted(each.arrivals.unreachable):
         warn(f"allowed_themes does not name {name!r}: until it does, no session has this theme")
 
@@ -256,106 +218,64 @@ def _show_source(each: SourceReport, *, really: bool) -> None:
 # -- the actions
 
 
-def _common(command: argparse.ArgumentParser, *, api: bool = True) -> None:
-    command.add_argument("--theme", metavar="THEME", help="take everything into this theme, whatever the rules say")
-    if api:
-        command.add_argument(
-            "--api-theme", metavar="THEME",
-            help="take API sessions whose session key is not recorded into this theme (default: leave them out)",
-        )  # fmt: skip
-    command.add_argument(
-        "--since", metavar="WHEN", help="what was said or noted from then on: 2026-05-03, 7d, yesterday"
-    )
-    command.add_argument("--until", metavar="WHEN", help="... before then; of a day, month or year, to its end")
-    add_admin_dsn(command)
-    add_yes(command)
-    add_json(command)
+_THEME = argument("--theme", metavar="THEME", help="take everything into this theme, whatever the rules say")
+_API_THEME = argument(
+    "--api-theme",
+    metavar="THEME",
+    help="take API sessions whose session key is not recorded into this theme (default: leave them out)",
+)
+_COMMON = (
+    argument("--since", metavar="WHEN", help="what was said or noted from then on: 2026-05-03, 7d, yesterday"),
+    argument("--until", metavar="WHEN", help="... before then; of a day, month or year, to its end"),
+    add_admin_dsn,
+    add_yes,
+)
+_PROFILE = argument("--profile", metavar="NAME", help="only this profile; of a --path, the profile it belongs to")
 
 
-def _of_profiles(command: argparse.ArgumentParser, what: str) -> None:
-    command.add_argument("--path", type=Path, metavar="PATH", help=f"{what} (default: those of every profile)")
-    command.add_argument("--profile", metavar="NAME", help="only this profile; of a --path, the profile it belongs to")
+def _path(what: str) -> Argument:
+    return argument("--path", type=Path, metavar="PATH", help=f"{what} (default: those of every profile)")
 
 
-def _of_database(command: argparse.ArgumentParser, *, default: str = "") -> None:
-    command.add_argument(
-        "--dsn", metavar="DSN", help=f"the database to read{default}; may also stand in ${_SOURCE_DSN}"
-    )
-    command.add_argument("--schema", default="public", metavar="NAME", help="its schema there (default: public)")
+def _of_database(*, default: str = "") -> list[Argument]:
+    return [
+        argument("--dsn", metavar="DSN", help=f"the database to read{default}; may also stand in ${_SOURCE_DSN}"),
+        argument("--schema", default="public", metavar="NAME", help="its schema there (default: public)"),
+    ]
 
 
-def _session_arguments(command: argparse.ArgumentParser) -> None:
-    _of_profiles(command, "another state.db")
-    _common(command)
-
-
-def _file_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--profile", metavar="NAME", help="only this profile")
-    _common(command, api=False)
-
-
-def _holographic_arguments(command: argparse.ArgumentParser) -> None:
-    _of_profiles(command, "another memory_store.db")
-    _common(command, api=False)
-
-
-def _mem0_arguments(command: argparse.ArgumentParser) -> None:
-    _of_profiles(command, "a local folder of qdrant, or a history.db of Mem0")
-    _of_database(command, default=", where Mem0 keeps its facts in pgvector")
-    command.add_argument("--collection", metavar="NAME", help="the collection, or table (default: mem0)")
-    _common(command)
-
-
-def _hindsight_arguments(command: argparse.ArgumentParser) -> None:
-    _of_database(command)
-    command.add_argument("--bank", metavar="NAME", help="only this bank (default: all)")
-    command.add_argument("--profile", metavar="NAME", help="the profile where a row names none (default: default)")
-    _common(command)
-
-
-def _predecessor_arguments(command: argparse.ArgumentParser) -> None:
-    _of_database(command)
-    command.add_argument(
-        "--profile",
-        metavar="NAME",
-        help="the profile of chats and of sessions that named no theme (default: default)",
-    )
-    _common(command, api=False)
-
-
-def _action(
-    name: str, summary: str, examples: str, sources: Sources, arguments: Callable[[argparse.ArgumentParser], None]
-) -> Command:
-    return Command(name, summary, examples, partial(_bring, sources, name), arguments)
+def _action(name: str, summary: str, examples: str, sources: Sources, *arguments: Argument) -> Verb:
+    return action(name, summary, examples, partial(_bring, sources, name), [*arguments, _THEME, *_COMMON])
 
 
 BRING = Command(
-    "bring",
-    "bring history from the host and from other memory providers",
     "hermes-pgvector bring sessions\nhermes-pgvector bring sessions --yes\n"
     "hermes-pgvector bring mem0 --path ~/.hermes/mem0_qdrant",
-    actions=(
+    actions=[
         _action(
             "sessions",
             "the conversations in the host's state.db",
             "hermes-pgvector bring sessions\nhermes-pgvector bring sessions --profile work --since 2026-01 --yes\n"
             "hermes-pgvector bring sessions --api-theme assistant --yes",
-            _sessions,
-            _session_arguments,
+            partial(_of_profiles, SessionDatabase),
+            _path("another state.db"),
+            _PROFILE,
+            _API_THEME,
         ),
         _action(
             "files",
             "the entries of MEMORY.md and USER.md of every profile",
             "hermes-pgvector bring files\nhermes-pgvector bring files --profile work --yes",
-            _files,
-            _file_arguments,
+            partial(_of_profiles, MemoryFiles),
+            argument("--profile", metavar="NAME", help="only this profile"),
         ),
         _action(
             "holographic",
             "the facts of the bundled provider holographic",
             "hermes-pgvector bring holographic\nhermes-pgvector bring holographic --path /backup/memory_store.db --yes",
-            _holographic,
-            _holographic_arguments,
+            partial(_of_profiles, FactStore),
+            _path("another memory_store.db"),
+            _PROFILE,
         ),
         _action(
             "mem0",
@@ -363,7 +283,11 @@ BRING = Command(
             "hermes-pgvector bring mem0\nhermes-pgvector bring mem0 --path ~/.mem0/history.db --theme assistant --yes\n"
             'hermes-pgvector bring mem0 --dsn "dbname=mem0 user=postgres" --collection mem0',
             _mem0,
-            _mem0_arguments,
+            _path("a local folder of qdrant, or a history.db of Mem0"),
+            _PROFILE,
+            *_of_database(default=", where Mem0 keeps its facts in pgvector"),
+            argument("--collection", metavar="NAME", help="the collection, or table (default: mem0)"),
+            _API_THEME,
         ),
         _action(
             "hindsight",
@@ -371,7 +295,10 @@ BRING = Command(
             "hermes-pgvector bring hindsight --dsn postgresql://hindsight@localhost:5432/hindsight\n"
             "hermes-pgvector bring hindsight --dsn DSN --bank hermes --yes",
             _hindsight,
-            _hindsight_arguments,
+            *_of_database(),
+            argument("--bank", metavar="NAME", help="only this bank (default: all)"),
+            argument("--profile", metavar="NAME", help="the profile where a row names none (default: default)"),
+            _API_THEME,
         ),
         _action(
             "predecessor",
@@ -379,7 +306,12 @@ BRING = Command(
             'hermes-pgvector bring predecessor --dsn "dbname=hermes_old user=hermes"\n'
             'hermes-pgvector bring predecessor --dsn "dbname=shared" --schema memory --yes',
             _predecessor,
-            _predecessor_arguments,
+            *_of_database(),
+            argument(
+                "--profile",
+                metavar="NAME",
+                help="the profile of chats and of sessions that named no theme (default: default)",
+            ),
         ),
-    ),
+    ],
 )

@@ -8,27 +8,29 @@ import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ...config.settings import Settings
 from ...domain.commandline import typed
+from ...domain.errors import ConfigurationError, WrongUsage
+from ...domain.format import plural
+from ...host.session_context import Policy
+from ...store.connection import DeadlineConnection
 from ..common.commands import (
     EXIT_FAILED,
     EXIT_OK,
     Command,
     add_admin_dsn,
-    add_json,
-    connection,
+    argument,
     given_admin_dsn,
-    print_json,
-    settings_of,
+    printed,
 )
 from ..common.console import Column, say, show_table, warn
+from ..common.database import connection, settings_of
+from ..common.outcome import counted
+from ..common.saving import changes_to, overruled, save
 from .command import add_themes, show_arrivals
-
-if TYPE_CHECKING:
-    from ...config.settings import Settings
-    from ...store.connection import DeadlineConnection
-    from .copy_themes import Copy
+from .copy_themes import Copy, CopyRequest, copy
+from .export_rows import identity
 
 _ENV = "HERMES_PGVECTOR_TARGET_DSN"
 _EMBEDDED = "embedded"
@@ -40,28 +42,7 @@ _COLUMNS = (
 )
 
 
-def _arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--to", metavar="DSN",
-        help=f"the database to copy to, migrated already; or in ${_ENV} (default with --from: the one in use)",
-    )  # fmt: skip
-    command.add_argument(
-        "--from", dest="source", metavar="DSN",
-        help="the database to copy from, or: embedded (default: the one in use)",
-    )  # fmt: skip
-    add_admin_dsn(command)
-    add_themes(command)
-    command.add_argument(
-        "--switch", action="store_true", help="use the other database from now on, if everything arrived there"
-    )
-    add_json(command)
-
-
 def _copy(args: argparse.Namespace, home: Path) -> int:
-    from ...domain.errors import WrongUsage
-    from ...host.session_context import Policy
-    from .copy_themes import CopyRequest, copy
-
     settings = settings_of(home)
     to = _target_dsn(args, settings)
     if args.switch and args.themes:
@@ -70,18 +51,14 @@ def _copy(args: argparse.Namespace, home: Path) -> int:
     with connection(source, named="--from" if args.source else "dsn") as here, _target(args, target) as there:
         done = copy(CopyRequest(here, there, settings, Policy.of(settings).rules, args.themes))
     switched = args.switch and done.verified and _switch(home, settings, to)
-    if args.json:
-        print_json(done.as_json() | {"switched": switched})
-    else:
-        _show(done, switched=switched, embedded=not source.dsn)
+    told = done.as_json() | {"switched": switched}
+    printed(args, told, lambda: _show(done, switched=switched, embedded=not source.dsn))
     if args.switch and not done.verified:
         warn("the settings were left as they are: not everything arrived")
     return EXIT_OK if done.verified else EXIT_FAILED
 
 
 def _target_dsn(args: argparse.Namespace, settings: Settings) -> str:
-    from ...domain.errors import WrongUsage
-
     to = args.to or os.environ.get(_ENV, "") or (settings.dsn if args.source else "")
     if not to:
         raise WrongUsage(f"name the database to copy to: --to DSN, or ${_ENV}")
@@ -105,9 +82,6 @@ def _target(args: argparse.Namespace, target: Settings) -> Iterator[DeadlineConn
 
 def _check_admin(there: DeadlineConnection, target: Settings) -> None:
     """That the admin's login leads to the database that agents will use. Raises ConfigurationError."""
-    from ...domain.errors import ConfigurationError
-    from .export_rows import identity
-
     with connection(target) as agents:
         if identity(agents) != identity(there):
             raise ConfigurationError("--admin-dsn leads to another database than --to")
@@ -120,8 +94,6 @@ def _source(settings: Settings, named: str | None) -> Settings:
 
 
 def _switch(home: Path, settings: Settings, to: str) -> bool:
-    from ..common.saving import changes_to, overruled, save
-
     wanted = dataclasses.replace(settings, dsn=to)
     save(home, changes_to(home, settings, wanted))
     for name in overruled(wanted, settings_of(home)):
@@ -149,21 +121,36 @@ def _show(done: Copy, *, switched: bool, embedded: bool) -> None:
 
 def _show_left_behind(done: Copy) -> None:
     if done.removed:
-        say(f"{done.removed:,} memories that were removed here since were removed there too")
+        say(f"removed there too, as they were removed here since: {counted({'memories': done.removed})}")
     if done.history is None:
         warn("what happened to memories stays behind: only an admin may write that: add --admin-dsn")
     if not done.vectors_fit:
         warn("the other database holds vectors of another model: the texts wait there for new ones")
     if done.since:
-        warn(f"{done.since:,} rows were written here meanwhile: run the same again, what is there is left alone")
+        warn(f"written here meanwhile: {plural(done.since, 'row')}; run the same again, what is there is skipped")
 
 
 COPY = Command(
-    "copy",
-    "copy everything to another database, and switch to it",
     'hermes-pgvector copy --to "host=db dbname=hermes_memory user=hermes"\n'
     'hermes-pgvector copy --to "host=db dbname=hermes_memory user=hermes" --switch\n'
     "hermes-pgvector copy --from embedded",
     _copy,
-    _arguments,
+    [
+        argument(
+            "--to",
+            metavar="DSN",
+            help=f"the database to copy to, migrated already; or in ${_ENV} (default with --from: the one in use)",
+        ),
+        argument(
+            "--from",
+            dest="source",
+            metavar="DSN",
+            help="the database to copy from, or: embedded (default: the one in use)",
+        ),
+        add_admin_dsn,
+        add_themes,
+        argument(
+            "--switch", action="store_true", help="use the other database from now on, if everything arrived there"
+        ),
+    ],
 )

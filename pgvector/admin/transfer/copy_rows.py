@@ -78,7 +78,8 @@ def missing(source: DeadlineConnection, target: DeadlineConnection, theme: str, 
 
 
 def _lacking_memories(target: DeadlineConnection, theme: str, keys: Sequence[Any]) -> int:
-    row = {"themes": [theme] * len(keys)} | column_lists(keys, targets="target", digests="digest")
+    row = {"themes": [theme] * len(keys), "moved": [None] * len(keys)}
+    row |= column_lists(keys, targets="target", digests="digest")
     # What was removed there is not missing.
     found = target.execute(query("known_memories"), row)
     return sum(each.id is None and each.removed_at is None for each in found)
@@ -88,6 +89,7 @@ def _lacking(target: DeadlineConnection, theme: str, keys: Sequence[Any]) -> int
     row = column_lists(keys, sessions="session_id", roles="role", times="ts", digests="digest") | {
         "themes": [theme] * len(keys),
         "sources": [""] * len(keys),
+        "moved": [None] * len(keys),
         "near_s": 0.0,
     }
     return len(target.execute(query("missing_turns"), row).fetchall())

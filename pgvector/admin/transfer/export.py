@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
 from ...domain.theme import ThemeRules
 from ...store.connection import DeadlineConnection, translated
@@ -40,10 +39,6 @@ class Export:
     themes: int
     vectors: bool
     sha256: str
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the figures, for machines."""
-        return asdict(self)
 
 
 def export(

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, cast
 
 from ...config.settings import Settings
 from ...domain.errors import ConfigurationError, InvalidArgument, OperationRejected
+from ...domain.format import plural
 from ...domain.theme import ThemeRules
 from ...domain.types import EmbeddingSpace, Removed
 from ...store.connection import DeadlineConnection, translated
@@ -95,8 +96,8 @@ def import_file(conn: DeadlineConnection, path: Path | None, bringing: Bringing)
         damage = reader.damage
     if damage and not bringing.salvage:
         raise ConfigurationError(
-            f"the stream is damaged: {damage}; {arrivals.added:,} rows before that were taken in; send it once more: "
-            "what is there already is left alone"
+            f"the stream is damaged: {damage}; {plural(arrivals.added, 'row')} before that imported; send it once "
+            "more: what is there already is skipped"
         )
     if bringing.really and arrivals.added:
         with translated(), conn.transaction():

@@ -5,7 +5,7 @@ Every function works inside the caller's transaction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from ...store.connection import DeadlineConnection
 from ...store.memories import lock_theme
 from ...store.sql import query
 from ...store.vectors import recorded_space
+from ..common.row_security import has_own_themes
 from .float_arrays import as_vector, know_vectors
 from .records import MemoryRecord, Record, TurnRecord
 
@@ -50,21 +51,47 @@ def space(conn: DeadlineConnection) -> EmbeddingSpace:
     return recorded_space(conn)
 
 
+def moved_themes(conn: DeadlineConnection) -> dict[str, str]:
+    """Return where the rows of renamed and merged themes are now, by the themes' old names.
+
+    A role that is held to some themes may not read the log, and knows of none.
+    """
+    moved: dict[str, str] = {}
+    if not has_own_themes(conn):
+        for row in conn.execute(query("theme_moves", package=__package__)):
+            moved = {old: row.into if new == row.theme else new for old, new in moved.items()} | {row.theme: row.into}
+    return moved
+
+
+def noted_elsewhere(conn: DeadlineConnection, origin: str, theme: str) -> set[tuple[str, bytes]]:
+    """Return target and digest of the entries of a host's files that sessions of other themes wrote."""
+    asked = {"origin": origin, "theme": theme}
+    rows = conn.execute(query("noted_elsewhere", package=__package__), asked)
+    return {(row.target, bytes(row.digest)) for row in rows}
+
+
 def lock(conn: DeadlineConnection) -> None:
     """Make other imports wait until the transaction ends."""
     conn.execute(query("lock_arrivals"))
 
 
 def bring_turns(
-    conn: DeadlineConnection, records: Sequence[TurnRecord], languages: Languages, *, near_s: float, really: bool
+    conn: DeadlineConnection,
+    records: Sequence[TurnRecord],
+    languages: Languages,
+    moved: Mapping[str, str],
+    *,
+    near_s: float,
+    really: bool,
 ) -> BatchResult:
-    """Insert those turns that are not there. `near_s`: see the statement missing_turns."""
+    """Insert those turns that are not there, nor where their themes were `moved` to; `near_s`: see missing_turns."""
     if not records:
         return BatchResult()
     known = column_lists(records, themes="theme", **_TURN_COLUMNS) | {
         "digests": [digest(each.content) for each in records],
         "sources": [str(each.metadata.get("source", "")) for each in records],
         "near_s": near_s,
+        "moved": _moves(records, moved),
     }
     ids = {row.number - 1: row.id for row in conn.execute(query("missing_turns"), known)}
     added = [records[number] for number in ids]
@@ -76,14 +103,21 @@ def bring_turns(
 
 
 def bring_memories(
-    conn: DeadlineConnection, records: Sequence[MemoryRecord], languages: Languages, *, restore: bool, really: bool
+    conn: DeadlineConnection,
+    records: Sequence[MemoryRecord],
+    languages: Languages,
+    moved: Mapping[str, str],
+    *,
+    restore: bool,
+    really: bool,
 ) -> BatchResult:
     """Insert those memories that are not there; with `restore` those too that were removed since they were written."""
     if not records:
         return BatchResult()
     for theme in sorted({each.theme for each in records}):
         lock_theme(conn, theme)
-    known = conn.execute(query("known_memories"), _names(records)).fetchall()
+    names = _names(records) | {"moved": _moves(records, moved)}
+    known = conn.execute(query("known_memories"), names).fetchall()
     added, removed = [], []
     there: list[tuple[int, MemoryRecord]] = []
     for record, row in zip(records, known, strict=True):
@@ -97,6 +131,10 @@ def bring_memories(
         _insert_memories(conn, added, languages)
         _confirm(conn, there)
     return BatchResult(added, [record for _, record in there], removed)
+
+
+def _moves(records: Sequence[Record], moved: Mapping[str, str]) -> list[str | None]:
+    return [moved.get(each.theme) for each in records]
 
 
 def _removed_since(removed_at: datetime | None, record: MemoryRecord) -> bool:

@@ -44,6 +44,7 @@ class IngestOptions:
     `near_s`: the same words of the same session count as there already within so many seconds, where they came another
     way (another metadata.source): for sources that keep another clock than our hooks.
     `restore`: bring back memories that were removed after they were written. `really`: False only counts.
+    `moved`: where the rows of renamed and merged themes are now; what is there is not taken in under the old name.
     """
 
     settings: Settings
@@ -54,6 +55,7 @@ class IngestOptions:
     near_s: float = 0.0
     restore: bool = False
     really: bool = True
+    moved: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -126,6 +128,8 @@ def take_in(
     """
     with translated():
         store.begin(conn)
+        if intake.origin != "copy":
+            intake = dataclasses.replace(intake, moved=store.moved_themes(conn))
     found = IngestResult()
     gate = _Gate(intake, found)
     languages = Languages(intake.settings.text_language, intake.settings.text_languages)
@@ -168,8 +172,10 @@ def _write(
         with_vectors = _as_space_allows(conn, records, intake)
         memories = [each for each in with_vectors if isinstance(each, MemoryRecord)]
         turns = [each for each in with_vectors if isinstance(each, TurnRecord)]
-        brought = store.bring_memories(conn, memories, languages, restore=intake.restore, really=intake.really)
-        said = store.bring_turns(conn, turns, languages, near_s=intake.near_s, really=intake.really)
+        brought = store.bring_memories(
+            conn, memories, languages, intake.moved, restore=intake.restore, really=intake.really
+        )
+        said = store.bring_turns(conn, turns, languages, intake.moved, near_s=intake.near_s, really=intake.really)
     found.memories_added += len(brought.added)
     found.memories_there += len(brought.there)
     found.turns_added += len(said.added)

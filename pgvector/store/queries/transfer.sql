@@ -9,17 +9,18 @@ SELECT pg_advisory_xact_lock(731057950);
 SELECT pg_try_advisory_xact_lock_shared(731057947) AS got;
 
 -- name: missing_turns
--- Which of these turns the themes do not hold; each gets an id. The same turn has the same session, time, side and words;
+-- Which of these turns the themes do not hold, nor those that their rows were moved to; each gets an id. The same turn has
+-- the same session, time, side and words;
 -- `near_s` around that time the same words count as well, where they came another way. A subquery with a LIMIT walks the
 -- session's index once for each; `|| ''` keeps the planner from a theme's index.
 SELECT given.number, nextval('conversations_id_seq') AS id
   FROM unnest(%(themes)s::text[], %(sessions)s::text[], %(roles)s::text[], %(times)s::timestamptz[], %(digests)s::bytea[],
-              %(sources)s::text[])
-       WITH ORDINALITY AS given(theme, session_id, role, ts, digest, source, number)
+              %(sources)s::text[], %(moved)s::text[])
+       WITH ORDINALITY AS given(theme, session_id, role, ts, digest, source, moved, number)
  WHERE (SELECT true FROM conversations AS c
          WHERE c.session_id = given.session_id
            AND c.ts BETWEEN given.ts - make_interval(secs => %(near_s)s) AND given.ts + make_interval(secs => %(near_s)s)
-           AND c.agent_identity || '' = given.theme AND c.role = given.role
+           AND c.agent_identity || '' IN (given.theme, given.moved) AND c.role = given.role
            AND (c.ts = given.ts OR coalesce(c.metadata ->> 'source', '') <> given.source)
            AND hermes_digest(c.content) = given.digest
          LIMIT 1) IS NULL
@@ -31,14 +32,17 @@ SELECT * FROM unnest(%(themes)s::text[], %(ids)s::bigint[], %(sessions)s::text[]
                      %(times)s::timestamptz[], %(embeddings)s::vector[], %(metadata)s::jsonb[], %(languages)s::text[]);
 
 -- name: known_memories
--- For each of these memories its id where the theme holds it, and when it was removed where it was.
+-- For each of these memories its id where the theme holds it, or the one that its rows were moved to, and when it was
+-- removed where it was.
 SELECT given.number,
        (SELECT m.id FROM memory_entries AS m
-         WHERE m.agent_identity = given.theme AND m.target = given.target AND m.digest = given.digest) AS id,
-       (SELECT t.removed_at FROM hermes_tombstones AS t
-         WHERE t.agent_identity = given.theme AND t.target = given.target AND t.digest = given.digest) AS removed_at
-  FROM unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[])
-       WITH ORDINALITY AS given(theme, target, digest, number)
+         WHERE m.agent_identity IN (given.theme, given.moved) AND m.target = given.target AND m.digest = given.digest
+         LIMIT 1) AS id,
+       (SELECT max(t.removed_at) FROM hermes_tombstones AS t
+         WHERE t.agent_identity IN (given.theme, given.moved) AND t.target = given.target AND t.digest = given.digest)
+           AS removed_at
+  FROM unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[], %(moved)s::text[])
+       WITH ORDINALITY AS given(theme, target, digest, moved, number)
  ORDER BY given.number;
 
 -- name: new_memory_ids

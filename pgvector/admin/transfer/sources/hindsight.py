@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from typing import Any
 
-from ....domain.redaction import mask_dsn
 from ....domain.text import clean
 from ..foreign_database import ForeignDatabase, foreign
 from ..records import MemoryRecord, Record, TurnRecord
 from .exchanges import ConversationFilter, Utterance
-from .facts import is_worth_keeping
-from .source import CHAT_UNKNOWN, ImportDestination, ImportTarget, SourceTally, at_iso, filled
+from .facts import memory_of
+from .source import CHAT_UNKNOWN, ImportTarget, SourceTables, SourceTally, at_iso
 
 EXPECTED = "the tables of Hindsight (as of hindsight-api 1.1)"
 _DOCUMENT = ("id", "bank_id", "original_text", "created_at", "updated_at", "retain_params", "tags")
@@ -29,49 +29,32 @@ _COPIED = "a part of a document that is taken whole"
 Message = Mapping[str, Any]
 
 
-class HindsightTables:
+@dataclass(frozen=True)
+class HindsightTables(SourceTables):
     """The banks of one schema, or one of them.
 
     `elsewhere` gives the place of a session by its id where the host's own database knows it: Hindsight keeps who was
     in a chat, but not its session key.
     """
 
-    def __init__(
-        self,
-        dsn: str,
-        schema: str,
-        bank: str | None,
-        profile: str,
-        destination: ImportDestination,
-        elsewhere: Callable[[str], ImportTarget | str | None],
-    ) -> None:
-        self._dsn = dsn
-        self._schema = schema
-        self._bank = bank
-        self._profile = profile
-        self._destination = destination
-        self._elsewhere = elsewhere
-
-    @property
-    def where(self) -> str:
-        """Return the database and the schema."""
-        return f"{mask_dsn(self._dsn)} (schema {self._schema})"
+    bank: str | None
+    elsewhere: Callable[[str], ImportTarget | str | None]
 
     def total(self) -> int:
         """About how many documents and facts there are."""
-        with foreign(self._dsn, self._schema, EXPECTED) as database:
+        with foreign(self.dsn, self.schema, EXPECTED) as database:
             _check(database)
             return database.count("documents") + database.count("memory_units")
 
     def records(self, tally: SourceTally) -> Iterator[Record]:
         """Conversations as turns, notes of the agent and facts as memories; entities, links and vectors are derived."""
-        turn_filter = ConversationFilter(self._destination.min_chars, tally)
-        with foreign(self._dsn, self._schema, EXPECTED) as database:
+        turn_filter = ConversationFilter(self.destination.min_chars, tally)
+        with foreign(self.dsn, self.schema, EXPECTED) as database:
             _check(database)
-            for row in database.hindsight_documents(self._bank):
+            for row in database.hindsight_documents(self.bank):
                 tally.read += 1
                 yield from self._document(row, turn_filter, tally)
-            for row in database.hindsight_facts(self._bank):
+            for row in database.hindsight_facts(self.bank):
                 tally.read += 1
                 yield from self._fact(row, tally)
 
@@ -104,35 +87,29 @@ class HindsightTables:
             yield from self._note(row.text, row, row.metadata or {}, tally, where)
 
     def _note(self, content: str, row: Any, known: Message, tally: SourceTally, where: str) -> Iterator[MemoryRecord]:
-        text = is_worth_keeping(content, row.created_at, tally, where)
-        if text is None:
-            return
         target = self._import_target(known, str(known.get("session_id") or ""))
         if target == CHAT_UNKNOWN:
-            target = self._destination.of_memory(self._words(known))
-        if isinstance(target, str):
-            tally.skip(target, where)
-            return
+            target = self.destination.of_memory(self._words(known))
         metadata = {
             "source": "import:hindsight",
             "bank": row.bank_id,
             "session_id": known.get("session_id"),
-            "profile": known.get("agent_identity") or self._profile,
+            "profile": known.get("agent_identity") or self.profile,
             "fact_type": getattr(row, "fact_type", ""),
         }
         at = at_iso(known.get("retained_at")) or row.created_at
-        yield MemoryRecord(target.memories, "memory", text, at, max(at, row.updated_at), filled(metadata), where=where)
+        yield from memory_of(content, at, row.updated_at, target, metadata, tally, where)
 
     def _import_target(self, known: Message, session: str) -> ImportTarget | str:
-        target = self._destination.of_session(self._words(known), session)
+        target = self.destination.of_session(self._words(known), session)
         if target == CHAT_UNKNOWN:
-            return self._elsewhere(session) or target
+            return self.elsewhere(session) or target
         return target
 
     def _words(self, known: Message) -> dict[str, Any]:
         """Return what the host would tell a provider of the session."""
         return dict(known) | {
-            "agent_identity": known.get("agent_identity") or self._profile,
+            "agent_identity": known.get("agent_identity") or self.profile,
             "agent_workspace": "hermes",
         }
 

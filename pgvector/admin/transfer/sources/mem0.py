@@ -13,9 +13,8 @@ from ....domain.redaction import mask_dsn
 from ..foreign_database import foreign
 from ..records import MemoryRecord
 from . import qdrant
-from .facts import is_worth_keeping
-from .homes import Home
-from .source import ImportDestination, SourceTally, at_iso, filled
+from .facts import memory_of
+from .source import Home, ImportDestination, SourceTally, at_iso
 from .sqlite_file import read_only
 
 COLLECTION = "mem0"  # what Mem0 and hermes-agent call it unless told otherwise
@@ -77,40 +76,31 @@ def _object(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+@dataclass(frozen=True)
 class Mem0Store:
     """The facts of one store: at `path` a folder of qdrant or a history.db, or the table `collection` at `dsn`."""
 
-    def __init__(
-        self,
-        home: Home,
-        destination: ImportDestination,
-        *,
-        path: Path | None = None,
-        dsn: str = "",
-        schema: str = "public",
-        collection: str = COLLECTION,
-    ) -> None:
-        self._home = home
-        self._destination = destination
-        self._path = path
-        self._dsn = dsn
-        self._schema = schema
-        self._collection = collection
+    home: Home
+    destination: ImportDestination
+    path: Path | None = None
+    dsn: str = ""
+    schema: str = "public"
+    collection: str = COLLECTION
 
     @property
     def where(self) -> str:
         """Return the folder, file or database, and the collection."""
-        return str(self._path) if self._path is not None else f"{mask_dsn(self._dsn)} ({self._collection})"
+        return str(self.path) if self.path is not None else f"{mask_dsn(self.dsn)} ({self.collection})"
 
     def total(self) -> int:
         """Return how many facts there are, or were."""
-        if self._path is None:
-            with foreign(self._dsn, self._schema, TABLE) as database:
-                database.demand(self._collection, "id", "payload")
-                return database.count(self._collection)
-        if self._path.is_dir():
-            return qdrant.count(self._path, self._known_collection(self._path))
-        with read_only(self._path, HISTORY) as file:
+        if self.path is None:
+            with foreign(self.dsn, self.schema, TABLE) as database:
+                database.demand(self.collection, "id", "payload")
+                return database.count(self.collection)
+        if self.path.is_dir():
+            return qdrant.count(self.path, self._known_collection(self.path))
+        with read_only(self.path, HISTORY) as file:
             file.demand("history", *_HISTORY[:6])
             return file.count("history")
 
@@ -122,42 +112,36 @@ class Mem0Store:
             if payload is None:
                 tally.skip("cannot be read", where)
                 continue
-            created = at_iso(payload.get("created_at")) or at_iso(payload.get("updated_at"))
-            text = is_worth_keeping(payload.get("data"), created, tally, where)
-            if text is None or created is None:
-                continue
+            updated = at_iso(payload.get("updated_at"))
+            created = at_iso(payload.get("created_at")) or updated
             words = {
                 "platform": payload.get("channel") or "",
-                "agent_identity": self._home.profile,
+                "agent_identity": self.home.profile,
                 "user_id": payload.get("user_id"),
             }
-            target = self._destination.of_memory(words)
-            if isinstance(target, str):
-                tally.skip(target, where)
-                continue
+            target = self.destination.of_memory(words)
             metadata: dict[str, object] = {key: payload.get(key) for key in _KEPT}
-            metadata |= {"source": "import:mem0", "mem0_id": name, "profile": self._home.profile}
-            updated = max(created, at_iso(payload.get("updated_at")) or created)
-            yield MemoryRecord(target.memories, "memory", text, created, updated, filled(metadata), where=where)
+            metadata |= {"source": "import:mem0", "mem0_id": name, "profile": self.home.profile}
+            yield from memory_of(payload.get("data"), created, updated, target, metadata, tally, where)
 
     def _facts(self, tally: SourceTally) -> Iterator[Fact]:
-        if self._path is None:
-            with foreign(self._dsn, self._schema, TABLE) as database:
-                database.demand(self._collection, "id", "payload")
-                for row in database.mem0_points(self._collection):
+        if self.path is None:
+            with foreign(self.dsn, self.schema, TABLE) as database:
+                database.demand(self.collection, "id", "payload")
+                for row in database.mem0_points(self.collection):
                     yield str(row.id), row.payload if isinstance(row.payload, dict) else None
-        elif self._path.is_dir():
-            yield from qdrant.payloads(self._path, self._known_collection(self._path))
+        elif self.path.is_dir():
+            yield from qdrant.payloads(self.path, self._known_collection(self.path))
         else:
-            yield from self._latest(self._path, tally)
+            yield from self._latest(self.path, tally)
 
     def _known_collection(self, folder: Path) -> str:
         known = qdrant.collections(folder)
-        if self._collection not in known:
+        if self.collection not in known:
             raise ConfigurationError(
-                f"{folder} has no collection {self._collection}; it has {', '.join(known) or 'none'}: --collection NAME"
+                f"{folder} has no collection {self.collection}; it has {', '.join(known) or 'none'}: --collection NAME"
             )
-        return self._collection
+        return self.collection
 
     def _latest(self, path: Path, tally: SourceTally) -> Iterator[Fact]:
         """Yield what each fact was at last, without those that were deleted. A history does not say whose they were."""

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from datetime import UTC, datetime
 
 from ....capture.mirror import FileState, Mirror
+from ....domain.text import digest
 from ..records import MemoryRecord
-from .homes import Home
-from .source import ImportDestination, SourceTally
+from .source import ProfileFile, SourceTally
+
+_ELSEWHERE = "an entry that a session of another theme wrote (--theme NAME takes them in)"
 
 
-class MemoryFiles:
+class MemoryFiles(ProfileFile):
     """The memory files of one profile. Their entries carry no times: they are as old as the file."""
 
-    def __init__(self, home: Home, destination: ImportDestination) -> None:
-        self._home = home
-        self._destination = destination
-
-    @property
-    def where(self) -> str:
-        """Return the folder of the files."""
-        return str(self._home.path / "memories")
+    NAME = "memories"
+    EXPECTED = "MEMORY.md and USER.md of hermes-agent in a folder `memories`"
 
     def total(self) -> int:
         """Return how many entries there are."""
@@ -29,16 +25,23 @@ class MemoryFiles:
 
     def records(self, tally: SourceTally) -> Iterator[MemoryRecord]:
         """Yield an entry each; a file that cannot be read is told in the log and has none."""
+        target = self.destination.of_memory({"agent_identity": self.home.profile})
+        elsewhere = self._elsewhere("" if isinstance(target, str) else target.files)
         for state in self._states():
             at = datetime.fromtimestamp(state.written_at, UTC)
-            target = self._destination.of_memory({"agent_identity": self._home.profile})
             for content in state.contents:
                 tally.read += 1
-                if isinstance(target, str):
-                    tally.skip(target)
+                if isinstance(target, str) or (state.target, digest(content)) in elsewhere:
+                    tally.skip(target if isinstance(target, str) else _ELSEWHERE)
                     continue
-                metadata = {"source": "import:files", "profile": self._home.profile}
+                metadata = {"source": "import:files", "profile": self.home.profile}
                 yield MemoryRecord(target.files, state.target, content, at, at, metadata)
 
+    def _elsewhere(self, theme: str) -> Container[tuple[str, bytes]]:
+        """Return target and digest of the entries that have a theme already, unless an operator names one for all."""
+        if self.destination.theme or not (self.home.path / "pgvector" / "origin").is_file():
+            return ()
+        return self.destination.noted_elsewhere(Mirror(self.home.path).origin, theme)
+
     def _states(self) -> list[FileState]:
-        return [state for state in Mirror(self._home.path).changed() if state.contents]
+        return [state for state in Mirror(self.home.path).changed() if state.contents]

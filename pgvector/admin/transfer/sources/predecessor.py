@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
 from ....domain.errors import ConfigurationError
-from ....domain.redaction import mask_dsn
 from ...common.upgrade_progress import NAMELESS
 from ..foreign_database import ForeignDatabase, foreign
 from ..records import MemoryRecord, Record, TurnRecord
 from .exchanges import SAID_BEFORE, ConversationFilter, Utterance
-from .facts import is_worth_keeping
-from .source import ImportDestination, ImportTarget, SourceTally, filled
+from .facts import memory_of
+from .source import ImportTarget, SourceTables, SourceTally
 
 EXPECTED = "the tables of hermes-memory-pgvector 0.3 to 1.0"
 _MEMORY = ("id", "agent_identity", "target", "content", "created_at", "updated_at", "metadata")
@@ -24,54 +24,42 @@ _CHAT_KEY = re.compile(r"agent:[^:]+:([^:]+):")
 _COPIED = "bulk_import"
 
 
-class PredecessorTables:
+@dataclass(frozen=True)
+class PredecessorTables(SourceTables):
     """Both tables of one schema."""
 
-    def __init__(self, dsn: str, schema: str, profile: str, destination: ImportDestination) -> None:
-        self._dsn = dsn
-        self._schema = schema
-        self._profile = profile
-        self._destination = destination
-        self._known_themes: dict[tuple[str, str], ImportTarget | str] = {}
-
-    @property
-    def where(self) -> str:
-        """Return the database and the schema."""
-        return f"{mask_dsn(self._dsn)} (schema {self._schema})"
+    _known_themes: dict[tuple[str, str], ImportTarget | str] = field(default_factory=dict)
 
     def total(self) -> int:
         """About how many rows there are."""
-        with foreign(self._dsn, self._schema, EXPECTED) as database:
+        with foreign(self.dsn, self.schema, EXPECTED) as database:
             _check(database)
             return database.count("memory_entries") + database.count("conversations")
 
     def records(self, tally: SourceTally) -> Iterator[Record]:
         """Memories, then turns by theme and session. Vectors are left: nothing records which model made them."""
-        with foreign(self._dsn, self._schema, EXPECTED) as database:
+        with foreign(self.dsn, self.schema, EXPECTED) as database:
             _check(database)
             for row in database.predecessor_memories():
                 tally.read += 1
                 yield from self._memory(row, tally)
             # It stores each side by its own length, so that one may be missing.
-            turn_filter = ConversationFilter(self._destination.min_chars, tally, halves=True)
+            turn_filter = ConversationFilter(self.destination.min_chars, tally, halves=True)
             for _, rows in groupby(database.predecessor_turns(), lambda row: (row.agent_identity, row.session_id)):
                 yield from self._session(list(rows), turn_filter, tally)
 
     def _memory(self, row: Any, tally: SourceTally) -> Iterator[MemoryRecord]:
         where = f"memory_entries {row.id}"
-        text = is_worth_keeping(row.content, row.created_at, tally, where)
-        if text is None:
-            return
         known = row.metadata if isinstance(row.metadata, dict) else {}
         target = self._import_target(row.agent_identity, known)
-        if isinstance(target, str):
-            tally.skip(target, where)
-            return
-        copied = known.get("source") == _COPIED
-        more = {} if copied else {"session_id": known.get("session_id")}
-        metadata = filled({"source": "import:predecessor", "profile": self._profile} | more)
-        theme = target.files if copied else target.memories
-        yield MemoryRecord(theme, row.target, text, row.created_at, row.updated_at, metadata, where=where)
+        metadata: dict[str, Any] = {"source": "import:predecessor", "profile": self.profile}
+        if known.get("source") != _COPIED:
+            metadata["session_id"] = known.get("session_id")
+        elif not isinstance(target, str):
+            target = target._replace(memories=target.files)
+        yield from memory_of(
+            row.content, row.created_at, row.updated_at, target, metadata, tally, where, kind=row.target
+        )
 
     def _session(self, rows: list[Any], turn_filter: ConversationFilter, tally: SourceTally) -> Iterator[TurnRecord]:
         tally.read += len(rows)
@@ -92,13 +80,13 @@ class PredecessorTables:
         key = raw if isinstance(raw, str) else ""
         if (theme, key) not in self._known_themes:
             chat = _CHAT_KEY.match(key)
-            words = {"agent_identity": self._profile, "agent_workspace": NAMELESS}
+            words = {"agent_identity": self.profile, "agent_workspace": NAMELESS}
             if chat is not None:
                 words |= {"platform": chat[1], "gateway_session_key": key}
             elif theme != NAMELESS:
                 # It has no such field as a platform: any other theme was named by a header, or is a profile's name.
                 words |= {"platform": "api_server", "gateway_session_key": theme}
-            self._known_themes[theme, key] = self._destination.of_session(words, "")
+            self._known_themes[theme, key] = self.destination.of_session(words, "")
         return self._known_themes[theme, key]
 
 
@@ -118,8 +106,8 @@ def _delegations(
             continue
         seen.add(row.content)
         child = row.metadata.get("child_session_id")
-        edge = filled({"parent": row.session_id, "child": child})
-        kept = filled({**metadata, "child_session_id": child, "delegation": edge})
+        links = {"child_session_id": child, "delegation": {"parent": row.session_id, "child": child}}
+        kept = {**metadata, **(links if child else {"delegation": {"parent": row.session_id}})}
         yield TurnRecord(target.turns, row.session_id, "tool", row.content, row.ts, kept, where=where)
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Protocol
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Protocol
 
+from ....domain.redaction import mask_dsn
 from ....domain.theme import SessionThemes, Surface, ThemeRules, resolve_theme
 from ..records import Record
 
 _EXAMPLES = 20
+_PROFILE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")  # the names that the host gives to profiles
 _EARLIEST_S, _LATEST_S = 0.0, 253_402_300_800.0  # the years 1970 to 9999: all that a clock of the host can have meant
 
 API_UNKNOWN = "an API session: the host does not record its X-Hermes-Session-Key (--api-theme NAME takes them in)"
@@ -81,11 +85,13 @@ class ImportDestination:
 
     `locate` makes of the host's words what our provider would; `writes` says which kinds of runs are stored;
     `captured` gives the themes that hold turns of a session already; `api_theme` takes API sessions without a key.
+    `noted_elsewhere`: of a host's files, by their origin, the entries that sessions of other themes than this wrote.
     """
 
     locate: Locate
     writes: Callable[[str], bool]
     captured: Callable[[str], Sequence[str]]
+    noted_elsewhere: Callable[[str, str], Container[tuple[str, bytes]]]
     rules: ThemeRules
     min_chars: int
     theme: str = ""
@@ -139,6 +145,60 @@ class ImportDestination:
         return resolve_theme(Surface("any key", platform)).source == "chat"
 
 
+class Home(NamedTuple):
+    """A profile and where it lives."""
+
+    profile: str
+    path: Path
+
+
+def homes(home: Path) -> list[Home]:
+    """Return the home of the profile `default` and those of all others, whichever of them `home` is."""
+    root = home.parent.parent if home.parent.name == "profiles" else home
+    try:
+        named = sorted(each for each in (root / "profiles").iterdir() if each.is_dir())
+    except OSError:
+        named = []
+    return [Home("default", root), *(Home(each.name, each) for each in named if _PROFILE.fullmatch(each.name))]
+
+
+@dataclass(frozen=True)
+class ProfileFile:
+    """A file of one profile: the one in its home, or another that was given."""
+
+    NAME: ClassVar[str]
+    EXPECTED: ClassVar[str]
+
+    home: Home
+    destination: ImportDestination
+    given: Path | None = None
+
+    @property
+    def path(self) -> Path:
+        """Return where it lies."""
+        return self.given or self.home.path / self.NAME
+
+    @property
+    def where(self) -> str:
+        """Return the file."""
+        return str(self.path)
+
+
+@dataclass(frozen=True)
+class SourceTables:
+    """Tables of another program in one schema; `profile` is whose the rows are that name none."""
+
+    dsn: str
+    schema: str
+    profile: str
+    destination: ImportDestination
+
+    @property
+    def where(self) -> str:
+        """Return the database and the schema."""
+        return f"{mask_dsn(self.dsn)} (schema {self.schema})"
+
+
 def _is_api(said: Mapping[str, Any]) -> bool:
     return str(said.get("platform", "")).strip().lower() == "api_server"
 
@@ -159,8 +219,3 @@ def at_iso(text: object) -> datetime | None:
     except ValueError:
         return None
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-
-
-def filled(metadata: Mapping[str, object]) -> dict[str, object]:
-    """Metadata without what is blank."""
-    return {key: value for key, value in metadata.items() if value not in (None, "", [], {})}

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from ....domain.errors import ConfigurationError
 from ....domain.text import clean
 from ..records import TurnRecord
 from .exchanges import ConversationFilter, Utterance
-from .homes import Home
-from .source import ImportDestination, ImportTarget, SourceTally, at_epoch
+from .source import ImportTarget, ProfileFile, SourceTally, at_epoch
 from .sqlite_file import SqliteFile, read_only
 
-EXPECTED = "the session database of hermes-agent (state.db, as of 0.19.0)"
-NAME = "state.db"
 _SESSION = (
     "id", "source", "user_id", "session_key", "chat_id", "chat_type", "thread_id", "origin_json", "model_config",
     "parent_session_id", "started_at", "profile_name",
@@ -36,18 +32,11 @@ _REVIEWS = (
 Row = Mapping[str, Any]
 
 
-class SessionDatabase:
+class SessionDatabase(ProfileFile):
     """The sessions of one profile."""
 
-    def __init__(self, home: Home, destination: ImportDestination, path: Path | None = None) -> None:
-        self._home = home
-        self._destination = destination
-        self._path = path or home.path / NAME
-
-    @property
-    def where(self) -> str:
-        """Return the file."""
-        return str(self._path)
+    NAME = "state.db"
+    EXPECTED = "the session database of hermes-agent (state.db, as of 0.19.0)"
 
     def total(self) -> int:
         """Return how many messages there are, of tools as well."""
@@ -56,14 +45,14 @@ class SessionDatabase:
 
     def records(self, tally: SourceTally) -> Iterator[TurnRecord]:
         """Yield the turns of every session, sessions by their beginning; a session is read at once and then let go."""
-        turn_filter = ConversationFilter(self._destination.min_chars, tally)
+        turn_filter = ConversationFilter(self.destination.min_chars, tally)
         with self._open() as file:
             sessions = _sessions(file)
             seen: dict[str, set[int]] = {}
             for name, row in sessions.items():
                 messages = file.rows("messages", _MESSAGE, where="session_id = ?", values=(name,), order="id")
                 tally.read += len(messages)
-                target = self._destination.of_session(self._words(row, sessions), name)
+                target = self.destination.of_session(self._words(row, sessions), name)
                 if isinstance(target, str):
                     tally.skip(target, f"session {name}", len(messages))
                     continue
@@ -76,7 +65,7 @@ class SessionDatabase:
     def target(self, session_id: str) -> ImportTarget | str | None:
         """Return where a session of this profile belongs; None where it is not in this file, or that cannot be read."""
         row = self._known.get(session_id)
-        return None if row is None else self._destination.of_session(self._words(row, self._known), session_id)
+        return None if row is None else self.destination.of_session(self._words(row, self._known), session_id)
 
     @cached_property
     def _known(self) -> dict[str, dict[str, Any]]:
@@ -86,8 +75,13 @@ class SessionDatabase:
         except ConfigurationError:
             return {}
 
-    def _open(self) -> AbstractContextManager[SqliteFile]:
-        return _checked(self._path)
+    @contextmanager
+    def _open(self) -> Iterator[SqliteFile]:
+        """Yield the file, opened and known to be what it should be."""
+        with read_only(self.path, self.EXPECTED) as file:
+            file.demand("sessions", "id", "source", "started_at", "parent_session_id")
+            file.demand("messages", "id", "session_id", "role", "content", "timestamp")
+            yield file
 
     def _words(self, row: Row, sessions: Mapping[str, Row]) -> dict[str, Any]:
         """Return the session as the host would tell a provider of it."""
@@ -99,7 +93,7 @@ class SessionDatabase:
         return {
             "platform": row["source"],
             "gateway_session_key": known["session_key"],
-            "agent_identity": row["profile_name"] or self._home.profile,
+            "agent_identity": row["profile_name"] or self.home.profile,
             "agent_workspace": "hermes",
             "user_id": known["user_id"],
             "user_id_alt": origin.get("user_id_alt"),
@@ -108,15 +102,6 @@ class SessionDatabase:
             "thread_id": known["thread_id"],
             "agent_context": "subagent" if _json_object(row["model_config"]).get("_delegate_from") else "primary",
         }
-
-
-@contextmanager
-def _checked(path: Path) -> Iterator[SqliteFile]:
-    """Yield the file, opened and known to be what it should be."""
-    with read_only(path, EXPECTED) as file:
-        file.demand("sessions", "id", "source", "started_at", "parent_session_id")
-        file.demand("messages", "id", "session_id", "role", "content", "timestamp")
-        yield file
 
 
 def _sessions(file: SqliteFile) -> dict[str, dict[str, Any]]:

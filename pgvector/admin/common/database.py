@@ -1,0 +1,59 @@
+"""The settings of a home and a connection to its database, for one command."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from ...config.settings import Settings
+from ...domain.errors import StoreUnavailable
+from ...domain.theme import ThemeRules
+from ...host.session_context import Policy, environment, load_settings
+from ...store.connection import DeadlineConnection, translated
+from ...store.pool import connect
+from ...store.schema import ensure_schema
+from .console import warn
+from .embedded_server import borrowed_server
+from .saving import given_settings
+
+
+def settings_of(home: Path) -> Settings:
+    """Return the settings of a hermes home; what is wrong with them goes to stderr."""
+    loaded = load_settings(None, home)
+    for warning in loaded.warnings:
+        warn(warning)
+    return loaded.settings
+
+
+def known_settings(home: Path) -> dict[str, Any]:
+    """Return the settings that somebody set, and where Ollama is."""
+    return given_settings(home) | {"OLLAMA_HOST": environment(home).get("OLLAMA_HOST", "")}
+
+
+@contextmanager
+def connection(settings: Settings, login: str | None = None, *, named: str = "") -> Iterator[DeadlineConnection]:
+    """Open a connection to the database of the settings, embedded or not, or by another login; its tables are there.
+
+    `named`: the option that named it, where that was not the setting `dsn`. Raises SchemaNotApplied and
+    StoreUnavailable; in the block, errors of the database are ours.
+    """
+    option = named or ("--admin-dsn" if login else "dsn")
+    with borrowed_server(settings) as locate, ExitStack() as stack:
+        try:
+            conn = stack.enter_context(connect(login or settings.dsn or locate()))
+            ensure_schema(conn, dims=settings.dims)
+        except StoreUnavailable as exc:
+            raise type(exc)(str(exc).replace("`dsn`", f"`{option}`")) from exc
+        with translated():
+            yield conn
+
+
+@contextmanager
+def database(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConnection, Settings, ThemeRules]]:
+    """Open a connection for a command with --admin-dsn, with the settings and their rules of names."""
+    settings = settings_of(home)
+    with connection(settings, args.admin_dsn) as conn:
+        yield conn, settings, Policy.of(settings).rules

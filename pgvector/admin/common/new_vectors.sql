@@ -1,0 +1,205 @@
+-- A change of the embedding model: new vectors beside the old ones, until they take their place. An administrator's.
+-- {rows}, {chunks} and their like are the names of one pair of tables, its columns and its indexes.
+
+-- name: dependents_of_vectors
+-- exempt: reads the catalogue only. Views and the like that would forbid the end of it: better known before the first
+-- text is embedded.
+SELECT DISTINCT rule.ev_class::regclass::text AS name
+  FROM pg_depend AS d JOIN pg_rewrite AS rule ON rule.oid = d.objid
+  LEFT JOIN pg_attribute AS a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
+ WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass
+   AND (d.refobjid IN ('memory_chunks'::regclass, 'conversation_chunks'::regclass)
+        OR d.refobjid IN ('memory_entries'::regclass, 'conversations'::regclass) AND a.attname IN ('embedding', 'sig'))
+ ORDER BY 1;
+
+-- name: begin_reembed
+-- exempt: only the catalogue changes. Every doctor sees it.
+CREATE TABLE hermes_reembed (
+    model text NOT NULL, dims integer NOT NULL, document_prefix text NOT NULL, query_prefix text NOT NULL,
+    started_at timestamptz NOT NULL DEFAULT now());
+GRANT SELECT ON hermes_reembed TO PUBLIC;
+
+-- name: note_reembed
+-- exempt: the models' names only.
+INSERT INTO hermes_reembed (model, dims, document_prefix, query_prefix)
+VALUES (%(model)s, %(dims)s, %(document_prefix)s, %(query_prefix)s);
+
+-- name: end_reembed
+-- exempt: only the catalogue changes.
+DROP FUNCTION IF EXISTS hermes_keep_next();
+DROP TABLE hermes_reembed;
+
+-- name: make_room_for_vectors
+-- exempt: only the catalogue changes. The HNSW index of the old vectors goes first: every row is written once more, and
+-- each time that index would cost more than the embedding. Meanwhile the signatures answer for it.
+ALTER TABLE {rows} ADD COLUMN embedding_next vector({dims}), ADD COLUMN sig_next bit({dims});
+CREATE TABLE {chunks_next} (
+    row_id bigint NOT NULL, part integer NOT NULL CHECK (part > 0), agent_identity text NOT NULL,
+    first_char integer NOT NULL, embedding vector({dims}) {always}, sig bit({dims}) NOT NULL,
+    CONSTRAINT {chunks_next_key} PRIMARY KEY (row_id, part, agent_identity))
+  WITH (autovacuum_vacuum_insert_threshold = 1000, autovacuum_vacuum_insert_scale_factor = 0.02);
+-- With the rights of its owner: the agents' role does not know these tables yet.
+CREATE OR REPLACE FUNCTION hermes_keep_next() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path FROM CURRENT AS $$
+BEGIN
+    IF TG_OP = 'DELETE' THEN
+        EXECUTE format('DELETE FROM %I WHERE row_id = $1', TG_ARGV[0]) USING OLD.id;
+    ELSIF NEW.content IS DISTINCT FROM OLD.content THEN
+        EXECUTE format('DELETE FROM %I WHERE row_id = $1', TG_ARGV[0]) USING OLD.id;
+        EXECUTE format('UPDATE %I SET embedding_next = NULL, sig_next = NULL WHERE id = $1', TG_TABLE_NAME)
+          USING NEW.id;
+    ELSE
+        EXECUTE format('UPDATE %I SET agent_identity = $2 WHERE row_id = $1', TG_ARGV[0])
+          USING OLD.id, NEW.agent_identity;
+    END IF;
+    RETURN NULL;
+END $$;
+-- Not BEFORE UPDATE: see the migration.
+CREATE TRIGGER hermes_keep_next AFTER UPDATE OF content, agent_identity ON {rows} FOR EACH ROW
+  WHEN (NEW.content IS DISTINCT FROM OLD.content OR NEW.agent_identity IS DISTINCT FROM OLD.agent_identity)
+  EXECUTE FUNCTION hermes_keep_next({chunks_next_name});
+CREATE TRIGGER hermes_drop_next AFTER DELETE ON {rows} FOR EACH ROW
+  EXECUTE FUNCTION hermes_keep_next({chunks_next_name});
+DROP INDEX IF EXISTS {embedding_index};
+-- What an administrator makes must not be his alone.
+DO $$
+DECLARE
+    holder text := (SELECT relowner::regrole::text FROM pg_class WHERE oid = {rows_name}::regclass);
+BEGIN
+    EXECUTE format('ALTER TABLE %I OWNER TO %s', {chunks_next_name}, holder);
+    EXECUTE format('ALTER FUNCTION hermes_keep_next() OWNER TO %s', holder);
+END $$;
+
+-- name: last_id_of
+-- exempt: the number of a row only.
+SELECT max(id) AS id FROM {rows};
+
+-- name: row_without_next
+-- exempt: the number of a row only.
+SELECT id FROM {rows} WHERE id > %(after)s AND id <= %(last)s AND embedding_next IS NULL ORDER BY id LIMIT 1;
+
+-- name: count_next
+-- exempt: counts for the operator.
+SELECT count(embedding_next) AS done, count(*) AS total FROM {rows};
+
+-- name: rows_without_next
+-- exempt: every theme's texts go to the new model.
+SELECT id, agent_identity AS theme, content FROM {rows}
+ WHERE id >= %(first)s AND id < %(end)s AND embedding_next IS NULL ORDER BY id;
+
+-- name: clear_next_chunks
+-- exempt: by the number of a row.
+DELETE FROM {chunks_next} WHERE row_id = %(id)s;
+
+-- name: fill_next
+-- exempt: by the number of a row.
+WITH filled AS (
+    UPDATE {rows} SET embedding_next = %(embedding)s, sig_next = binary_quantize(%(embedding)s)
+     WHERE id = %(id)s AND content = %(content)s
+    RETURNING id, agent_identity)
+INSERT INTO {chunks_next} (row_id, part, agent_identity, first_char, embedding, sig)
+SELECT filled.id, chunk.part, filled.agent_identity, chunk.first_char, chunk.embedding, binary_quantize(chunk.embedding)
+  FROM filled
+ CROSS JOIN unnest(%(first_chars)s::integer[], %(embeddings)s::vector[])
+       WITH ORDINALITY AS chunk(first_char, embedding, part);
+
+-- name: index_hnsw
+-- exempt: only the catalogue changes.
+CREATE INDEX CONCURRENTLY IF NOT EXISTS {index} ON {rows} USING hnsw ({column} vector_cosine_ops)
+  WITH (m = 16, ef_construction = 64);
+
+-- name: index_theme_sig_next
+-- exempt: only the catalogue changes.
+CREATE INDEX CONCURRENTLY {index} ON {rows} (agent_identity) INCLUDE (sig_next, id);
+
+-- name: index_pending_next
+-- exempt: only the catalogue changes.
+CREATE INDEX CONCURRENTLY {index} ON {rows} (id) WHERE embedding_next IS NULL AND sig_next IS NULL;
+
+-- name: index_chunks_next
+-- exempt: only the catalogue changes.
+CREATE INDEX CONCURRENTLY {index} ON {chunks_next} (agent_identity) INCLUDE (sig, row_id, part);
+
+-- name: index_cold_next
+-- exempt: only the catalogue changes.
+CREATE INDEX CONCURRENTLY {index} ON {rows} (id) INCLUDE (sig_next, role, ts)
+  WHERE embedding_next IS NULL AND sig_next IS NOT NULL;
+
+-- name: switch_to_next
+-- exempt: only the catalogue changes, however many rows there are.
+DROP TRIGGER hermes_keep_next ON {rows};
+DROP TRIGGER IF EXISTS hermes_drop_next ON {rows};
+DROP TRIGGER hermes_keep_sig ON {rows};
+ALTER TABLE {rows} DROP COLUMN embedding, DROP COLUMN sig;
+ALTER TABLE {rows} RENAME COLUMN embedding_next TO embedding;
+ALTER TABLE {rows} RENAME COLUMN sig_next TO sig;
+CREATE TRIGGER hermes_keep_sig AFTER UPDATE OF embedding ON {rows} FOR EACH ROW
+  WHEN (NEW.sig IS DISTINCT FROM binary_quantize(NEW.embedding))
+  EXECUTE FUNCTION hermes_keep_vectors();
+ALTER INDEX {sig_next_index} RENAME TO {sig_index};
+ALTER INDEX {pending_next_index} RENAME TO {pending_index};
+ALTER INDEX {embedding_next_index} RENAME TO {embedding_index};
+ALTER INDEX IF EXISTS {cold_next_index} RENAME TO {cold_index};
+-- The table of the new parts gets what an operator gave to the old one: rights, and policies of row-level security.
+DO $take_over$
+DECLARE
+    each record;
+BEGIN
+    FOR each IN SELECT a.privilege_type AS privilege, a.is_grantable,
+                       CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS role
+                  FROM pg_class AS c CROSS JOIN LATERAL aclexplode(c.relacl) AS a
+                 WHERE c.oid = {chunks_name}::regclass AND a.grantee <> c.relowner LOOP
+        EXECUTE format('GRANT %s ON %I TO %s%s', each.privilege, {chunks_next_name}, each.role,
+                       CASE WHEN each.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END);
+    END LOOP;
+    FOR each IN SELECT policyname AS name FROM pg_policies
+                 WHERE schemaname = current_schema() AND tablename = {chunks_next_name} LOOP
+        EXECUTE format('DROP POLICY %I ON %I', each.name, {chunks_next_name});
+    END LOOP;
+    FOR each IN SELECT p.*, (SELECT string_agg(CASE r WHEN 'public' THEN 'PUBLIC' ELSE quote_ident(r) END, ', ')
+                               FROM unnest(p.roles) AS r) AS names
+                  FROM pg_policies AS p WHERE schemaname = current_schema() AND tablename = {chunks_name} LOOP
+        EXECUTE format('CREATE POLICY %I ON %I AS %s FOR %s TO %s', each.policyname, {chunks_next_name},
+                       each.permissive, each.cmd, each.names)
+                || coalesce(' USING (' || each.qual || ')', '')
+                || coalesce(' WITH CHECK (' || each.with_check || ')', '');
+    END LOOP;
+    SELECT * INTO each FROM pg_class WHERE oid = {chunks_name}::regclass;
+    EXECUTE format('ALTER TABLE %I %s ROW LEVEL SECURITY, %s ROW LEVEL SECURITY', {chunks_next_name},
+                   CASE WHEN each.relrowsecurity THEN 'ENABLE' ELSE 'DISABLE' END,
+                   CASE WHEN each.relforcerowsecurity THEN 'FORCE' ELSE 'NO FORCE' END);
+    EXECUTE format('COMMENT ON TABLE %I IS %L', {chunks_next_name},
+                   obj_description({chunks_name}::regclass, 'pg_class'));
+END
+$take_over$;
+DROP TABLE {chunks};
+ALTER TABLE {chunks_next} RENAME TO {chunks};
+-- A change that version 1.0 began.
+ALTER TABLE {chunks} DROP CONSTRAINT IF EXISTS {chunks_next_reference};
+DO $$
+DECLARE
+    each name;
+BEGIN
+    FOR each IN SELECT conname FROM pg_constraint WHERE conrelid = {chunks_name}::regclass LOOP
+        EXECUTE format('ALTER TABLE %I RENAME CONSTRAINT %I TO %I', {chunks_name}, each,
+                       replace(each, {chunks_next_name}, {chunks_name}));
+    END LOOP;
+END $$;
+ALTER INDEX {chunks_sig_next_index} RENAME TO {chunks_sig_index};
+
+-- name: record_switch
+-- exempt: the models' names only.
+UPDATE hermes_embedding
+   SET model = nullif(%(model)s, ''), document_prefix = %(document_prefix)s, query_prefix = %(query_prefix)s,
+       recorded_at = now(), sig_slope = DEFAULT, sig_offset = DEFAULT;
+
+-- name: drop_next
+-- exempt: only the catalogue changes.
+DROP TRIGGER IF EXISTS hermes_keep_next ON {rows};
+DROP TRIGGER IF EXISTS hermes_drop_next ON {rows};
+ALTER TABLE {rows} DROP COLUMN embedding_next, DROP COLUMN sig_next;
+DROP TABLE {chunks_next};
+
+-- name: lock_stored_tables
+-- exempt: only the catalogue changes.
+LOCK TABLE conversations, memory_entries, memory_chunks, conversation_chunks IN ACCESS EXCLUSIVE MODE;

@@ -1,0 +1,48 @@
+-- What an operator asks of the tables beyond what an agent does: rights, indexes, versions.
+
+-- name: invalid_indexes
+-- exempt: reads the catalogue only. An index that is being built is not valid either.
+SELECT c.relname AS name
+  FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+ WHERE i.indrelid IN (to_regclass('memory_entries'), to_regclass('conversations'),
+                      to_regclass('memory_chunks'), to_regclass('conversation_chunks'))
+   AND NOT i.indisvalid
+   AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index AS p WHERE p.index_relid = i.indexrelid);
+
+-- name: own_rights
+-- exempt: reads the catalogue only.
+SELECT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS superuser,
+       has_schema_privilege(current_schema(), 'CREATE') AS creates,
+       EXISTS (SELECT FROM pg_tables
+                WHERE tablename IN ('memory_entries', 'conversations') AND schemaname = current_schema()
+                  AND pg_has_role(current_user, tableowner, 'USAGE')) AS owns;
+
+-- name: lacking_rights
+-- exempt: reads the catalogue only. Of some tables only some columns may be written.
+SELECT privilege || ' on ' || name AS lacking
+  FROM (VALUES (1, 'table', 'memory_entries', 'SELECT INSERT UPDATE DELETE'),
+               (2, 'table', 'conversations', 'SELECT INSERT UPDATE DELETE'),
+               (3, 'table', 'memory_chunks', 'SELECT INSERT UPDATE DELETE'),
+               (4, 'table', 'conversation_chunks', 'SELECT INSERT UPDATE DELETE'),
+               (5, 'table', 'hermes_operations', 'SELECT INSERT UPDATE DELETE'),
+               (6, 'table', 'hermes_tombstones', 'SELECT INSERT UPDATE DELETE'),
+               (7, 'table', 'hermes_mirror', 'SELECT INSERT UPDATE DELETE'),
+               (8, 'table', 'hermes_retention', 'SELECT INSERT UPDATE DELETE'),
+               (9, 'table', 'hermes_migrations', 'SELECT'),
+               (10, 'table', 'hermes_embedding', 'SELECT UPDATE'),
+               (11, 'table', 'memory_history', 'SELECT DELETE'),
+               (12, 'columns', 'memory_history', 'INSERT UPDATE'),
+               (13, 'log', 'hermes_maintenance', 'SELECT INSERT'),
+               (14, 'sequence', 'memory_entries_id_seq', 'USAGE'),
+               (15, 'sequence', 'conversations_id_seq', 'USAGE')) AS wanted (number, kind, name, privileges)
+ CROSS JOIN LATERAL string_to_table(privileges, ' ') WITH ORDINALITY AS one (privilege, place)
+ WHERE NOT CASE kind WHEN 'table' THEN has_table_privilege(name, privilege)
+                     WHEN 'sequence' THEN has_sequence_privilege(name, privilege)
+                     WHEN 'log' THEN %(confined)s OR has_any_column_privilege(name, privilege)
+                     ELSE has_any_column_privilege(name, privilege) END
+ ORDER BY number, place;
+
+-- name: versions
+-- exempt: touches no table of ours.
+SELECT current_setting('server_version') AS postgres,
+       coalesce((SELECT extversion FROM pg_extension WHERE extname = 'vector'), '') AS pgvector;
