@@ -80,18 +80,53 @@ if [ "${1:-}" != --all ]; then
   exit "$status"
 fi
 
+# failed: prints the ids of the tests that failed in the last run of pytest.
+failed() {
+  "$python" -P -c 'import json, sys; print(*json.load(open(sys.argv[1])), sep="\n")' .cache/pytest/v/cache/lastfailed
+}
+
 # stage TITLE ARGS...: runs pytest. Every stage runs, whatever became of those before it; the first failure is the script's.
 stage() {
-  local result=0 log=$scratch/stage
+  local result=0
   step "$1"
-  pytest "${@:2}" 2>&1 | tee -- "$log" || result=$?
+  run_and_note "$1" --cache-clear "${@:2}" || result=$?
+  if [ "$result" = 1 ]; then
+    result=0
+    again_alone "$1" || result=$?
+  fi
   if [ "$status" = 0 ]; then status=$result; fi
+}
+
+# again_alone TITLE: runs the tests that have just failed once more, one after the other and nothing beside them, when they
+# are few. Those that pass then failed by what else ran: they fail no stage, and are named. Not where a process died, for
+# tests that it still had to run were not run then.
+again_alone() {
+  local result=0 first again
+  if grep -q "^FAILED .* crashed while r" -- "$scratch/stage"; then return 1; fi
+  mapfile -t first < <(failed)
+  if [ "${#first[@]}" = 0 ] || [ "${#first[@]}" -gt 5 ]; then return 1; fi
+  step "$1: what failed, alone"
+  run_and_note "$1, what failed, alone" -n 0 "${first[@]}" || result=$?
+  if [ "$result" -gt 1 ]; then return "$result"; fi
+  again=$(if [ "$result" = 1 ]; then failed; fi)
+  for test in "${first[@]}"; do
+    if ! grep -qxF -- "$test" <<<"$again"; then
+      say "FLAKY (passed when run alone): $test" | tee -a -- "$scratch/results"
+    fi
+  done
+  return "$result"
+}
+
+# run_and_note TITLE ARGS...: runs pytest, and keeps for the end which tests failed and what it said last.
+run_and_note() {
+  local result=0 log=$scratch/stage
+  pytest "${@:2}" 2>&1 | tee -- "$log" || result=$?
   {
     say "$1:"
-    # The failures by name, and how many there were.
     grep -E '^(FAILED|ERROR) ' -- "$log" || true
     tail -n 1 -- "$log"
   } >>"$scratch/results"
+  return "$result"
 }
 
 stage "All tests" tests/plans tests/fault tests/host tests/server tests/integration tests/unit
