@@ -126,7 +126,7 @@ def test_need_03_an_endpoint_that_names_a_pause_is_left_alone_for_so_long(
     provider = make_provider({"embed_url": endpoint.url})
     asked_at = time.monotonic()
     provider.sync_turn(turn(0), "")
-    assert endpoint.arrived.wait(20)
+    assert endpoint.arrived.wait(60)
     endpoint.mode = "ok"
     numbers = iter(range(1, 10_000))
 

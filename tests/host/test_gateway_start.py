@@ -23,7 +23,7 @@ def test_need_21_eight_cold_first_requests_all_get_memory(
     together = threading.Barrier(COLD_REQUESTS)
 
     def ask(message: str) -> HttpAnswer:
-        together.wait(30)
+        together.wait(60)
         return gateway.post_chat(message, key="cold")
 
     with ThreadPoolExecutor(COLD_REQUESTS) as clients:

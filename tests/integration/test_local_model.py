@@ -95,7 +95,7 @@ provider = PgvectorMemoryProvider({"dsn": sys.argv[2], "dims": 384, "embed_url":
 assert provider.is_available()
 provider.initialize("s", hermes_home=sys.argv[1], platform="api_server", gateway_session_key="marketing")
 provider.on_memory_write("add", "memory", "Our kitten sleeps on the radiator.")
-assert provider.runtime.writer.flush(30)
+assert provider.runtime.writer.flush(60)
 answer = json.loads(provider.handle_tool_call("recall_memory", {"query": "kitten"}))
 print(json.dumps([answer["mode"], len(answer["results"])]))
 provider.shutdown()

@@ -161,8 +161,8 @@ def test_need_06_no_connection_is_held_while_the_endpoint_thinks(
     embedder.arrived.clear()
     asking = threading.Thread(target=lambda: called(provider, "recall_memory", {"query": ASK_CRANE}))
     asking.start()
-    assert embedder.arrived.wait(20)
+    assert embedder.arrived.wait(60)
     until(lambda: Database(admin_dsn).column(BUSY) == [0], 20, "the connection to be given back")
     assert asking.is_alive()
     embedder.mode = "ok"
-    asking.join(30)
+    asking.join(150)

@@ -18,9 +18,9 @@ from .hermes import HERMES_COMMAND, HermesHome
 from .waiting import until
 
 API_KEY = "a-long-enough-key-for-the-api-server-0123456789"
-START_TIMEOUT_S = 45.0
-REQUEST_TIMEOUT_S = 40.0
-STOP_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 120.0
+REQUEST_TIMEOUT_S = 100.0
+STOP_TIMEOUT_S = 100.0
 
 
 @dataclass(frozen=True)

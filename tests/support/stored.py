@@ -11,7 +11,7 @@ import psycopg
 from .waiting import until
 
 # A write is on its way to the database when the hook returns; the drain takes milliseconds, a busy machine seconds.
-STORED_TIMEOUT_S = 60.0
+STORED_TIMEOUT_S = 120.0
 
 
 class Database:
