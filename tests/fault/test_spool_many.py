@@ -55,7 +55,7 @@ def open_files() -> int:
 def test_need_10_the_files_of_very_many_dead_processes_are_opened_a_few_at_a_time(
     home: Path, make_provider: MakeProvider, database: Database, records: Records
 ) -> None:
-    for number in range(300):
+    for number in range(150):
         leave_spool(home, [said(number)])
     before, most, ended = open_files(), 0, threading.Event()
 
@@ -68,12 +68,12 @@ def test_need_10_the_files_of_very_many_dead_processes_are_opened_a_few_at_a_tim
     watching.start()
     try:
         provider = make_provider()
-        until(lambda: len(user_turns(database)) >= 300, 60, "all of them")
+        until(lambda: len(user_turns(database)) >= 150, 60, "all of them")
         landed(provider)
     finally:
         ended.set()
         watching.join()
-    assert sorted(user_turns(database)) == [turn(number) for number in range(300)]
+    assert sorted(user_turns(database)) == [turn(number) for number in range(150)]
     assert most - before < 100
     until(lambda: len(list((home / "pgvector" / "spool").glob("*.db"))) == 1, 30, "the end of the files")
     assert records(logging.WARNING) == []

@@ -298,7 +298,7 @@ def test_need_16_a_stream_goes_from_one_home_to_another_and_a_cut_one_is_told(
 
 
 def test_need_16_nobody_who_reads_on_is_no_error(both: Both, dsn: str, start_cli: Callable[..., Any]) -> None:
-    fill_theme(dsn, "sales", turns=3000)
+    fill_theme(dsn, "sales", turns=1000)
     both(True)
     with start_cli("export") as process:
         assert "hermes-memory-pgvector" in process.stdout.readline()

@@ -45,6 +45,7 @@ def test_the_proof_shows_recall_by_meaning(
     monkeypatch.setenv("HERMES_PGVECTOR_DSN", dsn)
     monkeypatch.setenv("HERMES_PGVECTOR_DIMS", str(DIMS))
     monkeypatch.setenv("HERMES_PGVECTOR_EMBED_URL", f"local:{MODEL_NAME}")
+    monkeypatch.setenv("HERMES_PGVECTOR_RECALL_DEADLINE_S", "60")  # the new process loads the model first
 
     assert prove(home), capfd.readouterr().out
 

@@ -20,7 +20,7 @@ from .waiting import until
 API_KEY = "a-long-enough-key-for-the-api-server-0123456789"
 START_TIMEOUT_S = 120.0
 REQUEST_TIMEOUT_S = 100.0
-STOP_TIMEOUT_S = 100.0
+STOP_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Gateway:
         return len(os.listdir(f"/proc/{self.pid}/task"))
 
     def stop(self, stop_signal: signal.Signals = signal.SIGTERM) -> int | None:
-        """Ends the process with `stop_signal`, after 30 s with SIGKILL, and what it started with SIGKILL.
+        """Ends the process with `stop_signal`, after a minute with SIGKILL, and what it started with SIGKILL.
 
         Returns the exit code, negative for a signal; None when it was not running.
         """
