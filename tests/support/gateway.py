@@ -7,7 +7,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from .hermes import HERMES_COMMAND, HermesHome
+from .ports import free_port
 from .waiting import until
 
 API_KEY = "a-long-enough-key-for-the-api-server-0123456789"
@@ -46,7 +46,7 @@ class Gateway:
     def __init__(self, home: HermesHome, command: Sequence[str] = HERMES_COMMAND) -> None:
         self.home = home
         self._command = command
-        self.port = _free_port()
+        self.port = free_port()
         self._output_path = home.root / "gateway-output.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -185,9 +185,3 @@ def _headers(token: str, key: str | bytes | None) -> dict[str, str | bytes]:
     if key is not None:
         headers["X-Hermes-Session-Key"] = key if isinstance(key, bytes) else key.encode()
     return headers
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
