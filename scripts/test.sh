@@ -80,18 +80,53 @@ if [ "${1:-}" != --all ]; then
   exit "$status"
 fi
 
+# failed: prints the ids of the tests that failed in the last run of pytest.
+failed() {
+  "$python" -P -c 'import json, sys; print(*json.load(open(sys.argv[1])), sep="\n")' .cache/pytest/v/cache/lastfailed
+}
+
 # stage TITLE ARGS...: runs pytest. Every stage runs, whatever became of those before it; the first failure is the script's.
 stage() {
-  local result=0 log=$scratch/stage
+  local result=0
   step "$1"
-  pytest "${@:2}" 2>&1 | tee -- "$log" || result=$?
+  run_and_note "$1" --cache-clear "${@:2}" || result=$?
+  if [ "$result" = 1 ]; then
+    result=0
+    again_alone "$1" || result=$?
+  fi
   if [ "$status" = 0 ]; then status=$result; fi
+}
+
+# again_alone TITLE: runs the tests that have just failed once more, one after the other and nothing beside them, when they
+# are few. Those that pass then failed by what else ran: they fail no stage, and are named. Not where a process died, for
+# tests that it still had to run were not run then.
+again_alone() {
+  local result=0 first again
+  if grep -q "^FAILED .* crashed while r" -- "$scratch/stage"; then return 1; fi
+  mapfile -t first < <(failed)
+  if [ "${#first[@]}" = 0 ] || [ "${#first[@]}" -gt 5 ]; then return 1; fi
+  step "$1: what failed, alone"
+  run_and_note "$1, what failed, alone" -n 0 "${first[@]}" || result=$?
+  if [ "$result" -gt 1 ]; then return "$result"; fi
+  again=$(if [ "$result" = 1 ]; then failed; fi)
+  for test in "${first[@]}"; do
+    if ! grep -qxF -- "$test" <<<"$again"; then
+      say "FLAKY (passed when run alone): $test" | tee -a -- "$scratch/results"
+    fi
+  done
+  return "$result"
+}
+
+# run_and_note TITLE ARGS...: runs pytest, and keeps for the end which tests failed and what it said last.
+run_and_note() {
+  local result=0 log=$scratch/stage
+  pytest "${@:2}" 2>&1 | tee -- "$log" || result=$?
   {
     say "$1:"
-    # The failures by name, and how many there were.
     grep -E '^(FAILED|ERROR) ' -- "$log" || true
     tail -n 1 -- "$log"
   } >>"$scratch/results"
+  return "$result"
 }
 
 stage "All tests" tests/plans tests/fault tests/host tests/server tests/integration tests/unit
@@ -102,11 +137,11 @@ PGVECTOR_TEST_ROW_SECURITY=some stage "Tests with row-level security" $(in_folde
   search_words search_exact recall_prefetch recall_filters mirror_hooks mirror_files contexts reuse)
 # shellcheck disable=SC2046
 PGVECTOR_TEST_ROW_SECURITY=all PGVECTOR_TEST_POOLER=1 stage "Tests with row-level security, through PgBouncer" $(
-  # Those for which the role, its policies or the pooler change what happens.
-  in_folder integration arrivals contexts costs delegation doctor history isolation least_privilege lost_files \
-    many_instances migrate mirror_files mirror_hooks mirror_hosts owners pooler profiles prune recall_faults recall_late \
-    recall_passes recall_small_theme reuse rights row_security row_security_agents row_security_owner search_words \
-    second_profile seeing session_rotation sessions strangers pipeline themes_command tools_write undo watching
+  # Those for which the role, its policies or the pooler change what happens. Who makes a database, a role or a pooler of
+  # its own, or walks the statements that others walk here, runs in the first stage only.
+  in_folder integration arrivals delegation history isolation lost_files mirror_files mirror_hooks mirror_hosts profiles \
+    prune recall_faults recall_late recall_passes recall_small_theme reuse rights row_security_agents search_words \
+    second_profile seeing strangers pipeline themes_command tools_write undo
 )
 
 if [ -z "${PGVECTOR_TEST_POSTGRES:-}" ]; then

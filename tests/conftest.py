@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import psycopg
 import pytest
 from psycopg import sql
@@ -27,6 +28,12 @@ from .support.embedded import BIN_DIR
 from .support.no_skips import NoSkips
 from .support.pooler import pgbouncer
 from .support.row_security import confine_runtime_role
+
+# How long an example takes is the machine's affair. In CI, which says so by its variable, they are always the same.
+hypothesis.settings.register_profile(
+    "suite", hypothesis.settings(), deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("suite")
 
 DIMS = 384
 _numbers = itertools.count(1)

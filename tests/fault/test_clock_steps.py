@@ -34,7 +34,7 @@ def live(home: Path, dsn: str, writes: list[list[object]], *, ahead_s: float) ->
     """An agent that cannot reach Postgres, writes, and is gone."""
     arguments = json.dumps([ahead_s, dsn, str(home), writes])
     done = subprocess.run(
-        [sys.executable, "-P", "-c", LIFE, arguments], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-P", "-c", LIFE, arguments], capture_output=True, text=True, timeout=150, check=False
     )
     assert done.returncode == 0, done.stderr
 

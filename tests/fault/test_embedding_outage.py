@@ -28,7 +28,7 @@ def test_need_01_a_hanging_endpoint_freezes_no_hook_and_recall_goes_on_by_words(
     provider = make_provider({"embed_url": endpoint.url, **limits})
     provider.sync_turn(turn(1), ANSWER)
     assert provider.runtime is not None
-    assert provider.runtime.writer.flush(20)
+    assert provider.runtime.writer.flush(60)
     assert ask(provider, question(1))["mode"] == "hybrid"
 
     endpoint.mode = "hanging"
@@ -64,7 +64,7 @@ def test_need_03_rows_written_without_an_endpoint_are_found_at_once_and_embedded
         provider.sync_turn(turn(number), ANSWER)
         provider.on_memory_write("add", "memory", f"Fact {number}: {turn(number)}")
     assert provider.runtime is not None
-    assert provider.runtime.writer.flush(20)
+    assert provider.runtime.writer.flush(60)
 
     assert user_turns(database) == [turn(number) for number in range(5)]
     assert pending(database) == 10
@@ -87,22 +87,21 @@ def test_need_10_no_connection_is_held_while_the_endpoint_thinks(
     provider = make_provider({"embed_url": endpoint.url, "recall_deadline_s": 20.0})
     provider.sync_turn(turn(1), ANSWER)
     assert provider.runtime is not None
-    assert provider.runtime.writer.flush(20)
+    assert provider.runtime.writer.flush(60)
     endpoint.mode = "hanging"
     endpoint.arrived.clear()
     for number in range(2, 30):
         provider.sync_turn(turn(number), ANSWER)
-    assert endpoint.arrived.wait(20)
+    assert endpoint.arrived.wait(60)
 
-    # A connection in a transaction or in use would show as active, or as idle in transaction.
-    for _ in range(20):
-        busy = database.column(
-            "SELECT state || ': ' || query FROM pg_stat_activity WHERE datname = current_database()"
-            " AND backend_type = 'client backend' AND pid <> pg_backend_pid() AND state <> 'idle'"
-        )
-        assert busy == []
-    stats = provider.runtime.stats()
-    assert stats["pool_pool_available"] == stats["pool_pool_size"]
+    # One that is held shows each time, as active or as idle in a transaction; one that is used for a moment does not.
+    busy = (
+        "SELECT pid || ' ' || state || ': ' || query FROM pg_stat_activity WHERE datname = current_database()"
+        " AND backend_type = 'client backend' AND pid <> pg_backend_pid() AND state <> 'idle'"
+    )
+    assert set[str]().union(database.column(busy)).intersection(*(database.column(busy) for _ in range(20))) == set()
+    stats = provider.runtime.stats
+    until(lambda: stats()["pool_pool_available"] == stats()["pool_pool_size"], what="every connection in its pool")
     assert len(user_turns(database)) == 1
 
     endpoint.mode = "ok"

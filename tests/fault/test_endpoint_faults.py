@@ -124,9 +124,9 @@ def test_need_03_an_endpoint_that_names_a_pause_is_left_alone_for_so_long(
     endpoint.retry_after = f"{pause_s:.0f}"
     endpoint.mode = "rate_limited"
     provider = make_provider({"embed_url": endpoint.url})
+    asked_at = time.monotonic()
     provider.sync_turn(turn(0), "")
-    assert endpoint.arrived.wait(20)
-    refused_at = time.monotonic()
+    assert endpoint.arrived.wait(60)
     endpoint.mode = "ok"
     numbers = iter(range(1, 10_000))
 
@@ -136,7 +136,7 @@ def test_need_03_an_endpoint_that_names_a_pause_is_left_alone_for_so_long(
         return endpoint.requests > 1
 
     until(asked_again, RECOVERY_TIMEOUT_S, "the next request")
-    assert time.monotonic() - refused_at > pause_s - 0.5
+    assert time.monotonic() - asked_at > pause_s
     until(lambda: not database.column(PENDING), RECOVERY_TIMEOUT_S, "the vectors")
     said = user_turns(database)
     assert said == [turn(number) for number in range(len(said))]

@@ -142,7 +142,7 @@ os._exit(0)
 def _printed(program: str, argument: Path | str = "") -> str:
     # A fork beside other threads is what is tested here; newer Pythons warn of it.
     command = [sys.executable, "-P", "-W", "ignore:This process:DeprecationWarning", "-c", program, str(argument)]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=110).stdout.strip()
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=200).stdout.strip()
 
 
 def test_need_03_a_child_forked_while_the_spool_is_read_has_a_spool_of_its_own(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tests.support.turns import memories, seconds, turn, user_turns
 CHARS = 50_000_000
 LINE = "Crane 0815 at quay 7 was inspected, nothing of note; the next entry says the same. "
 BEGIN, END = "The log of the harbour begins here. ", " The log of the harbour ends here."
-HOOK_S = 0.2
+HOOK_S = 0.5  # some .1 s where nothing else runs
 
 
 def long_text(line: str = LINE, chars: int = CHARS) -> str:

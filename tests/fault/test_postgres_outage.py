@@ -56,7 +56,7 @@ def lead_through_outage(provider: PgvectorMemoryProvider, database: Database, be
     """One turn before, two during and one after an outage; all of them are kept and recalled again, unattended."""
     assert provider.runtime is not None
     provider.sync_turn(turn(1), ANSWER)
-    assert provider.runtime.writer.flush(20)
+    assert provider.runtime.writer.flush(60)
     assert finds(provider, "number0001", turn(1))
 
     begin()
@@ -66,7 +66,7 @@ def lead_through_outage(provider: PgvectorMemoryProvider, database: Database, be
     end()
 
     until(lambda: "number0001" in provider.prefetch(question(1)), 30, "recall")
-    assert provider.runtime.writer.flush(30)
+    assert provider.runtime.writer.flush(60)
     provider.sync_turn(turn(4), ANSWER)
     until(lambda: "number0004" in provider.prefetch(question(4)), 30, "the next turn")
     assert user_turns(database) == [turn(number) for number in (1, 2, 3, 4)]

@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from tests.conftest import DIMS, MakeProvider
+from tests.support.limits import LANDED_TIMEOUT_S
 from tests.support.memory import landed
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
@@ -18,7 +19,6 @@ from tests.support.waiting import until
 from tests.support.writing_process import WritingProcess
 
 DEATHS = ("SIGTERM", "SIGINT", "SIGKILL", "_exit", "exception", "exception at exit", "exit", "fork")
-LANDED_TIMEOUT_S = 60.0
 
 
 def theme_of(death: str) -> str:

@@ -18,6 +18,7 @@ from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.runtime.process import Runtime
 from tests.conftest import DIMS, MakeProvider
 from tests.support.agent_process import AgentProcess
+from tests.support.limits import LANDED_TIMEOUT_S
 from tests.support.memory import runtime_of
 from tests.support.stored import Database
 from tests.support.tcp_proxy import TcpProxy
@@ -26,7 +27,6 @@ from tests.support.waiting import until
 
 # Five times as many is a good long run; see CONTRIBUTING.md.
 FACTOR = float(os.environ.get("HERMES_TEST_EXAMPLES_FACTOR", "1"))
-LANDED_TIMEOUT_S = 60.0
 
 # Some stand in others, so that `old_text` may mean one entry, several, or none.
 TEXTS = ("port 5432", "port 5432 on staging", "Ada owns port 5432", "likes tea", "likes green tea", "tea")

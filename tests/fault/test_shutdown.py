@@ -89,7 +89,7 @@ def test_trap_02_a_hanging_endpoint_costs_a_shutdown_its_budget_and_no_write(
     provider = make_provider(config)
     for number in range(40):
         provider.sync_turn(turn(number), ANSWER)
-    assert endpoint.arrived.wait(20)
+    assert endpoint.arrived.wait(60)
     assert seconds(provider.shutdown) < SHUTDOWN_S + LATE_S
 
     endpoint.mode = "ok"

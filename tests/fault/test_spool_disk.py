@@ -246,7 +246,7 @@ def test_need_03_the_log_of_the_spool_stays_small_however_long_the_outage(
 ) -> None:
     proxy.stop()
     provider = make_provider({"dsn": proxied})
-    for number in range(20_000):
+    for number in range(10_000):
         provider.on_memory_write("add", "memory", f"Entry {number}")
     kept = runtime_of(provider).stats()["spool_bytes"]
     on_disk = sum(path.stat().st_size for path in (home / "pgvector" / "spool").iterdir())

@@ -31,7 +31,7 @@ from tests.support.writing_process import WritingProcess
 Records = Callable[[int], list[str]]
 
 # Of the hook's own work: to write a large spool anew takes several times as long.
-LONGEST_CPU_S = 0.1
+LONGEST_CPU_S = 0.3
 
 
 def spool_files(home: Path) -> list[Path]:
@@ -134,7 +134,8 @@ def delete_log(home: Path) -> None:
 
 
 def cut(home: Path) -> None:
-    for path in (home / "pgvector" / "spool").iterdir():
+    # First what SQLite maps into memory: to read of it, after the loss of the others was seen, would end the process.
+    for path in sorted((home / "pgvector" / "spool").iterdir(), key=lambda path: not path.name.endswith("-shm")):
         os.truncate(path, 0)
 
 

@@ -37,7 +37,7 @@ def without_memory(home: HermesHome, model: ModelServer, start: int) -> int:
     with Gateway(home) as gateway, ThreadPoolExecutor(REQUESTS) as clients:
 
         def ask(message: str) -> HttpAnswer:
-            together.wait(30)
+            together.wait(60)
             return gateway.post_chat(message, key="cold")
 
         assert [answer.status for answer in clients.map(ask, messages)] == [200] * REQUESTS, gateway.log()

@@ -80,7 +80,7 @@ def cli(start_cli: Callable[..., subprocess.Popen[str]]) -> Run:
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         with start_cli(*arguments) as process:
-            stdout, stderr = process.communicate(timeout=60)
+            stdout, stderr = process.communicate(timeout=150)
         return subprocess.CompletedProcess(arguments, process.returncode, stdout, stderr)
 
     return run
@@ -99,7 +99,7 @@ def program(home: Path, tmp_path: Path) -> Run:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=150,
             check=False,
         )
 

@@ -98,7 +98,7 @@ def test_need_03_two_imports_at_once_leave_each_turn_once(dsn: str) -> None:
     for thread in both:
         thread.start()
     for thread in both:
-        thread.join(60)
+        thread.join(150)
     assert sum(each.turns_added for each in found) == 1500 == len(all_rows(dsn))
 
 

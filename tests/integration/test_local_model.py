@@ -45,6 +45,7 @@ def test_the_proof_shows_recall_by_meaning(
     monkeypatch.setenv("HERMES_PGVECTOR_DSN", dsn)
     monkeypatch.setenv("HERMES_PGVECTOR_DIMS", str(DIMS))
     monkeypatch.setenv("HERMES_PGVECTOR_EMBED_URL", f"local:{MODEL_NAME}")
+    monkeypatch.setenv("HERMES_PGVECTOR_RECALL_DEADLINE_S", "60")  # the new process loads the model first
 
     assert prove(home), capfd.readouterr().out
 
@@ -95,7 +96,7 @@ provider = PgvectorMemoryProvider({"dsn": sys.argv[2], "dims": 384, "embed_url":
 assert provider.is_available()
 provider.initialize("s", hermes_home=sys.argv[1], platform="api_server", gateway_session_key="marketing")
 provider.on_memory_write("add", "memory", "Our kitten sleeps on the radiator.")
-assert provider.runtime.writer.flush(30)
+assert provider.runtime.writer.flush(60)
 answer = json.loads(provider.handle_tool_call("recall_memory", {"query": "kitten"}))
 print(json.dumps([answer["mode"], len(answer["results"])]))
 provider.shutdown()

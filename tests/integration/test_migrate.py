@@ -61,7 +61,7 @@ def test_need_28_ten_simultaneous_migrations_apply_once(start_cli: Start, empty_
     processes = [start_cli(*command) for _ in range(10)]
     for process in processes:
         with process:
-            stdout, stderr = process.communicate(timeout=100)
+            stdout, stderr = process.communicate(timeout=200)
         assert process.returncode == 0, stderr
         reports.append(json.loads(stdout))
     assert sorted(len(report["applied"]) for report in reports) == [0] * 9 + [len(LABELS)]
@@ -79,7 +79,7 @@ def test_trap_13_three_plain_psql_migrations_at_once_all_succeed(empty_admin_dsn
             pool.submit(program, "psql", "-X", "-v", "ON_ERROR_STOP=1", "-d", empty_admin_dsn, *arguments)
             for _ in range(3)
         ]
-        results = [run.result(60) for run in runs]
+        results = [run.result(150) for run in runs]
     assert [done.returncode for done in results] == [0, 0, 0], results
 
 
@@ -148,7 +148,7 @@ def test_need_28_the_runtime_only_verifies_and_names_the_command(
     assert Database(empty_admin_dsn).column("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == [0]
     done = cli("migrate", "--admin-dsn", empty_admin_dsn, "--dims", str(DIMS))
     assert done.returncode == 0, done.stderr
-    assert runtime_of(provider).writer.flush(30), "what was written meanwhile follows by itself"
+    assert runtime_of(provider).writer.flush(60), "what was written meanwhile follows by itself"
     assert recalled(provider, "atlas") == ["Atlas is blue"]
 
 
@@ -178,7 +178,7 @@ def test_need_28_every_migration_is_sealed_with_its_own_checksum(admin_dsn: str)
             _RECORDED
         )
     script = REPOSITORY / "scripts" / "seal_migrations.py"
-    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 0, done.stderr
     assert "scripts/seal_migrations.py" in (REPOSITORY / "CONTRIBUTING.md").read_text()
 

@@ -95,7 +95,7 @@ def test_need_27_profiles_in_many_threads_stay_apart(tmp_path: Path, dsn: str) -
     sessions = {name: PgvectorMemoryProvider() for name in profiles}
 
     def work(name: str, starts: bool) -> None:
-        together.wait(30)
+        together.wait(60)
         if starts:
             sessions[name].initialize(f"{name}-1", hermes_home=str(homes[name]), agent_identity=name, platform="cli")
         for number in range(10):
@@ -106,7 +106,7 @@ def test_need_27_profiles_in_many_threads_stay_apart(tmp_path: Path, dsn: str) -
 
     with ThreadPoolExecutor(len(profiles) * 2) as pool:
         for done in [pool.submit(work, name, starts) for name in profiles for starts in (True, False)]:
-            done.result(60)
+            done.result(150)
     for session in sessions.values():
         landed(session)
     for name, session in sessions.items():

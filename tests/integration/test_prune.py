@@ -268,7 +268,7 @@ def test_trap_02_stopped_in_the_middle_it_leaves_whole_batches_and_goes_on_when_
         process = start_cli("prune", "--theme", "marketing", "--older-than", "100d", "--yes")
         until(lambda: turns(dsn, "marketing") == whole - 2000, 30, "two batches")
         os.kill(process.pid, how)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=150)
     assert process.returncode == (130 if how is signal.SIGINT else -signal.SIGKILL)
     assert turns(dsn, "marketing") == whole - 2000
     states = Database(dsn).column("SELECT arguments ->> 'state' FROM hermes_maintenance ORDER BY id")
@@ -277,7 +277,7 @@ def test_trap_02_stopped_in_the_middle_it_leaves_whole_batches_and_goes_on_when_
     else:
         assert states == ["begun"]
     with start_cli("prune", "--theme", "marketing", "--older-than", "100d", "--yes") as again:
-        out, _ = again.communicate(timeout=60)
+        out, _ = again.communicate(timeout=150)
     assert again.returncode == 0 and f"deleted: {whole - 6000:,} turns" in out
     assert turns(dsn, "marketing") == 4000
     assert Database(dsn).column("SELECT count(*) FROM conversation_chunks") == [0]

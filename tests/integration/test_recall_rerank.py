@@ -162,12 +162,12 @@ def test_need_10_no_connection_is_held_while_it_thinks(
     reranker.mode = "hanging"
     asking = threading.Thread(target=lambda: recalled(provider, QUERY))
     asking.start()
-    assert reranker.arrived.wait(20)
+    assert reranker.arrived.wait(60)
     until(lambda: Database(admin_dsn).column(BUSY) == [0], 20, "the connection to be given back")
     assert said("one") in provider.prefetch(QUERY), "the pool's only connection is free"
     assert asking.is_alive()
     reranker.mode = "ok"
-    asking.join(30)
+    asking.join(150)
 
 
 def test_need_22_the_key_comes_from_the_environment_and_is_shown_nowhere(

@@ -76,7 +76,7 @@ def killed_when(far_enough: Callable[[], bool], start_cli: Start, arguments: lis
     with start_cli(*arguments, "--yes") as process:
         until(far_enough, 60, "a part of the work")
         process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=30)
+        process.communicate(timeout=150)
 
 
 def configured(home: Path, dsn: str, settings: dict[str, object]) -> None:
@@ -193,7 +193,7 @@ def test_need_18_several_workers_share_the_work(
     new_model.latency_ms = 30
     workers = [start_cli(*arguments, "--yes", "--no-config") for _ in range(3)]
     for worker in workers:
-        _, stderr = worker.communicate(timeout=120)
+        _, stderr = worker.communicate(timeout=200)
         assert worker.returncode == 0, stderr
     database = Database(dsn)
     assert database.column(WITHOUT_VECTOR) == [0]
@@ -323,7 +323,7 @@ def test_need_03_no_agent_ever_mixes_two_models_of_one_length(
         finally:
             stop.set()
             for thread in threads:
-                thread.join(30)
+                thread.join(150)
         landed(old)
 
         assert {mode for model, mode in modes if model == "newer"} == {"lexical"}
@@ -355,7 +355,7 @@ def test_need_18_the_endpoint_may_be_away_for_a_while(
         line = next(line for line in process.stderr if "away" in line)
         assert "trying again" in line
         new_model.mode = "ok"
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=150)
     assert process.returncode == 0, stderr
     assert Database(dsn).column(WITHOUT_VECTOR) == [0]
     assert Database(dsn).column("SELECT model FROM hermes_embedding") == ["newer"]

@@ -158,7 +158,7 @@ def test_need_03_two_processes_share_the_work_and_one_is_at_it(process: Make, ds
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(150)
     assert one.deleted + other.deleted == 1100 and turns(dsn, "marketing") == 900
     assert Database(dsn).column("SELECT counts ->> 'turns' FROM hermes_maintenance") == ["1100"]
 

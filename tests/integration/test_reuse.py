@@ -52,7 +52,7 @@ def say(provider: PgvectorMemoryProvider, question: str = QUESTION, answer: str 
 
 def drained(provider: PgvectorMemoryProvider) -> None:
     assert provider.runtime is not None
-    assert provider.runtime.writer.flush(30)
+    assert provider.runtime.writer.flush(60)
 
 
 def vectors_of(database: Database, text: str) -> list[str | None]:

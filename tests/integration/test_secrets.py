@@ -181,7 +181,7 @@ def test_need_22_no_command_prints_a_password_or_a_key(leaky_home: Path, command
         [sys.executable, "-P", "-m", "hermes_memory_pgvector.cli", *command, "--hermes-home", str(leaky_home)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=150,
         check=False,
     )
     assert done.stdout or done.stderr

@@ -336,7 +336,7 @@ def test_need_36_agents_that_meet_it_keep_their_writes_and_say_so(
 
     upgraded(cli, empty_admin_dsn)
 
-    assert runtime_of(provider).writer.flush(40), "what was written meanwhile follows by itself"
+    assert runtime_of(provider).writer.flush(60), "what was written meanwhile follows by itself"
     assert sorted(recalled(provider, "harbour upgrade written")) == sorted([FACT, "Written before the upgrade"])
 
 

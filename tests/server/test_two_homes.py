@@ -55,7 +55,7 @@ def run(user: Path) -> Run:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=200,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

@@ -56,7 +56,7 @@ for line in sys.stdin:
     print(json.dumps(answer), flush=True)
 """
 
-EXIT_TIMEOUT_S = 30.0
+EXIT_TIMEOUT_S = 150.0
 
 
 class AgentProcess:

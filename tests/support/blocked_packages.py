@@ -37,6 +37,6 @@ class PoorEnvironment:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=150,
             check=False,
         )

@@ -87,7 +87,7 @@ class Client:
     def send(self, number: signal.Signals) -> None:
         """Sends a signal to everything of this client's terminal, and waits for its end."""
         os.killpg(self._process.pid, number)
-        self._process.wait(30)
+        self._process.wait(150)
 
     def close(self) -> None:
         if self._process.poll() is None:

@@ -7,7 +7,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +14,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from .hermes import HERMES_COMMAND, HermesHome
+from .ports import free_port
 from .waiting import until
 
 API_KEY = "a-long-enough-key-for-the-api-server-0123456789"
-START_TIMEOUT_S = 45.0
-REQUEST_TIMEOUT_S = 40.0
-STOP_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 120.0
+REQUEST_TIMEOUT_S = 100.0
+STOP_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Gateway:
     def __init__(self, home: HermesHome, command: Sequence[str] = HERMES_COMMAND) -> None:
         self.home = home
         self._command = command
-        self.port = _free_port()
+        self.port = free_port()
         self._output_path = home.root / "gateway-output.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -102,7 +102,7 @@ class Gateway:
         return len(os.listdir(f"/proc/{self.pid}/task"))
 
     def stop(self, stop_signal: signal.Signals = signal.SIGTERM) -> int | None:
-        """Ends the process with `stop_signal`, after 30 s with SIGKILL, and what it started with SIGKILL.
+        """Ends the process with `stop_signal`, after a minute with SIGKILL, and what it started with SIGKILL.
 
         Returns the exit code, negative for a signal; None when it was not running.
         """
@@ -185,9 +185,3 @@ def _headers(token: str, key: str | bytes | None) -> dict[str, str | bytes]:
     if key is not None:
         headers["X-Hermes-Session-Key"] = key if isinstance(key, bytes) else key.encode()
     return headers
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

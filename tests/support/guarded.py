@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from .pooler import pgbouncer
+from .ports import free_port
 
 PASSWORD = "r1ght-Horse-Battery"
 
@@ -28,9 +28,7 @@ def guarded_postgres(server_dsn: str, certificate: tuple[Path, Path] | None, **s
             _hand_over(path, server_dsn)
         chosen |= {"client_tls_sslmode": "require", "client_tls_cert_file": str(certificate[0])}
         chosen |= {"client_tls_key_file": str(certificate[1])} | settings
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = int(taken.getsockname()[1])
+    port = free_port()
     with pgbouncer(server_dsn, "session", port=port, password=PASSWORD, settings=chosen):
         yield port
 

@@ -103,11 +103,11 @@ class HermesHome:
         """Puts the shim directory into the home, as the installed package's own command does."""
         return self.python("-m", "hermes_memory_pgvector.cli", "install", "--hermes-home", str(self.path), "--shim")
 
-    def python(self, *arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+    def python(self, *arguments: str, timeout_s: float = 150.0) -> subprocess.CompletedProcess[str]:
         """Runs the tests' own interpreter with this home's environment."""
         return self._run([sys.executable, *arguments], timeout_s)
 
-    def hermes(self, *arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+    def hermes(self, *arguments: str, timeout_s: float = 150.0) -> subprocess.CompletedProcess[str]:
         """Runs the hermes command line in this home. Raises: subprocess.TimeoutExpired."""
         return self._run([*HERMES_COMMAND, *arguments], timeout_s)
 

@@ -14,3 +14,9 @@ MOSTLY_NOT_WAITED_S = 0.1
 
 # What is added to a deadline, for a thread that is given its turn late.
 LATE_S = 3.0
+
+# For what comes by itself: a wait that ends well costs nothing by being allowed more.
+LEAST_WAIT_S = 60.0
+
+# For everything that a provider accepted to be in Postgres.
+LANDED_TIMEOUT_S = 150.0

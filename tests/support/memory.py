@@ -11,8 +11,9 @@ from typing import Any
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.runtime.process import Runtime
 
+from .limits import LANDED_TIMEOUT_S
+
 DELIMITER = "\n§\n"
-LANDED_TIMEOUT_S = 60.0
 
 
 def runtime_of(provider: PgvectorMemoryProvider) -> Runtime:

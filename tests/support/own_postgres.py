@@ -35,17 +35,24 @@ class OwnPostgres:
         self.server = server
         self._dims = dims
         self._made = 0
+        self._template = ""
         self.admin_dsn = server.ensure().admin
 
     def database(self) -> Database:
         """A new, migrated database, as the runtime role sees it."""
+        if not self._template:
+            self._create("migrated", "template1")
+            migrate(make_conninfo(self.admin_dsn, dbname="migrated"), dims=self._dims, runtime_role="hermes")
+            self._template = "migrated"
         self._made += 1
         name = f"test_{self._made}"
+        self._create(name, self._template)
+        return Database(make_conninfo(self.admin_dsn, dbname=name, user="hermes"))
+
+    def _create(self, name: str, template: str) -> None:
+        create = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
         with psycopg.connect(self.admin_dsn, dbname="postgres", autocommit=True) as connection:
-            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        admin = make_conninfo(self.admin_dsn, dbname=name)
-        migrate(admin, dims=self._dims, runtime_role="hermes")
-        return Database(make_conninfo(admin, user="hermes"))
+            connection.execute(create)
 
     def admin_of(self, database: Database) -> str:
         """The superuser's conninfo of a database."""

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from .embedding_server import EmbedHandler, LoopbackServer
+from .ports import free_port
 
 ModeT = TypeVar("ModeT", bound=str)
 
@@ -27,7 +28,7 @@ class ScriptedEndpoint(ABC, Generic[ModeT]):
         self._mode = mode
         self._released = threading.Event()
         self._tls = tls
-        self._server: LoopbackServer | None = LoopbackServer(self._handler(), tls=tls)
+        self._server: LoopbackServer | None = LoopbackServer(self._handler(), free_port(), tls)
         self.port = self._server.port
         self.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{self.port}"
         if mode == "down":

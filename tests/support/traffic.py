@@ -12,7 +12,7 @@ import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 
-from .limits import MOSTLY_NOT_WAITED_S, NOT_WAITED_S
+from .limits import LANDED_TIMEOUT_S, MOSTLY_NOT_WAITED_S, NOT_WAITED_S
 from .memory import runtime_of
 from .stored import Database
 from .turns import ANSWER, memories, seconds, turn, user_turns
@@ -20,9 +20,6 @@ from .waiting import until
 
 # Fast enough to have many writes under way at any moment, slow enough not to fill a test's log.
 _PACE_S = 0.01
-
-# Generous: the drain tries again at growing distances, up to 13 s, and the machine may be busy.
-LANDED_TIMEOUT_S = 60.0
 
 
 class Traffic:

@@ -71,7 +71,7 @@ if how in ("fork", "SIGTERM", "SIGINT", "SIGKILL"):
 """
 
 PLANNED = ("death", "theme", "turns", "clock_steps_back_s", "file_limit_bytes")
-END_TIMEOUT_S = 60.0
+END_TIMEOUT_S = 150.0
 
 
 @dataclass

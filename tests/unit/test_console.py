@@ -45,7 +45,7 @@ def on_a_terminal(program: str, **environment: str) -> str:
             break
         printed += more
     os.close(ours)
-    assert process.wait(60) == 0, printed
+    assert process.wait(150) == 0, printed
     return printed.decode()
 
 
@@ -118,7 +118,7 @@ def test_bash_completes_with_it(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     $(complete -p hermes-pgvector | sed 's/.*-F \\([^ ]*\\) .*/\\1/')
     printf '%s\\n' "${{COMPREPLY[@]}}"
     """
-    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=False, timeout=150)
     assert "rename" in done.stdout.split(), done
 
 

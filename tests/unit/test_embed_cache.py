@@ -94,7 +94,7 @@ def ask_together(
     """One thread asks the endpoint, which hangs; seven more ask the same meanwhile."""
     server.mode = "hanging"
     asked = [threads.submit(embedder.embed_query, "which pet?", timeout_s=60)]
-    assert server.arrived.wait(30)
+    assert server.arrived.wait(60)
     asked += [threads.submit(embedder.embed_query, "which pet?", timeout_s=timeout_s) for _ in range(7)]
     until(lambda: embedder.stats()["embed_cache_hits"] == 7, 30)
     return asked

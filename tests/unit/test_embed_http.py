@@ -361,7 +361,7 @@ def test_closing_ends_a_call_that_hangs(server: ScriptedEmbedder, make: Make) ->
 
     thread = threading.Thread(target=ask)
     thread.start()
-    assert server.arrived.wait(30)
+    assert server.arrived.wait(60)
     embedder.close()
     thread.join(30)
 

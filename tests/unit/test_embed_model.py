@@ -74,7 +74,7 @@ def test_the_server_runs_as_a_script() -> None:
         vector = embedder.embed_query("hello", timeout_s=60)
         embedder.close()
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(150) == 0
 
     assert len(vector) == MODEL_DIMS
 

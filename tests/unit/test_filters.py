@@ -136,7 +136,7 @@ def test_verdicts_are_consistent(user: str, assistant: str, min_chars: int) -> N
 
 def test_judging_costs_a_hook_little() -> None:
     user, assistant = "thanks so much " * 26 + "x", "a b " * 250_000
-    assert min(_cpu_s(user, assistant) for _ in range(5)) < 0.01
+    assert min(_cpu_s(user, assistant) for _ in range(5)) < 0.1
 
 
 def _cpu_s(user: str, assistant: str) -> float:

@@ -233,7 +233,7 @@ install_model(Path(sys.argv[1]), Settings(), sys.argv[2], source=Path(sys.argv[3
 
 def test_killed_midway_leaves_no_model_and_the_next_install_clears_up(home: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-P", "-c", _KILLED, str(home), MODEL_NAME, str(model_dir())], timeout=60, check=False
+        [sys.executable, "-P", "-c", _KILLED, str(home), MODEL_NAME, str(model_dir())], timeout=150, check=False
     )
 
     assert done.returncode == -9
@@ -264,7 +264,7 @@ def test_a_disk_that_takes_no_more_leaves_nothing(home: Path) -> None:
         [sys.executable, "-P", "-c", _FULL, str(home), MODEL_NAME, str(model_dir())],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=150,
         check=False,
     )
 

@@ -30,7 +30,7 @@ print({IMPORT_NAME}.register.__name__)
 
 def run(*command: str, cwd: Path) -> str:
     """Runs a command to its end; fails with its output when it fails."""
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=110, check=False)
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

@@ -224,7 +224,7 @@ def test_load_is_fast_enough_for_every_request() -> None:
     environ = {f"VARIABLE_{number}": "x" for number in range(100)}
     load(section, environ)
     best = min(_cpu_s(section, environ) for _ in range(50))
-    assert best < 1e-3
+    assert best < 5e-3
 
 
 def _cpu_s(section: object, environ: dict[str, str]) -> float:

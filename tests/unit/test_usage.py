@@ -114,4 +114,4 @@ def test_help_that_nobody_reads_to_its_end_is_no_error() -> None:
         assert process.stdout and process.stderr
         process.stdout.close()
         assert process.stderr.read() == ""
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=150) == 0
