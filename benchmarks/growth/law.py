@@ -19,6 +19,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from common import save
+
 Figures = dict[str, Any]
 _LAST = 3  # sizes, whose slope counts
 _OF_SIZE = ("themes", "dims")
@@ -168,7 +171,7 @@ def main() -> None:
         print("\n".join(f"| {' | '.join(line[column] for column in columns)} |" for line in lines))
     if args.json:
         written = [{"name": name, "rows": lines, "notes": []} for name, lines in tables.items()]
-        args.json.write_text(json.dumps({"benchmark": "growth", "tables": written}, indent=2) + "\n", encoding="utf-8")
+        save({"benchmark": "growth", "tables": written}, args.json)
     if not tables:
         sys.exit("one size alone shows no law")
 
