@@ -47,7 +47,7 @@ class MemoryQueue:
             if self._bytes + size > self._max_bytes:
                 raise SpoolFull(
                     f"{len(self._waiting)} writes wait in memory, as many as `write_queue_max_mb` allows, and no disk "
-                    "takes any; make $HERMES_HOME/pgvector/spool writable, or make room there"
+                    "can be written; make $HERMES_HOME/pgvector/spool writable, or free space there"
                 )
             self._bytes += size
             self._waiting[self._next] = (replace(op, seq=self._next), size)

@@ -79,7 +79,7 @@ class Spool:
         with self._lock:
             if self._bytes + size > self._max_bytes:
                 raise SpoolFull(
-                    f"the spool holds {self._depth} writes and reached its bound of {self._max_bytes // 1_000_000} MB; "
+                    f"the spool holds {self._depth} writes and is at its limit of {self._max_bytes // 1_000_000} MB; "
                     "bring Postgres back (hermes-pgvector doctor) or raise `spool_max_mb`"
                 )
             try:

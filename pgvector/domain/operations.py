@@ -367,7 +367,7 @@ def decode(kind: str, payload: Mapping[str, Any], every: Envelope) -> Operation:
     try:
         read = _READ.get(kind)
         if read is None:
-            raise ValueError("nobody knows how to apply it")
+            raise ValueError("this kind is unknown")
         return read({**every, "again": bool(payload.get("again"))}, _Payload(payload))
     except (ValueError, TypeError, AttributeError, OverflowError) as exc:
         return MalformedWrite(**every, said_kind=kind, payload=payload, flaw=f"not a write of the kind {kind!r}: {exc}")

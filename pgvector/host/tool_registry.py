@@ -29,7 +29,7 @@ _MORE: dict[str, dict[str, Any]] = {
         "properties": {
             "content": {"type": "string", "description": "What to remember, in plain words."},
             "target": _TARGET,
-            "metadata": {"type": "object", "description": "Anything to keep beside it, as names and values."},
+            "metadata": {"type": "object", "description": "Anything to store with it, as names and values."},
             "sync": {"type": "boolean", "description": "Wait until it is in the database, and give its id."},
         },
         "required": ["content"],
@@ -54,7 +54,7 @@ _MORE: dict[str, dict[str, Any]] = {
         "required": [],
     },
     "memory_profile": {
-        "description": "What is known in this conversation's theme: facts about the user and notes, freshest first.",
+        "description": "What is known in this conversation's theme: facts about the user and notes, most recent first.",
         "properties": {
             "target": _TARGET,
             "max_tokens": {
