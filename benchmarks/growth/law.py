@@ -1,11 +1,11 @@
-"""The law of growth in what growth.py has written: what doubles what, and a projection on paper.
+"""How the figures of growth.py grow: the factor when rows, themes or dimensions double, and an extrapolation.
 
     law.py rows.json [more.json] [--to 10000000] [--json ../results/growth.json]
 
 What doubling the rows does to a figure is found by least squares over the logarithms, from the three largest sizes
 that have it; the same for themes and dimensions, where two tables are alike in all else. The projection goes on in that
-way and along a straight line as well, and is a guess between the two: nothing in it was measured. By CPU, memory and
-disk alone: what a clock says of one size and of another depends on what else the machine was doing.
+way and along a straight line as well, and is an estimate between the two: nothing in it was measured. Only CPU, memory
+and disk count: elapsed times also depend on what else the machine was doing.
 `benchmarks/page.py` puts what --json writes into the page.
 """
 

@@ -15,7 +15,10 @@ from .session_context import Policy
 if TYPE_CHECKING:
     from ..recall.searcher import Searcher
 
-SCOPES = "current (this theme, the default), session (this conversation), all (every theme), or the name of a theme"
+SCOPES = (
+    "current (this theme, the default), session (this conversation), all (every theme, if allowed), "
+    "or the name of a theme"
+)
 _MEANING = {"scope": SCOPES, "theme": "the name of a theme"}
 
 
