@@ -137,4 +137,20 @@ def report(name: str, parameters: dict[str, Any], rows: list[dict[str, Any]], to
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
     if to is not None:
         body = {"benchmark": name, "machine": _machine(), "seed": SEED, "parameters": parameters, "rows": rows}
-        to.write_text(json.dumps(body, indent=2) + "\n")
+        save(body, to)
+
+
+def save(results: dict[str, Any], to: Path) -> None:
+    """Write results as JSON with a table's row on each line, so that a difference shows the rows that changed."""
+    to.write_text(_laid_out(results) + "\n", encoding="utf-8")
+
+
+def _laid_out(value: Any, margin: str = "\n") -> str:
+    nested = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if not any(isinstance(each, dict | list) for each in nested):
+        return json.dumps(value)
+    inner = margin + " "
+    if isinstance(value, dict):
+        parts = [f"{json.dumps(key)}: {_laid_out(each, inner)}" for key, each in value.items()]
+        return f"{{{inner}{f',{inner}'.join(parts)}{margin}}}"
+    return f"[{inner}{f',{inner}'.join(_laid_out(each, inner) for each in value)}{margin}]"

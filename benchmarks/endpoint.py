@@ -1,4 +1,4 @@
-"""An endpoint in the protocols of Ollama and OpenAI that costs no model: ready-made vectors after a set latency.
+"""An endpoint in Ollama's protocol that needs no model: ready-made vectors after a set latency.
 
 python endpoint.py DIMS LATENCY_MS [unit] [many] [sentences]      prints its URL and serves until it is terminated
 
@@ -9,11 +9,9 @@ each other as those of sentences do, and each of the first POOL texts one of its
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 import random
-import struct
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,7 +29,6 @@ if "unit" in sys.argv[3:]:
     numbers = [[float(f"{x / length:.9g}") for x in each] for each, length in zip(numbers, lengths, strict=True)]
 vectors = [json.dumps(each) for each in numbers]
 digits = [[json.dumps(x) for x in each] for each in numbers] if "many" in sys.argv[3:] else []
-in_base64 = [json.dumps(base64.b64encode(struct.pack(f"<{dims}f", *each)).decode()) for each in numbers]
 pool: list[str] = []
 given: dict[str, int] = {}
 if "sentences" in sys.argv[3:]:
@@ -67,15 +64,10 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         time.sleep(latency_s)
-        ready = in_base64 if request.get("encoding_format") == "base64" else vectors
         chosen = [
-            own(text) if pool else turned(text) if digits else ready[hash(text) % KINDS] for text in request["input"]
+            own(text) if pool else turned(text) if digits else vectors[hash(text) % KINDS] for text in request["input"]
         ]
-        if self.path.endswith("/v1/embeddings"):
-            rows = ",".join(f'{{"index":{index},"embedding":{each}}}' for index, each in enumerate(chosen))
-            body = f'{{"data":[{rows}]}}'.encode()
-        else:
-            body = f'{{"embeddings":[{",".join(chosen)}]}}'.encode()
+        body = f'{{"embeddings":[{",".join(chosen)}]}}'.encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

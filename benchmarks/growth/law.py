@@ -1,11 +1,11 @@
-"""The law of growth in what growth.py has written: what doubles what, and a projection on paper.
+"""How the figures of growth.py grow: the factor when rows, themes or dimensions double, and an extrapolation.
 
     law.py rows.json [more.json] [--to 10000000] [--json ../results/growth.json]
 
 What doubling the rows does to a figure is found by least squares over the logarithms, from the three largest sizes
 that have it; the same for themes and dimensions, where two tables are alike in all else. The projection goes on in that
-way and along a straight line as well, and is a guess between the two: nothing in it was measured. By CPU, memory and
-disk alone: what a clock says of one size and of another depends on what else the machine was doing.
+way and along a straight line as well, and is an estimate between the two: nothing in it was measured. Only CPU, memory
+and disk count: elapsed times also depend on what else the machine was doing.
 `benchmarks/page.py` puts what --json writes into the page.
 """
 
@@ -18,6 +18,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from common import save
 
 Figures = dict[str, Any]
 _LAST = 3  # sizes, whose slope counts
@@ -168,7 +171,7 @@ def main() -> None:
         print("\n".join(f"| {' | '.join(line[column] for column in columns)} |" for line in lines))
     if args.json:
         written = [{"name": name, "rows": lines, "notes": []} for name, lines in tables.items()]
-        args.json.write_text(json.dumps({"benchmark": "growth", "tables": written}, indent=2) + "\n", encoding="utf-8")
+        save({"benchmark": "growth", "tables": written}, args.json)
     if not tables:
         sys.exit("one size alone shows no law")
 

@@ -2,7 +2,7 @@
 
     python -P embedder.py PORT POOL [VECTORS.npz]
 
-The two protocols of `benchmarks/endpoint.py`, and `POST /mood` with `{"mode": MODE, "latency_s": N, "mixed": BOOL}`;
+The protocols of Ollama and OpenAI, and `POST /mood` with `{"mode": MODE, "latency_s": N, "mixed": BOOL}`;
 MODE is `ok`, `hang`, `error` or `short`. VECTORS.npz holds `texts` and `vectors` of the texts that it knows; any other
 text gets one of POOL, a file with a vector a line, which cost the endpoint next to nothing, or where they are to be
 `mixed` one that lies between two of them, and so one of its own.

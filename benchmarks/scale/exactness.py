@@ -2,8 +2,7 @@
 
 A table of 1,000,000 turns in 500 themes of 10 to 193,000 rows, with generated vectors; or, with --sentences, real
 sentences and their real vectors. Recall@10 counts, of the ten rows an exact scan finds, those that the product finds.
-Costs stand beside the two-step statement (signatures, then exact) sent by plain psycopg: CPU seconds of the backend,
-and the time of a whole tool call whose question is embedded already.
+CPU time of the backend stands beside that of the two-step statement (signatures, then exact) sent by plain psycopg.
 
     exactness.py --keep DIR                  the first run loads and indexes, for half an hour; later ones only ask
     exactness.py --sentences --data FILE     locomo10.json, or a text file with a sentence a line; needs --model-dir
@@ -18,7 +17,7 @@ import statistics
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +32,9 @@ from truth import Asked, K, find_truth, share
 
 from hermes_memory_pgvector.admin.common.migrations import migrate
 from hermes_memory_pgvector.domain.types import Filters, Scope
-from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store import vector_search
 from hermes_memory_pgvector.store.backend import Backend
-from hermes_memory_pgvector.store.connection import DeadlineConnection
-from tests.support.embedding_server import EmbeddingServer
 
 NEVER = 10**12  # rows of a table
 SERVER = {
@@ -57,19 +53,6 @@ SELECT t.id, 1 - (t.embedding <=> %(vector)s) AS similarity
   FROM candidates JOIN conversations AS t USING (id)
  ORDER BY (t.embedding <=> %(vector)s) + 0 LIMIT %(limit)s
 """
-
-
-class Answers:
-    """A model that knows the vectors of the questions."""
-
-    def __init__(self, asked: Sequence[Asked], latency_s: float = 0.0) -> None:
-        self._known = {one.text: one.vector.tolist() for one in asked}
-        self._latency_s = latency_s
-
-    def embed(self, text: str) -> list[float]:
-        """The vector of a question; anything else gets that of the first."""
-        time.sleep(self._latency_s)
-        return self._known.get(text) or next(iter(self._known.values()))
 
 
 class Cpu:
@@ -157,75 +140,6 @@ def in_all(backend: Backend, asked: Sequence[Asked]) -> list[dict[str, Any]]:
     return table
 
 
-def recorded(call: Callable[[], object]) -> list[tuple[Any, Any]]:
-    """The statements, with their parameters, that `call` sends."""
-    sent: list[tuple[Any, Any]] = []
-    execute = DeadlineConnection.execute
-
-    def noted(self: Any, statement: Any, parameters: Any = None, **kwargs: Any) -> Any:
-        sent.append((statement, parameters))
-        return execute(self, statement, parameters, **kwargs)
-
-    DeadlineConnection.execute = noted  # type: ignore[method-assign]
-    try:
-        call()
-    finally:
-        DeadlineConnection.execute = execute  # type: ignore[method-assign]
-    return sent
-
-
-def replay(plain: psycopg.Connection[Any], statements: Sequence[tuple[Any, Any]]) -> float:
-    """Milliseconds that the statements take one after another in one transaction."""
-    started = time.perf_counter()
-    with plain.transaction():
-        for statement, parameters in statements:
-            plain.execute(statement, parameters, prepare=True).fetchall()
-    return (time.perf_counter() - started) * 1000
-
-
-def of_tools(
-    provider: PgvectorMemoryProvider, plain: psycopg.Connection[Any], asked: Sequence[Asked], rounds: int
-) -> list[dict[str, Any]]:
-    """Per bucket: a whole tool call beside (a) the bare statement and (b) all statements it sends, bare."""
-    table = []
-    for tool in ("recall_conversation", "recall_memory"):
-        for bucket, group in _buckets(asked).items():
-            taken: dict[str, list[float]] = defaultdict(list)
-            for one in group:
-
-                def call(one: Asked = one, tool: str = tool) -> object:
-                    return provider.handle_tool_call(tool, {"query": one.text, "scope": f"theme:{one.theme}"})
-
-                call()  # embeds the question
-                sent = recorded(call)
-                # For memories the bare statement is the one the product sends.
-                vector = [(BARE, one.row())] if tool == "recall_conversation" else _vector_leg(sent)
-                replay(plain, sent), replay(plain, vector)
-                for _ in range(rounds):
-                    started = time.perf_counter()
-                    call()
-                    taken["tool"].append((time.perf_counter() - started) * 1000)
-                    taken["bare"].append(replay(plain, vector))
-                    taken["sum"].append(replay(plain, sent))
-            middle = {name: statistics.median(values) for name, values in taken.items()}
-            table.append(
-                {
-                    "tool": tool,
-                    "theme rows": bucket,
-                    "tool_p50_ms": round(middle["tool"], 2),
-                    "(a) bare_ms": round(middle["bare"], 2),
-                    "x (a)": round(middle["tool"] / middle["bare"], 2),
-                    "(b) all_bare_ms": round(middle["sum"], 2),
-                    "x (b)": round(middle["tool"] / middle["sum"], 2),
-                }
-            )
-    return table
-
-
-def _vector_leg(sent: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    return [(statement, row) for statement, row in sent if b"AS similarity\n  FROM candidates" in bytes(statement)]
-
-
 def _buckets(asked: Sequence[Asked]) -> dict[str, list[Asked]]:
     groups: dict[str, list[Asked]] = defaultdict(list)
     for one in sorted(asked, key=lambda one: int(one.bucket.split("-")[0].split()[0].replace(",", ""))):
@@ -288,10 +202,10 @@ def main() -> None:
     options.add_argument(
         "--keep", type=Path, metavar="DIR", help="a server's directory to use again, loaded when empty"
     )
-    options.add_argument("--only", choices=("themes", "all", "tools"), action="append", metavar="PART")
+    options.add_argument("--only", choices=("themes", "all"), action="append", metavar="PART")
     sentences.add_options(options)
     args = options.parse_args()
-    parts = args.only or ["themes", "all", "tools"]
+    parts = args.only or ["themes", "all"]
     with contextlib.ExitStack() as stack:
         if args.sentences:
             stored, asked = sentences.read(args.data, args.model_dir, args.cache, Asked)
@@ -304,23 +218,17 @@ def main() -> None:
         admin, empty = stack.enter_context(database(args, name, dims))
         if empty:
             population.load(admin, rows, memory=args.build_memory)
-        if {"themes", "all"} & set(parts):
-            find_truth(admin, asked)
+        find_truth(admin, asked)
         plain = stack.enter_context(psycopg.connect(make_conninfo(admin, user="hermes"), autocommit=True))
         register_vector(plain)
-        url = stack.enter_context(EmbeddingServer(Answers(asked))).url
-        config = {"dsn": make_conninfo(admin, user="hermes"), "dims": dims, "embed_url": url, "recall_deadline_s": 60}
-        provider = stack.enter_context(common.provider(config | {"pool_max_size": 1}))
-        assert provider.runtime is not None
-        backend = provider.runtime.backend
+        backend = Backend(lambda: make_conninfo(admin, user="hermes"), dims=dims, pool_max_size=1)
+        stack.callback(backend.close)
         backend.bring_up()
         tables = []
         if "themes" in parts:
             tables.append(in_themes(backend, plain, asked, args.rounds))
         if "all" in parts:
             tables.append(in_all(backend, asked))
-        if "tools" in parts:
-            tables.append(of_tools(provider, plain, asked, args.rounds))
         for table in tables:
             print()
             common.report("scale/exactness", {"rows": sum(sizes.values()), "dims": dims}, table, None)

@@ -21,8 +21,8 @@ from typing import Any
 sys.path += map(str, Path(__file__).resolve().parents[:2])
 import common
 import psycopg
-from lexical import texts
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from words import texts
 
 from hermes_memory_pgvector.server.binaries import find_binaries
 

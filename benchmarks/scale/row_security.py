@@ -16,11 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))
+sys.path += map(str, Path(__file__).resolve().parents[:2])
 import common
 import psycopg
-from lexical import COMMON, VOCABULARY, texts
 from psycopg.conninfo import make_conninfo
+from words import COMMON, VOCABULARY, texts
 
 from hermes_memory_pgvector.admin.common import row_security
 from hermes_memory_pgvector.domain.operations import Message, StoreTurn

@@ -59,7 +59,7 @@ class SubBatch:
 
     ops: list[Operation]
     counts: Counter[str] = field(default_factory=Counter)
-    error: Exception | None = field(default_factory=lambda: StoreUnavailable("a batch was not written to its end"))
+    error: Exception | None = field(default_factory=lambda: StoreUnavailable("a batch was not written completely"))
 
 
 def lanes_of(pool_max_size: int) -> int:

@@ -193,8 +193,8 @@ class Retention:
         self._told.update(fresh)
         theme = fresh[0]
         logger.warning(
-            "hermes-pgvector: the setting `retention` begins to delete old turns of %d themes in %d hours, for example "
-            "of %r what is older than %s; to see what that is: %s --theme %r --older-than %dd",
+            "hermes-pgvector: the setting `retention` will begin to delete old turns of %d themes in %d hours, for "
+            "example of %r what is older than %s; to see what that is: %s --theme %r --older-than %dd",
             len(fresh),
             round(self._pacing.grace_s / 3600),
             theme,

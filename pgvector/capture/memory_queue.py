@@ -99,7 +99,7 @@ class MemoryQueue:
             if not self._held.add(self._last + 1, op, size):
                 raise SpoolFull(
                     f"{self.depth} writes wait in memory, as many as `write_queue_max_mb` allows, and no disk "
-                    "takes any; make $HERMES_HOME/pgvector/spool writable, or make room there"
+                    "can be written; make $HERMES_HOME/pgvector/spool writable, or free space there"
                 )
             self._last += 1
 

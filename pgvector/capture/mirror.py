@@ -97,8 +97,8 @@ class Mirror:
         if behind_s > _CLOCK_STEP_S and not self._told_clock:
             self._told_clock = True
             logger.warning(
-                "hermes-pgvector: this machine's clock is %.0f s behind what it said before; writes keep their order, "
-                "but the dates of what is stored now are wrong: set the clock",
+                "hermes-pgvector: this machine's clock was set back by %.0f s; writes keep their order, but what is "
+                "stored now gets wrong dates: set the clock",
                 behind_s,
             )
 

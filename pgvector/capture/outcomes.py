@@ -80,7 +80,7 @@ class RejectionLog:
 def log_rejected(refusals: RejectionLog, op: Operation, why: Exception) -> None:
     """Log that a write was rejected, or count it only."""
     if count := refusals.add():
-        so_far = "" if count <= TOLD_EACH else f", as {count} by now do"
+        so_far = "" if count <= TOLD_EACH else f" ({count} so far)"
         logger.error(
             "hermes-pgvector: Postgres rejects a write (%s, theme %s), it waits for an operator%s: %s",
             op.kind,

@@ -182,7 +182,7 @@ class OwnQueues:
         self.lost += move.lost
         logger.warning("hermes-pgvector: %s; the %d writes in it are in a new file now", move.why, move.saved)
         if move.lost:
-            logger.error("hermes-pgvector: %d accepted writes cannot be had any more and are lost", move.lost)
+            logger.error("hermes-pgvector: %d accepted writes cannot be recovered and are lost", move.lost)
 
     def finish_moves(self) -> None:
         """Write anew all that files which are gone still held, without holding a hook up."""

@@ -80,7 +80,7 @@ class Spool:
         with self._lock:
             if self.size_bytes + size > self._max_bytes:
                 raise SpoolFull(
-                    f"the spool holds {self.depth} writes and reached its bound of {self._max_bytes // 1_000_000} MB; "
+                    f"the spool holds {self.depth} writes and is at its limit of {self._max_bytes // 1_000_000} MB; "
                     "bring Postgres back (hermes-pgvector doctor) or raise `spool_max_mb`"
                 )
             try:

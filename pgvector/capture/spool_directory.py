@@ -103,9 +103,9 @@ def make_private(folder: Path) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.mkdir(exist_ok=True, mode=0o700)
     except OSError as exc:
-        raise SpoolError(f"the folder {folder} cannot be made ({exc})") from exc
+        raise SpoolError(f"the folder {folder} cannot be created ({exc})") from exc
     if not is_private(folder):
-        raise SpoolError(f"{folder} is not a folder of this user's alone")
+        raise SpoolError(f"other users can access the folder {folder}, or it belongs to one of them")
 
 
 def is_private(folder: Path) -> bool:
@@ -169,7 +169,7 @@ class SpoolDirectory:
                     logger.warning("hermes-pgvector: writes are kept in %s for now: %s", folder, problem)
                 self._told_elsewhere = folder != self.folder
                 return spool
-        raise problem or SpoolError(f"{self.folder} takes no writes for now")
+        raise problem or SpoolError(f"{self.folder} cannot be written at the moment")
 
     def is_preferred(self, spool: Spool) -> bool:
         """Return whether it lies where it should."""

@@ -41,7 +41,7 @@ class Settings:
     )
     read_dsn: str = _setting(
         "",
-        "Streaming replica of `dsn` that recall reads from while it is up and near enough; empty reads from `dsn`",
+        "Streaming replica of `dsn` that recall reads from while it is up and recent enough; empty reads from `dsn`",
         secret=True,
     )
     read_max_lag_s: float = _setting(
@@ -53,15 +53,13 @@ class Settings:
     embed_url: str = _setting(
         "",
         "Base URL of an Ollama or OpenAI-compatible embedding endpoint, or local:NAME for an installed model; "
-        "empty recalls by words only",
+        "empty makes recall lexical only",
         label="Embedding endpoint",
     )
     embed_model: str = _setting(
         "nomic-embed-text", "Embedding model the endpoint is asked for", label="Embedding model"
     )
-    embed_api: str = _setting(
-        "auto", "Protocol the endpoint speaks; auto finds out", choices=("auto", "ollama", "openai")
-    )
+    embed_api: str = _setting("auto", "Protocol of the endpoint; auto detects it", choices=("auto", "ollama", "openai"))
     embed_api_key_env: str = _setting(
         "HERMES_PGVECTOR_EMBED_API_KEY", "Environment variable that holds the endpoint's API key", pattern=_ENV_NAME
     )
@@ -72,13 +70,13 @@ class Settings:
     )
     embed_dimensions: str = _setting(
         "auto",
-        "Ask the endpoint for vectors of `dims` floats: auto where the model's are longer and known to allow it",
+        "Ask the endpoint for vectors of `dims` floats; auto does so if the model's are longer and may be shortened",
         choices=("auto", "always", "never"),
     )
     embed_query_prefix: str = _setting(
-        "auto", "Words put before a question for the model; auto takes what the model is known to want, empty none"
+        "auto", "Prefix of a question for the model; auto takes the known one of the model, empty none"
     )
-    embed_document_prefix: str = _setting("auto", "Words put before a stored text for the model, likewise")
+    embed_document_prefix: str = _setting("auto", "Prefix of a stored text for the model, likewise")
     embed_ca_file: str = _setting(
         "",
         "File with the certificates to trust of the embedding and the rerank endpoint; empty trusts SSL_CERT_FILE "
@@ -94,7 +92,7 @@ class Settings:
     )
     prefetch_limit: int = _setting(
         5,
-        "Most memories put before a turn by themselves; 0 turns that off",
+        "Most memories put before a turn without asking; 0 turns that off",
         low=0,
         high=50,
         label="Memories recalled before a turn",
@@ -105,24 +103,24 @@ class Settings:
     prefetch_max_tokens: int = _setting(800, "Size limit of what is put before a turn, in tokens", low=64, high=100_000)
     prefetch_passes: str = _setting(
         "one",
-        "one: what fits best by meaning and words together; several: the end of the session before, then the nearest "
-        "by meaning and the best by words in turn",
+        "one: what fits best by meaning and words together; several: the end of the previous session, then "
+        "alternately the nearest by meaning and the best by words",
         choices=("one", "several"),
     )
     prefetch_recent_turns: int = _setting(
         3,
-        "Turns of the session before that the first message of a session gets; only with several passes",
+        "Turns of the previous session that the first message of a session gets; only with several passes",
         low=0,
         high=50,
     )
     recall_deadline_s: float = _setting(5.0, "Longest time a recall tool call takes, in seconds", low=0.01, high=300)
     rerank_url: str = _setting(
         "",
-        "Base URL of an endpoint that puts the best results in their last order with a cross-encoder; empty uses none",
+        "Base URL of an endpoint that reranks the best results with a cross-encoder; empty uses none",
     )
     rerank_model: str = _setting("", "Model the rerank endpoint is asked for; empty names none")
     rerank_api: str = _setting(
-        "auto", "Protocol the rerank endpoint speaks; auto finds out", choices=("auto", "cohere", "tei")
+        "auto", "Protocol of the rerank endpoint; auto detects it", choices=("auto", "cohere", "tei")
     )
     rerank_api_key_env: str = _setting(
         "HERMES_PGVECTOR_RERANK_API_KEY",
@@ -132,8 +130,8 @@ class Settings:
     rerank_deadline_s: float = _setting(
         1.0, "Longest wait for the rerank endpoint, in seconds, within the deadline of the recall", low=0.01, high=60
     )
-    rerank_candidates: int = _setting(20, "Results that the rerank endpoint puts in order", low=2, high=200)
-    rerank_prefetch: bool = _setting(False, "Ask the rerank endpoint for what is put before a turn, too")
+    rerank_candidates: int = _setting(20, "Number of results that are reranked", low=2, high=200)
+    rerank_prefetch: bool = _setting(False, "Also rerank what is put before a turn")
     min_similarity: float | Literal["auto"] = _setting(
         "auto",
         "Cosine similarity from which a row is put before a turn; auto takes what was measured for the model, or 0.3",
@@ -144,7 +142,7 @@ class Settings:
     )
     text_language: str = _setting(
         DEFAULT_LANGUAGE,
-        "Language whose word stems recall by words knows; simple stems nothing; applies to what is stored from then on",
+        "Language in which lexical recall stems words; simple stems nothing; applies to what is stored from then on",
         choices=LANGUAGES,
     )
     text_languages: tuple[str, ...] = _setting(
@@ -156,7 +154,7 @@ class Settings:
     retention: tuple[str, ...] = _setting(
         (),
         "Days after which turns are deleted, each as theme=days, with roles after the days if not all are meant, or "
-        "theme=forever; the theme may end with *; a mapping will do as well; empty keeps all. Never deletes memories",
+        "theme=forever; the theme may end with *; or a mapping; empty keeps all. Never deletes memories",
         pattern=PATTERN,
         form="theme=days",
     )
@@ -168,16 +166,19 @@ class Settings:
         "current", "Scope of a recall tool call that names none", choices=("current", "session", "all")
     )
     write_queue_maxsize: int = _setting(
-        256, "Taken for the sake of other providers' settings: `write_queue_max_mb` is the bound", low=1, high=1_000_000
+        256,
+        "No effect, accepted from other providers' settings; the limit is `write_queue_max_mb`",
+        low=1,
+        high=1_000_000,
     )
     write_queue_max_mb: int = _setting(
-        64, "Most memory for writes that no disk takes while Postgres is away, in MB", low=1, high=100_000
+        64, "Most memory for writes while neither Postgres nor a disk takes them, in MB", low=1, high=100_000
     )
     bulk_sync_on_init: bool = _setting(True, "Reconcile with MEMORY.md and USER.md when a session starts")
     removal_hold_days: float = _setting(
         7.0,
         "Days for which doctor asks what becomes of memories that a lost, emptied or shortened memory file held; "
-        "undecided, they stay",
+        "undecided, they are kept",
         low=0.01,
         high=3650,
     )
@@ -200,12 +201,12 @@ class Settings:
     pool_max_size: int = _setting(4, "Most Postgres connections of one process", low=1, high=100)
     pooler: str = _setting(
         "auto",
-        "Whether `dsn` leads to a pooler that lends connections by transaction, such as PgBouncer; auto finds out",
+        "Whether `dsn` names a pooler in transaction mode, such as PgBouncer; auto detects it",
         choices=("auto", "none", "transaction"),
     )
     spool_max_mb: int = _setting(256, "Most disk the spool of unsent writes takes, in MB", low=1, high=1_000_000)
     spool_sync: str = _setting(
-        "normal", "normal survives the death of the process, full also power loss", choices=("normal", "full")
+        "normal", "normal survives the end of the process, full also a power cut", choices=("normal", "full")
     )
     spool_keep_s: float = _setting(
         600.0,
@@ -220,11 +221,14 @@ class Settings:
     default_theme: str = _setting("default", "Theme used when nothing else names one")
     allowed_themes: tuple[str, ...] = _setting(
         (),
-        "Themes that a header, profile or workspace may name, many by `intraday-*`; in the place of others stands "
-        "default_theme; empty allows all",
+        "Themes that a header, profile or workspace may name, also patterns such as `intraday-*`; default_theme is "
+        "used instead of others; empty allows all",
     )
     theme_aliases: tuple[str, ...] = _setting(
-        (), "Other names of themes; a mapping will do as well", pattern=r"[^\s=][^=]*=.*\S.*", form="alias=theme"
+        (),
+        "Other names of themes, each as alias=theme; or a mapping",
+        pattern=r"[^\s=][^=]*=.*\S.*",
+        form="alias=theme",
     )
     messaging_theme: str = _setting(
         "split",
@@ -240,7 +244,7 @@ class Settings:
     shared_chats: tuple[str, ...] = _setting(
         (),
         "Messaging chats that sessions of other themes may read: slack (its groups and channels, no direct messages), "
-        "@slack/* or the theme of one chat (all that is said there); empty: none",
+        "@slack/* or the theme of one chat (all that is said there); empty shares none",
         pattern=r"@[^*]+\*?|[^@*/\s]+",
         form="platform or @theme",
     )
@@ -254,11 +258,11 @@ class Settings:
         True, "Keep in the history what a memory said before it was replaced, until the memory is removed"
     )
     mask_patterns: tuple[str, ...] = _setting(
-        (), "What else to mask: regular expressions, of which the whole match is hidden", form=EXPRESSIONS
+        (), "Further regular expressions to mask; the whole match is hidden", form=EXPRESSIONS
     )
     embedded_dir: str = _setting("", "Data directory of the embedded Postgres; empty picks one")
     embedded_bin_dir: str = _setting("", "Directory with the Postgres programs to use; empty finds them")
-    embedded_run_as: str = _setting("", "User the embedded Postgres runs as when we are root; empty picks one")
+    embedded_run_as: str = _setting("", "Account the embedded Postgres runs as when started by root; empty picks one")
 
     def __repr__(self) -> str:
         shown = ((field, getattr(self, field.key)) for field in FIELDS)

@@ -18,7 +18,7 @@
     |   +-- EmbedderUnavailable   ... for now: worth another try
     |   +-- InputTooLong          ... because a text exceeds the model's context
     +-- SpoolError                the write-ahead spool on disk cannot be used
-    |   +-- SpoolFull             ... because it reached its bound
+    |   +-- SpoolFull             ... because it is at its limit
     |   +-- SpoolBusy             ... while another program holds a lock on it
     |   +-- SpoolGone             ... because somebody deleted, cut or overwrote it
     +-- EmbeddedServerError       the private Postgres cannot be started

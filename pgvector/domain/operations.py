@@ -303,7 +303,7 @@ def decode(kind: str, payload: Mapping[str, Any], every: Envelope) -> Operation:
     """Return the operation of a kind and its payload; a MalformedWrite where that is none."""
     try:
         if kind not in _KINDS:
-            raise ValueError("nobody knows how to apply it")
+            raise ValueError("this kind is unknown")
         named = _KINDS[kind]
         noted = {"noted_at": every["at"]} if issubclass(named, FileOperation) else {}  # earlier versions leave it out
         common: dict[str, Any] = {**every, "again": bool(payload.get("again"))}

@@ -123,7 +123,7 @@ class EndpointBreaker:
         if not self.breaker.allow():
             self._counters.add(**{self._refusals: 1})
             wait_s = self.breaker.remaining_s()
-            until = f"is left alone for {wait_s:.1f} s more" if wait_s else "is being tried by another call"
+            until = f"is paused for {wait_s:.1f} s more" if wait_s else "is being tried by another call"
             raise EmbedderUnavailable(
                 f"{self._name} {until} after failing: {self._last_error}", retry_after_s=wait_s or None
             )
@@ -151,7 +151,7 @@ class EndpointBreaker:
         if self.breaker.failure(exc.retry_after_s if isinstance(exc, EmbedderUnavailable) else None):
             self._counters.add(**{self._openings: 1})
             logger.warning(
-                "%s is left alone for %.0f s and then tried again; until then %s: %s",
+                "%s failed repeatedly and is paused for %.0f s; until then %s: %s",
                 self._name,
                 self.breaker.remaining_s(),
                 self._meanwhile,

@@ -127,7 +127,7 @@ def _answer_of(call: Future[array[float]], timeout_s: float) -> Vector:
             f"the same question, asked by another thread, had no answer in {timeout_s:.3g} s"
         ) from None
     except CancelledError:
-        raise EmbedderUnavailable("the same question, asked by another thread, was broken off") from None
+        raise EmbedderUnavailable("the same question, asked by another thread, was cancelled") from None
     if error is not None:
         # A copy: an exception raised in two threads mixes their tracebacks.
         raise copy.copy(error)

@@ -140,7 +140,7 @@ class HttpClient:
             self._chosen = endpoint
             return answer
         setting = self._endpoints[0].setting
-        raise EmbedderError(f"{setting} leads to no {self._purpose} endpoint: {'; '.join(refused)}")
+        raise EmbedderError(f"{setting} names no {self._purpose} endpoint: {'; '.join(refused)}")
 
     def _masked(self, message: str) -> str:
         for secret in self._secrets:

@@ -69,7 +69,7 @@ def warn_unknown_themes(themes: Iterable[str], default: str) -> None:
             logger.warning("hermes-pgvector: more themes are not in `allowed_themes`: `themes_unknown` counts them")
         else:
             logger.warning(
-                "hermes-pgvector: the theme %r is not in `allowed_themes`: %r stands in its place", theme, default
+                "hermes-pgvector: the theme %r is not in `allowed_themes`: %r is used instead", theme, default
             )
 
 

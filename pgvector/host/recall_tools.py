@@ -25,8 +25,13 @@ _COMMON: dict[str, Any] = {
     "query": {"type": "string", "description": "What to look for, in plain words."},
     "scope": {"type": "string", "description": f"Where to look: {SCOPES}."},
     "theme": {"type": "string", "description": "Another theme to look in, by its name; instead of `scope`."},
-    "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "description": "How many results."},
-    "offset": {"type": "integer", "minimum": 0, "maximum": MAX_OFFSET, "description": "How many to leave out first."},
+    "limit": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": MAX_LIMIT,
+        "description": f"How many results; default {_DEFAULT_LIMIT}.",
+    },
+    "offset": {"type": "integer", "minimum": 0, "maximum": MAX_OFFSET, "description": "How many to skip."},
     "since": {"type": "string", "description": f"Only what is from then on: {WAYS}."},
     "until": {
         "type": "string",
@@ -158,8 +163,8 @@ def _offset(given: object) -> int:
     value = _number(given)
     if math.isnan(value) or not 0 <= value <= MAX_OFFSET:
         raise InvalidArgument(
-            f"`offset` must be a whole number from 0 to {MAX_OFFSET}; what stands further down, a narrower question "
-            "finds: other words, `since` and `until`, or another scope"
+            f"`offset` must be a whole number from 0 to {MAX_OFFSET}; to see more, ask a narrower question: "
+            "other words, `since` and `until`, or another scope"
         )
     return int(value)
 

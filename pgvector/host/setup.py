@@ -195,7 +195,7 @@ def _finish(plan: SetupPlan, home: Path, say: Callable[[str], None]) -> dict[str
 
     notes = list(plan.notes)
     now = load_settings(None, home).settings
-    notes += [f"{name} in the environment overrules what was saved; unset it" for name in overruled(plan.wanted, now)]
+    notes += [f"{name} in the environment overrides what was saved; unset it" for name in overruled(plan.wanted, now)]
     if not (home / "plugins" / "pgvector" / "__init__.py").is_file():
         say(f"plugin {install_plugin(home).action}")
     how = activate(home, None)

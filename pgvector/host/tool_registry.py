@@ -40,7 +40,7 @@ _MORE: tuple[dict[str, Any], ...] = (
             "properties": {
                 "content": {"type": "string", "description": "What to remember, in plain words."},
                 "target": _TARGET,
-                "metadata": {"type": "object", "description": "Anything to keep beside it, as names and values."},
+                "metadata": {"type": "object", "description": "Anything to store with it, as names and values."},
                 "sync": {"type": "boolean", "description": "Wait until it is in the database, and give its id."},
             },
             "required": ["content"],
@@ -71,7 +71,7 @@ _MORE: tuple[dict[str, Any], ...] = (
     },
     {
         "name": "memory_profile",
-        "description": "What is known in this conversation's theme: facts about the user and notes, freshest first.",
+        "description": "What is known in this conversation's theme: facts about the user and notes, most recent first.",
         "parameters": {
             "type": "object",
             "properties": {

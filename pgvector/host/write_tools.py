@@ -147,7 +147,7 @@ def _remember(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
         result["note"] = "what looked like a password, key or token was masked before it was stored"
     if args.get("sync") not in (True, "true", "True", 1):
         if not context.submit(op):
-            raise InvalidArgument("the memory was not accepted: what waits to be written has reached its bound")
+            raise InvalidArgument("the memory was not accepted: the backlog of writes has reached its limit")
         return {"state": "accepted"} | result
     return _delivered(op, context) | result
 
@@ -187,7 +187,7 @@ def _forget(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
     if token not in (None, ""):
         shown = _confirmations.spend(context.realm, token.strip() if isinstance(token, str) else "")
         if not shown:
-            raise InvalidArgument("`confirm` is no token that is good now: call forget with `query` again")
+            raise InvalidArgument("`confirm` is not a valid token: call forget with `query` again")
         return _forgotten(_chosen(shown, ids), context)
     if ids and query:
         raise InvalidArgument("give `ids` or `query`, not both")
@@ -252,7 +252,7 @@ def _forgotten(entries: Sequence[Entry], context: WriteContext) -> dict[str, Any
     if standing:
         names = " and ".join(MEMORY_FILES[target] for target in standing)
         result["note"] = (
-            f"it also stands in this host's {names}, from where it is in every prompt of the profile: "
+            f"it is also in this host's {names}, and so in every prompt of the profile: "
             "remove it there with the memory tool, or by hand"
         )
     return result

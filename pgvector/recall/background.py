@@ -29,7 +29,7 @@ class Background:
 
         def run() -> None:
             result: list[_T] = []
-            failure = EmbedderError("the call was broken off")
+            failure = EmbedderError("the call was cancelled")
             try:
                 result.append(call())
             except EmbedderError as exc:

@@ -107,7 +107,7 @@ class AgentServer:
                 start_new_session=True,  # Ctrl-C in the agent's terminal goes to the whole foreground group
             )
         except OSError as exc:
-            raise EmbeddedServerError(f"no process can be started that runs the embedded Postgres: {exc}") from exc
+            raise EmbeddedServerError(f"the process that runs the embedded Postgres cannot be started: {exc}") from exc
         with process:
             yield _answer_of(process, time.monotonic() + _LONGEST_S)
             # A line, and not the end of the pipe alone: a process that was forked meanwhile holds that open.
@@ -131,4 +131,4 @@ def _answer_of(process: subprocess.Popen[bytes], deadline: float) -> HermesPgvec
         else:
             process.kill()
     reason = said.decode(errors="replace").strip().rpartition("\n")[2]
-    return EmbeddedServerError(f"the process that runs the embedded Postgres ended: {reason or 'it said nothing'}")
+    return EmbeddedServerError(f"the process that runs the embedded Postgres ended: {reason or 'without a message'}")

@@ -40,7 +40,7 @@ class Models:
         try:
             embedder = embedder_for(settings, embed_key, home=home)
         except ConfigurationError as exc:
-            problems["recall goes on by words only"] = str(exc)
+            problems["recall is lexical only"] = str(exc)
         try:
             reorderer = reorderer_for(settings, rerank_key, latencies)
         except ConfigurationError as exc:

@@ -300,7 +300,7 @@ class EmbeddedServer(ServerShare):
     def _check_time(self, timeout: ProgressTimeout, seen: ServerAnswer) -> None:
         if timeout.over():
             raise EmbeddedServerError(
-                f"the embedded Postgres in {self.root} is alive but does not get ready: {seen.error}{self._tail()}"
+                f"the embedded Postgres in {self.root} runs but does not become ready: {seen.error}{self._tail()}"
             )
 
     def _is_idle(self) -> bool:

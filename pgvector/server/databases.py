@@ -70,7 +70,7 @@ def provide(layout: Layout) -> None:
             if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [RUNTIME]).fetchone():
                 connection.execute("CREATE ROLE hermes LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION")
     except psycopg.Error as error:
-        raise EmbeddedServerError(f"the database {DATABASE} cannot be made: {str(error).strip()}") from error
+        raise EmbeddedServerError(f"the database {DATABASE} cannot be created: {str(error).strip()}") from error
 
 
 def make_cluster(layout: Layout, account: Account, binaries: Binaries, *, timeout: ProgressTimeout, claim: int) -> None:

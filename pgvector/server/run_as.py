@@ -66,7 +66,7 @@ def run(
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise EmbeddedServerError(f"{name} cannot be run as {account.name!r}: {error}") from error
     if output is None:
-        raise EmbeddedServerError(f"{name} was ended: it made no progress any more; is the machine busy?")
+        raise EmbeddedServerError(f"{name} was stopped because it made no progress any more; is the machine busy?")
     return Finished(process.returncode, output.decode(errors="replace").strip())
 
 

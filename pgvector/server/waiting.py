@@ -52,7 +52,9 @@ def exclusive(path: Path, timeout: ProgressTimeout) -> Iterator[None]:
     try:
         while not try_exclusive(fd):
             if timeout.over():
-                raise EmbeddedServerError(f"another process has been at work on the server for too long ({path})")
+                raise EmbeddedServerError(
+                    f"another process has been starting or stopping the server for too long ({path})"
+                )
             time.sleep(POLL_S)
         yield
     finally:

@@ -142,13 +142,13 @@ class Backend:
         return pool
 
     def _verify(self, conn: DeadlineConnection) -> None:
-        """Raises SchemaNotApplied; with vectors of another size recall goes on by words."""
+        """Raises SchemaNotApplied; with vectors of another size recall is lexical only."""
         try:
             ensure_schema(conn, dims=self._dims)
             self._dims_fit = True
         except DimensionMismatch as exc:
             if self._dims_fit:
-                logger.warning("hermes-pgvector: recall goes on by words only: %s", exc)
+                logger.warning("hermes-pgvector: recall is lexical only: %s", exc)
             self._dims_fit = False
 
     def is_up(self) -> bool:
@@ -261,8 +261,8 @@ class Backend:
         if space.model not in self._warned_models:
             self._warned_models.add(space.model)
             logger.warning(
-                "hermes-pgvector: the database holds vectors of the model %r, the settings name %r: recall goes on "
-                "by words only; go back to the first, or change the vectors: %s",
+                "hermes-pgvector: the database holds vectors of the model %r, the settings name %r: recall is lexical "
+                "only; set the first again, or change the vectors: %s",
                 recorded.model,
                 space.model,
                 typed("hermes-pgvector reembed --yes"),
@@ -323,7 +323,7 @@ class Backend:
             conn.execute(query("forget_removed_texts"), {"days": texts_days})
             kept = memory_files.keep_undecided(conn, older_than_s=hold_days * 86400)
         if kept:
-            logger.info("hermes-pgvector: memories of a lost file stay, as nobody decided otherwise: %d", kept)
+            logger.info("hermes-pgvector: memories of a lost file are kept, because nobody decided otherwise: %d", kept)
 
     def counts(self) -> dict[str, int]:
         """Return how many rows there are in all, and how many still have no embedding."""

@@ -48,8 +48,8 @@ _TOO_LARGE = "memory alloc request size"  # has no code of its own either
 # For a disk quota, a limit on file sizes and the like Postgres has no code but "internal error", and names the file.
 _NAMES_A_FILE = re.compile(r'"(?:base|global|pg_[a-z]+)/[^"]*"')
 _GRANT = "hermes-pgvector tenants grant ROLE THEME"
-_POOLED = "`dsn` leads to a pooler in transaction mode: set plugins.pgvector.pooler: transaction"
-_UNTIL_WRITABLE = "recall goes on, and writes follow when the server takes them again or `dsn` leads to one that does"
+_POOLED = "`dsn` names a pooler in transaction mode: set plugins.pgvector.pooler: transaction"
+_UNTIL_WRITABLE = "recall goes on, and writes follow when the server accepts them again or `dsn` names one that does"
 # What libpq says of a server when a writable one was asked for.
 _TAKES_NO_WRITES = ("session is read-only", "server is in hot standby mode")
 _TICK_S = 0.02  # how often a waiting call looks at its deadline
@@ -233,8 +233,8 @@ def _first_line(exc: BaseException) -> str:
 _TRUST = "`sslrootcert` in `dsn` has to name the file of the authority that signed it, or `system` for a public one"
 _CLIENT_CERTIFICATE = "`sslcert` and `sslkey` in `dsn` have to name this role's certificate and its key"
 _CERTIFICATES = "check the certificates that `dsn` and the server name"
-_LET_IN = "let this host and role in, in the server's pg_hba.conf"
-_TLS = "let `dsn` ask for it: sslmode=verify-full sslrootcert=FILE"
+_LET_IN = "allow this host and role in the server's pg_hba.conf"
+_TLS = "add to `dsn`: sslmode=verify-full sslrootcert=FILE"
 
 # What only somebody's hand changes, and how; everything else may pass by itself.
 _REFUSALS = (
@@ -244,7 +244,7 @@ _REFUSALS = (
     ("certificate verify failed", f"the server's certificate is not trusted: {_TRUST}"),
     (
         "does not match host name",
-        "`host` in `dsn` has to be a name in the server's certificate (`hostaddr` may lead there)",
+        "`host` in `dsn` has to be a name in the server's certificate (`hostaddr` may give its address)",
     ),
     ("root certificate file", f"to trust the server's certificate: {_TRUST}"),
     ("has group or world access", "let only its owner read it: chmod 600"),
@@ -252,7 +252,7 @@ _REFUSALS = (
     ("certificate required", f"the server wants a certificate: {_CLIENT_CERTIFICATE}"),
     ("valid client certificate", f"the server wants a certificate: {_CLIENT_CERTIFICATE}"),
     ("unknown ca", f"the server does not trust our certificate: {_CLIENT_CERTIFICATE}"),
-    ("ssl was required", "turn `ssl` on at the server; sslmode in `dsn` forbids to go on without TLS"),
+    ("ssl was required", "turn `ssl` on at the server; sslmode in `dsn` requires TLS"),
     ("ssl required", f"the server wants TLS: {_TLS}"),
     ('host "[local]"', _LET_IN),  # a socket never is
     ("no encryption", f"the server may want TLS, and pg_hba.conf says so: {_TLS}"),

@@ -148,7 +148,7 @@ def of_file(op: FileOperation) -> dict[str, object]:
 
 def _warn_ambiguous(op: ReplaceMemory | RemoveMemory, count: int) -> None:
     logger.warning(
-        "hermes-pgvector: %s in theme %s: the text it names stands in %d entries, all of them are kept",
+        "hermes-pgvector: %s in theme %s: the text it names is in %d entries, all of them are kept",
         op.kind,
         op.theme,
         count,

@@ -222,7 +222,7 @@ class Replica:
         self.problem = about_replica(exc)
         if not self._told and not self._closed.is_set():
             self._told = True
-            logger.warning("hermes-pgvector: the replica is left alone, the primary answers instead: %s", self.problem)
+            logger.warning("hermes-pgvector: the replica is disabled, the primary answers instead: %s", self.problem)
 
 
 class ReplicaSource:

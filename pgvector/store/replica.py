@@ -58,9 +58,7 @@ def identity_of(conn: DeadlineConnection) -> DatabaseIdentity:
         row = conn.execute(query("server_identity")).fetchone()
         assert row is not None
         if not row.tables:
-            raise StoreMisconfigured(
-                "its database holds no memory tables; let `read_dsn` lead to a replica of the primary"
-            )
+            raise StoreMisconfigured("its database holds no memory tables; set `read_dsn` to a replica of the primary")
         applied = conn.execute(query("server_migrations")).fetchone()
         told = conn.execute(query("server_system")).fetchone() if row.tells_system else None
     return DatabaseIdentity(told.system if told else 0, row.database, row.tables, (applied and applied.applied) or "")
@@ -77,10 +75,10 @@ def check_position(follows: bool, position: int | None) -> int:
     """Return the position in an answer to `replica_position`. Raises StoreMisconfigured for a server that is none."""
     if not follows:
         raise StoreMisconfigured(
-            "it is no replica but takes writes itself; one that was promoted belongs into plugins.pgvector.dsn"
+            "it is not a replica, it accepts writes; if it was promoted, set plugins.pgvector.dsn to it"
         )
     if position is None:
-        raise StoreMisconfigured("it does not say how far it has come; a streaming replica of Postgres is wanted")
+        raise StoreMisconfigured("it does not report its position; only a streaming replica of Postgres can be used")
     return position
 
 
@@ -96,9 +94,11 @@ def check_replica(conn: DeadlineConnection, primary: PrimaryPosition) -> int:
         primary.identity.database,
         primary.identity.tables,
     ):
-        raise StoreMisconfigured("it holds another database than the primary; let `read_dsn` lead to a replica of that")
+        raise StoreMisconfigured(
+            "it holds another database than the primary; set `read_dsn` to a replica of the primary"
+        )
     if who.migrations != primary.identity.migrations:
-        raise StoreMisconfigured("its tables are not those of the primary, or not yet since a migration")
+        raise StoreMisconfigured("its tables differ from those of the primary, or a migration has not reached it yet")
     if primary.timeline:
         with translated():
             row = conn.execute(query("replica_timeline")).fetchone()

@@ -81,8 +81,9 @@ def _require_open(conn: DeadlineConnection) -> None:
             return
         if conn.execute("SELECT opened_at IS NULL FROM hermes_upgrade").fetchone() == (True,):
             raise UpgradeNeeded(
-                "the memory tables are being upgraded from another program's; agents begin by themselves when the "
-                f"memories are there. Where nobody is at it any more, go on with it: {MIGRATE_COMMAND}"
+                "the memory tables are being upgraded from another program's; agents start to use them "
+                "when the memories are copied. If nobody is running the upgrade any more, continue it: "
+                f"{MIGRATE_COMMAND}"
             )
 
 

@@ -111,7 +111,7 @@ def test_need_03_whatever_an_endpoint_does_rows_arrive_at_once_and_their_vectors
     assert {runtime_of(case.provider).stats()["endpoint"] for case in cases.values()} == {"closed"}
     for fault, case in cases.items():
         (opening,) = lines(records, case, logging.WARNING)
-        assert "is left alone" in opening, fault
+        assert "is paused for" in opening, fault
         (closing,) = [line for line in lines(records, case, logging.INFO) if line != opening]
         assert "answers again" in closing, fault
     assert len(records(logging.WARNING)) == len(FAULTS), "nothing but the promised lines"

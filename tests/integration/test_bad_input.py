@@ -85,7 +85,7 @@ def test_need_02_a_wrong_password_is_named_without_it(
 @pytest.mark.parametrize(
     ("change", "remedy"),
     [
-        ({"user": "nosuchrole"}, "let this host and role in, in the server's pg_hba.conf"),
+        ({"user": "nosuchrole"}, "allow this host and role in the server's pg_hba.conf"),
         ({"dbname": "nosuchbase"}, 'database "nosuchbase" does not exist; create it, or correct `dsn`'),
         ({"host": "/no/such/directory", "requirepeer": None}, "correct the socket directory in `dsn`"),
         ({"host": "no-such-host.invalid", "requirepeer": None}, "correct the host in `dsn`"),
@@ -120,7 +120,7 @@ def test_need_02_another_dimension_leaves_recall_by_words(
     landed(provider)
     assert recalled(provider, "atlas") == ["Atlas is blue"]
     (said,) = records(logging.WARNING)
-    assert "by words only" in said and f"set plugins.pgvector.dims to {DIMS}" in said
+    assert "recall is lexical only" in said and f"set plugins.pgvector.dims to {DIMS}" in said
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from tests.support.turns import ANSWER, turn
 from tests.support.waiting import until
 
 Records = Callable[[int], list[str]]
-LEFT_ALONE = "the replica is left alone, the primary answers instead"
+DISABLED = "the replica is disabled, the primary answers instead"
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +200,7 @@ def test_need_30_what_others_wrote_is_found_within_the_limit(
     assert recalled(provider, "Draco release") == [remember_elsewhere]
     until(lambda: recalled(provider, "Draco release") and reads(provider)[0] > before, 20, "the replica's answer")
     (said,) = records(logging.WARNING)
-    assert LEFT_ALONE in said and "behind the primary (read_max_lag_s is 1)" in said
+    assert DISABLED in said and "behind the primary (read_max_lag_s is 1)" in said
     assert "hermes-pgvector: the replica answers again" in records(logging.INFO)
 
 
@@ -221,7 +221,7 @@ def test_need_30_a_replica_that_fails_costs_no_answer(
     if fault != "cut":
         for _ in range(5):
             assert recalled(provider, "Eridanus door")
-        assert len([line for line in records(logging.WARNING) if LEFT_ALONE in line]) == 1, records(logging.WARNING)
+        assert len([line for line in records(logging.WARNING) if DISABLED in line]) == 1, records(logging.WARNING)
     assert len(records(logging.WARNING)) <= 1
     network.start()
     before = reads(provider)[0]
@@ -276,7 +276,7 @@ def test_need_30_a_conflict_with_replay_goes_to_the_primary(
 
 
 WRONG = {
-    "the primary": "it is no replica but takes writes itself",
+    "the primary": "it is not a replica, it accepts writes",
     "another database": "it holds another database than the primary",
     "no tables": "its database holds no memory tables",
     "nobody there": "Connection refused",
@@ -312,7 +312,7 @@ def test_need_30_what_is_no_replica_of_the_database_is_not_used(
     until(lambda: told(provider)["replica"] == "away", 20, "the replica to be looked at")
     assert recalled(provider, "Gemini tower") == ["The Gemini tower has nine floors"]
     assert reads(provider)[0] == 0
-    (said,) = [line for line in records(logging.WARNING) if LEFT_ALONE in line]
+    (said,) = [line for line in records(logging.WARNING) if DISABLED in line]
     assert WRONG[which] in said and "geheim" not in said
     (home / "config.yaml").write_text(
         yaml.safe_dump({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS, "read_dsn": read_dsn}}})
@@ -337,7 +337,7 @@ def test_need_30_a_promoted_replica_is_not_used_any_more(
         tell(second.conninfo(dsn), meeting)
         assert recalled(provider, "Hydra meeting") == ["The Hydra meeting is at nine"]
         (said,) = records(logging.WARNING)
-        assert LEFT_ALONE in said and "one that was promoted belongs into plugins.pgvector.dsn" in said
+        assert DISABLED in said and "if it was promoted, set plugins.pgvector.dsn to it" in said
         provider.shutdown()
 
 

@@ -268,7 +268,7 @@ def test_need_16_a_confirmation_does_not_last(make_provider: MakeProvider, monke
     provider = make_provider(ALL)
     remember(provider, "Atlas is blue")
     token = called(provider, "forget", {"query": "atlas"})["confirm"]
-    assert "no token that is good now" in refusal(provider, "forget", confirm=token)
+    assert "not a valid token" in refusal(provider, "forget", confirm=token)
     assert recalled(provider, "atlas") == ["Atlas is blue"]
     assert called(provider, "forget", {"query": "nothing like that"})["would_forget"] == []
 

@@ -92,7 +92,7 @@ def test_a_server_started_by_hand_is_used_and_not_doubled(server: EmbeddedServer
     server_lock.unlink()
     server_lock.touch()
     (server.root / "run" / ".s.PGSQL.5432").rename(server.root / "run" / "away")
-    with pytest.raises(EmbeddedServerError, match="is alive but does not get ready"):
+    with pytest.raises(EmbeddedServerError, match="runs but does not become ready"):
         server.ensure(timeout_s=0.3)
     (server.root / "run" / "away").rename(server.root / "run" / ".s.PGSQL.5432")
     server.ensure()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from dotenv import dotenv_values
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.admin.common.dotenv_file import restore_dotenv, set_dotenv
@@ -67,6 +67,7 @@ def test_what_cannot_stand_there_is_refused(tmp_path: Path) -> None:
         set_dotenv(tmp_path, {NAME: "secret-value"})
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=40))
 def test_need_22_the_host_and_we_read_what_was_written(tmp_path_factory: pytest.TempPathFactory, value: str) -> None:
     home = tmp_path_factory.mktemp("home")

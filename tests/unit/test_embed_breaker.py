@@ -185,7 +185,7 @@ def test_an_open_breaker_costs_no_request_and_names_the_cause(guarded: Guarded) 
 
     assert guarded.server.requests == 3
     assert type(refusal) is EmbedderUnavailable
-    assert f"{guarded.server.url}/api/embed is left alone for" in str(refusal)
+    assert f"{guarded.server.url}/api/embed is paused for" in str(refusal)
     assert "the model runner has crashed" in str(refusal)
     assert refusal.retry_after_s == guarded.breaker.remaining_s()
     with pytest.raises(EmbedderUnavailable):
@@ -218,7 +218,7 @@ def test_opening_and_closing_are_logged_once_each(guarded: Guarded, caplog: pyte
 
     ours = [record for record in caplog.records if record.name.startswith("hermes_memory_pgvector")]
     assert [record.levelno for record in ours] == [logging.WARNING, logging.INFO]
-    assert f"{guarded.server.url}/api/embed is left alone for" in ours[0].getMessage()
+    assert f"{guarded.server.url}/api/embed failed repeatedly and is paused for" in ours[0].getMessage()
     assert "the model runner has crashed" in ours[0].getMessage()
     assert ours[1].getMessage() == f"{guarded.server.url}/api/embed answers again"
 

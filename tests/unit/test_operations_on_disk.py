@@ -88,7 +88,7 @@ def test_what_an_earlier_version_wrote_is_read(kind: str, payload: str, op: Oper
 @pytest.mark.parametrize(
     ("kind", "payload", "flaw"),
     [
-        ("sing", {}, "nobody knows"),
+        ("sing", {}, "this kind is unknown"),
         ("turn", {"session_id": "s", "metadata": {}}, "no messages"),
         ("turn", {"session_id": "s", "metadata": {}, "messages": ["Hello"]}, "no role"),
         ("turn", {"session_id": 4, "metadata": {}, "messages": []}, "session_id is not a text"),

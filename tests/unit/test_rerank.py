@@ -114,7 +114,7 @@ def test_after_failures_in_a_row_the_endpoint_is_left_alone(caplog: pytest.LogCa
                 reranker.scores(QUESTION, TEXTS, timeout_s=TIMEOUT_S)
         asked = len(server.bodies)
         for _ in range(20):
-            with pytest.raises(EmbedderUnavailable, match="left alone"):
+            with pytest.raises(EmbedderUnavailable, match="is paused"):
                 reranker.scores(QUESTION, TEXTS, timeout_s=TIMEOUT_S)
         assert len(server.bodies) == asked
         assert reranker.state() == "open"
@@ -167,6 +167,6 @@ def test_a_private_certificate_is_trusted_where_the_setting_names_it(tmp_path: P
 def test_a_server_without_such_an_endpoint_is_named_with_the_settings_to_check() -> None:
     with ScriptedReranker(paths=[]) as server:
         reranker = Reranker(url=server.url)
-        with pytest.raises(EmbedderError, match=r"rerank_url leads to no rerank endpoint: .*404.*check rerank_url"):
+        with pytest.raises(EmbedderError, match=r"rerank_url names no rerank endpoint: .*404.*check rerank_url"):
             reranker.scores(QUESTION, TEXTS, timeout_s=TIMEOUT_S)
         reranker.close()
