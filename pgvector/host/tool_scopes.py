@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ..domain.errors import InvalidArgument
+from ..domain.errors import HermesPgvectorError, InvalidArgument
+from ..domain.fork_safety import at_import
 from ..domain.theme import SessionThemes
 from ..domain.theme_access import Offer
 from ..domain.types import Answer, Hit, Question, Scope, Store
@@ -16,12 +18,6 @@ from .session_context import Policy
 if TYPE_CHECKING:
     from ..recall.searcher import Searcher
     from ..runtime.process import Runtime
-import difflib
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
-from ..domain.errors import HermesPgvectorError
-from ..domain.fork_safety import at_import
 
 SCOPES = "current (this theme, the default), session (this conversation), all (every theme), or the name of a theme"
 _SUGGESTED_MOST = 3  # names of themes
