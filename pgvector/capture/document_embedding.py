@@ -242,7 +242,8 @@ class PendingRows:
         """Embed some rows; return how many, and whether to go on at once. Raises HermesPgvectorError."""
         if not self._embedder.is_there():
             return 0, False
-        rows, self._begun = self._begun or self._claimed(), []
+        rows = self._begun or self._backend.claim_pending(self._size, _LEASE_S, cold=self._cold)
+        self._begun = []
         return self._fill(rows) if rows else (0, False)
 
     def _fill(self, rows: Sequence[PendingRow]) -> tuple[int, bool]:
@@ -268,9 +269,6 @@ class PendingRows:
         self._backend.postpone(rest, self._pause_s((rest[0].store, rest[0].id)) if alone else 0.0)
         self._size = 1
         return refused
-
-    def _claimed(self) -> list[PendingRow]:
-        return self._backend.claim_pending(self._size, _LEASE_S, cold=self._cold)
 
     def _pause_s(self, row: tuple[str, int]) -> float:
         if len(self._refusals) >= _REMEMBERED:

@@ -34,13 +34,8 @@ class Housekeeping:
     def __init__(self, backend: Backend, retention: Retention, *, removal_hold_days: float) -> None:
         self._backend = backend
         self._removal_hold_days = removal_hold_days
-        self._retention = retention
+        self.retention = retention
         self._housekeeping = self._look = 0.0  # when (monotonic seconds) each of the two is next due
-
-    @property
-    def deleted(self) -> int:
-        """Return how many turns the setting `retention` had this process delete."""
-        return self._retention.deleted
 
     def step(self) -> float:
         """Do a bounded piece of what is due; return for how many seconds there is nothing to do.
@@ -57,12 +52,12 @@ class Housekeeping:
                 hold_days=self._removal_hold_days,
             )
             self._housekeeping = now + _HOUSEKEEPING_S
-        if self._retention.on and now >= self._look:
+        if self.retention.on and now >= self._look:
             if (quiet_s := quiet_for_s()) < QUIET_S:
                 return QUIET_S - quiet_s
-            wait_s = self._retention.step()
+            wait_s = self.retention.step()
             self._look = time.monotonic() + wait_s
-        due = min(self._housekeeping, self._look) if self._retention.on else self._housekeeping
+        due = min(self._housekeeping, self._look) if self.retention.on else self._housekeeping
         return max(0.01, due - time.monotonic())
 
 

@@ -99,10 +99,6 @@ class Writer:
     def _new_thread(self) -> threading.Thread:
         return threading.Thread(target=self._run, name="hermes-pgvector-writer", daemon=True)
 
-    def forget_after_fork(self) -> None:
-        """Let go, in a child, of what only the parent may hold."""
-        self._directory.forget_after_fork()
-
     def start(self) -> None:
         """Start the drain thread."""
         self._thread.start()

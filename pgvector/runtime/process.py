@@ -50,7 +50,7 @@ class _Registry:
         self._abandoned.extend(self.runtimes.values())
         self.runtimes.clear()
         for runtime in self._abandoned:
-            runtime.writer.forget_after_fork()
+            runtime.spools.forget_after_fork()
 
 
 _registry = _Registry()
@@ -77,14 +77,15 @@ class Runtime:
             removal_hold_days=settings.removal_hold_days,
         )
         folder, *elsewhere = spool_folders(home)
+        self.spools = SpoolDirectory(
+            folder,
+            max_bytes=settings.spool_max_mb * 1_000_000,
+            sync=settings.spool_sync,
+            spill=elsewhere,
+            destination=destination_of(settings, home),
+        )
         self.writer = Writer(
-            directory=SpoolDirectory(
-                folder,
-                max_bytes=settings.spool_max_mb * 1_000_000,
-                sync=settings.spool_sync,
-                spill=elsewhere,
-                destination=destination_of(settings, home),
-            ),
+            directory=self.spools,
             backend=self.backend,
             embedder=self._documents,
             housekeeping=self._housekeeping,
@@ -164,7 +165,7 @@ class Runtime:
             **self.writer.stats(),
             **self.searcher.counts,
             "embed_failures": self._documents.failures,
-            "retention_deleted": self._housekeeping.deleted,
+            "retention_deleted": self._housekeeping.retention.deleted,
             "embed_reused": self._documents.reused,
             **self.latencies.snapshot(),
             **(self.embedder.stats() if self.embedder is not None else {}),

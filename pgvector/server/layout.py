@@ -188,11 +188,6 @@ class Layout:
         """Held, shared, by who uses the server."""
         return self.root / "presence.lock"
 
-    @property
-    def pid_files(self) -> tuple[Path, Path]:
-        """Return the two files by which Postgres keeps a second server away: from the data, and from the socket."""
-        return self.data / "postmaster.pid", self.sockets / f"{SOCKET_NAME}.lock"
-
 
 def make_public_dir(path: Path) -> None:
     """Make a directory and those above it that are missing, readable by all whatever the umask. Raises: OSError."""

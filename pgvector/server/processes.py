@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..domain.errors import EmbeddedServerError
-from .layout import Account, Layout
+from .layout import SOCKET_NAME, Account, Layout
 from .locks import open_lock, try_exclusive
 from .run_as import must_run
 from .waiting import ProgressTimeout
@@ -132,7 +132,8 @@ def clear_pid_files(layout: Layout, account: Account) -> None:
     Only for who holds the `claim` and has found no `postmaster`. Raises: EmbeddedServerError when the process may be
     a server on this data that someone started by hand.
     """
-    for path in layout.pid_files:
+    # By one Postgres keeps a second server away from the data, by the other from the socket.
+    for path in (layout.data / "postmaster.pid", layout.sockets / f"{SOCKET_NAME}.lock"):
         pid = _pid_in(path)
         process = _process(pid) if pid is not None else None
         if process is not None and process.is_postgres and not process.directory:
