@@ -195,6 +195,27 @@ def test_need_03_a_spool_that_is_taken_away_from_a_silent_agent_is_there_again_b
     assert user_turns(database) == [turn(number) for number in range(50)]
 
 
+def test_need_03_what_a_lost_file_held_waits_until_it_is_stored(
+    make_provider: MakeProvider,
+    proxy: TcpProxy,
+    proxied: str,
+    database: Database,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    proxy.stop()
+    provider = make_provider({"dsn": proxied})
+    write(provider, range(50))
+    with monkeypatch.context() as busy:
+        busy.setattr("hermes_memory_pgvector.capture.queues._HOOK_MOVES_S", 0.0)  # nobody has time to write it anew
+        delete_folder(home)
+        write(provider, range(50, 51))
+        assert runtime_of(provider).writer.depth() == 51
+    proxy.start()
+    landed(provider)
+    assert user_turns(database) == [turn(number) for number in range(51)]
+
+
 def test_need_03_a_large_spool_that_is_taken_away_holds_no_hook_up(
     make_provider: MakeProvider, proxy: TcpProxy, proxied: str, database: Database, home: Path
 ) -> None:
