@@ -169,6 +169,7 @@ def test_need_03_a_spool_that_is_taken_away_is_noticed_at_the_next_write_and_not
         process.order("write 300 301", "written")
         harm(home)
         process.order("write 301 350", "written")
+        until(lambda: any("in a new file now" in line for line in process.logged("WARNING")), what="the new file")
         assert len([line for line in process.logged("WARNING") if "in a new file now" in line]) == 1
         main(["status", "--json", "--hermes-home", str(home)])
         assert json.loads(capsys.readouterr().out)["waiting"] == 350
