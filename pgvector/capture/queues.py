@@ -56,6 +56,10 @@ class Salvage:
         """Return how much is left to be moved; -1 while that is not known."""
         return -1 if self._left is None else len(self._left)
 
+    def waiting(self) -> int:
+        """Return how many of them wait for Postgres."""
+        return self.source.depth() if self._left is None else sum(not error for _, error in list(self._left))
+
 
 _MOVED_AT_ONCE = 64
 _FILES_MOST = 16  # of one process: whoever locks more of them than that is not to be evaded
@@ -286,7 +290,8 @@ class OwnQueues:
 
     def depth(self) -> int:
         """Return how many operations wait. What is being moved counts twice rather than not at all."""
-        return self._memory.depth + sum(spool.depth for spool in self.spools())
+        moved = sum(move.waiting() for move in list(self._moves))  # first, for it is in a file afterwards
+        return moved + self._memory.depth + sum(spool.depth for spool in self.spools())
 
     def checkpoint(self) -> None:
         """Have the log of the file written into it."""

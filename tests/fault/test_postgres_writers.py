@@ -124,5 +124,5 @@ def test_need_03_a_single_write_does_not_wait_for_company(
         took_s.append(time.monotonic() - started)
 
     # The least of ten: what else this machine does lengthens some of them.
-    assert min(took_s) < NOT_WAITED_S / 2
+    assert min(took_s) < NOT_WAITED_S / 3
     assert log.warnings() == []

@@ -134,9 +134,10 @@ def delete_log(home: Path) -> None:
 
 
 def cut(home: Path) -> None:
-    # First what SQLite maps into memory: to read of it, after the loss of the others was seen, would end the process.
-    for path in sorted((home / "pgvector" / "spool").iterdir(), key=lambda path: not path.name.endswith("-shm")):
-        os.truncate(path, 0)
+    # Not what SQLite maps into memory: whoever reads of that when it is cut is ended by the kernel.
+    for path in (home / "pgvector" / "spool").iterdir():
+        if not path.name.endswith("-shm"):
+            os.truncate(path, 0)
 
 
 def overwrite(home: Path) -> None:
@@ -169,6 +170,7 @@ def test_need_03_a_spool_that_is_taken_away_is_noticed_at_the_next_write_and_not
         process.order("write 300 301", "written")
         harm(home)
         process.order("write 301 350", "written")
+        until(lambda: any("in a new file now" in line for line in process.logged("WARNING")), what="the new file")
         assert len([line for line in process.logged("WARNING") if "in a new file now" in line]) == 1
         main(["status", "--json", "--hermes-home", str(home)])
         assert json.loads(capsys.readouterr().out)["waiting"] == 350
@@ -193,6 +195,27 @@ def test_need_03_a_spool_that_is_taken_away_from_a_silent_agent_is_there_again_b
     proxy.start()
     landed(provider)
     assert user_turns(database) == [turn(number) for number in range(50)]
+
+
+def test_need_03_what_a_lost_file_held_waits_until_it_is_stored(
+    make_provider: MakeProvider,
+    proxy: TcpProxy,
+    proxied: str,
+    database: Database,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    proxy.stop()
+    provider = make_provider({"dsn": proxied})
+    write(provider, range(50))
+    with monkeypatch.context() as busy:
+        busy.setattr("hermes_memory_pgvector.capture.queues._HOOK_MOVES_S", 0.0)  # nobody has time to write it anew
+        delete_folder(home)
+        write(provider, range(50, 51))
+        assert runtime_of(provider).writer.depth() == 51
+    proxy.start()
+    landed(provider)
+    assert user_turns(database) == [turn(number) for number in range(51)]
 
 
 def test_need_03_a_large_spool_that_is_taken_away_holds_no_hook_up(

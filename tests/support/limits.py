@@ -6,8 +6,8 @@ Generous: both cores may be busy with something else. How fast things are is jud
 from __future__ import annotations
 
 # For a call that waits for nobody. A wait takes longer: 5 s for a connection to a server that says nothing, as long as
-# the test likes for a lock that it holds. A test with another wait sees to it that it is at least twice as long.
-NOT_WAITED_S = 2.0
+# the test likes for a lock that it holds. A test with another wait sees to it that it is a second longer at least.
+NOT_WAITED_S = 3.0
 
 # For half of many such calls; those that a busy machine holds up are in the other half.
 MOSTLY_NOT_WAITED_S = 0.1
