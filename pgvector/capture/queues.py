@@ -58,7 +58,7 @@ class Salvage:
 
     def waiting(self) -> int:
         """Return how many of them wait for Postgres."""
-        return self.source.depth() if self._left is None else sum(not error for _, error in list(self._left))
+        return self.source.depth if self._left is None else sum(not error for _, error in list(self._left))
 
 
 _MOVED_AT_ONCE = 64

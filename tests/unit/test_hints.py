@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from hermes_memory_pgvector.admin.common.commands import fill_all
 from hermes_memory_pgvector.cli import command_line
 from hermes_memory_pgvector.domain import commandline
 
@@ -71,7 +72,9 @@ def commands_in(text: str) -> Iterator[list[str]]:
 @cache
 def whole_parser() -> argparse.ArgumentParser:
     """The real command line."""
-    return command_line()
+    whole = command_line()
+    fill_all(whole)
+    return whole
 
 
 def problem_with(words: list[str]) -> str:

@@ -117,7 +117,7 @@ def _held_up(view: SpoolView, max_bytes: int) -> Iterator[Check]:
         )
     elif view.waiting > MANY_WAITING:
         yield Check(
-            "spool", "note", f"{view.waiting:,} writes wait in process {view.pid}: {said}", "hermes-pgvector status"
+            "spool", "note", f"{view.waiting} writes wait in process {view.pid}: {said}", "hermes-pgvector status"
         )
     elif view.oldest_at and time.time() - view.oldest_at > LONG_WAIT_S:
         minutes = (time.time() - view.oldest_at) / 60
