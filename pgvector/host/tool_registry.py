@@ -129,14 +129,17 @@ def unknown_arguments(tool: str, args: object, tools: Iterable[str]) -> str:
 
     A call that would change memory is refused then; one that only reads is answered without them, with a note.
     """
-    known = next((each["parameters"]["properties"] for each in _known(tools) if each["name"] == tool), None)
-    if known is None or not isinstance(args, Mapping):
+    known: Mapping[str, object] = next(
+        (each["parameters"]["properties"] for each in _known(tools) if each["name"] == tool), {}
+    )
+    if not known or not isinstance(args, Mapping):
         return ""
-    strange = [clean(str(name))[:_NAME_CHARS] for name in args if name not in known and args[name] is not None]
-    if not strange:
-        return ""
-    given, ours = (", ".join(f"`{name}`" for name in names) for names in (strange, known))
-    return f"{tool} has no argument {given}: it takes {ours}"
+    strange = [name for name, value in args.items() if name not in known and value is not None]
+    return f"{tool} has no argument {_quoted(strange)}: it takes {_quoted(known)}" if strange else ""
+
+
+def _quoted(names: Iterable[object]) -> str:
+    return ", ".join(f"`{clean(str(name))[:_NAME_CHARS]}`" for name in names)
 
 
 def with_note(answer: str, note: str) -> str:

@@ -185,7 +185,8 @@ def arguments(data: bytes) -> None:
         assert since is None or until is None or since < until
         return Answer((Hit("memories", 1, "t", "memory", None, "Ada owns the port", _NOW, 0.5),), "hybrid")
 
-    here = ToolScope(context.place, "session", settings.scope_default, 1.0, Policy.of(settings))
+    no_runtime = cast("Any", None)
+    here = ToolScope(no_runtime, context.place, "session", settings.scope_default, 1.0, 0.0, Policy.of(settings))
     answers = [recall_tools.answer(tool, given, here, cast("recall_tools.Recall", recall), lambda scope: "")]
     if tool in settings.tools:
         answers.append(write_tools.answer(tool, given, _desk(settings, context)))
