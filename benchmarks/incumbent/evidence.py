@@ -1,6 +1,6 @@
 """Evidence recall on LoCoMo through both products' recall_conversation: the same turns, dates and vectors.
 
-Scored as quality/locomo.py does. The rows are loaded straight into the tables, since no hook of either takes a date. A
+Scored as quality/recall.py does. The rows are loaded straight into the tables, since no hook of either takes a date. A
 model of fewer than 768 dims is padded with zeros, which no cosine notices.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import psycopg
-from corpus import CATEGORIES, Conversation, read_conversations
+from corpora import CATEGORIES, Theme, read_corpus
 from pgvector.psycopg import register_vector
 from products import DIMS
 from stage import Database, Stage
@@ -34,7 +34,7 @@ def name_of(args: argparse.Namespace) -> str:
 
 def known(args: argparse.Namespace, folder: Path) -> Path:
     """A file with the vectors of all turns and questions, as they are and after the model's instructions."""
-    conversations = read_conversations(args.data)[: args.conversations]
+    conversations = read_corpus(args.data)[: args.conversations]
     plain = texts_of(conversations, instructions_for(""))
     texts = list(dict.fromkeys([*plain, *texts_of(conversations, instructions_for(name_of(args)))]))
     vectors = np.array(CachedModel(args.model_dir, args.vectors).embed_all(texts), dtype=np.float32)
@@ -43,7 +43,7 @@ def known(args: argparse.Namespace, folder: Path) -> Path:
     return path
 
 
-def load(database: Database, conversations: list[Conversation], file: Path, prefix: str) -> None:
+def load(database: Database, conversations: list[Theme], file: Path, prefix: str) -> None:
     """Every turn with its date and its vector."""
     with np.load(file) as archive:
         vector_of = dict(zip(archive["texts"].tolist(), archive["vectors"], strict=True))
@@ -54,13 +54,13 @@ def load(database: Database, conversations: list[Conversation], file: Path, pref
             copy.set_types(["text", "text", "text", "text", "timestamptz", "vector"])
             for conversation in conversations:
                 for turn in conversation.turns:
-                    session = f"{conversation.theme}-{turn.session}"
+                    session = f"{conversation.name}-{turn.session}"
                     vector = vector_of[prefix + turn.text]
-                    copy.write_row((session, conversation.theme, "user", turn.text, turn.at, vector))
+                    copy.write_row((session, conversation.name, "user", turn.text, turn.at, vector))
         conn.execute("VACUUM ANALYZE")
 
 
-def scored(conversation: Conversation, answers: list[list[str]]) -> list[dict[Any, float]]:
+def scored(conversation: Theme, answers: list[list[str]]) -> list[dict[Any, float]]:
     """Category and evidence recall of each question."""
     by_text: dict[str, set[str]] = {}
     for turn in conversation.turns:
@@ -75,13 +75,13 @@ def scored(conversation: Conversation, answers: list[list[str]]) -> list[dict[An
 
 def run(stage: Stage, args: argparse.Namespace) -> list[Table]:
     """Evidence recall by kind of question."""
-    conversations = read_conversations(args.data)[: args.conversations]
+    conversations = read_corpus(args.data)[: args.conversations]
     instructions, file = instructions_for(name_of(args)), stage.known
     assert file is not None
     rows: dict[str, list[dict[Any, float]]] = defaultdict(list)
     took: dict[str, list[float]] = defaultdict(list)
     with contextlib.ExitStack() as stack:
-        themes = [each.theme for each in conversations]
+        themes = [each.name for each in conversations]
         workers = {}
         for product in stage.products:
             database = stage.database(product)
@@ -97,9 +97,9 @@ def run(stage: Stage, args: argparse.Namespace) -> list[Table]:
                 rows[name] += scored(conversation, answer["answers"])
                 took[name] += answer["us"]
     table = Table("incumbent-evidence", f"LoCoMo, {len(rows[OURS]):,} questions, {name_of(args)}: evidence recall")
-    for label, number in {"all": 0, **{name: number for number, name in CATEGORIES.items()}}.items():
+    for label in ("all", *CATEGORIES.values()):
         line: dict[str, Any] = {"questions": label}
-        chosen = {name: [row for row in each if number in (0, row["category"])] for name, each in rows.items()}
+        chosen = {name: [row for row in each if label in ("all", row["category"])] for name, each in rows.items()}
         line["n"] = len(chosen[OURS])
         for k in _KS:
             ours, theirs = (statistics.fmean(row[k] for row in chosen[name]) for name in (OURS, THEIRS))

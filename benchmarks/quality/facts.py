@@ -20,7 +20,7 @@ from unittest import mock
 
 sys.path += [str(folder) for folder in Path(__file__).resolve().parents[:3]]
 import common
-from locomo import interval, options
+from recall import interval, options
 from vectors import CachedModel
 
 from hermes_memory_pgvector.domain.operations import Message, RememberMemory, StoreTurn
@@ -73,7 +73,6 @@ PARTS: dict[str, dict[str, Any]] = {
     "as shipped": {"LENT_SHARES": fuse.LENT_SHARES},
     "without lending": {"LENT_SHARES": ()},
     "1 neighbour, share .35": {"LENT_SHARES": (0.35,)},
-    "without sharpness": {"SHARPNESS": 1.0},
     "equal legs": {"VECTOR_WEIGHT": 0.5},
 }
 

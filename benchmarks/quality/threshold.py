@@ -23,8 +23,9 @@ from unittest import mock
 sys.path += [str(folder) for folder in Path(__file__).resolve().parents[:3]]
 import common
 import facts
-from corpus import Conversation, halves, read_conversations
-from locomo import load, options
+from corpora import LOCOMO, Theme, read_corpus
+from recall import options
+from recall import write as write_theme
 from standalone import PERSON, REQUESTS, TEAM, Statement
 from vectors import CachedModel
 
@@ -55,16 +56,15 @@ class Case:
     answers: frozenset[str] = frozenset()
 
 
-def cases(conversations: Sequence[Conversation]) -> Iterator[Case]:
+def cases(conversations: Sequence[Theme]) -> Iterator[Case]:
     """Everything that is asked, each group in the order of the columns."""
-    chosen_on, held_out = halves(list(conversations))
-    for name, half in (("chosen on", chosen_on), ("held out", held_out)):
-        ours = [each for each in conversations if each.theme in half]
+    for name, first in (("chosen on", 0), ("held out", 1)):
+        ours = conversations[first::2]
         for about, other in zip(ours, [*ours[1:], ours[0]], strict=True):
             for asked in about.questions[::EVERY]:
                 gold = frozenset(turn.text for turn in about.turns if turn.name in asked.gold)
-                yield Case(f"conversations, {name}", about.theme, asked.text, gold)
-                yield Case(f"conversations, {name}", other.theme, asked.text)
+                yield Case(f"conversations, {name}", about.name, asked.text, gold)
+                yield Case(f"conversations, {name}", other.name, asked.text)
     for fact, question in facts.facts():
         yield Case("facts", facts.THEME, question, frozenset([fact]))
         yield Case("facts", "team", question)
@@ -77,7 +77,7 @@ def cases(conversations: Sequence[Conversation]) -> Iterator[Case]:
         for theme in ("person", "team", facts.THEME):
             yield Case("requests, memories", theme, request)
         for each_of in conversations:
-            yield Case("requests, conversations", each_of.theme, request)
+            yield Case("requests, conversations", each_of.name, request)
 
 
 def asked_of(provider: PgvectorMemoryProvider, case: Case) -> list[Hit]:
@@ -121,12 +121,12 @@ def table(found: list[tuple[Case, list[Hit]]], shipped: MinSimilarity, *, meanin
     return rows
 
 
-def distribution(provider: PgvectorMemoryProvider, conversations: Sequence[Conversation]) -> list[dict[str, Any]]:
+def distribution(provider: PgvectorMemoryProvider, conversations: Sequence[Theme]) -> list[dict[str, Any]]:
     """Percentiles of the similarity of single pairs: a question and a turn that answers it, or one of others' talk."""
     assert provider.runtime is not None and provider.runtime.embedder is not None
     embedder, generator = provider.runtime.embedder, random.Random(common.SEED)
     questions = [(about, asked) for about in conversations for asked in about.questions]
-    turns = [(each.theme, turn.text) for each in conversations for turn in each.turns]
+    turns = [(each.name, turn.text) for each in conversations for turn in each.turns]
     strangers = generator.sample(turns, SAMPLE)
     stored = embedder.embed_documents([text for _, text in strangers], timeout_s=600)
     values: dict[str, list[float]] = {"answering": [], "unrelated": []}
@@ -135,7 +135,7 @@ def distribution(provider: PgvectorMemoryProvider, conversations: Sequence[Conve
         gold = [turn.text for turn in about.turns if turn.name in asked.gold]
         values["answering"] += [_dot(vector, each) for each in embedder.embed_documents(gold, timeout_s=60)]
         values["unrelated"] += [
-            _dot(vector, each) for (theme, _), each in zip(strangers, stored, strict=True) if theme != about.theme
+            _dot(vector, each) for (theme, _), each in zip(strangers, stored, strict=True) if theme != about.name
         ]
     rows = []
     for name, each in values.items():
@@ -148,11 +148,11 @@ def _dot(one: Sequence[float], other: Sequence[float]) -> float:
     return sum(a * b for a, b in zip(one, other, strict=True))
 
 
-def write(provider: PgvectorMemoryProvider, conversations: Sequence[Conversation]) -> None:
+def write(provider: PgvectorMemoryProvider, conversations: Sequence[Theme]) -> None:
     """Store every theme."""
     assert provider.runtime is not None
     for conversation in conversations:
-        load(provider, conversation)
+        write_theme(provider, conversation)
     plain: list[tuple[str, Sequence[str]]] = [(facts.THEME, [fact for fact, _ in facts.facts()])]
     sets: tuple[tuple[str, list[Statement]], ...] = (("person", PERSON), ("team", TEAM))
     plain += [(theme, [each.memory for each in statements]) for theme, statements in sets]
@@ -164,7 +164,7 @@ def write(provider: PgvectorMemoryProvider, conversations: Sequence[Conversation
 
 
 @contextlib.contextmanager
-def store(args: argparse.Namespace, conversations: Sequence[Conversation]) -> Iterator[PgvectorMemoryProvider]:
+def store(args: argparse.Namespace, conversations: Sequence[Theme]) -> Iterator[PgvectorMemoryProvider]:
     """A provider over a store with every theme, embedded unless `--no-model`."""
     with contextlib.ExitStack() as stack:
         config: dict[str, Any] = {"dims": args.dims, "spool_max_mb": 2000, "embed_model": args.model_name}
@@ -187,7 +187,7 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--embed-url", metavar="URL", help="an endpoint that has the model, instead of --model-dir")
     args = parser.parse_args()
-    conversations = read_conversations(args.data)
+    conversations = read_corpus(args.data / f"{LOCOMO}.json")
     with store(args, conversations) as provider:
         pairs = [] if args.no_model else distribution(provider, conversations)
         found = [(case, asked_of(provider, case)) for case in cases(conversations)]

@@ -1,6 +1,6 @@
-"""Embeds LoCoMo ahead of the benchmarks and keeps the vectors on disk, so that only the first run pays for a model.
+"""Embeds corpora ahead of the benchmarks and keeps the vectors on disk, so that only the first run pays for a model.
 
-    python vectors.py --data locomo10.json --model-dir DIR [--cache FILE] [--max-s 400]
+    python vectors.py --data DIR [--corpus NAME ...] --model-dir DIR [--cache FILE] [--max-s 400]
 
 DIR holds tokenizer.json and either model.onnx (BERT-like, first token) or model.safetensors (all-mpnet-base-v2).
 Stops after --max-s seconds and goes on where it stopped when it is called again; the last line says what is left.
@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Protocol
 
 sys.path += [str(folder) for folder in Path(__file__).resolve().parents[:3]]
-from corpus import Conversation, Turn, read_conversations
+from corpora import NAMES, Theme, read_corpus
 
+from hermes_memory_pgvector.config.settings import Settings
+from hermes_memory_pgvector.domain.chunks import chunk_spans, estimate_tokens
 from hermes_memory_pgvector.embed.instructions import Instructions, instructions_for
 from tests.support.embedding_server import OnnxModel
 
@@ -113,35 +115,34 @@ def weights_of(folder: Path) -> Path:
     raise FileNotFoundError(f"{folder} holds neither model.onnx nor model.safetensors")
 
 
-def texts_of(conversations: Sequence[Conversation], instructions: Instructions) -> list[str]:
+def texts_of(themes: Sequence[Theme], instructions: Instructions) -> list[str]:
     """Every text that the benchmarks have embedded: turns, then questions, each after the model's own instruction."""
-    turns = [instructions.document + turn.text for each in conversations for turn in each.turns]
-    return turns + [instructions.query + asked.text for each in conversations for asked in each.questions]
+    turns = [instructions.document + part for each in themes for turn in each.turns for part in _parts(turn.text)]
+    return turns + [instructions.query + asked.text for each in themes for asked in each.questions]
 
 
-def in_context(turns: Sequence[Turn]) -> list[str]:
-    """Each turn's text after the text of the one before it in its session."""
-    pairs = zip([None, *turns], turns, strict=False)
-    return [f"{a.text}\n{b.text}" if a is not None and a.session == b.session else b.text for a, b in pairs]
+def _parts(text: str) -> list[str]:
+    """What of a text is embedded: the whole, or the chunks of a long one."""
+    tokens = Settings().chunk_tokens
+    if estimate_tokens(text) <= tokens:
+        return [text]
+    return [text[first:end] for first, end in chunk_spans(text, tokens)]
 
 
 def main() -> None:
     """Embed for a while, say what is left."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--data", type=Path, required=True, metavar="FILE", help="locomo10.json")
+    options.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder with the corpora")
+    options.add_argument("--corpus", nargs="+", default=NAMES, choices=NAMES, metavar="NAME", help=", ".join(NAMES))
     options.add_argument("--model-dir", type=Path, required=True, metavar="DIR")
     options.add_argument("--model-name", metavar="NAME", help="its name, by which instructions are known")
     options.add_argument("--cache", type=Path, metavar="FILE")
-    options.add_argument("--context", action="store_true", help="also each turn with the one before, for ablation.py")
     options.add_argument("--max-s", type=float, default=400.0, metavar="S")
     args = options.parse_args()
     end = time.monotonic() + args.max_s
     model = CachedModel(args.model_dir, args.cache)
     instructions = instructions_for(args.model_name or args.model_dir.name)
-    conversations = read_conversations(args.data)
-    texts = texts_of(conversations, instructions)
-    if args.context:
-        texts += [instructions.document + text for each in conversations for text in in_context(each.turns)]
+    texts = texts_of([each for name in args.corpus for each in read_corpus(args.data / f"{name}.json")], instructions)
     left = model.missing(texts)
     while left and time.monotonic() < end:
         model.embed_all(left[:SLICE])

@@ -43,13 +43,14 @@ class Filters:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A row that one leg of the search proposes; `score` is similarity (vector leg) or coverage (lexical leg).
+    """A row that one leg of the search proposes; `score` is its similarity, or how well it matches by words.
 
-    `quoted`: how many quoted phrases of the question the row holds.
+    `coverage`: the share of the weight of the question's words that it holds. `quoted`: how many quoted phrases.
     """
 
     id: int
     score: float
+    coverage: float = 0.0
     quoted: int = 0
 
 

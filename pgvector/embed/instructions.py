@@ -57,7 +57,7 @@ _MATRYOSHKA = re.compile(
 )
 
 
-# Measured with benchmarks/quality/threshold.py --data locomo10.json
+# Measured with benchmarks/quality/threshold.py
 # [--model-dir DIR --model-name all-mpnet-base-v2 --dims 768], chosen on one half of the conversations.
 _MIN_SIMILARITY: tuple[tuple[str, MinSimilarity], ...] = (
     (r"bge-small-en-v1\.5", MinSimilarity(memories=0.55, turns=0.60)),

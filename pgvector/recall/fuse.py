@@ -1,28 +1,38 @@
 """Puts the two legs of a search together.
 
-The constants were chosen on five of ten long conversations and measured on the other five; docs/recall-quality.md has
-the figures, and those of what was tried besides.
+The constants were chosen on halves of several corpora by their mean, and measured on the other halves;
+docs/recall-quality.md has the figures, and those of what was tried besides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
 
 from ..domain.types import Candidate
 
-VECTOR_WEIGHT = 0.4  # convex combination; flat from 0.3 to 0.45. Reciprocal ranks are worse than words alone
-SHARPNESS = 1.5  # exponent of a leg's scores: the many rows that match a little weigh less than the few that match well
+VECTOR_WEIGHT = 0.4  # convex combination; reciprocal ranks are worse than words alone
 LENT_SHARES = (0.5, 0.5)  # of a turn's score, to each turn right beside it and to each one after next
 LENDERS = 40  # turns that lend: the best ones; with every candidate results are no better, and the look-up is dearer
-DATED_SHARE = 0.5  # of the best score, that a row gains from a time that the question names
+DATED_SHARE = 0.8  # of the best score, that a row gains from a time that the question names
+
+
+class Beside(NamedTuple):
+    """The turns before and after a turn, nearest first; `brevity` is what it keeps of the share that it lends."""
+
+    before: Sequence[int]
+    after: Sequence[int]
+    brevity: float = 1.0
 
 
 def fuse(vector: Sequence[Candidate], lexical: Sequence[Candidate]) -> dict[int, float]:
-    """Score every candidate 0 to 1: each leg's scores stretched to 0..1, then weighed; absent from a leg counts 0.
+    """Score every candidate 0 to 1: each leg's scores on a scale up to 1, then weighed; absent from a leg counts 0.
 
-    With one leg empty the other decides alone.
+    Nothing matches by words that holds none, so that leg has a zero; of vectors the last candidate is it. With one leg
+    empty the other decides alone.
     """
-    dense, words = _stretched(vector), _stretched(lexical)
+    dense, words = _stretched(vector), _scaled(lexical)
     if not dense or not words:
         return dense or words
     return {
@@ -31,19 +41,21 @@ def fuse(vector: Sequence[Candidate], lexical: Sequence[Candidate]) -> dict[int,
     }
 
 
-def smooth(scores: Mapping[int, float], beside: Mapping[int, Sequence[Sequence[int]]]) -> dict[int, float]:
+def smooth(scores: Mapping[int, float], beside: Mapping[int, Beside]) -> dict[int, float]:
     """Let each turn lend a part of its score to the turns beside it: what answers often stands next to what matches.
 
-    `beside` has, for a turn, the turns before it and those after it, nearest first. Scores count as chances that a turn
-    answers, and what is lent as further, independent evidence (noisy or): two halves make three quarters. Added up,
-    half matches on both sides would lift a turn above a whole one. The best score stays what it was, so that turns and
-    memories can still be compared.
+    A long turn lends little: what it holds of the question is a small part of what it is about. Scores count as chances
+    that a turn answers, and what is lent as further, independent evidence (noisy or): two halves make three quarters.
+    Added up, half matches on both sides would lift a turn above a whole one. The best score stays what it was, so that
+    turns and memories can still be compared.
     """
     doubt = {turn: 1 - score for turn, score in scores.items()}
     for turn, score in scores.items():
-        for side in beside.get(turn, ()):
-            for neighbour, share in zip(side, LENT_SHARES, strict=False):
-                doubt[neighbour] = doubt.get(neighbour, 1.0) * (1 - share * score)
+        if (near := beside.get(turn)) is None:
+            continue
+        lent = [share * near.brevity * score for share in LENT_SHARES]
+        for neighbour, part in chain(zip(near.before, lent, strict=False), zip(near.after, lent, strict=False)):
+            doubt[neighbour] = doubt.get(neighbour, 1.0) * (1 - part)
     best = 1 - min(doubt.values(), default=0.0)
     scale = max(scores.values(), default=0.0) / best if best > 0 else 0.0
     return {turn: (1 - left) * scale for turn, left in doubt.items()}
@@ -58,10 +70,15 @@ def favour(scores: Mapping[int, float], dated: Collection[int]) -> dict[int, flo
     return {row: (score + gain * (row in dated)) / (1 + DATED_SHARE) for row, score in scores.items()}
 
 
+def _scaled(leg: Sequence[Candidate]) -> dict[int, float]:
+    best = max((c.score for c in leg), default=0.0)
+    return {c.id: c.score / best if best > 0 else 1.0 for c in leg}
+
+
 def _stretched(leg: Sequence[Candidate]) -> dict[int, float]:
     if not leg:
         return {}
     low, high = min(c.score for c in leg), max(c.score for c in leg)
     if high - low < 1e-9:
         return {c.id: 1.0 for c in leg}
-    return {c.id: ((c.score - low) / (high - low)) ** SHARPNESS for c in leg}
+    return {c.id: (c.score - low) / (high - low) for c in leg}

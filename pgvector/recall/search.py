@@ -23,7 +23,7 @@ from ..store.vector_search import (
     begin_vectors,
 )
 from ..store.vectors import ask_space, space_in
-from .fuse import LENDERS, LENT_SHARES, favour, fuse, smooth
+from .fuse import LENDERS, LENT_SHARES, Beside, favour, fuse, smooth
 from .ranking import settle, statement_of
 
 CANDIDATES = 100  # rows each leg proposes; PAGES_END of them once these are used up
@@ -31,7 +31,6 @@ CANDIDATES = 100  # rows each leg proposes; PAGES_END of them once these are use
 _BLOCK = 20
 
 Legs = dict[Store, list[Candidate]]
-Beside = tuple[list[int], list[int]]  # turns before and turns after a turn, nearest first
 
 
 class _Ranked(NamedTuple):
@@ -161,8 +160,8 @@ class Search:
         unknown = [turn for turn in turns if turn not in self._known_beside]
         if unknown:
             rows = ask_neighbours(pipe, self.asked.scope, unknown, reach=len(LENT_SHARES))
-            found: dict[int, Beside] = {row.id: (row.before, row.after) for row in rows}
-            self._known_beside |= dict.fromkeys(unknown, ([], [])) | found
+            found = {row.id: Beside(row.before, row.after, row.brevity) for row in rows}
+            self._known_beside |= dict.fromkeys(unknown, Beside((), ())) | found
         return {turn: self._known_beside[turn] for turn in turns}
 
     def _fetched(
@@ -213,7 +212,7 @@ class Search:
         if not hits:
             return []
         known = self._beside(pipe, [hit.id for hit in hits])
-        beside = {turn: [*before[:1], *after[:1]] for turn, (before, after) in known.items()}
+        beside = {turn: [*near.before[:1], *near.after[:1]] for turn, near in known.items()}
         wanted = set(chain.from_iterable(beside.values())) - self._around.keys()
         if wanted:
             rows = ask_hits(pipe, "turns", self.asked.scope, sorted(wanted), None, "")
@@ -234,7 +233,7 @@ def _rows_of(
     """Return the scored rows with what each leg says of them."""
     # A leg's score is at most 1: whoever quotes a phrase wants the rows that hold it, whatever else is close.
     scores = scores | {each.id: scores[each.id] + each.quoted for each in by_words if each.quoted}
-    coverage = {candidate.id: candidate.score for candidate in by_words}
+    coverage = {candidate.id: candidate.coverage for candidate in by_words}
     vector_rank, word_rank = _ranks(by_vector), _ranks(by_words)
     return [
         _Ranked(store, row, score, coverage.get(row, 0.0), vector_rank.get(row), word_rank.get(row))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ from .connection import DeadlineConnection
 from .pipeline import Pipeline, Rows
 from .question_words import (
     QuestionWord,
+    characters,
     choose,
     ends,
     every,
@@ -25,7 +26,7 @@ from .question_words import (
     widened,
     word,
 )
-from .vector_search import ask_estimate, planned_rows, variant, where
+from .vector_search import LENGTH_PIVOT, ask_estimate, planned_rows, variant, where
 
 EXACT_ROWS = 5000  # of a theme; the statements count_some_* count no further than the next one
 MIN_ROWS = 50  # in a nearly empty theme, words that no row holds would outweigh all that match
@@ -62,7 +63,7 @@ class QuestionReader:
         first = terms[-1] if ends(self.text) != self.text else terms[0]
         chosen = {word(term): term for term in select(terms[0], first)}
         quoted = dict(zip(self._quoted, map(frozenset, terms[1:]), strict=False))
-        return _Words(chosen, quoted, has_trigrams)
+        return _Words(chosen | characters(chosen.values()), quoted, has_trigrams)
 
 
 def lexical_candidates(
@@ -144,7 +145,7 @@ class LexicalSearch:
         self._choice = exactly(self._words)
         self._in_sample: set[str] = set()  # the matchers of the words that some row of it holds
         self._rows: Rows | None = None
-        self._found: dict[int, float] = {}
+        self._found: dict[int, Candidate] = {}
         self._absent: frozenset[str] = frozenset()
         self._quotes: list[Rows] = []
         self._slips: list[tuple[list[str], Rows]] = []
@@ -209,17 +210,9 @@ class LexicalSearch:
     def candidates(self) -> list[Candidate]:
         """Return what all of this has found, best first."""
         self._take_rows()
-        found = self._found
         quoting = Counter(row.id for rows in self._quotes for row in rows)
-        best = sorted(
-            ((row_id, found.get(row_id, 0.0), quoting[row_id]) for row_id in found.keys() | quoting.keys()),
-            key=lambda each: (-each[2], -each[1], -each[0]),
-        )
-        # A row that holds a phrase answers at least half of what was asked.
-        return [
-            Candidate(row_id, (1 + coverage) / 2 if quoted else coverage, quoted)
-            for row_id, coverage, quoted in best[: self._limit]
-        ]
+        found = self._found | {row: _quoting(self._found.get(row), row, count) for row, count in quoting.items()}
+        return sorted(found.values(), key=lambda row: (-row.quoted, -row.score, -row.id))[: self._limit]
 
     def _choose(self) -> None:
         """Choose the words to search by, now that it is known how rare they are."""
@@ -233,7 +226,9 @@ class LexicalSearch:
         row = self._row | {
             "matchers": [each.matcher for each in choice.words],
             "holding": [each.holding for each in choice.words],
+            "shares": [each.share for each in choice.words],
             "absent": [each.absent for each in choice.words],
+            "pivot": LENGTH_PIVOT,
             "match": choice.match,
             "recent": choice.partial,
             "exact": self._theme_rows <= EXACT_ROWS,
@@ -243,7 +238,7 @@ class LexicalSearch:
         self._rows = self._pipe.ask(f"lexical_search_{self._store}{variant(self._store, self._scope)}", row)
 
     def _take_rows(self) -> None:
-        """Read the rows that were asked for last, with their coverage, and which words none of them holds.
+        """Read the rows that were asked for last, with their score, and which words none of them holds.
 
         What an earlier search has found of the same words stays.
         """
@@ -253,7 +248,7 @@ class LexicalSearch:
         words = self._choice.words
         numbers = rows[0].absent if rows else range(1, len(words) + 1)
         self._absent = frozenset(words[number - 1].matcher for number in numbers)
-        self._found = {row.id: row.coverage for row in rows} | self._found
+        self._found = {row.id: Candidate(row.id, row.score, row.coverage) for row in rows} | self._found
 
     def _corrections(self) -> dict[str, str]:
         """Return the tsquery of what may have been meant, by the matcher of each misspelt word."""
@@ -278,6 +273,12 @@ class LexicalSearch:
         return self._pipe.ask(f"near_words_{self._store}", self._row | row)
 
 
+def _quoting(found: Candidate | None, row_id: int, count: int) -> Candidate:
+    """Return the candidate for a row that holds `count` phrases: at least half of what was asked."""
+    score, coverage = (found.score, found.coverage) if found else (0.0, 0.0)
+    return Candidate(row_id, (1 + score) / 2, (1 + coverage) / 2, count)
+
+
 def _estimated(each: QuestionWord, sample: Any, rows: float) -> QuestionWord:
     # Half a row more: what no row of the sample holds, others may.
-    return QuestionWord(each.matcher, (sample.holding + 0.5) / (sample.sampled + 1) * rows, each.absent)
+    return replace(each, holding=(sample.holding + 0.5) / (sample.sampled + 1) * rows)

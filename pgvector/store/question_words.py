@@ -20,6 +20,7 @@ _MAX_TERM_CHARS = 199
 # Of its weight, for what no row holds and says little by that: half of all pairs of characters cross two words, and the
 # numbers of a pasted log stand nowhere else.
 _ABSENT_SHARE = 0.25
+_CHARACTER_SHARE = 0.5  # of the weight that its rarity gives to a character which is a part of a pair
 
 # As in hermes_lexemes: scripts that are written without spaces.
 _SPACELESS = (
@@ -40,12 +41,15 @@ class QuestionWord:
     """A word of a question.
 
     `matcher` is its tsquery, `holding` the estimated rows that hold it (None: count them), `absent` the share of its
-    weight that it keeps when there is none.
+    weight that it keeps when there is none. `share` is that of its weight in general; what does not `propose` rows only
+    weighs those that other words do.
     """
 
     matcher: str
     holding: float | None = None
     absent: float = 1.0
+    share: float = 1.0
+    proposes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,15 @@ def word(term: str) -> QuestionWord:
     return QuestionWord(quoted, absent=_ABSENT_SHARE if any(map(str.isdigit, term)) else 1.0)
 
 
+def characters(terms: Collection[str]) -> dict[QuestionWord, str]:
+    """Return the characters that the pairs of a script without spaces consist of: two words often share one.
+
+    Many rows hold one, in all themes together too many to ask the index for them.
+    """
+    found = sorted({char for term in terms if len(term) == 2 and is_pair(term) for char in term})
+    return {replace(word(char), share=_CHARACTER_SHARE, proposes=False): char for char in found}
+
+
 def every(terms: Collection[str]) -> str:
     """Return the tsquery of all of some terms."""
     return " & ".join(word(term).matcher for term in sorted(terms))
@@ -110,7 +123,7 @@ def every(terms: Collection[str]) -> str:
 def exactly(words: Sequence[QuestionWord]) -> WordChoice:
     """Choose every row with any of the words; each weighs by the rows found."""
     counted = tuple(word if word.holding is None else replace(word, holding=None) for word in words)
-    return WordChoice(counted, " | ".join(word.matcher for word in words), partial=False)
+    return WordChoice(counted, _any_of(words), partial=False)
 
 
 def choose(words: Sequence[QuestionWord], rows: float) -> WordChoice:
@@ -121,14 +134,15 @@ def choose(words: Sequence[QuestionWord], rows: float) -> WordChoice:
     budget = float(HIT_BUDGET)
     rare: list[QuestionWord] = []
     common: list[QuestionWord] = []
-    for word in sorted(words, key=_estimate):
+    for word in sorted((word for word in words if word.proposes), key=_estimate):
         if not common and _estimate(word) <= budget:
             budget -= _estimate(word)
             rare.append(replace(word, holding=None))
         else:
             common.append(word)
     clauses = [word.matcher for word in rare] + _together(common, rows, budget)
-    return WordChoice(tuple(rare + common), " | ".join(clauses) or None, partial=bool(common))
+    weighing = [word for word in words if not word.proposes]
+    return WordChoice(tuple(rare + common + weighing), " | ".join(clauses) or None, partial=bool(common))
 
 
 def _together(common: Sequence[QuestionWord], rows: float, budget: float) -> list[str]:
@@ -148,9 +162,9 @@ def _together(common: Sequence[QuestionWord], rows: float, budget: float) -> lis
 
 def widened(choice: WordChoice) -> WordChoice | None:
     """Choose every row with any word, for a question that found too little; None when that would be too many rows."""
-    if sum(map(_estimate, choice.words)) > WIDE_BUDGET:
+    if sum(_estimate(word) for word in choice.words if word.proposes) > WIDE_BUDGET:
         return None
-    return replace(choice, match=" | ".join(word.matcher for word in choice.words), partial=False)
+    return replace(choice, match=_any_of(choice.words), partial=False)
 
 
 def replaced(choice: WordChoice, spellings: Mapping[str, str]) -> WordChoice:
@@ -158,6 +172,10 @@ def replaced(choice: WordChoice, spellings: Mapping[str, str]) -> WordChoice:
     words = tuple(replace(word, matcher=spellings.get(word.matcher, word.matcher)) for word in choice.words)
     match = " | ".join([*([choice.match] if choice.match else []), *spellings.values()])
     return replace(choice, words=words, match=match)
+
+
+def _any_of(words: Sequence[QuestionWord]) -> str:
+    return " | ".join(word.matcher for word in words if word.proposes)
 
 
 def _estimate(word: QuestionWord) -> float:

@@ -29,6 +29,9 @@ BREADTH = 1000  # hnsw.ef_search
 WALK_DEPTH = 2000  # rows the graph gives; sorted again, for it gives them nearly in order only
 MAX_WALK = 40_000  # rows looked at for those that pass a filter
 MIN_SHARE = 0.01  # of all rows; where fewer pass a filter, a walk finds too few of them
+# Lexemes at which a text counts half of what it would if it said nothing else: a long one holds many words by chance.
+# Absolute, for among short texts the longer ones are no worse.
+LENGTH_PIVOT = 45
 # Of scripts without spaces any two characters say as much.
 _LONG_WORD = re.compile(r"\w{4,}|[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
 _MOST_WORDS = 3  # of a question, that are looked for in a very long text
@@ -170,7 +173,7 @@ def planned_rows(explained: Iterable[Any]) -> float:
 
 def ask_neighbours(pipe: Pipeline, scope: Scope, ids: Sequence[int], *, reach: int) -> Rows:
     """Ask for up to `reach` turns `before` and `after` each of the turns `ids` in its session, nearest first."""
-    return pipe.ask("neighbours", {"ids": list(ids), "reach": reach} | themes_of(scope))
+    return pipe.ask("neighbours", {"ids": list(ids), "reach": reach, "pivot": LENGTH_PIVOT} | themes_of(scope))
 
 
 def ask_dated(pipe: Pipeline, store: Store, scope: Scope, ids: Sequence[int], spans: Sequence[TimeSpan]) -> Rows:

@@ -308,6 +308,45 @@ def test_need_20_a_theme_changes_its_language_by_one_statement(make_provider: Ma
     assert recalled(german, "Haus") == [row]
 
 
+# -- how much of a text the words are --------------------------------------------------------------------------------
+
+ADVICE = (
+    "Here is how much a deposit for a flat in Ghent may matter when you plan a move. First compare "
+    "neighbourhoods, noise, transport, schools, parks and shops. Then ask the landlord about heating, insulation, "
+    "windows, repairs, furniture, parking, bicycles, pets, visitors and subletting. Keep receipts, photographs "
+    "and letters in one folder, translate the contract, and let a lawyer or a tenants' union read it. Register at "
+    "the town hall, insure your belongings, transfer electricity, water and internet, and forward your mail. "
+    "Finally plan the day itself: boxes, helpers, a van, lunch."
+)
+QUOTE = "The deposit for the flat in Ghent is 1,400 euros"
+
+
+def test_need_20_a_short_statement_stands_before_a_long_answer_with_every_word(make_provider: MakeProvider) -> None:
+    provider = make_provider()
+    provider.sync_turn(QUOTE, ADVICE, session_id="a")
+    landed(provider)
+    asked = "How much is the deposit for the flat in Ghent?"
+    assert recalled(provider, asked, tool="recall_conversation") == [QUOTE, ADVICE]
+
+
+def test_need_20_a_word_of_most_rows_says_little(make_provider: MakeProvider) -> None:
+    provider = make_provider()
+    for number in range(60):
+        provider.on_memory_write("add", "memory", f"The harbour office noted arrival {number} at the harbour gate")
+    provider.on_memory_write("add", "memory", "A sextant lies in the drawer of the chief mate")
+    landed(provider)
+    assert "sextant" in recalled(provider, "Where in the harbour is the sextant?")[0]
+
+
+def test_need_20_words_that_share_a_character_are_related(make_provider: MakeProvider) -> None:
+    """Pairs alone do not tell which of two rows with one pair in common is about the same."""
+    provider = make_provider()
+    provider.on_memory_write("add", "memory", "他昨天在公园打了排球")
+    provider.on_memory_write("add", "memory", "他昨天在公园写了日记")
+    landed(provider)
+    assert recalled(provider, "公园里谁玩球")[0] == "他昨天在公园打了排球"
+
+
 # -- words that no row holds -------------------------------------------------------------------------------------------
 
 

@@ -17,8 +17,9 @@ TABLES = {"turns": "conversations", "memories": "memory_entries"}
 THEMES = {"large": 3000, "small": 20}
 _TYPES = {
     "theme": "text", "session_id": "text", "target": "text", "limit": "bigint",
-    "matchers": "text[]", "holding": "float8[]", "absent": "float8[]", "match": "text", "recent": "boolean",
-    "exact": "boolean", "rows": "float8", "role": "text", "phrase": "text", "words": "text[]", "initials": "text[]",
+    "matchers": "text[]", "holding": "float8[]", "shares": "float8[]", "absent": "float8[]",
+    "pivot": "float8", "match": "text", "recent": "boolean", "exact": "boolean",
+    "rows": "float8", "role": "text", "phrase": "text", "words": "text[]", "initials": "text[]",
     "ids": "bigint[]", "any_theme": "boolean", "since": "text", "until": "text", "own": "text", "shared": "text[]",
 }  # fmt: skip
 MODES = ("force_custom_plan", "force_generic_plan")
@@ -78,7 +79,7 @@ def _plan(connection: psycopg.Connection[Any], name: str, row: dict[str, Any]) -
 
 def test_need_20_words_come_from_the_text_index(filled: psycopg.Connection[Any]) -> None:
     row = {"matchers": ["'17'"], "match": "'17'", "rows": 3000, "recent": False, "limit": 40}
-    row |= {"theme": "large", "holding": [None], "absent": [1.0]}
+    row |= {"theme": "large", "holding": [None], "shares": [1.0], "absent": [1.0], "pivot": 45}
     for store, mode, exact in itertools.product(TABLES, MODES, (False, True)):
         filled.execute(f"SET plan_cache_mode = {mode}".encode())
         nodes = _plan(filled, f"lexical_search_{store}", row | {"exact": exact})
@@ -100,7 +101,8 @@ def test_need_20_no_statement_by_words_reads_the_whole_table(admin_dsn: str, ana
             admin.execute("VACUUM ANALYZE conversations")
         admin.execute("SET ROLE hermes")
         admin.execute("SET enable_sort = off")  # as read_question does for the length of a transaction
-        words: dict[str, Any] = {"matchers": ["'topic'", "'17'"], "holding": [150.0, None], "absent": [1, 1]}
+        words: dict[str, Any] = {"matchers": ["'topic'", "'17'"], "holding": [150.0, None]}
+        words |= {"shares": [1, 1], "absent": [1, 1], "pivot": 45}
         search = words | {"rows": 200.0} | {"recent": True, "limit": 40, "role": "user", "session_id": "s1"}
         for mode, match in itertools.product(MODES, ("'topic' | '17'", "'17'", None)):
             admin.execute(f"SET plan_cache_mode = {mode}".encode())
@@ -143,8 +145,8 @@ def test_need_20_the_newest_rows_of_a_large_theme_are_read_alone(admin_dsn: str,
         if analysed:
             admin.execute("VACUUM ANALYZE conversations")
         admin.execute("SET ROLE hermes")
-        row = {"matchers": ["'topic'"], "holding": [12000.0], "absent": [1.0], "rows": 12000.0}
-        row |= {"recent": True, "match": None}
+        row = {"matchers": ["'topic'"], "holding": [12000.0], "shares": [1.0], "absent": [1.0]}
+        row |= {"rows": 12000.0, "pivot": 45, "recent": True, "match": None}
         for mode in MODES:
             admin.execute(f"SET plan_cache_mode = {mode}".encode())
             for name, most in (

@@ -19,7 +19,8 @@ _TYPES = {
     "theme": "text", "session_id": "text", "target": "text", "vector": "vector", "depth": "bigint", "limit": "bigint",
     "matchers": "text[]", "holding": "float8[]", "match": "text", "recent": "boolean", "exact": "boolean",
     "rows": "float8", "role": "text", "text": "text", "ids": "bigint[]",
-    "any_theme": "boolean", "since": "text", "until": "text", "reach": "bigint", "large": "bigint", "deep": "bigint",
+    "any_theme": "boolean", "since": "text", "until": "text", "reach": "bigint",
+    "pivot": "float8", "large": "bigint", "deep": "bigint",
     "themes": "text[]", "digests": "bytea[]", "own": "text", "shared": "text[]", "words": "text[]",
 }  # fmt: skip
 _USUAL: Mapping[str, Any] = {

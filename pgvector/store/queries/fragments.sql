@@ -120,9 +120,9 @@ CASE WHEN EXISTS (SELECT FROM {table}
 -- fragment: given_words()
 -- The words of a question; see lexical_search_memories.
 words AS MATERIALIZED (
-    SELECT matcher::tsquery AS query, holding, absent, word::integer
-      FROM unnest(%(matchers)s::text[], %(holding)s::float8[], %(absent)s::float8[])
-           WITH ORDINALITY AS given(matcher, holding, absent, word))
+    SELECT matcher::tsquery AS query, holding, share, absent, word::integer
+      FROM unnest(%(matchers)s::text[], %(holding)s::float8[], %(shares)s::float8[], %(absent)s::float8[])
+           WITH ORDINALITY AS given(matcher, holding, share, absent, word))
 
 -- fragment: newest_words_in(table; time)
 newest_words AS MATERIALIZED (
@@ -138,22 +138,33 @@ newest_words AS MATERIALIZED (
 -- fragment: theme_unless_any()
 CASE WHEN NOT %(any_theme)s::boolean THEN %(theme)s END
 
+-- fragment: brevity(tsv)
+-- From 1 for a text of no words towards 0, and a half at `pivot` lexemes.
+(1 / (1 + length({tsv}) / %(pivot)s::float8))
+
 -- fragment: by_coverage()
--- The rows `hits` by the weight of the words they hold. In millionths and whole, so that rows with the same words have
--- the same sum whatever the order of adding.
+-- The rows `hits` by the weight of the words they hold, long ones behind short ones. In millionths and whole, so that rows
+-- with the same words have the same sum whatever the order of adding.
 found AS MATERIALIZED (
-    SELECT id, word FROM hits CROSS JOIN LATERAL (SELECT word FROM words WHERE hits.tsv @@ words.query OFFSET 0) AS held),
+    SELECT id, brevity(tsv) AS brevity, held
+      FROM hits CROSS JOIN LATERAL (SELECT array_agg(word) AS held FROM words WHERE hits.tsv @@ words.query OFFSET 0) AS of_them
+     WHERE held IS NOT NULL),
 counted AS (
-    SELECT word, count(*) AS n FROM found GROUP BY word),
+    SELECT word, count(*) AS n FROM found CROSS JOIN unnest(held) AS word GROUP BY word),
 weights AS MATERIALIZED (
     SELECT word, held,
-           (1e6 * CASE WHEN held > 0 THEN 1 ELSE absent * least(1, 8 / sum(absent) FILTER (WHERE held = 0) OVER ()) END
+           (1e6 * share
+                * CASE WHEN held > 0 THEN 1 ELSE absent * least(1, 8 / sum(absent) FILTER (WHERE held = 0) OVER ()) END
                 * ln(1 + (greatest(%(rows)s::float8 - held, 0) + 0.5) / (greatest(held, 1) + 0.5)))::integer AS idf
-      FROM (SELECT word, absent, coalesce(holding, n, 0) AS held FROM words LEFT JOIN counted USING (word)) AS known)
-SELECT id, sum((SELECT array_agg(idf ORDER BY word) FROM weights)[word]) / (SELECT nullif(sum(idf), 0) FROM weights)::float8 AS coverage,
+      FROM (SELECT word, share, absent, coalesce(holding, n, 0) AS held FROM words LEFT JOIN counted USING (word)) AS known),
+weighed AS (
+    SELECT id, brevity,
+           (SELECT sum((SELECT array_agg(idf ORDER BY word) FROM weights)[word]) FROM unnest(held) AS word)
+           / (SELECT nullif(sum(idf), 0) FROM weights)::float8 AS coverage
+      FROM found)
+SELECT id, coverage, coverage * brevity AS score,
        ARRAY(SELECT word FROM weights WHERE held = 0) AS absent
-  FROM found
- GROUP BY id ORDER BY coverage DESC, id DESC LIMIT %(limit)s
+  FROM weighed ORDER BY score DESC, id DESC LIMIT %(limit)s
 
 -- fragment: counted_words()
 -- The words of a question, and in how many rows of `sample` each stands.

@@ -225,7 +225,8 @@ SELECT c.id,
        ARRAY(SELECT n.id FROM conversations AS n
               WHERE n.session_id = c.session_id AND (n.ts, n.id) > (c.ts, c.id)
                 AND CASE WHEN n.agent_identity = c.agent_identity THEN true ELSE false END AND readable(n)
-              ORDER BY n.ts, n.id LIMIT %(reach)s) AS after
+              ORDER BY n.ts, n.id LIMIT %(reach)s) AS after,
+       brevity(c.tsv) AS brevity
   FROM conversations AS c
  WHERE c.id = ANY(%(ids)s) AND CASE WHEN c.agent_identity = %(theme)s THEN true ELSE %(any_theme)s END AND readable(c);
 
@@ -331,7 +332,7 @@ expected_rows(conversations);
 -- words out (`recent`), from the newest rows of the theme. Each word weighs by how rare it is in the theme (BM25's idf),
 -- by the estimate in `holding` or else by the rows found; one that no row holds weighs `absent` of what it would if one
 -- did, and all those together no more than eight words. Coverage is the share of the question's weight that a row holds,
--- 0 to 1. Nothing but `@@` stands in `matching`, so that no other index can be preferred, and no LIMIT, which would make the
+-- 0 to 1; the longer the row, the less of it counts for the order. Nothing but `@@` stands in `matching`, so that no other index can be preferred, and no LIMIT, which would make the
 -- planner prefer to read the table; it is read only as far as the LIMIT of `hits` asks. Where the theme is searched whole
 -- (`exact`) and is tiny, or three quarters of its newest rows hold some word, the index is asked for the theme alone: to
 -- sort out there which rows hold none takes longer than to look at them.
