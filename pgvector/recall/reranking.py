@@ -25,7 +25,7 @@ from .excerpt import excerpt
 if TYPE_CHECKING:
     from ..embed.reranker import Reranker, Scores
 
-ENDPOINT_S, BUNDLED_S = 1.0, 0.12  # longest time that reranking takes, where the settings do not say
+ENDPOINT_S, BUNDLED_S = 1.0, 0.1  # longest time that reranking takes, where the settings do not say
 TEXT_MAX_CHARS = 2000  # of a text that an endpoint is sent; of a longer one the part that answers
 MAX_CANDIDATES = 40  # that the bundled cross-encoder looks at
 MODEL_WEIGHT = 0.5
