@@ -90,7 +90,7 @@ def prefetch_block(searcher: Searcher, shown: ShownTexts, text: str, where: Mess
         Scope("theme", where.theme),
         settings.prefetch_limit * _SPARE,
         max(0.01, settings.prefetch_deadline_s - (time.monotonic() - started)),
-        rerank=settings.rerank_prefetch,
+        rerank=searcher.reranks_prefetch,
     )
     found = searcher.recall(["memories", "turns"], asked)
     near = min_similarity(searcher.model)

@@ -128,7 +128,7 @@ def test_need_40_doctor_takes_an_agents_word_for_the_model_rather_than_load_it(
     provider = make_provider(LOCAL)
     provider.on_memory_write("add", "memory", "The spare key hangs behind the pot")
     landed(provider)
-    patient = DoctorContext(Settings(dsn=dsn, dims=DIMS, embed_url=LOCAL["embed_url"]), home)
+    patient = DoctorContext(Settings(dsn=dsn, dims=DIMS, embed_url=LOCAL["embed_url"], rerank="off"), home)
 
     def of_the_agent() -> bool:
         (check,) = check_endpoints(patient)
@@ -144,11 +144,11 @@ def test_need_40_doctor_takes_an_agents_word_for_the_model_rather_than_load_it(
 _SLOW = """
 import sys, threading
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.embed import onnx
+from hermes_memory_pgvector.embed import onnx_session
 
 # As long as on a cold disk: what reads the model has its turn only then.
-onnx._at_load.acquire()
-threading.Timer(float(sys.argv[1]), onnx._at_load.release).start()
+onnx_session._at_load.acquire()
+threading.Timer(float(sys.argv[1]), onnx_session._at_load.release).start()
 sys.exit(main(sys.argv[2:]))
 """
 

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...domain.errors import InvalidArgument, WrongUsage
+from ...domain.errors import EmbedderError, InvalidArgument, WrongUsage
 from ...domain.theme import ThemeRules
 from ...domain.theme_access import EVERYTHING
 from ...domain.types import PAGES_END, Answer, Filters, Hit, Question, Scope, Store
-from ...embed.onnx import is_loading
+from ...embed.onnx_session import is_loading
 from ...recall.render import as_result
+from ...recall.searcher import Searcher
 from ...store.connection import DeadlineConnection
 from ..common.command_context import context_for
 from ..common.commands import Command, printed
@@ -63,12 +64,23 @@ def _search(args: argparse.Namespace, home: Path) -> int:
                 tell_theme(args, conn, scope.theme)
         asked = {store: _question(args, text, scope, store, bounds) for store in stores}
         with said_while("loading the embedding model into this process ...", is_loading):
+            _load_reranker(args, context.searcher)
             found, unlike = _find(context.searcher.recall, asked, explain=args.explain)
         if found["mode"] == "lexical" and found["results"]:
             warn(f"searched by words only: {context.why_by_words()}")
     told = {"theme": None if scope.kind == "all" else scope.theme, "scope": scope.kind} | found
     likely = [result for result in found["results"] if result["ref"] not in unlike]
     return printed(args, told, lambda: _say_hits(likely, text, scope, args))
+
+
+def _load_reranker(args: argparse.Namespace, searcher: Searcher) -> None:
+    """Have the cross-encoder ready, so that the order is the one that an agent sees."""
+    if args.no_rerank:
+        return
+    try:
+        searcher.load_reranker()
+    except EmbedderError as exc:
+        warn(f"not reranked: {exc}")
 
 
 def _say_hits(results: Sequence[Mapping[str, Any]], text: str, scope: Scope, args: argparse.Namespace) -> None:

@@ -8,14 +8,23 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ...domain.commandline import pip_install, typed
+from ...domain.errors import WrongUsage
 from ...domain.format import format_bytes
-from ...embed.onnx import missing_packages
+from ...embed.onnx_session import missing_packages
 from ..common.admin_login import resize_embedded
 from ..common.choose import apply_choice, choose_embedding, existing_database
 from ..common.commands import EXIT_FAILED, EXIT_OK, Command, action, add_yes, argument, printed
 from ..common.database import known_settings, settings_of
-from ..common.installed_models import ModelView, install_model, list_models, problems_of, remove_model, use_model
-from ..common.model_source import BUNDLED
+from ..common.installed_models import (
+    InstallResult,
+    ModelView,
+    install_model,
+    list_models,
+    problems_of,
+    remove_model,
+    use_model,
+)
+from ..common.model_source import BUNDLED, RERANKER
 from ..common.outcome import ADD_YES
 
 
@@ -26,22 +35,29 @@ def _list(args: argparse.Namespace, home: Path) -> int:
 
 def _install(args: argparse.Namespace, home: Path) -> int:
     settings = settings_of(home)
+    if args.use and args.name == RERANKER.name:
+        raise WrongUsage(f"{RERANKER.name} makes no vectors; once it is installed, it reranks (setting `rerank`)")
     done = install_model(
         home, settings, args.name or BUNDLED.name, source=args.source, pooling=args.pooling, say=_progress
     )
     model = done.model
     changed = args.use and use_model(home, model)
-    lines = [f"{done.action}: {_line(model)}", f"  {model.path}"]
-    if args.use:
-        lines.append(
-            f"  config.yaml: embed_url: local:{model.name}, dims: {model.dims}{'' if changed else ' (as it was)'}"
-        )
-    elif not model.active:
-        lines.append(typed(f"  to recall with it: hermes-pgvector model install {model.name} --use"))
+    along = {"reranker": done.reranker.as_dict()} if done.reranker else {}
+    told = {"action": done.action, "set": changed, **model.as_dict()} | along
+    return printed(args, told, lambda: _say_installed(done, changed=changed, use=args.use))
+
+
+def _say_installed(done: InstallResult, *, changed: bool, use: bool) -> None:
+    model = done.model
+    print(f"{done.action}: {_line(model)}\n  {model.path}")
+    if done.reranker:
+        print(f"installed: {_line(done.reranker)}\n  {done.reranker.path}")
+    if use:
+        print(f"  config.yaml: embed_url: local:{model.name}, dims: {model.dims}" + ("" if changed else " (as it was)"))
+    elif not model.active and model.dims:
+        print(typed(f"  to recall with it: hermes-pgvector model install {model.name} --use"))
     if lacking := missing_packages():
-        lines.append(f"  it needs {', '.join(lacking)} in {sys.executable}; run: {pip_install(*lacking)}")
-    told = {"action": done.action, "set": changed, **model.as_dict()}
-    return printed(args, told, lambda: print("\n".join(lines)))
+        print(f"  it needs {', '.join(lacking)} in {sys.executable}; run: {pip_install(*lacking)}")
 
 
 def _verify(args: argparse.Namespace, home: Path) -> int:
@@ -64,7 +80,7 @@ def _verified(name: str, problems: Sequence[str]) -> Iterator[str]:
 def _remove(args: argparse.Namespace, home: Path) -> int:
     model = remove_model(home, settings_of(home), args.name, really=args.yes)
     lines = [f"{'removed' if args.yes else 'would remove'}: {_line(model)}", f"  {model.path}"]
-    if model.active:
+    if model.active and model.dims:
         lines.append("  embed_url names it: recall finds by words only until it is installed again or another is named")
     if not args.yes:
         lines.append(f"  {ADD_YES}")
