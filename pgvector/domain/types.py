@@ -58,9 +58,10 @@ class Hit:
 
     `vector_rank` and `word_rank` count from 1 and are None where that leg did not propose the row; a turn that neither
     proposed stands beside one that matches. `rerank_rank` and `rerank_score` are a cross-encoder's, where one was
-    asked. `nearest_char` is where the part of a long text begins that is nearest to the question. Of a very long text
-    `content` is the part from `first_char` on, and `size` that of the whole, in bytes; else it is 0. `around` holds the
-    turns right before and after, when they were asked for.
+    asked. `relevance` is how likely the row answers, 0 to 1, by the bundled cross-encoder; None where that did not
+    score it. `nearest_char` is where the part of a long text begins that is nearest to the question. Of a very long
+    text `content` is the part from `first_char` on, and `size` that of the whole, in bytes; else it is 0. `around`
+    holds the turns right before and after, when they were asked for.
     """
 
     store: Store
@@ -80,6 +81,7 @@ class Hit:
     word_rank: int | None = None
     rerank_rank: int | None = None
     rerank_score: float | None = None
+    relevance: float | None = None
     around: tuple[Hit, ...] = ()
 
 
