@@ -58,6 +58,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         self._session_id = ""
         self._parent_session_id = ""
         self._starts_empty = True
+        self._counted = ""  # the session whose transcript was counted
         self._tells_status = False
 
     @property
@@ -153,7 +154,12 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     @guarded(None)
     def on_turn_start(self, turn_number: int = 0, message: str = "", **kwargs: Any) -> None:
-        """Nothing to do: recall is asked for by `prefetch`."""
+        """Note how much of the session the host replays: of a transcript it counts the messages, once."""
+        ready = self._ready()
+        with self._session_lock:
+            counted, self._counted = self._counted, self._session_id
+        if ready is not None and counted != self._session_id and turn_number > 0:
+            ready[0].transcripts.begins((ready[1].theme.name, self._session_id), turn_number - 1)
 
     @guarded("")
     def prefetch(self, query: str, *, session_id: str = "", **kwargs: Any) -> str:
@@ -177,7 +183,7 @@ class PgvectorMemoryProvider(MemoryProvider):
             )
         try:
             searcher = cast("Searcher", ChatSearcher(runtime.searcher, context.place))
-            block = prefetch_block(searcher, runtime.shown, text, place, settings)
+            block = prefetch_block(searcher, runtime.transcripts, text, place, settings)
         except HermesPgvectorError:
             runtime.counts["prefetch_failures"] += 1  # the store has said once why
             return ""
@@ -265,11 +271,8 @@ class PgvectorMemoryProvider(MemoryProvider):
         if ready is None or not new:
             return
         self._follow_undo(new_session_id, told=rewound)
-        shown, theme = ready[0].shown, ready[1].theme.name
-        if rewound or kwargs.get("reason") == "compression":
-            shown.forget((theme, new))
-        elif kwargs.get("reason") == "branch":
-            shown.branch((theme, old), (theme, new))
+        transcripts, theme = ready[0].transcripts, ready[1].theme.name
+        transcripts.switch((theme, old), (theme, new), reason=kwargs.get("reason"), rewound=rewound)
 
     def _follow_undo(self, session_id: str, *, told: bool) -> None:
         """Take out of memory what the user took back; when this returns that is on disk."""

@@ -212,7 +212,7 @@ class Search:
         """Return each turn of `hits` with the turns right before and after it."""
         if not hits:
             return []
-        known = self._beside(pipe, [hit.id for hit in hits])
+        known = self._beside(pipe, [hit.id for hit in hits if hit.store == "turns"])
         beside = {turn: [*before[:1], *after[:1]] for turn, (before, after) in known.items()}
         wanted = set(chain.from_iterable(beside.values())) - self._around.keys()
         if wanted:
@@ -220,6 +220,8 @@ class Search:
             self._around |= {row.id: Hit("turns", *row) for row in rows}
         return [
             replace(hit, around=tuple(self._around[turn] for turn in beside[hit.id] if turn in self._around))
+            if hit.store == "turns"
+            else hit
             for hit in hits
         ]
 

@@ -31,7 +31,7 @@ from ..domain.last_error import latest
 from ..domain.retention_policy import RetentionPolicy
 from ..domain.session_turns import SessionTurns
 from ..embed.cache import CachedEmbedder
-from ..recall.prefetch import ShownTexts
+from ..recall.transcripts import Transcripts
 from .agent_server import AgentServer
 from .parts import Models, backend_of
 
@@ -101,7 +101,7 @@ class Runtime:
             self.embedder.on_query = functools.partial(self.latencies.add, "embed_query")
         self.said = SessionTurns()
         self.searcher = models.searcher(self.backend, self.said)
-        self.shown = ShownTexts()
+        self.transcripts = Transcripts(self.said)
         self.mirror = Mirror(home)
         self.pid = os.getpid()
         self.users: weakref.WeakSet[object] = weakref.WeakSet()
