@@ -133,6 +133,7 @@ class Settings:
         high=50,
     )
     recall_deadline_s: float = _setting(5.0, "Longest time a recall tool call takes, in seconds", low=0.01, high=300)
+    recall_max_tokens: int = _setting(2000, "Size limit of a recall tool's answer, in tokens", low=200, high=100_000)
     rerank_url: str = _setting(
         "",
         "Base URL of an endpoint that puts the best results in their last order with a cross-encoder; empty uses none",

@@ -321,8 +321,9 @@ class PgvectorMemoryProvider(MemoryProvider):
             return found
 
         policy = self._policy
-        here = ToolScope(context.place, self._session_id, settings.scope_default, settings.recall_deadline_s, policy)
-        notes = ThemeNotes(runtime, here, time.monotonic() + settings.recall_deadline_s)
+        default, deadline_s, tokens = settings.scope_default, settings.recall_deadline_s, settings.recall_max_tokens
+        here = ToolScope(context.place, self._session_id, default, deadline_s, tokens, policy)
+        notes = ThemeNotes(runtime, here, time.monotonic() + deadline_s)
         return answer(tool_name, args, here, recall, notes.about)
 
     def _keep(self, tool_name: str, args: Any, runtime: Runtime, context: SessionContext) -> str:

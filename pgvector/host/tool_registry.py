@@ -15,54 +15,38 @@ PROFILE_DEFAULT_TOKENS: Final = 800
 PROFILE_LEAST_TOKENS: Final = 100
 PROFILE_MOST_TOKENS: Final = 8000
 
-_TARGET = {
-    "type": "string",
-    "enum": list(TARGETS),
-    "description": "memory: notes; user: facts about the user.",
-}
+_TARGET = {"type": "string", "enum": list(TARGETS)}
 _MORE: dict[str, dict[str, Any]] = {
     "remember": {
-        "description": (
-            "Store one fact, preference or decision for good, in the memory of this conversation's theme. "
-            "One statement that is understood without this conversation."
-        ),
+        "description": "Store a fact, preference or decision for good: one statement that stands on its own.",
         "properties": {
-            "content": {"type": "string", "description": "What to remember, in plain words."},
+            "content": {"type": "string"},
             "target": _TARGET,
-            "metadata": {"type": "object", "description": "Anything to keep beside it, as names and values."},
-            "sync": {"type": "boolean", "description": "Wait until it is in the database, and give its id."},
+            "metadata": {"type": "object"},
+            "sync": {"type": "boolean", "description": "wait, and give the id"},
         },
         "required": ["content"],
     },
     "forget": {
         "description": (
-            "Remove memories for good. By `id` or `ids` as recall_memory gave them (not those of recall_conversation): "
-            "at once. By `query`: shows what would go, with a token; call again with that token as `confirm`."
+            "Remove memories for good. By `id` or `ids` of recall_memory at once; a `query` shows what would go, and "
+            "a token to call again with as `confirm`."
         ),
         "properties": {
-            "id": {"type": "integer", "description": "The memory to remove."},
-            "ids": {
-                "type": "array",
-                "items": {"type": "integer"},
-                "description": "The memories to remove; with `confirm`, only these of the ones that were shown.",
-            },
-            "query": {"type": "string", "description": "What the memories to remove are about."},
+            "id": {"type": "integer"},
+            "ids": {"type": "array", "items": {"type": "integer"}},
+            "query": {"type": "string"},
             "target": _TARGET,
-            "limit": {"type": "integer", "minimum": 1, "maximum": PREVIEW_MOST, "description": "How many to show."},
-            "confirm": {"type": "string", "description": "The token of the call that showed what would go."},
+            "limit": {"type": "integer"},
+            "confirm": {"type": "string"},
         },
         "required": [],
     },
     "memory_profile": {
-        "description": "What is known in this conversation's theme: facts about the user and notes, freshest first.",
+        "description": "Show all that is known here, freshest first; target user: about the user.",
         "properties": {
             "target": _TARGET,
-            "max_tokens": {
-                "type": "integer",
-                "minimum": PROFILE_LEAST_TOKENS,
-                "maximum": PROFILE_MOST_TOKENS,
-                "description": f"How long the answer may be; default {PROFILE_DEFAULT_TOKENS}.",
-            },
+            "max_tokens": {"type": "integer"},
         },
         "required": [],
     },

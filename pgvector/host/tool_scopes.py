@@ -27,6 +27,7 @@ class ToolScope:
     session_id: str
     scope_default: str
     deadline_s: float
+    max_tokens: int
     policy: Policy
 
     def theme(self, store: Store) -> str:
@@ -34,7 +35,7 @@ class ToolScope:
         return (self.place.memories if store == "memories" else self.place.turns).name
 
     def scope(self, store: Store, scope: object = None, theme: object = None) -> tuple[Scope, str]:
-        """Return what the arguments `scope` and `theme` mean, and a note where that is less than the settings say.
+        """Return what the arguments `scope` and, by an earlier schema, `theme` mean, and a note where that is less than the settings say.
 
         `theme`, and a scope `theme:NAME`, always mean a theme, also one called "all". Raises InvalidArgument, also for
         what the setting `cross_theme` forbids.

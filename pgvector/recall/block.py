@@ -41,12 +41,17 @@ def is_question(hit: Hit) -> bool:
 
 def lines_of(hits: Sequence[Hit]) -> list[Line]:
     """Return the lines that `hits` make, in their order, but those that yield last."""
+    lines = [replace(_line(found), yields=all(map(is_question, found))) for found in exchanges_in(hits)]
+    lines.sort(key=lambda line: line.yields)
+    return _folded(_newest(_current(lines)))
+
+
+def exchanges_in(hits: Sequence[Hit]) -> list[list[Hit]]:
+    """Return what was found of each exchange, in the order of the first; what has nothing around it stands alone."""
     exchanges: dict[tuple[str, int], list[Hit]] = {}
     for hit in {(hit.store, hit.id): hit for hit in hits}.values():
         exchanges.setdefault(_exchange_of(hit), []).append(hit)
-    lines = [replace(_line(found), yields=all(map(is_question, found))) for found in exchanges.values()]
-    lines.sort(key=lambda line: line.yields)
-    return _folded(_newest(_current(lines)))
+    return list(exchanges.values())
 
 
 def ask_alike(one: str, other: str) -> bool:

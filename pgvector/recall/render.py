@@ -95,22 +95,20 @@ def quoted(text: str, question: str = "", *, near: int = 0, max_chars: int = LIN
     return excerpt(text.strip().replace('"', "'"), question, max_chars)
 
 
-def as_result(hit: Hit, question: str, *, explain: bool) -> dict[str, Any]:
-    """Return `hit` as a tool returns it; of a very long text the part that answers."""
-    content = excerpt(hit.content, question, RESULT_MAX_CHARS, near=_near(hit))
-    result: dict[str, Any] = (
-        {"id": hit.id, "theme": hit.theme}
-        | _said(hit, content)
-        | {
-            "similarity": None if hit.similarity is None else round(hit.similarity, 4),
-        }
-    )
+def as_result(hit: Hit, question: str, *, explain: bool, max_chars: int = RESULT_MAX_CHARS) -> dict[str, Any]:
+    """Return `hit` as a tool returns it; of a text longer than `max_chars` the part that answers."""
+    content = excerpt(hit.content, question, max_chars, near=_near(hit))
+    similarity = None if hit.similarity is None else round(hit.similarity, 4)
+    result: dict[str, Any] = {"id": hit.id, "theme": hit.theme} | _said(hit, content) | {"similarity": similarity}
     if hit.size or content != hit.content:
         result["excerpt_of_chars"] = hit.size or len(hit.content)
     if hit.session_id:
         result["session_id"] = hit.session_id
     if hit.around:
-        result["around"] = [_said(turn, excerpt(turn.content, question, AROUND_MAX_CHARS)) for turn in hit.around]
+        beside = min(AROUND_MAX_CHARS, max_chars // 2)
+        result["around"] = [
+            {"id": turn.id} | _said(turn, excerpt(turn.content, question, beside)) for turn in hit.around
+        ]
     if explain:
         result["explain"] = _explained(hit)
     return result
