@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from ..config.settings import Settings
-from ..store.conninfo import place_of
+from ..store.connection import place_of
 
 EMBEDDED_PLACE = "the embedded Postgres"
 RECORD = Path("pgvector", "databases.json")  # in the home: which database was last found at each place

@@ -17,8 +17,7 @@ from ..domain.lru import LruDict
 from ..domain.text import digest
 from ..embed.embedder import Embedder, space_of
 from ..store.backend import Backend
-from ..store.vector_reuse import ThemedText
-from ..store.vectors import Chunk, PendingRow
+from ..store.vectors import Chunk, PendingRow, ThemedText
 
 # As 32-bit floats, which is what the database keeps, 1,024 vectors of 768 are 3 MB.
 MAX_TEXTS = 1024

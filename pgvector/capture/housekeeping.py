@@ -14,9 +14,9 @@ from ..domain.errors import DeadlineExceeded, HermesPgvectorError, StoreMisconfi
 from ..domain.gil import quiet_for_s
 from ..domain.retention_policy import RetentionPeriod, RetentionPolicy
 from ..store import old_turns as store
-from ..store.audit_log import record
 from ..store.backend import Backend
 from ..store.connection import DeadlineConnection
+from ..store.history import record
 from ..store.replays import OPERATIONS_KEPT_DAYS
 
 logger = logging.getLogger(__name__)

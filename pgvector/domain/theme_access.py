@@ -10,6 +10,7 @@ from .privacy import SharedChats
 from .theme import ThemeRules, ThemeSet
 
 Policy = Literal["none", "agents", "all", "named"]
+Offer = Literal["all", "named", "own"]
 _POLICIES: Final[dict[str, Policy]] = {"none": "none", "agents": "agents", "all": "all"}
 
 
@@ -42,6 +43,12 @@ class Reach:
         """Raises InvalidArgument, naming the setting, when a session may not read every theme."""
         if not self._everything(chat):
             raise InvalidArgument(f"scope `all` is not allowed in this session{self._remedy(chat)}")
+
+    def offer(self, *, chat: bool) -> Offer:
+        """Return what a session may name as a scope: `all` themes, those `named` in the setting, or only its `own`."""
+        if self._everything(chat):
+            return "all"
+        return "named" if self.policy == "named" else "own"
 
     def _everything(self, chat: bool) -> bool:
         return self.policy == "all" or (self.policy == "agents" and not chat)

@@ -6,11 +6,11 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal, TypeVar
 
 from ..domain.errors import EmbedderError, EmbedderUnavailable, InputTooLong
-from .embedder import Counters, Embedder, EmbedderWrapper, Vector
+from .embedder import Counters
 
 logger = logging.getLogger(__name__)
 
@@ -157,32 +157,3 @@ class EndpointBreaker:
                 self._meanwhile,
                 self._last_error,
             )
-
-
-class GuardedEmbedder(EmbedderWrapper):
-    """An embedder behind a breaker: while that is open, its methods raise EmbedderUnavailable at once.
-
-    `name` stands for the endpoint in messages and logs and must hold no secret.
-    """
-
-    def __init__(self, inner: Embedder, breaker: CircuitBreaker, *, name: str) -> None:
-        super().__init__(inner)
-        self._endpoint = EndpointBreaker(
-            breaker, name=name, meanwhile="recall is lexical and new rows wait for their embedding", prefix="embed"
-        )
-
-    def embed_documents(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
-        """Return one vector a text. Raises EmbedderError."""
-        return self._endpoint.run(lambda: self._inner.embed_documents(texts, timeout_s=timeout_s))
-
-    def embed_query(self, text: str, *, timeout_s: float) -> Vector:
-        """Return the vector of a question. Raises EmbedderError."""
-        return self._endpoint.run(lambda: self._inner.embed_query(text, timeout_s=timeout_s))
-
-    def stats(self) -> dict[str, int]:
-        """Return the inner counters, how often the breaker opened and how many calls it refused."""
-        return self._inner.stats() | self._endpoint.stats()
-
-    def state(self) -> str:
-        """Return the breaker's state."""
-        return self._endpoint.breaker.state

@@ -1,4 +1,4 @@
-"""Remembering the vectors of recent questions."""
+"""The embedder of a process: remembers recent questions, and leaves a failing endpoint alone."""
 
 from __future__ import annotations
 
@@ -6,33 +6,60 @@ import copy
 import threading
 import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 
 from ..domain.errors import EmbedderError, EmbedderUnavailable
 from ..domain.lru import LruDict
 from ..domain.text import digest
-from .embedder import Counters, Embedder, EmbedderWrapper, Vector
+from .breaker import CircuitBreaker, EndpointBreaker
+from .embedder import Counters, Embedder, Vector
+from .instructions import Instructions
 
 # 512 vectors of 768 doubles are 3 MB.
 MAX_QUERIES = 512
 
 
-class CachedEmbedder(EmbedderWrapper):
-    """Keeps the vectors of the `max_queries` questions asked last; documents pass through.
+class CachedEmbedder:
+    """Keeps the vectors of the `max_queries` questions asked last, and asks the inner embedder through a breaker.
 
-    `on_query` is told how many seconds each question took that was not known. Threads that ask the same new question
-    at the same time share one call and its outcome.
+    While the breaker is open, what is not known raises EmbedderUnavailable at once. `name` stands for the endpoint in
+    messages and logs and must hold no secret. `on_query` is told how many seconds each question took that was not
+    known. Threads that ask the same new question at the same time share one call and its outcome.
     """
 
-    def __init__(self, inner: Embedder, *, max_queries: int = MAX_QUERIES) -> None:
-        super().__init__(inner)
+    def __init__(
+        self,
+        inner: Embedder,
+        *,
+        name: str,
+        breaker: CircuitBreaker | None = None,
+        max_queries: int = MAX_QUERIES,
+    ) -> None:
+        self.model = inner.model
+        self.dims = inner.dims
+        self._inner = inner
+        self._breaker = EndpointBreaker(
+            breaker or CircuitBreaker(),
+            name=name,
+            meanwhile="recall is lexical and new rows wait for their embedding",
+            prefix="embed",
+        )
         self._lock = threading.Lock()
         # By digest, since a question can be a pasted file of megabytes.
         self._vectors: LruDict[bytes, array[float]] = LruDict(max_queries)
         self._calls: dict[bytes, Future[array[float]]] = {}
         self._counters = Counters("embed_cache_hits", "embed_cache_misses")
         self.on_query: Callable[[float], None] = lambda seconds: None
+
+    @property
+    def instructions(self) -> Instructions:
+        """Return the prefixes of documents and questions."""
+        return self._inner.instructions
+
+    def embed_documents(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
+        """Return one vector a text. Raises EmbedderError."""
+        return self._breaker.run(lambda: self._inner.embed_documents(texts, timeout_s=timeout_s))
 
     def known_query(self, text: str) -> Vector | None:
         """Return the vector of a question that was asked lately, a new list each time; None where it takes a call."""
@@ -54,8 +81,16 @@ class CachedEmbedder(EmbedderWrapper):
         return self._lead(key, call, text, timeout_s) if leads else _answer_of(call, timeout_s)
 
     def stats(self) -> dict[str, int]:
-        """Return the inner counters, and how many questions did and did not need a call."""
-        return self._inner.stats() | self._counters.snapshot()
+        """Return the inner counters, the breaker's, and how many questions did and did not need a call."""
+        return self._inner.stats() | self._breaker.stats() | self._counters.snapshot()
+
+    def state(self) -> str:
+        """Return the breaker's state."""
+        return self._breaker.breaker.state
+
+    def close(self) -> None:
+        """Close the inner embedder."""
+        self._inner.close()
 
     def _known(self, key: bytes) -> Vector | None:
         vector = self._vectors.use(key)
@@ -68,7 +103,7 @@ class CachedEmbedder(EmbedderWrapper):
         """Make the call that other threads may wait for."""
         began = time.monotonic()
         try:
-            vector = self._inner.embed_query(text, timeout_s=timeout_s)
+            vector = self._breaker.run(lambda: self._inner.embed_query(text, timeout_s=timeout_s))
             self.on_query(time.monotonic() - began)
             call.set_result(array("d", vector))
             return vector

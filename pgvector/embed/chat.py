@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 from ..domain.errors import EmbedderError
-from .endpoint import Endpoint, parse_url, with_path
+from .endpoint import Endpoint, json_in, parse_url, refusal, with_path
 from .http_client import Deadline, HttpClient
-from .replies import json_in, refusal
 
 
 class ChatClient:

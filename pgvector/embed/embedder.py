@@ -42,40 +42,6 @@ class Embedder(Protocol):
         """Release connections; calling twice is fine."""
 
 
-class EmbedderWrapper:
-    """An embedder around another one; this does as the inner one does."""
-
-    def __init__(self, inner: Embedder) -> None:
-        self.model = inner.model
-        self.dims = inner.dims
-        self._inner = inner
-
-    @property
-    def instructions(self) -> Instructions:
-        """Return the prefixes of documents and questions."""
-        return self._inner.instructions
-
-    def embed_documents(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
-        """Return one vector a text. Raises EmbedderError."""
-        return self._inner.embed_documents(texts, timeout_s=timeout_s)
-
-    def embed_query(self, text: str, *, timeout_s: float) -> Vector:
-        """Return the vector of a question. Raises EmbedderError."""
-        return self._inner.embed_query(text, timeout_s=timeout_s)
-
-    def stats(self) -> dict[str, int]:
-        """Return the counters."""
-        return self._inner.stats()
-
-    def state(self) -> str:
-        """Return the breaker's state."""
-        return self._inner.state()
-
-    def close(self) -> None:
-        """Close the inner embedder."""
-        self._inner.close()
-
-
 class Counters:
     """Named integers that only grow; every method may be called from any thread."""
 

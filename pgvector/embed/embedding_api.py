@@ -14,8 +14,20 @@ from typing import Any
 from ..domain.errors import ConfigurationError, EmbedderError, InputTooLong
 from ..domain.gil import yielding_gil
 from .embedder import Vector
-from .endpoint import Endpoint, is_azure, parse_url, with_path
-from .replies import NoSuchEndpoint, Reply, error_in, error_text, excerpt, json_in, refusal, refusal_message
+from .endpoint import (
+    Endpoint,
+    NoSuchEndpoint,
+    Reply,
+    error_in,
+    error_text,
+    excerpt,
+    is_azure,
+    json_in,
+    parse_url,
+    refusal,
+    refusal_message,
+    with_path,
+)
 
 # Vectors of 32-bit floats are this near to unit length when they were brought to it.
 _UNIT_TOLERANCE = 1e-6

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..config.settings import Settings
-from .breaker import CircuitBreaker, GuardedEmbedder
 from .cache import CachedEmbedder
 from .embedder import Embedder
 from .instructions import instructions_for
@@ -33,11 +32,11 @@ def embedder_for(settings: Settings, api_key: str, *, home: Path) -> Embedder | 
             document_prefix=settings.embed_document_prefix,
             query_prefix=settings.embed_query_prefix,
         )
-        return CachedEmbedder(GuardedEmbedder(local, CircuitBreaker(), name=f"the local model {local.model}"))
+        return CachedEmbedder(local, name=f"the local model {local.model}")
     if not settings.embed_url.strip():
         return None
     http = _http_embedder(settings, api_key, dims=settings.dims, dimensions=settings.embed_dimensions)
-    return CachedEmbedder(GuardedEmbedder(http, CircuitBreaker(), name=http.endpoint))
+    return CachedEmbedder(http, name=http.endpoint)
 
 
 def reranker_for(settings: Settings, api_key: str) -> Reranker:

@@ -18,8 +18,7 @@ import httpcore
 import httpx
 
 from ..domain.errors import ConfigurationError, EmbedderError, EmbedderUnavailable, InputTooLong
-from .endpoint import Endpoint, is_azure, parse_url
-from .replies import NoSuchEndpoint, Reply
+from .endpoint import Endpoint, NoSuchEndpoint, Reply, is_azure, parse_url
 
 _T = TypeVar("_T")
 # 64 vectors of 4,096 numbers at 22 characters are 6 MB; more than ten times that is no answer to us.

@@ -18,10 +18,9 @@ from .embedding_api import (
     request_body,
     vectors_in,
 )
-from .endpoint import Endpoint
+from .endpoint import Endpoint, Reply
 from .http_client import Deadline, HttpClient
 from .instructions import Instructions, instructions_for, is_matryoshka
-from .replies import Reply
 
 # A question's meaning is in its first page, and a pasted log must not cost more than a question.
 MAX_QUERY_CHARS = 8_000

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..domain.errors import HermesPgvectorError
-from .endpoint import Endpoint
+from .endpoint import Endpoint, json_in
 from .http_client import Deadline, HttpClient
-from .replies import json_in
 
 DEFAULT_URL = "http://127.0.0.1:11434"
 _LOOK_S = 2.0

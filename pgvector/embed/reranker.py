@@ -12,9 +12,8 @@ from ..domain.lru import LruDict
 from ..domain.text import digest
 from .breaker import CircuitBreaker, EndpointBreaker
 from .embedder import Counters, readable
-from .endpoint import Endpoint, parse_url, with_path
+from .endpoint import Endpoint, NoSuchEndpoint, Reply, excerpt, json_in, parse_url, refusal, refusal_message, with_path
 from .http_client import Deadline, HttpClient
-from .replies import NoSuchEndpoint, Reply, excerpt, json_in, refusal, refusal_message
 
 Scores = tuple[float, ...]
 

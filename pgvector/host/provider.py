@@ -24,11 +24,9 @@ from .builtin_memory import BuiltInMemory
 from .guard import guarded, warn_once, warn_unknown_themes
 from .recall_tools import QUESTION_MAX_CHARS, answer, error
 from .session_context import Policy, SessionContext, environment, hermes_home, load_settings
-from .tool_registry import prompt_block, schemas, switched_on, tools_in_file
-from .tool_scopes import ChatSearcher, ToolScope
-from .turns import Delegation, Turn, storable
-from .undo import taken_back
-from .unknown_themes import ThemeNotes
+from .tool_registry import prompt_block, schemas, settings_in_file, switched_on, unknown_arguments
+from .tool_scopes import ChatSearcher, ThemeNotes, ToolScope
+from .turns import Delegation, Turn, storable, taken_back
 
 if TYPE_CHECKING:
     from ..recall.searcher import Searcher
@@ -150,7 +148,7 @@ class PgvectorMemoryProvider(MemoryProvider):
     @guarded("")
     def system_prompt_block(self, **kwargs: Any) -> str:
         """Return the same words as long as the same tools are on, so that the prompt cache stays warm."""
-        return prompt_block(self._more_tools())
+        return prompt_block(self._known_settings().tools)
 
     @guarded(None)
     def on_turn_start(self, turn_number: int = 0, message: str = "", **kwargs: Any) -> None:
@@ -296,8 +294,10 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     @guarded(list)
     def get_tool_schemas(self, **kwargs: Any) -> list[dict[str, Any]]:
-        """Return the tools, the same before and after `initialize`."""
-        return schemas(self._more_tools())
+        """Return the tools, the same before and after `initialize`; then they offer what this session may use."""
+        settings = self._known_settings()
+        chat = self._context is not None and self._context.place.chat
+        return schemas(settings.tools, Policy.of(settings).reach.offer(chat=chat))
 
     def handle_tool_call(self, tool_name: str, args: Any = None, **kwargs: Any) -> str:
         """Return the JSON text of a tool's answer, within `recall_deadline_s`."""
@@ -309,7 +309,8 @@ class PgvectorMemoryProvider(MemoryProvider):
         if ready is None:
             return error("memory is not ready in this session; run hermes-pgvector doctor")
         runtime, context = ready
-
+        if wrong := unknown_arguments(tool_name, args, settings.tools):
+            return error(wrong)
         if tool_name in switched_on(settings.tools):
             return self._keep(tool_name, args, runtime, context)
         if self._policy.silences(context.place, runtime.counts):
@@ -333,11 +334,11 @@ class PgvectorMemoryProvider(MemoryProvider):
         source = context.provenance(self._session_id, self._parent_session_id)
         may_write, submit = partial(self._may_write, runtime, context), partial(self._submit, runtime)
         ends = time.monotonic() + self._settings.recall_deadline_s
-        desk = WriteContext(runtime, context, self._policy, source, may_write, submit, ends)
-        return answer(tool_name, args, desk)
+        call = WriteContext(runtime, context, self._policy, source, may_write, submit, ends)
+        return answer(tool_name, args, call)
 
-    def _more_tools(self) -> tuple[str, ...]:
-        return self._settings.tools if self._context is not None else tools_in_file(self._config)
+    def _known_settings(self) -> Settings:
+        return self._settings if self._context is not None else settings_in_file(self._config)
 
     # -- configuration -------------------------------------------------------------------------------------------
 

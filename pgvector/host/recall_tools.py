@@ -45,8 +45,8 @@ SCHEMAS: tuple[dict[str, Any], ...] = (
     ),
     _schema(
         "recall_conversation",
-        "Search what was said in earlier conversations. Use it when asked what was said, done or planned before, "
-        "or when recall_memory finds nothing.",
+        "Search earlier conversations. Use it for what was said, done or planned before, and when recall_memory finds "
+        "nothing.",
         role={"type": "string", "enum": list(_ROLES)},
     ),
 )

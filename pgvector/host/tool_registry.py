@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import Any, Final
 
+from ..config.settings import Settings
 from ..domain.errors import ConfigurationError
+from ..domain.theme_access import Offer
 from .recall_tools import SCHEMAS
 from .session_context import hermes_home, load_settings
 
@@ -16,40 +19,48 @@ PROFILE_LEAST_TOKENS: Final = 100
 PROFILE_MOST_TOKENS: Final = 8000
 
 _TARGET = {"type": "string", "enum": list(TARGETS)}
-_MORE: dict[str, dict[str, Any]] = {
-    "remember": {
-        "description": "Store a fact, preference or decision for good: one statement that stands on its own.",
-        "properties": {
-            "content": {"type": "string"},
-            "target": _TARGET,
-            "metadata": {"type": "object"},
-            "sync": {"type": "boolean", "description": "wait, and give the id"},
+_MORE: tuple[dict[str, Any], ...] = (
+    {
+        "name": "remember",
+        "description": "Keep a fact, preference or decision for good, as one statement that stands by itself.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "content": {"type": "string"},
+                "target": _TARGET,
+            },
+            "required": ["content"],
         },
-        "required": ["content"],
     },
-    "forget": {
+    {
+        "name": "forget",
         "description": (
-            "Remove memories for good. By `id` or `ids` of recall_memory at once; a `query` shows what would go, and "
-            "a token to call again with as `confirm`."
+            "Remove memories for good: by the id of recall_memory at once; `query` shows what would go, and a token to "
+            "`confirm` it with."
         ),
-        "properties": {
-            "id": {"type": "integer"},
-            "ids": {"type": "array", "items": {"type": "integer"}},
-            "query": {"type": "string"},
-            "target": _TARGET,
-            "limit": {"type": "integer"},
-            "confirm": {"type": "string"},
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "id": {"type": "integer"},
+                "ids": {"type": "array", "items": {"type": "integer"}},
+                "query": {"type": "string"},
+                "target": _TARGET,
+                "confirm": {"type": "string"},
+            },
         },
-        "required": [],
     },
-    "memory_profile": {
-        "description": "Show all that is known here, freshest first; target user: about the user.",
-        "properties": {
-            "target": _TARGET,
-            "max_tokens": {"type": "integer"},
-        },
-        "required": [],
+    {
+        "name": "memory_profile",
+        "description": "Show what is known of the user, and the newest notes.",
+        "parameters": {"type": "object", "properties": {"target": _TARGET, "max_tokens": {"type": "integer"}}},
     },
+)
+# Arguments that the tools take besides those that the model is told of, which cost tokens in every prompt.
+ALSO_TAKEN: Final = {
+    "recall_memory": ("theme", "explain"),
+    "recall_conversation": ("theme", "explain"),
+    "remember": ("metadata", "sync"),
+    "forget": ("limit",),
 }
 _BLOCK = (
     "# Long-term memory (pgvector)\n"
@@ -66,24 +77,35 @@ _SENTENCES = {
 
 def switched_on(tools: Iterable[str]) -> list[str]:
     """Return those of `tools` that are ours, in one order."""
-    return [name for name in _MORE if name in tools]
+    return [each["name"] for each in _MORE if each["name"] in tools]
 
 
-def schemas(tools: Iterable[str]) -> list[dict[str, Any]]:
-    """Return what the model is told of the recall tools and of those of `tools` that are ours."""
-    more = [
-        {
-            "name": name,
-            "description": _MORE[name]["description"],
-            "parameters": {
-                "type": "object",
-                "properties": dict(_MORE[name]["properties"]),
-                "required": list(_MORE[name]["required"]),
-            },
-        }
-        for name in switched_on(tools)
-    ]
-    return [dict(schema) for schema in SCHEMAS] + more
+def schemas(tools: Iterable[str], offer: Offer = "all") -> list[dict[str, Any]]:
+    """Return what the model is told of the recall tools and of those of `tools` that are ours.
+
+    The recall tools offer the scopes that the session may use.
+    """
+    recall, more = deepcopy(SCHEMAS), deepcopy(_MORE)
+    for each in recall:
+        arguments = each["parameters"]["properties"]
+        if offer == "own":
+            arguments["scope"] = {"type": "string", "enum": ["current", "session"]}
+        elif offer == "named":
+            arguments["scope"]["description"] = "current (this theme), session, or a theme's name"
+    return [*recall, *(each for each in more if each["name"] in tools)]
+
+
+def unknown_arguments(tool: str, args: object, tools: Iterable[str]) -> str:
+    """Return what is wrong with a call that gives arguments which its tool does not have; "" when none does."""
+    known = next((list(each["parameters"]["properties"]) for each in schemas(tools) if each["name"] == tool), None)
+    if known is None or not isinstance(args, Mapping):
+        return ""
+    known += ALSO_TAKEN.get(tool, ())
+    strange = [str(name) for name, value in args.items() if name not in known and value is not None]
+    if not strange:
+        return ""
+    ours = ", ".join(f"`{name}`" for name in known)
+    return f"{tool} has no argument {' or '.join(f'`{name}`' for name in strange)}; nothing was done. It takes {ours}"
 
 
 def prompt_block(tools: Iterable[str]) -> str:
@@ -91,9 +113,9 @@ def prompt_block(tools: Iterable[str]) -> str:
     return "\n".join([_BLOCK, *(_SENTENCES[name] for name in switched_on(tools))])
 
 
-def tools_in_file(config: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return the setting `tools` before a session begins, when the host asks as well and expects the later answer."""
+def settings_in_file(config: Mapping[str, Any] | None) -> Settings:
+    """Return the settings before a session begins, when the host asks for the tools too and expects the same names."""
     try:
-        return load_settings(config, hermes_home()).settings.tools
+        return load_settings(config, hermes_home()).settings
     except ConfigurationError:  # told by `initialize`
-        return ()
+        return Settings()

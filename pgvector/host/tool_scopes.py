@@ -1,22 +1,37 @@
-"""Where a recall may look: what an argument of a tool means, and a chat's two themes."""
+"""Where a recall may look: what an argument of a tool means, a chat's two themes, and themes that hold nothing."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..domain.errors import InvalidArgument
 from ..domain.theme import SessionThemes
+from ..domain.theme_access import Offer
 from ..domain.types import Answer, Hit, Question, Scope, Store
 from .session_context import Policy
 
 if TYPE_CHECKING:
     from ..recall.searcher import Searcher
+    from ..runtime.process import Runtime
+import difflib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ..domain.errors import HermesPgvectorError
+from ..domain.fork_safety import at_import
 
 SCOPES = "current (this theme, the default), session (this conversation), all (every theme), or the name of a theme"
-_MEANING = {"scope": SCOPES, "theme": "the name of a theme"}
+_SUGGESTED_MOST = 3  # names of themes
+_ALIKE = 0.6
+# What of them a session may use, by Reach.offer.
+SCOPES_OFFERED: Final[dict[Offer, str]] = {
+    "all": SCOPES,
+    "named": "current (this theme, the default), session (this conversation), or the name of a theme",
+    "own": "current (this theme, the default) or session (this conversation)",
+}
 
 
 @dataclass(frozen=True)
@@ -35,13 +50,14 @@ class ToolScope:
         return (self.place.memories if store == "memories" else self.place.turns).name
 
     def scope(self, store: Store, scope: object = None, theme: object = None) -> tuple[Scope, str]:
-        """Return what the arguments `scope` and, by an earlier schema, `theme` mean, and a note where that is less than the settings say.
+        """Return what the arguments mean, and a note where that is less than the settings say.
 
-        `theme`, and a scope `theme:NAME`, always mean a theme, also one called "all". Raises InvalidArgument, also for
-        what the setting `cross_theme` forbids.
+        `theme`, which earlier schemas had, and a scope `theme:NAME` always mean a theme, also one called "all". Raises
+        InvalidArgument, also for what the setting `cross_theme` forbids.
         """
         own, chat = self.theme(store), self.place.chat
-        word, named = _text("scope", scope), _text("theme", theme)
+        offered = SCOPES_OFFERED[self.policy.reach.offer(chat=chat)]
+        word, named = _text("scope", scope, offered), _text("theme", theme, "the name of a theme")
         if named:
             if word.lower() not in ("", "current"):
                 raise InvalidArgument("give `scope` or `theme`, not both")
@@ -64,18 +80,19 @@ class ToolScope:
     def _named(self, name: str, own: str) -> Scope:
         wanted = self.policy.rules.resolve_name(name)
         if not wanted:
-            raise InvalidArgument(f"`scope` is empty; it may be {SCOPES}")
+            offered = SCOPES_OFFERED[self.policy.reach.offer(chat=self.place.chat)]
+            raise InvalidArgument(f"`scope` is empty; it may be {offered}")
         self.policy.reach.check(wanted, own=frozenset({own}), chat=self.place.chat)
         return Scope("theme", wanted, own=wanted == own, shared=self.policy.reach.shared)
 
 
-def _text(name: str, given: object) -> str:
+def _text(name: str, given: object, meaning: str) -> str:
     if given is None:
         return ""
     if not isinstance(given, str):
-        raise InvalidArgument(f"`{name}` must be text: {_MEANING[name]}")
+        raise InvalidArgument(f"`{name}` must be text: {meaning}")
     if given and not given.strip():
-        raise InvalidArgument(f"`{name}` is empty; it may be {_MEANING[name]}")
+        raise InvalidArgument(f"`{name}` is empty; it may be {meaning}")
     return given.strip()
 
 
@@ -102,3 +119,44 @@ class ChatSearcher:
         hits: list[Hit] = sorted((*first.hits, *second.hits), key=lambda hit: -hit.score)
         mode = "hybrid" if "hybrid" in (first.mode, second.mode) else first.mode
         return replace(first, hits=tuple(hits[asked.offset :][: asked.limit]), mode=mode)
+
+
+class ThemeNotes:
+    """Tells of themes that hold nothing. `ends`: when an answer is due (monotonic)."""
+
+    def __init__(self, runtime: Runtime, here: ToolScope, ends: float) -> None:
+        self._runtime = runtime
+        self._here = here
+        self._ends = ends
+
+    def about(self, scope: Scope) -> str:
+        """Return a note where `scope` names another theme in which this session can find nothing; else nothing.
+
+        Themes of like names are told as far as this session may read something in them, chats never.
+        """
+        if scope.kind != "theme" or scope.own:
+            return ""
+        with at_import:
+            from ..store.vector_search import theme_holds, theme_names
+        try:
+            with self._runtime.backend.connection(max(0.05, self._ends - time.monotonic())) as conn:
+                if theme_holds(conn, scope):
+                    return ""
+                near = difflib.get_close_matches(
+                    scope.theme, self._open(theme_names(conn)), n=2 * _SUGGESTED_MOST, cutoff=_ALIKE
+                )
+                known = [name for name in near if theme_holds(conn, replace(scope, theme=name))][:_SUGGESTED_MOST]
+        except HermesPgvectorError:
+            return ""
+        meant = f"; did you mean {' or '.join(map(repr, known))}?" if known else ""
+        return f"no theme of the name {scope.theme!r} holds anything that can be read here{meant}"
+
+    def _open(self, names: Iterable[str]) -> list[str]:
+        return [name for name in names if not name.startswith("@") and self._may_read(name)]
+
+    def _may_read(self, theme: str) -> bool:
+        try:
+            self._here.policy.reach.check(theme, own=frozenset(), chat=self._here.place.chat)
+        except InvalidArgument:
+            return False
+        return True

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..domain.chunks import estimate_tokens
 from ..domain.errors import HermesPgvectorError, InvalidArgument
+from ..domain.fork_safety import fork_lock
 from ..domain.operations import ForgetMemories, Operation, RememberMemory
 from ..domain.records import MEMORY_FILES
 from ..domain.text import both_ends, clean, digest
 from ..domain.types import Answer, Filters, Question, Scope
-from ..store import memory_edits
-from ..store.memory_edits import Entry
-from .confirmations import LASTS_S, Confirmations
+from ..store import memories
+from ..store.memories import Entry
 from .recall_tools import QUESTION_MAX_CHARS, error
 from .session_context import Policy, SessionContext
 from .tool_registry import PREVIEW_MOST, PROFILE_DEFAULT_TOKENS, PROFILE_LEAST_TOKENS, PROFILE_MOST_TOKENS, TARGETS
@@ -31,6 +32,47 @@ _PROFILE_ROWS = 200  # of each target; more would not fit
 _PROFILE_CHARS = 600  # of one memory
 _SETTLE_S = 1.0  # how long `forget` waits for what this process has not written yet
 _LEAST_S = 0.1  # for a statement, however late it is
+LASTS_S = 600.0  # how long a token is good
+_TOKENS_MOST = 1000  # of a client that asks and never confirms
+
+
+class _Pending(NamedTuple):
+    realm: object
+    entries: tuple[Entry, ...]
+    ends: float
+
+
+class Confirmations:
+    """Tokens that a dangerous call is repeated with: good once, for a while, for exactly what was shown.
+
+    A `realm` is whatever tells one theme of one database from every other.
+    """
+
+    def __init__(self) -> None:
+        self._lock = fork_lock()
+        self._pending: dict[str, _Pending] = {}
+
+    def issue(self, realm: object, entries: tuple[Entry, ...]) -> str:
+        """Return a token for forgetting `entries` within LASTS_S seconds."""
+        now = time.monotonic()
+        token = secrets.token_hex(8)
+        with self._lock:
+            self._pending = {key: held for key, held in self._pending.items() if held.ends > now}
+            if len(self._pending) >= _TOKENS_MOST:
+                del self._pending[next(iter(self._pending))]
+            self._pending[token] = _Pending(realm, entries, now + LASTS_S)
+        return token
+
+    def spend(self, realm: object, token: str) -> tuple[Entry, ...]:
+        """Return what `token` was issued for, once; nothing for an unknown, used, old one or one of another realm."""
+        with self._lock:
+            held = self._pending.get(token)
+            if held is None or held.realm != realm:
+                return ()
+            del self._pending[token]
+        return held.entries if held.ends > time.monotonic() else ()
+
+
 _confirmations = Confirmations()
 
 
@@ -135,7 +177,7 @@ def _delivered(op: RememberMemory, context: WriteContext) -> dict[str, Any]:
         raise InvalidArgument("Postgres rejects this text; an operator sees why: hermes-pgvector spool list")
     if state == "stored":
         with context.runtime.backend.connection(context.left_s) as conn:
-            found = memory_edits.id_of(conn, op.theme, op.target, op.content)
+            found = memories.id_of(conn, op.theme, op.target, op.content)
         if found is not None:
             return {"state": "stored", "id": found}
     where = "in the memory of this process" if context.runtime.writer.in_memory() else "on disk"
@@ -173,7 +215,7 @@ def _chosen(shown: Sequence[Entry], ids: Sequence[int]) -> list[Entry]:
 
 def _named(ids: Sequence[int], context: WriteContext) -> list[Entry]:
     with context.runtime.backend.connection(context.left_s) as conn:
-        found = memory_edits.entries(conn, context.theme, ids)
+        found = memories.entries(conn, context.theme, ids)
     if missing := set(ids) - {entry.id for entry in found}:
         raise InvalidArgument(f"this theme has no memory with the id {_listed(missing)}; nothing was removed")
     return found
@@ -184,7 +226,7 @@ def _preview(query: str, args: Mapping[str, Any], context: WriteContext) -> dict
     asked = Question(query, Scope("theme", context.theme), limit, context.left_s, Filters(target=_target(args)))
     ids = [hit.id for hit in context.recall(asked).hits]
     with context.runtime.backend.connection(context.left_s) as conn:
-        by_id = {entry.id: entry for entry in memory_edits.entries(conn, context.theme, ids)}
+        by_id = {entry.id: entry for entry in memories.entries(conn, context.theme, ids)}
     entries = tuple(by_id[each] for each in ids if each in by_id)
     result: dict[str, Any] = {"would_forget": [_shown(entry) for entry in entries], "count": len(entries)}
     if not entries:
@@ -200,7 +242,7 @@ def _forgotten(entries: Sequence[Entry], context: WriteContext) -> dict[str, Any
     in_files = {(target, context.policy.keep.text(text, Counter())) for target, text in runtime.mirror.entries()}
     who = {**context.provenance, "source": "forget"}
     with runtime.backend.connection(context.left_s) as conn:
-        done = memory_edits.forget(conn, context.theme, entries, in_files, runtime.mirror.origin, who)
+        done = memories.forget(conn, context.theme, entries, in_files, runtime.mirror.origin, who)
     runtime.backend.wrote([context.theme])
     if not done:
         raise InvalidArgument("a memory has changed since it was shown; nothing was removed: look again")
@@ -237,9 +279,9 @@ def _profile(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
     only = _target(args)
     targets = (only,) if only else ("user", "memory")
     with context.runtime.backend.connection(context.left_s) as conn:
-        totals = memory_edits.totals(conn, context.theme)
+        totals = memories.totals(conn, context.theme)
         known = {
-            target: memory_edits.newest(conn, context.theme, target, limit=_PROFILE_ROWS, chars=_PROFILE_CHARS + 1)
+            target: memories.newest(conn, context.theme, target, limit=_PROFILE_ROWS, chars=_PROFILE_CHARS + 1)
             for target in targets
         }
     lines = {target: [_without_target(entry) for entry in known[target]] for target in targets}

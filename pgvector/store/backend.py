@@ -25,24 +25,22 @@ from ..domain.operations import MalformedWrite, Operation
 from ..domain.types import EmbeddingSpace
 from . import memory_files
 from .applying import apply_operations, claim
-from .connection import DeadlineConnection, translated
-from .conninfo import writable
+from .connection import DeadlineConnection, translated, writable
 from .memories import Embeddings
 from .pipeline import Pipeline
-from .pool import Pool, connect
-from .pooler import is_pooled
+from .pool import Pool, connect, follow_path, is_pooled
 from .read_routing import ReadSource, Replica
 from .replica import identity_of
 from .schema import ensure_schema
-from .session_settings import follow_path
 from .sql import query
-from .vector_reuse import ThemedText, known_vectors
 from .vectors import (
     Chunk,
     PendingRow,
+    ThemedText,
     claim_pending,
     fill,
     hold_space,
+    known_vectors,
     postpone,
     record_space,
     recorded_space,

@@ -1,7 +1,8 @@
-"""Connections with a deadline, and psycopg's errors in our own words."""
+"""Connections with a deadline, connection strings, and psycopg's errors in our own words."""
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import errors as pg
 from psycopg.abc import PQGen
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from ..domain.dsn import mask_dsn
 from ..domain.errors import (
@@ -203,6 +204,26 @@ def check_conninfo(conninfo: str) -> None:
         raise StoreMisconfigured(
             f"`dsn` cannot be read ({said}); write postgresql://USER:PASSWORD@HOST/DATABASE or host=... dbname=..."
         ) from None
+
+
+def place_of(conninfo: str) -> str:
+    """Return where it leads, as HOST:PORT/DATABASE without user and password; empty when libpq cannot read it."""
+    try:
+        known = {key: str(value) for key, value in conninfo_to_dict(conninfo).items() if value}
+    except psycopg.ProgrammingError:
+        return ""
+    host = known.get("host") or known.get("hostaddr") or known.get("service", "")
+    port = known.get("port", "5432")
+    name = known.get("dbname") or known.get("user", "")
+    return f"{host.lower()}:{port}/{name}"
+
+
+def writable(conninfo: str) -> str:
+    """Return the same for a server that takes writes, of several hosts that one; what it says of that itself counts."""
+    check_conninfo(conninfo)
+    if "target_session_attrs" in conninfo_to_dict(conninfo) or "PGTARGETSESSIONATTRS" in os.environ:
+        return conninfo
+    return make_conninfo(conninfo, target_session_attrs="read-write")
 
 
 def _first_line(exc: BaseException) -> str:

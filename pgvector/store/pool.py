@@ -1,4 +1,4 @@
-"""The one connection pool of a process."""
+"""Connections: the one pool of a process, a single one, and what we rely on, set at the beginning of each."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import Any
 import psycopg
 import psycopg_pool
 from pgvector.psycopg import register_vector
+from psycopg import IsolationLevel, sql
+from psycopg.errors import QueryCanceled
 from psycopg.pq import TransactionStatus
 from psycopg.rows import namedtuple_row
 
 from ..domain.errors import SchemaNotApplied, StatementLost, StoreReadOnly, StoreUnavailable, StoreUnsettled
 from .connection import DeadlineConnection, check_conninfo, translated
 from .pipeline import Pipeline
-from .session_settings import follow_path, settle
 from .sql import query
 
 APPLICATION_NAME = "hermes-pgvector"
@@ -38,6 +39,10 @@ _OURS_FIRST_MS = 500
 # so may the others.
 _STALE = (SchemaNotApplied, StatementLost, StoreReadOnly, StoreUnsettled)
 
+_SETTLE_ATTEMPTS = 20
+# By itself, and short: a role's own limit on statements may be a millisecond, and counts until this has run.
+_ENDLESS = sql.SQL("SELECT set_config('statement_timeout', '0', false) WHERE pg_backend_pid() = {}")
+
 # A pool without a connection for so long, though none is in use, cannot connect any more.
 _CONNECT_PATIENCE_S = 1.0
 
@@ -53,6 +58,46 @@ def _is_of_others(record: logging.LogRecord) -> bool:
 
 for _name in ("psycopg", "psycopg.pool", "psycopg.transaction"):
     logging.getLogger(_name).addFilter(_is_of_others)
+
+
+def settle(conn: DeadlineConnection) -> None:
+    """Give a new connection dates, numbers, strings and time limits as we expect them, and the path to our tables.
+
+    In transaction mode a pooler keeps only some of it until the next transaction. Raises psycopg.Error.
+    """
+    conn.isolation_level = IsolationLevel.READ_COMMITTED
+    pid = conn.info.backend_pid
+    for attempt in range(_SETTLE_ATTEMPTS):
+        try:
+            conn.execute(_ENDLESS.format(sql.Literal(pid)))
+            conn.execute(query("settle_session"), {"pid": pid})
+            row = conn.execute(query("session_path")).fetchone()
+            break
+        except QueryCanceled:
+            if attempt == _SETTLE_ATTEMPTS - 1:
+                raise
+    conn.path = row.path if row is not None else ""
+    if conn.path:
+        conn.execute(query("set_path"), {"path": conn.path, "local": False, "pid": pid})
+
+
+def follow_path(conn: DeadlineConnection) -> None:
+    """In a transaction: see our tables, also where a pooler lends another session for each."""
+    if conn.path:
+        conn.execute(query("set_path"), {"path": conn.path, "local": True, "pid": None})
+
+
+def is_pooled(conn: DeadlineConnection) -> bool:
+    """Return whether a pooler answers for Postgres: it makes up the process id that a client is told."""
+    return backend_pid(conn) != conn.info.backend_pid
+
+
+def backend_pid(conn: DeadlineConnection) -> int:
+    """Return the process id of the server's session that answers now."""
+    with translated():
+        row = conn.execute("SELECT pg_backend_pid()").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def connect(conninfo: str, *, timeout_s: float = _CONNECT_TIMEOUT_S, prepares: bool = False) -> DeadlineConnection:

@@ -14,8 +14,7 @@ from ..domain.errors import DeadlineExceeded, HermesPgvectorError, SpaceChanged,
 from ..domain.types import EmbeddingSpace
 from .connection import DeadlineConnection
 from .pipeline import Pipeline
-from .pool import Pool, connect
-from .pooler import is_pooled
+from .pool import Pool, connect, is_pooled
 from .replica import (
     PrimaryPosition,
     ReplicaBehind,

@@ -1,10 +1,14 @@
-"""What keeps a write that comes very late, or once more, from bringing back what is there or was forgotten since."""
+"""What keeps a write that comes very late, or once more, from bringing back what is there or was forgotten since.
+
+What was removed for good is noted by its digest. Every function works inside the caller's transaction.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 from ..domain.operations import AddMemory, ForgetMemories, Metadata, Operation, RememberMemory, ReplaceMemory, StoreTurn
@@ -12,8 +16,8 @@ from ..domain.records import Removed
 from ..domain.text import digest
 from .connection import DeadlineConnection
 from .history import note_actor
+from .memories import lock_theme
 from .sql import query
-from .tombstones import bury
 
 OPERATIONS_KEPT_DAYS = 30  # for so long the database knows which operations it has applied
 _LATE_S = (OPERATIONS_KEPT_DAYS - 1) * 86400.0  # a day for clocks that differ
@@ -65,3 +69,28 @@ def forget_again(conn: DeadlineConnection, op: ForgetMemories) -> int:
     at = _at(op)
     removals = [Removed(op.theme, target, bytes.fromhex(each), at) for target, each in op.removals]
     return remove_again(conn, op.who, removals)
+
+
+def bring_tombstones(conn: DeadlineConnection, removals: Sequence[Removed]) -> None:
+    """Note what was removed elsewhere and is not held here."""
+    conn.execute(query("bring_tombstones"), _removal_columns(removals))
+
+
+def bury(conn: DeadlineConnection, removals: Sequence[Removed]) -> int:
+    """Remove what was removed elsewhere after it was last confirmed here; returns how many that were."""
+    columns = _removal_columns(removals)
+    for theme in sorted({each.theme for each in removals}):
+        lock_theme(conn, theme)
+    gone = conn.execute(query("bury_removed"), columns).rowcount
+    conn.execute(query("bring_tombstones"), columns)
+    return gone
+
+
+def _removal_columns(removals: Sequence[Removed]) -> dict[str, Any]:
+    return {
+        "themes": [each.theme for each in removals],
+        "targets": [each.target for each in removals],
+        "digests": [each.digest for each in removals],
+        "times": [each.removed_at for each in removals],
+        "origins": [each.origin for each in removals],
+    }

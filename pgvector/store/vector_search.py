@@ -1,4 +1,4 @@
-"""The vector leg of a search, and the rows behind the candidates of both legs."""
+"""The vector leg of a search, the rows behind the candidates of both legs, and which themes hold any."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pgvector import Vector
 
 from ..domain.periods import TimeSpan
 from ..domain.types import Candidate, Filters, Hit, Scope, Store
-from .connection import DeadlineConnection
+from .connection import DeadlineConnection, translated
 from .pipeline import Pipeline, Rows
 from .sql import query
 
@@ -233,3 +233,16 @@ def where(scope: Scope, filters: Filters) -> dict[str, Any]:
         "since": filters.since.isoformat() if filters.since else "-infinity",
         "until": filters.until.isoformat() if filters.until else "infinity",
     }
+
+
+def theme_holds(conn: DeadlineConnection, scope: Scope) -> bool:
+    """Return whether the theme of `scope` holds anything that may be read there."""
+    with translated():
+        row = conn.execute(query("theme_holds"), themes_of(scope)).fetchone()
+    return bool(row and row.found)
+
+
+def theme_names(conn: DeadlineConnection) -> list[str]:
+    """Return the themes that hold rows, chats' among them: a session is told those that it may read."""
+    with translated():
+        return [row.theme for row in conn.execute(query("theme_names"))]

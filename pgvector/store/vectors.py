@@ -1,16 +1,19 @@
-"""The vectors beside the texts: which model they are of, and the rows that still wait for theirs."""
+"""The vectors beside the texts: which model they are of, those to use again, and the rows that wait for theirs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from pgvector import Vector
 
+from ..domain.text import digest
 from ..domain.types import EmbeddingSpace, Store
 from .connection import DeadlineConnection, pipelined
 from .pipeline import Pipeline, Rows
 from .sql import query
+
+ThemedText = tuple[str, str]  # theme, text
 
 STORES: tuple[Store, ...] = ("memories", "turns")
 
@@ -103,3 +106,11 @@ def values_of(row: PendingRow, chunks: Sequence[Chunk]) -> dict[str, object]:
         "first_chars": [chunk.first_char for chunk in others],
         "embeddings": [Vector(chunk.vector) for chunk in others],
     }
+
+
+def known_vectors(conn: DeadlineConnection, texts: Collection[ThemedText]) -> dict[str, list[float]]:
+    """Return the vectors of those texts that a memory or a turn of the same theme holds letter for letter, by text."""
+    wanted = list(dict.fromkeys(texts))
+    row = {"themes": [theme for theme, _ in wanted], "digests": [digest(text) for _, text in wanted]}
+    found = conn.execute(query("known_vectors", own_themes=conn.own_themes), row, binary=True)
+    return {wanted[known.number - 1][1]: known.embedding.to_list() for known in found}

@@ -72,6 +72,32 @@ def test_need_04_another_theme_is_read_only_by_an_explicit_argument(
         assert recalled(fleet["marketing"], "Who owns the Atlas budget?", tool=tool, scope="nobody") == []
 
 
+@pytest.mark.parametrize(
+    ("cross_theme", "key", "offered", "not_offered"),
+    [
+        ("agents", "sales", ["current", "session", "all (", "name of a theme"], []),
+        ("agents", "agent:main:telegram:dm:4915112345678", ["current", "session"], ["all", "name of a theme"]),
+        ("none", "sales", ["current", "session"], ["all", "name of a theme"]),
+        (["marketing"], "sales", ["current", "session", "name of a theme"], ["all"]),
+        ("all", "agent:main:telegram:dm:4915112345678", ["current", "session", "all (", "name of a theme"], []),
+    ],
+)
+def test_need_04_the_tools_offer_the_scopes_that_the_session_may_use(
+    make_provider: MakeProvider, cross_theme: object, key: str, offered: list[str], not_offered: list[str]
+) -> None:
+    platform = "telegram" if "telegram" in key else "cli"
+    provider = make_provider({"cross_theme": cross_theme}, gateway_session_key=key, platform=platform)
+    for schema in provider.get_tool_schemas():
+        arguments = schema["parameters"]["properties"]
+        told = json.dumps(arguments["scope"])
+        assert all(word in told for word in offered) and not any(word in told for word in not_offered), told
+        assert ("theme" in arguments) == ("name of a theme" in offered)
+        for word in arguments["scope"].get("enum", ["current", "session", *(["all"] if "all (" in told else [])]):
+            assert "error" not in called(provider, schema["name"], {"query": "Atlas", "scope": word})
+        empty = called(provider, schema["name"], {"query": "Atlas", "scope": " "})["error"]
+        assert not any(word in empty for word in not_offered), empty
+
+
 def test_need_04_a_theme_called_all_is_a_theme_of_its_own(make_provider: MakeProvider) -> None:
     named_all, sales = make_provider(gateway_session_key="all"), make_provider(gateway_session_key="sales")
     named_all.on_memory_write("add", "memory", "Atlas of everybody")

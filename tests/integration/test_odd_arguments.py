@@ -75,6 +75,14 @@ def test_trap_12_a_target_that_means_nothing_is_refused_in_words(provider: Pgvec
         assert "`target` must be" in called(provider, "recall_memory", {"query": "Atlas", "target": target})["error"]
 
 
+def test_trap_12_an_argument_that_a_tool_does_not_have_is_refused_in_words(provider: PgvectorMemoryProvider) -> None:
+    for tool, args in itertools.product(TOOLS, [{"themes": "sales"}, {"top_k": 3, "q": "Atlas"}]):
+        said = called(provider, tool, {"query": "Atlas", **args})["error"]
+        assert all(f"`{name}`" in said for name in (*args, "query", "scope", "since")) and tool in said, said
+    assert "has no argument `role`" in called(provider, "recall_memory", {"query": "Atlas", "role": "user"})["error"]
+    assert called(provider, "recall_memory", {"query": "Atlas", "themes": None})["count"] == 1
+
+
 def test_trap_12_a_tool_of_somebody_else_is_named(provider: PgvectorMemoryProvider) -> None:
     assert "recall_memory" in called(provider, "remember", {"query": "Atlas"})["error"]
     assert "error" in json.loads(provider.handle_tool_call(None, None))  # type: ignore[arg-type]

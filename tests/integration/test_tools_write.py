@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hermes_memory_pgvector.host import confirmations
+from hermes_memory_pgvector.host import write_tools
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall.render import estimate_tokens
 from tests.conftest import MakeProvider
@@ -55,6 +55,20 @@ def test_need_25_only_what_is_switched_on_is_there(make_provider: MakeProvider) 
     assert names(make_provider({"tools": [*recall, "memory-profile"]})) == [*recall, "memory_profile"]
     for tool in MORE:
         assert "there is no tool" in refusal(make_provider(), tool, content="Atlas", id=1)
+
+
+def test_an_argument_that_a_tool_does_not_have_is_refused_and_nothing_is_done(
+    make_provider: MakeProvider,
+) -> None:
+    provider = make_provider({"tools": MORE}, gateway_session_key="sales")
+    said = refusal(provider, "remember", content="Atlas is blue", scope="marketing", sync=True)
+    assert "no argument `scope`" in said and all(
+        f"`{name}`" in said for name in ("content", "target", "metadata", "sync")
+    )
+    assert "`content`" in refusal(provider, "forget", content="Atlas is blue")
+    assert "`limit`" in refusal(provider, "memory_profile", limit=3)
+    assert called(provider, "memory_profile", {})["known"] == {"user": 0, "memory": 0}
+    assert remember(provider, "Atlas is blue", scope=None)["theme"] == "sales"
 
 
 def test_an_unknown_tool_is_told_with_what_exists(
@@ -250,7 +264,7 @@ def test_need_16_a_confirmation_is_for_what_was_shown(make_provider: MakeProvide
 
 
 def test_need_16_a_confirmation_does_not_last(make_provider: MakeProvider, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confirmations, "LASTS_S", 0.0)
+    monkeypatch.setattr(write_tools, "LASTS_S", 0.0)
     provider = make_provider(ALL)
     remember(provider, "Atlas is blue")
     token = called(provider, "forget", {"query": "atlas"})["confirm"]

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.domain.errors import EmbedderError, EmbedderUnavailable, InputTooLong
-from hermes_memory_pgvector.embed.breaker import CircuitBreaker, GuardedEmbedder
+from hermes_memory_pgvector.embed.breaker import CircuitBreaker
+from hermes_memory_pgvector.embed.cache import CachedEmbedder
 from hermes_memory_pgvector.embed.http_embedder import HttpEmbedder
 from tests.support.scripted_embedder import Mode, ScriptedEmbedder
 
@@ -152,7 +153,7 @@ class Guarded:
         self.clock = Clock()
         self.breaker = CircuitBreaker(failures=3, clock=self.clock)
         inner = HttpEmbedder(url=server.url, model="all-minilm", dims=DIMS, api="ollama")
-        self.embedder = GuardedEmbedder(inner, self.breaker, name=inner.endpoint)
+        self.embedder = CachedEmbedder(inner, name=inner.endpoint, breaker=self.breaker)
 
     def fails(self, mode: Mode, times: int = 1) -> EmbedderError:
         self.server.mode = mode

@@ -24,7 +24,8 @@ def server() -> Iterator[ScriptedEmbedder]:
 
 @pytest.fixture
 def embedder(server: ScriptedEmbedder) -> Iterator[CachedEmbedder]:
-    cached = CachedEmbedder(HttpEmbedder(url=server.url, model="all-minilm", dims=DIMS, api="ollama"), max_queries=3)
+    inner = HttpEmbedder(url=server.url, model="all-minilm", dims=DIMS, api="ollama")
+    cached = CachedEmbedder(inner, name=inner.endpoint, max_queries=3)
     yield cached
     cached.close()
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.embed.replies import loads
+from hermes_memory_pgvector.embed.endpoint import loads
 
 _VECTOR = [0.125, -1e-05, 3, 0.5] * 200
 _PADDING = "x" * 40_000  # what is small is read at once

@@ -26,8 +26,14 @@ from hermes_memory_pgvector.embed.embedding_api import (
     request_body,
     vectors_in,
 )
-from hermes_memory_pgvector.embed.endpoint import Endpoint, redacted
-from hermes_memory_pgvector.embed.replies import MAX_RETRY_AFTER_S, NoSuchEndpoint, Reply, retry_after_s
+from hermes_memory_pgvector.embed.endpoint import (
+    MAX_RETRY_AFTER_S,
+    Endpoint,
+    NoSuchEndpoint,
+    Reply,
+    redacted,
+    retry_after_s,
+)
 
 HOST = "http://gpu:11434"
 OLLAMA = Endpoint("ollama", f"{HOST}/api/embed")

@@ -12,9 +12,9 @@ from psycopg import errors as pg
 from ...domain.errors import ConfigurationError
 from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
-from ...store.pooler import require_session
 from ...store.schema import MIGRATIONS_FOLDER, applied_versions, check_dims, shipped_migrations
 from . import hnsw, row_security
+from .pooler import require_session
 
 MIGRATION_LOCK = 7310579462  # each migration takes it as well
 _SEAL = re.compile(r"'[0-9a-f]{64}'")

@@ -18,10 +18,10 @@ from ...domain.errors import ConfigurationError, DeadlineExceeded, SchemaNotAppl
 from ...domain.types import EmbeddingSpace, Store
 from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
-from ...store.pooler import require_session
 from ...store.sql import query
 from ...store.vectors import STORES, Chunk, PendingRow, recorded_space, values_of
 from .hnsw import build_index, restore, steering
+from .pooler import require_session
 from .vector_statements import (
     ABORT,
     BEGIN,

@@ -57,7 +57,7 @@ def add_theme(command: argparse.ArgumentParser) -> None:
 
 def tell_theme(args: argparse.Namespace, conn: DeadlineConnection, theme: str) -> None:
     """Say on stderr which theme was taken, and that there are others, where none was named."""
-    from ...store.known_themes import theme_names
+    from ...store.vector_search import theme_names
     from .console import remark
 
     if args.theme is not None or args.json:

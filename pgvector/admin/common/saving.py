@@ -15,7 +15,7 @@ from ...config.sources import form_path, read_dotenv, read_form, read_section
 from ...config.yaml_file import replace_file, set_values
 from ...domain.dsn import mask_dsn
 from ...domain.errors import ConfigurationError
-from ...store.conninfo import has_secret
+from .conninfo import has_secret
 from .dotenv_file import restore_dotenv, set_dotenv
 
 API_KEY_ENV = "HERMES_PGVECTOR_EMBED_API_KEY"

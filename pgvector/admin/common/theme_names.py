@@ -10,7 +10,7 @@ from ...domain.errors import InvalidArgument
 from ...domain.text import clean
 from ...domain.theme import Surface, ThemeRules, session_themes
 from ...store.connection import DeadlineConnection
-from ...store.known_themes import theme_names
+from ...store.vector_search import theme_names
 from . import stored_rows
 from .theme_rows import counts, rows_in, theme_exists
 

@@ -13,8 +13,8 @@ from ...domain.errors import ConfigurationError, WrongUsage
 from ...domain.languages import Languages
 from ...domain.theme import ThemeRules
 from ...store import old_turns as clock
-from ...store.audit_log import record
 from ...store.connection import DeadlineConnection
+from ...store.history import record
 from ..common import new_vectors
 from ..common import theme_rows as all_themes
 from ..common.progress import progress

@@ -11,8 +11,8 @@ from ...domain.errors import EmbedderError
 from ...domain.languages import Languages
 from ...domain.redaction import Masker, masker
 from ...domain.text import clean, digest, strip_injected
-from ...store.audit_log import record
 from ...store.connection import DeadlineConnection
+from ...store.history import record
 from ..common import theme_rows as all_themes
 from ..common.progress import ProgressLine
 from . import compact_rows as store

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from ...config.settings import Settings
 from ...domain.dsn import mask_dsn
 from ...domain.errors import DimensionMismatch, HermesPgvectorError, SchemaNotApplied, UpgradeNeeded
-from ...store import pooler, schema
+from ...store import schema
 from ...store.connection import DeadlineConnection
-from ...store.pool import connect
-from ..common import schema_checks
+from ...store.pool import connect, is_pooled
+from ..common import pooler, schema_checks
 from ..common.embedded_server import account_notice
 from ..common.migrations import changed_migrations
 from ..common.upgrade_progress import SCHEMA, UpgradeProgress, under_way
@@ -79,7 +79,7 @@ def _server(conn: DeadlineConnection, context: DoctorContext, where: str) -> Ite
 
 
 def _pooler(conn: DeadlineConnection, conninfo: str, settings: Settings) -> Check:
-    pooled = pooler.is_pooled(conn)
+    pooled = is_pooled(conn)
     lends = pooled and pooler.shares_sessions(conn, conninfo)
     if lends and settings.pooler == "none":
         return Check(

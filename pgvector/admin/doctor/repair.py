@@ -15,12 +15,12 @@ from typing import Any
 
 from ...config.settings import Settings
 from ...domain.errors import HermesPgvectorError
-from ...store.conninfo import user_of
 from ...store.pool import connect
-from ...store.pooler import require_session
 from ..common.activation import activate, enable, find_hermes
+from ..common.conninfo import user_of
 from ..common.installation import install_plugin
 from ..common.migrations import migrate
+from ..common.pooler import require_session
 from ..common.progress import building
 from . import server_health
 from .check import Check

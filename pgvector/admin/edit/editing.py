@@ -15,12 +15,11 @@ from ...domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
 from ...domain.operations import RememberMemory
 from ...domain.records import MEMORY_FILES
 from ...domain.text import clean
-from ...store import history, memory_edits
-from ...store.audit_log import operator, record
+from ...store import history, memories
 from ...store.backend import WRITE_TIMEOUT_S
 from ...store.connection import DeadlineConnection
-from ...store.memories import lock_theme
-from ...store.memory_edits import Entry
+from ...store.history import operator, record
+from ...store.memories import Entry, lock_theme
 from ...store.sql import query
 from ...store.vectors import PendingRow
 from ..common import row_security, stored_rows
@@ -54,12 +53,12 @@ def add(context: CommandContext, theme: str, target: str, text: str, metadata: M
         owner="add",
     )
     with context.backend.connection(WRITE_TIMEOUT_S) as conn:
-        before = memory_edits.id_of(conn, theme, target, content)
+        before = memories.id_of(conn, theme, target, content)
         if not theme_exists(conn, theme):
             notes.append(f"{theme!r} held nothing before: if that is a slip, forget this and look at: themes list")
     context.backend.apply([remember], {})
     with context.backend.connection(WRITE_TIMEOUT_S) as conn:
-        found = memory_edits.id_of(conn, theme, target, content)
+        found = memories.id_of(conn, theme, target, content)
     if found is None:
         raise InvalidArgument("the memory was removed again while it was added")
     state = "stored" if before is None else "confirmed"
@@ -129,7 +128,7 @@ def _replace(
 
 
 def _check_unsaid(conn: DeadlineConnection, theme: str, old: Entry, content: str) -> None:
-    other = memory_edits.id_of(conn, theme, old.target, content)
+    other = memories.id_of(conn, theme, old.target, content)
     if other is not None and other != old.id:
         raise InvalidArgument(
             f"m{other} says that already, nothing was changed; to keep only that one: "

@@ -12,11 +12,11 @@ from ...capture.forgetting import without_session
 from ...domain.errors import InvalidArgument
 from ...domain.format import plural
 from ...domain.types import Store
-from ...store import history, memory_edits
-from ...store.audit_log import operator
+from ...store import history, memories
 from ...store.backend import WRITE_TIMEOUT_S
 from ...store.connection import DeadlineConnection
-from ...store.memory_edits import Entry
+from ...store.history import operator
+from ...store.memories import Entry
 from ...store.sql import query
 from ..common import stored_rows
 from ..common.command_context import CommandContext
@@ -117,7 +117,7 @@ def _notes(conn: DeadlineConnection, meant: _Meant, in_files: set[tuple[str, str
 
 def _delete(conn: DeadlineConnection, meant: _Meant, in_files: set[tuple[str, str]], origin: str) -> None:
     for theme, entries in meant.entries().items():
-        if not memory_edits.forget(conn, theme, entries, in_files, origin, operator("forget")):
+        if not memories.forget(conn, theme, entries, in_files, origin, operator("forget")):
             raise InvalidArgument("a memory was changed by somebody else just now; nothing was removed: look again")
     turns: defaultdict[str, list[int]] = defaultdict(list)
     for row in meant.turns:

@@ -13,9 +13,8 @@ from ...capture.mirror import Mirror
 from ...domain.errors import InvalidArgument
 from ...domain.records import MEMORY_FILES
 from ...store import memory_files
-from ...store.audit_log import operator, record_where_allowed
 from ...store.connection import DeadlineConnection
-from ...store.history import note_actor
+from ...store.history import note_actor, operator, record_where_allowed
 from ...store.memories import lock_theme
 from ...store.sql import query
 from ..common.outcome import Outcome

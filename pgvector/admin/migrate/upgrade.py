@@ -17,10 +17,10 @@ from ...embed.instructions import instructions_for
 from ...embed.model_folder import is_local
 from ...store.connection import DeadlineConnection
 from ...store.pool import connect
-from ...store.pooler import require_session
 from ..common import hnsw
 from ..common.migrations import MigrationReport, migrate
 from ..common.new_vectors import vacuum
+from ..common.pooler import require_session
 from ..common.progress import building, progress
 from ..common.upgrade_progress import NAMELESS, SCHEMA, UpgradeProgress, under_way
 from . import upgrade_tables

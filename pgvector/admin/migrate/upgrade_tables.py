@@ -18,9 +18,8 @@ from psycopg import sql
 
 from ...domain.errors import ConfigurationError, DeadlineExceeded
 from ...domain.types import EmbeddingSpace, Store
-from ...store.audit_log import operator, record_where_allowed
 from ...store.connection import DeadlineConnection, translated
-from ...store.history import note_actor
+from ...store.history import note_actor, operator, record_where_allowed
 from ...store.schema import has_foreign_tables
 from ...store.sql import query
 from ...store.vectors import STORES, record_space

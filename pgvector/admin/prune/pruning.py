@@ -14,9 +14,8 @@ from ...domain.errors import WrongUsage
 from ...domain.retention_policy import ROLES
 from ...domain.theme import ThemeRules
 from ...store import old_turns
-from ...store.audit_log import operator, record
 from ...store.connection import DeadlineConnection
-from ...store.history import note_actor
+from ...store.history import note_actor, operator, record
 from ..common import theme_rows
 from ..common.outcome import Outcome, fit_for_json
 from ..common.progress import progress

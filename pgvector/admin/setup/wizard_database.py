@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from ...config.settings import Settings
 from ...domain.dsn import mask_dsn
 from ...domain.errors import ConfigurationError, HermesPgvectorError, StoreMisconfigured
-from ...store.conninfo import as_admin, user_of, with_password
 from ..common.choose import existing_database
+from ..common.conninfo import as_admin, user_of, with_password
 from ..common.embedded_server import embedded_server
 from .appraisal import Appraisal, appraise
 from .prompts import SetupOptions, Terminal

@@ -7,9 +7,8 @@ from typing import Any
 
 from ...domain.errors import InvalidArgument
 from ...domain.theme import ThemeRules, normalise_theme
-from ...store.audit_log import operator, record
 from ...store.connection import DeadlineConnection
-from ...store.history import note_actor
+from ...store.history import note_actor, operator, record
 from ..common import theme_rows
 from ..common.outcome import Outcome, fit_for_json
 from ..common.progress import progress

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from ...domain.errors import ConfigurationError
 from ...domain.records import MemoryRecord, Record
-from ...store.audit_log import record_where_allowed as log
 from ...store.connection import DeadlineConnection, translated
+from ...store.history import record_where_allowed as log
 from ..common.progress import progress
 from . import import_rows as store
 from .ingest import IngestOptions, IngestResult, take_in

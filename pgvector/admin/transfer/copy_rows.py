@@ -13,8 +13,8 @@ from psycopg.types.json import Jsonb
 
 from ...domain.types import Store
 from ...store.connection import DeadlineConnection
+from ...store.replays import bury
 from ...store.sql import query
-from ...store.tombstones import bury
 from .export_rows import TimeRange, removed
 from .import_rows import column_lists
 

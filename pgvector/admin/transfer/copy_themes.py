@@ -11,9 +11,8 @@ from ...domain.errors import ConfigurationError
 from ...domain.records import Record
 from ...domain.theme import ThemeRules
 from ...domain.types import EmbeddingSpace
-from ...store.audit_log import operator, record_where_allowed
 from ...store.connection import DeadlineConnection, translated
-from ...store.history import note_actor
+from ...store.history import note_actor, operator, record_where_allowed
 from ...store.vectors import STORES, recorded_space
 from ..common.progress import progress
 from . import copy_rows as store

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ...domain.theme import ThemeRules
-from ...store.audit_log import record_where_allowed
 from ...store.connection import DeadlineConnection, translated
+from ...store.history import record_where_allowed
 from ...store.vectors import STORES
 from ..common import theme_rows as theme_store
 from ..common.installation import package_version

@@ -17,9 +17,9 @@ from ...domain.errors import ConfigurationError, InvalidArgument, OperationRejec
 from ...domain.records import Record, Removed
 from ...domain.theme import ThemeRules
 from ...domain.types import EmbeddingSpace
-from ...store.audit_log import record_where_allowed as log
 from ...store.connection import DeadlineConnection, translated
-from ...store.tombstones import bring_tombstones
+from ...store.history import record_where_allowed as log
+from ...store.replays import bring_tombstones
 from ..common.progress import progress
 from . import import_rows as store
 from .exchange_format import MAX_LINE_BYTES, Checksum, Header, Trailer, read_header, read_row, read_trailer

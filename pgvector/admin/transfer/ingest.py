@@ -21,9 +21,8 @@ from ...domain.retention_policy import ROLES
 from ...domain.text import clean, clean_json, digest
 from ...domain.theme import ThemeRules
 from ...domain.types import EmbeddingSpace
-from ...store.audit_log import operator
 from ...store.connection import DeadlineConnection, translated
-from ...store.history import note_actor
+from ...store.history import note_actor, operator
 from ...store.vectors import hold_space, record_space
 from . import import_rows as store
 

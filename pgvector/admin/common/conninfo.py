@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 
-import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from .connection import check_conninfo
+from ...store.connection import check_conninfo
 
 _OF_THE_SERVER = ("host", "port", "dbname", "hostaddr", "sslmode", "sslrootcert", "channel_binding")
-
-
-def place_of(conninfo: str) -> str:
-    """Return where it leads, as HOST:PORT/DATABASE without user and password; empty when libpq cannot read it."""
-    try:
-        known = {key: str(value) for key, value in conninfo_to_dict(conninfo).items() if value}
-    except psycopg.ProgrammingError:
-        return ""
-    host = known.get("host") or known.get("hostaddr") or known.get("service", "")
-    port = known.get("port", "5432")
-    name = known.get("dbname") or known.get("user", "")
-    return f"{host.lower()}:{port}/{name}"
 
 
 def has_secret(conninfo: str) -> bool:
@@ -46,11 +32,3 @@ def as_admin(conninfo: str, admin: str = "postgres") -> str:
     known = conninfo_to_dict(conninfo)
     kept = {key: value for key, value in known.items() if key in _OF_THE_SERVER}
     return make_conninfo("", **kept, user=admin)
-
-
-def writable(conninfo: str) -> str:
-    """Return the same for a server that takes writes, of several hosts that one; what it says of that itself counts."""
-    check_conninfo(conninfo)
-    if "target_session_attrs" in conninfo_to_dict(conninfo) or "PGTARGETSESSIONATTRS" in os.environ:
-        return conninfo
-    return make_conninfo(conninfo, target_session_attrs="read-write")

@@ -1,20 +1,15 @@
-"""What stands between us and Postgres: nothing, or a pooler such as PgBouncer."""
+"""A pooler between an operator's login and Postgres, such as PgBouncer, and whether it keeps sessions."""
 
 from __future__ import annotations
 
 import time
 
-from ..domain.errors import ConfigurationError, HermesPgvectorError
-from .connection import DeadlineConnection, translated
-from .pool import connect
+from ...domain.errors import ConfigurationError, HermesPgvectorError
+from ...store.connection import DeadlineConnection
+from ...store.pool import backend_pid, connect, is_pooled
 
 _ROUNDS = 3
 _PATIENCE_S = 3.0  # where a pooler has one connection only, and somebody else is using it
-
-
-def is_pooled(conn: DeadlineConnection) -> bool:
-    """Return whether a pooler answers for Postgres: it makes up the process id that a client is told."""
-    return _backend(conn) != conn.info.backend_pid
 
 
 def shares_sessions(conn: DeadlineConnection, conninfo: str) -> bool:
@@ -25,9 +20,9 @@ def shares_sessions(conn: DeadlineConnection, conninfo: str) -> bool:
         with connect(conninfo) as other:
             for _ in range(_ROUNDS):
                 other.deadline = time.monotonic() + _PATIENCE_S
-                mine = _backend(conn)
+                mine = backend_pid(conn)
                 with other.transaction():
-                    if _backend(other) == mine or _backend(conn) != mine:
+                    if backend_pid(other) == mine or backend_pid(conn) != mine:
                         return True
     except HermesPgvectorError:  # a second session is not to be had: each client keeps its own
         return False
@@ -41,10 +36,3 @@ def require_session(conn: DeadlineConnection, conninfo: str) -> None:
             "this login leads through a pooler in transaction mode (PgBouncer), which keeps no lock and no setting "
             "from one statement to the next; name the database server itself in --admin-dsn"
         )
-
-
-def _backend(conn: DeadlineConnection) -> int:
-    with translated():
-        row = conn.execute("SELECT pg_backend_pid()").fetchone()
-    assert row is not None
-    return int(row[0])
