@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,12 @@ MIN_COVERAGE = 0.35  # share of the question's weight in words that makes a hit 
 SURE_COVERAGE = 0.60  # likewise, however far off in meaning it seems: models know nothing of error codes
 _FAR = 0.10  # below the similarity that is good enough, where words are held to be shared by chance
 _SHARE_BEFORE = 0.2  # of the deadline, for the turns of the session before
+# What a cross-encoder and similarity say together. Of a memory in quite other words the first says little: that differs
+# from what it says of another subject in the third digit of the chance, so the unit is the logit.
+SIMILARITY_WEIGHT = 60.0
+MEMORIES_EVIDENCE = -9.4
+TURNS_EVIDENCE = -6.0
+_LEAST_CHANCE = 1e-7
 _SPARE = 3  # hits looked at for each line shown: some are too far off, some were shown before
 _DEEP = 100  # hits looked at where most of those were left out: a long session's own turns, a question asked often
 
@@ -103,16 +110,25 @@ def _limited(lines: Sequence[Line], recent: Collection[int], limit: int) -> list
 
 
 def is_worth_showing(hit: Hit, near: MinSimilarity, most: float = 1.0) -> bool:
-    """Return whether a hit is near enough in meaning, or holds enough of the question's rare words and is not far.
+    """Return whether a hit likely answers: by the cross-encoder where that has read it, else by meaning and words.
 
     `most`: the share of the question's weight in words that a row can be expected to hold.
     """
+    bar = near.turns if hit.store == "turns" else near.memories
+    if hit.relevance is not None:
+        return _evidence(hit, bar) >= (TURNS_EVIDENCE if hit.store == "turns" else MEMORIES_EVIDENCE)
     coverage = hit.coverage / most
     if hit.similarity is None:
         return coverage >= MIN_COVERAGE
-    bar = near.turns if hit.store == "turns" else near.memories
     by_words = coverage >= (MIN_COVERAGE if hit.similarity >= bar - _FAR else SURE_COVERAGE)
     return hit.similarity >= bar or by_words
+
+
+def _evidence(hit: Hit, bar: float) -> float:
+    """Return the logit of the relevance, and how far the similarity is from its bar, in the same unit."""
+    chance = min(max(hit.relevance or 0.0, _LEAST_CHANCE), 1 - _LEAST_CHANCE)
+    nearness = 0.0 if hit.similarity is None else SIMILARITY_WEIGHT * (hit.similarity - bar)
+    return math.log(chance / (1 - chance)) + nearness
 
 
 def _end_of_the_session_before(

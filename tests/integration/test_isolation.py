@@ -16,7 +16,7 @@ import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import MakeProvider
-from tests.support.memory import called, landed, recalled, runtime_of
+from tests.support.memory import called, landed, recalled, results, runtime_of
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.statements import every_statement, sql_files
 from tests.support.stored import Database
@@ -68,7 +68,7 @@ def test_need_04_another_theme_is_read_only_by_an_explicit_argument(
         assert len(found) == each and all("sales" in text for text in found)
         answer = called(fleet["marketing"], tool, {"query": "Who owns the Atlas budget?", "scope": "all", "limit": 50})
         assert answer["scope"] == "all"
-        assert sorted(hit["theme"] for hit in answer["results"]) == sorted(THEMES * each)
+        assert sorted(hit["theme"] for hit in results(answer)) == sorted(THEMES * each)
         assert recalled(fleet["marketing"], "Who owns the Atlas budget?", tool=tool, scope="nobody") == []
 
 
