@@ -93,7 +93,7 @@ def _list(field: Field, raw: object) -> tuple[str, ...]:
 
 
 def _line(field: Field, raw: object) -> str:
-    text = _as_text(raw)
+    text = "off" if raw is False and "off" in field.choices else _as_text(raw)  # YAML makes false of `off`
     if field.choices and text.lower() not in field.choices:
         raise Rejected(quoted(text))
     if field.pattern and not re.fullmatch(field.pattern, text):

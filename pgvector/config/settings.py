@@ -134,10 +134,13 @@ class Settings:
     )
     recall_deadline_s: float = _setting(5.0, "Longest time a recall tool call takes, in seconds", low=0.01, high=300)
     recall_max_tokens: int = _setting(2000, "Size limit of a recall tool's answer, in tokens", low=200, high=100_000)
-    rerank_url: str = _setting(
-        "",
-        "Base URL of an endpoint that puts the best results in their last order with a cross-encoder; empty uses none",
+    rerank: str = _setting(
+        "auto",
+        "What puts the best results in their last order: auto takes the endpoint of rerank_url or, without one, the "
+        "bundled cross-encoder, if that is installed and the question English; off nothing",
+        choices=("auto", "off"),
     )
+    rerank_url: str = _setting("", "Base URL of an endpoint with a cross-encoder that reranks the results")
     rerank_model: str = _setting("", "Model the rerank endpoint is asked for; empty names none")
     rerank_api: str = _setting(
         "auto", "Protocol the rerank endpoint speaks; auto finds out", choices=("auto", "cohere", "tei")
@@ -147,11 +150,20 @@ class Settings:
         "Environment variable that holds the rerank endpoint's API key",
         pattern=_ENV_NAME,
     )
-    rerank_deadline_s: float = _setting(
-        1.0, "Longest wait for the rerank endpoint, in seconds, within the deadline of the recall", low=0.01, high=60
+    rerank_deadline_s: float | Literal["auto"] = _setting(
+        "auto",
+        "Longest time that reranking takes, in seconds, within the deadline of the recall; auto is 1 for an endpoint "
+        "and 0.12 for the bundled cross-encoder",
+        low=0.01,
+        high=60,
+        word="auto",
     )
-    rerank_candidates: int = _setting(20, "Results that the rerank endpoint puts in order", low=2, high=200)
-    rerank_prefetch: bool = _setting(False, "Ask the rerank endpoint for what is put before a turn, too")
+    rerank_candidates: int = _setting(
+        20, "Results that are reranked; the bundled cross-encoder takes 40 at most", low=2, high=200
+    )
+    rerank_prefetch: bool = _setting(
+        False, "Ask the rerank endpoint for what is put before a turn, too; the bundled cross-encoder always is"
+    )
     min_similarity: float | Literal["auto"] = _setting(
         "auto",
         "Cosine similarity from which a row is put before a turn; auto takes what was measured for the model, or 0.3",

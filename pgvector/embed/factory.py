@@ -1,4 +1,4 @@
-"""Makes the embedder and the reranker that the settings name."""
+"""Makes the embedder and the cross-encoder that the settings name."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from ..config.settings import Settings
 from .cache import CachedEmbedder
+from .cross_encoder import MODEL, CrossEncoder
 from .embedder import Embedder
 from .instructions import instructions_for
-from .model_folder import is_local, local_folder
+from .model_folder import is_local, local_folder, models_folder
 from .onnx import OnnxEmbedder, dims_of
 
 # The HTTP client takes longer to import than all else that a short command needs: only where an endpoint is named.
@@ -50,6 +51,11 @@ def reranker_for(settings: Settings, api_key: str) -> Reranker:
         api_key=api_key,
         ca_file=settings.embed_ca_file,
     )
+
+
+def cross_encoder_for(settings: Settings, home: Path) -> CrossEncoder:
+    """Return the bundled cross-encoder of the hermes home; does no I/O, and it need not be installed."""
+    return CrossEncoder(models_folder(home) / MODEL, threads=settings.embed_threads)
 
 
 def dims_given(settings: Settings, api_key: str, *, home: Path) -> int:

@@ -1,7 +1,4 @@
-"""Embeddings from a model on disk, run by onnxruntime on the CPU of this process.
-
-The packages of the extra `model` are imported with the first text; the rest of the program does without them.
-"""
+"""Embeddings from a model on disk, run by onnxruntime on the CPU of this process."""
 
 from __future__ import annotations
 
@@ -9,24 +6,20 @@ import os
 import threading
 import time
 from array import array
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from weakref import WeakValueDictionary
 
-from ..domain.commandline import pip_install
-from ..domain.errors import EmbedderError, EmbedderUnavailable, HermesPgvectorError
-from ..domain.fork_safety import SLOW, fork_lock
+from ..domain.errors import EmbedderError, EmbedderUnavailable
+from ..domain.fork_safety import fork_lock
 from ..domain.text import digest
 from .embedder import Counters, Vector, readable
 from .instructions import KNOWN, Instructions, instructions_for
 from .model_folder import ModelFolder, read_model_folder
+from .onnx_session import OnnxSession, Translated, exclusively, load_session
 
-PACKAGES = ("onnxruntime", "tokenizers", "numpy")
 # Tokens are seldom longer, so nothing that the model would see is cut off.
 _CHARS_PER_TOKEN = 32
 # Vectors of a call, for the next one where it runs out of time: 2,048 of 1,024 doubles are 16 MB.
@@ -133,7 +126,7 @@ class OnnxEmbedder:
         return vector.tolist()
 
     def _run(self, lock: threading.Lock, model: _Model, text: str, deadline: float) -> Vector:
-        with _exclusively(lock, deadline, self.model), _Translated(f"the local model {self.model} failed"):
+        with exclusively(lock, deadline, self.model), Translated(f"the local model {self.model} failed"):
             vector = model.vector(text)
         if len(vector) != self.dims:
             raise EmbedderError(_other_dims(self.model, len(vector), self.dims))
@@ -141,19 +134,9 @@ class OnnxEmbedder:
         return vector
 
 
-def is_loading() -> bool:
-    """Tell whether a model is being read in this process right now."""
-    return _at_load.locked()
-
-
-def missing_packages() -> list[str]:
-    """Return the packages of the extra `model` that this Python lacks."""
-    return [name for name in PACKAGES if find_spec(name) is None]
-
-
 def dims_of(folder: Path) -> int:
     """Return how many floats the model in `folder` gives, found by running it. Raises EmbedderError."""
-    with _Translated(f"the local model {folder.name} failed"):
+    with Translated(f"the local model {folder.name} failed"):
         return len(_load(folder, threads=1).vector("-"))
 
 
@@ -161,28 +144,22 @@ def dims_of(folder: Path) -> int:
 class _Model:
     """A loaded model. `dims` is 0 where only a run can tell."""
 
-    folder: ModelFolder
     dims: int
-    _tokenizer: Any
-    _session: Any
-    _inputs: tuple[tuple[str, str], ...]
+    _session: OnnxSession
     _output: str
     _is_pooled: bool
 
+    @property
+    def folder(self) -> ModelFolder:
+        """Return the facts of its folder."""
+        return self._session.folder
+
     def vector(self, text: str) -> Vector:
-        """Return the unit vector of one text: one, since an int8 model's numbers depend on what else is in a batch."""
+        """Return the unit vector of one text."""
         import numpy
 
-        encoding = self._tokenizer.encode(readable(text, self.folder.max_tokens * _CHARS_PER_TOKEN))
-        length = len(encoding.ids)
-        values = {
-            "input_ids": encoding.ids,
-            "attention_mask": encoding.attention_mask,
-            "token_type_ids": encoding.type_ids,
-            "position_ids": range(length),
-        }
-        feed = {name: numpy.array([values[name]], dtype=dtype) for name, dtype in self._inputs}
-        found = self._session.run([self._output], feed)[0][0].astype(numpy.float32)
+        encoding = self._session.tokenizer.encode(readable(text, self.folder.max_tokens * _CHARS_PER_TOKEN))
+        found = self._session.run(encoding, self._output)
         if not self._is_pooled:
             found = self._pooled(found)
         norm = float(numpy.linalg.norm(found))
@@ -214,7 +191,7 @@ class _SharedModel:
     def loaded(self, deadline: float) -> _Model:
         """Return the model. Raises EmbedderUnavailable while another thread loads it, EmbedderError if it is none."""
         if self._model is None:
-            with _exclusively(self._loading, deadline, self._folder.name):
+            with exclusively(self._loading, deadline, self._folder.name):
                 if self._model is None:
                     self._model = _load(self._folder, self._threads)
         return self._model
@@ -222,7 +199,6 @@ class _SharedModel:
 
 _shared_models: WeakValueDictionary[tuple[Path, int], _SharedModel] = WeakValueDictionary()
 _shared_models_lock = fork_lock()
-_at_load = fork_lock(SLOW)  # a child of a half-done import would wait for it for ever
 
 
 def _shared_model_of(folder: Path, threads: int) -> _SharedModel:
@@ -244,58 +220,13 @@ if hasattr(os, "register_at_fork"):
 
 
 def _load(path: Path, threads: int) -> _Model:
-    folder = read_model_folder(path)
-    with _Translated(f"the local model {folder.name} cannot be loaded"), _at_load:
-        try:
-            import numpy  # noqa: F401
-            import onnxruntime
-            import tokenizers
-        except ImportError as exc:
-            lacking = ", ".join(missing_packages()) or f"a working {exc.name} ({exc})"
-            raise EmbedderError(
-                f"the local model {folder.name} needs {lacking} in this Python; run: {pip_install(*PACKAGES)}"
-            ) from exc
-        onnxruntime.set_default_logger_severity(3)
-        session = onnxruntime.InferenceSession(
-            str(folder.onnx), _options(onnxruntime, threads), providers=["CPUExecutionProvider"]
-        )
-        tokenizer = _tokenizer(tokenizers, folder)
-        output, is_pooled, dims = _output(session)
-        return _Model(folder, dims, tokenizer, session, _inputs(session), output, is_pooled)
+    session = load_session(path, threads)
+    output, is_pooled, dims = _output(session.outputs)
+    return _Model(dims, session, output, is_pooled)
 
 
-def _options(onnxruntime: Any, threads: int) -> Any:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    # A plan of memory is kept for every length that occurs, and texts have all lengths.
-    options.enable_mem_pattern = False
-    return options
-
-
-def _tokenizer(tokenizers: Any, folder: ModelFolder) -> Any:
-    if folder.tokenizer.suffix == ".json":
-        tokenizer = tokenizers.Tokenizer.from_file(str(folder.tokenizer))
-    else:
-        vocabulary = tokenizers.models.WordPiece.read_file(str(folder.tokenizer))
-        tokenizer = tokenizers.BertWordPieceTokenizer(vocabulary, lowercase=folder.lowercase)
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(max_length=folder.max_tokens)
-    return tokenizer
-
-
-def _inputs(session: Any) -> tuple[tuple[str, str], ...]:
-    known = {"input_ids", "attention_mask", "token_type_ids", "position_ids"}
-    inputs = tuple((each.name, "int32" if "int32" in each.type else "int64") for each in session.get_inputs())
-    if strange := [name for name, _ in inputs if name not in known]:
-        raise EmbedderError(f"the model wants inputs that are not known: {', '.join(strange)}; it does not embed texts")
-    return inputs
-
-
-def _output(session: Any) -> tuple[str, bool, int]:
+def _output(outputs: Sequence[Any]) -> tuple[str, bool, int]:
     """Return the output to read, whether it is one vector a text already, and its length if the model tells."""
-    outputs = session.get_outputs()
     by_rank = {len(each.shape): each for each in reversed(outputs)}
     named = {each.name: each for each in outputs}
     chosen = named.get("sentence_embedding") or by_rank.get(3) or by_rank.get(2)
@@ -303,35 +234,6 @@ def _output(session: Any) -> tuple[str, bool, int]:
         raise EmbedderError("the model has no output that could be an embedding")
     last = chosen.shape[-1]
     return chosen.name, len(chosen.shape) == 2, last if isinstance(last, int) else 0
-
-
-class _Translated:
-    """Whatever a native library raises in the block becomes an EmbedderError; ours stay as they are."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if isinstance(error, Exception) and not isinstance(error, HermesPgvectorError):
-            said = " ".join(str(error).split())[:300] or type(error).__name__
-            raise EmbedderError(f"{self._what}: {said}") from error
-
-
-@contextmanager
-def _exclusively(lock: threading.Lock, deadline: float, name: str) -> Iterator[None]:
-    """Hold the lock; raises EmbedderUnavailable when there is no time left."""
-    left_s = deadline - time.monotonic()
-    if left_s <= 0 or not lock.acquire(timeout=min(left_s, threading.TIMEOUT_MAX)):
-        raise EmbedderUnavailable(f"the local model {name} had no time left for a text")
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _other_dims(name: str, gives: int, dims: int) -> str:

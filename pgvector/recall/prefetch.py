@@ -63,7 +63,7 @@ def prefetch_block(
         settings.prefetch_limit * _SPARE,
         max(0.01, end - time.monotonic()),
         around=True,
-        rerank=settings.rerank_prefetch,
+        rerank=searcher.reranks_prefetch,
     )
     lines, crowded = _lines(searcher, transcripts, asked, before, where, settings)
     if crowded:

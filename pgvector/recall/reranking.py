@@ -1,39 +1,82 @@
-"""The final ranking of the best results, by a cross-encoder."""
+"""The final ranking of the best results, by a cross-encoder: an endpoint's, or the bundled one in this process."""
 
 from __future__ import annotations
 
+import math
+import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from ..config.settings import Settings
 from ..domain.errors import EmbedderError
 from ..domain.latency import Latencies
 from ..domain.types import Hit
-from ..embed.factory import reranker_for
+from ..embed.cross_encoder import LANGUAGE, CrossEncoder
+from ..embed.factory import cross_encoder_for, reranker_for
 from .background import Background, result_by
 from .excerpt import excerpt
 
 if TYPE_CHECKING:
     from ..embed.reranker import Reranker, Scores
 
-TEXT_MAX_CHARS = 2000  # of a text that is put in order; of a longer one the part that answers
+ENDPOINT_S, BUNDLED_S = 1.0, 0.12  # longest time that reranking takes, where the settings do not say
+TEXT_MAX_CHARS = 2000  # of a text that an endpoint is sent; of a longer one the part that answers
+MAX_CANDIDATES = 40  # that the bundled cross-encoder looks at
+MODEL_WEIGHT = 0.5
+PIECE_MAX_CHARS = 400
+_WORDS_DECIDE = 0.5  # coverage
 _MIN_S = 0.01  # less is not worth a request
+_OTHER_SCRIPT = re.compile(r"[^\W\d_\u0000-\u024f\u1e00-\u1eff]")
+_OTHER_SHARE = 0.1  # of a question in other letters than Latin ones: names may be
 
 
-class Reorderer:
+class Reorderer(Protocol):
+    """Puts the first `candidates` hits into their last order. Safe to call from several threads."""
+
+    candidates: int
+    prefetch: bool  # whether it reranks what is put before a turn, too
+
+    def reads(self, question: str, languages: Collection[str]) -> bool:
+        """Tell whether it can judge texts in `languages` by this question."""
+
+    def reorder(self, question: str, hits: Sequence[Hit], end: float) -> tuple[list[Hit], bool]:
+        """Return the hits, best first, by the moment `end` (monotonic), and whether the order is a cross-encoder's."""
+
+    def stats(self) -> dict[str, int]:
+        """Return the counters."""
+
+    def state(self) -> str:
+        """Return `closed` while it is asked, `open` while it cannot be."""
+
+    def load(self) -> None:
+        """Load now what else the first question would have loaded in the background. Raises EmbedderError."""
+
+    def close(self) -> None:
+        """Let go of what it has open."""
+
+
+class EndpointReorderer:
     """Puts the first `candidates` hits into the order of an endpoint's scores. Safe to call from several threads."""
 
-    def __init__(self, reranker: Reranker, latencies: Latencies, *, candidates: int, deadline_s: float) -> None:
+    def __init__(
+        self, reranker: Reranker, latencies: Latencies, *, candidates: int, deadline_s: float, prefetch: bool
+    ) -> None:
         self.candidates = candidates
+        self.prefetch = prefetch
         self._reranker = reranker
         self._latencies = latencies
         self._deadline_s = deadline_s
         self._background = Background("hermes-pgvector-rerank")
         self.counts: Counter[str] = Counter()
+
+    def reads(self, question: str, languages: Collection[str]) -> bool:
+        """Return True: which languages its model knows is up to whoever set it."""
+        return True
 
     def reorder(self, question: str, hits: Sequence[Hit], end: float) -> tuple[list[Hit], bool]:
         """Return the hits, best first, by the moment `end` (monotonic), and whether the endpoint's order is theirs.
@@ -80,14 +123,112 @@ class Reorderer:
         """Return the breaker's state: `closed` while the endpoint is asked, `open` while it is left alone."""
         return self._reranker.state()
 
+    def load(self) -> None:
+        """Do nothing: the model is elsewhere."""
+
     def close(self) -> None:
         """Close the connections to the endpoint."""
         self._reranker.close()
 
 
-def reorderer_for(settings: Settings, api_key: str, latencies: Latencies) -> Reorderer | None:
-    """Return the cross-encoder that the settings name, None where they name none. Raises ConfigurationError."""
-    if not settings.rerank_url:
+class BundledReorderer:
+    """Blends the order of the first `candidates` hits with the bundled cross-encoder's scores."""
+
+    def __init__(self, encoder: CrossEncoder, latencies: Latencies, *, candidates: int, deadline_s: float) -> None:
+        self.candidates = min(candidates, MAX_CANDIDATES)
+        self.prefetch = True
+        self._encoder = encoder
+        self._latencies = latencies
+        self._deadline_s = deadline_s
+        self.counts: Counter[str] = Counter()
+
+    def reads(self, question: str, languages: Collection[str]) -> bool:
+        """Tell whether texts and question are in the language of the model, as far as settings and script tell."""
+        return set(languages) == {LANGUAGE} and len(_OTHER_SCRIPT.findall(question)) <= _OTHER_SHARE * len(question)
+
+    def reorder(self, question: str, hits: Sequence[Hit], end: float) -> tuple[list[Hit], bool]:
+        """Return the hits, best first, and whether that is a blend: of as many as were scored in time.
+
+        Those have a `relevance`; the others follow in the order that they came in.
+        """
+        first = hits[: self.candidates]
+        if not first:
+            return list(hits), False
+        began = time.monotonic()
+        pieces = [_piece(hit, question) for hit in first]
+        try:
+            logits = self._encoder.logits(question, pieces, until=min(end, began + self._deadline_s))
+        except EmbedderError:
+            self.counts["rerank_failures"] += 1
+            return list(hits), False
+        if not logits:
+            self.counts["rerank_late"] += self._encoder.state() not in ("none", "open")
+            return list(hits), False
+        self.counts["reranked"] += 1
+        self.counts["rerank_cut_short"] += len(logits) < len(first)
+        self._latencies.add("rerank", time.monotonic() - began)
+        return [*_blended(first[: len(logits)], logits), *hits[len(logits) :]], True
+
+    def stats(self) -> dict[str, int]:
+        """Return how many results were reranked, wholly or in part, how often it was late, and the model's counters."""
+        return dict(self.counts) | self._encoder.stats()
+
+    def state(self) -> str:
+        """Return the model's state."""
+        return self._encoder.state()
+
+    def load(self) -> None:
+        """Load the model now, where there is one. Raises EmbedderError."""
+        if self._encoder.state() == "idle":
+            self._encoder.load()
+
+    def close(self) -> None:
+        """Let go of the model."""
+        self._encoder.close()
+
+
+def _blended(hits: Sequence[Hit], logits: Sequence[float]) -> list[Hit]:
+    """Return the hits by the weighted mean of their score and the model's, both stretched to 0..1."""
+    found, judged = _stretched([hit.score for hit in hits]), _stretched(logits)
+    blend = [(1 - MODEL_WEIGHT) * one + MODEL_WEIGHT * other for one, other in zip(found, judged, strict=True)]
+    # sorted() is stable: of equals the one that words and meaning put first stays first.
+    order = sorted(range(len(hits)), key=lambda place: -blend[place])
+    return [
+        replace(hits[place], rerank_rank=rank, rerank_score=(how := _chance(logits[place])), relevance=how)
+        for rank, place in enumerate(order, 1)
+    ]
+
+
+def _stretched(scores: Sequence[float]) -> list[float]:
+    low, high = min(scores), max(scores)
+    return [(score - low) / (high - low) if high - low > 1e-9 else 1.0 for score in scores]
+
+
+def _chance(logit: float) -> float:
+    return 1 / (1 + math.exp(-logit))
+
+
+def _piece(hit: Hit, question: str) -> str:
+    """Return the part of a text that is scored: of a long one what meaning has found, else what words have."""
+    near = 0 if hit.coverage >= _WORDS_DECIDE else max(0, hit.nearest_char - hit.first_char)
+    return excerpt(hit.content, question, PIECE_MAX_CHARS, near=near)
+
+
+def reorderer_for(settings: Settings, api_key: str, latencies: Latencies, home: Path) -> Reorderer | None:
+    """Return the cross-encoder that the settings name, None where they want none. Raises ConfigurationError."""
+    if settings.rerank == "off":
         return None
-    reranker = reranker_for(settings, api_key)
-    return Reorderer(reranker, latencies, candidates=settings.rerank_candidates, deadline_s=settings.rerank_deadline_s)
+    deadline_s, candidates = rerank_deadline_s(settings), settings.rerank_candidates
+    if settings.rerank_url:
+        reranker = reranker_for(settings, api_key)
+        prefetch = settings.rerank_prefetch
+        return EndpointReorderer(reranker, latencies, candidates=candidates, deadline_s=deadline_s, prefetch=prefetch)
+    encoder = cross_encoder_for(settings, home)
+    return BundledReorderer(encoder, latencies, candidates=candidates, deadline_s=deadline_s)
+
+
+def rerank_deadline_s(settings: Settings) -> float:
+    """Return how long reranking may take."""
+    if settings.rerank_deadline_s != "auto":
+        return settings.rerank_deadline_s
+    return ENDPOINT_S if settings.rerank_url else BUNDLED_S

@@ -15,7 +15,7 @@ from ..domain.gil import note_recall
 from ..domain.latency import Latencies
 from ..domain.session_turns import SessionTurns
 from ..domain.text import both_ends
-from ..domain.types import Answer, Hit, Question, Store
+from ..domain.types import Answer, Hit, Question, Scope, Store
 from ..embed.cache import CachedEmbedder
 from ..embed.embedder import Embedder, Vector, space_of
 from ..store.backend import Backend
@@ -55,6 +55,16 @@ class Searcher:
         """Return the name of the embedding model; empty without one."""
         return self._embedder.model if self._embedder is not None else ""
 
+    @property
+    def reranks_prefetch(self) -> bool:
+        """Return whether what is put before a turn is reranked, too."""
+        return self._reorderer is not None and self._reorderer.prefetch
+
+    def load_reranker(self) -> None:
+        """Load the bundled cross-encoder now, for whoever asks once. Raises EmbedderError."""
+        if self._reorderer is not None:
+            self._reorderer.load()
+
     def recall(self, stores: Sequence[Store], asked: Question) -> Answer:
         """Return the best rows of `stores` for a question, best first.
 
@@ -66,9 +76,7 @@ class Searcher:
         started = time.monotonic()
         end = started + asked.deadline_s
         text = both_ends(asked.text, QUERY_MAX_CHARS)
-        reorderer = self._reorderer if asked.rerank else None
-        if reorderer is not None and asked.offset >= reorderer.candidates:
-            reorderer = None  # it has no say in this page
+        reorderer = self._asked_to_rerank(asked, text)
         wanted = max(asked.offset + asked.limit, reorderer.candidates if reorderer else 0)
         embedding = self._embed(text, asked.deadline_s)
         hits, mode = self._found(stores, asked, text, wanted, embedding, end)
@@ -79,6 +87,17 @@ class Searcher:
         self.counts["searches"] += 1
         self._latencies.add("search", time.monotonic() - started)
         return Answer(tuple(hits[asked.offset : asked.offset + asked.limit]), mode, reranked)
+
+    def _asked_to_rerank(self, asked: Question, text: str) -> Reorderer | None:
+        """Return who reranks: nobody where none is wanted, has a say in this page, or reads the language."""
+        reorderer = self._reorderer
+        if reorderer is None or not asked.rerank or asked.offset >= reorderer.candidates:
+            return None
+        return reorderer if reorderer.reads(text, self._languages(asked.scope)) else None
+
+    def _languages(self, scope: Scope) -> tuple[str, ...]:
+        languages = self._backend.languages
+        return languages.all if scope.kind == "all" else (languages.of(scope.theme),)
 
     def before_session(
         self, theme: str, session_id: str, parent_session_id: str, *, limit: int, deadline_s: float
@@ -122,8 +141,7 @@ class Searcher:
         end: float,
     ) -> tuple[list[Hit], str]:
         """Return the rows that the first server finds which answers, and by which legs."""
-        everywhere, languages = asked.scope.kind == "all", self._backend.languages
-        spoken = languages.all if everywhere else (languages.of(asked.scope.theme),)
+        everywhere, spoken = asked.scope.kind == "all", self._languages(asked.scope)
         failure: HermesPgvectorError | None = None
         for source in self._backend.sources(None if everywhere else asked.scope.theme):
             try:

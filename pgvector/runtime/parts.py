@@ -42,7 +42,7 @@ class Models:
         except ConfigurationError as exc:
             problems["recall goes on by words only"] = str(exc)
         try:
-            reorderer = reorderer_for(settings, rerank_key, latencies)
+            reorderer = reorderer_for(settings, rerank_key, latencies, home)
         except ConfigurationError as exc:
             problems["results are not reranked"] = str(exc)
         return cls(embedder, reorderer, latencies, problems)

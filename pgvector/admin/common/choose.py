@@ -14,7 +14,7 @@ from ...config.yaml_file import set_values
 from ...domain.errors import HermesPgvectorError, SchemaNotApplied, StoreMisconfigured
 from ...embed.model_folder import LOCAL, is_local, local_folder, local_name
 from ...embed.ollama import dims_at, embedding_models, loopback_url
-from ...embed.onnx import missing_packages
+from ...embed.onnx_session import missing_packages
 from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
 from ...store.schema import embedding_dims

