@@ -99,6 +99,7 @@ def loaded(args: argparse.Namespace, conversations: list[Conversation]) -> Itera
     """A provider over a store with every conversation, embedded unless `--no-model`."""
     with contextlib.ExitStack() as stack:
         config: dict[str, Any] = {"dims": args.dims, "spool_max_mb": 2000, "recall_deadline_s": 30}
+        config["recall_max_tokens"] = 100_000  # texts are compared whole
         config["dsn"] = args.dsn or stack.enter_context(common.postgres()).database(args.dims)
         if not args.no_model:
             model = CachedModel(args.model_dir or model_dir(), args.cache)

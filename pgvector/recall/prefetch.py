@@ -29,7 +29,7 @@ MEMORIES_EVIDENCE = -9.4
 TURNS_EVIDENCE = -6.0
 _LEAST_CHANCE = 1e-7
 _SPARE = 3  # hits looked at for each line shown: some are too far off, some were shown before
-_DEEP = 100  # hits looked at where most of those were left out: a long session's own turns, a question asked often
+_DEEP = 250  # hits looked at where most were left out: a long session's own turns, a question that is asked often
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ def test_need_04_a_tenant_recalls_its_own_themes_whatever_it_asks_for(
     config: dict[str, object] = {"embed_url": embedder.url} if embedded else {}
     _fill(make_provider, config, "marketing", "sales")
     provider = make_provider({**config, "dsn": tenant_dsn, "cross_theme": "all"})
-    for tool, each in (("recall_memory", 1), ("recall_conversation", 2)):
+    for tool, each in (("recall_memory", 1), ("recall_conversation", 1)):
         assert len(recalled(provider, QUESTION, tool=tool)) == each
         everything = called(provider, tool, {"query": QUESTION, "scope": "all", "limit": 50})
         assert [hit["theme"] for hit in results(everything)] == ["marketing"] * each
