@@ -13,7 +13,7 @@ from ..config.settings import Settings
 from ..domain.errors import HermesPgvectorError
 from ..domain.types import Hit, Question, Scope
 from ..embed.instructions import MinSimilarity, min_similarity
-from .block import Line, ask_alike, is_question, lines_of
+from .block import Line, ask_alike, exchanges_in, is_question, lines_of
 from .render import render_block
 from .searcher import Searcher
 from .transcripts import Transcripts
@@ -57,49 +57,40 @@ def prefetch_block(
     end = time.monotonic() + settings.prefetch_deadline_s
     several = settings.prefetch_passes == "several"
     before = _end_of_the_session_before(searcher, transcripts, where, settings) if several else []
-    asked = Question(
-        text,
-        Scope("theme", where.theme),
-        settings.prefetch_limit * _SPARE,
-        max(0.01, end - time.monotonic()),
-        around=True,
-        rerank=searcher.reranks_prefetch,
-    )
-    lines, crowded = _lines(searcher, transcripts, asked, before, where, settings)
-    if crowded:
-        deeper = replace(asked, limit=_DEEP, deadline_s=max(0.01, end - time.monotonic()))
-        lines, _ = _lines(searcher, transcripts, deeper, before, where, settings)
+    lines: list[Line] = []
+    for limit in (settings.prefetch_limit * _SPARE, _DEEP):
+        asked = Question(
+            text,
+            Scope("theme", where.theme),
+            limit,
+            max(0.01, end - time.monotonic()),
+            around=True,
+            rerank=searcher.reranks_prefetch,
+        )
+        found = searcher.recall(["memories", "turns"], asked).hits
+        worth = _worth_showing(found, text, searcher.model, settings)
+        new = [hit for hit in worth if not transcripts.holds(where.session, hit)]
+        # Both together: what was said last may say the same as what was found.
+        said = lines_of([*before, *(_by_turns(new) if several else new)])
+        lines = [line for line in said if not transcripts.was_shown(where.session, line.told.content)]
+        firm = sum(not line.yields for line in said)
+        left_out = len(exchanges_in(worth)) - firm
+        if firm >= settings.prefetch_limit or left_out <= firm or len(found) < limit:
+            break  # else others may stand behind what was left out
+    lines = _limited(lines, {hit.id for hit in before}, settings.prefetch_limit)
     block, told = render_block(lines, text, max_tokens=settings.prefetch_max_tokens)
     transcripts.add(where.session, [line.told.content for line in told])
     return block
 
 
-def _lines(
-    searcher: Searcher,
-    transcripts: Transcripts,
-    asked: Question,
-    before: Sequence[Hit],
-    where: MessagePlace,
-    settings: Settings,
-) -> tuple[list[Line], bool]:
-    """Return the lines that are worth showing, and whether others may stand behind what was left out of them."""
-    found = searcher.recall(["memories", "turns"], asked).hits
-    near = min_similarity(searcher.model)
+def _worth_showing(found: Sequence[Hit], text: str, model: str, settings: Settings) -> list[Hit]:
+    near = min_similarity(model)
     if settings.min_similarity != "auto":
         near = MinSimilarity(settings.min_similarity, settings.min_similarity)
     # What a question that was asked before does not hold either, as a ticket's number, tells nothing of the others.
-    asked_before = (hit.coverage for hit in found if is_question(hit) and ask_alike(hit.content, asked.text))
+    asked_before = (hit.coverage for hit in found if is_question(hit) and ask_alike(hit.content, text))
     most = max(asked_before, default=0.0) or 1.0
-    worth = [hit for hit in found if is_worth_showing(hit, near, most)]
-    new = [hit for hit in worth if not transcripts.holds(where.session, hit)]
-    if settings.prefetch_passes == "several":
-        new = _by_turns(new)
-    # Both together: what was said last may say the same as what was found.
-    lines = lines_of([*before, *new])
-    fresh = [line for line in lines if not transcripts.was_shown(where.session, line.told.content)]
-    firm = sum(not line.yields for line in fresh)
-    crowded = len(found) == asked.limit and len(worth) >= len(found) / 2 and firm < settings.prefetch_limit
-    return _limited(fresh, {hit.id for hit in before}, settings.prefetch_limit), crowded
+    return [hit for hit in found if is_worth_showing(hit, near, most)]
 
 
 def _limited(lines: Sequence[Line], recent: Collection[int], limit: int) -> list[Line]:
