@@ -75,11 +75,16 @@ def test_need_04_another_theme_is_read_only_by_an_explicit_argument(
 @pytest.mark.parametrize(
     ("cross_theme", "key", "offered", "not_offered"),
     [
-        ("agents", "sales", ["current", "session", "all (", "name of a theme"], []),
-        ("agents", "agent:main:telegram:dm:4915112345678", ["current", "session"], ["all", "name of a theme"]),
-        ("none", "sales", ["current", "session"], ["all", "name of a theme"]),
-        (["marketing"], "sales", ["current", "session", "name of a theme"], ["all"]),
-        ("all", "agent:main:telegram:dm:4915112345678", ["current", "session", "all (", "name of a theme"], []),
+        ("agents", "sales", ["current", "session", "all,", "theme's name"], []),
+        (
+            "agents",
+            "agent:main:telegram:dm:4915112345678",
+            ["current", "session"],
+            ["all", "theme's name", "name of a theme"],
+        ),
+        ("none", "sales", ["current", "session"], ["all", "theme's name", "name of a theme"]),
+        (["marketing"], "sales", ["current", "session", "theme's name"], ["all"]),
+        ("all", "agent:main:telegram:dm:4915112345678", ["current", "session", "all,", "theme's name"], []),
     ],
 )
 def test_need_04_the_tools_offer_the_scopes_that_the_session_may_use(
@@ -91,8 +96,7 @@ def test_need_04_the_tools_offer_the_scopes_that_the_session_may_use(
         arguments = schema["parameters"]["properties"]
         told = json.dumps(arguments["scope"])
         assert all(word in told for word in offered) and not any(word in told for word in not_offered), told
-        assert ("theme" in arguments) == ("name of a theme" in offered)
-        for word in arguments["scope"].get("enum", ["current", "session", *(["all"] if "all (" in told else [])]):
+        for word in arguments["scope"].get("enum", ["current", "session", *(["all"] if "all," in told else [])]):
             assert "error" not in called(provider, schema["name"], {"query": "Atlas", "scope": word})
         empty = called(provider, schema["name"], {"query": "Atlas", "scope": " "})["error"]
         assert not any(word in empty for word in not_offered), empty

@@ -191,7 +191,7 @@ def test_need_19_a_result_shows_the_part_of_a_long_text_that_answers_and_says_ho
     assert "QUARTZ-7719" in result["content"] and len(result["content"]) <= RESULT_MAX_CHARS
     assert result["excerpt_of_chars"] == len(text)
     (around,) = result["around"]
-    assert set(around) == {"role", "date", "content"}
+    assert set(around) == {"id", "role", "date", "content"}
     assert "QUARTZ-7719" in around["content"] and len(around["content"]) <= AROUND_MAX_CHARS
     assert "excerpt_of_chars" not in as_result(hit(), "campaign", explain=False)
     assert json.loads(json.dumps(result, allow_nan=False)) == result
