@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from ..config.settings import Settings
 from ..domain.errors import HermesPgvectorError
-from ..domain.types import Hit, Question, Scope
+from ..domain.types import PAGES_END, Hit, Question, Scope
 from ..embed.instructions import MinSimilarity, min_similarity
 from .block import Line, ask_alike, exchanges_in, is_question, lines_of
 from .render import render_block
@@ -29,7 +29,6 @@ MEMORIES_EVIDENCE = -9.4
 TURNS_EVIDENCE = -6.0
 _LEAST_CHANCE = 1e-7
 _SPARE = 3  # hits looked at for each line shown: some are too far off, some were shown before
-_DEEP = 250  # hits looked at where most were left out: a long session's own turns, a question that is asked often
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ def prefetch_block(
     several = settings.prefetch_passes == "several"
     before = _end_of_the_session_before(searcher, transcripts, where, settings) if several else []
     lines: list[Line] = []
-    for limit in (settings.prefetch_limit * _SPARE, _DEEP):
+    for limit in (settings.prefetch_limit * _SPARE, PAGES_END):
         asked = Question(
             text,
             Scope("theme", where.theme),
@@ -76,7 +75,7 @@ def prefetch_block(
         firm = sum(not line.yields for line in said)
         left_out = len(exchanges_in(worth)) - firm
         if firm >= settings.prefetch_limit or left_out <= firm or len(found) < limit:
-            break  # else others may stand behind what was left out
+            break  # else others may stand behind a long session's own turns, or a question that is asked often
     lines = _limited(lines, {hit.id for hit in before}, settings.prefetch_limit)
     block, told = render_block(lines, text, max_tokens=settings.prefetch_max_tokens)
     transcripts.add(where.session, [line.told.content for line in told])

@@ -61,12 +61,13 @@ def of_the_same(quote: str, exchanges: list[Exchange]) -> int | None:
     return next((place for place, halves in enumerate(plain) if any(half == quote for half in halves)), None)
 
 
+@pytest.mark.timeout(600)  # some 50 s of CPU; a busy machine has little of it
 def test_need_37_ten_days_of_talk(active_home: HermesHome, model: ModelServer, database: Database) -> None:
     link_model(active_home.path)
     link_reranker(active_home.path)
     model.script = answered
     everything = [exchange for day in TALK.days for exchange in day]
-    with Gateway(active_home) as gateway, ThreadPoolExecutor(4) as clients:
+    with Gateway(active_home) as gateway, ThreadPoolExecutor(6) as clients:
         ask(gateway, model, "Hello, are you there already?", "warm-up")
 
         def talk(number: int) -> list[Told]:
