@@ -1,6 +1,7 @@
-"""What the bundled model costs: texts a second at 50 and 300 tokens, memory, the first embedding, disk.
+"""What the bundled models cost: texts a second at 50 and 300 tokens, memory, the first embedding, disk.
 
-Each figure is of a process of its own with one thread. `raw` is the same model called without our code.
+Each figure is of a process of its own with one thread. `raw` is the same model called without our code. With --reranker
+also what the cross-encoder adds to a process that embeds, and what a text of 40 and of 128 tokens costs.
 """
 
 from __future__ import annotations
@@ -62,6 +63,30 @@ print("texts_per_s", texts / (time.perf_counter() - began))
 print("texts_per_cpu_s", texts / (time.process_time() - cpu))
 print("peak_rss_mb", peak("VmHWM"))
 """
+_RERANK = """
+import sys, time
+from pathlib import Path
+from hermes_memory_pgvector.embed.cross_encoder import CrossEncoder
+from hermes_memory_pgvector.embed.onnx import OnnxEmbedder
+def resident():
+    kb = [int(l.split()[1]) for l in Path("/proc/self/status").read_text().splitlines() if l.startswith("VmRSS")]
+    return kb[0] * 1024 / 1e6
+embedder = OnnxEmbedder(folder=Path(sys.argv[1]), dims=384)
+embedder.embed_query("Where does a cat like to rest?", timeout_s=60)
+before, began, cpu = resident(), time.perf_counter(), time.process_time()
+encoder = CrossEncoder(Path(sys.argv[2]))
+encoder.load()
+print("load_ms", (time.perf_counter() - began) * 1000)
+print("load_cpu_ms", (time.process_time() - cpu) * 1000)
+words = ("harbour", "office", "open", "half", "past", "seven")
+for tokens in (40, 128):
+    # Seven words, and three more tokens mark beginnings and ends.
+    texts = [" ".join(words[(i + n) % 6] for i in range(tokens - 11)) + " " + str(n) for n in range(40)]
+    cpu = time.process_time()
+    assert len(encoder.logits("when does the harbour office open up", texts, until=time.monotonic() + 600)) == 40
+    print(f"cpu_ms_of_{tokens}_tokens", (time.process_time() - cpu) * 1000 / 40)
+print("added_mb", resident() - before)
+"""
 
 
 def figures(program: str, *arguments: str) -> dict[str, float]:
@@ -105,6 +130,7 @@ def main() -> None:
     """Measure and report."""
     parser = common.parser(__doc__)
     parser.add_argument("model", type=Path, metavar="DIR", help="the model's folder, as `model install` makes it")
+    parser.add_argument("--reranker", type=Path, metavar="DIR", help="the cross-encoder's folder, likewise")
     parser.add_argument("--runs", type=int, default=RUNS)
     arguments = parser.parse_args()
     folder, runs = str(arguments.model), range(arguments.runs)
@@ -117,6 +143,10 @@ def main() -> None:
                 each.append(figures(_STEADY, folder, str(tokens), str(TEXTS), how))
         for how, each in found.items():
             rows.append({"what": f"{tokens} tokens, {how}", **median_of(each)})
+    if arguments.reranker:
+        rows.append(
+            {"what": "reranker", **median_of([figures(_RERANK, folder, str(arguments.reranker)) for _ in runs])}
+        )
     disk = sum(path.stat().st_size for path in arguments.model.iterdir()) / 1e6
     rows.append({"what": f"disk: model {disk:.0f} MB, packages of the extra {extra_bytes() / 1e6:.0f} MB"})
     common.report("embed/bundled", {"runs": arguments.runs, "texts": TEXTS}, rows, arguments.json)

@@ -153,7 +153,7 @@ class Settings:
     rerank_deadline_s: float | Literal["auto"] = _setting(
         "auto",
         "Longest time that reranking takes, in seconds, within the deadline of the recall; auto is 1 for an endpoint "
-        "and 0.12 for the bundled cross-encoder",
+        "and 0.1 for the bundled cross-encoder",
         low=0.01,
         high=60,
         word="auto",

@@ -6,6 +6,7 @@ import hashlib
 import logging
 import os
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -133,13 +134,16 @@ class _SharedModel:
         return "open" if found == self._unusable else "idle"
 
     def logits(self, session: OnnxSession, question: str, texts: Sequence[str], until: float) -> Logits:
-        """Score one text after the other until there is no time left. Raises EmbedderError."""
+        """Score one text after the other, as long as there is time for one like the last. Raises EmbedderError."""
         scored: list[float] = []
+        took_s = 0.0
         with Translated(f"the local model {MODEL} failed"), suppress(EmbedderUnavailable):
             for text in texts:
-                with exclusively(self._scoring, until, MODEL):
+                began = time.monotonic()
+                with exclusively(self._scoring, until - took_s, MODEL):
                     pair = session.tokenizer.encode(question, readable(text, _TEXT_MAX_CHARS))
                     scored.append(float(session.run(pair, session.outputs[0].name)[0]))
+                took_s = time.monotonic() - began
         return tuple(scored)
 
     def _load_in_background(self) -> None:

@@ -18,13 +18,14 @@ from ..domain.latency import Latencies
 from ..domain.types import Hit
 from ..embed.cross_encoder import LANGUAGE, CrossEncoder
 from ..embed.factory import cross_encoder_for, reranker_for
+from ..store.question_words import phrases
 from .background import Background, result_by
 from .excerpt import excerpt
 
 if TYPE_CHECKING:
     from ..embed.reranker import Reranker, Scores
 
-ENDPOINT_S, BUNDLED_S = 1.0, 0.12  # longest time that reranking takes, where the settings do not say
+ENDPOINT_S, BUNDLED_S = 1.0, 0.1  # longest time that reranking takes, where the settings do not say
 TEXT_MAX_CHARS = 2000  # of a text that an endpoint is sent; of a longer one the part that answers
 MAX_CANDIDATES = 40  # that the bundled cross-encoder looks at
 MODEL_WEIGHT = 0.5
@@ -143,8 +144,13 @@ class BundledReorderer:
         self.counts: Counter[str] = Counter()
 
     def reads(self, question: str, languages: Collection[str]) -> bool:
-        """Tell whether texts and question are in the language of the model, as far as settings and script tell."""
-        return set(languages) == {LANGUAGE} and len(_OTHER_SCRIPT.findall(question)) <= _OTHER_SHARE * len(question)
+        """Tell whether texts and question are in the language of the model, as far as settings and script tell.
+
+        A quoted phrase puts the rows that hold it first, and is not for a model to judge.
+        """
+        if set(languages) != {LANGUAGE} or phrases(question):
+            return False
+        return len(_OTHER_SCRIPT.findall(question)) <= _OTHER_SHARE * len(question)
 
     def reorder(self, question: str, hits: Sequence[Hit], end: float) -> tuple[list[Hit], bool]:
         """Return the hits, best first, and whether that is a blend: of as many as were scored in time.

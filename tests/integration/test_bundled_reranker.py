@@ -132,9 +132,10 @@ def test_switched_off_it_is_never_loaded(home: Path, make_provider: MakeProvider
         ({}, "Ann喜欢哪家餐厅吃晚饭？"),
         ({}, "В каком ресторане Ann любит ужинать?"),
         ({"text_language": "german"}, QUESTION),
+        ({}, 'Which "dinner music" does Ann like?'),
     ],
 )
-def test_another_language_is_left_alone(
+def test_another_language_and_a_quoted_phrase_are_left_alone(
     config: dict[str, Any], question: str, home: Path, make_provider: MakeProvider
 ) -> None:
     encoder = CrossEncoder(link_reranker(home))

@@ -128,7 +128,7 @@ def test_need_40_doctor_takes_an_agents_word_for_the_model_rather_than_load_it(
     provider = make_provider(LOCAL)
     provider.on_memory_write("add", "memory", "The spare key hangs behind the pot")
     landed(provider)
-    patient = DoctorContext(Settings(dsn=dsn, dims=DIMS, embed_url=LOCAL["embed_url"]), home)
+    patient = DoctorContext(Settings(dsn=dsn, dims=DIMS, embed_url=LOCAL["embed_url"], rerank="off"), home)
 
     def of_the_agent() -> bool:
         (check,) = check_endpoints(patient)

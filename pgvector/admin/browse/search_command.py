@@ -63,8 +63,7 @@ def _search(args: argparse.Namespace, home: Path) -> int:
                 tell_theme(args, conn, scope.theme)
         asked = {store: _question(args, text, scope, store, bounds) for store in stores}
         with said_while("loading the embedding model into this process ...", is_loading):
-            if not args.no_rerank:
-                _load_reranker(context.searcher)
+            _load_reranker(args, context.searcher)
             found, unlike = _find(context.searcher.recall, asked, explain=args.explain)
         if found["mode"] == "lexical" and found["results"]:
             warn(f"searched by words only: {context.why_by_words()}")
@@ -75,10 +74,12 @@ def _search(args: argparse.Namespace, home: Path) -> int:
     return EXIT_OK
 
 
-def _load_reranker(searcher: Searcher) -> None:
+def _load_reranker(args: argparse.Namespace, searcher: Searcher) -> None:
     """Have the cross-encoder ready, so that the order is the one that an agent sees."""
     from ...domain.errors import EmbedderError
 
+    if args.no_rerank:
+        return
     try:
         searcher.load_reranker()
     except EmbedderError as exc:

@@ -138,25 +138,16 @@ def install_model(
     once the next one ends. Raises ConfigurationError, or EmbedderError for files that are no model.
     """
     _check_installable(name, source)
-    wanted = [
-        CATALOGUE[each] for each in ((name, RERANKER.name) if name == BUNDLED.name else (name,)) if each in CATALOGUE
-    ]
     try:
         with _exclusively(models_folder(home)) as folder:
             replaces = os.path.lexists(folder / name)
-            if not wanted:
-                _install_from_folder(folder, name, source, pooling, say)
-                installed = {name}
-            else:
-                missing = [model for model in wanted if not _is_whole(home, model.name)]
-                installed = _install_bundled(folder, missing, source, say, needed=name)
+            installed = _install(home, folder, name, source, pooling, say)
     except OSError as exc:
         raise ConfigurationError(
             f"the model cannot be put into {models_folder(home)}: {exc.strerror or exc}; nothing was installed"
         ) from exc
     action: Action = "unchanged" if name not in installed else "replaced" if replaces else "installed"
-    along = name == BUNDLED.name and RERANKER.name in installed
-    reranker = model_view(home, settings, RERANKER.name) if along else None
+    reranker = model_view(home, settings, RERANKER.name) if installed - {name} else None
     return InstallResult(action, model_view(home, settings, name), reranker)
 
 
@@ -176,21 +167,25 @@ def _is_whole(home: Path, name: str) -> bool:
     return (models_folder(home) / name).is_dir() and not problems_of(home, name)
 
 
-def _install_from_folder(folder: Path, name: str, source: Path | None, pooling: Pooling | None, say: Say) -> None:
-    with _scratch(folder) as scratch:
-        fresh = _fresh(scratch, name)
-        assert source is not None, "only a bundled model has a place that it comes from"
-        _fill_from_folder(fresh, source, pooling, say)
-        swap(fresh, folder / name, scratch / "old")
+def _install(home: Path, folder: Path, name: str, source: Path | None, pooling: Pooling | None, say: Say) -> set[str]:
+    """Put in what is asked for and what comes along; return the names of what was put in."""
+    if name not in CATALOGUE:
+        with _scratch(folder) as scratch:
+            fresh = _fresh(scratch, name)
+            assert source is not None, "only a bundled model has a place that it comes from"
+            _fill_from_folder(fresh, source, pooling, say)
+            swap(fresh, folder / name, scratch / "old")
+        return {name}
+    wanted = [CATALOGUE[name], *([RERANKER] if name == BUNDLED.name else [])]
+    missing = [model for model in wanted if not _is_whole(home, model.name)]
+    return _install_bundled(folder, missing, source, say, needed=name) if missing else set()
 
 
 def _install_bundled(
     folder: Path, models: Sequence[BundledModel], source: Path | None, say: Say, *, needed: str
 ) -> set[str]:
-    """Put `models` in, with one download; return the names of those that are there now. Only `needed` has to be."""
+    """Put `models` in, with one download; return the names of those that were. Only `needed` has to be."""
     installed: set[str] = set()
-    if not models:
-        return installed
     with _scratch(folder) as scratch:
         for model in models:
             try:

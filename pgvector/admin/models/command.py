@@ -12,7 +12,7 @@ from ..common.commands import EXIT_FAILED, EXIT_OK, Command, add_json, add_yes, 
 
 if TYPE_CHECKING:
     from ...config.settings import Settings
-    from ..common.installed_models import ModelView
+    from ..common.installed_models import InstallResult, ModelView
 
 
 def _named(command: argparse.ArgumentParser) -> None:
@@ -66,9 +66,7 @@ def _list(args: argparse.Namespace, home: Path) -> int:
 
 
 def _install(args: argparse.Namespace, home: Path) -> int:
-    from ...domain.commandline import pip_install, typed
     from ...domain.errors import WrongUsage
-    from ...embed.onnx_session import missing_packages
     from ..common.installed_models import install_model, use_model
     from ..common.model_source import BUNDLED, RERANKER
 
@@ -84,16 +82,30 @@ def _install(args: argparse.Namespace, home: Path) -> int:
         along = {"reranker": done.reranker.as_dict()} if done.reranker else {}
         print_json({"action": done.action, "set": changed, **model.as_dict()} | along)
         return EXIT_OK
+    _say_installed(done, changed=changed, use=args.use)
+    return EXIT_OK
+
+
+def _say_installed(done: InstallResult, *, changed: bool, use: bool) -> None:
+    from ...domain.commandline import typed
+
+    model = done.model
     print(f"{done.action}: {_line(model)}\n  {model.path}")
     if done.reranker:
         print(f"installed: {_line(done.reranker)}\n  {done.reranker.path}")
-    if args.use:
+    if use:
         print(f"  config.yaml: embed_url: local:{model.name}, dims: {model.dims}" + ("" if changed else " (as it was)"))
-    elif not model.active and model.name != RERANKER.name:
+    elif not model.active and model.dims:
         print(typed(f"  to recall with it: hermes-pgvector model install {model.name} --use"))
+    _say_lacking()
+
+
+def _say_lacking() -> None:
+    from ...domain.commandline import pip_install
+    from ...embed.onnx_session import missing_packages
+
     if lacking := missing_packages():
         print(f"  it needs {', '.join(lacking)} in {sys.executable}; run: {pip_install(*lacking)}")
-    return EXIT_OK
 
 
 def _verify(args: argparse.Namespace, home: Path) -> int:
