@@ -163,7 +163,9 @@ def make_provider(dsn: str, home: Path) -> Iterator[MakeProvider]:
     """
 
     def make(config: dict[str, Any] | None = None, **kwargs: Any) -> PgvectorMemoryProvider:
-        made = PgvectorMemoryProvider({"dsn": dsn, "dims": DIMS} | (config or {}))
+        # Most tests count what is found, whatever its size.
+        settings = {"dsn": dsn, "dims": DIMS, "recall_max_tokens": 100_000}
+        made = PgvectorMemoryProvider(settings | (config or {}))
         arguments = {"hermes_home": str(home), "platform": "api_server", "gateway_session_key": "marketing"} | kwargs
         made.initialize(arguments.pop("session_id", "session-1"), **arguments)
         return made

@@ -3,14 +3,17 @@
 Asks as the provider does for each turn, of four kinds of themes: conversations (LoCoMo), 120 made-up facts (facts.py),
 15 memories of a person and 15 of a team (standalone.py). `answered`: share of the questions that the theme can answer
 whose answer is among the lines shown. `false`: share of those that it cannot of which any line is shown.
-Bars are moved in the shipped code. `words`: those shared count `near` the bar of meaning only, as shipped; `anyhow`; or
-not at all (`no`). The bars of a model are to be chosen without the half of the conversations that is held out.
+Lines are made as the provider makes them. With `--rerank` the bundled cross-encoder scores what it does before a turn,
+without a deadline. Bars are moved in the shipped code. `words`: those shared count `near` the bar of meaning only, as
+shipped; `anyhow`; or not at all (`no`). The bars of a model are to be chosen without the half of the conversations that
+is held out.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import random
 import statistics
 import sys
@@ -34,7 +37,9 @@ from hermes_memory_pgvector.domain.types import Hit, Question, Scope
 from hermes_memory_pgvector.embed.instructions import MinSimilarity, min_similarity
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall import prefetch
+from hermes_memory_pgvector.recall.block import lines_of
 from tests.support.embedding_server import EmbeddingServer
+from tests.support.local_models import link_reranker
 from tests.support.model_files import model_dir
 
 EVERY = 4  # of the questions about conversations one is asked
@@ -42,6 +47,8 @@ SAMPLE = 300  # questions, and turns of other conversations, for the distributio
 BARS = [round(0.30 + 0.025 * step, 3) for step in range(19)]
 WORD_BARS = (0.25, 0.30, 0.35, 0.40, 0.45, 0.50, 0.55, 0.60, 0.65, 0.70, 0.80)
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
+MEMORIES_EVIDENCE = (-11.0, -10.2, -9.8, -9.4, -9.0)
+TURNS_EVIDENCE = (-7.0, -6.0, -5.0)
 NEVER = 2.0  # a bar that nothing passes
 SHOWN = 5  # lines, the default of prefetch_limit
 
@@ -83,8 +90,10 @@ def cases(conversations: Sequence[Theme]) -> Iterator[Case]:
 def asked_of(provider: PgvectorMemoryProvider, case: Case) -> list[Hit]:
     """What the provider looks at before it decides what to show."""
     assert provider.runtime is not None
-    question = Question(case.question, Scope("theme", case.theme), SHOWN * prefetch._SPARE, 30.0)
-    return list(provider.runtime.searcher.recall(["memories", "turns"], question).hits)
+    searcher, limit = provider.runtime.searcher, SHOWN * prefetch._SPARE
+    scope = Scope("theme", case.theme)
+    question = Question(case.question, scope, limit, 120.0, around=True, rerank=searcher.reranks_prefetch)
+    return list(searcher.recall(["memories", "turns"], question).hits)
 
 
 def rates(found: Iterable[tuple[Case, list[Hit]]], near: MinSimilarity, **constants: float) -> dict[str, str]:
@@ -92,7 +101,8 @@ def rates(found: Iterable[tuple[Case, list[Hit]]], near: MinSimilarity, **consta
     counted: dict[str, list[bool]] = {}
     with mock.patch.dict(vars(prefetch), constants):
         for case, hits in found:
-            shown = [hit.content for hit in hits if prefetch.is_worth_showing(hit, near)][:SHOWN]
+            lines = lines_of([hit for hit in hits if prefetch.is_worth_showing(hit, near)])[:SHOWN]
+            shown = [hit.content for line in lines for hit in (line.told, line.beside) if hit is not None]
             good = bool(case.answers.intersection(shown)) if case.answers else bool(shown)
             counted.setdefault(f"{'answered' if case.answers else 'false'}: {case.group}", []).append(good)
     return {name: f"{statistics.fmean(values):.3f}" for name, values in sorted(counted.items())}
@@ -103,6 +113,12 @@ def table(found: list[tuple[Case, list[Hit]]], shipped: MinSimilarity, *, meanin
     wordless = [(case, [replace(hit, similarity=None) for hit in hits]) for case, hits in found]
     bars: tuple[object, object] = (shipped.memories, shipped.turns) if meaning else ("-", "-")
     rows = [{"memories": bars[0], "turns": bars[1], "words": "as shipped"} | rates(found, shipped)]
+    if any(hit.relevance is not None for _, hits in found for hit in hits):
+        return rows + [
+            {"memories": memories, "turns": turns, "words": "evidence"}
+            | rates(found, shipped, MEMORIES_EVIDENCE=memories, TURNS_EVIDENCE=turns)
+            for memories, turns in itertools.product(MEMORIES_EVIDENCE, TURNS_EVIDENCE)
+        ]
     rows += [
         {"memories": "-", "turns": "-", "words": bar} | rates(wordless, MinSimilarity(), MIN_COVERAGE=bar)
         for bar in WORD_BARS
@@ -174,8 +190,12 @@ def store(args: argparse.Namespace, conversations: Sequence[Theme]) -> Iterator[
         elif not args.no_model:
             model = CachedModel(args.model_dir or model_dir(), args.cache)
             config["embed_url"] = stack.enter_context(EmbeddingServer(model)).url
+        config |= {"rerank": "auto", "rerank_deadline_s": 60} if args.rerank else {"rerank": "off"}
         provider = stack.enter_context(common.provider(config))
         assert provider.runtime is not None
+        if args.rerank:
+            link_reranker(provider.runtime.home)
+            provider.runtime.searcher.load_reranker()
         provider.runtime.backend.bring_up()
         if not provider.runtime.backend.counts()["turns"]:
             write(provider, conversations)
@@ -186,6 +206,7 @@ def main() -> None:
     """Load, ask, print."""
     parser = options(__doc__)
     parser.add_argument("--embed-url", metavar="URL", help="an endpoint that has the model, instead of --model-dir")
+    parser.add_argument("--rerank", action="store_true", help="let the bundled cross-encoder score what is found")
     args = parser.parse_args()
     conversations = read_corpus(args.data / f"{LOCOMO}.json")
     with store(args, conversations) as provider:

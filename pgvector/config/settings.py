@@ -114,6 +114,7 @@ class Settings:
         high=50,
     )
     recall_deadline_s: float = _setting(5.0, "Longest time a recall tool call takes, in seconds", low=0.01, high=300)
+    recall_max_tokens: int = _setting(2000, "Size limit of a recall tool's answer, in tokens", low=200, high=100_000)
     rerank: str = _setting(
         "auto",
         "What puts the best results in their last order: auto takes the endpoint of rerank_url or, without one, the "

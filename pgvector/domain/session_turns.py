@@ -40,6 +40,12 @@ class SessionTurns:
             known = self._known(session)
             known.turns = [*known.turns[1 - _TURNS :], (at, op_id)]
 
+    def start_of_last(self, session: Session, turns: int) -> float:
+        """Return when the first of the session's last `turns` was accepted; 0 where as many are not known."""
+        with self._lock:
+            known = self._sessions.get(session)
+            return known.turns[-turns][0] if known and 0 < turns < len(known.turns) else 0.0
+
     def generation(self, session: Session) -> str:
         """Return what tells words that are said again after they were taken back from those; "" while nothing was."""
         with self._lock:

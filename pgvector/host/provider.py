@@ -55,6 +55,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         self._session_id = ""
         self._parent_session_id = ""
         self._starts_empty = True
+        self._counted = ""  # the session whose transcript was counted
         self._tells_status = False
 
     @property
@@ -150,7 +151,12 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     @guarded(None)
     def on_turn_start(self, turn_number: int = 0, message: str = "", **kwargs: Any) -> None:
-        """Nothing to do: recall is asked for by `prefetch`."""
+        """Note how much of the session the host replays: of a transcript it counts the messages, once."""
+        ready = self._ready()
+        with self._session_lock:
+            counted, self._counted = self._counted, self._session_id
+        if ready is not None and counted != self._session_id and turn_number > 0:
+            ready[0].transcripts.begins((ready[1].theme.name, self._session_id), turn_number - 1)
 
     @guarded("")
     def prefetch(self, query: str, *, session_id: str = "", **kwargs: Any) -> str:
@@ -174,7 +180,7 @@ class PgvectorMemoryProvider(MemoryProvider):
             )
         try:
             searcher = cast("Searcher", ChatSearcher(runtime.searcher, context.place))
-            block = prefetch_block(searcher, runtime.shown, text, place, settings)
+            block = prefetch_block(searcher, runtime.transcripts, text, place, settings)
         except HermesPgvectorError:
             runtime.counts["prefetch_failures"] += 1  # the store has said once why
             return ""
@@ -262,11 +268,8 @@ class PgvectorMemoryProvider(MemoryProvider):
         if ready is None or not new:
             return
         self._follow_undo(new_session_id, told=rewound)
-        shown, theme = ready[0].shown, ready[1].theme.name
-        if rewound or kwargs.get("reason") == "compression":
-            shown.forget((theme, new))
-        elif kwargs.get("reason") == "branch":
-            shown.branch((theme, old), (theme, new))
+        transcripts, theme = ready[0].transcripts, ready[1].theme.name
+        transcripts.switch((theme, old), (theme, new), reason=kwargs.get("reason"), rewound=rewound)
 
     def _follow_undo(self, session_id: str, *, told: bool) -> None:
         """Take out of memory what the user took back; when this returns that is on disk."""
@@ -321,8 +324,9 @@ class PgvectorMemoryProvider(MemoryProvider):
             runtime.counts.update(tool_recalls=1, tool_recalls_found=bool(found.hits))
             return found
 
-        limit_s, ends = settings.recall_deadline_s, time.monotonic() + settings.recall_deadline_s
-        here = ToolScope(runtime, context.place, self._session_id, settings.scope_default, limit_s, ends, self._policy)
+        default, deadline_s, tokens = settings.scope_default, settings.recall_deadline_s, settings.recall_max_tokens
+        ends = time.monotonic() + deadline_s
+        here = ToolScope(runtime, context.place, self._session_id, default, deadline_s, ends, tokens, self._policy)
         return answer(tool_name, args, here, recall, here.about)
 
     def _keep(self, tool_name: str, args: Any, runtime: Runtime, context: SessionContext) -> str:

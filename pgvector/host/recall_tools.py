@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..domain.commandline import typed
-from ..domain.dates import WAYS, parse_when
+from ..domain.dates import parse_when
 from ..domain.errors import HermesPgvectorError, InvalidArgument
 from ..domain.text import both_ends, clean
 from ..domain.types import PAGES_END, Answer, Filters, Question, Scope, Store
-from ..recall.render import as_result
-from .tool_scopes import SCOPES, ToolScope
+from ..recall.results import folded, results_within, without_common
+from .tool_scopes import ToolScope
 
 MAX_LIMIT = 50
 MAX_OFFSET = PAGES_END - MAX_LIMIT
@@ -21,64 +21,34 @@ _ROLES = ("user", "assistant", "tool")
 QUESTION_MAX_CHARS = 8000  # looked at in a pasted file of megabytes; the search itself takes less still
 _DEFAULT_LIMIT = 5
 
-_COMMON: dict[str, Any] = {
-    "query": {"type": "string", "description": "What to look for, in plain words."},
-    "scope": {"type": "string", "description": f"Where to look: {SCOPES}."},
-    "theme": {"type": "string", "description": "Another theme to look in, by its name; instead of `scope`."},
-    "limit": {
-        "type": "integer",
-        "minimum": 1,
-        "maximum": MAX_LIMIT,
-        "description": f"How many results; default {_DEFAULT_LIMIT}.",
-    },
-    "offset": {"type": "integer", "minimum": 0, "maximum": MAX_OFFSET, "description": "How many to skip."},
-    "since": {"type": "string", "description": f"Only what is from then on: {WAYS}."},
-    "until": {
-        "type": "string",
-        "description": "Only what is from before then, or from within that day, week, month or year; like `since`.",
-    },
-    "explain": {"type": "boolean", "description": "Also say how each result was found."},
+_SCHEMA: dict[str, Any] = {
+    "query": {"type": "string"},
+    "scope": {"type": "string", "description": "current (this theme), session, all, or a theme's name"},
+    "limit": {"type": "integer", "default": _DEFAULT_LIMIT},
+    "offset": {"type": "integer"},
+    "since": {"type": "string", "description": "2026-05-03, 2026-05, 7d"},
+    "until": {"type": "string"},
 }
 
+
+def _schema(name: str, description: str, **more: Any) -> dict[str, Any]:
+    properties = _SCHEMA | more
+    parameters = {"type": "object", "properties": properties, "required": ["query"]}
+    return {"name": name, "description": description, "parameters": parameters}
+
+
 SCHEMAS: tuple[dict[str, Any], ...] = (
-    {
-        "name": "recall_memory",
-        "description": (
-            "Search durable memories (facts, preferences, decisions) by meaning and by words. "
-            "Use it before saying that something is not known."
-        ),
-        "parameters": {
-            "type": "object",
-            "properties": _COMMON
-            | {
-                "target": {
-                    "type": "string",
-                    "enum": ["memory", "user"],
-                    "description": "Only notes (memory) or only facts about the user (user); leave out for both.",
-                },
-            },
-            "required": ["query"],
-        },
-    },
-    {
-        "name": "recall_conversation",
-        "description": (
-            "Search what was said in earlier conversation turns, by meaning and by words. "
-            "Each result comes with the turns right before and after it."
-        ),
-        "parameters": {
-            "type": "object",
-            "properties": _COMMON
-            | {
-                "role": {
-                    "type": "string",
-                    "enum": list(_ROLES),
-                    "description": "Only what the user, the assistant or a delegated task (tool) said.",
-                },
-            },
-            "required": ["query"],
-        },
-    },
+    _schema(
+        "recall_memory",
+        "Search lasting facts, preferences and decisions. Use it before you say that something is not known.",
+        target={"type": "string", "enum": ["memory", "user"]},
+    ),
+    _schema(
+        "recall_conversation",
+        "Search earlier conversations. Use it for what was said, done or planned before, and when recall_memory finds "
+        "nothing.",
+        role={"type": "string", "enum": list(_ROLES)},
+    ),
 )
 _STORES: dict[str, Store] = {"recall_memory": "memories", "recall_conversation": "turns"}
 
@@ -109,32 +79,50 @@ def _answer(tool: str, args: Mapping[str, Any], here: ToolScope, recall: Recall,
     text = both_ends(clean(args.get("query")), QUESTION_MAX_CHARS).strip()
     if not text:
         raise InvalidArgument("`query` is empty; say in plain words what to look for")
-    limit, note = _limit(args.get("limit"))
+    limit, lowered = _limit(args.get("limit"))
+    offset = _offset(args.get("offset"))
     scope, narrowed = here.scope(store, args.get("scope"), args.get("theme"))
+    paired = store == "turns"  # of an exchange both halves may be found, and one is shown
+    end = offset + limit
     asked = Question(
         text,
         scope,
-        limit,
+        min(2 * end, PAGES_END) if paired else limit,
         here.deadline_s,
         _filters(store, args),
-        offset=_offset(args.get("offset")),
-        around=store == "turns",
+        offset=0 if paired else offset,
+        around=paired,
         rerank=True,
     )
     found = recall(store, asked)
+    hits = folded(found.hits)[offset:end] if paired else list(found.hits)
     explain = args.get("explain") in (True, "true", "True", 1)
-    result: dict[str, Any] = {
-        "results": [as_result(hit, text, explain=explain) for hit in found.hits],
-        "count": len(found.hits),
-        "scope": "all" if scope.kind == "all" else "session" if scope.kind == "session" else scope.theme,
+    results = results_within(hits, text, here.max_tokens, explain=explain)
+    common, results = without_common(results)
+    answered: dict[str, Any] = {
+        "results": results,
+        "count": len(results),
+        "scope": scope.theme if scope.kind == "theme" else scope.kind,
+        **common,
         "mode": found.mode,
     }
     if found.reranked:
-        result["reranked"] = True
-    nothing = "" if found.hits else about(scope)
-    if notes := "; ".join(filter(None, (note, narrowed, nothing))):
-        result["note"] = notes
-    return result
+        answered["reranked"] = True
+    said = (lowered, narrowed, _left_out(len(hits) - len(results), offset + len(results)))
+    if notes := "; ".join(filter(None, (*said, "" if hits else _nothing(store, about(scope))))):
+        answered["note"] = notes
+    return answered
+
+
+def _left_out(count: int, offset: int) -> str:
+    return f"{count} more did not fit: call again with `offset` {offset}" if count else ""
+
+
+def _nothing(store: Store, about_theme: str) -> str:
+    """Return what to do where nothing was found."""
+    if about_theme or store == "turns":
+        return about_theme
+    return "no memory fits; recall_conversation searches what was said"
 
 
 def _filters(store: Store, args: Mapping[str, Any]) -> Filters:

@@ -13,7 +13,6 @@ from ..domain.text import clean
 from ..domain.theme_access import Offer
 from .recall_tools import SCHEMAS
 from .session_context import hermes_home, load_settings
-from .tool_scopes import SCOPES_OFFERED
 
 CHANGES: Final = ("remember", "forget")  # memory; all others read
 TARGETS: Final = ("memory", "user")
@@ -23,25 +22,16 @@ PROFILE_LEAST_TOKENS: Final = 100
 PROFILE_MOST_TOKENS: Final = 8000
 _NAME_CHARS = 60  # of an argument that a tool does not have
 
-_TARGET = {
-    "type": "string",
-    "enum": list(TARGETS),
-    "description": "memory: notes; user: facts about the user.",
-}
+_TARGET = {"type": "string", "enum": list(TARGETS)}
 _MORE: tuple[dict[str, Any], ...] = (
     {
         "name": "remember",
-        "description": (
-            "Store one fact, preference or decision for good, in the memory of this conversation's theme. "
-            "One statement that is understood without this conversation."
-        ),
+        "description": "Keep a fact, preference or decision for good, as one statement that stands by itself.",
         "parameters": {
             "type": "object",
             "properties": {
-                "content": {"type": "string", "description": "What to remember, in plain words."},
+                "content": {"type": "string"},
                 "target": _TARGET,
-                "metadata": {"type": "object", "description": "Anything to store with it, as names and values."},
-                "sync": {"type": "boolean", "description": "Wait until it is in the database, and give its id."},
             },
             "required": ["content"],
         },
@@ -49,44 +39,33 @@ _MORE: tuple[dict[str, Any], ...] = (
     {
         "name": "forget",
         "description": (
-            "Remove memories for good. By `id` or `ids` as recall_memory gave them (not those of recall_conversation): "
-            "at once. By `query`: shows what would go, with a token; call again with that token as `confirm`."
+            "Remove memories for good: by the id of recall_memory at once; `query` shows what would go, and a token to "
+            "`confirm` it with."
         ),
         "parameters": {
             "type": "object",
             "properties": {
-                "id": {"type": "integer", "description": "The memory to remove."},
-                "ids": {
-                    "type": "array",
-                    "items": {"type": "integer"},
-                    "description": "The memories to remove; with `confirm`, only these of the ones that were shown.",
-                },
-                "query": {"type": "string", "description": "What the memories to remove are about."},
+                "id": {"type": "integer"},
+                "ids": {"type": "array", "items": {"type": "integer"}},
+                "query": {"type": "string"},
                 "target": _TARGET,
-                "limit": {"type": "integer", "minimum": 1, "maximum": PREVIEW_MOST, "description": "How many to show."},
-                "confirm": {"type": "string", "description": "The token of the call that showed what would go."},
+                "confirm": {"type": "string"},
             },
-            "required": [],
         },
     },
     {
         "name": "memory_profile",
-        "description": "What is known in this conversation's theme: facts about the user and notes, most recent first.",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "target": _TARGET,
-                "max_tokens": {
-                    "type": "integer",
-                    "minimum": PROFILE_LEAST_TOKENS,
-                    "maximum": PROFILE_MOST_TOKENS,
-                    "description": f"How long the answer may be; default {PROFILE_DEFAULT_TOKENS}.",
-                },
-            },
-            "required": [],
-        },
+        "description": "Show what is known of the user, and the newest notes.",
+        "parameters": {"type": "object", "properties": {"target": _TARGET, "max_tokens": {"type": "integer"}}},
     },
 )
+# Arguments that the tools take besides those that the model is told of, which cost tokens in every prompt.
+ALSO_TAKEN: Final = {
+    "recall_memory": ("theme", "explain"),
+    "recall_conversation": ("theme", "explain"),
+    "remember": ("metadata", "sync"),
+    "forget": ("limit",),
+}
 _BLOCK = (
     "# Long-term memory (pgvector)\n"
     "Memories and earlier conversations are stored across sessions. What fits the current message may stand in the\n"
@@ -117,10 +96,10 @@ def schemas(tools: Iterable[str], offer: Offer = "all") -> list[dict[str, Any]]:
     told = deepcopy(_known(tools))
     for each in told[: len(SCHEMAS)]:
         arguments = each["parameters"]["properties"]
-        arguments["scope"]["description"] = f"Where to look: {SCOPES_OFFERED[offer]}."
         if offer == "own":
-            arguments["scope"]["enum"] = ["current", "session"]
-            del arguments["theme"]
+            arguments["scope"] = {"type": "string", "enum": ["current", "session"]}
+        elif offer == "named":
+            arguments["scope"]["description"] = "current (this theme), session, or a theme's name"
     return told
 
 
@@ -129,9 +108,8 @@ def unknown_arguments(tool: str, args: object, tools: Iterable[str]) -> str:
 
     A call that would change memory is refused then; one that only reads is answered without them, with a note.
     """
-    known: Mapping[str, object] = next(
-        (each["parameters"]["properties"] for each in _known(tools) if each["name"] == tool), {}
-    )
+    known = next((list(each["parameters"]["properties"]) for each in _known(tools) if each["name"] == tool), [])
+    known += ALSO_TAKEN.get(tool, ()) if known else ()
     if not known or not isinstance(args, Mapping):
         return ""
     strange = [name for name, value in args.items() if name not in known and value is not None]

@@ -40,6 +40,7 @@ class ToolScope:
     scope_default: str
     deadline_s: float
     ends: float
+    max_tokens: int
     policy: Policy
 
     def theme(self, store: Store) -> str:
@@ -47,10 +48,10 @@ class ToolScope:
         return (self.place.memories if store == "memories" else self.place.turns).name
 
     def scope(self, store: Store, scope: object = None, theme: object = None) -> tuple[Scope, str]:
-        """Return what the arguments `scope` and `theme` mean, and a note where that is less than the settings say.
+        """Return what the arguments mean, and a note where that is less than the settings say.
 
-        `theme`, and a scope `theme:NAME`, always mean a theme, also one called "all". Raises InvalidArgument, also for
-        what the setting `cross_theme` forbids.
+        `theme`, which earlier schemas had, and a scope `theme:NAME` always mean a theme, also one called "all". Raises
+        InvalidArgument, also for what the setting `cross_theme` forbids.
         """
         own, chat = self.theme(store), self.place.chat
         offered = SCOPES_OFFERED[self.policy.reach.offer(chat=chat)]

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import threading
+import math
 import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from operator import itemgetter
 
 from ..config.settings import Settings
 from ..domain.errors import HermesPgvectorError
-from ..domain.lru import LruDict
-from ..domain.text import digest
-from ..domain.types import Hit, Question, Scope
+from ..domain.types import PAGES_END, Hit, Question, Scope
 from ..embed.instructions import MinSimilarity, min_similarity
-from .ranking import newest_of_near_equals
+from .block import Line, ask_alike, exchanges_in, is_question, lines_of
 from .render import render_block
 from .searcher import Searcher
+from .transcripts import Transcripts
 
 MIN_COVERAGE = 0.35  # share of the question's weight in words that makes a hit good enough
 SURE_COVERAGE = 0.60  # likewise, however far off in meaning it seems: models know nothing of error codes
 _FAR = 0.10  # below the similarity that is good enough, where words are held to be shared by chance
-_SESSIONS = 4096  # remembered at once; a few hundred bytes each
 _SHARE_BEFORE = 0.2  # of the deadline, for the turns of the session before
-_SPARE = 3  # hits looked at for each one shown: some are too far off, some were shown before
+# What a cross-encoder and similarity say together. Of a memory in quite other words the first says little: that differs
+# from what it says of another subject in the third digit of the chance, so the unit is the logit.
+SIMILARITY_WEIGHT = 60.0
+MEMORIES_EVIDENCE = -9.4
+TURNS_EVIDENCE = -6.0
+_LEAST_CHANCE = 1e-7
+_SPARE = 3  # hits looked at for each line shown: some are too far off, some were shown before
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,97 +46,87 @@ class MessagePlace:
         return self.theme, self.session_id
 
 
-class ShownTexts:
-    """What each session of this process was shown: the host keeps it in the transcript, once is enough."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._sessions: LruDict[tuple[str, str], set[bytes]] = LruDict(_SESSIONS)
-
-    def unseen(self, session: tuple[str, str], hits: list[Hit]) -> list[Hit]:
-        """Return those of `hits` that (theme, session id) was not shown yet."""
-        with self._lock:
-            seen = self._sessions.get(session, set())
-            return [hit for hit in hits if digest(hit.content) not in seen]
-
-    def add(self, session: tuple[str, str], texts: Iterable[str]) -> None:
-        """Note that the session is shown `texts`."""
-        with self._lock:
-            self._sessions[session] = self._sessions.get(session, set()).union(map(digest, texts))
-
-    def knows(self, session: tuple[str, str]) -> bool:
-        """Return whether anything was noted of the session."""
-        with self._lock:
-            return session in self._sessions
-
-    def branch(self, session: tuple[str, str], new: tuple[str, str]) -> None:
-        """Note that the new session begins with a copy of the session's transcript."""
-        with self._lock:
-            if session in self._sessions:
-                self._sessions[new] = set(self._sessions[session])
-
-    def forget(self, session: tuple[str, str]) -> None:
-        """Let everything be shown again: the transcript was cut."""
-        with self._lock:
-            self._sessions.pop(session, None)
-
-
-def prefetch_block(searcher: Searcher, shown: ShownTexts, text: str, where: MessagePlace, settings: Settings) -> str:
+def prefetch_block(
+    searcher: Searcher, transcripts: Transcripts, text: str, where: MessagePlace, settings: Settings
+) -> str:
     """Return a block of what is remembered for `text`, best first; empty when nothing is good enough and new.
 
     Raises StoreUnavailable or DeadlineExceeded within `prefetch_deadline_s`.
     """
-    started = time.monotonic()
+    end = time.monotonic() + settings.prefetch_deadline_s
     several = settings.prefetch_passes == "several"
-    before = _end_of_the_session_before(searcher, shown, where, settings) if several else []
-    asked = Question(
-        text,
-        Scope("theme", where.theme),
-        settings.prefetch_limit * _SPARE,
-        max(0.01, settings.prefetch_deadline_s - (time.monotonic() - started)),
-        rerank=searcher.reranks_prefetch,
-    )
-    found = searcher.recall(["memories", "turns"], asked)
-    near = min_similarity(searcher.model)
-    if settings.min_similarity != "auto":
-        near = MinSimilarity(settings.min_similarity, settings.min_similarity)
-    worth = [hit for hit in found.hits if is_worth_showing(hit, near)]
-    if several:
-        worth = _by_turns(worth)
-    # Both together: what was said last may say the same as what was found.
-    fresh = shown.unseen(where.session, newest_of_near_equals([*before, *worth]))
-    fresh = _limited(fresh, {hit.id for hit in before}, settings.prefetch_limit)
-    block, told = render_block(fresh, text, max_tokens=settings.prefetch_max_tokens)
-    shown.add(where.session, [hit.content for hit in told])
+    before = _end_of_the_session_before(searcher, transcripts, where, settings) if several else []
+    lines: list[Line] = []
+    for limit in (settings.prefetch_limit * _SPARE, PAGES_END):
+        asked = Question(
+            text,
+            Scope("theme", where.theme),
+            limit,
+            max(0.01, end - time.monotonic()),
+            around=True,
+            rerank=searcher.reranks_prefetch,
+        )
+        found = searcher.recall(["memories", "turns"], asked).hits
+        worth = _worth_showing(found, text, searcher.model, settings)
+        new = [hit for hit in worth if not transcripts.holds(where.session, hit)]
+        # Both together: what was said last may say the same as what was found.
+        said = lines_of([*before, *(_by_turns(new) if several else new)])
+        lines = [line for line in said if not transcripts.was_shown(where.session, line.told.content)]
+        firm = sum(not line.yields for line in said)
+        left_out = len(exchanges_in(worth)) - firm
+        if firm >= settings.prefetch_limit or left_out <= firm or len(found) < limit:
+            break  # else others may stand behind a long session's own turns, or a question that is asked often
+    lines = _limited(lines, {hit.id for hit in before}, settings.prefetch_limit)
+    block, told = render_block(lines, text, max_tokens=settings.prefetch_max_tokens)
+    transcripts.add(where.session, [line.told.content for line in told])
     return block
 
 
-def _limited(hits: Sequence[Hit], recent: Collection[int], limit: int) -> list[Hit]:
-    """Return the turns `recent`, and of the other hits the first `limit`."""
-    kept: list[Hit] = []
-    for hit in hits:
-        is_recent = hit.store == "turns" and hit.id in recent
-        if is_recent or limit > 0:
-            kept.append(hit)
-            limit -= not is_recent
-    return kept
+def _worth_showing(found: Sequence[Hit], text: str, model: str, settings: Settings) -> list[Hit]:
+    near = min_similarity(model)
+    if settings.min_similarity != "auto":
+        near = MinSimilarity(settings.min_similarity, settings.min_similarity)
+    # What a question that was asked before does not hold either, as a ticket's number, tells nothing of the others.
+    asked_before = (hit.coverage for hit in found if is_question(hit) and ask_alike(hit.content, text))
+    most = max(asked_before, default=0.0) or 1.0
+    return [hit for hit in found if is_worth_showing(hit, near, most)]
 
 
-def is_worth_showing(hit: Hit, near: MinSimilarity) -> bool:
-    """Return whether a hit is near enough in meaning, or holds enough of the question's rare words and is not far."""
-    if hit.similarity is None:
-        return hit.coverage >= MIN_COVERAGE
+def _limited(lines: Sequence[Line], recent: Collection[int], limit: int) -> list[Line]:
+    """Return the lines of the turns `recent`, oldest first, and of the others the first `limit`."""
+    last = [line for line in lines if line.told.store == "turns" and line.told.id in recent]
+    others = [line for line in lines if line not in last]
+    return sorted(last, key=lambda line: (line.told.at, line.told.id)) + others[:limit]
+
+
+def is_worth_showing(hit: Hit, near: MinSimilarity, most: float = 1.0) -> bool:
+    """Return whether a hit likely answers: by the cross-encoder where that has read it, else by meaning and words.
+
+    `most`: the share of the question's weight in words that a row can be expected to hold.
+    """
     bar = near.turns if hit.store == "turns" else near.memories
-    by_words = hit.coverage >= (MIN_COVERAGE if hit.similarity >= bar - _FAR else SURE_COVERAGE)
+    if hit.relevance is not None:
+        return _evidence(hit, bar) >= (TURNS_EVIDENCE if hit.store == "turns" else MEMORIES_EVIDENCE)
+    coverage = hit.coverage / most
+    if hit.similarity is None:
+        return coverage >= MIN_COVERAGE
+    by_words = coverage >= (MIN_COVERAGE if hit.similarity >= bar - _FAR else SURE_COVERAGE)
     return hit.similarity >= bar or by_words
 
 
+def _evidence(hit: Hit, bar: float) -> float:
+    """Return the logit of the relevance, and how far the similarity is from its bar, in the same unit."""
+    chance = min(max(hit.relevance or 0.0, _LEAST_CHANCE), 1 - _LEAST_CHANCE)
+    nearness = 0.0 if hit.similarity is None else SIMILARITY_WEIGHT * (hit.similarity - bar)
+    return math.log(chance / (1 - chance)) + nearness
+
+
 def _end_of_the_session_before(
-    searcher: Searcher, shown: ShownTexts, where: MessagePlace, settings: Settings
+    searcher: Searcher, transcripts: Transcripts, where: MessagePlace, settings: Settings
 ) -> list[Hit]:
     """Return the last turns of the session before, for the first message of a session only; none when they are late."""
     limit = settings.prefetch_recent_turns
-    if not limit or not where.starts or shown.knows(where.session):
+    if not limit or not where.starts or transcripts.was_asked(where.session):
         return []
     deadline_s = settings.prefetch_deadline_s * _SHARE_BEFORE
     try:
@@ -141,8 +135,9 @@ def _end_of_the_session_before(
         )
     except HermesPgvectorError:
         return []  # the search that follows has an answer of its own, or says what is wrong
-    shown.add(where.session, [])
-    return before
+    transcripts.add(where.session, [])
+    beside = zip([(), *((hit,) for hit in before)], before, [*((hit,) for hit in before[1:]), ()], strict=False)
+    return [replace(hit, around=(*earlier, *later)) for earlier, hit, later in beside]
 
 
 def _by_turns(hits: Sequence[Hit]) -> list[Hit]:

@@ -209,17 +209,15 @@ class Search:
 
     def _with_surroundings(self, pipe: Pipeline, hits: Sequence[Hit]) -> list[Hit]:
         """Return each turn of `hits` with the turns right before and after it."""
-        if not hits:
-            return []
-        known = self._beside(pipe, [hit.id for hit in hits])
+        known = self._beside(pipe, [hit.id for hit in hits if hit.store == "turns"])
         beside = {turn: [*near.before[:1], *near.after[:1]] for turn, near in known.items()}
         wanted = set(chain.from_iterable(beside.values())) - self._around.keys()
         if wanted:
             rows = ask_hits(pipe, "turns", self.asked.scope, sorted(wanted), None, "")
             self._around |= {row.id: Hit("turns", *row) for row in rows}
+        around = {turn: tuple(map(self._around.get, ids)) for turn, ids in beside.items()}
         return [
-            replace(hit, around=tuple(self._around[turn] for turn in beside[hit.id] if turn in self._around))
-            for hit in hits
+            replace(hit, around=tuple(filter(None, around[hit.id]))) if hit.store == "turns" else hit for hit in hits
         ]
 
 

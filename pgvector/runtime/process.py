@@ -29,7 +29,7 @@ from ..domain.fork_safety import SLOW, fork_lock
 from ..domain.measures import latest
 from ..domain.session_turns import SessionTurns
 from ..domain.theme_settings import RetentionPolicy
-from ..recall.prefetch import ShownTexts
+from ..recall.transcripts import Transcripts
 from .agent_server import AgentServer
 from .parts import Models, backend_of
 
@@ -100,7 +100,7 @@ class Runtime:
             self.embedder.on_query = functools.partial(self.latencies.add, "embed_query")
         self.said = SessionTurns()
         self.searcher = models.searcher(self.backend, self.said)
-        self.shown = ShownTexts()
+        self.transcripts = Transcripts(self.said)
         self.mirror = Mirror(home)
         self.pid = os.getpid()
         self.users: weakref.WeakSet[object] = weakref.WeakSet()

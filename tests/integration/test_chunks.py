@@ -13,7 +13,7 @@ from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.store.vectors import Chunk
 from tests.conftest import DIMS, MakeProvider
 from tests.support.local_models import link_model
-from tests.support.memory import called, landed, recalled, runtime_of
+from tests.support.memory import called, landed, recalled, results, runtime_of
 from tests.support.model_files import MODEL_NAME
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
@@ -97,7 +97,7 @@ def test_filters_and_the_session_hold_for_parts(
     embedded(dsn)
 
     def sessions(who: PgvectorMemoryProvider, query: str, **args: object) -> list[str]:
-        found = called(who, "recall_conversation", {"query": query, "limit": 20} | args)["results"]
+        found = results(called(who, "recall_conversation", {"query": query, "limit": 20} | args))
         return [each["session_id"] for each in found if "cello" in each["content"] or "trombone" in each["content"]]
 
     assert set(sessions(provider, "Petra cello", scope="session")) == {"session-1"}

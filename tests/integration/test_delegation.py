@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import MakeProvider
-from tests.support.memory import called, landed, recalled
+from tests.support.memory import called, landed, recalled, results
 from tests.support.stored import Database
 
 ASKED, FOUND = "Find out who owns service 7", "Service 7 is owned by Ada, since March"
@@ -19,7 +19,7 @@ def test_need_12_a_delegation_is_a_turn_of_the_parent_with_its_edge(make_provide
     parent.on_delegation(ASKED, FOUND, child_session_id="child-1")
     parent.on_delegation(ASKED, FOUND, child_session_id="child-1")
     landed(parent)
-    (hit,) = called(parent, "recall_conversation", {"query": "who owns service 7", "role": "tool"})["results"]
+    (hit,) = results(called(parent, "recall_conversation", {"query": "who owns service 7", "role": "tool"}))
     assert ASKED in hit["content"] and FOUND in hit["content"] and hit["session_id"] == "parent-2"
     (metadata,) = Database(dsn).column("SELECT metadata FROM conversations WHERE role = 'tool'")
     assert metadata["delegation"] == {"parent": "parent-2", "child": "child-1"}

@@ -10,7 +10,7 @@ import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import MakeProvider
-from tests.support.memory import called, landed, recalled, runtime_of, write_entries
+from tests.support.memory import called, landed, recalled, results, runtime_of, write_entries
 from tests.support.stored import Database
 
 CHAT = "agent:main:telegram:dm:4915112345678"
@@ -56,7 +56,7 @@ def test_need_04_a_list_allows_what_it_names(make_provider: MakeProvider, tool: 
         tell(make_provider(gateway_session_key=theme), theme)
     provider = make_provider({"cross_theme": ["Sales", "intraday-*"]})
     for theme in ("sales", "intraday-sre"):
-        found = called(provider, tool, {"query": "atlas", "theme": theme})["results"]
+        found = results(called(provider, tool, {"query": "atlas", "theme": theme}))
         assert found and {hit["theme"] for hit in found} == {theme}
     assert "Sales, intraday-*" in refusal(provider, tool, scope="all")
     assert "Sales, intraday-*" in refusal(provider, tool, theme="support")

@@ -16,7 +16,7 @@ import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import MakeProvider
-from tests.support.memory import called, landed, recalled, runtime_of
+from tests.support.memory import called, landed, recalled, results, runtime_of
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.statements import every_statement, sql_files
 from tests.support.stored import Database
@@ -44,7 +44,7 @@ def test_need_04_themes_never_mix(make_provider: MakeProvider, embedder: Scripte
     fleet = _fill(make_provider, {"embed_url": embedder.url} if embedded else {})
     question = "Who owns the Atlas budget?"
     for theme, provider in fleet.items():
-        for tool, count in (("recall_memory", 2), ("recall_conversation", 2)):
+        for tool, count in (("recall_memory", 2), ("recall_conversation", 1)):
             for scope in (None, "current", theme, theme.upper(), f"theme:{theme}"):
                 found = recalled(provider, question, tool=tool, scope=scope)
                 assert len(found) == count and all(theme in text for text in found), (tool, scope, found)
@@ -63,23 +63,28 @@ def test_need_04_another_theme_is_read_only_by_an_explicit_argument(
     make_provider: MakeProvider, embedder: ScriptedEmbedder, embedded: bool
 ) -> None:
     fleet = _fill(make_provider, {"embed_url": embedder.url} if embedded else {})
-    for tool, each in (("recall_memory", 2), ("recall_conversation", 2)):
+    for tool, each in (("recall_memory", 2), ("recall_conversation", 1)):
         found = recalled(fleet["marketing"], "Who owns the Atlas budget?", tool=tool, scope="sales")
         assert len(found) == each and all("sales" in text for text in found)
         answer = called(fleet["marketing"], tool, {"query": "Who owns the Atlas budget?", "scope": "all", "limit": 50})
         assert answer["scope"] == "all"
-        assert sorted(hit["theme"] for hit in answer["results"]) == sorted(THEMES * each)
+        assert sorted(hit["theme"] for hit in results(answer)) == sorted(THEMES * each)
         assert recalled(fleet["marketing"], "Who owns the Atlas budget?", tool=tool, scope="nobody") == []
 
 
 @pytest.mark.parametrize(
     ("cross_theme", "key", "offered", "not_offered"),
     [
-        ("agents", "sales", ["current", "session", "all (", "name of a theme"], []),
-        ("agents", "agent:main:telegram:dm:4915112345678", ["current", "session"], ["all", "name of a theme"]),
-        ("none", "sales", ["current", "session"], ["all", "name of a theme"]),
-        (["marketing"], "sales", ["current", "session", "name of a theme"], ["all"]),
-        ("all", "agent:main:telegram:dm:4915112345678", ["current", "session", "all (", "name of a theme"], []),
+        ("agents", "sales", ["current", "session", "all,", "theme's name"], []),
+        (
+            "agents",
+            "agent:main:telegram:dm:4915112345678",
+            ["current", "session"],
+            ["all", "theme's name", "name of a theme"],
+        ),
+        ("none", "sales", ["current", "session"], ["all", "theme's name", "name of a theme"]),
+        (["marketing"], "sales", ["current", "session", "theme's name"], ["all"]),
+        ("all", "agent:main:telegram:dm:4915112345678", ["current", "session", "all,", "theme's name"], []),
     ],
 )
 def test_need_04_the_tools_offer_the_scopes_that_the_session_may_use(
@@ -91,8 +96,7 @@ def test_need_04_the_tools_offer_the_scopes_that_the_session_may_use(
         arguments = schema["parameters"]["properties"]
         told = json.dumps(arguments["scope"])
         assert all(word in told for word in offered) and not any(word in told for word in not_offered), told
-        assert ("theme" in arguments) == ("name of a theme" in offered)
-        for word in arguments["scope"].get("enum", ["current", "session", *(["all"] if "all (" in told else [])]):
+        for word in arguments["scope"].get("enum", ["current", "session", *(["all"] if "all," in told else [])]):
             assert "error" not in called(provider, schema["name"], {"query": "Atlas", "scope": word})
         empty = called(provider, schema["name"], {"query": "Atlas", "scope": " "})["error"]
         assert not any(word in empty for word in not_offered), empty

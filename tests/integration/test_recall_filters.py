@@ -9,7 +9,7 @@ import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import MakeProvider
-from tests.support.memory import called, landed, recalled
+from tests.support.memory import called, landed, recalled, results
 from tests.support.scripted_embedder import ScriptedEmbedder
 
 TURNS = "recall_conversation"
@@ -100,7 +100,7 @@ def test_each_scope_is_searched_and_named(provider: PgvectorMemoryProvider) -> N
     for scope, (name, sessions) in expected.items():
         answer = called(provider, TURNS, {"query": "painted harbour autumn", "scope": scope, "limit": 50})
         assert answer["scope"] == name
-        assert {result["session_id"] for result in answer["results"]} == sessions, scope
+        assert {result["session_id"] for result in results(answer)} == sessions, scope
 
 
 def test_the_session_of_a_memory_is_the_one_it_was_written_in(provider: PgvectorMemoryProvider) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import MakeProvider
 from tests.support.aged import age
-from tests.support.memory import called, landed, recalled
+from tests.support.memory import called, landed, recalled, results
 from tests.support.scripted_embedder import ScriptedEmbedder
 
 ANSWER = "Understood, that is how it has been handled since the spring of last year."
@@ -76,7 +76,7 @@ def test_need_17_the_same_words_are_one_result_with_the_newest_date(
     age(dsn, said(7), days=200)
     provider.sync_turn(said(7), None, session_id=newest)
     landed(provider)
-    (result,) = called(provider, TURNS, {"query": "harbour crane report"})["results"]
+    (result,) = results(called(provider, TURNS, {"query": "harbour crane report"}))
     assert result["session_id"] == newest
     assert datetime.now(UTC) - datetime.fromisoformat(result["date"]) < timedelta(minutes=10)
 

@@ -17,7 +17,7 @@ from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS, MakeProvider
-from tests.support.memory import called, landed, recalled, runtime_of
+from tests.support.memory import called, landed, recalled, results, runtime_of
 from tests.support.row_security import let_tenants_in, session
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
@@ -66,10 +66,10 @@ def test_need_04_a_tenant_recalls_its_own_themes_whatever_it_asks_for(
     config: dict[str, object] = {"embed_url": embedder.url} if embedded else {}
     _fill(make_provider, config, "marketing", "sales")
     provider = make_provider({**config, "dsn": tenant_dsn, "cross_theme": "all"})
-    for tool, each in (("recall_memory", 1), ("recall_conversation", 2)):
+    for tool, each in (("recall_memory", 1), ("recall_conversation", 1)):
         assert len(recalled(provider, QUESTION, tool=tool)) == each
         everything = called(provider, tool, {"query": QUESTION, "scope": "all", "limit": 50})
-        assert [hit["theme"] for hit in everything["results"]] == ["marketing"] * each
+        assert [hit["theme"] for hit in results(everything)] == ["marketing"] * each
         assert recalled(provider, '"owned by"', tool=tool, scope="all"), "a phrase"
         assert recalled(provider, QUESTION, tool=tool, scope="sales") == []
     block = provider.prefetch(QUESTION)

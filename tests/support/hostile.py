@@ -7,7 +7,10 @@ import unicodedata
 
 from hermes_memory_pgvector.recall.render import HEADING
 
-LINE = re.compile(r'- \[\d{4}-\d{2}-\d{2}, (?:memory|about the user|(?:user|assistant|tool) said)\] "[^"\n]*"')
+LINE = re.compile(
+    r'- \[\d{4}-\d{2}-\d{2}, (?:memory|about the user|(?:user|assistant|tool) said)\] "[^"\n]*"'
+    r'(?: \[(?:assistant|user)\] "[^"\n]*")?(?: \(replaces "[^"\n]*" of \d{4}-\d{2}-\d{2}\))?'
+)
 # What the host takes for its own marks (agent/memory_manager.py of hermes-agent 0.19.0).
 HOST_FENCE = re.compile(r"</?\s*memory-context\s*>", re.IGNORECASE)
 

@@ -34,6 +34,12 @@ def called(provider: PgvectorMemoryProvider, tool: str, args: Any) -> dict[str, 
     return answer
 
 
+def results(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """The results of a recall tool, each with what all of them share."""
+    shared = {name: answer[name] for name in ("theme", "session_id") if name in answer}
+    return [shared | result for result in answer["results"]]
+
+
 def recalled(provider: PgvectorMemoryProvider, query: str, *, tool: str = "recall_memory", **args: object) -> list[str]:
     """The texts a tool call returns, best first."""
     answer = called(provider, tool, {"query": query, "limit": 50} | args)

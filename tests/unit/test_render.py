@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.domain.chunks import estimate_tokens
 from hermes_memory_pgvector.domain.types import Hit, Store
+from hermes_memory_pgvector.recall.block import Line
 from hermes_memory_pgvector.recall.render import (
     AROUND_MAX_CHARS,
+    BRIEF_MAX_CHARS,
     LINE_MAX_CHARS,
     RESULT_MAX_CHARS,
     as_result,
@@ -48,21 +50,31 @@ hits = st.builds(
 
 @pytest.mark.parametrize("content", HOSTILE)
 def test_need_23_a_hostile_text_stays_one_quoted_line(content: str) -> None:
-    block, told = render_block([hit(f"Walrus {content}"), hit("Tea at four", id=8)], "obey", max_tokens=800)
+    lines = [Line(hit(f"Walrus {content}")), Line(hit("Tea at four", id=8))]
+    block, told = render_block(lines, "obey", max_tokens=800)
     assert len(plain_lines(block)) == len(told) == 2
 
 
-@given(st.lists(hits, max_size=6), st.text(max_size=30), st.integers(0, 1000))
-@example([hit(content) for content in HOSTILE], "memory-context", 4000)
-def test_need_23_any_block_is_a_heading_and_a_line_a_hit_within_its_budget(
-    given_hits: list[Hit], question: str, max_tokens: int
+def said(content: str, kind: str) -> Hit:
+    return hit(content, store="turns", kind=kind)
+
+
+replies = st.builds(said, st.sampled_from(HOSTILE), st.just("assistant"))
+lines = st.builds(Line, hits, st.none() | replies, st.none() | st.tuples(st.sampled_from(HOSTILE), hits))
+
+
+@given(st.lists(lines, max_size=6), st.text(max_size=30), st.integers(0, 1000))
+@example([Line(said(content, "user"), said(content, "assistant")) for content in HOSTILE], "memory-context", 4000)
+@example([Line(said(content, "assistant"), said(content, "user")) for content in HOSTILE], "memory-context", 4000)
+def test_need_23_any_block_is_a_heading_and_a_line_each_within_its_budget(
+    given_lines: list[Line], question: str, max_tokens: int
 ) -> None:
-    block, told = render_block(given_hits, question, max_tokens=max_tokens)
+    block, told = render_block(given_lines, question, max_tokens=max_tokens)
     if not told:
         assert block == ""
         return
     assert len(plain_lines(block)) == len(told)
-    assert all(each in given_hits for each in told)
+    assert all(each in given_lines for each in told)
     assert estimate_tokens(block) <= max_tokens
 
 
@@ -74,7 +86,7 @@ def test_need_23_quoting_what_was_quoted_changes_nothing_and_is_short(text: str,
 
 
 def test_need_23_a_text_of_marks_alone_is_no_line() -> None:
-    assert render_block([hit("</memory-context>\n\u200b```")], "", max_tokens=800) == ("", [])
+    assert render_block([Line(hit("</memory-context>\n\u200b```"))], "", max_tokens=800) == ("", [])
 
 
 def test_need_23_ordinary_text_is_left_alone() -> None:
@@ -94,7 +106,7 @@ def test_need_17_every_line_carries_its_date_and_who_said_it() -> None:
         hit("Noted", store="turns", kind="assistant"),
         hit("Delegated: find tea", store="turns", kind="tool"),
     ]
-    block, _ = render_block(given_hits, "tea", max_tokens=800)
+    block, _ = render_block(list(map(Line, given_hits)), "tea", max_tokens=800)
     assert plain_lines(block) == [
         '- [2026-05-03, memory] "Tea at four"',
         '- [2026-05-03, about the user] "Likes tea"',
@@ -104,8 +116,24 @@ def test_need_17_every_line_carries_its_date_and_who_said_it() -> None:
     ]
 
 
+def test_need_37_an_exchange_is_one_line_with_the_question_in_brief() -> None:
+    question, answer = said("When is tea? " * 40, "user"), said("At four", "assistant")
+    told = [Line(answer, question), Line(said("I like tea", "user"), answer)]
+    block, _ = render_block(told, "tea", max_tokens=800)
+    first, second = plain_lines(block)
+    assert first.startswith('- [2026-05-03, user said] "…When is tea?') and first.endswith('" [assistant] "At four"')
+    assert len(first) < BRIEF_MAX_CHARS + 70
+    assert second == '- [2026-05-03, user said] "I like tea" [assistant] "At four"'
+
+
+def test_need_37_what_replaces_another_says_so() -> None:
+    older = hit("Tea is at three", at=datetime(2025, 1, 2, tzinfo=UTC))
+    block, _ = render_block([Line(hit("Tea is at four"), replaced=("three", older))], "tea", max_tokens=800)
+    assert plain_lines(block) == ['- [2026-05-03, memory] "Tea is at four" (replaces "three" of 2025-01-02)']
+
+
 def test_need_08_what_does_not_fit_makes_room_for_what_does() -> None:
-    long, short = hit("tea " * 140), hit("Tea at four", id=8)
+    long, short = Line(hit("tea " * 140)), Line(hit("Tea at four", id=8))
     block, told = render_block([long, short], "tea", max_tokens=55)
     assert told == [short] and len(plain_lines(block)) == 1
     assert render_block([long, short], "tea", max_tokens=20) == ("", [])
@@ -115,7 +143,7 @@ def test_need_08_what_does_not_fit_makes_room_for_what_does() -> None:
 def test_need_08_of_what_does_not_fit_the_part_that_answers_is_quoted() -> None:
     talk = "Nothing of note was said about it. " * 12
     for budget in (64, 100, 150):
-        long = hit(f"{talk}The vault code is QUARTZ-7719. {talk}")
+        long = Line(hit(f"{talk}The vault code is QUARTZ-7719. {talk}"))
         block, told = render_block([long], "vault code", max_tokens=budget)
         (line,) = plain_lines(block)
         assert len(told) == 1 and estimate_tokens(block) <= budget
@@ -163,7 +191,7 @@ def test_need_19_a_result_shows_the_part_of_a_long_text_that_answers_and_says_ho
     assert "QUARTZ-7719" in result["content"] and len(result["content"]) <= RESULT_MAX_CHARS
     assert result["excerpt_of_chars"] == len(text)
     (around,) = result["around"]
-    assert set(around) == {"role", "date", "content"}
+    assert set(around) == {"id", "role", "date", "content"}
     assert "QUARTZ-7719" in around["content"] and len(around["content"]) <= AROUND_MAX_CHARS
     assert "excerpt_of_chars" not in as_result(hit(), "campaign", explain=False)
     assert json.loads(json.dumps(result, allow_nan=False)) == result

@@ -88,7 +88,8 @@ def _ask(provider: PgvectorMemoryProvider, theme: str, args: dict[str, str]) -> 
     answer = json.loads(provider.handle_tool_call("recall_memory", args | {"limit": 50}))
     scope = f", scope={args['scope']!r}" if "scope" in args else ""
     print(f"  {theme}{scope}:")
-    hits = [hit for hit in answer.get("results", []) if hit["content"] in _WRITTEN]
+    common = {"theme": answer.get("theme", "")}
+    hits = [common | hit for hit in answer.get("results", []) if hit["content"] in _WRITTEN]
     for hit in hits[:3]:
         print(f"    [{hit['theme']}] {hit['content']}")
     if others := len(answer.get("results", [])) - len(hits):

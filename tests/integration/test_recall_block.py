@@ -1,0 +1,134 @@
+"""What a block is worth: answers before questions, an exchange once, nothing that the session still has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from tests.conftest import MakeProvider
+from tests.support.hostile import plain_lines
+from tests.support.memory import landed
+from tests.support.scripted_embedder import ScriptedEmbedder
+
+ASK = "Where do violet invoices go to?"
+ANSWER = "Violet invoices go to the cellar archive in Bremen."
+POLICY = "Support policy: a customer who asks gets the refund within fourteen days of the purchase."
+
+
+@pytest.fixture(params=["words", "meaning"])
+def config(request: pytest.FixtureRequest, embedder: ScriptedEmbedder) -> dict[str, Any]:
+    """Settings with and without an embedding endpoint."""
+    return {"embed_url": embedder.url} if request.param == "meaning" else {}
+
+
+def ticket(number: int) -> str:
+    return f"Ticket #{4000 + number}: a customer asks for the refund of a purchase. May the customer get it?"
+
+
+@pytest.mark.parametrize("stored_as", ["memory", "answer"])
+def test_need_37_the_policy_stands_in_the_block_over_fifty_tickets(
+    stored_as: str, config: dict[str, Any], make_provider: MakeProvider
+) -> None:
+    provider = make_provider(config)
+    if stored_as == "memory":
+        provider.on_memory_write("add", "memory", POLICY)
+    else:
+        provider.sync_turn(
+            "What do we tell a customer who asks for the refund of a purchase?", POLICY, session_id="day-0"
+        )
+    landed(provider)
+    for number in range(51):
+        provider.on_session_switch(f"ticket-{number}", parent_session_id="", reset=True)
+        if number in (1, 4, 25, 50):
+            landed(provider)
+            block = provider.prefetch(ticket(number))
+            assert POLICY in block, (number, block)
+            assert sum("Ticket" in line for line in plain_lines(block)) <= 4, block
+        provider.sync_turn(ticket(number), f"I have put ticket {4000 + number} on the list of today.")
+
+
+def test_need_37_an_exchange_stands_once_with_its_answer_in_its_words(
+    config: dict[str, Any], make_provider: MakeProvider
+) -> None:
+    provider = make_provider(config)
+    for number in range(3):
+        provider.sync_turn(ASK, ANSWER, session_id=f"earlier-{number}")
+    landed(provider)
+    (line,) = plain_lines(provider.prefetch("Where do the violet invoices go?"))
+    assert line.endswith(f'user said] "{ASK}" [assistant] "{ANSWER}"')
+
+
+def talk(provider: PgvectorMemoryProvider, session: str, *turns: tuple[str, str]) -> None:
+    for asked, answered in turns:
+        provider.sync_turn(asked, answered, session_id=session)
+    landed(provider)
+
+
+def test_need_37_what_the_session_still_has_is_left_out_until_compression(
+    config: dict[str, Any], make_provider: MakeProvider
+) -> None:
+    provider = make_provider(config)
+    talk(provider, "session-1", (ASK, ANSWER))
+    assert provider.prefetch(ASK) == ""
+    assert make_provider(config, session_id="session-1").prefetch(ASK) == "", "another request of the same session"
+    assert ANSWER in make_provider(config, session_id="session-2").prefetch(ASK)
+
+    provider.on_session_switch("session-1b", parent_session_id="session-1", reason="branch")
+    assert provider.prefetch(ASK) == "", "the branch begins with a copy"
+    provider.on_session_switch("session-1", parent_session_id="session-1", reason="compression")
+    assert ANSWER in provider.prefetch(ASK)
+
+
+def test_need_37_a_client_that_begins_anew_with_the_same_words_is_told_what_it_said_before(
+    config: dict[str, Any], make_provider: MakeProvider
+) -> None:
+    first = make_provider(config)
+    first.on_turn_start(1, "hello")
+    talk(first, "session-1", (ASK, ANSWER))
+    assert first.prefetch(ASK) == ""
+    anew = make_provider(config)
+    anew.on_turn_start(1, "hello")
+    assert ANSWER in anew.prefetch(ASK), "its transcript is empty"
+    talk(anew, "session-1", ("The harbour crane is greased on Mondays.", "Noted, I keep that in mind from now on."))
+    later = make_provider(config)
+    later.on_turn_start(2, "hello")
+    assert later.prefetch("When is the harbour crane greased?") == ""
+
+
+def test_need_37_after_a_cut_only_the_turns_that_are_left_are_left_out(
+    config: dict[str, Any], make_provider: MakeProvider
+) -> None:
+    provider = make_provider(config)
+    crane = ("When is the harbour crane greased?", "The harbour crane is greased on Mondays.")
+    talk(provider, "session-1", (ASK, ANSWER), crane)
+    cut = make_provider(config)
+    cut.on_turn_start(2, "a client that sends the last exchange only")
+    assert ANSWER in cut.prefetch(ASK)
+    assert cut.prefetch(crane[0]) == ""
+    whole = make_provider(config)
+    whole.on_turn_start(3, "one that sends everything")
+    assert whole.prefetch(ASK) == ""
+
+
+def test_need_37_a_long_session_does_not_hide_what_another_said(
+    config: dict[str, Any], make_provider: MakeProvider
+) -> None:
+    provider = make_provider(config)
+    talk(provider, "earlier", (ASK, ANSWER))
+    own = ((f"Violet invoices go where? This is my call {n}.", f"Violet invoices go, call {n}.") for n in range(30))
+    talk(provider, "session-1", *own)
+    (line,) = plain_lines(provider.prefetch(ASK))
+    assert ANSWER in line
+
+
+def test_need_37_a_memory_with_another_value_replaces_the_older_one(
+    config: dict[str, Any], make_provider: MakeProvider
+) -> None:
+    provider = make_provider(config)
+    for text in ("The stand-up of the team is at 9:30 sharp.", "The stand-up of the team is at 10:15 sharp."):
+        provider.on_memory_write("add", "memory", text)
+        landed(provider)
+    (line,) = plain_lines(provider.prefetch("When is the stand-up of the team?"))
+    assert '10:15 sharp." (replaces "9:30" of 20' in line

@@ -1,0 +1,115 @@
+"""Lines of hits: which belong together, which stand first, which replace another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from hermes_memory_pgvector.domain.types import Hit
+from hermes_memory_pgvector.recall.block import is_question, lines_of
+from hermes_memory_pgvector.recall.replacements import replaced_part
+
+AT = datetime(2026, 5, 3, tzinfo=UTC)
+
+
+def memory(text: str, row: int = 1, *, day: int = 0) -> Hit:
+    return Hit("memories", row, "marketing", "memory", None, text, AT + timedelta(days=day), 0.8)
+
+
+def exchange(question: str, answer: str, row: int, *, day: int = 0) -> tuple[Hit, Hit]:
+    """Both halves of an exchange, each with the other beside it."""
+    at = AT + timedelta(days=day)
+    asked = Hit("turns", row, "marketing", "user", f"session-{row}", question, at, 0.8)
+    answered = replace(asked, id=row + 1, kind="assistant", content=answer)
+    return replace(asked, around=(answered,)), replace(answered, around=(asked,))
+
+
+def told(*hits: Hit) -> list[tuple[str, str]]:
+    return [(line.told.content, line.beside.content if line.beside else "") for line in lines_of(hits)]
+
+
+ASKED, ANSWERED = exchange("Where do violet invoices go?", "To the cellar archive in Bremen.", 10)
+SAID, REPLIED = exchange("The harbour crane is greased on Mondays.", "I have noted that.", 20)
+
+
+@pytest.mark.parametrize("hits", [(ASKED, ANSWERED), (ANSWERED, ASKED), (ANSWERED,), (ASKED,)])
+def test_need_37_an_exchange_is_one_line_whichever_half_was_found(hits: tuple[Hit, ...]) -> None:
+    assert told(*hits) == [(ANSWERED.content, ASKED.content)]
+
+
+def test_need_37_a_statement_needs_no_reply_and_an_answer_what_it_answers() -> None:
+    assert told(SAID) == [(SAID.content, "")]
+    assert told(REPLIED) == [(REPLIED.content, SAID.content)]
+    assert told(SAID, REPLIED) == [(SAID.content, REPLIED.content)]
+
+
+def test_need_37_of_what_is_found_by_its_question_alone_everything_else_comes_first() -> None:
+    unanswered = replace(ASKED, id=30, around=(), content="Who greases the harbour crane?")
+    assert told(unanswered, ASKED, SAID, memory("The crane is red.")) == [
+        (SAID.content, ""),
+        ("The crane is red.", ""),
+        (unanswered.content, ""),
+        (ANSWERED.content, ASKED.content),
+    ]
+    assert told(ASKED, ANSWERED, SAID)[0] == (ANSWERED.content, ASKED.content)
+
+
+def test_need_37_repeated_questions_fold_and_yield() -> None:
+    tickets = [
+        half
+        for number in range(8)
+        for half in exchange(
+            f"Ticket {4000 + number}: may we refund after {number} days?",
+            f"{number} refunds were made.",
+            100 + 2 * number,
+        )
+    ]
+    policy = memory("Refunds are made within 14 days.")
+    lines = told(*tickets, policy, SAID)
+    assert lines[1:3] == [(policy.content, ""), (SAID.content, "")]
+    assert lines[0][1].startswith("Ticket 4000")
+    alone = [replace(each, around=()) for each in tickets if each.kind == "user"]
+    assert told(*alone, policy) == [(policy.content, ""), (alone[0].content, "")]
+
+
+@pytest.mark.parametrize("text", ["May we?", "Dürfen wir? 🙂", "可以吗？", "هل يمكن؟"])
+def test_need_37_what_asks_is_a_question_unless_an_assistant_asks(text: str) -> None:
+    assert is_question(replace(ASKED, content=text))
+    assert not is_question(replace(ANSWERED, content=text))
+    assert not is_question(replace(ASKED, content=f"{text} Yes, we may."))
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "part"),
+    [
+        ("The stand-up is at 9:30.", "The stand-up is at 10:00.", "9:30"),
+        ("The backup runs on Friday", "The backup now runs on Monday", ""),  # more than a value has changed
+        ("The backup runs on Friday at night", "The backup runs on Monday at night", "Friday"),
+        ("Postgres listens on port 5432.", "Postgres listens on port 6432.", "5432"),
+        ("Das Treffen ist am 3. Mai", "Das Treffen ist am 5. Mai", "3"),
+        ("The limit is 20 requests", "the limit is 35 requests", "20"),
+        ("Ticket 12 is open", "Ticket 13 is open", ""),
+        ("The team has ticket 12 in review", "The team has ticket 13 in review", ""),
+        ("Server 3 is in room 5", "Server 3 is in room 6", ""),
+        ("We met on 3 May", "We met on 5 May", ""),  # two events
+        ("It was at 9", "It was at 10", ""),
+        ("The crane is red", "The crane is blue", ""),  # maybe both
+        ("The limit is 20", "The limit is 20", ""),
+        ("5", "6", ""),
+    ],
+)
+def test_need_37_only_another_value_of_the_same_replaces(older: str, newer: str, part: str) -> None:
+    assert replaced_part(memory(older), memory(newer, day=2)) == part
+    assert replaced_part(memory(older, day=2), memory(newer)) == "", "never the newer by the older"
+    assert replaced_part(memory(older), replace(memory(newer, day=2), theme="sales")) == ""
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_need_37_of_what_contradicts_the_newer_stands_first_and_says_what_it_replaced(reverse: bool) -> None:
+    older, newer = memory("The stand-up is at 9:30.", 1), memory("The stand-up is at 10:00.", 2, day=2)
+    hits = [older, SAID, newer]
+    first, second = lines_of(hits[::-1] if reverse else hits)
+    assert first.told == newer and first.replaced == ("9:30", older)
+    assert second.told == SAID and second.replaced is None
