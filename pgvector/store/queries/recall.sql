@@ -332,10 +332,11 @@ expected_rows(conversations);
 -- words out (`recent`), from the newest rows of the theme. Each word weighs by how rare it is in the theme (BM25's idf),
 -- by the estimate in `holding` or else by the rows found; one that no row holds weighs `absent` of what it would if one
 -- did, and all those together no more than eight words. Coverage is the share of the question's weight that a row holds,
--- 0 to 1; the longer the row, the less of it counts for the order. Nothing but `@@` stands in `matching`, so that no other index can be preferred, and no LIMIT, which would make the
--- planner prefer to read the table; it is read only as far as the LIMIT of `hits` asks. Where the theme is searched whole
--- (`exact`) and is tiny, or three quarters of its newest rows hold some word, the index is asked for the theme alone: to
--- sort out there which rows hold none takes longer than to look at them.
+-- 0 to 1; the longer the row, the less of it counts for the order. Nothing but `@@` stands in `matching`, so that no
+-- other index can be preferred, and no LIMIT, which would make the planner prefer to read the table; it is read only as
+-- far as the LIMIT of `hits` asks. Where the theme is searched whole (`exact`) and is tiny, or three quarters of its
+-- newest rows hold some word, the index is asked for the theme alone: to sort out there which rows hold none takes
+-- longer than to look at them.
 WITH given_words(),
 newest_words_in(memory_entries; created_at),
 matching memories_with(id, agent_identity, tsv, target, metadata, updated_at; %(theme)s;
