@@ -175,9 +175,8 @@ class PgvectorMemoryProvider(MemoryProvider):
             from ..recall.prefetch import MessagePlace, prefetch_block
 
         with self._session_lock:
-            place = MessagePlace(
-                context.theme.name, self._session_id, self._parent_session_id, starts=self._starts_empty
-            )
+            session, parent, starts = self._session_id, self._parent_session_id, self._starts_empty
+        place = MessagePlace(context.theme.name, session, parent, starts=starts)
         try:
             searcher = cast("Searcher", ChatSearcher(runtime.searcher, context.place))
             block = prefetch_block(searcher, runtime.transcripts, text, place, settings)
@@ -392,11 +391,6 @@ class PgvectorMemoryProvider(MemoryProvider):
         except HermesPgvectorError as exc:
             runtime.counts["refused"] += 1
             if count := runtime.refusals.add():
-                logger.error(
-                    "hermes-pgvector: a write was refused and is lost (%s, theme %s; %d so far): %s",
-                    op.kind,
-                    op.theme,
-                    count,
-                    exc,
-                )
+                said = "hermes-pgvector: a write was refused and is lost (%s, theme %s; %d so far): %s"
+                logger.error(said, op.kind, op.theme, count, exc)
             return False

@@ -54,32 +54,34 @@ def prefetch_block(
     Raises StoreUnavailable or DeadlineExceeded within `prefetch_deadline_s`.
     """
     end = time.monotonic() + settings.prefetch_deadline_s
-    several = settings.prefetch_passes == "several"
-    before = _end_of_the_session_before(searcher, transcripts, where, settings) if several else []
+    before = _end_of_the_session_before(searcher, transcripts, where, settings)
     lines: list[Line] = []
     for limit in (settings.prefetch_limit * _SPARE, PAGES_END):
-        asked = Question(
-            text,
-            Scope("theme", where.theme),
-            limit,
-            max(0.01, end - time.monotonic()),
-            around=True,
-            rerank=searcher.reranks_prefetch,
-        )
-        found = searcher.recall(["memories", "turns"], asked).hits
+        found = _found(searcher, text, where.theme, limit, end)
         worth = _worth_showing(found, text, searcher.model, settings)
         new = [hit for hit in worth if not transcripts.holds(where.session, hit)]
         # Both together: what was said last may say the same as what was found.
-        said = lines_of([*before, *(_by_turns(new) if several else new)])
+        said = lines_of([*before, *_in_order(new, settings.prefetch_passes)])
         lines = [line for line in said if not transcripts.was_shown(where.session, line.told.content)]
-        firm = sum(not line.yields for line in said)
-        left_out = len(exchanges_in(worth)) - firm
-        if firm >= settings.prefetch_limit or left_out <= firm or len(found) < limit:
-            break  # else others may stand behind a long session's own turns, or a question that is asked often
+        if len(found) < limit or not _may_miss_some(said, worth, settings.prefetch_limit):
+            break
     lines = _limited(lines, {hit.id for hit in before}, settings.prefetch_limit)
     block, told = render_block(lines, text, max_tokens=settings.prefetch_max_tokens)
     transcripts.add(where.session, [line.told.content for line in told])
     return block
+
+
+def _found(searcher: Searcher, text: str, theme: str, limit: int, end: float) -> Sequence[Hit]:
+    left_s = max(0.01, end - time.monotonic())
+    rerank = searcher.reranks_prefetch
+    asked = Question(text, Scope("theme", theme), limit, left_s, around=True, rerank=rerank)
+    return searcher.recall(["memories", "turns"], asked).hits
+
+
+def _may_miss_some(said: Sequence[Line], worth: Sequence[Hit], limit: int) -> bool:
+    """Return whether others may stand behind a long session's own turns, or a question that is asked often."""
+    firm = sum(not line.yields for line in said)
+    return firm < limit and len(exchanges_in(worth)) - firm > firm
 
 
 def _worth_showing(found: Sequence[Hit], text: str, model: str, settings: Settings) -> list[Hit]:
@@ -125,7 +127,7 @@ def _end_of_the_session_before(
     searcher: Searcher, transcripts: Transcripts, where: MessagePlace, settings: Settings
 ) -> list[Hit]:
     """Return the last turns of the session before, for the first message of a session only; none when they are late."""
-    limit = settings.prefetch_recent_turns
+    limit = settings.prefetch_recent_turns if settings.prefetch_passes == "several" else 0
     if not limit or not where.starts or transcripts.was_asked(where.session):
         return []
     deadline_s = settings.prefetch_deadline_s * _SHARE_BEFORE
@@ -140,8 +142,10 @@ def _end_of_the_session_before(
     return [replace(hit, around=(*earlier, *later)) for earlier, hit, later in beside]
 
 
-def _by_turns(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the nearest by meaning and the best by words, one of each in turn; what neither proposed comes last."""
+def _in_order(hits: Sequence[Hit], passes: str) -> Sequence[Hit]:
+    """Return them as found; of several passes the nearest by meaning and the best by words in turn, others last."""
+    if passes == "one":
+        return hits
     nearest = _ranked((hit.vector_rank, hit) for hit in hits)
     worded = _ranked((hit.word_rank, hit) for hit in hits)
     in_turn = filter(None, chain.from_iterable(zip_longest(nearest, worded)))
