@@ -19,7 +19,7 @@ from hermes_memory_pgvector.capture.spool import Spool
 from hermes_memory_pgvector.cli import main
 from tests.conftest import DIMS, MakeProvider
 from tests.support.left_spool import operation
-from tests.support.memory import called, landed, recalled, write_entries
+from tests.support.memory import called, landed, recalled, results, write_entries
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
 
@@ -85,7 +85,7 @@ def test_need_24_search_finds_what_the_tools_find_and_says_how(
         found = ask("search", question, "--theme", "marketing", "--store", store, "--explain", *options)
         assert found["mode"] == told["mode"] == "hybrid" and told["results"]
         ours = [{key: value for key, value in hit.items() if key not in ("ref", "store")} for hit in found["results"]]
-        assert ours == told["results"]
+        assert ours == results(told)
     text = say("search", question, "--theme", "marketing", "--explain", "--around")
     assert "by meaning: rank 1" in text and "by words: rank" in text and "similarity" in text
     assert {hit["store"] for hit in ask("search", question, "--scope", "all")["results"]} == {"memories", "turns"}
