@@ -9,7 +9,7 @@
 #   PGVECTOR_TEST_VENV     the environment (default: .venv-test in the repository)
 #   PGVECTOR_TEST_POSTGRES the bin directory of another Postgres with pgvector, for most of the tests
 #   PGVECTOR_TEST_PGBOUNCER  the pgbouncer to use (default: the machine's own, else Debian's, fetched to .cache)
-#   PGVECTOR_TEST_MODEL    the embedding model's folder (default: .cache/model in the repository)
+#   PGVECTOR_TEST_MODEL    the folder of the embedding model, with the reranker below it (default: .cache/model in the repository)
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname -- "${BASH_SOURCE[0]}")/lib.sh"
@@ -41,7 +41,7 @@ wheel=$(echo "$scratch"/*.whl)
 pip install "${wheel}[test]" || fail "the test environment could not be installed"
 # The version is the same as the last time, the contents may not be.
 pip install --force-reinstall --no-deps "$wheel" || fail "the package could not be installed"
-"$python" tests/support/model_files.py "${PGVECTOR_TEST_MODEL:-.cache/model}" || fail "the embedding model for the tests could not be fetched"
+"$python" tests/support/model_files.py "${PGVECTOR_TEST_MODEL:-.cache/model}" || fail "the models for the tests could not be fetched"
 quietly "$python" tests/support/pooler_files.py .cache/pgbouncer || fail "PgBouncer, which the tests run, is not there and could not be fetched"
 
 step "Checking the code"
