@@ -82,16 +82,17 @@ def _answer(tool: str, args: Mapping[str, Any], here: ToolScope, recall: Recall,
     limit, lowered = _limit(args.get("limit"))
     offset = _offset(args.get("offset"))
     scope, narrowed = here.scope(store, args.get("scope"), args.get("theme"))
-    paired = store == "turns"  # of an exchange both halves may be found, and one is shown
+    filters = _filters(store, args)
+    paired = store == "turns" and filters.role is None  # of an exchange both halves may be found, and one is shown
     end = offset + limit
     asked = Question(
         text,
         scope,
         min(2 * end, PAGES_END) if paired else limit,
         here.deadline_s,
-        _filters(store, args),
+        filters,
         offset=0 if paired else offset,
-        around=paired,
+        around=store == "turns",
         rerank=True,
     )
     found = recall(store, asked)

@@ -61,12 +61,12 @@ def ask_alike(one: str, other: str) -> bool:
 
 def _exchange_of(hit: Hit) -> tuple[str, int]:
     """Return what both halves of an exchange have in common: the row of the first."""
-    if hit.kind == "assistant" and (asked := _other_half(hit)) is not None:
+    if hit.kind == "assistant" and (asked := other_half(hit)) is not None:
         return hit.store, asked.id
     return hit.store, hit.id
 
 
-def _other_half(hit: Hit) -> Hit | None:
+def other_half(hit: Hit) -> Hit | None:
     """Return the answer to a message of the user's, or the message that an assistant answered."""
     wanted = {"user": "assistant", "assistant": "user"}.get(hit.kind) if hit.store == "turns" else None
     for turn in hit.around:
@@ -78,7 +78,7 @@ def _other_half(hit: Hit) -> Hit | None:
 def _line(found: Sequence[Hit]) -> Line:
     """Return the line of an exchange: of a question the answer, else what fits best."""
     first = found[0]
-    other = found[1] if len(found) > 1 else _other_half(first)
+    other = found[1] if len(found) > 1 else other_half(first)
     if other is None:
         return Line(first)
     if is_question(first):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..domain.chunks import estimate_tokens
 from ..domain.types import Hit
-from .block import exchanges_in, is_question
+from .block import exchanges_in, is_question, other_half
 from .render import RESULT_MAX_CHARS, as_result
 
 _LEAST_CHARS = 200  # of a text; less of it says nothing
@@ -19,9 +20,19 @@ _COMMON = ("theme", "session_id")
 def folded(hits: Sequence[Hit]) -> list[Hit]:
     """Return the hits, of an exchange only one half: the answer to a question, else what fits better.
 
-    The other half stands around it.
+    The other half stands around it. Which one it is does not depend on how many hits there are.
     """
-    return [next((hit for hit in found if not is_question(hit)), found[0]) for found in exchanges_in(hits)]
+    return [_shown_half(found) for found in exchanges_in(hits)]
+
+
+def _shown_half(found: Sequence[Hit]) -> Hit:
+    first = found[0]
+    if not is_question(first):
+        return first
+    answer = found[1] if len(found) > 1 else other_half(first)
+    if answer is None:
+        return first
+    return answer if answer.around else replace(answer, around=(first,))
 
 
 def results_within(hits: Sequence[Hit], question: str, max_tokens: int, *, explain: bool) -> list[dict[str, Any]]:

@@ -39,7 +39,7 @@ class Told(NamedTuple):
 @pytest.fixture
 def settings(dsn: str) -> dict[str, Any]:
     """As installed with both bundled models, but for the time that a busy machine takes."""
-    patient = {"prefetch_deadline_s": 7.0, "rerank_deadline_s": 5.0, "rerank_candidates": 6}
+    patient = {"prefetch_deadline_s": 7.0, "rerank_deadline_s": 5.0, "rerank_candidates": 10}
     return {"dsn": dsn, "dims": 384, "embed_url": f"local:{MODEL_NAME}"} | patient
 
 

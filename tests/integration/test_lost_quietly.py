@@ -42,7 +42,7 @@ def test_trap_03_rows_written_at_a_shutdown_without_a_vector_get_one_and_are_fou
         # Most of these words stand in no row at all.
         question = f"please tell me quickly whether somebody ever mentioned the colour of module number {number}"
         found = recalled(provider, question, tool="recall_conversation")
-        assert any(f"number {number} of" in text for text in found[:2])
+        assert any(text.endswith(f" Part {number}.") for text in found[:2]), "the answer to what was found"
 
     embedder.mode = "ok"
     everything = [2 * COUNT]
