@@ -1,9 +1,10 @@
-"""Evidence recall through the provider: do the recall tools return what answers a question?
+"""Evidence recall through the provider: is what answers a question among the best rows?
 
-Each theme of the corpora is written with its dates, as turns or as memories, and each question asked with the tool,
-scoped to its theme. evidence recall@k = found gold / gold among the first k, mean over questions; of a session any turn
-counts. Beside it stand plain BM25 (k1 1.2, b 0.75, words as they are written) and variants: the shipped code with
-one constant changed, and the difference to it with a paired bootstrap interval.
+Each theme of the corpora is written with its dates, as turns or as memories, and each question asked as the recall
+tools do, in its theme, before a tool folds exchanges and cuts long texts. evidence recall@k = found gold / gold among
+the first k, mean over questions; of a session any turn counts. Beside it stand plain BM25 (k1 1.2, b 0.75, words as
+they are written) and variants: the shipped code with one constant changed, and the difference to it with a paired
+bootstrap interval.
 
     python recall.py --data DIR [--corpus NAME ...] [--no-model | --model-dir DIR --model-name NAME --dims N]
                      [--themes N] [--cache FILE] [--variants] [--held]
@@ -33,6 +34,7 @@ from corpora import NAMES, Theme, read_corpus
 from vectors import CachedModel
 
 from hermes_memory_pgvector.domain.operations import Message, RememberMemory, StoreTurn
+from hermes_memory_pgvector.domain.types import Hit, Question, Scope, Store
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall import fuse, search
 from hermes_memory_pgvector.store import lexical, vector_search
@@ -42,6 +44,7 @@ from tests.support.model_files import MODEL_DIMS, MODEL_NAME, model_dir
 Found = list[tuple[float, float]]  # recall at 5 and at 10, by question
 _ROUNDS = 1000  # of the bootstrap
 _DEPTHS = (5, 10)
+_PATIENCE_S = 30.0
 _TERM = re.compile(r"[a-z0-9]+|[\u4e00-\u9fff]")
 _K1, _B = 1.2, 0.75
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -69,28 +72,37 @@ class Stored:
 
     def __init__(self, theme: Theme, rows: Mapping[str, Sequence[int]]) -> None:
         self.theme = theme
-        self._is_memories = theme.turns[0].role == "memory"
+        self.store: Store = "memories" if theme.turns[0].role == "memory" else "turns"
         by_text: dict[str, set[str]] = {}
         for turn in theme.turns:
             by_text.setdefault(turn.text, set()).add(turn.name)
         # Of rows with the same text a tool returns one.
         self._names = {row: by_text[turn.text] for n, turn in enumerate(theme.turns) for row in rows.get(str(n), ())}
 
+    def names_of(self, hits: Sequence[Hit]) -> list[set[str]]:
+        """The gold names that each row stands for."""
+        return [self._names.get(hit.id, set()) for hit in hits]
+
     def ask(self, provider: PgvectorMemoryProvider, *, held: bool) -> tuple[Found, list[float]]:
         """Recall of each question of one half, and the milliseconds it took."""
+        assert provider.runtime is not None
         found, took_ms = [], []
         for asked in (each for each in self.theme.questions if each.held == held):
             started = time.perf_counter()
-            tool = "recall_memory" if self._is_memories else "recall_conversation"
-            arguments = {"query": asked.text, "limit": max(_DEPTHS), "scope": self.theme.name}
-            answer = json.loads(provider.handle_tool_call(tool, arguments))
+            question = Question(asked.text, Scope("theme", self.theme.name), max(_DEPTHS), _PATIENCE_S)
+            hits = provider.runtime.searcher.recall([self.store], question).hits
             took_ms.append((time.perf_counter() - started) * 1000)
-            found.append(_recall(asked.gold, [self._names.get(hit["id"], set()) for hit in answer["results"]]))
+            found.append(_recall(asked.gold, self.names_of(hits)))
         return found, took_ms
 
 
+def share_found(gold: frozenset[str], found: Sequence[set[str]], depth: int) -> float:
+    """The share of the gold among the first rows."""
+    return len(gold & set().union(*found[:depth])) / len(gold)
+
+
 def _recall(gold: frozenset[str], found: Sequence[set[str]]) -> tuple[float, float]:
-    at_5, at_10 = (len(gold.intersection(*[set().union(*found[:k])])) / len(gold) for k in _DEPTHS)
+    at_5, at_10 = (share_found(gold, found, k) for k in _DEPTHS)
     return at_5, at_10
 
 
