@@ -18,7 +18,7 @@ from .memory_queue import MemoryQueue, Queue
 from .resend import AcknowledgedWrites
 from .salvage import Salvage
 from .spool import Spool
-from .spool_directory import ADOPTED_AT_ONCE, SpoolDirectory
+from .spool_directory import ADOPTED_AT_ONCE, SpoolDirectory, maker_of
 
 logger = logging.getLogger(__name__)
 
@@ -360,11 +360,17 @@ class AdoptedSpools:
         return found
 
     def give_up(self, damaged: Queue, exc: SpoolError) -> None:
-        """Leave a file that cannot be read where it is: it must not hold up the others."""
-        for spool in self:
+        """Leave a file that cannot be read where it is: it must not hold up those of other processes.
+
+        The newer ones of its process are adopted anew once it can be read, or is known to be damaged.
+        """
+        for at, spool in enumerate(self):
             if spool is damaged:
-                self._spools.remove(spool)
+                newer = [each for each in self._spools[at + 1 :] if maker_of(each.path) == maker_of(spool.path)]
+                self._spools = [each for each in self._spools if each is not spool and each not in newer]
                 self._directory.give_up(spool, exc)
+                for each in newer:
+                    self._directory.discard(each)
 
     def close(self) -> None:
         """Let go of all."""

@@ -209,8 +209,18 @@ class SpoolDirectory:
         """Yield the files of processes that are gone, oldest first, each locked to us; what cannot be read is kept and
         reported."""
         if at_most > 0:
-            adopted = (spool for path in self._paths() if (spool := self._adopt(path)) is not None)
-            yield from itertools.islice(adopted, at_most)
+            yield from itertools.islice(self._adopt_in_order(), at_most)
+
+    def _adopt_in_order(self) -> Iterator[Spool]:
+        """Yield what can be adopted; of a process whose older file cannot be had now, no newer one."""
+        held: set[str] = set()
+        for path in self._paths():
+            if maker_of(path) in held:
+                continue
+            if (spool := self._adopt(path)) is not None:
+                yield spool
+            elif path not in self._locks and path not in self._unreadable | self._resting.keys() and path.exists():
+                held.add(maker_of(path))
 
     def _adopt(self, path: Path) -> Spool | None:
         """Return the spool of a file that is nobody's; None for one that is to be left alone."""
@@ -346,6 +356,11 @@ class SpoolDirectory:
 def _delete(path: Path) -> None:
     for suffix in ("", "-wal", "-shm", ".lock"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
+def maker_of(path: Path) -> str:
+    """Return which process made the file, by its name."""
+    return path.name.partition("-")[0]
 
 
 def _made_at_ns(path: Path) -> int:
