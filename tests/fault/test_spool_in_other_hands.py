@@ -280,8 +280,15 @@ def test_need_03_a_spool_overwritten_in_its_middle_is_noticed_and_written_anew(
 
 
 def test_need_03_writes_of_several_threads_come_after_all_that_a_lost_file_held(
-    make_provider: MakeProvider, proxy: TcpProxy, proxied: str, database: Database, home: Path
+    make_provider: MakeProvider,
+    proxy: TcpProxy,
+    proxied: str,
+    database: Database,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # One thread writes all of it anew, in many steps, between which the others have their turn.
+    monkeypatch.setattr("hermes_memory_pgvector.capture.queues._HOOK_MOVES_S", 10.0)
     proxy.stop()
     provider = make_provider({"dsn": proxied})
     write(provider, range(3_000))
