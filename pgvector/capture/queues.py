@@ -16,50 +16,11 @@ from ..domain.gil import yield_gil
 from ..domain.operations import Operation
 from .memory_queue import MemoryQueue, Queue
 from .resend import AcknowledgedWrites
+from .salvage import Salvage
 from .spool import Spool
-from .spool_directory import ADOPTED_AT_ONCE, SpoolDirectory
+from .spool_directory import ADOPTED_AT_ONCE, SpoolDirectory, maker_of
 
 logger = logging.getLogger(__name__)
-
-_AT_ONCE, _BYTES_AT_ONCE = 256, 1_000_000  # some milliseconds
-
-
-class Salvage:
-    """From the file `source`, of which `why` tells, into another one."""
-
-    def __init__(self, source: Spool, into: Spool, why: SpoolGone) -> None:
-        self.source = source
-        self.why = why
-        self.lost = 0  # operations that cannot be had any more
-        self.saved = 0
-        self._into = into
-        self._left: list[tuple[Operation, str]] | None = None
-
-    def go_on(self, for_s: float, *, may_read: bool) -> bool:
-        """Move for about so long; True when nothing is left to be moved. Raises SpoolError.
-
-        Without `may_read` only what is in memory: a large file takes long to be read.
-        """
-        deadline = time.monotonic() + for_s
-        if self._left is None:
-            if not may_read and not self.source.remembers_all():
-                return False
-            self._left, self.lost = self.source.salvage()
-            self.saved = len(self._left)
-        while self._left:
-            if time.monotonic() >= deadline:
-                return False
-            del self._left[: self._into.take_in(self._left[:_AT_ONCE], _BYTES_AT_ONCE)]
-        return True
-
-    def left(self) -> int:
-        """Return how much is left to be moved; -1 while that is not known."""
-        return -1 if self._left is None else len(self._left)
-
-    def waiting(self) -> int:
-        """Return how many of them wait for Postgres."""
-        return self.source.depth if self._left is None else sum(not error for _, error in list(self._left))
-
 
 _MOVED_AT_ONCE = 64
 _FILES_MOST = 16  # of one process: whoever locks more of them than that is not to be evaded
@@ -100,11 +61,13 @@ class OwnQueues:
                     self._warn(exc)
             return self._spool
 
-    def _begin(self) -> Spool:
+    def _begin(self, instead_of: Spool | None = None) -> Spool:
         now = time.monotonic()
         self._spared = {folder: until for folder, until in self._spared.items() if until > now}
         return self._directory.open_own(
-            taken_bytes=sum(spool.size_bytes for spool in self.spools()), spare=self._spared.keys()
+            taken_bytes=sum(spool.size_bytes for spool in self.spools()),
+            spare=self._spared.keys(),
+            instead_of=None if instead_of is None else instead_of.path,
         )
 
     def append(self, op: Operation) -> None:
@@ -147,35 +110,63 @@ class OwnQueues:
         return True
 
     def rescue(self, gone: Spool, exc: SpoolGone) -> bool:
-        """Begin to write anew what can still be had of a file that was deleted, cut or overwritten.
+        """Begin to write anew what can still be had of a file of this process that was deleted, cut or overwritten.
 
-        The file may be one of this process's own, or one that it has adopted. False where that cannot be done now.
+        False where that cannot be done now.
         """
         with self._changing:
+            if gone not in (own := self.spools()):  # another thread was first
+                return True
+            if (into := self.write_anew(gone, exc)) is None:
+                return False
+            at = own.index(gone)
+            if gone is not self._spool:
+                self._older[at] = into
+                return True
+            # No hook may write to the new file before all that is in it: until then they find that theirs is gone.
+            self._go_on_moving(_HOOK_MOVES_S, in_hook=True)
+            if not self.moves_into(into):
+                self._spool = into
+                return True
+            self._older.append(into)
             try:
-                into = self._begin()
+                self._spool = self._begin()
+            except SpoolError as failed:
+                self._spool = None
+                self._warn(failed)
+        return True
+
+    def write_anew(self, gone: Spool, exc: SpoolGone) -> Spool | None:
+        """Return a new file, into which what `gone` held is to be moved; None where there cannot be one now."""
+        with self._changing:
+            try:
+                into = self._begin(gone)
             except SpoolError as failed:
                 self._warn(failed)
-                return False
-            own = self.spools()
-            at = own.index(gone) if gone in own else 0
-            self._older = [*own[:at], into, *(spool for spool in own[at:] if spool is not gone)]
-            self._spool = self._older.pop()
-            self._moves.append(Salvage(gone, into, exc))
-            self._go_on_moving(_HOOK_MOVES_S, in_hook=True)
-            if self._moves and self._spool is into:  # what comes now comes after all that
-                self._older.append(into)
-                self._spool = None
-                self.open()
-        return True
+                return None
+            if not self.moves_into(gone):
+                self._moves.append(Salvage(gone, into, exc))
+                return into
+            with self._rescuing:  # what was still to be moved into `gone` follows what is there already
+                unfinished = self.moves_into(gone)
+                for move in unfinished:
+                    move.into = into
+                at = self._moves.index(unfinished[0]) if unfinished else len(self._moves)
+                self._moves.insert(at, Salvage(gone, into, exc))
+            return into
+
+    def moves_into(self, spool: Spool) -> list[Salvage]:
+        """Return what is still to be moved into a file."""
+        return [move for move in list(self._moves) if move.into is spool]
 
     def _go_on_moving(self, for_s: float, *, in_hook: bool = False) -> None:
         """Write anew for about so long what files that are gone still held; the rest is for whoever comes next."""
         if not self._rescuing.acquire(blocking=not in_hook):  # somebody is at it
             return
         try:
-            while self._moves and self._moves[0].go_on(for_s, may_read=not in_hook):
-                self._note_moved(self._moves.pop(0))
+            while self._moves and (move := self._moves[0]).go_on(for_s, may_read=not in_hook):
+                self._note_moved(move)
+                self._moves.remove(move)
         except SpoolError as exc:
             logger.debug("hermes-pgvector: %s", exc)
         finally:
@@ -198,7 +189,8 @@ class OwnQueues:
     def look_after(self) -> None:
         """See that the files are still there, and let go of those not needed any more."""
         for spool in self.spools():
-            self.look_at(spool)
+            if (gone := found_gone(spool)) is not None:
+                self.rescue(spool, gone)
         self.finish_moves()
         with self._changing:
             for spool in list(self._older) if not self._moves else ():
@@ -208,16 +200,6 @@ class OwnQueues:
                         self._older.remove(spool)
                         self._directory.discard(spool)
             self._return_home()
-
-    def look_at(self, spool: Spool) -> bool:
-        """Return whether a file is there and in order; if it is gone, what it held is written anew."""
-        try:
-            spool.check()
-        except SpoolGone as exc:
-            return not self.rescue(spool, exc)
-        except SpoolError:  # held by another program
-            pass
-        return True
 
     def _return_home(self) -> None:
         """Begin anew in the home, once all that went elsewhere has arrived."""
@@ -277,7 +259,11 @@ class OwnQueues:
 
     def queues(self) -> list[Queue]:
         """Return all queues, in the order in which they are to be emptied."""
-        return [*self.spools(), self._memory]
+        with self._changing:
+            found: list[Queue] = []
+            for spool in self.spools():
+                found += [spool, *self.moves_into(spool)]
+            return [*found, self._memory]
 
     def spools(self) -> list[Spool]:
         """Return the files, where there are some, in the order in which they are to be emptied."""
@@ -290,7 +276,7 @@ class OwnQueues:
 
     def depth(self) -> int:
         """Return how many operations wait. What is being moved counts twice rather than not at all."""
-        moved = sum(move.waiting() for move in list(self._moves))  # first, for it is in a file afterwards
+        moved = sum(move.depth for move in list(self._moves))  # first, for it is in a file afterwards
         return moved + self._memory.depth + sum(spool.depth for spool in self.spools())
 
     def checkpoint(self) -> None:
@@ -308,6 +294,17 @@ class OwnQueues:
         if not self._warned:
             self._warned = True
             logger.warning("hermes-pgvector: writes are kept in memory only and are lost with this process: %s", exc)
+
+
+def found_gone(spool: Spool) -> SpoolGone | None:
+    """Return how the files of a spool are no longer what they were; None while they are in order, or held."""
+    try:
+        spool.check()
+    except SpoolGone as exc:
+        return exc
+    except SpoolError:  # held by another program
+        pass
+    return None
 
 
 class AdoptedSpools:
@@ -334,13 +331,24 @@ class AdoptedSpools:
             kept.send_again(spool, self._directory.destination)
 
     def check_files(self, own: OwnQueues) -> None:
-        """Let go of those whose files are gone; what they held is this process's own now."""
-        self._spools = [spool for spool in self._spools if own.look_at(spool)]
+        """See that the files are still there; a new one takes the place of one that is gone."""
+        for at, spool in enumerate(self._spools):
+            if (gone := found_gone(spool)) is not None:
+                self._spools[at] = own.write_anew(spool, gone) or spool
 
-    def let_go_of_empty(self) -> bool:
+    def queues(self, own: OwnQueues) -> list[Queue]:
+        """Return them, in the order in which they are to be emptied, with what `own` has still to move into them."""
+        found: list[Queue] = []
+        for spool in self:
+            found += [spool, *own.moves_into(spool)]
+        return found
+
+    def let_go_of_empty(self, own: OwnQueues) -> bool:
         """Let go of those in which nothing waits; True when there were some, and so room for more."""
         found = False
         for spool in self:
+            if own.moves_into(spool):
+                continue
             try:
                 spool.recount()
                 if not spool.depth:
@@ -352,11 +360,17 @@ class AdoptedSpools:
         return found
 
     def give_up(self, damaged: Queue, exc: SpoolError) -> None:
-        """Leave a file that cannot be read where it is: it must not hold up the others."""
-        for spool in self:
+        """Leave a file that cannot be read where it is: it must not hold up those of other processes.
+
+        The newer ones of its process are adopted anew once it can be read, or is known to be damaged.
+        """
+        for at, spool in enumerate(self):
             if spool is damaged:
-                self._spools.remove(spool)
+                newer = [each for each in self._spools[at + 1 :] if maker_of(each.path) == maker_of(spool.path)]
+                self._spools = [each for each in self._spools if each is not spool and each not in newer]
                 self._directory.give_up(spool, exc)
+                for each in newer:
+                    self._directory.discard(each)
 
     def close(self) -> None:
         """Let go of all."""

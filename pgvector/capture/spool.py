@@ -64,6 +64,7 @@ class Spool:
         self._passed: set[int] = set()  # rejected, but that could not be noted, or the damaged file gives them again
         self._held = HeldOperations(_COPY_BYTES)
         self._last = 0  # the number of the last operation that was appended here
+        self._given_away = False  # to `salvage`, which would not see what is appended afterwards
         with self._back_lock, contextlib.ExitStack() as opened, as_spool_error(path):
             self._front = opened.enter_context(closing(connect(path)))  # the hooks' connection
             self._back = opened.enter_context(closing(connect(path)))
@@ -263,6 +264,8 @@ class Spool:
 
     def _must_be_there(self) -> None:
         """Raise SpoolGone, or what SQLite raises. For whoever holds the lock."""
+        if self._given_away:
+            raise SpoolGone(f"what the spool {self.path} held is in another file")
         if self._files.look():  # a checkpoint of another program cuts the log as well
             last = self._last if self._held.holds(self._last) else None
             if not holds(self.path, self.depth, last):
@@ -286,6 +289,7 @@ class Spool:
         """
         with self._back_lock, self._lock:
             self._mend()
+            self._given_away = True
             waiting = {op.seq: op for op in self._held.waiting() if op.seq not in self._done}
             aside = {item.operation.op_id: (item.operation, item.error) for item in self._held.rejected()}
             expected = self.depth + self.rejected_count

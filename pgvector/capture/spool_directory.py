@@ -152,16 +152,17 @@ class SpoolDirectory:
         # Those of which nothing waits: when each was last written, and how many operations were rejected in it.
         self._resting: dict[Path, tuple[float, int]] = {}
 
-    def open_own(self, *, taken_bytes: int = 0, spare: Container[Path] = ()) -> Spool:
+    def open_own(self, *, taken_bytes: int = 0, spare: Container[Path] = (), instead_of: Path | None = None) -> Spool:
         """Create a file of this process's, and lock it, in the first place that takes one and is not to be spared.
 
-        What it may hold is less by `taken_bytes`. Raises SpoolError, and then leaves none behind.
+        What it may hold is less by `taken_bytes`. Whoever reads it later does so when it would be the turn of
+        `instead_of`. Raises SpoolError, and then leaves none behind.
         """
         problem: SpoolError | None = None
         for folder in (self.folder, *self._spill):
             if folder not in spare:
                 try:
-                    spool = self._open_in(folder, taken_bytes)
+                    spool = self._open_in(folder, taken_bytes, instead_of)
                 except SpoolError as exc:
                     problem = problem or exc
                     continue
@@ -175,10 +176,14 @@ class SpoolDirectory:
         """Return whether it lies where it should."""
         return spool.path.parent == self.folder
 
-    def _open_in(self, folder: Path, taken_bytes: int) -> Spool:
+    def _open_in(self, folder: Path, taken_bytes: int, instead_of: Path | None) -> Spool:
         # The name says when it was made, for those who come after us have to read the older one first.
         # A clock that stepped back must not make it older than those that are there.
-        number = max([time.time_ns(), *(1 + _made_at_ns(path) for path in folder.glob("*.db"))])
+        number = (
+            _made_at_ns(instead_of)
+            if instead_of is not None
+            else max([time.time_ns(), *(1 + _made_at_ns(path) for path in folder.glob("*.db"))])
+        )
         path = folder / f"{os.getpid()}-{number:016x}-{uuid.uuid4().hex[:8]}.db"
         with as_spool_error(folder):
             if folder == self.folder:
@@ -204,8 +209,18 @@ class SpoolDirectory:
         """Yield the files of processes that are gone, oldest first, each locked to us; what cannot be read is kept and
         reported."""
         if at_most > 0:
-            adopted = (spool for path in self._paths() if (spool := self._adopt(path)) is not None)
-            yield from itertools.islice(adopted, at_most)
+            yield from itertools.islice(self._adopt_in_order(), at_most)
+
+    def _adopt_in_order(self) -> Iterator[Spool]:
+        """Yield what can be adopted; of a process whose older file cannot be had now, no newer one."""
+        held: set[str] = set()
+        for path in self._paths():
+            if maker_of(path) in held:
+                continue
+            if (spool := self._adopt(path)) is not None:
+                yield spool
+            elif path not in self._locks and path not in self._unreadable | self._resting.keys() and path.exists():
+                held.add(maker_of(path))
 
     def _adopt(self, path: Path) -> Spool | None:
         """Return the spool of a file that is nobody's; None for one that is to be left alone."""
@@ -341,6 +356,11 @@ class SpoolDirectory:
 def _delete(path: Path) -> None:
     for suffix in ("", "-wal", "-shm", ".lock"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
+def maker_of(path: Path) -> str:
+    """Return which process made the file, by its name."""
+    return path.name.partition("-")[0]
 
 
 def _made_at_ns(path: Path) -> int:

@@ -96,6 +96,8 @@ def holds(path: Path, at_least: int, last: int | None, *, thoroughly: bool = Fal
     """
     with contextlib.closing(connect(path)) as fresh:
         fresh.execute(f"PRAGMA busy_timeout={HOOK_PATIENCE_MS}")
+        if not fresh.execute("SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'operations')").fetchone()[0]:
+            return False  # emptied after its log had been written into it
         (count,) = fresh.execute("SELECT count(*) FROM operations").fetchone()
         found = fresh.execute("SELECT EXISTS (SELECT 1 FROM operations WHERE seq = ?)", (last,)).fetchone()
         whole = not thoroughly or fresh.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)

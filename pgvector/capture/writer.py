@@ -166,7 +166,7 @@ class Writer:
         return self._own.in_memory()
 
     def _queues(self) -> Iterator[Queue]:
-        yield from self._adopted
+        yield from self._adopted.queues(self._own)
         yield from self._own.queues()
 
     # -- the drain thread ----------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ class Writer:
         self._look_after_spools(now)
         if self._write_next():
             return True
-        if self._adopted.let_go_of_empty():
+        if self._adopted.let_go_of_empty(self._own):
             self._due.adopt = 0.0  # there may be more of them
         if now >= self._due.pending:
             more = self._fill_pending()
@@ -268,8 +268,11 @@ class Writer:
 
     def _write_next(self) -> bool:
         """Write a batch of the first queue in which something waits; False when nothing does."""
+        self._own.finish_moves()
         for queue in self._queues():
-            if ops := self._take(queue):
+            if (ops := self._take(queue)) is None:
+                return True
+            if ops:
                 size = self._batch_size.ops
                 self._write(queue, ops[:size], ops[size:])
                 return True
@@ -283,7 +286,8 @@ class Writer:
         self._own.publish(lambda: self._report() | {"operations_per_s": self._rate()})
         return True
 
-    def _take(self, queue: Queue) -> list[Operation]:
+    def _take(self, queue: Queue) -> list[Operation] | None:
+        """Return the oldest operations of a queue; None when the queues are others now. Raises SpoolError."""
         try:
             # A batch; and the one after it where its vectors take long to come.
             ahead = self._embed_on_write and self._embedder.is_slow()
@@ -293,7 +297,7 @@ class Writer:
                 self._adopted.give_up(queue, exc)
             elif not (isinstance(exc, SpoolGone) and isinstance(queue, Spool) and self._own.rescue(queue, exc)):
                 raise
-            return []
+            return None
 
     def _look_after_files(self) -> None:
         self._own.look_after()

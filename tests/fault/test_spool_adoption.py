@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import fcntl
 import resource
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import DIMS, MakeProvider
 from tests.support.agent_process import AgentProcess
+from tests.support.left_spool import leave_spool, operation
 from tests.support.memory import landed
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.turns import ANSWER, turn, user_turns
 from tests.support.waiting import until
+from tests.support.writing_process import WritingProcess
 
 
 def spool_of(home: Path) -> list[Path]:
@@ -99,3 +106,57 @@ def test_need_03_a_disk_that_was_full_leaves_no_files_behind(
         until(lambda: len(user_turns(database)) == 3, 20, "the turn after it")
         assert agent.exit() == 0
     assert spool_of(home) == []
+
+
+@contextmanager
+def opened_by_nobody_else(path: Path) -> Iterator[None]:
+    """Another program has the file for itself, so that not even a reader opens it."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        connection.execute("BEGIN EXCLUSIVE")
+        yield
+        connection.execute("ROLLBACK")
+
+
+@contextmanager
+def adopted_by_another(path: Path) -> Iterator[None]:
+    """Another agent is at the file."""
+    with Path(f"{path}.lock").open("r+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.mark.parametrize("held", [opened_by_nobody_else, adopted_by_another])
+def test_need_03_a_dead_process_s_newer_file_waits_for_its_older_one(
+    held: Callable[[Path], AbstractContextManager[None]],
+    proxy: TcpProxy,
+    proxied: str,
+    home: Path,
+    make_provider: MakeProvider,
+    database: Database,
+    tmp_path: Path,
+) -> None:
+    proxy.stop()
+    dead = WritingProcess({"dsn": proxied, "dims": DIMS}, home, tmp_path / "dead.log", "orders", turns=50)
+    try:
+        dead.order("write 50 51", "written")
+        (older,) = (home / "pgvector" / "spool").glob("*.db")
+        with closing(sqlite3.connect(older, isolation_level=None)) as connection:
+            connection.execute("BEGIN EXCLUSIVE")
+            dead.order("write 51 80", "written")
+            connection.execute("ROLLBACK")
+    finally:
+        dead.close()
+    (newer,) = set((home / "pgvector" / "spool").glob("*.db")) - {older}
+    payload = {"session_id": "s", "messages": [{"role": "user", "content": turn(500)}], "metadata": {}}
+    other = leave_spool(home, [operation("turn", "marketing", payload, time.time())])
+    with held(older):
+        proxy.start()
+        provider = make_provider({"dsn": proxied})
+        until(lambda: not other.exists(), 30, "the end of another process's file")
+        landed(provider)
+        assert user_turns(database) == [turn(500)]
+        assert newer.exists()
+    until(lambda: len(user_turns(database)) >= 81, 60, "the turns of both files")
+    landed(provider)
+    assert user_turns(database) == [turn(500), *(turn(number) for number in range(80))]

@@ -10,8 +10,11 @@ import os
 import shutil
 import sqlite3
 import statistics
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -274,3 +277,91 @@ def test_need_03_a_spool_overwritten_in_its_middle_is_noticed_and_written_anew(
     proxy.start()
     landed(provider)
     assert user_turns(database) == [turn(number) for number in range(500)]
+
+
+def test_need_03_writes_of_several_threads_come_after_all_that_a_lost_file_held(
+    make_provider: MakeProvider,
+    proxy: TcpProxy,
+    proxied: str,
+    database: Database,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # One thread writes all of it anew, in many steps, between which the others have their turn.
+    monkeypatch.setattr("hermes_memory_pgvector.capture.queues._HOOK_MOVES_S", 10.0)
+    proxy.stop()
+    provider = make_provider({"dsn": proxied})
+    write(provider, range(3_000))
+    begun, ended = threading.Barrier(7), threading.Event()
+
+    def write_on(first: int) -> list[int]:
+        begun.wait()
+        numbers = []
+        for number in range(first, first + 1_000):
+            provider.sync_turn(turn(number), "")
+            numbers.append(number)
+            if ended.is_set():
+                break
+        return numbers
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(6) as threads:
+            writing = [threads.submit(write_on, first) for first in range(3_000, 9_000, 1_000)]
+            begun.wait()
+            (home / "pgvector" / "spool").rename(home / "pgvector" / "moved away")  # at once: they make a new one
+            until(lambda: spool_files(home), 30, "a new file")
+            ended.set()
+            written = [each.result() for each in writing]
+    finally:
+        sys.setswitchinterval(interval)
+    proxy.start()
+    landed(provider)
+    stored = user_turns(database)
+    assert stored[:3_000] == [turn(number) for number in range(3_000)]
+    assert sorted(stored[3_000:]) == sorted(turn(number) for numbers in written for number in numbers)
+    for numbers in written:
+        mine = {turn(number) for number in numbers}
+        assert [text for text in stored if text in mine] == [turn(number) for number in numbers]
+
+
+def test_need_03_writes_after_a_lost_file_wait_for_all_that_it_held(
+    make_provider: MakeProvider,
+    proxy: TcpProxy,
+    proxied: str,
+    database: Database,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    provider = make_provider({"dsn": proxied})
+    write(provider, range(10))
+    landed(provider)
+    proxy.deaf()  # a batch is on its way, after which the drain takes the next one at once
+    write(provider, range(10, 400))
+    with monkeypatch.context() as busy:
+        busy.setattr("hermes_memory_pgvector.capture.queues._HOOK_MOVES_S", 0.0)  # nobody writes it anew
+        delete_folder(home)
+        write(provider, range(400, 450))
+        proxy.start()
+        until(lambda: len(user_turns(database)) >= 450, 30, "all turns")
+    landed(provider)
+    assert user_turns(database) == [turn(number) for number in range(450)]
+
+
+def test_need_03_an_older_file_that_is_lost_is_stored_before_the_newer_one(
+    make_provider: MakeProvider, proxy: TcpProxy, proxied: str, database: Database, home: Path
+) -> None:
+    provider = make_provider({"dsn": proxied})
+    write(provider, range(10))
+    landed(provider)
+    proxy.deaf()
+    write(provider, range(10, 200))
+    (older,) = spool_files(home)
+    with locked(older):
+        write(provider, range(200, 250))
+    for path in home.glob(f"pgvector/spool/{older.name}*"):
+        path.unlink()
+    proxy.start()
+    landed(provider)
+    assert user_turns(database) == [turn(number) for number in range(250)]

@@ -18,7 +18,7 @@ def operation(
     return decode(kind, payload, {"theme": theme, "at": at, "op_id": op_id or uuid.uuid4(), "seq": 0})
 
 
-def leave_spool(home: Path, operations: Iterable[Operation]) -> None:
+def leave_spool(home: Path, operations: Iterable[Operation]) -> Path:
     """The file of a process that is gone."""
     folder = home / "pgvector" / "spool"
     folder.mkdir(parents=True, exist_ok=True)
@@ -26,3 +26,4 @@ def leave_spool(home: Path, operations: Iterable[Operation]) -> None:
     for each in operations:
         spool.append(each)
     spool.close()
+    return spool.path
