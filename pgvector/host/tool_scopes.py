@@ -95,7 +95,7 @@ class ToolScope:
         except HermesPgvectorError:
             return ""
         meant = f"; did you mean {' or '.join(map(repr, known))}?" if known else ""
-        return f"no theme {scope.theme!r} holds anything that can be read here{meant}"
+        return f"no theme of the name {scope.theme!r} holds anything that can be read here{meant}"
 
     def _readable(self, names: Iterable[str]) -> list[str]:
         return [name for name in names if not name.startswith("@") and self._may_read(name)]

@@ -138,7 +138,7 @@ def test_need_18_backfill_brings_the_vectors_back(
     compact("--yes", "--sample", "0")
     configure(home, dsn, embed_url=embedder.url)
     assert main(["backfill", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"embedded": 0, "pending": 0}
+    assert json.loads(capsys.readouterr().out) == {"embedded": 0, "pending": 0, "reason": ""}
     assert main(["backfill", "--cold", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["pending"] == 0
     assert Database(dsn).column(COLD) == [0]

@@ -48,7 +48,12 @@ def test_need_16_a_dump_restored_into_an_empty_database_is_recalled(
     for table in ("hermes_tombstones", "hermes_mirror", "hermes_operations", "memory_history", "hermes_migrations"):
         rows = f"SELECT t::text FROM {table} AS t ORDER BY 1"
         assert Database(there).column(rows) == Database(dsn).column(rows)  # type: ignore[arg-type]
-    moved = make_provider(config | {"dsn": there}, gateway_session_key="sales", hermes_home=str(tmp_path / "other"))
+    moved = make_provider(
+        config | {"dsn": there},
+        session_id="a later one",
+        gateway_session_key="sales",
+        hermes_home=str(tmp_path / "other"),
+    )
     assert recalled(moved, "atlas bolt") == ["Atlas is blue"]
     assert "900" in moved.prefetch("What does the Atlas cost?")
     moved.on_memory_write("add", "memory", "Cord is green")

@@ -76,7 +76,7 @@ def talked(settings: dict[str, Any], make_provider: MakeProvider, home: Path) ->
     assert turn(1) in recalled(provider, turn(1), tool="recall_conversation", around=1)
     assert "red door" in provider.prefetch("Which door has the harbour office?")
     assert "error" not in called(provider, "memory_profile", {})
-    assert "error" not in called(provider, "forget", {"query": "ferry", "sync": True})
+    assert "error" not in called(provider, "forget", {"query": "ferry"})
     provider.on_session_switch("session-2", parent_session_id="session-1", reset=True)
     provider.on_pre_compress([{"role": "user", "content": turn(1)}])
     provider.on_session_end([])

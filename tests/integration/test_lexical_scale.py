@@ -61,7 +61,7 @@ def test_need_20_words_in_a_large_theme(provider: PgvectorMemoryProvider) -> Non
     ranked = {hit["explain"]["words_rank"]: hit["content"] for hit in answer}
     best = [text for rank, text in ranked.items() if rank is not None and rank <= 10]
     assert len(best) >= 5 and all("harbour" in text and "budget" in text for text in best), "both common words beat one"
-    assert ranked[1] == _text(ROWS - 3), "the newest of equals"
+    assert ranked[1] == _text(ROWS - 11), "the newest of equals, and of the shortest"
 
     assert found("granite walnut")[0] == _text(OLD_PAIR), "rarely together: found however old"
 

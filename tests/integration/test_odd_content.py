@@ -97,8 +97,8 @@ def test_need_26_endless_names_are_shortened_and_stay_apart(make_provider: MakeP
     sessions = Database(dsn).column("SELECT DISTINCT session_id FROM conversations")
     assert len(sessions) == 2
     assert max(map(len, sessions)) == 256
-    # The question, its answer beside it, and the delegation: of this session only.
-    assert len(recalled(provider, "atlas plan", tool="recall_conversation", scope="session")) == 3
+    # The exchange and the delegation: of this session only.
+    assert len(recalled(provider, "atlas plan", tool="recall_conversation", scope="session")) == 2
 
 
 def test_need_26_odd_metadata_is_kept_as_far_as_json_goes(make_provider: MakeProvider, dsn: str) -> None:

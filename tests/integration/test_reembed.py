@@ -494,7 +494,7 @@ def test_need_18_reembed_with_a_model_on_disk_and_what_doctor_says(
     )
     with psycopg.connect(admin_dsn, autocommit=True) as admin:
         admin.execute("UPDATE conversations SET embedding = NULL WHERE role = 'user'")
-    assert "pending: 3 rows wait" in cli("doctor").stdout
+    assert "pending: without a vector: 3 rows" in cli("doctor").stdout
 
     wrong = cli("reembed", "--admin-dsn", admin_dsn, "--model", "x", "--url", f"local:{MODEL_NAME}")
     assert wrong.returncode != 0 and "local:NAME" in wrong.stderr
