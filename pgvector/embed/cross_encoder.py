@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from weakref import WeakValueDictionary
 
 from ..domain.errors import EmbedderError, EmbedderUnavailable
-from ..domain.fork_safety import fork_lock
 from ..domain.lru import LruDict
 from ..domain.text import both_ends, digest
 from .embedder import Counters, readable
-from .onnx_session import OnnxSession, Translated, exclusively, load_session
+from .onnx_session import OnnxSession, SharedModels, Translated, exclusively, load_session
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +41,7 @@ class CrossEncoder:
     """
 
     def __init__(self, folder: Path, *, threads: int = 1) -> None:
-        self._shared: _SharedModel | None = _shared_model_of(folder, threads)
+        self._shared: _SharedModel | None = _models.of(folder, threads)
         self._counters = Counters("rerank_texts", "rerank_cache_hits")
         self._lock = threading.Lock()
         self._remembered: LruDict[bytes, Logits] = LruDict(_MAX_REMEMBERED)
@@ -153,26 +150,7 @@ class _SharedModel:
             logger.warning("hermes-pgvector: results are not reranked: %s", exc)
 
 
-_shared_models: WeakValueDictionary[tuple[Path, int], _SharedModel] = WeakValueDictionary()
-_shared_models_lock = fork_lock()
-
-
-def _shared_model_of(folder: Path, threads: int) -> _SharedModel:
-    key = (Path(os.path.realpath(folder)), threads)
-    with _shared_models_lock:
-        shared = _shared_models.get(key)
-        if shared is None:
-            shared = _shared_models[key] = _SharedModel(folder, threads)
-        return shared
-
-
-def _forget_after_fork() -> None:
-    """Drop the models: a lock of one may be held by a thread that the child does not have."""
-    _shared_models.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_after_fork)
+_models = SharedModels(_SharedModel)
 
 
 def _signature(folder: Path) -> tuple[int, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from array import array
@@ -10,15 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from weakref import WeakValueDictionary
 
 from ..domain.errors import EmbedderError, EmbedderUnavailable
-from ..domain.fork_safety import fork_lock
 from ..domain.text import digest
 from .embedder import Counters, Vector, readable
 from .instructions import KNOWN, Instructions, instructions_for
 from .model_folder import ModelFolder, read_model_folder
-from .onnx_session import OnnxSession, Translated, exclusively, load_session
+from .onnx_session import OnnxSession, SharedModels, Translated, exclusively, load_session
 
 # Tokens are seldom longer, so nothing that the model would see is cut off.
 _CHARS_PER_TOKEN = 32
@@ -48,7 +45,7 @@ class OnnxEmbedder:
         self._prefixes = document_prefix, query_prefix
         self._folder = folder
         self._known_instructions: Instructions | None = None
-        self._shared: _SharedModel | None = _shared_model_of(folder, threads)
+        self._shared: _SharedModel | None = _models.of(folder, threads)
         self._kept: dict[bytes, array[float]] = {}
         self._counters = Counters("embed_requests", "embed_texts", "embed_errors", "embed_ms")
 
@@ -193,26 +190,7 @@ class _SharedModel:
         return self._model
 
 
-_shared_models: WeakValueDictionary[tuple[Path, int], _SharedModel] = WeakValueDictionary()
-_shared_models_lock = fork_lock()
-
-
-def _shared_model_of(folder: Path, threads: int) -> _SharedModel:
-    key = (Path(os.path.realpath(folder)), threads)
-    with _shared_models_lock:
-        shared = _shared_models.get(key)
-        if shared is None:
-            shared = _shared_models[key] = _SharedModel(folder, threads)
-        return shared
-
-
-def _forget_after_fork() -> None:
-    """Drop the models: a lock of one may be held by a thread that the child does not have."""
-    _shared_models.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_after_fork)
+_models = SharedModels(_SharedModel)
 
 
 def _load(path: Path, threads: int) -> _Model:

@@ -5,15 +5,17 @@ The packages of the extra `model` are imported with the first model; the rest of
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
+from weakref import WeakValueDictionary
 
 from ..domain.commandline import pip_install
 from ..domain.errors import EmbedderError, EmbedderUnavailable, HermesPgvectorError
@@ -22,6 +24,7 @@ from .model_folder import ModelFolder, read_model_folder
 
 PACKAGES = ("onnxruntime", "tokenizers", "numpy")
 
+_Model = TypeVar("_Model")
 _at_load = fork_lock(SLOW)  # a child of a half-done import would wait for it for ever
 
 
@@ -136,3 +139,24 @@ def exclusively(lock: threading.Lock, deadline: float, name: str) -> Iterator[No
         yield
     finally:
         lock.release()
+
+
+class SharedModels(Generic[_Model]):
+    """One model for each folder and number of threads in a process, as long as somebody holds it."""
+
+    def __init__(self, make: Callable[[Path, int], _Model]) -> None:
+        self._make = make
+        self._lock = fork_lock()
+        self._held: WeakValueDictionary[tuple[Path, int], _Model] = WeakValueDictionary()
+        if hasattr(os, "register_at_fork"):
+            # A lock of a model may be held by a thread that the child does not have.
+            os.register_at_fork(after_in_child=self._held.clear)
+
+    def of(self, folder: Path, threads: int) -> _Model:
+        """Return the model of a folder, made now if nobody holds it."""
+        key = (Path(os.path.realpath(folder)), threads)
+        with self._lock:
+            model = self._held.get(key)
+            if model is None:
+                model = self._held[key] = self._make(folder, threads)
+            return model

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..domain.commandline import typed
@@ -12,7 +13,7 @@ from ..domain.dates import parse_when
 from ..domain.errors import HermesPgvectorError, InvalidArgument
 from ..domain.text import both_ends, clean
 from ..domain.types import PAGES_END, Answer, Filters, Question, Scope, Store
-from ..recall.results import folded, results_within, without_common
+from ..recall.render import folded, results_within, without_common
 from .tool_scopes import ToolScope
 
 MAX_LIMIT = 50
@@ -82,21 +83,9 @@ def _answer(tool: str, args: Mapping[str, Any], here: ToolScope, recall: Recall,
     limit, lowered = _limit(args.get("limit"))
     offset = _offset(args.get("offset"))
     scope, narrowed = here.scope(store, args.get("scope"), args.get("theme"))
-    filters = _filters(store, args)
-    paired = store == "turns" and filters.role is None  # of an exchange both halves may be found, and one is shown
-    end = offset + limit
-    asked = Question(
-        text,
-        scope,
-        min(2 * end, PAGES_END) if paired else limit,
-        here.deadline_s,
-        filters,
-        offset=0 if paired else offset,
-        around=store == "turns",
-        rerank=True,
-    )
-    found = recall(store, asked)
-    hits = folded(found.hits)[offset:end] if paired else list(found.hits)
+    asked = Question(text, scope, limit, here.deadline_s, _filters(store, args), offset=offset, rerank=True)
+    found = _found(recall, store, asked)
+    hits = found.hits
     explain = args.get("explain") in (True, "true", "True", 1)
     results = results_within(hits, text, here.max_tokens, explain=explain)
     common, results = without_common(results)
@@ -113,6 +102,16 @@ def _answer(tool: str, args: Mapping[str, Any], here: ToolScope, recall: Recall,
     if notes := "; ".join(filter(None, (*said, "" if hits else _nothing(store, about(scope))))):
         answered["note"] = notes
     return answered
+
+
+def _found(recall: Recall, store: Store, asked: Question) -> Answer:
+    """Return the memories or turns asked for, with the turns around each; of an exchange one half."""
+    if store == "memories" or asked.filters.role is not None:
+        return recall(store, replace(asked, around=store == "turns"))
+    end = asked.offset + asked.limit
+    # Both halves of an exchange may be found.
+    found = recall(store, replace(asked, offset=0, limit=min(2 * end, PAGES_END), around=True))
+    return replace(found, hits=tuple(folded(found.hits)[asked.offset : end]))
 
 
 def _left_out(count: int, offset: int) -> str:
