@@ -82,6 +82,7 @@ def test_need_03_a_forked_child_and_its_parent_write_each_their_own_once(
         until(lambda: user_turns(database) == [turn(1)], 20, "the parent's first turn")
         assert agent.fork(("sync_turn", [turn(2), ANSWER]), leave=leave) == 0
         agent.call("sync_turn", turn(3), ANSWER)
+        agent.call("on_session_switch", "session-2")  # a session still has its own turns
         assert turn(1) in agent.call("prefetch", turn(1))
         until(lambda: len(user_turns(database)) >= 3, 40, "the turns of both")
         assert agent.exit() == 0
@@ -92,6 +93,7 @@ def test_need_03_a_forked_child_recalls(dsn: str, home: Path, database: Database
     with AgentProcess({"dsn": dsn, "dims": DIMS}, home) as agent:
         agent.call("sync_turn", turn(1), ANSWER)
         until(lambda: user_turns(database) == [turn(1)], 20, "the parent's turn")
+        agent.call("on_session_switch", "session-2")  # a session still has its own turns
         assert agent.fork(("must_recall", [turn(1)]), leave="exit") == 0
 
 
@@ -102,6 +104,7 @@ def test_need_03_a_child_that_shuts_down_at_once_leaves_its_parent_as_it_was(
         agent.call("sync_turn", turn(1), ANSWER)
         until(lambda: user_turns(database) == [turn(1)], 20, "the parent's turn")
         assert agent.fork(("shutdown", []), leave="exit") == 0
+        agent.call("on_session_switch", "session-2")  # a session still has its own turns
         assert turn(1) in agent.call("prefetch", turn(1))
         agent.call("sync_turn", turn(2), ANSWER)
         until(lambda: user_turns(database) == [turn(1), turn(2)], 20, "the parent's next turn")

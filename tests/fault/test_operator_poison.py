@@ -163,6 +163,9 @@ def test_need_16_a_set_aside_write_is_listed_retried_and_dropped_and_nothing_cha
 def test_need_24_status_and_stats_show_how_the_write_path_goes(
     home: Path, make_provider: MakeProvider, endpoint: ScriptedEmbedder, run: Run, records: Records
 ) -> None:
+    config = json.loads((home / "config.yaml").read_text())
+    config["plugins"]["pgvector"]["embed_url"] = endpoint.url
+    (home / "config.yaml").write_text(json.dumps(config))
     leave_spool(home, [poison()["a role that does not exist"]])
     provider = make_provider({"embed_url": endpoint.url})
     for number in range(30):

@@ -55,7 +55,7 @@ def assert_recall_gives_up_in_time(provider: PgvectorMemoryProvider) -> None:
 def lead_through_outage(provider: PgvectorMemoryProvider, database: Database, begin: Any, end: Any) -> None:
     """One turn before, two during and one after an outage; all of them are kept and recalled again, unattended."""
     assert provider.runtime is not None
-    provider.sync_turn(turn(1), ANSWER)
+    provider.sync_turn(turn(1), ANSWER, session_id="earlier")
     assert provider.runtime.writer.flush(60)
     assert finds(provider, "number0001", turn(1))
 
@@ -67,7 +67,7 @@ def lead_through_outage(provider: PgvectorMemoryProvider, database: Database, be
 
     until(lambda: "number0001" in provider.prefetch(question(1)), 30, "recall")
     assert provider.runtime.writer.flush(60)
-    provider.sync_turn(turn(4), ANSWER)
+    provider.sync_turn(turn(4), ANSWER, session_id="earlier")
     until(lambda: "number0004" in provider.prefetch(question(4)), 30, "the next turn")
     assert user_turns(database) == [turn(number) for number in (1, 2, 3, 4)]
     assert memories(database) == [f"Fact {number}: {turn(number)}" for number in (2, 3)]

@@ -111,7 +111,7 @@ def use_and_check(
 ) -> None:
     provider = make_provider({"dsn": dsn, "embed_url": endpoint.url})
     for number in range(8):
-        provider.sync_turn(f"{turn(number)} 🏗 日本", ANSWER)
+        provider.sync_turn(f"{turn(number)} 🏗 日本", ANSWER, session_id="earlier")
         provider.on_memory_write("add", "memory", f"Crane {number} is blue 🟦 and stands at C:\\quay.")
         landed(provider)
     provider.on_memory_write("replace", "memory", "Crane 3 is red.", {"old_text": "Crane 3 is blue"})
