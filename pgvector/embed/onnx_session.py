@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -65,7 +66,14 @@ def missing_packages() -> list[str]:
 def load_session(path: Path, threads: int) -> OnnxSession:
     """Load the model in `path`; `threads` work on one text. Raises EmbedderError."""
     folder = read_model_folder(path)
-    with Translated(f"the local model {folder.name} cannot be loaded"), _at_load:
+    # An interpreter that ended in the middle of it would abort the process; for such an executor's thread it waits.
+    executor = ThreadPoolExecutor(1, "hermes-pgvector-load")
+    with Translated(f"the local model {folder.name} cannot be loaded"), executor:
+        return executor.submit(_load, folder, threads).result()
+
+
+def _load(folder: ModelFolder, threads: int) -> OnnxSession:
+    with _at_load:
         try:
             import numpy  # noqa: F401
             import onnxruntime

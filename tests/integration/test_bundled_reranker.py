@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +35,17 @@ TEXTS = (
     ANSWER,
 )
 PATIENT = {"rerank_deadline_s": 20, "recall_deadline_s": 60}
+
+# Asks for the model, and ends so many seconds later: some of them are in the middle of its loading.
+ENDING = """
+import sys, time
+from pathlib import Path
+from hermes_memory_pgvector.embed.cross_encoder import CrossEncoder
+
+encoder = CrossEncoder(Path(sys.argv[1]))
+encoder.logits("Is dinner ready?", ["It is."], until=time.monotonic() + 1)
+time.sleep(float(sys.argv[2]))
+"""
 
 
 def remembering(provider: PgvectorMemoryProvider, texts: tuple[str, ...] = TEXTS) -> PgvectorMemoryProvider:
@@ -229,3 +242,11 @@ def test_all_of_a_folder_share_one_model_and_one_text_has_one_score(home: Path) 
     assert one.logits(QUESTION, ["\0", "", "word " * 100_000], until=end)
     one.close()
     assert one.logits(QUESTION, TEXTS, until=end) == ()
+
+
+def test_need_11_a_process_may_end_while_the_model_is_being_loaded(home: Path) -> None:
+    folder = str(link_reranker(home))
+    for tenths in range(10):
+        command = [sys.executable, "-P", "-c", ENDING, folder, str(tenths / 10)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), tenths
