@@ -41,6 +41,7 @@ from hermes_memory_pgvector.domain.types import Answer, Hit, Question
 from hermes_memory_pgvector.host import recall_tools, write_tools
 from hermes_memory_pgvector.host.session_context import Policy, SessionContext
 from hermes_memory_pgvector.host.tool_scopes import ToolScope
+from hermes_memory_pgvector.recall.block import lines_of
 from hermes_memory_pgvector.recall.excerpt import excerpt
 from hermes_memory_pgvector.recall.render import quoted, render_block
 
@@ -111,7 +112,7 @@ def text(data: bytes) -> None:
     assert spans[0][0] == 0 and spans[-1][1] == len(kept)
     assert all(later[0] <= earlier[1] and later[0] > earlier[0] for earlier, later in itertools.pairwise(spans))
     hits = [Hit("memories", 1, "t", "memory", None, kept, _NOW, 0.5)] if kept else []
-    block, told = render_block(hits, question, max_tokens=64)
+    block, told = render_block(lines_of(hits), question, max_tokens=64)
     assert bool(block) == bool(told) and estimate_tokens(block) <= 2 * 64
 
 
@@ -186,7 +187,7 @@ def arguments(data: bytes) -> None:
         return Answer((Hit("memories", 1, "t", "memory", None, "Ada owns the port", _NOW, 0.5),), "hybrid")
 
     no_runtime = cast("Any", None)
-    here = ToolScope(no_runtime, context.place, "session", settings.scope_default, 1.0, 0.0, Policy.of(settings))
+    here = ToolScope(no_runtime, context.place, "session", settings.scope_default, 1.0, 0.0, 2000, Policy.of(settings))
     answers = [recall_tools.answer(tool, given, here, cast("recall_tools.Recall", recall), lambda scope: "")]
     if tool in settings.tools:
         answers.append(write_tools.answer(tool, given, _desk(settings, context)))
@@ -284,6 +285,7 @@ def foreign(data: bytes) -> None:
         lambda said: SessionContext.from_host(said, ThemeRules()),
         lambda kind: True,
         lambda session: (),
+        lambda origin, target: (),
         ThemeRules(),
         1,
     )

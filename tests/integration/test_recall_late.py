@@ -91,7 +91,7 @@ def test_trap_09_a_leg_by_words_that_fails_is_told_though_the_vector_is_known(
         started = time.monotonic()
         answer = called(provider, "recall_memory", {"query": ASK_CRANE})
         assert time.monotonic() - started < DEADLINE_S + LATE_S
-    assert "deadline" in answer["error"]
+    assert "deadline" in answer["error"] or "in time" in answer["error"]
     assert not runtime_of(provider).searcher.counts["vector_leg_failures"]
 
 
