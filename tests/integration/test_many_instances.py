@@ -26,7 +26,7 @@ WARM_UP = 300
 POOL_MAX = 3
 
 # Noise of the allocator and of Postgres' client over 700 instances; one that stayed with its buffers would be far more.
-MEMORY_SLACK_BYTES = 16 * 1024 * 1024  # an instance that stayed would keep much more, a thousand times
+MEMORY_SLACK_BYTES = 16 * 1024 * 1024
 
 
 def own_threads() -> Counter[str]:
