@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).resolve().parents[1]))
+sys.path += map(str, Path(__file__).resolve().parents[:2])
 import common
 import psycopg
 from psycopg.conninfo import make_conninfo
