@@ -250,7 +250,7 @@ def test_need_03_what_cannot_be_had_any_more_is_counted_and_told(
     provider.on_memory_write("add", "memory", "The last entry")
     until(lambda: runtime_of(provider).stats()["lost"] > 0, 30, "the count")
     lost = runtime_of(provider).stats()["lost"]
-    assert any(f"{lost} accepted writes" in line for line in records(logging.ERROR))
+    until(lambda: any(f"{lost} accepted writes" in line for line in records(logging.ERROR)), what="the line in the log")
     proxy.start()
     landed(provider)
     kept = database.column("SELECT content FROM memory_entries ORDER BY id")
