@@ -70,15 +70,16 @@ def favour(scores: Mapping[int, float], dated: Collection[int]) -> dict[int, flo
     return {row: (score + gain * (row in dated)) / (1 + DATED_SHARE) for row, score in scores.items()}
 
 
+def stretched(scores: Sequence[float]) -> list[float]:
+    """Return the scores on a scale from 0, the least of them, to 1, the best; 1 each where they are equal."""
+    low, high = min(scores, default=0.0), max(scores, default=0.0)
+    return [(score - low) / (high - low) if high - low > 1e-9 else 1.0 for score in scores]
+
+
 def _scaled(leg: Sequence[Candidate]) -> dict[int, float]:
     best = max((c.score for c in leg), default=0.0)
     return {c.id: c.score / best if best > 0 else 1.0 for c in leg}
 
 
 def _stretched(leg: Sequence[Candidate]) -> dict[int, float]:
-    if not leg:
-        return {}
-    low, high = min(c.score for c in leg), max(c.score for c in leg)
-    if high - low < 1e-9:
-        return {c.id: 1.0 for c in leg}
-    return {c.id: (c.score - low) / (high - low) for c in leg}
+    return dict(zip((c.id for c in leg), stretched([c.score for c in leg]), strict=True))

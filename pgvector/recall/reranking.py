@@ -21,6 +21,7 @@ from ..embed.factory import cross_encoder_for, reranker_for
 from ..store.question_words import phrases
 from .background import Background, result_by
 from .excerpt import excerpt
+from .fuse import stretched
 
 if TYPE_CHECKING:
     from ..embed.reranker import Reranker, Scores
@@ -144,10 +145,12 @@ class BundledReorderer:
         self.counts: Counter[str] = Counter()
 
     def reads(self, question: str, languages: Collection[str]) -> bool:
-        """Tell whether texts and question are in the language of the model, as far as settings and script tell.
+        """Tell whether there is a model, and all is in its language, as far as settings and script tell.
 
         A quoted phrase puts the rows that hold it first, and is not for a model to judge.
         """
+        if self._encoder.state() in ("none", "open"):
+            return False  # nothing is fetched and cut for a model that is not there
         if set(languages) != {LANGUAGE} or phrases(question):
             return False
         return len(_OTHER_SCRIPT.findall(question)) <= _OTHER_SHARE * len(question)
@@ -195,7 +198,7 @@ class BundledReorderer:
 
 def _blended(hits: Sequence[Hit], logits: Sequence[float]) -> list[Hit]:
     """Return the hits by the weighted mean of their score and the model's, both stretched to 0..1."""
-    found, judged = _stretched([hit.score for hit in hits]), _stretched(logits)
+    found, judged = stretched([hit.score for hit in hits]), stretched(logits)
     blend = [(1 - MODEL_WEIGHT) * one + MODEL_WEIGHT * other for one, other in zip(found, judged, strict=True)]
     # sorted() is stable: of equals the one that words and meaning put first stays first.
     order = sorted(range(len(hits)), key=lambda place: -blend[place])
@@ -203,11 +206,6 @@ def _blended(hits: Sequence[Hit], logits: Sequence[float]) -> list[Hit]:
         replace(hits[place], rerank_rank=rank, rerank_score=(how := _chance(logits[place])), relevance=how)
         for rank, place in enumerate(order, 1)
     ]
-
-
-def _stretched(scores: Sequence[float]) -> list[float]:
-    low, high = min(scores), max(scores)
-    return [(score - low) / (high - low) if high - low > 1e-9 else 1.0 for score in scores]
 
 
 def _chance(logit: float) -> float:
