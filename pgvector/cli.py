@@ -93,7 +93,7 @@ def command_groups() -> dict[str, tuple[Verb, ...]]:
             Verb("prune", "delete old turns, by age, theme, role, number or size", "prune.command"),
             Verb(
                 "compact",
-                "make old turns smaller: delete duplicates, drop vectors to their signatures; measured before",
+                "make old turns smaller: delete duplicates, drop vectors to their codes; measured before",
                 "compact.command",
             ),
         ),

@@ -2,7 +2,7 @@
 
 A table of 1,000,000 turns in 500 themes of 10 to 193,000 rows, with generated vectors; or, with --sentences, real
 sentences and their real vectors. Recall@10 counts, of the ten rows an exact scan finds, those that the product finds.
-CPU time of the backend stands beside that of the two-step statement (signatures, then exact) sent by plain psycopg.
+CPU time of the backend stands beside that of the two-step statement (codes, then exact) sent by plain psycopg.
 
     exactness.py --keep DIR                  the first run loads and indexes, for half an hour; later ones only ask
     exactness.py --sentences --data FILE     locomo10.json, or a text file with a sentence a line; needs --model-dir
@@ -47,8 +47,8 @@ SERVER = {
 }
 BARE = """
 WITH candidates AS MATERIALIZED (
-    SELECT id FROM conversations WHERE agent_identity = %(theme)s AND sig IS NOT NULL
-     ORDER BY (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 LIMIT %(depth)s)
+    SELECT id FROM conversations WHERE agent_identity = %(theme)s AND code IS NOT NULL
+     ORDER BY code <~> (SELECT hermes_code(%(vector)s)) LIMIT %(depth)s)
 SELECT t.id, 1 - (t.embedding <=> %(vector)s) AS similarity
   FROM candidates JOIN conversations AS t USING (id)
  ORDER BY (t.embedding <=> %(vector)s) + 0 LIMIT %(limit)s

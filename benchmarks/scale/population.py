@@ -23,7 +23,7 @@ ZIPF = 1.1
 MEMORY_SHARE = 50  # one row in so many is an entry of memory as well
 BUCKETS = (10, 100, 500, 2_000, 10_000, 50_000, 1_000_000)  # theme sizes, each bucket up to the next one
 START = datetime(2022, 1, 1, tzinfo=UTC)
-_TOPICS, _INNER = 2_000, 48
+TOPICS, _INNER = 2_000, 48
 _CHUNK = 20_000
 _SYLLABLES = ("ba", "co", "di", "fu", "ga", "ho", "ki", "lu", "me", "no", "pa", "ru", "si", "to", "va", "we", "zo")
 VOCABULARY = ["".join(parts) for parts in itertools.islice(itertools.product(_SYLLABLES, repeat=4), 7, None, 5)]
@@ -54,7 +54,7 @@ class Mixture:
     def __init__(self, dims: int) -> None:
         dice = np.random.default_rng(SEED)
         self._lean = _unit(dice.standard_normal((1, dims), dtype=np.float32))
-        self._topics = _unit(dice.standard_normal((_TOPICS, dims), dtype=np.float32))
+        self._topics = _unit(dice.standard_normal((TOPICS, dims), dtype=np.float32))
         self._spread = _unit(dice.standard_normal((_INNER, dims), dtype=np.float32)) / np.sqrt(np.float32(_INNER))
         self._dims = dims
 
@@ -67,7 +67,7 @@ class Mixture:
     @staticmethod
     def topics_of(theme: int, size: int, dice: np.random.Generator) -> NDArray[Any]:
         """`size` topics a theme speaks about: a handful in a small one, 200 in the largest; a few take most of it."""
-        own = np.random.default_rng((SEED, theme)).choice(_TOPICS, size=200, replace=False)
+        own = np.random.default_rng((SEED, theme)).choice(TOPICS, size=200, replace=False)
         count = int(min(200, max(3, size**0.45)))
         rank = np.minimum((count * dice.random(size) ** 1.5).astype(int), count - 1)
         return np.asarray(own[rank])

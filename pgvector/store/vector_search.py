@@ -17,11 +17,13 @@ from .sql import query
 
 SentVector = Vector
 
-# Signatures taken into the exact rerank. Of real sentences 400 find all of the true top 10 among 1,500, but .988 among
-# 15,000, where 1,200 find .999 for a quarter more of CPU.
-RERANK_DEPTH = 400
-DEEP_RERANK = 1200
-LARGE_THEME = 3000  # rows, from which DEEP_RERANK is used; across all themes it always is
+# Rows whose vectors are compared, of those nearest by their codes. Of real sentences 120 hold .999 of the true top 10
+# among 2,000, and 200 .998 among 23,000; of what a theme never spoke of .97 and .96.
+RERANK_DEPTH = 120
+DEEP_RERANK = 200
+LARGE_THEME = 2000  # rows, from which DEEP_RERANK is used
+DEPTH_EVERYWHERE = 400  # across all themes
+SIGNED_DEPTH = 1200  # of those nearest by their signatures, which tell less
 
 # At a million rows the graph finds .978 of the true top 10 in half the time in which all signatures find the whole.
 GRAPH_ROWS = 1_500_000  # of a table, from which a question across all themes walks the HNSW graph
@@ -90,7 +92,7 @@ class VectorSearch:
         self._scope = scope
         self._filters = filters
         self._limit = limit
-        self._row = where(scope, filters) | {"vector": vector, "limit": limit}
+        self._row = where(scope, filters) | {"vector": vector, "limit": limit, "signed": max(SIGNED_DEPTH, limit)}
         narrowed = filters.restrict() or scope.kind == "session"
         # Rows that may not be read are left out of what is near: too little of that may be left.
         self._may_be_thin = scope.kind == "all" and not narrowed
@@ -117,7 +119,7 @@ class VectorSearch:
 
     def _ask_rows(self, *, narrowed: bool) -> Rows:
         everywhere = self._scope.kind == "all"
-        depth = DEEP_RERANK if everywhere else RERANK_DEPTH
+        depth = DEPTH_EVERYWHERE if everywhere else RERANK_DEPTH
         suffix = variant(self._store, self._scope)
         if suffix != "_session" and (narrowed or not (everywhere or self._scope.own)):
             suffix += "_filtered"
@@ -128,7 +130,7 @@ class VectorSearch:
 
     def _ask_parts(self, *, narrowed: bool) -> Rows:
         suffix = "_all" if self._scope.kind == "all" else ""
-        row = self._row | {"restricted": narrowed, "depth": max(RERANK_DEPTH, self._limit)}
+        row = self._row | {"restricted": narrowed, "depth": max(DEEP_RERANK, self._limit)}
         return self._pipe.ask(f"chunk_search_{self._store}{suffix}", row)
 
     def _walk(self) -> list[Any]:

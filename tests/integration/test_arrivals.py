@@ -119,7 +119,7 @@ def test_need_19_a_long_text_travels_with_the_vectors_of_all_its_parts(
     assert cli.main(["copy", "--to", second_dsn]) == 0
     out = tmp_path / "all.jsonl"
     assert cli.main(["export", str(out), "--vectors"]) == 0
-    chunks = "SELECT (part, first_char, agent_identity, embedding, sig)::text FROM conversation_chunks ORDER BY 1"
+    chunks = "SELECT (part, first_char, agent_identity, embedding, sig, code)::text FROM conversation_chunks ORDER BY 1"
     assert Database(second_dsn).column(chunks) == Database(dsn).column(chunks) != []
     with psycopg.connect(second_dsn) as conn:
         conn.execute("DELETE FROM conversations")

@@ -230,7 +230,7 @@ def test_need_18_a_vector_set_to_null_by_hand_waits_for_a_new_one(dsn: str) -> N
     say(dsn, (1, "user", "The crane was inspected on Monday."))
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("UPDATE conversations SET embedding = NULL")
-        assert conn.execute("SELECT sig FROM conversations").fetchone() == (None,)
+        assert conn.execute("SELECT sig, code FROM conversations").fetchone() == (None, None)
 
 
 def test_need_18_a_cold_turn_whose_text_changes_waits_for_a_vector(compact: Compact, dsn: str) -> None:
@@ -238,7 +238,7 @@ def test_need_18_a_cold_turn_whose_text_changes_waits_for_a_vector(compact: Comp
     compact("--yes", "--sample", "0")
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("UPDATE conversations SET content = 'The crane was inspected on Tuesday.'")
-        assert conn.execute("SELECT sig FROM conversations").fetchone() == (None,)
+        assert conn.execute("SELECT sig, code FROM conversations").fetchone() == (None, None)
 
 
 def test_need_13_cold_turns_are_found_beside_a_graph(compact: Compact, make_provider: MakeProvider, dsn: str) -> None:

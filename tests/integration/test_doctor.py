@@ -223,6 +223,10 @@ OLD_POSTGRES = (
 READ_ONLY = (
     "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$"
 )
+UNCODED = (
+    "INSERT INTO conversations (session_id, role, content, embedding)"
+    f" VALUES ('s', 'user', 'said', array_fill(0.5, ARRAY[{DIMS}])::vector); UPDATE conversations SET code = NULL"
+)
 INVALID = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'conversations_theme_time_idx'::regclass"
 
 
@@ -240,6 +244,7 @@ INVALID = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'conversati
         (on("UPDATE hermes_migrations SET checksum = repeat('a', 64)"), "schema", "note", "was another text"),
         (on(INVALID), "index", "fail", "conversations_theme_time_idx is invalid"),
         (on("DROP INDEX conversations_embedding_idx"), "index", "note", "no whole HNSW index"),
+        (on(UNCODED), "index", "note", "rows of conversations were stored by an older version"),
         (on("REVOKE DELETE ON memory_entries FROM hermes"), "rights", "fail", "DELETE on memory_entries"),
         (_as_admin, "rights", "note", "is a superuser"),
         (on("ALTER TABLE conversations OWNER TO hermes"), "rights", "note", "owns the tables"),

@@ -242,7 +242,10 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         # a change of the model embeds the texts of every theme, as an administrator
         "dependents_of_vectors", "begin_reembed", "note_reembed", "end_reembed", "make_room_for_vectors", "last_id_of",
         "row_without_next", "count_next", "rows_without_next", "clear_next_chunks", "fill_next", "index_hnsw",
-        "index_theme_sig_next", "index_pending_next", "index_chunks_next", "index_cold_next", "switch_to_next",
+        "index_theme_sig_next", "index_theme_code_next", "index_pending_next", "index_chunks_sig_next",
+        "index_chunks_code_next", "index_cold_next", "switch_to_next",
+        "codes_are_missing", "fill_codes", "index_codes", "index_signatures", "signatures_are_apart",
+        "replace_signatures",
         "record_switch", "drop_next", "lock_stored_tables",
         "walk_vectors", "walk_timeline", "plan_for_values", "has_graph",  # touch no stored text
         "hnsw_index_state", "build_progress",

@@ -159,7 +159,7 @@ def test_need_31_what_a_file_let_go_of_comes_back_with_it_as_it_was(
 ) -> None:
     database, path = Database(dsn), home / "memories" / "MEMORY.md"
     stored(home, make_provider)
-    before = database.column("SELECT to_jsonb(m) - '{sig,embedding}'::text[] FROM memory_entries AS m ORDER BY id")
+    before = database.column("SELECT to_jsonb(m) - '{sig,code,embedding}'::text[] FROM memory_entries AS m ORDER BY id")
     copy = Path(shutil.copy2(path, tmp_path / "backup"))
     write_entries(home, *COLOURS[1:], age_s=30)
     session(make_provider)
@@ -167,7 +167,8 @@ def test_need_31_what_a_file_let_go_of_comes_back_with_it_as_it_was(
     shutil.copy2(copy, path)
     session(make_provider)
     assert (
-        database.column("SELECT to_jsonb(m) - '{sig,embedding}'::text[] FROM memory_entries AS m ORDER BY id") == before
+        database.column("SELECT to_jsonb(m) - '{sig,code,embedding}'::text[] FROM memory_entries AS m ORDER BY id")
+        == before
     )
 
 
@@ -240,7 +241,7 @@ def test_need_31_restore_brings_a_memory_back_with_its_theme_times_and_origin(
     provider.on_memory_write("add", "memory", "Atlas is blue", {"ticket": "OPS-12"})
     provider.on_memory_write("add", "memory", "Borealis is green")
     landed(provider)
-    kept = "SELECT to_jsonb(m) - '{owners,sig,embedding}'::text[] FROM memory_entries AS m ORDER BY id"
+    kept = "SELECT to_jsonb(m) - '{owners,sig,code,embedding}'::text[] FROM memory_entries AS m ORDER BY id"
     before = database.column(kept)
     for text in ("Atlas", "Borealis"):
         provider.on_memory_write("remove", "memory", "", {"old_text": text})

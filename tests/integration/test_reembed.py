@@ -123,6 +123,7 @@ def test_need_18_reembed_changes_model_and_length(
     assert database.column(WITHOUT_VECTOR) == [0]
     assert set(database.column("SELECT vector_dims(embedding) FROM conversations")) == {NEW_DIMS}
     assert set(database.column("SELECT length(sig) FROM memory_entries")) == {NEW_DIMS}
+    assert set(database.column("SELECT length(code) FROM memory_entries")) == {3 * NEW_DIMS}
     assert database.column("SELECT count(*) >= 3 FROM memory_chunks") == [True]
     assert database.column("SELECT md5(string_agg(content, '|' ORDER BY id)) FROM conversations") == content
     assert database.column("SELECT model FROM hermes_embedding") == ["newer"]

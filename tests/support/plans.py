@@ -20,12 +20,13 @@ _TYPES = {
     "matchers": "text[]", "holding": "float8[]", "match": "text", "recent": "boolean", "exact": "boolean",
     "rows": "float8", "role": "text", "text": "text", "ids": "bigint[]",
     "any_theme": "boolean", "since": "text", "until": "text", "reach": "bigint",
-    "pivot": "float8", "large": "bigint", "deep": "bigint",
+    "pivot": "float8", "large": "bigint", "deep": "bigint", "signed": "bigint",
     "themes": "text[]", "digests": "bytea[]", "own": "text", "shared": "text[]", "words": "text[]",
 }  # fmt: skip
 _USUAL: Mapping[str, Any] = {
     "depth": 400,
     "deep": 400,
+    "signed": 400,
     "large": 3000,
     "limit": 40,
     "since": "-infinity",

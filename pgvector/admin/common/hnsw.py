@@ -25,6 +25,7 @@ _TELL_EVERY_S = 1.0
 _NEIGHBOURS_BYTES = 750  # 710 are what a row takes beside its vector while an index with m = 16 is built
 ROWS: dict[Store, str] = {"memories": "memory_entries", "turns": "conversations"}
 CHUNKS: dict[Store, str] = {"memories": "memory_chunks", "turns": "conversation_chunks"}
+_INDEX_NAMES = {"sig": "theme_sig", "code": "theme_code"}
 _never = threading.Event()
 
 
@@ -53,8 +54,8 @@ def for_store(
     """Return a statement, of this folder or of `package`, with the names of the tables and indexes of `store` in it."""
     rows, chunks = ROWS[store], CHUNKS[store]
     indexes = {
-        f"{what}{kind}_index": sql.Identifier(f"{rows}_{what.replace('sig', 'theme_sig')}{kind}_idx")
-        for what in ("embedding", "sig", "pending", "cold")
+        f"{what}{kind}_index": sql.Identifier(f"{rows}_{_INDEX_NAMES.get(what, what)}{kind}_idx")
+        for what in ("embedding", "sig", "code", "pending", "cold")
         for kind in ("", "_next")
     }
     return sql.SQL(query(name, package=package or str(__package__)).decode()).format(
@@ -68,7 +69,10 @@ def for_store(
         chunks_next_reference=sql.Identifier(f"{chunks}_next_row_id_fkey"),
         chunks_sig_index=sql.Identifier(f"{chunks}_theme_sig_idx"),
         chunks_sig_next_index=sql.Identifier(f"{chunks}_theme_sig_next_idx"),
+        chunks_code_index=sql.Identifier(f"{chunks}_theme_code_idx"),
+        chunks_code_next_index=sql.Identifier(f"{chunks}_theme_code_next_idx"),
         dims=sql.Literal(dims),
+        code_bits=sql.Literal(3 * dims),
         index=sql.Identifier(index or "none"),
         column=sql.Identifier(column),
         # `compact` drops vectors of turns only.
@@ -145,11 +149,18 @@ def build_index(
     column: str = "embedding_next",
 ) -> None:
     """Build `index` by the statement of that name where it is not there and whole; under `steering`."""
+    build_with(conn, index, for_store(statement, store, index=index, column=column), say)
+
+
+def build_with(
+    conn: DeadlineConnection, index: str, statement: sql.Composed, say: Callable[[str], None] = lambda line: None
+) -> bool:
+    """Build `index` by `statement` where it is not there and whole; False where it is. Under `steering`."""
     state = conn.execute(
         "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", (f'"{index}"',)
     ).fetchone()
     if state == (True,):
-        return
+        return False
     # It takes as long as it takes, and what a time limit stopped would be there, but invalid.
     conn.execute(
         "SELECT set_config('statement_timeout', '0', false) AS work, set_config('lock_timeout', '0', false) AS lock"
@@ -157,7 +168,8 @@ def build_index(
     if state is not None:  # what a build that was killed has left
         conn.execute(sql.SQL("DROP INDEX CONCURRENTLY {}").format(sql.Identifier(index)))
     say(f"building {index}")
-    conn.execute(for_store(statement, store, index=index, column=column))
+    conn.execute(statement)
+    return True
 
 
 @contextmanager

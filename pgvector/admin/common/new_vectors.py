@@ -28,8 +28,10 @@ from .pooler import require_session
 _query = partial(query, package=__package__)
 _INDEXES = {
     "{rows}_theme_sig_next_idx": "index_theme_sig_next",
+    "{rows}_theme_code_next_idx": "index_theme_code_next",
     "{rows}_pending_next_idx": "index_pending_next",
-    "{chunks}_theme_sig_next_idx": "index_chunks_next",
+    "{chunks}_theme_sig_next_idx": "index_chunks_sig_next",
+    "{chunks}_theme_code_next_idx": "index_chunks_code_next",
     "{rows}_embedding_next_idx": "index_hnsw",
 }
 _INDEXES_OF_TURNS = {"{rows}_cold_next_idx": "index_cold_next"}

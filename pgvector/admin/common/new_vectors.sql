@@ -9,7 +9,7 @@ SELECT DISTINCT rule.ev_class::regclass::text AS name
   LEFT JOIN pg_attribute AS a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
  WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass
    AND (d.refobjid IN ('memory_chunks'::regclass, 'conversation_chunks'::regclass)
-        OR d.refobjid IN ('memory_entries'::regclass, 'conversations'::regclass) AND a.attname IN ('embedding', 'sig'))
+        OR d.refobjid IN ('memory_entries'::regclass, 'conversations'::regclass) AND a.attname IN ('embedding', 'sig', 'code'))
  ORDER BY 1;
 
 -- name: begin_reembed
@@ -32,10 +32,11 @@ DROP TABLE hermes_reembed;
 -- name: make_room_for_vectors
 -- exempt: only the catalogue changes. The HNSW index of the old vectors goes first: every row is written once more, and
 -- each time that index would cost more than the embedding. Meanwhile the signatures answer for it.
-ALTER TABLE {rows} ADD COLUMN embedding_next vector({dims}), ADD COLUMN sig_next bit({dims});
+ALTER TABLE {rows} ADD COLUMN embedding_next vector({dims}), ADD COLUMN sig_next bit({dims}),
+  ADD COLUMN code_next bit({code_bits});
 CREATE TABLE {chunks_next} (
     row_id bigint NOT NULL, part integer NOT NULL CHECK (part > 0), agent_identity text NOT NULL,
-    first_char integer NOT NULL, embedding vector({dims}) {always}, sig bit({dims}) NOT NULL,
+    first_char integer NOT NULL, embedding vector({dims}) {always}, sig bit({dims}) NOT NULL, code bit({code_bits}),
     CONSTRAINT {chunks_next_key} PRIMARY KEY (row_id, part, agent_identity))
   WITH (autovacuum_vacuum_insert_threshold = 1000, autovacuum_vacuum_insert_scale_factor = 0.02);
 -- With the rights of its owner: the agents' role does not know these tables yet.
@@ -46,7 +47,7 @@ BEGIN
         EXECUTE format('DELETE FROM %I WHERE row_id = $1', TG_ARGV[0]) USING OLD.id;
     ELSIF NEW.content IS DISTINCT FROM OLD.content THEN
         EXECUTE format('DELETE FROM %I WHERE row_id = $1', TG_ARGV[0]) USING OLD.id;
-        EXECUTE format('UPDATE %I SET embedding_next = NULL, sig_next = NULL WHERE id = $1', TG_TABLE_NAME)
+        EXECUTE format('UPDATE %I SET embedding_next = NULL, sig_next = NULL, code_next = NULL WHERE id = $1', TG_TABLE_NAME)
           USING NEW.id;
     ELSE
         EXECUTE format('UPDATE %I SET agent_identity = $2 WHERE row_id = $1', TG_ARGV[0])
@@ -94,11 +95,13 @@ DELETE FROM {chunks_next} WHERE row_id = %(id)s;
 -- name: fill_next
 -- exempt: by the number of a row.
 WITH filled AS (
-    UPDATE {rows} SET embedding_next = %(embedding)s, sig_next = binary_quantize(%(embedding)s)
+    UPDATE {rows} SET embedding_next = %(embedding)s, sig_next = binary_quantize(%(embedding)s),
+           code_next = hermes_code(%(embedding)s)
      WHERE id = %(id)s AND content = %(content)s
     RETURNING id, agent_identity)
-INSERT INTO {chunks_next} (row_id, part, agent_identity, first_char, embedding, sig)
-SELECT filled.id, chunk.part, filled.agent_identity, chunk.first_char, chunk.embedding, binary_quantize(chunk.embedding)
+INSERT INTO {chunks_next} (row_id, part, agent_identity, first_char, embedding, sig, code)
+SELECT filled.id, chunk.part, filled.agent_identity, chunk.first_char, chunk.embedding, binary_quantize(chunk.embedding),
+       hermes_code(chunk.embedding)
   FROM filled
  CROSS JOIN unnest(%(first_chars)s::integer[], %(embeddings)s::vector[])
        WITH ORDINALITY AS chunk(first_char, embedding, part);
@@ -110,15 +113,25 @@ CREATE INDEX CONCURRENTLY IF NOT EXISTS {index} ON {rows} USING hnsw ({column} v
 
 -- name: index_theme_sig_next
 -- exempt: only the catalogue changes.
-CREATE INDEX CONCURRENTLY {index} ON {rows} (agent_identity) INCLUDE (sig_next, id);
+CREATE INDEX CONCURRENTLY {index} ON {rows} (agent_identity) INCLUDE (sig_next, id)
+  WHERE code_next IS NULL AND sig_next IS NOT NULL;
+
+-- name: index_theme_code_next
+-- exempt: only the catalogue changes.
+CREATE INDEX CONCURRENTLY {index} ON {rows} (agent_identity) INCLUDE (code_next, id) WHERE code_next IS NOT NULL;
 
 -- name: index_pending_next
 -- exempt: only the catalogue changes.
 CREATE INDEX CONCURRENTLY {index} ON {rows} (id) WHERE embedding_next IS NULL AND sig_next IS NULL;
 
--- name: index_chunks_next
+-- name: index_chunks_sig_next
 -- exempt: only the catalogue changes.
-CREATE INDEX CONCURRENTLY {index} ON {chunks_next} (agent_identity) INCLUDE (sig, row_id, part);
+CREATE INDEX CONCURRENTLY {index} ON {chunks_next} (agent_identity) INCLUDE (sig, row_id, part)
+  WHERE code IS NULL AND sig IS NOT NULL;
+
+-- name: index_chunks_code_next
+-- exempt: only the catalogue changes.
+CREATE INDEX CONCURRENTLY {index} ON {chunks_next} (agent_identity) INCLUDE (code, row_id, part) WHERE code IS NOT NULL;
 
 -- name: index_cold_next
 -- exempt: only the catalogue changes.
@@ -130,13 +143,15 @@ CREATE INDEX CONCURRENTLY {index} ON {rows} (id) INCLUDE (sig_next, role, ts)
 DROP TRIGGER hermes_keep_next ON {rows};
 DROP TRIGGER IF EXISTS hermes_drop_next ON {rows};
 DROP TRIGGER hermes_keep_sig ON {rows};
-ALTER TABLE {rows} DROP COLUMN embedding, DROP COLUMN sig;
+ALTER TABLE {rows} DROP COLUMN embedding, DROP COLUMN sig, DROP COLUMN code;
 ALTER TABLE {rows} RENAME COLUMN embedding_next TO embedding;
 ALTER TABLE {rows} RENAME COLUMN sig_next TO sig;
+ALTER TABLE {rows} RENAME COLUMN code_next TO code;
 CREATE TRIGGER hermes_keep_sig AFTER UPDATE OF embedding ON {rows} FOR EACH ROW
-  WHEN (NEW.sig IS DISTINCT FROM binary_quantize(NEW.embedding))
+  WHEN (NEW.sig IS DISTINCT FROM binary_quantize(NEW.embedding) OR NEW.code IS DISTINCT FROM hermes_code(NEW.embedding))
   EXECUTE FUNCTION hermes_keep_vectors();
 ALTER INDEX {sig_next_index} RENAME TO {sig_index};
+ALTER INDEX {code_next_index} RENAME TO {code_index};
 ALTER INDEX {pending_next_index} RENAME TO {pending_index};
 ALTER INDEX {embedding_next_index} RENAME TO {embedding_index};
 ALTER INDEX IF EXISTS {cold_next_index} RENAME TO {cold_index};
@@ -186,6 +201,8 @@ BEGIN
     END LOOP;
 END $$;
 ALTER INDEX {chunks_sig_next_index} RENAME TO {chunks_sig_index};
+ALTER INDEX {chunks_code_next_index} RENAME TO {chunks_code_index};
+CREATE TRIGGER hermes_keep_vectors BEFORE INSERT ON {chunks} FOR EACH ROW EXECUTE FUNCTION hermes_keep_vectors();
 
 -- name: record_switch
 -- exempt: the models' names only.
@@ -197,7 +214,7 @@ UPDATE hermes_embedding
 -- exempt: only the catalogue changes.
 DROP TRIGGER IF EXISTS hermes_keep_next ON {rows};
 DROP TRIGGER IF EXISTS hermes_drop_next ON {rows};
-ALTER TABLE {rows} DROP COLUMN embedding_next, DROP COLUMN sig_next;
+ALTER TABLE {rows} DROP COLUMN embedding_next, DROP COLUMN sig_next, DROP COLUMN code_next;
 DROP TABLE {chunks_next};
 
 -- name: lock_stored_tables

@@ -17,7 +17,7 @@ from psycopg.types.json import Jsonb
 from ...domain.types import Candidate
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
-from ...store.vector_search import DEEP_RERANK, LARGE_THEME, RERANK_DEPTH
+from ...store.vector_search import DEEP_RERANK, LARGE_THEME, RERANK_DEPTH, SIGNED_DEPTH
 
 _SIGNS = ".,;:!\"'()[]\u2018\u2019\u201c\u201d\u00ab\u00bb\u3002\uff0c\uff01\u2026"
 # Words that two texts may differ in and still say the same. Articles and negations are none of these.
@@ -179,6 +179,7 @@ def nearest_when_cold(
         "large": LARGE_THEME,
         "deep": max(DEEP_RERANK, limit),
         "depth": max(RERANK_DEPTH, limit),
+        "signed": max(SIGNED_DEPTH, limit),
     }
     return [Candidate(found.id, found.similarity) for found in conn.execute(query("nearest_when_cold"), row)]
 

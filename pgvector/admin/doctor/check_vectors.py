@@ -13,7 +13,7 @@ from ...embed.embedder import space_of
 from ...embed.factory import embedder_for
 from ...embed.model_folder import is_local, is_model_name, models_folder
 from ...store.connection import DeadlineConnection
-from ..common import holdings, new_vectors
+from ..common import codes, holdings, new_vectors
 from . import server_health
 from .check import Check
 
@@ -36,6 +36,15 @@ def check_vectors(conn: DeadlineConnection, settings: Settings, home: Path, inva
             "note",
             f"no whole HNSW index on {' and '.join(lacking)}: over all themes of millions of rows recall is slow",
             "hermes-pgvector index build",
+        )
+    if lacking := codes.lacking_rows(conn):
+        yield Check(
+            "index",
+            "note",
+            f"rows of {' and '.join(lacking)} were stored by an older version and have no codes yet: recall by meaning "
+            "is slower",
+            "hermes-pgvector migrate" + (" --admin-dsn DSN" if settings.dsn else ""),
+            "migrate",
         )
     if wanted is not None:
         yield from _pending(conn)

@@ -3,7 +3,7 @@
 -- name: edit_memory
 -- Under the same number, as old as it was. Its vectors go with the text.
 UPDATE memory_entries
-   SET content = %(content)s, embedding = NULL, sig = NULL, embed_after = NULL, updated_at = %(at)s,
+   SET content = %(content)s, embedding = NULL, sig = NULL, code = NULL, embed_after = NULL, updated_at = %(at)s,
        metadata = metadata || %(metadata)s
  WHERE agent_identity = %(theme)s AND id = %(id)s AND digest = hermes_digest(%(old_content)s);
 

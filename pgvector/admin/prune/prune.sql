@@ -3,7 +3,7 @@
 -- name: prunable_turns
 -- Of a theme what prune_turns would delete: how many turns, from when to when, their bytes in the table.
 SELECT count(*) AS turns, min(ts) AS oldest_at, max(ts) AS newest_at,
-       coalesce(sum(pg_column_size(content) + coalesce(pg_column_size(embedding), 0) + coalesce(pg_column_size(sig), 0)
+       coalesce(sum(pg_column_size(content) + coalesce(pg_column_size(embedding), 0) + coalesce(pg_column_size(sig), 0) + coalesce(pg_column_size(code), 0)
                     + pg_column_size(tsv) + pg_column_size(metadata)), 0)::bigint AS bytes
   FROM conversations
  WHERE agent_identity = %(theme)s AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s)
@@ -30,7 +30,7 @@ SELECT ts, id FROM conversations
 SELECT ts, id
   FROM (SELECT ts, id, bytes, sum(bytes) OVER (ORDER BY ts DESC, id DESC ROWS UNBOUNDED PRECEDING) AS total
           FROM (SELECT ts, id,
-                       pg_column_size(content) + coalesce(pg_column_size(embedding), 0) + coalesce(pg_column_size(sig), 0)
+                       pg_column_size(content) + coalesce(pg_column_size(embedding), 0) + coalesce(pg_column_size(sig), 0) + coalesce(pg_column_size(code), 0)
                        + pg_column_size(tsv) + pg_column_size(metadata) AS bytes
                   FROM conversations
                  WHERE agent_identity = %(theme)s AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s)
@@ -46,7 +46,7 @@ SELECT set_config('enable_sort', 'off', true) AS sort;
 -- name: prunable_memories
 SELECT count(*) AS memories, min(m.updated_at) AS oldest_at, max(m.updated_at) AS newest_at,
        coalesce(sum(pg_column_size(m.content) + coalesce(pg_column_size(m.embedding), 0)
-                    + coalesce(pg_column_size(m.sig), 0) + pg_column_size(m.tsv) + pg_column_size(m.metadata)), 0)::bigint AS bytes,
+                    + coalesce(pg_column_size(m.sig), 0) + coalesce(pg_column_size(m.code), 0) + pg_column_size(m.tsv) + pg_column_size(m.metadata)), 0)::bigint AS bytes,
        count(*) FILTER (WHERE EXISTS (SELECT FROM hermes_mirror AS f
                                        WHERE f.agent_identity = m.agent_identity AND f.target = m.target
                                          AND f.digest = m.digest)) AS in_files

@@ -23,7 +23,7 @@ merged AS (
     UPDATE memory_entries AS m
        SET created_at = least(m.created_at, shared.created_at), updated_at = greatest(m.updated_at, shared.updated_at),
            embedding = coalesce(m.embedding, shared.embedding),
-           sig = coalesce(m.sig, binary_quantize(shared.embedding)),
+           sig = coalesce(m.sig, binary_quantize(shared.embedding)), code = coalesce(m.code, hermes_code(shared.embedding)),
            owners = ARRAY(SELECT DISTINCT owner FROM unnest(m.owners || shared.owners) AS owner)
       FROM shared WHERE m.agent_identity = %(into)s AND m.id = shared.kept_id)
 DELETE FROM memory_entries AS m USING shared WHERE m.agent_identity = %(theme)s AND m.id = shared.old_id;

@@ -109,33 +109,27 @@ SELECT id, content, embedding FROM conversations
  ORDER BY hermes_digest(id::text) LIMIT %(limit)s;
 
 -- name: nearest_exactly
--- By every vector of the theme; where one is gone, by its signature.
-SELECT id FROM conversations
+-- By every vector of the theme; where one is gone, by its code.
+SELECT id FROM conversations AS t
  WHERE agent_identity = %(theme)s AND sig IS NOT NULL
- ORDER BY coalesce(embedding <=> %(vector)s,
-                   1 - %(offset)s::float8 - %(slope)s::float8 * cos(pi() * (sig <~> binary_quantize(%(vector)s)) / length(sig))) + 0
+ ORDER BY coalesce(embedding <=> %(vector)s, 1 - %(offset)s::float8 - %(slope)s::float8 * told_nearness(t)) + 0
  LIMIT %(limit)s;
 
 -- name: nearest_by_signature
--- Both likenesses of the turns whose signatures are nearest, to learn how the one tells the other.
-SELECT cos(pi() * (sig <~> binary_quantize(%(vector)s)) / length(sig)) AS told, 1 - (embedding <=> %(vector)s) AS real
-  FROM (SELECT sig, embedding FROM conversations
+-- Both likenesses of the turns that are nearest by the one, to learn how it tells the other.
+SELECT told, 1 - (embedding <=> %(vector)s) AS real
+  FROM (SELECT told_nearness(t) AS told, embedding FROM conversations AS t
          WHERE agent_identity = %(theme)s AND embedding IS NOT NULL AND id <> %(id)s
-         ORDER BY (sig <~> binary_quantize(%(vector)s)) + 0 LIMIT %(limit)s) AS near;
+         ORDER BY told DESC LIMIT %(limit)s) AS near;
 
 -- name: nearest_when_cold
 -- What vector_search_turns would find if the vectors of old turns were gone.
-WITH candidates AS MATERIALIZED (
-    SELECT id, (sig <~> binary_quantize(%(vector)s)) + 0 AS bits FROM conversations
-     WHERE agent_identity = %(theme)s AND sig IS NOT NULL
-     ORDER BY bits
-     LIMIT CASE WHEN EXISTS (SELECT FROM conversations
-                              WHERE agent_identity = %(theme)s AND sig IS NOT NULL OFFSET %(large)s)
-                THEN %(deep)s ELSE %(depth)s END)
+WITH near_candidates(conversations; id; agent_identity = %(theme)s; depth_in(conversations))
 SELECT id, 1 - distance AS similarity
   FROM candidates CROSS JOIN LATERAL (
        SELECT coalesce(CASE WHEN ts >= %(before)s THEN embedding <=> %(vector)s END,
-                       greatest(0, 1 - %(offset)s::float8 - %(slope)s::float8 * cos(pi() * bits / vector_dims(%(vector)s)))) AS distance
+                       greatest(0, 1 - %(offset)s::float8 - %(slope)s::float8
+                                      * told_nearness(t))) AS distance
          FROM conversations AS t WHERE t.id = candidates.id OFFSET 0) AS t
  ORDER BY distance + 0 LIMIT %(limit)s;
 

@@ -60,14 +60,34 @@ substr(hermes_digest({row}.content), 1, 8) = substr({wanted}.digest, 1, 8)
 -- own themes: points()
 40
 
--- fragment: differing_signs()
--- How near a row is by its signature. `+ 0` keeps the HNSW graph out.
-(sig <~> (SELECT binary_quantize(%(vector)s))) + 0
+-- fragment: near_candidates(table; columns; rows; depth)
+-- The rows nearest by their codes; of those that have none, by their signatures, which tell less and so more are taken.
+-- One may be empty, as a rule the second: rows that were stored by a version without codes. The planner's way to the rows
+-- of one theme is their covering index.
+coded AS MATERIALIZED (
+    SELECT {columns} FROM {table}
+     WHERE {rows} AND code IS NOT NULL
+     ORDER BY code <~> (SELECT hermes_code(%(vector)s)) LIMIT {depth}),
+signed AS MATERIALIZED (
+    SELECT {columns} FROM {table}
+     WHERE {rows} AND code IS NULL AND sig IS NOT NULL
+     ORDER BY (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 LIMIT %(signed)s),
+candidates AS MATERIALIZED (
+    SELECT {columns} FROM coded UNION ALL SELECT {columns} FROM signed)
 
--- fragment: estimated(bits; signs)
--- The distance of a turn of which only the signature is left, by how many of its `signs` differ.
-greatest(0, 1 - (SELECT sig_offset FROM hermes_embedding)
-              - (SELECT sig_slope FROM hermes_embedding) * cos(pi() * {bits} / {signs}))
+-- fragment: told_nearness(t)
+-- How near a row is by its code, or by its signature where it has nothing else: a sign tells as much as 2.6 bits of a code.
+cos(pi() * coalesce(({t}.code <~> (SELECT hermes_code(%(vector)s::vector))) / 2.6,
+                    {t}.sig <~> (SELECT binary_quantize(%(vector)s::vector))) / length({t}.sig))
+
+-- fragment: turn_distance(t)
+-- Where `compact` has dropped the vector of an old turn it is estimated, on the scale that `compact` has measured: of real
+-- models, angles that are told like this are far too wide. NULL without a vector.
+coalesce({t}.embedding <=> %(vector)s::vector,
+         -- `greatest` of nothing and 0 is 0, which would be as near as can be.
+         CASE WHEN {t}.sig IS NOT NULL AND %(vector)s::vector IS NOT NULL THEN
+              greatest(0, 1 - (SELECT sig_offset FROM hermes_embedding)
+                            - (SELECT sig_slope FROM hermes_embedding) * told_nearness({t})) END)
 
 -- fragment: memory_passes()
 -- The filters of a question. A generic plan folds no parameter: outside a sub-select it would be cast for each row.
@@ -94,22 +114,23 @@ AND updated_at >= %(since)s::timestamptz AND updated_at < %(until)s::timestamptz
 AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
 
 -- fragment: nearest_memories()
--- The nearest of the rows whose signatures are near.
-SELECT id, 1 - (embedding <=> %(vector)s) AS similarity
-  FROM candidates CROSS JOIN LATERAL (SELECT embedding FROM memory_entries AS t WHERE t.id = candidates.id OFFSET 0) AS t
- ORDER BY (embedding <=> %(vector)s) + 0 LIMIT %(limit)s
+-- The nearest of the candidates. `OFFSET 0` has these looked up one by one, where a planner without the sizes at hand may
+-- read the whole table for them.
+SELECT id, 1 - distance AS similarity
+  FROM candidates CROSS JOIN LATERAL (
+       SELECT embedding <=> %(vector)s AS distance FROM memory_entries AS t WHERE t.id = candidates.id OFFSET 0) AS near
+ ORDER BY distance + 0 LIMIT %(limit)s
 
 -- fragment: nearest_turns()
 SELECT id, 1 - distance AS similarity
   FROM candidates CROSS JOIN LATERAL (
-       SELECT coalesce(embedding <=> %(vector)s, estimated(bits; vector_dims(%(vector)s))) AS distance
-         FROM conversations AS t WHERE t.id = candidates.id OFFSET 0) AS t
+       SELECT turn_distance(t) AS distance FROM conversations AS t WHERE t.id = candidates.id OFFSET 0) AS near
  ORDER BY distance + 0 LIMIT %(limit)s
 
 -- fragment: depth_in(table)
--- How many signatures are reranked: more in a large theme.
+-- How many candidates are compared by their vectors: more in a large theme.
 CASE WHEN EXISTS (SELECT FROM {table}
-                   WHERE agent_identity = %(theme)s AND sig IS NOT NULL OFFSET %(large)s)
+                   WHERE agent_identity = %(theme)s AND code IS NOT NULL OFFSET %(large)s)
      THEN %(deep)s ELSE %(depth)s END
 
 -- fragment: is_thin()

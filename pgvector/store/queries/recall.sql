@@ -6,32 +6,21 @@ SELECT set_config('statement_timeout', coalesce(%(statement_ms)s, current_settin
        set_config('plan_cache_mode', 'force_generic_plan', true) AS plans;
 
 -- name: vector_search_memories
--- `+ 0` keeps every other index out: the signatures of one theme come from its covering index, then the nearest are
--- reranked exactly. `OFFSET 0` has these looked up one by one, where a planner without the sizes at hand may read the
--- whole table for them. In a large theme more of them are taken. Pending rows are left out by `sig IS NOT NULL`, which that
--- index holds, never by the embedding, which it does not.
-WITH candidates AS MATERIALIZED (
-    SELECT id FROM memory_entries
-     WHERE agent_identity = %(theme)s AND sig IS NOT NULL
-     ORDER BY differing_signs() LIMIT depth_in(memory_entries))
+-- The codes of one theme come from its covering index, then the nearest are compared by their vectors. Pending rows have
+-- no code.
+WITH near_candidates(memory_entries; id; agent_identity = %(theme)s; depth_in(memory_entries))
 nearest_memories();
 
 -- name: vector_search_memories_filtered
 -- The filter stands before the cut, so that a rare target or session is not cut away.
-WITH candidates AS MATERIALIZED (
-    SELECT id FROM memory_entries
-     WHERE agent_identity = %(theme)s AND sig IS NOT NULL
-       AND memory_passes() AND readable(memory_entries)
-     ORDER BY differing_signs() LIMIT depth_in(memory_entries))
+WITH near_candidates(memory_entries; id; agent_identity = %(theme)s AND memory_passes() AND readable(memory_entries);
+                     depth_in(memory_entries))
 nearest_memories();
 
 -- name: vector_search_memories_all
 -- exempt: the explicit scope 'all', of what is readable. What an index does not tell of that is looked at in the rows that
 -- are near; `thin`, where that leaves so few that others may have been cut away, which the statement with a filter finds.
-WITH candidates AS MATERIALIZED (
-    SELECT id FROM memory_entries
-     WHERE sig IS NOT NULL AND reachable(memory_entries)
-     ORDER BY differing_signs() LIMIT %(depth)s),
+WITH near_candidates(memory_entries; id; reachable(memory_entries); %(depth)s),
 passed AS MATERIALIZED (
     SELECT candidates.id, embedding <=> %(vector)s AS distance
       FROM candidates CROSS JOIN LATERAL (
@@ -41,11 +30,7 @@ SELECT id, 1 - distance AS similarity, is_thin() AS thin
 
 -- name: vector_search_memories_all_filtered
 -- exempt: the explicit scope 'all', of what is readable.
-WITH candidates AS MATERIALIZED (
-    SELECT id FROM memory_entries
-     WHERE sig IS NOT NULL
-       AND memory_passes_in_sight() AND readable(memory_entries)
-     ORDER BY differing_signs() LIMIT %(depth)s)
+WITH near_candidates(memory_entries; id; memory_passes_in_sight() AND readable(memory_entries); %(depth)s)
 nearest_memories();
 
 -- name: walk_vectors
@@ -79,51 +64,34 @@ SELECT id, 1 - distance AS similarity FROM candidates ORDER BY distance + 0 LIMI
 EXPLAIN (FORMAT JSON) SELECT FROM memory_entries WHERE memory_passes_in_sight();
 
 -- name: vector_search_turns
--- As vector_search_memories. Where `compact` has dropped the vector of an old turn, its distance is estimated from how many
--- signs differ, on the scale that `compact` has measured: of real models, angles told by signs alone are far too wide.
-WITH candidates AS MATERIALIZED (
-    SELECT id, differing_signs() AS bits FROM conversations
-     WHERE agent_identity = %(theme)s AND sig IS NOT NULL
-     ORDER BY bits LIMIT depth_in(conversations))
+-- As vector_search_memories.
+WITH near_candidates(conversations; id; agent_identity = %(theme)s; depth_in(conversations))
 nearest_turns();
 
 -- name: vector_search_turns_filtered
-WITH candidates AS MATERIALIZED (
-    SELECT id, differing_signs() AS bits FROM conversations
-     WHERE agent_identity = %(theme)s AND sig IS NOT NULL
-       AND turn_passes() AND readable(conversations)
-     ORDER BY bits LIMIT depth_in(conversations))
+WITH near_candidates(conversations; id; agent_identity = %(theme)s AND turn_passes() AND readable(conversations);
+                     depth_in(conversations))
 nearest_turns();
 
 -- name: vector_search_turns_session
-WITH candidates AS MATERIALIZED (
-    SELECT id, differing_signs() AS bits FROM conversations
-     WHERE agent_identity = %(theme)s AND session_id = %(session_id)s AND sig IS NOT NULL
-       AND turn_passes()
-     ORDER BY bits LIMIT %(depth)s)
+WITH near_candidates(conversations; id; agent_identity = %(theme)s AND session_id = %(session_id)s AND turn_passes();
+                     %(depth)s)
 nearest_turns();
 
 -- name: vector_search_turns_all
 -- exempt: the explicit scope 'all', as vector_search_memories_all.
-WITH candidates AS MATERIALIZED (
-    SELECT id, differing_signs() AS bits FROM conversations
-     WHERE sig IS NOT NULL AND reachable(conversations)
-     ORDER BY bits LIMIT %(depth)s),
+WITH near_candidates(conversations; id; reachable(conversations); %(depth)s),
 passed AS MATERIALIZED (
     SELECT candidates.id, distance
       FROM candidates CROSS JOIN LATERAL (
-           SELECT coalesce(embedding <=> %(vector)s, estimated(bits; vector_dims(%(vector)s))) AS distance
+           SELECT turn_distance(t) AS distance
              FROM conversations AS t WHERE t.id = candidates.id AND readable(t) OFFSET 0) AS near)
 SELECT id, 1 - distance AS similarity, is_thin() AS thin
   FROM passed ORDER BY distance + 0 LIMIT %(limit)s;
 
 -- name: vector_search_turns_all_filtered
 -- exempt: the explicit scope 'all', of what is readable.
-WITH candidates AS MATERIALIZED (
-    SELECT id, differing_signs() AS bits FROM conversations
-     WHERE sig IS NOT NULL
-       AND turn_passes_in_sight() AND readable(conversations)
-     ORDER BY bits LIMIT %(depth)s)
+WITH near_candidates(conversations; id; turn_passes_in_sight() AND readable(conversations); %(depth)s)
 nearest_turns();
 
 -- name: vector_search_turns_walk
@@ -139,14 +107,14 @@ SELECT id, 1 - distance AS similarity FROM candidates ORDER BY distance + 0 LIMI
 -- exempt: the explicit scope 'all', of what is readable. What the graph does not hold: turns that `compact` has left their
 -- signature only. The index tells no theme of theirs, so of the nearest those are kept that are readable.
 WITH candidates AS MATERIALIZED (
-    SELECT id, differing_signs() AS bits FROM conversations
+    SELECT id, (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 AS bits FROM conversations
      WHERE embedding IS NULL AND sig IS NOT NULL
        AND turn_passes()
      ORDER BY bits LIMIT %(depth)s)
-SELECT candidates.id, least(1, (SELECT sig_offset FROM hermes_embedding) + (SELECT sig_slope FROM hermes_embedding)
-                               * cos(pi() * bits / vector_dims(%(vector)s))) AS similarity
-  FROM candidates CROSS JOIN LATERAL (SELECT FROM conversations AS t WHERE t.id = candidates.id AND readable(t) OFFSET 0) AS near
- ORDER BY bits LIMIT %(limit)s;
+SELECT candidates.id, 1 - distance AS similarity
+  FROM candidates CROSS JOIN LATERAL (
+       SELECT turn_distance(t) AS distance FROM conversations AS t WHERE t.id = candidates.id AND readable(t) OFFSET 0) AS near
+ ORDER BY distance + 0 LIMIT %(limit)s;
 
 -- name: estimate_matches_turns
 -- exempt: the explicit scope 'all'. As estimate_rows_turns, of the rows that pass a filter.
@@ -155,26 +123,20 @@ EXPLAIN (FORMAT JSON) SELECT FROM conversations WHERE turn_passes_in_sight();
 -- name: chunk_search_memories
 -- The parts of long texts, as vector_search_memories; a row counts by its nearest part. The filter is looked at only where
 -- there is one.
-WITH candidates AS MATERIALIZED (
-    SELECT row_id, part FROM memory_chunks
-     WHERE agent_identity = %(theme)s
+WITH near_candidates(memory_chunks; row_id, part; agent_identity = %(theme)s
        AND CASE WHEN %(restricted)s OR %(own)s::text IS NULL THEN EXISTS (
              SELECT FROM memory_entries AS t WHERE t.id = row_id
-                AND memory_passes() AND readable(t)) ELSE true END
-     ORDER BY differing_signs() LIMIT %(depth)s)
+                AND memory_passes() AND readable(t)) ELSE true END; %(depth)s)
 SELECT row_id AS id, 1 - min(embedding <=> %(vector)s) AS similarity
   FROM candidates JOIN memory_chunks USING (row_id, part)
  GROUP BY row_id ORDER BY 2 DESC, row_id LIMIT %(limit)s;
 
 -- name: chunk_search_memories_all
 -- exempt: the explicit scope 'all', as vector_search_memories_all.
-WITH candidates AS MATERIALIZED (
-    SELECT row_id, part FROM memory_chunks
-     WHERE reachable(memory_chunks)
+WITH near_candidates(memory_chunks; row_id, part; reachable(memory_chunks)
        AND CASE WHEN %(restricted)s THEN EXISTS (
              SELECT FROM memory_entries AS t WHERE t.id = row_id
-                AND memory_passes() AND readable(t)) ELSE true END
-     ORDER BY differing_signs() LIMIT %(depth)s),
+                AND memory_passes() AND readable(t)) ELSE true END; %(depth)s),
 passed AS MATERIALIZED (
     SELECT row_id, k.embedding <=> %(vector)s AS distance
       FROM candidates JOIN memory_chunks AS k USING (row_id, part)
@@ -184,29 +146,22 @@ SELECT row_id AS id, 1 - min(distance) AS similarity, is_thin() AS thin
  GROUP BY row_id ORDER BY 2 DESC, row_id LIMIT %(limit)s;
 
 -- name: chunk_search_turns
-WITH candidates AS MATERIALIZED (
-    SELECT row_id, part, differing_signs() AS bits FROM conversation_chunks
-     WHERE agent_identity = %(theme)s
+WITH near_candidates(conversation_chunks; row_id, part; agent_identity = %(theme)s
        AND CASE WHEN %(restricted)s OR %(own)s::text IS NULL THEN EXISTS (
              SELECT FROM conversations AS t WHERE t.id = row_id
-                AND turn_passes_in_any_session() AND readable(t)) ELSE true END
-     ORDER BY bits LIMIT %(depth)s)
-SELECT row_id AS id,
-       1 - min(coalesce(embedding <=> %(vector)s, estimated(bits; vector_dims(%(vector)s)))) AS similarity
-  FROM candidates JOIN conversation_chunks USING (row_id, part)
+                AND turn_passes_in_any_session() AND readable(t)) ELSE true END; %(depth)s)
+SELECT row_id AS id, 1 - min(turn_distance(k)) AS similarity
+  FROM candidates JOIN conversation_chunks AS k USING (row_id, part)
  GROUP BY row_id ORDER BY 2 DESC, row_id LIMIT %(limit)s;
 
 -- name: chunk_search_turns_all
 -- exempt: the explicit scope 'all', as vector_search_memories_all.
-WITH candidates AS MATERIALIZED (
-    SELECT row_id, part, differing_signs() AS bits FROM conversation_chunks
-     WHERE reachable(conversation_chunks)
+WITH near_candidates(conversation_chunks; row_id, part; reachable(conversation_chunks)
        AND CASE WHEN %(restricted)s THEN EXISTS (
              SELECT FROM conversations AS t WHERE t.id = row_id
-                AND turn_passes_in_any_session() AND readable(t)) ELSE true END
-     ORDER BY bits LIMIT %(depth)s),
+                AND turn_passes_in_any_session() AND readable(t)) ELSE true END; %(depth)s),
 passed AS MATERIALIZED (
-    SELECT row_id, coalesce(k.embedding <=> %(vector)s, estimated(bits; vector_dims(%(vector)s))) AS distance
+    SELECT row_id, turn_distance(k) AS distance
       FROM candidates JOIN conversation_chunks AS k USING (row_id, part)
       JOIN conversations AS t ON t.id = row_id AND readable(t))
 SELECT row_id AS id, 1 - min(distance) AS similarity, is_thin() AS thin
@@ -502,24 +457,18 @@ SELECT own.id, agent_identity AS theme, target AS kind, metadata ->> 'session_id
  CROSS JOIN LATERAL (SELECT first_shown() AS first) AS part;
 
 -- name: fetch_turns
--- As fetch_memories; without its vector a turn is as near as its signature says.
+-- As fetch_memories; without its vector a turn is as near as its code says.
 SELECT own.id, agent_identity AS theme, role AS kind, session_id,
        shown_text(), ts AS at, shown_place()
   FROM unnest(%(ids)s::bigint[]) AS wanted
  CROSS JOIN LATERAL (
        SELECT id, agent_identity, role, session_id, content, ts,
-              coalesce(embedding <=> %(vector)s::vector,
-                       -- `greatest` of nothing and 0 is 0, which would be as near as can be.
-                       CASE WHEN sig IS NOT NULL AND %(vector)s::vector IS NOT NULL THEN
-                       estimated((sig <~> binary_quantize(%(vector)s::vector)); length(sig)) END) AS distance
+              turn_distance(c) AS distance
          FROM conversations AS c
         WHERE c.id = wanted AND in_theme() AND readable(c)
        OFFSET 0) AS own
  CROSS JOIN LATERAL (
-       SELECT min(ARRAY[coalesce(k.embedding <=> %(vector)s::vector,
-                                 CASE WHEN %(vector)s::vector IS NOT NULL THEN
-                                 estimated((k.sig <~> binary_quantize(%(vector)s::vector)); length(k.sig)) END),
-                        k.first_char]) AS part
+       SELECT min(ARRAY[turn_distance(k), k.first_char]) AS part
          FROM conversation_chunks AS k WHERE k.row_id = own.id) AS near
  CROSS JOIN LATERAL (SELECT first_shown() AS first) AS part;
 

@@ -82,7 +82,8 @@ INSERT INTO memory_entries (agent_identity, target, content, embedding, created_
 VALUES (%(theme)s, %(target)s, %(content)s, %(embedding)s, %(at)s, %(at)s, %(metadata)s, %(language)s)
 ON CONFLICT (agent_identity, target, digest) DO UPDATE
    SET updated_at = greatest(memory_entries.updated_at, excluded.updated_at),
-       embedding = coalesce(memory_entries.embedding, excluded.embedding), sig = coalesce(memory_entries.sig, excluded.sig);
+       embedding = coalesce(memory_entries.embedding, excluded.embedding), sig = coalesce(memory_entries.sig, excluded.sig),
+       code = coalesce(memory_entries.code, excluded.code);
 
 -- name: clear_tombstone
 DELETE FROM hermes_tombstones
@@ -156,6 +157,7 @@ VALUES (%(theme)s, %(target)s, %(content)s, %(embedding)s, %(at)s, %(at)s, %(met
 ON CONFLICT (agent_identity, target, digest) DO UPDATE
    SET updated_at = greatest(memory_entries.updated_at, excluded.updated_at),
        embedding = coalesce(memory_entries.embedding, excluded.embedding), sig = coalesce(memory_entries.sig, excluded.sig),
+       code = coalesce(memory_entries.code, excluded.code),
        metadata = memory_entries.metadata || %(given)s,
        owners = array_remove(memory_entries.owners, %(owner)s) || excluded.owners;
 
@@ -192,8 +194,8 @@ SELECT target, count(*) AS count FROM memory_entries WHERE agent_identity = %(th
 
 -- name: replace_memory
 UPDATE memory_entries
-   SET content = %(content)s, embedding = %(embedding)s, sig = binary_quantize(%(embedding)s::vector), embed_after = NULL,
-       updated_at = %(at)s, metadata = %(metadata)s,
+   SET content = %(content)s, embedding = %(embedding)s, sig = binary_quantize(%(embedding)s::vector),
+       code = hermes_code(%(embedding)s::vector), embed_after = NULL, updated_at = %(at)s, metadata = %(metadata)s,
        text_language = %(language)s
  WHERE agent_identity = %(theme)s AND id = %(id)s;
 
@@ -371,7 +373,8 @@ DELETE FROM conversation_chunks WHERE row_id = ANY(%(ids)s)
 -- name: fill_memories
 -- exempt: as claim_pending_memories. The digest makes sure that the text did not change meanwhile.
 WITH filled AS (
-    UPDATE memory_entries SET embedding = %(embedding)s, sig = binary_quantize(%(embedding)s::vector), embed_after = NULL
+    UPDATE memory_entries SET embedding = %(embedding)s, sig = binary_quantize(%(embedding)s::vector),
+           code = hermes_code(%(embedding)s::vector), embed_after = NULL
      WHERE id = %(id)s AND embedding IS NULL AND digest = hermes_digest(%(content)s)
     RETURNING id, agent_identity)
 INSERT INTO memory_chunks (row_id, part, agent_identity, first_char, embedding, sig)
@@ -383,7 +386,8 @@ SELECT filled.id, chunk.part, filled.agent_identity, chunk.first_char, chunk.emb
 -- name: fill_turns
 -- exempt: as claim_pending_memories.
 WITH filled AS (
-    UPDATE conversations SET embedding = %(embedding)s, sig = binary_quantize(%(embedding)s::vector), embed_after = NULL
+    UPDATE conversations SET embedding = %(embedding)s, sig = binary_quantize(%(embedding)s::vector),
+           code = hermes_code(%(embedding)s::vector), embed_after = NULL
      WHERE id = %(id)s AND embedding IS NULL AND content = %(content)s
     RETURNING id, agent_identity)
 INSERT INTO conversation_chunks (row_id, part, agent_identity, first_char, embedding, sig)

@@ -1,0 +1,101 @@
+"""The codes by which near vectors are found, for rows of a version that knew none: computed while agents go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from psycopg import sql
+
+from ...store.connection import DeadlineConnection, translated
+from ...store.sql import query
+from . import hnsw
+from .deadlocks import retry_deadlocks
+
+# What else tells a row apart from others; it stands in the indexes.
+_KEYS = {
+    "memory_entries": ("id",),
+    "conversations": ("id",),
+    "memory_chunks": ("row_id", "part"),
+    "conversation_chunks": ("row_id", "part"),
+}
+_BLOCKS = 200  # of a table in one transaction: about 2,000 rows
+_query = partial(query, package=__package__)
+
+
+def complete(conn: DeadlineConnection, tell: hnsw.Tell) -> list[str]:
+    """Compute what codes are missing and build the indexes that go with them; return what was done, by its name.
+
+    Done by one process at a time, and begun anew it goes on where it was. Where rows were without codes the HNSW
+    indexes are gone afterwards: each row is written once more, at which they would cost most of the time.
+    """
+    done: list[str] = []
+    with translated(), hnsw.steering(conn):
+        for table in _KEYS:
+            done += _index(conn, table, f"{table}_theme_code_idx", "index_codes")
+        lacking = [table for table in _KEYS if _state(conn, table)[0]]
+        if lacking:
+            hnsw.drop(conn)
+        for table in lacking:
+            _fill(conn, table, tell)
+            done.append(f"codes of {table}")
+        for table in _KEYS:
+            done += _replace_signatures(conn, table)
+        if lacking:
+            conn.execute(sql.SQL("VACUUM (ANALYZE) {}").format(sql.SQL(", ").join(map(sql.Identifier, lacking))))
+    return done
+
+
+def lacking_rows(conn: DeadlineConnection) -> list[str]:
+    """Return the tables with rows that have a vector and no code."""
+    with translated():
+        return [table for table in _KEYS if _state(conn, table)[0]]
+
+
+def _state(conn: DeadlineConnection, table: str) -> tuple[bool, int]:
+    """Return whether rows lack their code, and how many blocks the table has."""
+    row = conn.execute(_of(table, "codes_are_missing")).fetchone()
+    assert row is not None
+    return row.missing, row.blocks
+
+
+def _fill(conn: DeadlineConnection, table: str, tell: hnsw.Tell) -> None:
+    statement = _of(table, "fill_codes")
+    for first, blocks in _passes(conn, table):
+        place = {"first": first, "end": first + _BLOCKS}
+        retry_deadlocks(lambda place=place: conn.execute(statement, place))  # type: ignore[misc]
+        tell(f"codes of {table}", min(first + _BLOCKS, blocks), blocks)
+
+
+def _passes(conn: DeadlineConnection, table: str) -> Iterator[tuple[int, int]]:
+    """Yield where each batch begins, of how many blocks; once more where a row was moved to before the last ones."""
+    while True:
+        missing, blocks = _state(conn, table)
+        if not missing:
+            return
+        for first in range(0, blocks, _BLOCKS):
+            yield first, blocks
+
+
+def _replace_signatures(conn: DeadlineConnection, table: str) -> list[str]:
+    """Let the index of signatures hold only those rows that have nothing else."""
+    old = f"{table}_theme_sig_idx"
+    if conn.execute(_query("signatures_are_apart"), {"index": f'"{old}"'}).fetchone() == (True,):
+        return []
+    _index(conn, table, f"{table}_theme_bare_idx", "index_signatures")
+    conn.execute(_of(table, "replace_signatures", index=f"{table}_theme_bare_idx"))
+    return [old]
+
+
+def _index(conn: DeadlineConnection, table: str, index: str, statement: str) -> list[str]:
+    return [index] if hnsw.build_with(conn, index, _of(table, statement, index=index)) else []
+
+
+def _of(table: str, statement: str, *, index: str = "none") -> sql.Composed:
+    return sql.SQL(_query(statement).decode()).format(
+        table=sql.Identifier(table),
+        table_name=sql.Literal(table),
+        key=sql.SQL(", ").join(map(sql.Identifier, _KEYS[table])),
+        index=sql.Identifier(index),
+        old_index=sql.Identifier(f"{table}_theme_sig_idx"),
+    )
