@@ -40,8 +40,7 @@ from truth import Asked
 
 from hermes_memory_pgvector.domain.types import Filters, Scope, Store
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from hermes_memory_pgvector.store.pipeline import Pipeline
-from hermes_memory_pgvector.store.vector_search import begin_vectors, vector_candidates
+from hermes_memory_pgvector.store.vector_search import vector_candidates
 
 STORES: dict[Store, str] = {"memories": "memory_entries", "turns": "conversations"}
 TOOLS: dict[Store, str] = {"memories": "recall_memory", "turns": "recall_conversation"}
@@ -91,9 +90,7 @@ class Bench:
 
     def _leg(self, store: Store, vector: list[float]) -> dict[str, float]:
         with self._runtime.backend.connection(60) as conn:
-            pipe = Pipeline(conn)
-            begin_vectors(pipe, timeout_s=None)
-            pipe.send()
+            conn.execute("SET LOCAL plan_cache_mode = force_generic_plan")  # as a question has it
             cpu = Cpu(conn.info.backend_pid)
             self._embed()
             before = cpu()

@@ -18,7 +18,6 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parent))
 import recall
-from psycopg import Transaction
 from recall import common
 
 from hermes_memory_pgvector.recall.search import Search
@@ -26,10 +25,8 @@ from hermes_memory_pgvector.recall.searcher import Searcher
 
 PARTS: tuple[tuple[type, str, str], ...] = (
     (Search, "by_vectors", "read the vector leg"),
-    (Search, "_ranked", "common order, neighbours"),
-    (Search, "_fetch", "fetch the best 20"),
-    (Search, "_with_surroundings", "turns around"),
-    (Transaction, "__exit__", "commit"),
+    (Search, "_ranked", "common order"),
+    (Search, "_fetch", "fetch the best 20, and what is around them"),
 )
 
 

@@ -90,6 +90,7 @@ def measure(provider: PgvectorMemoryProvider, times: int) -> list[dict[str, Any]
 
         def statements(text: str = text) -> int:
             with backend.connection(60) as conn:
+                conn.execute("SET LOCAL plan_cache_mode = force_generic_plan")  # as a question has it
                 return len(lexical_candidates(conn, "turns", Scope("theme", THEME), Filters(), text, limit=40))
 
         def tool(text: str = text) -> object:

@@ -70,6 +70,7 @@ def load(admin: str, rows: int) -> None:
 def recall(backend: Backend, scope: Scope, text: str, vector: list[float]) -> int:
     """Both legs, the rows behind them and their neighbours, as one question reads them."""
     with backend.connection(60) as conn:
+        conn.execute("SET LOCAL plan_cache_mode = force_generic_plan")  # as a question has it
         words = lexical_candidates(conn, "turns", scope, Filters(), text, limit=40)
         near = vector_candidates(conn, "turns", scope, Filters(), vector, limit=40)
         ids = [each.id for each in [*words, *near]][:60]

@@ -8,22 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
 
 from ..domain.types import Candidate
+from ..store.vector_search import Beside
 
 VECTOR_WEIGHT = 0.4  # convex combination; reciprocal ranks are worse than words alone
 LENT_SHARES = (0.5, 0.5)  # of a turn's score, to each turn right beside it and to each one after next
 LENDERS = 40  # turns that lend: the best ones; with every candidate results are no better, and the look-up is dearer
 DATED_SHARE = 0.8  # of the best score, that a row gains from a time that the question names
-
-
-class Beside(NamedTuple):
-    """The turns before and after a turn, nearest first; `brevity` is what it keeps of the share that it lends."""
-
-    before: Sequence[int]
-    after: Sequence[int]
-    brevity: float = 1.0
 
 
 def fuse(vector: Sequence[Candidate], lexical: Sequence[Candidate]) -> dict[int, float]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..domain.periods import named_periods
 from ..domain.types import PAGES_END, Candidate, EmbeddingSpace, Hit, Question, Store
@@ -14,16 +14,20 @@ from ..embed.embedder import Vector
 from ..store.lexical import LexicalSearch, QuestionReader, ask_size, search_words, size_of
 from ..store.pipeline import Pipeline, Rows
 from ..store.vector_search import (
+    Beside,
+    Lookup,
     SentVector,
     VectorSearch,
+    around,
     as_sent,
     ask_dated,
     ask_hits,
     ask_neighbours,
-    begin_vectors,
+    ask_surroundings,
+    limit_statements,
 )
 from ..store.vectors import ask_space, space_in
-from .fuse import LENDERS, LENT_SHARES, Beside, favour, fuse, smooth
+from .fuse import LENDERS, LENT_SHARES, favour, fuse, smooth
 from .ranking import settle, statement_of
 
 CANDIDATES = 100  # rows each leg proposes; PAGES_END of them once these are used up
@@ -45,9 +49,11 @@ class _Ranked(NamedTuple):
 
 
 class Search:
-    """What one server finds for one question. Each method names the transaction it works in: there may be two.
+    """What one server finds for one question. Each method names the pipeline it works in: there may be two.
 
-    `wanted` counts rows from the best one; a cross-encoder wants more of them than are shown.
+    After the question's vector it takes two round trips, unless so many of the best rows say the same that others are
+    wanted, or the question names a time. `wanted` counts rows from the best one; a cross-encoder wants more of them
+    than are shown.
     """
 
     def __init__(
@@ -63,7 +69,7 @@ class Search:
         self._vector: SentVector | None = None
         # What need not be asked twice, once while the endpoint thinks and again by both legs.
         self._known_beside: dict[int, Beside] = {}
-        self._around: dict[int, Hit] = {}
+        self._around: dict[int, tuple[Hit, ...]] = {}
         self._periods = named_periods(text, datetime.now(UTC))
 
     def ask_question(self, pipe: Pipeline) -> None:
@@ -76,17 +82,32 @@ class Search:
         self._sizes = {store: size_of(rows) for store, rows in self._counted.items()}
         self._worded = self._search_words(pipe, CANDIDATES)
 
+    def look_beside(self, pipe: Pipeline) -> None:
+        """Look up the turns beside the best ones by words."""
+        self._beside(pipe, self._lenders(self._scores({}, self._worded)))
+
     def ask_vectors(self, pipe: Pipeline, vector: Vector, timeout_s: float | None) -> None:
-        """Ask for the other leg, each statement of it within `timeout_s`."""
+        """Ask for the other leg, each statement of it within `timeout_s` where that is given.
+
+        The turns beside those that may lend them of their score are told besides: the best of each leg, or of both.
+        """
         self._vector = as_sent(vector)
-        begin_vectors(pipe, timeout_s=timeout_s)
-        self._by_vectors = self._search_vectors(pipe, self._vector, CANDIDATES)
-        # The tables cannot change their model before the transaction ends.
+        if timeout_s is not None:
+            limit_statements(pipe, timeout_s)
+        best = self._lenders(self._scores({}, self._worded))
+        self._by_words_beside = self._ask_beside(pipe, best)
+        others = {row.id for row in self._worded.get("turns", ())} - set(best) - self._known_beside.keys()
+        lookup = Lookup(LENDERS, list(others), len(LENT_SHARES)) if self._may_lend else None
+        self._by_vectors = self._search_vectors(pipe, self._vector, CANDIDATES, lookup)
+        # In one transaction with these: the tables cannot change their model before it ends.
         self._space = ask_space(pipe)
 
     def by_vectors(self) -> EmbeddingSpace:
         """Read what `ask_vectors` has asked for; returns the space of the vectors that were looked at."""
         self._nearest = _read(self._by_vectors)
+        self._note_beside(*self._by_words_beside)
+        for search in self._by_vectors.values():
+            self._known_beside |= search.beside
         return space_in(self._space)
 
     def page(self, pipe: Pipeline, *, by_words: bool = False) -> list[Hit]:
@@ -95,10 +116,7 @@ class Search:
         The first rows are the same however many are wanted, as long as nothing is written.
         """
         hits = self._best(pipe, None if by_words else self._vector)[: self._wanted]
-        if not self.asked.around:
-            return hits
-        shown_from = 0 if self._wanted > self.asked.offset + self.asked.limit else self.asked.offset
-        return hits[:shown_from] + self._with_surroundings(pipe, hits[shown_from:])
+        return [replace(hit, around=self._around.get(hit.id, ())) if hit.store == "turns" else hit for hit in hits]
 
     def _best(self, pipe: Pipeline, vector: SentVector | None) -> list[Hit]:
         nearest = {} if vector is None else self._nearest
@@ -122,23 +140,34 @@ class Search:
         ]
         return dict(zip(self._stores, search_words(searches), strict=True))
 
-    def _search_vectors(self, pipe: Pipeline, vector: SentVector, depth: int) -> dict[Store, VectorSearch]:
+    def _search_vectors(
+        self, pipe: Pipeline, vector: SentVector, depth: int, lookup: Lookup | None = None
+    ) -> dict[Store, VectorSearch]:
         scope, filters = self.asked.scope, self.asked.filters
-        return {store: VectorSearch(pipe, store, scope, filters, vector, limit=depth) for store in self._stores}
+        return {
+            store: VectorSearch(pipe, store, scope, filters, vector, limit=depth, lookup=lookup)
+            for store in self._stores
+        }
+
+    @property
+    def _may_lend(self) -> bool:
+        """Return whether turns lend of their score: one beside a match need not pass a filter, so not under one."""
+        return not self.asked.filters.restrict()
+
+    def _scores(self, nearest: Legs, worded: Legs) -> dict[Store, dict[int, float]]:
+        return {store: fuse(nearest.get(store, []), worded.get(store, [])) for store in self._stores}
+
+    def _lenders(self, scores: dict[Store, dict[int, float]]) -> list[int]:
+        """Return the turns that lend of their score, best first."""
+        turns = scores.get("turns", {}) if self._may_lend else {}
+        return sorted(turns, key=lambda row: (-turns[row], -row))[:LENDERS]
 
     def _ranked(self, pipe: Pipeline, nearest: Legs, worded: Legs) -> list[_Ranked]:
         """Return every row that the legs propose, and turns beside them, best first."""
-        scores = {store: fuse(nearest.get(store, []), worded.get(store, [])) for store in self._stores}
-        # A turn beside a match need not pass a filter, so it lends nothing where there is one.
-        if scores.get("turns") and not self.asked.filters.restrict():
-            turns = scores["turns"]
-            lenders = sorted(turns, key=lambda row: (-turns[row], -row))[:LENDERS]
-            dated = self._ask_dated(pipe, {store: found for store, found in scores.items() if store != "turns"})
-            scores["turns"] = smooth(turns, self._beside(pipe, lenders))
-            dated |= self._ask_dated(pipe, {"turns": scores["turns"]})
-        else:
-            dated = self._ask_dated(pipe, scores)
-        for store, rows in dated.items():
+        scores = self._scores(nearest, worded)
+        if lenders := self._lenders(scores):
+            scores["turns"] = smooth(scores["turns"], self._beside(pipe, lenders))
+        for store, rows in self._ask_dated(pipe, scores).items():
             scores[store] = favour(scores[store], {row.id for row in rows})
         ranked = [
             row
@@ -157,12 +186,16 @@ class Search:
 
     def _beside(self, pipe: Pipeline, turns: Sequence[int]) -> dict[int, Beside]:
         """Return the turns around each of `turns`; of those that were asked for before, as they were then."""
-        unknown = [turn for turn in turns if turn not in self._known_beside]
-        if unknown:
-            rows = ask_neighbours(pipe, self.asked.scope, unknown, reach=len(LENT_SHARES))
-            found = {row.id: Beside(row.before, row.after, row.brevity) for row in rows}
-            self._known_beside |= dict.fromkeys(unknown, Beside((), ())) | found
+        self._note_beside(*self._ask_beside(pipe, turns))
         return {turn: self._known_beside[turn] for turn in turns}
+
+    def _ask_beside(self, pipe: Pipeline, turns: Sequence[int]) -> tuple[Sequence[int], Rows | None]:
+        unknown = [turn for turn in turns if turn not in self._known_beside]
+        return unknown, ask_neighbours(pipe, self.asked.scope, unknown, reach=len(LENT_SHARES)) if unknown else None
+
+    def _note_beside(self, turns: Sequence[int], rows: Rows | None) -> None:
+        found = {row.id: Beside(row.before, row.after, row.brevity) for row in rows or ()}
+        self._known_beside |= dict.fromkeys(turns, Beside((), ())) | found
 
     def _fetched(
         self,
@@ -188,37 +221,30 @@ class Search:
         return hits
 
     def _fetch(self, pipe: Pipeline, ranked: Sequence[_Ranked], vector: SentVector | None) -> dict[_Ranked, Hit]:
-        wanted = {store: {row.id: row for row in ranked if row.store == store} for store in self._stores}
-        asked = {
-            store: ask_hits(pipe, store, self.asked.scope, list(rows), vector, self.asked.text)
-            for store, rows in wanted.items()
-            if rows
-        }
-        fetched: dict[_Ranked, Hit] = {}
-        for store, found in asked.items():
-            for columns in found:
-                row = wanted[store][columns.id]
-                fetched[row] = replace(
-                    Hit(store, *columns),
-                    coverage=row.coverage,
-                    score=row.score,
-                    vector_rank=row.vector_rank,
-                    word_rank=row.word_rank,
-                )
-        return fetched
+        wanted = {(row.store, row.id): row for row in ranked}
+        ids: dict[Store, list[int]] = {}
+        for row in ranked:
+            ids.setdefault(row.store, []).append(row.id)
+        scope, text = self.asked.scope, self.asked.text
+        asked = {store: ask_hits(pipe, store, scope, rows, vector, text) for store, rows in ids.items()}
+        turns, beside = self._ask_surroundings(pipe, ids.get("turns", []))
+        found = [(wanted[store, columns.id], columns) for store, rows in asked.items() for columns in rows]
+        self._around |= dict.fromkeys(turns, ()) | around(beside)
+        return {row: _hit(row, columns) for row, columns in found}
 
-    def _with_surroundings(self, pipe: Pipeline, hits: Sequence[Hit]) -> list[Hit]:
-        """Return each turn of `hits` with the turns right before and after it."""
-        known = self._beside(pipe, [hit.id for hit in hits if hit.store == "turns"])
-        beside = {turn: [*near.before[:1], *near.after[:1]] for turn, near in known.items()}
-        wanted = set(chain.from_iterable(beside.values())) - self._around.keys()
-        if wanted:
-            rows = ask_hits(pipe, "turns", self.asked.scope, sorted(wanted), None, "")
-            self._around |= {row.id: Hit("turns", *row) for row in rows}
-        around = {turn: tuple(map(self._around.get, ids)) for turn, ids in beside.items()}
-        return [
-            replace(hit, around=tuple(filter(None, around[hit.id]))) if hit.store == "turns" else hit for hit in hits
-        ]
+    def _ask_surroundings(self, pipe: Pipeline, turns: Sequence[int]) -> tuple[Sequence[int], Iterable[Any]]:
+        unknown = [turn for turn in turns if turn not in self._around] if self.asked.around else []
+        return unknown, ask_surroundings(pipe, self.asked.scope, unknown) if unknown else ()
+
+
+def _hit(row: _Ranked, columns: Sequence[Any]) -> Hit:
+    return replace(
+        Hit(row.store, *columns),
+        coverage=row.coverage,
+        score=row.score,
+        vector_rank=row.vector_rank,
+        word_rank=row.word_rank,
+    )
 
 
 def _read(searches: dict[Store, VectorSearch]) -> Legs:

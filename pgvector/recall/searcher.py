@@ -111,8 +111,9 @@ class Searcher:
         failure: HermesPgvectorError | None = None
         for source in self._backend.sources(theme):
             try:
-                with source.connection(_left_s(end)) as conn:
-                    hits = turns_before(conn, theme, session_id, parent_session_id, limit=limit)
+                pipe = Pipeline()
+                with source.reading(_left_s(end), pipe):
+                    hits = turns_before(pipe, theme, session_id, parent_session_id, limit=limit)
                 return self._standing(hits)
             except HermesPgvectorError as exc:
                 failure = exc
@@ -154,26 +155,31 @@ class Searcher:
     def _search(
         self, source: ReadSource, search: Search, embedding: Future[Vector] | None, end: float
     ) -> tuple[list[Hit], str]:
-        """Search by words, and by the vector: in one transaction where that is there in a moment, else in two."""
+        """Search by words, and by the vector: on one connection where that is there in a moment, else on two."""
         vector_end = end - _RESERVED * search.asked.deadline_s
         vector: Vector | None = None
         pipe = Pipeline()
         search.ask_question(pipe)
         try:
-            with source.connection(_left_s(end), pipe):
+            with source.reading(_left_s(end), pipe):
                 search.by_words(pipe)
                 vector = _in_a_moment(embedding)
+                if vector is None:
+                    # While the endpoint thinks: what is needed in any case first.
+                    search.look_beside(pipe)
+                    vector = _at_once(embedding)
                 if vector is not None:
                     search.ask_vectors(pipe, vector, _left_s(vector_end))
                     self._check_space(source, search)
                     return search.page(pipe), "hybrid"
-                by_words = search.page(pipe)  # while the endpoint thinks
+                by_words = search.page(pipe)
         except HermesPgvectorError:
             if vector is None or source.stand_in is not None:
                 raise
             self.counts["vector_leg_failures"] += 1
-            with source.connection(_left_s(end)) as conn:
-                return search.page(Pipeline(conn), by_words=True), "lexical"
+            pipe = Pipeline()
+            with source.reading(_left_s(end), pipe):
+                return search.page(pipe, by_words=True), "lexical"
         # No connection is held while the endpoint thinks.
         vector = self._in_time(embedding, vector_end)
         if vector is None:
@@ -186,13 +192,13 @@ class Searcher:
         return by_words, "lexical"
 
     def _by_both(self, source: ReadSource, search: Search, vector: Vector, end: float) -> list[Hit]:
-        """Run the vector leg in a transaction of its own, and fetch the best rows of both legs."""
+        """Run the vector leg on a connection of its own, and fetch the best rows of both legs."""
         pipe = Pipeline()
-        # How all themes are searched depends on what this role may see, which the transaction's beginning tells.
+        # How all themes are searched depends on what this role may see, which the first round trip tells.
         everywhere = search.asked.scope.kind == "all"
         if not everywhere:
             search.ask_vectors(pipe, vector, None)
-        with source.connection(_left_s(end), pipe):
+        with source.reading(_left_s(end), pipe):
             if everywhere:
                 search.ask_vectors(pipe, vector, None)
             self._check_space(source, search)
@@ -230,6 +236,13 @@ def _in_a_moment(embedding: Future[Vector] | None) -> Vector | None:
     if embedding is not None:
         with suppress(TimeoutError, EmbedderError):
             return result_by(embedding, time.monotonic() + _PATIENCE_S)
+    return None
+
+
+def _at_once(embedding: Future[Vector] | None) -> Vector | None:
+    if embedding is not None and embedding.done():
+        with suppress(EmbedderError):
+            return embedding.result()
     return None
 
 

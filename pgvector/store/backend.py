@@ -156,11 +156,20 @@ class Backend:
         return self._up.is_set()
 
     @contextmanager
-    def connection(self, timeout_s: float, first: Pipeline | None = None) -> Iterator[DeadlineConnection]:
-        """Yield one transaction, done within `timeout_s`; what `first` was asked for travels with its beginning.
+    def connection(self, timeout_s: float) -> Iterator[DeadlineConnection]:
+        """Yield one transaction, done within `timeout_s`. Raises StoreUnavailable or DeadlineExceeded."""
+        with self._up_within(timeout_s) as (pool, left_s), pool.connection(left_s) as conn:
+            yield conn
 
-        Raises StoreUnavailable or DeadlineExceeded.
-        """
+    @contextmanager
+    def reading(self, timeout_s: float, pipe: Pipeline) -> Iterator[DeadlineConnection]:
+        """Lend `pipe` a connection for `timeout_s`, and send what it was asked for; raises as `connection`."""
+        with self._up_within(timeout_s) as (pool, left_s), pool.reading(left_s, pipe) as conn:
+            yield conn
+
+    @contextmanager
+    def _up_within(self, timeout_s: float) -> Iterator[tuple[Pool, float]]:
+        """Yield the pool once there is one, and the rest of `timeout_s`; what fails in the block may mean an outage."""
         started = time.monotonic()
         if not self._up.is_set():
             # Only the very first bring-up is worth waiting for; an outage with a known reason is told at once.
@@ -169,8 +178,7 @@ class Backend:
         if not self._up.is_set() or pool is None:
             raise StoreUnavailable(str(self.problem or "Postgres is still starting; try again in a moment"))
         try:
-            with pool.connection(max(0.01, timeout_s - (time.monotonic() - started)), first) as conn:
-                yield conn
+            yield pool, max(0.01, timeout_s - (time.monotonic() - started))
         except HermesPgvectorError as exc:
             if pool.lost and pool is self._pool:
                 self._report_down(exc)

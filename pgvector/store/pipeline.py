@@ -1,15 +1,25 @@
-"""Several statements in one round trip."""
+"""Several statements in one round trip, and what each transaction relies on."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Literal
 
 from psycopg import Cursor
 
 from .connection import DeadlineConnection
 from .sql import query
+
+PlanMode = Literal["auto", "force_generic_plan"]
+
+_MARGIN_S = 0.1  # the server gives up this much before we do, so that its connection survives
+# Should this process or its network vanish in a transaction, or the process be stopped, the server ends that and lets
+# its locks go, or the same writes, and those of others, would wait for them. Shorter would punish a process that was
+# stopped for a moment. Whole transactions are bounded likewise, a little later than we give up ourselves.
+_IDLE_MS = 5000
+_OURS_FIRST_MS = 500
 
 
 class Rows:
@@ -39,13 +49,15 @@ class Rows:
 
 
 class Pipeline:
-    """The statements of one transaction, which wait until an answer is wanted and then travel together.
+    """Statements which wait until an answer is wanted and then travel together.
 
-    A pipeline made without a connection keeps what it is asked for whoever opens the transaction, see Pool.connection.
+    With `conn` they are part of the transaction that is open on it. Without it they wait until `begin`, and each round
+    trip is a transaction of its own: none has to be begun and ended by further ones.
     """
 
     def __init__(self, conn: DeadlineConnection | None = None) -> None:
         self._conn = conn
+        self._alone = conn is None
         self._waiting: list[tuple[str, Mapping[str, Any], Rows]] = []
 
     def ask(self, name: str, row: Mapping[str, Any] | None = None) -> Rows:
@@ -61,20 +73,65 @@ class Pipeline:
         return rows
 
     def begin(self, conn: DeadlineConnection) -> None:
-        """Send what waits on `conn`, inside a pipeline of it; to be called once, in a new transaction.
+        """Send what waits on `conn`, and what is asked for later, within its deadline.
 
-        What the role may see is not known yet, so these statements have to serve every role.
+        What the role may see is not known yet, so the statements that wait have to serve every role.
         """
         self._conn = conn
-        self._execute(conn, own_themes=False)
+        self._send_alone(conn, own_themes=False)
 
     def send(self) -> None:
         """Send what waits."""
-        assert self._conn is not None, "a pipeline is read after its transaction was opened"
+        assert self._conn is not None, "a pipeline is read once it has a connection"
+        if self._alone:
+            self._send_alone(self._conn, own_themes=self._conn.own_themes)
+            return
         with self._conn.pipeline() if len(self._waiting) > 1 else nullcontext():
             self._execute(self._conn, own_themes=self._conn.own_themes)
+
+    def _send_alone(self, conn: DeadlineConnection, *, own_themes: bool) -> None:
+        # Postgres makes one transaction of all that comes before the pipeline's end.
+        with conn.pipeline():
+            # The plans are made once a connection, not for each question anew, which takes longer than to search a
+            # small theme.
+            begun = set_limits(conn, plans="force_generic_plan")
+            self._execute(conn, own_themes=own_themes)
+        note_row_security(conn, begun)
 
     def _execute(self, conn: DeadlineConnection, *, own_themes: bool) -> None:
         waiting, self._waiting = self._waiting, []
         for name, row, rows in waiting:
             rows.cursor = conn.execute(query(name, own_themes=own_themes), row)
+
+
+def set_limits(conn: DeadlineConnection, *, plans: PlanMode) -> Cursor[Any]:
+    """Have the transaction that begins end by the deadline of `conn`, and rely on no setting of the role's."""
+    assert conn.deadline is not None
+    left_ms = max(1, int((conn.deadline - time.monotonic() - _MARGIN_S) * 1000))
+    limits = {
+        "statement_ms": str(left_ms),
+        "lock_ms": str(left_ms),
+        "idle_ms": str(_IDLE_MS),
+        "transaction_ms": str(left_ms + _OURS_FIRST_MS),
+        "plans": plans,
+        "path": conn.path,
+    }
+    return conn.execute(query("set_timeouts"), limits)
+
+
+def note_row_security(conn: DeadlineConnection, begun: Cursor[Any]) -> None:
+    """Know what this role may see, which changes when an operator turns row-level security on or off.
+
+    `begun` is what `set_limits` has returned.
+    """
+    row = begun.fetchone()
+    active = bool(row and row.row_security)
+    if active == conn.row_security:
+        return
+    conn.row_security, conn.own_themes = active, False
+    if active:
+        with conn.pipeline():
+            set_limits(conn, plans="auto")
+            found = conn.execute(query("has_own_themes"))
+        row = found.fetchone()
+        conn.own_themes = bool(row and row.own_themes)

@@ -18,22 +18,15 @@ from psycopg.rows import namedtuple_row
 
 from ..domain.errors import SchemaNotApplied, StatementLost, StoreReadOnly, StoreUnavailable, StoreUnsettled
 from .connection import DeadlineConnection, check_conninfo, translated
-from .pipeline import Pipeline
+from .pipeline import Pipeline, note_row_security, set_limits
 from .sql import query
 
 APPLICATION_NAME = "hermes-pgvector"
 _CONNECT_TIMEOUT_S = 5
-_MARGIN_S = 0.1  # the server gives up this much before we do, so that its connection survives
 
 # A statement sent so often is prepared in the server's session. A pooler that lends sessions by transaction gives the
 # next transaction another one, where it is unknown.
 _PREPARE_AFTER = 5
-
-# Should this process or its network vanish in a transaction, or the process be stopped, the server ends that and lets
-# its locks go, or the same writes, and those of others, would wait for them. Shorter would punish a process that was
-# stopped for a moment. Whole transactions are bounded likewise, a little later than we give up ourselves.
-_IDLE_MS = 5000
-_OURS_FIRST_MS = 500
 
 # After these a connection may know types, tables and plans that are no more, or lead to a server that was demoted; and
 # so may the others.
@@ -141,14 +134,6 @@ def _connection_settings(timeout_s: float, *, prepares: bool) -> dict[str, Any]:
     }
 
 
-def _note_row_security(conn: DeadlineConnection, *, active: bool) -> None:
-    """Know what this role may see, which changes when an operator turns row-level security on or off."""
-    if active != conn.row_security:
-        conn.row_security = active
-        found = conn.execute(query("has_own_themes")).fetchone() if active else None
-        conn.own_themes = bool(found and found.own_themes)
-
-
 def pool_for(conn: DeadlineConnection, conninfo: str, *, max_size: int, pooler: str) -> Pool:
     """Return a pool, not opened yet, of more connections like `conn`, by the setting `pooler`."""
     lends = pooler == "transaction" or (pooler == "auto" and is_pooled(conn))
@@ -185,12 +170,28 @@ class Pool:
         self._pool.open()
 
     @contextmanager
-    def connection(self, timeout_s: float, first: Pipeline | None = None) -> Iterator[DeadlineConnection]:
+    def connection(self, timeout_s: float) -> Iterator[DeadlineConnection]:
         """Yield a transaction on a pooled connection that ends within `timeout_s`, waiting for the connection included.
 
-        What `first` was asked for travels with the transaction's beginning.
         Raises StoreUnavailable or DeadlineExceeded. Committed when the block ends, rolled back when it raises.
         """
+        with self._lent(timeout_s) as conn, ExitStack() as stack:
+            with conn.pipeline():
+                stack.enter_context(psycopg.Transaction(conn))
+                begun = set_limits(conn, plans="auto")
+            note_row_security(conn, begun)
+            yield conn
+
+    @contextmanager
+    def reading(self, timeout_s: float, pipe: Pipeline) -> Iterator[DeadlineConnection]:
+        """Lend `pipe` a connection, and send what it was asked for; within `timeout_s`, as `connection`."""
+        with self._lent(timeout_s) as conn:
+            pipe.begin(conn)
+            yield conn
+
+    @contextmanager
+    def _lent(self, timeout_s: float) -> Iterator[DeadlineConnection]:
+        """Yield a connection whose waits end within `timeout_s`; what psycopg raises in the block is translated."""
         deadline = time.monotonic() + timeout_s
         try:
             conn = self._pool.getconn(timeout=max(0.01, timeout_s))
@@ -204,24 +205,7 @@ class Pool:
         self._in_use.add(conn)
         try:
             conn.deadline = deadline
-            left_ms = max(1, int((deadline - time.monotonic() - _MARGIN_S) * 1000))
-            with translated(), ExitStack() as stack:
-                with conn.pipeline():
-                    stack.enter_context(psycopg.Transaction(conn))
-                    timeouts = conn.execute(
-                        query("set_timeouts"),
-                        {
-                            "statement_ms": str(left_ms),
-                            "lock_ms": str(left_ms),
-                            "idle_ms": str(_IDLE_MS),
-                            "transaction_ms": str(left_ms + _OURS_FIRST_MS),
-                            "path": conn.path,
-                        },
-                    )
-                    if first is not None:
-                        first.begin(conn)
-                begun = timeouts.fetchone()
-                _note_row_security(conn, active=bool(begun and begun.row_security))
+            with translated():
                 yield conn
         except _STALE:
             self.stale = True

@@ -236,13 +236,12 @@ class ReplicaSource:
         self.stand_in = stand_in
 
     @contextmanager
-    def connection(self, timeout_s: float, first: Pipeline | None = None) -> Iterator[DeadlineConnection]:
-        """Open a transaction on the replica. Raises ReplicaBehind where it lacks what the question must find."""
+    def reading(self, timeout_s: float, pipe: Pipeline) -> Iterator[DeadlineConnection]:
+        """Lend `pipe` a connection to the replica. Raises ReplicaBehind where it lacks what the question must find."""
         given_s = timeout_s if self.stand_in is None else timeout_s * _SHARE
-        first = first or Pipeline()
-        replayed = first.ask_ahead("replica_position")
+        replayed = pipe.ask_ahead("replica_position")
         try:
-            with self._pool.connection(given_s, first) as conn:
+            with self._pool.reading(given_s, pipe) as conn:
                 row = replayed.one()
                 if check_position(row.follows, row.position) < self._needed:
                     raise ReplicaBehind

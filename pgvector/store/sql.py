@@ -73,7 +73,14 @@ def _written_out(statement: str, fragments: Mapping[str, _Fragment]) -> str:
 
 
 def _listed(parts: str) -> list[str]:
-    return [part.strip() for part in parts.split(";")] if parts else []
+    """Return what semicolons separate; not those within parentheses, which are another fragment's."""
+    listed: list[str] = []
+    for part in parts.split(";") if parts else []:
+        if listed and listed[-1].count("(") > listed[-1].count(")"):
+            listed[-1] += f";{part}"
+        else:
+            listed.append(part)
+    return [part.strip() for part in listed]
 
 
 def _closing(text: str, start: int) -> int:

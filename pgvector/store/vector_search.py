@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from pgvector import Vector
 
@@ -60,10 +60,28 @@ def as_sent(vector: Sequence[float]) -> SentVector:
     return Vector(list(vector))
 
 
-def begin_vectors(pipe: Pipeline, *, timeout_s: float | None) -> None:
-    """Get a transaction ready for vectors: each statement from now on takes `timeout_s`, where that is given."""
-    statement_ms = None if timeout_s is None else str(max(1, int(timeout_s * 1000)))
-    pipe.ask("begin_vectors", {"statement_ms": statement_ms})
+def limit_statements(pipe: Pipeline, timeout_s: float) -> None:
+    """Let each statement from now on take `timeout_s`, to the transaction's end."""
+    pipe.ask("limit_statements", {"statement_ms": str(max(1, int(timeout_s * 1000)))})
+
+
+class Beside(NamedTuple):
+    """The turns before and after a turn, nearest first; `brevity` is what it keeps of the share that it lends."""
+
+    before: Sequence[int]
+    after: Sequence[int]
+    brevity: float = 1.0
+
+
+class Lookup(NamedTuple):
+    """Of which candidates of the vector leg the turns beside them are looked up: the `first` nearest, and `others`.
+
+    `reach` is how many before and after, at most.
+    """
+
+    first: int
+    others: Sequence[int]
+    reach: int
 
 
 class VectorSearch:
@@ -73,7 +91,8 @@ class VectorSearch:
     more the HNSW graph is walked instead; what it does not give, as under a narrow filter, the signatures do. Old turns
     that have only their signature left are in no graph: theirs are read besides. Long texts count by a part.
 
-    For the scope `all` the transaction of `pipe` must be open: the way depends on how many rows there are.
+    For the scope `all` `pipe` must have begun: the way depends on how many rows there are. `beside` holds the turns
+    that stand beside those of `lookup`, once the candidates were read; not where the graph was walked.
     """
 
     def __init__(
@@ -86,13 +105,17 @@ class VectorSearch:
         *,
         limit: int,
         graph_rows: int = GRAPH_ROWS,
+        lookup: Lookup | None = None,
     ) -> None:
+        self.beside: dict[int, Beside] = {}
         self._pipe = pipe
         self._store = store
         self._scope = scope
         self._filters = filters
         self._limit = limit
         self._row = where(scope, filters) | {"vector": vector, "limit": limit, "signed": max(SIGNED_DEPTH, limit)}
+        first, others, reach = lookup or (0, (), 0)
+        self._row |= {"lookup": first, "lookups": list(others), "reach": reach, "pivot": LENGTH_PIVOT}
         narrowed = filters.restrict() or scope.kind == "session"
         # Rows that may not be read are left out of what is near: too little of that may be left.
         self._may_be_thin = scope.kind == "all" and not narrowed
@@ -110,6 +133,8 @@ class VectorSearch:
         parts = self._parts.all()
         if self._is_thin(parts):
             parts = self._ask_parts(narrowed=True).all()
+        if self._store == "turns":
+            self.beside = _beside(parts) if self._rows is None else _beside([*rows, *parts])
         if parts:
             rows = _best(self._limit, [*rows, *parts])
         return [Candidate(row.id, row.similarity) for row in rows]
@@ -153,6 +178,10 @@ class VectorSearch:
         return planned_rows(self._pipe.ask(f"estimate_matches_{self._store}", self._row)) >= rows * MIN_SHARE
 
 
+def _beside(found: Iterable[Any]) -> dict[int, Beside]:
+    return {row.id: Beside(row.before, row.after, row.brevity) for row in found if row.before is not None}
+
+
 def _best(limit: int, found: Iterable[Any]) -> list[Any]:
     """Return the nearest rows, of several with one id the nearest."""
     best: dict[int, Any] = {}
@@ -178,6 +207,19 @@ def ask_neighbours(pipe: Pipeline, scope: Scope, ids: Sequence[int], *, reach: i
     return pipe.ask("neighbours", {"ids": list(ids), "reach": reach, "pivot": LENGTH_PIVOT} | themes_of(scope))
 
 
+def ask_surroundings(pipe: Pipeline, scope: Scope, ids: Sequence[int]) -> Rows:
+    """Ask for the turns right before and after each of the turns `ids`, which is `beside` of them; see `around`."""
+    return pipe.ask("surroundings", {"ids": list(ids)} | themes_of(scope))
+
+
+def around(surroundings: Iterable[Any]) -> dict[int, tuple[Hit, ...]]:
+    """Return the turns that `ask_surroundings` has found, earliest first, by the turn that they stand beside."""
+    found: dict[int, list[Hit]] = {}
+    for beside, *columns in surroundings:
+        found.setdefault(beside, []).append(Hit("turns", *columns))
+    return {turn: tuple(sorted(hits, key=lambda hit: (hit.at, hit.id))) for turn, hits in found.items()}
+
+
 def ask_dated(pipe: Pipeline, store: Store, scope: Scope, ids: Sequence[int], spans: Sequence[TimeSpan]) -> Rows:
     """Ask which of the rows `ids` were written in one of `spans`."""
     row = {"ids": list(ids), "starts": [span.start for span in spans], "ends": [span.end for span in spans]}
@@ -196,15 +238,13 @@ def ask_hits(
     return pipe.ask(f"fetch_{store}", {"ids": list(ids), "vector": vector, "words": words} | themes_of(scope))
 
 
-def turns_before(
-    conn: DeadlineConnection, theme: str, session_id: str, parent_session_id: str, *, limit: int
-) -> list[Hit]:
+def turns_before(pipe: Pipeline, theme: str, session_id: str, parent_session_id: str, *, limit: int) -> list[Hit]:
     """Return the last turns of the session before `session_id`, oldest first; none when that one has turns already.
 
     The session before is the parent, or where none is named the one of the theme that spoke last.
     """
     row = {"theme": theme, "session_id": session_id, "parent": parent_session_id or None, "limit": limit}
-    return [Hit("turns", *found) for found in conn.execute(query("turns_before"), row)][::-1]
+    return [Hit("turns", *found) for found in pipe.ask("turns_before", row)][::-1]
 
 
 def variant(store: Store, scope: Scope) -> str:

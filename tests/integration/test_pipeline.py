@@ -41,20 +41,24 @@ def test_what_was_asked_for_until_an_answer_is_read_travels_together(dsn: str, t
         assert len(trips) == 3
 
 
-def test_what_is_asked_for_before_a_transaction_travels_with_its_beginning(dsn: str, trips: list[object]) -> None:
+def test_what_is_read_takes_no_round_trips_besides(dsn: str, trips: list[object]) -> None:
+    """None to begin a transaction, to set its limits or to end it."""
     pool = Pool(dsn, max_size=1)
     pool.open()
     try:
-        with pool.connection(20):
+        with pool.reading(20, Pipeline()):
             pass  # the first connection has more to ask
         trips.clear()
         pipe = Pipeline()
         later = pipe.ask("read_space")
         pid = pipe.ask_ahead("server_start")
-        with pool.connection(20, pipe):
+        with pool.reading(20, pipe):
             assert len(trips) == 1
             assert later.one() is not None and pid.one() is not None
             assert len(trips) == 1
+            asked = [pipe.ask("read_space") for _ in range(3)]
+            assert [len(rows.all()) for rows in asked] == [1, 1, 1]
+        assert len(trips) == 2
     finally:
         pool.close()
 

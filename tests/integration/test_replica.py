@@ -21,6 +21,7 @@ from hermes_memory_pgvector.config.loading import load
 from hermes_memory_pgvector.domain.errors import StoreConflict
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.store import read_routing
+from hermes_memory_pgvector.store.pipeline import Pipeline
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS, MakeProvider
 from tests.support.limits import LATE_S
@@ -262,13 +263,18 @@ def test_need_30_a_conflict_with_replay_goes_to_the_primary(
         until(lambda: standby.tell(asleep), 20, "the statement that will be in the way")
         tell(admin, "DROP TABLE in_the_way")
 
-    with ThreadPoolExecutor() as beside, pytest.raises(StoreConflict), first.connection(30) as conn:
+    with (
+        ThreadPoolExecutor() as beside,
+        pytest.raises(StoreConflict),
+        first.reading(30, Pipeline()) as conn,
+        conn.transaction(),
+    ):
         on_replica += conn.execute("SELECT pg_is_in_recovery()").fetchone()
         conn.execute("SELECT * FROM in_the_way")
         dropping = beside.submit(drop_meanwhile)
         conn.execute("SELECT pg_sleep(25)")
     dropping.result()
-    with second.connection(20) as conn:
+    with second.reading(20, Pipeline()) as conn:
         on_replica += conn.execute("SELECT pg_is_in_recovery()").fetchone()
     assert on_replica == [True, False]
     assert (told(provider)["replica_conflicts"], told(provider)["replica"]) == (1, "up")

@@ -100,7 +100,7 @@ def test_need_20_no_statement_by_words_reads_the_whole_table(admin_dsn: str, ana
         if analysed:
             admin.execute("VACUUM ANALYZE conversations")
         admin.execute("SET ROLE hermes")
-        admin.execute("SET enable_sort = off")  # as read_question does for the length of a transaction
+        admin.execute("SET enable_sort = off")  # as set_timeouts does for the length of a transaction
         words: dict[str, Any] = {"matchers": ["'topic'", "'17'"], "holding": [150.0, None]}
         words |= {"shares": [1, 1], "absent": [1, 1], "pivot": 45}
         search = words | {"rows": 200.0} | {"recent": True, "limit": 40, "role": "user", "session_id": "s1"}
@@ -156,9 +156,7 @@ def test_need_20_the_newest_rows_of_a_large_theme_are_read_alone(admin_dsn: str,
                 ("lexical_search_turns_session", 5000),
             ):
                 with admin.transaction():
-                    # Not prepared: `_plan` forgets what is.
-                    question = {"texts": ["topic"], "languages": ["english"]}
-                    admin.execute(every_statement()["read_question"].encode(), question, prepare=False)
+                    admin.execute("SET LOCAL enable_sort = off", prepare=False)  # as set_timeouts does
                     nodes = _plan(admin, name, row | {"theme": "large", "session_id": "s1"})
                 reads = [n["Actual Rows"] for n in nodes if n.get("Relation Name") or n.get("Index Name")]
                 assert max(reads) <= most, (name, mode, reads)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.domain.types import Candidate
-from hermes_memory_pgvector.recall.fuse import DATED_SHARE, LENT_SHARES, Beside, favour, fuse, smooth
+from hermes_memory_pgvector.recall.fuse import DATED_SHARE, LENT_SHARES, favour, fuse, smooth
+from hermes_memory_pgvector.store.vector_search import Beside
 
 _scores = st.floats(-1, 1).map(lambda score: round(score, 4))
 legs = st.lists(st.builds(Candidate, st.integers(1, 30), _scores), max_size=20, unique_by=lambda each: each.id)

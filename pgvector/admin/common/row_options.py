@@ -103,7 +103,7 @@ def reading(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConn
     """Give a transaction that reads, in which no statement takes more than two minutes, and the rules of names."""
     with database(args, home) as (conn, _, rules), conn.transaction():
         bounds = {"statement_ms": str(_TIMEOUT_MS), "lock_ms": str(_TIMEOUT_MS), "idle_ms": "0", "transaction_ms": "0"}
-        conn.execute(query("set_timeouts"), bounds | {"path": conn.path})
+        conn.execute(query("set_timeouts"), bounds | {"plans": "auto", "path": conn.path})
         yield conn, rules
 
 

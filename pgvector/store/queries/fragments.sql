@@ -127,6 +127,41 @@ SELECT id, 1 - distance AS similarity
        SELECT turn_distance(t) AS distance FROM conversations AS t WHERE t.id = candidates.id OFFSET 0) AS near
  ORDER BY distance + 0 LIMIT %(limit)s
 
+-- fragment: earlier_than_it(p)
+-- The turns before a turn `c`, in the same session of the same theme, nearest first. See neighbours.
+{p}.session_id = c.session_id AND ({p}.ts, {p}.id) < (c.ts, c.id)
+                AND CASE WHEN {p}.agent_identity = c.agent_identity THEN true ELSE false END AND readable({p})
+              ORDER BY {p}.ts DESC, {p}.id DESC
+
+-- fragment: later_than_it(n)
+{n}.session_id = c.session_id AND ({n}.ts, {n}.id) > (c.ts, c.id)
+                AND CASE WHEN {n}.agent_identity = c.agent_identity THEN true ELSE false END AND readable({n})
+              ORDER BY {n}.ts, {n}.id
+
+-- fragment: turns_beside_it()
+ARRAY(SELECT p.id FROM conversations AS p WHERE earlier_than_it(p) LIMIT %(reach)s) AS before,
+       ARRAY(SELECT n.id FROM conversations AS n WHERE later_than_it(n) LIMIT %(reach)s) AS after,
+       brevity(c.tsv) AS brevity
+
+-- fragment: with_turns_beside(nearest)
+-- The nearest turns, and of the first `lookup` of them, and of those in `lookups`, what neighbours tells. No row has the key
+-- null, so nothing is looked up for the others.
+SELECT nearest.*, before, after, brevity
+  FROM (SELECT found.*, row_number() OVER () AS place FROM ({nearest}) AS found) AS nearest
+  LEFT JOIN LATERAL (
+       SELECT turns_beside_it()
+         FROM conversations AS c
+        WHERE c.id = CASE WHEN place <= %(lookup)s OR nearest.id = ANY(%(lookups)s::bigint[]) THEN nearest.id END
+        OFFSET 0) AS beside ON true
+ ORDER BY place
+
+-- fragment: shown_beside(t)
+-- As a turn is shown that stands beside another one.
+{t}.id, {t}.agent_identity AS theme, {t}.role AS kind, {t}.session_id,
+              CASE WHEN octet_length({t}.content) <= 100000 THEN {t}.content ELSE left({t}.content, 20000) END AS content,
+              {t}.ts AS at, NULL::float8 AS similarity, 0 AS nearest_char, 0 AS first_char,
+              CASE WHEN octet_length({t}.content) > 100000 THEN octet_length({t}.content) ELSE 0 END AS size
+
 -- fragment: depth_in(table)
 -- How many candidates are compared by their vectors: more in a large theme.
 CASE WHEN EXISTS (SELECT FROM {table}

@@ -1,9 +1,8 @@
 -- What recall reads.
 
--- name: begin_vectors
+-- name: limit_statements
 -- exempt: touches no table.
-SELECT set_config('statement_timeout', coalesce(%(statement_ms)s, current_setting('statement_timeout')), true) AS statement,
-       set_config('plan_cache_mode', 'force_generic_plan', true) AS plans;
+SELECT set_config('statement_timeout', %(statement_ms)s, true) AS statement;
 
 -- name: vector_search_memories
 -- The codes of one theme come from its covering index, then the nearest are compared by their vectors. Pending rows have
@@ -66,17 +65,17 @@ EXPLAIN (FORMAT JSON) SELECT FROM memory_entries WHERE memory_passes_in_sight();
 -- name: vector_search_turns
 -- As vector_search_memories.
 WITH near_candidates(conversations; id; agent_identity = %(theme)s; depth_in(conversations))
-nearest_turns();
+with_turns_beside(nearest_turns());
 
 -- name: vector_search_turns_filtered
 WITH near_candidates(conversations; id; agent_identity = %(theme)s AND turn_passes() AND readable(conversations);
                      depth_in(conversations))
-nearest_turns();
+with_turns_beside(nearest_turns());
 
 -- name: vector_search_turns_session
 WITH near_candidates(conversations; id; agent_identity = %(theme)s AND session_id = %(session_id)s AND turn_passes();
                      %(depth)s)
-nearest_turns();
+with_turns_beside(nearest_turns());
 
 -- name: vector_search_turns_all
 -- exempt: the explicit scope 'all', as vector_search_memories_all.
@@ -86,13 +85,13 @@ passed AS MATERIALIZED (
       FROM candidates CROSS JOIN LATERAL (
            SELECT turn_distance(t) AS distance
              FROM conversations AS t WHERE t.id = candidates.id AND readable(t) OFFSET 0) AS near)
-SELECT id, 1 - distance AS similarity, is_thin() AS thin
-  FROM passed ORDER BY distance + 0 LIMIT %(limit)s;
+with_turns_beside(SELECT id, 1 - distance AS similarity, is_thin() AS thin
+  FROM passed ORDER BY distance + 0 LIMIT %(limit)s);
 
 -- name: vector_search_turns_all_filtered
 -- exempt: the explicit scope 'all', of what is readable.
 WITH near_candidates(conversations; id; turn_passes_in_sight() AND readable(conversations); %(depth)s)
-nearest_turns();
+with_turns_beside(nearest_turns());
 
 -- name: vector_search_turns_walk
 -- exempt: the explicit scope 'all', of what is readable. After `walk_vectors`: the index gives rows nearly in
@@ -150,9 +149,9 @@ WITH near_candidates(conversation_chunks; row_id, part; agent_identity = %(theme
        AND CASE WHEN %(restricted)s OR %(own)s::text IS NULL THEN EXISTS (
              SELECT FROM conversations AS t WHERE t.id = row_id
                 AND turn_passes_in_any_session() AND readable(t)) ELSE true END; %(depth)s)
-SELECT row_id AS id, 1 - min(turn_distance(k)) AS similarity
+with_turns_beside(SELECT row_id AS id, 1 - min(turn_distance(k)) AS similarity
   FROM candidates JOIN conversation_chunks AS k USING (row_id, part)
- GROUP BY row_id ORDER BY 2 DESC, row_id LIMIT %(limit)s;
+ GROUP BY row_id ORDER BY 2 DESC, row_id LIMIT %(limit)s);
 
 -- name: chunk_search_turns_all
 -- exempt: the explicit scope 'all', as vector_search_memories_all.
@@ -164,25 +163,27 @@ passed AS MATERIALIZED (
     SELECT row_id, turn_distance(k) AS distance
       FROM candidates JOIN conversation_chunks AS k USING (row_id, part)
       JOIN conversations AS t ON t.id = row_id AND readable(t))
-SELECT row_id AS id, 1 - min(distance) AS similarity, is_thin() AS thin
+with_turns_beside(SELECT row_id AS id, 1 - min(distance) AS similarity, is_thin() AS thin
   FROM passed
- GROUP BY row_id ORDER BY 2 DESC, row_id LIMIT %(limit)s;
+ GROUP BY row_id ORDER BY 2 DESC, row_id LIMIT %(limit)s);
 
 -- name: neighbours
 -- The turns right before and after each of some turns, in the same session of the same theme,
 -- nearest first. A CASE keeps the indexes of the theme out: one of them, read whole for every turn, is what the planner
 -- likes to add to the session's.
 SELECT c.id,
-       ARRAY(SELECT p.id FROM conversations AS p
-              WHERE p.session_id = c.session_id AND (p.ts, p.id) < (c.ts, c.id)
-                AND CASE WHEN p.agent_identity = c.agent_identity THEN true ELSE false END AND readable(p)
-              ORDER BY p.ts DESC, p.id DESC LIMIT %(reach)s) AS before,
-       ARRAY(SELECT n.id FROM conversations AS n
-              WHERE n.session_id = c.session_id AND (n.ts, n.id) > (c.ts, c.id)
-                AND CASE WHEN n.agent_identity = c.agent_identity THEN true ELSE false END AND readable(n)
-              ORDER BY n.ts, n.id LIMIT %(reach)s) AS after,
-       brevity(c.tsv) AS brevity
+       turns_beside_it()
   FROM conversations AS c
+ WHERE c.id = ANY(%(ids)s) AND CASE WHEN c.agent_identity = %(theme)s THEN true ELSE %(any_theme)s END AND readable(c);
+
+-- name: surroundings
+-- The turns right before and after each of some turns, as `neighbours` finds them and `fetch_turns` shows them.
+SELECT c.id AS beside, near.*
+  FROM conversations AS c
+ CROSS JOIN LATERAL (
+       (SELECT shown_beside(p) FROM conversations AS p WHERE earlier_than_it(p) LIMIT 1)
+       UNION ALL
+       (SELECT shown_beside(n) FROM conversations AS n WHERE later_than_it(n) LIMIT 1)) AS near
  WHERE c.id = ANY(%(ids)s) AND CASE WHEN c.agent_identity = %(theme)s THEN true ELSE %(any_theme)s END AND readable(c);
 
 -- name: dated_memories
@@ -195,14 +196,9 @@ SELECT id FROM conversations
  WHERE id = ANY(%(ids)s) AND in_theme() AND readable(conversations) AND told_in_time(ts);
 
 -- name: read_question
--- exempt: touches no table. The words of each text as the index knows them. Besides: "the newest 1,000 rows" must walk an
--- index in order; where the planner takes a theme for small (a generic plan, no ANALYZE yet), it would else collect the
--- whole theme and sort it. For words that are not sorted, tsvectors being so already, that costs nothing. And the plans of
--- what follows are made once a connection, not for each question anew, which takes longer than to search a small theme.
+-- exempt: touches no table. The words of each text as the index knows them, which are not sorted: tsvectors are so already.
 SELECT number, tsvector_to_array(hermes_lexemes(body, language)) AS terms,
-       to_regprocedure('similarity(text,text)') IS NOT NULL AS has_trigrams,
-       set_config('enable_sort', 'off', true) AS sort,
-       set_config('plan_cache_mode', 'force_generic_plan', true) AS plans
+       to_regprocedure('similarity(text,text)') IS NOT NULL AS has_trigrams
   FROM unnest(%(texts)s::text[]) WITH ORDINALITY AS given(body, number)
  CROSS JOIN unnest(%(languages)s::text[]) AS language;
 

@@ -4,7 +4,8 @@
 -- name: set_timeouts
 -- exempt: touches no table. To compile a plan takes longer than any statement here takes to run. Where an index gives the
 -- order, as of a session's turns, it is walked as far as the LIMIT: a planner that takes sessions for short would collect
--- one of thousands of turns and sort it, once for every turn whose neighbours are asked for.
+-- one of thousands of turns and sort it, once for every turn whose neighbours are asked for; and one that takes a theme for
+-- small (a generic plan, no ANALYZE yet) the whole theme, for its newest 1,000 rows.
 SELECT set_config('statement_timeout', %(statement_ms)s, true) AS statement,
        set_config('lock_timeout', %(lock_ms)s, true) AS lock,
        set_config('idle_in_transaction_session_timeout', %(idle_ms)s, true) AS idle,
@@ -19,6 +20,7 @@ SELECT set_config('statement_timeout', %(statement_ms)s, true) AS statement,
                        ('enable_indexscan', 'on'), ('enable_indexonlyscan', 'on'), ('enable_bitmapscan', 'on'),
                        ('enable_nestloop', 'on'), ('enable_hashjoin', 'on'), ('enable_mergejoin', 'on'),
                        ('enable_hashagg', 'on'), ('enable_material', 'on')) AS given(name, value)) AS settings,
+       set_config('plan_cache_mode', %(plans)s, true) AS plans,
        CASE WHEN %(path)s <> '' THEN set_config('search_path', %(path)s, true) END AS path,
        row_security_active(to_regclass('conversations')) AS row_security;
 
