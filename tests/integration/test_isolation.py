@@ -223,6 +223,8 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "lock_arrivals", "try_hold_space", "new_memory_ids", "database_identity",  # touch no stored text
         "may_write_history", "may_write_log",
         "themes_with_traces",  # names for the operator
+        "own_columns", "begin_moves", "end_moves", "keys_without_theme",  # touch no table
+        "move_history",  # its function names the theme
         "read_clock", "try_upkeep", "oldest_turns", "oldest_turns_own", "retention_state",  # names, counts and times
         "server_identity", "server_system", "server_migrations",  # which server this is
         "primary_position", "replica_position", "replica_timeline",
