@@ -184,7 +184,7 @@ WITH newest AS MATERIALIZED (
      WHERE agent_identity = %(theme)s AND target = %(target)s
      ORDER BY updated_at DESC, id DESC LIMIT %(limit)s)
 SELECT m.id, m.updated_at AS at, left(m.content, %(chars)s) AS content, CASE WHEN octet_length(m.content) > 100000 THEN octet_length(m.content) ELSE length(m.content) END AS chars
-  FROM newest JOIN memory_entries AS m ON m.id = newest.id
+  FROM newest JOIN memory_entries AS m ON m.agent_identity = %(theme)s AND m.id = newest.id
  ORDER BY newest.updated_at DESC, newest.id DESC;
 
 -- name: count_memories
