@@ -109,7 +109,8 @@ def aged(conn: DeadlineConnection, me: UUID, *, grace_s: float, every_s: float) 
 
 def announce(conn: DeadlineConnection, policies: Mapping[str, str]) -> None:
     """Note from when on a theme's policy, by its theme, is known; one that is noted already is left alone."""
-    conn.execute(query("announce_retention"), {"themes": list(policies), "policies": list(policies.values())})
+    row = {"themes": list(policies), "policies": list(policies.values()), "now": clock(conn)[0]}
+    conn.execute(query("announce_retention"), row)
 
 
 def claim(
@@ -127,11 +128,12 @@ def claim(
 
     None when there is nothing to do: another policy was announced, another process is at it, or was lately.
     """
-    asked = {"me": me, "theme": theme, "policy": policy, "days": days, "lease_s": lease_s}
+    asked = {"me": me, "theme": theme, "policy": policy, "days": days, "lease_s": lease_s, "now": clock(conn)[0]}
     row = conn.execute(query("claim_retention"), asked | {"grace_s": grace_s, "every_s": every_s}).fetchone()
     return None if row is None else row.before_at
 
 
 def note(conn: DeadlineConnection, theme: str, deleted: int, *, ended: bool) -> int:
     """Add to what the run has deleted in a theme; return how many it is in all."""
-    return int(one_row(conn, "note_retention", {"theme": theme, "deleted": deleted, "ended": ended}).deleted)
+    row = {"theme": theme, "deleted": deleted, "ended": ended, "now": clock(conn)[0]}
+    return int(one_row(conn, "note_retention", row).deleted)

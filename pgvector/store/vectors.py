@@ -16,6 +16,7 @@ from .sql import query
 ThemedText = tuple[str, str]  # theme, text
 
 STORES: tuple[Store, ...] = ("memories", "turns")
+_LOOK_AHEAD = 4
 
 
 class PendingRow(NamedTuple):
@@ -68,38 +69,48 @@ def claim_pending(conn: DeadlineConnection, limit: int, lease_s: float, *, cold:
 
     `cold`: those whose embedding `compact` has dropped, rather than those that never had one.
     """
-    if cold:
-        found = conn.execute(query("claim_cold_turns"), {"limit": limit, "lease_s": lease_s})
-        return [PendingRow("turns", one.id, one.theme, one.content) for one in found]
+    kinds: tuple[tuple[Store, str], ...] = (("turns", "cold"),) if cold else tuple((store, "due") for store in STORES)
     claimed: list[PendingRow] = []
-    for store in STORES:
-        row = {"limit": limit - len(claimed), "lease_s": lease_s}
-        found = conn.execute(query(f"claim_pending_{store}"), row)
-        claimed += [PendingRow(store, one.id, one.theme, one.content) for one in found]
+    for store, kind in kinds:
+        # A theme at a time. Others may be about to take the oldest rows: those of some more themes are to be had then.
+        themes = conn.execute(query(f"{kind}_themes_{store}"), {"limit": _LOOK_AHEAD * limit}).fetchall()
+        for one in themes:
+            if len(claimed) >= limit:
+                return claimed
+            row = {"theme": one.theme, "limit": limit - len(claimed), "lease_s": lease_s}
+            found = conn.execute(query(f"claim_{kind}_{store}"), row)
+            claimed += [PendingRow(store, each.id, one.theme, each.content) for each in found]
     return claimed
 
 
 def postpone(conn: DeadlineConnection, rows: Sequence[PendingRow], pause_s: float) -> None:
     """Leave claimed rows that were not embedded alone for `pause_s`."""
-    for store in STORES:
-        if ids := [row.id for row in rows if row.store == store]:
-            conn.execute(query(f"postpone_{store}"), {"ids": ids, "pause_s": pause_s})
+    for (store, theme), ids in _by_theme(rows).items():
+        conn.execute(query(f"postpone_{store}"), {"theme": theme, "ids": ids, "pause_s": pause_s})
 
 
 def fill(conn: DeadlineConnection, rows: Sequence[PendingRow], chunks: Mapping[str, Sequence[Chunk]]) -> None:
     """Store the embeddings of rows, by their text: the first chunk in the row, the others beside it."""
     with pipelined(conn):
-        for store in STORES:
-            if ids := [row.id for row in rows if row.store == store and len(chunks[row.text]) > 1]:
-                conn.execute(query(f"clear_chunks_{store}"), {"ids": ids})
+        for (store, theme), ids in _by_theme([row for row in rows if len(chunks[row.text]) > 1]).items():
+            conn.execute(query(f"clear_chunks_{store}"), {"theme": theme, "ids": ids})
         for row in rows:
             conn.execute(query(f"fill_{row.store}"), values_of(row, chunks[row.text]))
+
+
+def _by_theme(rows: Sequence[PendingRow]) -> dict[tuple[Store, str], list[int]]:
+    """Return the numbers of the rows by their table and theme, in the order in which everybody locks them."""
+    ids: dict[tuple[Store, str], list[int]] = {}
+    for row in sorted(rows):
+        ids.setdefault((row.store, row.theme), []).append(row.id)
+    return ids
 
 
 def values_of(row: PendingRow, chunks: Sequence[Chunk]) -> dict[str, object]:
     """Return the parameters of a statement that fills the row: the first chunk is its own embedding."""
     first, *others = chunks
     return {
+        "theme": row.theme,
         "id": row.id,
         "content": row.text,
         "embedding": Vector(first.vector),

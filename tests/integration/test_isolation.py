@@ -212,9 +212,8 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "list_themes", "count_some", "recent_growth", "relation_sizes", "partial_index_rows", "database_bytes",
         "themes_of_home", "themes_of_clients",  # names and counts for the operator
         "record_maintenance", "read_maintenance",
-        "claim_pending_memories", "claim_pending_turns", "fill_memories", "fill_turns",  # a row and its own vector
-        "clear_chunks_memories", "clear_chunks_turns", "sample_texts", "no_vectors",
-        "postpone_memories", "postpone_turns",  # a time
+        "due_themes_memories", "due_themes_turns", "cold_themes_turns",  # names of themes
+        "sample_texts", "no_vectors",
         "take_over_mirrored", "mirror_difference", "forget_mirrored",  # this host's own file
         "hold_removals", "withdraw_removals",
         "server_start",  # a time
@@ -224,6 +223,8 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "lock_arrivals", "try_hold_space", "new_memory_ids", "database_identity",  # touch no stored text
         "may_write_history", "may_write_log",
         "themes_with_traces",  # names for the operator
+        "own_columns", "begin_moves", "end_moves", "keys_without_theme",  # touch no table
+        "move_history",  # its function names the theme
         "read_clock", "try_upkeep", "oldest_turns", "oldest_turns_own", "retention_state",  # names, counts and times
         "server_identity", "server_system", "server_migrations",  # which server this is
         "primary_position", "replica_position", "replica_timeline",
@@ -250,7 +251,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "walk_vectors", "walk_timeline", "plan_for_values", "has_graph",  # touch no stored text
         "hnsw_index_state", "build_progress",
         "compact_sizes", "count_cold", "keep_signatures", "calibrate_signatures", "signature_scale",
-        "claim_cold_turns", "vector_search_turns_cold",  # as claim_pending_turns; as vector_search_turns_walk
+        "vector_search_turns_cold",  # as vector_search_turns_walk
         "vector_search_memories_all", "vector_search_turns_all",  # the explicit scope 'all'
         "vector_search_memories_all_filtered", "vector_search_turns_all_filtered",
         "vector_search_memories_walk", "vector_search_turns_walk",

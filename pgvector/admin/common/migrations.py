@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 import psycopg
 from psycopg import errors as pg
 
-from ...domain.errors import ConfigurationError
+from ...domain.errors import ConfigurationError, StoreUnavailable
 from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
 from ...store.schema import MIGRATIONS_FOLDER, applied_versions, check_dims, shipped_migrations
 from . import codes, hnsw, row_security
 from .deadlocks import retry_deadlocks
 from .pooler import require_session
+from .theme_keys import build_keys
 
 MIGRATION_LOCK = 7310579462  # each migration takes it as well
+# A migration that would hold everybody up waits for its tables a short while only, and is tried again.
+_LOCK_TRIES = 30
+_LOCK_PAUSE_S = 0.5
+_LOCK_POLL_S = 0.1
+_never = threading.Event()
 _SEAL = re.compile(r"'[0-9a-f]{64}'")
 # Earlier texts of a migration that make the same tables, by version.
 _EARLIER_TEXTS = {1: frozenset({"7e3bbda9d22393f4f42ab688a91b1d6cfc304efea413fa0d022712e9714d8656"})}
@@ -78,8 +87,8 @@ def migrate(
         conn.add_notice_handler(lambda diag: notices.append(diag.message_primary or ""))
         _set_up_session(conn, dims, runtime_role, timeout_s)
         # The lock each file takes for itself, over all of them: who waits finds the work done, and reports it so.
-        with translated():
-            conn.execute("SELECT pg_advisory_lock(%s)", (MIGRATION_LOCK,))
+        _lock(conn, timeout_s)
+        build_keys(conn)
         applied, already = _apply_missing(conn, runtime_role)
         if applied or runtime_role:
             row_security.renew(conn)
@@ -95,6 +104,16 @@ def migrate(
                 [] if hnsw.is_changing(conn) else codes.complete(conn, tell) + hnsw.build(conn, admin_conninfo, tell)
             )
     return MigrationReport(tuple(applied), tuple(already), tuple(notices), tuple(built))
+
+
+def _lock(conn: DeadlineConnection, timeout_s: float) -> None:
+    # By asking again: who waits in Postgres would be waited for by the build of an index, and that by them.
+    deadline = time.monotonic() + timeout_s
+    with translated():
+        while conn.execute("SELECT pg_try_advisory_lock(%s)", (MIGRATION_LOCK,)).fetchone() != (True,):
+            if time.monotonic() >= deadline:
+                raise StoreUnavailable("another process is at the migrations of this database: run it again later")
+            _never.wait(_LOCK_POLL_S)
 
 
 def _set_up_session(conn: DeadlineConnection, dims: int, runtime_role: str, timeout_s: float) -> None:
@@ -130,8 +149,15 @@ def _run(conn: DeadlineConnection, migration: Migration) -> None:
             if conn.info.transaction_status != psycopg.pq.TransactionStatus.IDLE and not conn.closed:
                 conn.execute("ROLLBACK")
 
+    def patiently() -> None:
+        for _ in range(_LOCK_TRIES - 1):
+            with suppress(pg.LockNotAvailable):
+                return retry_deadlocks(run)
+            _never.wait(_LOCK_PAUSE_S)
+        return retry_deadlocks(run)
+
     try:
-        retry_deadlocks(run)
+        patiently()
     except pg.RaiseException as exc:
         hint = exc.diag.message_hint
         raise ConfigurationError(f"{exc.diag.message_primary}" + (f"; {hint}" if hint else "")) from exc
@@ -143,6 +169,11 @@ def _run(conn: DeadlineConnection, migration: Migration) -> None:
         raise ConfigurationError(
             f"{exc.diag.message_primary}; the admin's DSN must name a superuser, or the owner of the database once a "
             "superuser has run: CREATE EXTENSION vector"
+        ) from exc
+    except pg.LockNotAvailable as exc:
+        raise ConfigurationError(
+            f"migration {migration.version:03d} was not applied: other transactions use its tables without a pause; "
+            "end the long ones (pg_stat_activity names them), then run it again"
         ) from exc
     except psycopg.Error as exc:
         raise ConfigurationError(

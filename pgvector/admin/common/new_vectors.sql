@@ -44,7 +44,13 @@ CREATE OR REPLACE FUNCTION hermes_keep_next() RETURNS trigger LANGUAGE plpgsql S
 SET search_path FROM CURRENT AS $$
 BEGIN
     IF TG_OP = 'DELETE' THEN
-        EXECUTE format('DELETE FROM %I WHERE row_id = $1', TG_ARGV[0]) USING OLD.id;
+        IF current_setting('hermes_pgvector.moved_from', true) = OLD.agent_identity THEN
+            EXECUTE format('UPDATE %I SET agent_identity = $1 WHERE agent_identity = $2 AND row_id = $3', TG_ARGV[0])
+              USING current_setting('hermes_pgvector.moved_to'), OLD.agent_identity, OLD.id;
+        ELSE
+            EXECUTE format('DELETE FROM %I WHERE agent_identity = $1 AND row_id = $2', TG_ARGV[0])
+              USING OLD.agent_identity, OLD.id;
+        END IF;
     ELSIF NEW.content IS DISTINCT FROM OLD.content THEN
         EXECUTE format('DELETE FROM %I WHERE row_id = $1', TG_ARGV[0]) USING OLD.id;
         EXECUTE format('UPDATE %I SET embedding_next = NULL, sig_next = NULL, code_next = NULL WHERE id = $1', TG_TABLE_NAME)

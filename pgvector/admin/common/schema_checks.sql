@@ -9,6 +9,16 @@ SELECT c.relname AS name
    AND NOT i.indisvalid
    AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index AS p WHERE p.index_relid = i.indexrelid);
 
+-- name: keys_without_theme
+-- exempt: reads the catalogue only. The tables whose key is their rows' number alone, and whether the index for another one
+-- was begun and not finished.
+SELECT c.relname AS name,
+       EXISTS (SELECT FROM pg_index AS i JOIN pg_class AS built ON built.oid = i.indexrelid
+                WHERE i.indrelid = c.oid AND built.relname = c.relname || '_theme_key' AND NOT i.indisvalid) AS invalid
+  FROM pg_constraint AS k JOIN pg_class AS c ON c.oid = k.conrelid
+ WHERE k.contype = 'p' AND cardinality(k.conkey) = 1
+   AND c.oid IN (to_regclass('memory_entries'), to_regclass('conversations'), to_regclass('memory_history'));
+
 -- name: own_rights
 -- exempt: reads the catalogue only.
 SELECT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS superuser,

@@ -180,7 +180,8 @@ def _triggers_and_sequences(conn: DeadlineConnection) -> Iterator[Check]:
         yield Check(
             "sequences",
             "fail",
-            f"the sequence of ids is behind the rows of {', '.join(behind)}: no new row can be written there",
+            f"the sequence of ids is behind the rows of {', '.join(behind)}: new rows are refused, or get "
+            "a number that a row of another theme has",
             "hermes-pgvector doctor --fix --admin-dsn DSN",
             "sequences",
         )

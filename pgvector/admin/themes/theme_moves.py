@@ -5,18 +5,24 @@ Every function works inside the caller's transaction, on a connection whose erro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from psycopg import sql
+
+from ...domain.types import Store
 from ...store.connection import DeadlineConnection
 from ...store.memories import lock_theme
 from ...store.sql import query
+from ..common.hnsw import CHUNKS, ROWS
 
 _query = partial(query, package=__package__)
 _SLICE = 1000  # rows of one statement
 Advance = Callable[[int], None]
+Statement = bytes | sql.Composed
 
 
 def shared(conn: DeadlineConnection, theme: str, into: str) -> int:
@@ -31,15 +37,17 @@ def move(conn: DeadlineConnection, theme: str, into: str, advance: Advance) -> d
     `advance` gets the number of rows done since its last call.
     """
     names = {"theme": theme, "into": into}
-    turns = _in_slices(conn, _query("theme_turn_ids"), _query("move_turns"), names, advance)
+    with _moving(conn, names):
+        turns = _in_slices(conn, _query("theme_turn_ids"), _moves(conn, "turns"), names, advance)
     # Turns first: agents wait with memories of both themes from here on.
     for name in sorted((theme, into)):
         lock_theme(conn, name)
     merged = conn.execute(_query("merge_shared_memories"), names).rowcount
     advance(merged)
-    # Before the memories, so that each of them finds nothing left to take along.
+    # Before the memories, whose own move is the last of it.
     conn.execute(_query("move_history"), names)
-    memories = _in_slices(conn, _query("theme_memory_ids"), _query("move_memories"), names, advance)
+    with _moving(conn, names):
+        memories = _in_slices(conn, _query("theme_memory_ids"), _moves(conn, "memories"), names, advance)
     for statement in ("move_operations", "move_tombstones", "move_mirrored", "forget_retention"):
         conn.execute(_query(statement), names)
     conn.execute(_query("clear_live_tombstones"), {"theme": into})
@@ -52,9 +60,9 @@ def delete(conn: DeadlineConnection, theme: str, advance: Advance) -> dict[str, 
     What stays are digests: of removed memories, so that no host's file brings them back.
     """
     names = {"theme": theme, "at": datetime.now(UTC)}
-    turns = _in_slices(conn, _query("theme_turn_ids"), query("delete_turns"), names, advance)
+    turns = _in_slices(conn, _query("theme_turn_ids"), [query("delete_turns")], names, advance)
     lock_theme(conn, theme)
-    memories = _in_slices(conn, _query("theme_memory_ids"), query("forget_memories"), names, advance)
+    memories = _in_slices(conn, _query("theme_memory_ids"), [query("forget_memories")], names, advance)
     conn.execute(_query("delete_history"), names)
     conn.execute(_query("forget_retention"), names)
     return {"memories": memories, "turns": turns}
@@ -65,16 +73,47 @@ def log(conn: DeadlineConnection, limit: int) -> list[dict[str, Any]]:
     return [row._asdict() for row in conn.execute(_query("read_maintenance"), {"limit": limit})]
 
 
+@contextmanager
+def _moving(conn: DeadlineConnection, names: Mapping[str, str]) -> Iterator[None]:
+    """Have the triggers know in the block which theme rows come from, and which they go to."""
+    begin = sql.SQL(_query("begin_moves").decode())
+    conn.execute(begin.format(**{name: sql.Literal(value) for name, value in names.items()}))
+    yield
+    conn.execute(_query("end_moves"))
+
+
+def _moves(conn: DeadlineConnection, store: Store) -> list[Statement]:
+    """Return the statements that move rows: their parts first, which go with a row that is deleted."""
+    moves: list[Statement] = [_statement("lock_rows", ROWS[store])]
+    for table, number in ((CHUNKS[store], "row_id"), (ROWS[store], "id")):
+        columns = [row.name for row in conn.execute(_query("own_columns"), {"table": table})]
+        moves.append(_statement("move_rows", table, number=number, columns=columns))
+    return moves
+
+
+def _statement(name: str, table: str, *, number: str = "id", columns: Sequence[str] = ()) -> sql.Composed:
+    return sql.SQL(_query(name).decode()).format(
+        table=sql.Identifier(table),
+        number=sql.Identifier(number),
+        columns=sql.SQL(", ").join(map(sql.Identifier, columns)),
+    )
+
+
 def _in_slices(
-    conn: DeadlineConnection, which: bytes, statement: bytes, names: Mapping[str, Any], advance: Advance
+    conn: DeadlineConnection,
+    which: bytes,
+    statements: Sequence[Statement],
+    names: Mapping[str, Any],
+    advance: Advance,
 ) -> int:
-    """Run `statement` on all rows that `which` names, those that come meanwhile included; return how many."""
+    """Run `statements` on all rows that `which` names, those that come meanwhile included; return how many."""
     done = 0
     # The ids once and at the start: to find the next ones by the theme would be a walk over all that are done.
     while ids := [row.id for row in conn.execute(which, {"theme": names["theme"]})]:
         for start in range(0, len(ids), _SLICE):
             some = ids[start : start + _SLICE]
-            conn.execute(statement, {**names, "ids": some})
+            for statement in statements:
+                conn.execute(statement, {**names, "ids": some})
             advance(len(some))
         done += len(ids)
     return done

@@ -28,11 +28,28 @@ merged AS (
       FROM shared WHERE m.agent_identity = %(into)s AND m.id = shared.kept_id)
 DELETE FROM memory_entries AS m USING shared WHERE m.agent_identity = %(theme)s AND m.id = shared.old_id;
 
--- name: move_memories
-UPDATE memory_entries SET agent_identity = %(into)s WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s);
+-- name: own_columns
+-- exempt: reads the catalogue only. What of a table's rows is written anew under another theme.
+SELECT attname::text AS name FROM pg_attribute
+ WHERE attrelid = %(table)s::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '' AND attname <> 'agent_identity'
+ ORDER BY attnum;
 
--- name: move_turns
-UPDATE conversations SET agent_identity = %(into)s WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s);
+-- name: begin_moves
+-- exempt: touches no table. Until the transaction ends, or `end_moves`: triggers know where rows come from and go to.
+SET LOCAL hermes_pgvector.moved_from = {theme};
+SET LOCAL hermes_pgvector.moved_to = {into};
+
+-- name: end_moves
+-- exempt: touches no table.
+SET LOCAL hermes_pgvector.moved_from = '';
+
+-- name: lock_rows
+SELECT id FROM {table} WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) ORDER BY id FOR UPDATE;
+
+-- name: move_rows
+-- Anew under the other theme: where tables are spread by theme, a row cannot change its own.
+WITH moved AS (DELETE FROM {table} WHERE agent_identity = %(theme)s AND {number} = ANY(%(ids)s) RETURNING {columns})
+INSERT INTO {table} (agent_identity, {columns}) SELECT %(into)s, {columns} FROM moved;
 
 -- name: move_operations
 -- They stay under the old name as well: what a spool still holds of them names the theme as it was then.
@@ -58,7 +75,8 @@ ON CONFLICT (agent_identity, origin, target, digest) DO UPDATE
        noted_at = greatest(hermes_mirror.noted_at, excluded.noted_at);
 
 -- name: move_history
-UPDATE memory_history SET agent_identity = %(into)s WHERE agent_identity = %(theme)s;
+-- exempt: the function names the theme.
+SELECT hermes_move_history(%(theme)s, %(into)s, current_user);
 
 -- name: clear_live_tombstones
 -- What one theme had removed and the other one holds, is held.

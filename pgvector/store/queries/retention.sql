@@ -63,28 +63,28 @@ SELECT t.theme, extract(epoch FROM now() - oldest.ts)::float8 AS age_s, r.policy
 
 -- name: announce_retention
 -- A policy that is new to a theme begins to wait.
-INSERT INTO hermes_retention (agent_identity, policy)
-SELECT * FROM unnest(%(themes)s::text[], %(policies)s::text[])
+INSERT INTO hermes_retention (agent_identity, policy, announced_at)
+SELECT theme, policy, %(now)s FROM unnest(%(themes)s::text[], %(policies)s::text[]) AS given(theme, policy)
 ON CONFLICT (agent_identity) DO UPDATE
-   SET policy = excluded.policy, announced_at = now(), begun_at = NULL, ended_at = NULL, deleted = 0, held_until = NULL
+   SET policy = excluded.policy, announced_at = excluded.announced_at, begun_at = NULL, ended_at = NULL, deleted = 0, held_until = NULL
  WHERE hermes_retention.policy <> excluded.policy;
 
 -- name: claim_retention
 -- Nobody else works on the theme for a while. A run that somebody else has not ended is gone on with.
 UPDATE hermes_retention
-   SET held_by = %(me)s, held_until = now() + make_interval(secs => %(lease_s)s),
-       begun_at = CASE WHEN begun_at > coalesce(ended_at, '-infinity') THEN begun_at ELSE now() END,
+   SET held_by = %(me)s, held_until = %(now)s::timestamptz + make_interval(secs => %(lease_s)s),
+       begun_at = CASE WHEN begun_at > coalesce(ended_at, '-infinity') THEN begun_at ELSE %(now)s END,
        deleted = CASE WHEN begun_at > coalesce(ended_at, '-infinity') THEN deleted ELSE 0 END
  WHERE agent_identity = %(theme)s AND policy = %(policy)s
-   AND announced_at <= now() - make_interval(secs => %(grace_s)s)
-   AND (held_until IS NULL OR held_until < now() OR held_by = %(me)s)
-   AND (ended_at IS NULL OR ended_at < now() - make_interval(secs => %(every_s)s) OR begun_at > ended_at)
-RETURNING now() - make_interval(days => %(days)s) AS before_at;
+   AND announced_at <= %(now)s::timestamptz - make_interval(secs => %(grace_s)s)
+   AND (held_until IS NULL OR held_until < %(now)s::timestamptz OR held_by = %(me)s)
+   AND (ended_at IS NULL OR ended_at < %(now)s::timestamptz - make_interval(secs => %(every_s)s) OR begun_at > ended_at)
+RETURNING %(now)s::timestamptz - make_interval(days => %(days)s) AS before_at;
 
 -- name: note_retention
 UPDATE hermes_retention
    SET deleted = deleted + %(deleted)s,
-       ended_at = CASE WHEN %(ended)s THEN now() ELSE ended_at END,
+       ended_at = CASE WHEN %(ended)s THEN %(now)s ELSE ended_at END,
        held_until = CASE WHEN %(ended)s THEN NULL ELSE held_until END
  WHERE agent_identity = %(theme)s
 RETURNING deleted;

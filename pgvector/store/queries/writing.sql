@@ -188,7 +188,7 @@ WITH newest AS MATERIALIZED (
      WHERE agent_identity = %(theme)s AND target = %(target)s
      ORDER BY updated_at DESC, id DESC LIMIT %(limit)s)
 SELECT m.id, m.updated_at AS at, left(m.content, %(chars)s) AS content, CASE WHEN octet_length(m.content) > 100000 THEN octet_length(m.content) ELSE length(m.content) END AS chars
-  FROM newest JOIN memory_entries AS m ON m.id = newest.id
+  FROM newest JOIN memory_entries AS m ON m.agent_identity = %(theme)s AND m.id = newest.id
  ORDER BY newest.updated_at DESC, newest.id DESC;
 
 -- name: count_memories
@@ -328,56 +328,80 @@ SELECT wanted.number, known.embedding
       LIMIT 1)
     LIMIT 1) AS known;
 
--- name: claim_pending_memories
--- exempt: embeds rows of every theme; the text goes to the embedding endpoint only and comes back as its own row's vector.
-UPDATE memory_entries AS m SET embed_after = now() + make_interval(secs => %(lease_s)s)
- WHERE m.id IN (SELECT id FROM memory_entries
-                 WHERE embedding IS NULL AND sig IS NULL AND (embed_after IS NULL OR embed_after < now())
-                 ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
-RETURNING m.id, m.agent_identity AS theme, m.content;
+-- name: due_themes_memories
+-- exempt: names of themes, no stored text. Those whose rows are to be embedded next, oldest first.
+SELECT agent_identity AS theme
+  FROM (SELECT id, agent_identity FROM memory_entries
+         WHERE embedding IS NULL AND sig IS NULL AND (embed_after IS NULL OR embed_after < now())
+         ORDER BY id LIMIT %(limit)s) AS due
+ GROUP BY agent_identity ORDER BY min(id);
 
--- name: claim_pending_turns
--- exempt: as claim_pending_memories.
-UPDATE conversations AS c SET embed_after = now() + make_interval(secs => %(lease_s)s)
- WHERE c.id IN (SELECT id FROM conversations
-                 WHERE embedding IS NULL AND sig IS NULL AND (embed_after IS NULL OR embed_after < now())
+-- name: due_themes_turns
+-- exempt: as due_themes_memories.
+SELECT agent_identity AS theme
+  FROM (SELECT id, agent_identity FROM conversations
+         WHERE embedding IS NULL AND sig IS NULL AND (embed_after IS NULL OR embed_after < now())
+         ORDER BY id LIMIT %(limit)s) AS due
+ GROUP BY agent_identity ORDER BY min(id);
+
+-- name: cold_themes_turns
+-- exempt: as due_themes_memories. Of turns that `compact` has left their signature only.
+SELECT agent_identity AS theme
+  FROM (SELECT id, agent_identity FROM conversations
+         WHERE embedding IS NULL AND sig IS NOT NULL AND (embed_after IS NULL OR embed_after < now())
+         ORDER BY id LIMIT %(limit)s) AS due
+ GROUP BY agent_identity ORDER BY min(id);
+
+-- name: claim_due_memories
+UPDATE memory_entries AS m SET embed_after = now() + make_interval(secs => %(lease_s)s)
+ WHERE m.agent_identity = %(theme)s
+   AND m.id IN (SELECT id FROM memory_entries
+                 WHERE agent_identity = %(theme)s AND embedding IS NULL AND sig IS NULL
+                   AND (embed_after IS NULL OR embed_after < now())
                  ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
-RETURNING c.id, c.agent_identity AS theme, c.content;
+RETURNING m.id, m.content;
+
+-- name: claim_due_turns
+UPDATE conversations AS c SET embed_after = now() + make_interval(secs => %(lease_s)s)
+ WHERE c.agent_identity = %(theme)s
+   AND c.id IN (SELECT id FROM conversations
+                 WHERE agent_identity = %(theme)s AND embedding IS NULL AND sig IS NULL
+                   AND (embed_after IS NULL OR embed_after < now())
+                 ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+RETURNING c.id, c.content;
 
 -- name: claim_cold_turns
--- exempt: as claim_pending_memories. Turns that `compact` has left their signature only.
 UPDATE conversations AS c SET embed_after = now() + make_interval(secs => %(lease_s)s)
- WHERE c.id IN (SELECT id FROM conversations
-                 WHERE embedding IS NULL AND sig IS NOT NULL AND (embed_after IS NULL OR embed_after < now())
+ WHERE c.agent_identity = %(theme)s
+   AND c.id IN (SELECT id FROM conversations
+                 WHERE agent_identity = %(theme)s AND embedding IS NULL AND sig IS NOT NULL
+                   AND (embed_after IS NULL OR embed_after < now())
                  ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
-RETURNING c.id, c.agent_identity AS theme, c.content;
+RETURNING c.id, c.content;
 
 -- name: postpone_memories
--- exempt: as claim_pending_memories.
 UPDATE memory_entries SET embed_after = now() + make_interval(secs => %(pause_s)s)
- WHERE id = ANY(%(ids)s) AND embedding IS NULL;
+ WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) AND embedding IS NULL;
 
 -- name: postpone_turns
--- exempt: as claim_pending_memories.
 UPDATE conversations SET embed_after = now() + make_interval(secs => %(pause_s)s)
- WHERE id = ANY(%(ids)s) AND embedding IS NULL;
+ WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) AND embedding IS NULL;
 
 -- name: clear_chunks_memories
--- exempt: as claim_pending_memories. Not where another process was faster.
-DELETE FROM memory_chunks WHERE row_id = ANY(%(ids)s)
-   AND EXISTS (SELECT FROM memory_entries AS t WHERE t.id = row_id AND t.embedding IS NULL);
+-- Not where another process was faster.
+DELETE FROM memory_chunks WHERE agent_identity = %(theme)s AND row_id = ANY(%(ids)s)
+   AND EXISTS (SELECT FROM memory_entries AS t WHERE t.agent_identity = %(theme)s AND t.id = row_id AND t.embedding IS NULL);
 
 -- name: clear_chunks_turns
--- exempt: as clear_chunks_memories.
-DELETE FROM conversation_chunks WHERE row_id = ANY(%(ids)s)
-   AND EXISTS (SELECT FROM conversations AS t WHERE t.id = row_id AND t.embedding IS NULL);
+DELETE FROM conversation_chunks WHERE agent_identity = %(theme)s AND row_id = ANY(%(ids)s)
+   AND EXISTS (SELECT FROM conversations AS t WHERE t.agent_identity = %(theme)s AND t.id = row_id AND t.embedding IS NULL);
 
 -- name: fill_memories
--- exempt: as claim_pending_memories. The digest makes sure that the text did not change meanwhile.
+-- The digest makes sure that the text did not change meanwhile.
 WITH filled AS (
     UPDATE memory_entries SET embedding = %(embedding)s, sig = binary_quantize(%(embedding)s::vector),
            code = hermes_code(%(embedding)s::vector), embed_after = NULL
-     WHERE id = %(id)s AND embedding IS NULL AND digest = hermes_digest(%(content)s)
+     WHERE agent_identity = %(theme)s AND id = %(id)s AND embedding IS NULL AND digest = hermes_digest(%(content)s)
     RETURNING id, agent_identity)
 INSERT INTO memory_chunks (row_id, part, agent_identity, first_char, embedding, sig)
 SELECT filled.id, chunk.part, filled.agent_identity, chunk.first_char, chunk.embedding, binary_quantize(chunk.embedding)
@@ -386,11 +410,10 @@ SELECT filled.id, chunk.part, filled.agent_identity, chunk.first_char, chunk.emb
        WITH ORDINALITY AS chunk(first_char, embedding, part);
 
 -- name: fill_turns
--- exempt: as claim_pending_memories.
 WITH filled AS (
     UPDATE conversations SET embedding = %(embedding)s, sig = binary_quantize(%(embedding)s::vector),
            code = hermes_code(%(embedding)s::vector), embed_after = NULL
-     WHERE id = %(id)s AND embedding IS NULL AND content = %(content)s
+     WHERE agent_identity = %(theme)s AND id = %(id)s AND embedding IS NULL AND content = %(content)s
     RETURNING id, agent_identity)
 INSERT INTO conversation_chunks (row_id, part, agent_identity, first_char, embedding, sig)
 SELECT filled.id, chunk.part, filled.agent_identity, chunk.first_char, chunk.embedding, binary_quantize(chunk.embedding)
@@ -404,6 +427,6 @@ SELECT NOT EXISTS (SELECT FROM memory_entries WHERE sig IS NOT NULL)
    AND NOT EXISTS (SELECT FROM conversations WHERE sig IS NOT NULL) AS empty;
 
 -- name: sample_texts
--- exempt: as claim_pending_memories; for the speed of a new model.
+-- exempt: every theme's newest texts, whose embedding times a new model.
 (SELECT content FROM conversations ORDER BY id DESC LIMIT %(limit)s)
 UNION ALL (SELECT content FROM memory_entries ORDER BY id DESC LIMIT %(limit)s) LIMIT %(limit)s;

@@ -1,0 +1,86 @@
+"""A database that is spread over machines by theme: which of our statements it can send to one of them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from hermes_memory_pgvector.store.sql import queries
+from tests.support.routing import read
+from tests.support.statements import every_statement
+
+# Agents' statements that are not held to one theme in every table, and why that is so. A new one is a decision; one
+# that was changed so that it can be routed has to leave the list.
+ACROSS_THEMES = {
+    "housekeeping": {
+        "forget_history", "forget_operations", "forget_removed_texts", "forget_tombstones", "keep_undecided",
+        "oldest_turns", "due_themes_memories", "due_themes_turns", "cold_themes_turns", "no_vectors", "count_all",
+        "count_cold",
+    },
+    "this host's own memory files, whichever theme owns an entry": {
+        "find_memory", "forget_mirrored", "hold_removals", "mirror_difference", "take_over_mirrored",
+        "withdraw_removals", "restore_memory",
+    },
+    "the explicit scope 'all'": {
+        "vector_search_memories_all", "vector_search_memories_all_filtered", "vector_search_memories_walk",
+        "vector_search_turns_all", "vector_search_turns_all_filtered", "vector_search_turns_walk",
+        "vector_search_turns_cold",
+        "chunk_search_memories_all", "chunk_search_turns_all", "estimate_matches_memories", "estimate_matches_turns",
+        "count_some_memories_all", "count_some_turns_all", "query_terms_memories_all", "query_terms_turns_all",
+        "lexical_search_memories_all", "lexical_search_turns_all", "theme_names",
+    },
+    "the operator's: compact, import, export, reembed": {
+        "known_memories", "missing_turns", "nearest_when_cold", "sample_texts", "themes_with_traces",
+        "predecessor_memories", "predecessor_turns", "predecessor_turns_without_parents",
+    },
+    # What keeps recall on one machine for now: on a cluster these would ask every shard, or be refused.
+    "not yet: they find rows in one theme, and then look some of them up by their number, session or words alone": {
+        "vector_search_memories", "vector_search_memories_filtered", "vector_search_turns",
+        "vector_search_turns_filtered", "vector_search_turns_session", "chunk_search_memories", "chunk_search_turns",
+        "lexical_search_memories", "lexical_search_turns", "lexical_search_turns_session",
+        "phrase_search_memories", "phrase_search_turns", "near_words_memories", "near_words_turns",
+        "estimate_rows_memories", "estimate_rows_turns",
+        "dated_memories", "dated_turns", "fetch_memories", "fetch_turns", "neighbours", "turns_before", "known_vectors",
+    },
+}  # fmt: skip
+
+
+def test_every_other_statement_of_an_agent_is_held_to_one_theme_in_each_of_its_tables() -> None:
+    across = {name for name, text in queries().items() if not read(text).is_routed}
+    assert across == set().union(*ACROSS_THEMES.values())
+
+
+def test_no_statement_changes_the_theme_of_a_row() -> None:
+    for name, text in every_statement().items():
+        # Functions of triggers have to cope with whoever does it by hand.
+        text = re.sub(r"\$\$.*?\$\$", "", text, flags=re.DOTALL)
+        for assignments in re.findall(r"\bSET\b(.*?)(?:\bWHERE\b|\bFROM\b|;|$)", text, re.DOTALL):
+            assert not re.search(r"\bagent_identity\s*=[^=]", assignments), name
+
+
+def test_no_statement_that_resolves_a_conflict_asks_for_the_time() -> None:
+    """Where tables are spread, a conflict is resolved by what is given, not by functions."""
+    for name, text in every_statement().items():
+        for resolution in re.findall(r"ON CONFLICT.*", text, re.DOTALL):
+            assert "now()" not in resolution, name
+
+
+@pytest.mark.parametrize(
+    ("statement", "unbound"),
+    [
+        ("SELECT id FROM conversations WHERE agent_identity = %(theme)s AND ts > %(at)s;", ()),
+        ("SELECT id FROM conversations WHERE id = %(id)s;", ("conversations",)),
+        ("SELECT id FROM conversations WHERE (agent_identity = %(theme)s OR %(any)s);", ("conversations",)),
+        ("SELECT id FROM conversations WHERE CASE WHEN agent_identity = %(theme)s THEN true END;", ("conversations",)),
+        ("SELECT id FROM conversations WHERE agent_identity || '' = %(theme)s;", ("conversations",)),
+        ("SELECT 1 FROM conversations AS c JOIN memory_chunks AS k ON k.row_id = c.id "
+         "WHERE c.agent_identity = %(theme)s;", ("memory_chunks",)),
+        ("WITH a AS (SELECT id FROM conversations WHERE agent_identity = %(theme)s) "
+         "SELECT 1 FROM a JOIN conversations AS c ON c.id = a.id;", ("conversations",)),
+        ("INSERT INTO memory_chunks (row_id, agent_identity) SELECT id, %(theme)s FROM unnest(%(ids)s) AS id;", ()),
+        ("DELETE FROM hermes_mirror AS f USING entry WHERE f.agent_identity = entry.agent_identity;", ()),
+    ],
+)  # fmt: skip
+def test_the_reading_of_a_statement(statement: str, unbound: tuple[str, ...]) -> None:
+    assert read(statement).unbound == unbound
