@@ -7,7 +7,7 @@ they are written) and variants: the shipped code with one constant changed, and 
 bootstrap interval.
 
     python recall.py --data DIR [--corpus NAME ...] [--no-model | --model-dir DIR --model-name NAME --dims N]
-                     [--themes N] [--cache FILE] [--variants] [--held]
+                     [--themes N] [--embedded] [--cache FILE] [--variants] [--held]
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ sys.path += [str(folder) for folder in Path(__file__).resolve().parents[:3]]
 import common
 import psycopg
 from corpora import NAMES, Theme, read_corpus
-from vectors import CachedModel
+from vectors import CachedModel, texts_of
 
 from hermes_memory_pgvector.domain.operations import Message, RememberMemory, StoreTurn
 from hermes_memory_pgvector.domain.types import Hit, Question, Scope, Store
+from hermes_memory_pgvector.embed.instructions import instructions_for
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall import fuse, search
 from hermes_memory_pgvector.store import lexical, vector_search
@@ -212,14 +213,15 @@ def summary(
         theirs = [value for name, value in reference or () if name == corpus]
         line: dict[str, Any] = {"way": way, "corpus": corpus, "n": len(mine)}
         for at, k in enumerate(_DEPTHS):
-            line[f"@{k}"] = _with_interval([value[at] for value in mine])
+            line[f"@{k}"] = with_interval([value[at] for value in mine])
         for at, k in enumerate(_DEPTHS if theirs and reference is not found else ()):
-            line[f"change @{k}"] = _with_interval([a[at] - b[at] for a, b in zip(mine, theirs, strict=True)], "+.3f")
+            line[f"change @{k}"] = with_interval([a[at] - b[at] for a, b in zip(mine, theirs, strict=True)], "+.3f")
         table.append(line | {"p50_ms": round(p50, 1)})
     return table
 
 
-def _with_interval(values: Sequence[float], form: str = ".3f") -> str:
+def with_interval(values: Sequence[float], form: str = ".3f") -> str:
+    """The mean and its interval, as they are printed."""
     low, high = interval(values, random.Random(common.SEED))
     return f"{statistics.fmean(values):{form}} ({low:{form}} {high:{form}})"
 
@@ -238,6 +240,7 @@ def options(doc: str | None, *, data: bool = True) -> argparse.ArgumentParser:
         made.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder with the corpora")
         made.add_argument("--corpus", nargs="+", default=NAMES, choices=NAMES, metavar="NAME", help=", ".join(NAMES))
         made.add_argument("--themes", type=int, metavar="N", help="of each corpus no more than the first N")
+        made.add_argument("--embedded", action="store_true", help="only themes whose vectors are all in the cache")
     made.add_argument("--no-model", action="store_true", help="recall by words only")
     made.add_argument("--model-dir", type=Path, metavar="DIR", help="another model than the tests' (see vectors.py)")
     made.add_argument("--model-name", default=MODEL_NAME, metavar="NAME", help="its name, by which instructions go")
@@ -247,14 +250,22 @@ def options(doc: str | None, *, data: bool = True) -> argparse.ArgumentParser:
     return made
 
 
+def themes_of(args: argparse.Namespace) -> list[Theme]:
+    """The themes that the options choose."""
+    themes = [theme for name in args.corpus for theme in read_corpus(args.data / f"{name}.json")[: args.themes]]
+    if not args.embedded:
+        return themes
+    model, instructions = CachedModel(args.model_dir or model_dir(), args.cache), instructions_for(args.model_name)
+    return [theme for theme in themes if not model.missing(texts_of([theme], instructions))]
+
+
 def main() -> None:
     """Load, ask, print."""
     parser = options(__doc__)
     parser.add_argument("--variants", action="store_true", help="the shipped code with one constant changed as well")
     parser.add_argument("--held", action="store_true", help="the half held out, to be looked at once")
     args = parser.parse_args()
-    themes = [theme for name in args.corpus for theme in read_corpus(args.data / f"{name}.json")[: args.themes]]
-    with loaded(args, themes) as (provider, stored):
+    with loaded(args, themes_of(args)) as (provider, stored):
         rows = run(provider, stored, args)
     parameters = {"model": None if args.no_model else args.model_name, "held": args.held, "corpora": list(args.corpus)}
     common.report("quality/recall", parameters, rows, args.json)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ENDPOINT_S, BUNDLED_S = 1.0, 0.1  # longest time that reranking takes, where the settings do not say
 TEXT_MAX_CHARS = 2000  # of a text that an endpoint is sent; of a longer one the part that answers
 MAX_CANDIDATES = 40  # that the bundled cross-encoder looks at
-MODEL_WEIGHT = 0.5  # beside the search; .4 to .6 are alike, and alone it is worse than half
+MODEL_WEIGHT = 0.4  # beside the search; .3 to .5 are alike, and alone it is worse than nothing
 PIECE_MAX_CHARS = 240  # of a text; 400 find no more, for a third more of time
 _WORDS_DECIDE = 0.5  # coverage, from which the words say where a long text answers
 _MIN_S = 0.01  # less is not worth a request

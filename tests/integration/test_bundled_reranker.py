@@ -31,7 +31,7 @@ ANSWER = "Ann's favourite restaurant is the Golden Fork, an Italian trattoria."
 TEXTS = (
     "Which dinner guests does the restaurant like? Those who tip.",
     "A restaurant like that needs a licence for dinner music.",
-    "The plates for dinner are in a box like that of the restaurant.",
+    "The restaurant is closed on Mondays.",
     ANSWER,
 )
 PATIENT = {"rerank_deadline_s": 20, "recall_deadline_s": 60}
