@@ -47,6 +47,12 @@ CREATE OR REPLACE TRIGGER hermes_keep_vectors BEFORE INSERT ON memory_entries
 CREATE OR REPLACE TRIGGER hermes_keep_vectors BEFORE INSERT ON conversations
     FOR EACH ROW WHEN (coalesce(current_setting('hermes_pgvector.moved_from', true), '') = '')
     EXECUTE FUNCTION hermes_keep_vectors();
+CREATE OR REPLACE TRIGGER hermes_keep_vectors BEFORE INSERT ON memory_chunks
+    FOR EACH ROW WHEN (coalesce(current_setting('hermes_pgvector.moved_from', true), '') = '')
+    EXECUTE FUNCTION hermes_keep_vectors();
+CREATE OR REPLACE TRIGGER hermes_keep_vectors BEFORE INSERT ON conversation_chunks
+    FOR EACH ROW WHEN (coalesce(current_setting('hermes_pgvector.moved_from', true), '') = '')
+    EXECUTE FUNCTION hermes_keep_vectors();
 
 -- As in 002, but a memory that moves was neither added nor removed.
 CREATE OR REPLACE FUNCTION hermes_note_memory() RETURNS trigger
@@ -166,7 +172,7 @@ END
 $paths$;
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (5, 'keys', 'a44a55dd16a8e1e0b30a834b646325c4052c1cd81a34b5d937909eace1cecd8c')
+VALUES (5, 'keys', 'bff33baa077196f5ee8516325dc52fc300e1e42c807ef9b80fc983625cbc85a8')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;
