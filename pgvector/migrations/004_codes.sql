@@ -26,6 +26,8 @@ DO $columns$
 DECLARE
     each record;
 BEGIN
+    -- While it waits for a table everybody else waits behind it: rather it ends, and is run again.
+    PERFORM set_config('lock_timeout', '800ms', true);
     -- Also of the new vectors, where a change of the model is under way.
     FOR each IN SELECT a.attrelid::regclass AS owner, a.atttypmod AS dims,
                        CASE a.attname WHEN 'embedding' THEN 'code' ELSE 'code_next' END AS name
@@ -119,7 +121,7 @@ END
 $indexes$;
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (4, 'codes', 'e15b7a060e46db0875f2f63742f53d668585907b9045ad1656e9145233f57330')
+VALUES (4, 'codes', '555d5d7f0b8d92afeba1b711089eb006322801efb3cabc8dde9a8053363807d2')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;

@@ -54,11 +54,12 @@ def of_version_003(empty_admin_dsn: str) -> str:
 
 
 def by_plain_sql(dsn: str) -> list[str]:
-    """Apply 004 as psql does; what the server remarks."""
+    """Apply 004 and what follows as psql does; what the server remarks."""
     said: list[str] = []
     with psycopg.connect(dsn, autocommit=True) as admin:
         admin.add_notice_handler(lambda diag: said.append(diag.message_primary or ""))
-        admin.execute(migrations()[3].sql.encode())
+        for migration in migrations()[3:]:
+            admin.execute(migration.sql.encode())
     return said
 
 

@@ -96,16 +96,20 @@ def execute(dsn: str, statements: str) -> None:
         connection.execute(statements.encode())
 
 
+def without_code(dsn: str) -> list[dict[str, Any]]:
+    return [{name: value for name, value in row.items() if name != "code"} for row in Database(dsn).column(CONTENTS)]
+
+
 def test_an_earlier_database_gets_the_schema_of_a_new_one_and_keeps_its_rows(
     earlier: str, admin_dsn: str, cli: Run
 ) -> None:
-    rows, history = Database(earlier).column(CONTENTS), Database(earlier).column(HISTORY)
+    rows, history = without_code(earlier), Database(earlier).column(HISTORY)
     assert Database(earlier).column(KEYS) != NEW_KEYS
     done = cli("migrate", "--admin-dsn", earlier, "--dims", str(DIMS), "--runtime-role", "hermes")
     assert done.returncode == 0 and "applied 005_keys" in done.stdout, done.stderr
     assert Database(earlier).column(KEYS) == NEW_KEYS
     assert Database(earlier).column(SHAPE) == Database(admin_dsn).column(SHAPE)
-    assert (Database(earlier).column(CONTENTS), Database(earlier).column(HISTORY)) == (rows, history)
+    assert (without_code(earlier), Database(earlier).column(HISTORY)) == (rows, history)
 
 
 def test_the_keys_are_built_anew_where_a_build_was_stopped(earlier: str, cli: Run) -> None:
@@ -151,7 +155,7 @@ def test_a_migration_that_never_gets_its_tables_says_what_to_do(earlier: str, mo
     monkeypatch.setattr(migrations, "_LOCK_TRIES", 2)
     with psycopg.connect(earlier) as long:
         long.execute("SELECT FROM memory_entries")
-        with pytest.raises(ConfigurationError, match=r"005 was not applied: .*pg_stat_activity"):
+        with pytest.raises(ConfigurationError, match=r"004 was not applied: .*pg_stat_activity"):
             migrations.migrate(earlier, dims=DIMS)
     assert Database(earlier).column("SELECT max(version) FROM hermes_migrations") == [3]
     migrations.migrate(earlier, dims=DIMS)
