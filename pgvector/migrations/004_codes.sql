@@ -111,6 +111,18 @@ BEGIN
         EXECUTE format('CREATE INDEX %I ON %I (agent_identity) INCLUDE (code, %s) WHERE code IS NOT NULL',
                        each.name || '_theme_code_idx', each.name, each.key);
     END LOOP;
+    -- The graph that is walked across all themes is one of signatures: a row in it costs less than half the time and a
+    -- tenth of the space. One of whole vectors has a name of its own.
+    FOR each IN SELECT * FROM (VALUES ('memory_entries'), ('conversations')) AS known(name) LOOP
+        EXECUTE format('SELECT EXISTS (SELECT FROM %I)', each.name) INTO filled;
+        CONTINUE WHEN filled OR EXISTS (
+            SELECT FROM pg_index AS i JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+             WHERE i.indexrelid = to_regclass(each.name || '_embedding_idx') AND a.attname = 'sig');
+        EXECUTE format('DROP INDEX IF EXISTS %I', each.name || '_embedding_idx');
+        CONTINUE WHEN to_regclass(each.name || '_embedding_full_idx') IS NOT NULL;
+        EXECUTE format('CREATE INDEX %I ON %I USING hnsw (sig bit_hamming_ops) WITH (m = 16, ef_construction = 64)',
+                       each.name || '_embedding_idx', each.name);
+    END LOOP;
     IF left_for_migrate THEN
         RAISE NOTICE 'stored rows are found by their old signatures until this has computed their codes: hermes-pgvector migrate --admin-dsn "dbname=% user=%"',
             current_database(), current_user;
@@ -119,7 +131,7 @@ END
 $indexes$;
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (4, 'codes', 'e15b7a060e46db0875f2f63742f53d668585907b9045ad1656e9145233f57330')
+VALUES (4, 'codes', '364748fe66e6c7404ef7b430287d27932a42bc70284e7d4eaf6892013d25eb87')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;
