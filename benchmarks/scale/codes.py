@@ -2,8 +2,9 @@
 
 Themes of 1,000 to 150,000 turns with generated vectors. Asked is about the theme's own topics, and about some that it
 never spoke of, where what is near is hard to tell. CPU of the backend for the vector leg as it is shipped, and for the
-same two steps over signatures of one bit in an index of their own, with 1,200 and 400 rows compared by their vectors.
-Then the bytes a row of each index. A server without parallel workers, whose CPU nobody would see.
+same two steps over signatures of one bit in an index of their own, with 1,200 and 400 rows compared by their vectors:
+the lower quartile, since others may use the machine. Then the bytes a row of each index. A server without parallel
+workers, whose CPU nobody would see.
 
     codes.py [--keep DIR] [--json FILE]      loads for some minutes; with --keep the next run only asks
 """
@@ -30,7 +31,8 @@ from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.domain.types import Filters, Scope
 from hermes_memory_pgvector.store.backend import Backend
-from hermes_memory_pgvector.store.vector_search import vector_candidates
+from hermes_memory_pgvector.store.pipeline import Pipeline
+from hermes_memory_pgvector.store.vector_search import VectorSearch, as_sent, begin_vectors
 
 SIZES = (1_000, 10_000, 50_000, 150_000)
 K, LIMIT = 10, 100
@@ -86,7 +88,7 @@ def in_themes(
                 cpu.setdefault((theme, name), []).append(used() - before)
     return [
         {"theme rows": size}
-        | {f"{name}, cpu_ms": f"{statistics.median(cpu[theme, name]):.1f}" for name in ways}
+        | {f"{name}, cpu_ms": f"{statistics.quantiles(cpu[theme, name], n=4)[0]:.1f}" for name in ways}
         | {
             f"{name}, {kind}": f"{statistics.fmean(recall[theme, f'{kind} {name}']):.3f}"
             for name in ways
@@ -104,8 +106,10 @@ def ways_to_ask(admin: str, plain: psycopg.Connection[Any], dims: int) -> Iterat
 
     def shipped(theme: str, vector: Any) -> list[int]:
         with backend.connection(60) as conn:
-            scope = Scope("theme", theme)
-            return [each.id for each in vector_candidates(conn, "turns", scope, Filters(), vector, limit=LIMIT)]
+            pipe = Pipeline(conn)
+            begin_vectors(pipe, timeout_s=None)
+            found = VectorSearch(pipe, "turns", Scope("theme", theme), Filters(), as_sent(vector), limit=LIMIT)
+            return [each.id for each in found.candidates()]
 
     def one_bit(depth: int) -> Ask:
         def ask(theme: str, vector: Any) -> list[int]:

@@ -25,6 +25,8 @@ BUCKETS = (10, 100, 500, 2_000, 10_000, 50_000, 1_000_000)  # theme sizes, each 
 START = datetime(2022, 1, 1, tzinfo=UTC)
 TOPICS, _INNER = 2_000, 48
 _CHUNK = 20_000
+COPY = "COPY conversations (session_id, agent_identity, role, content, ts, embedding) FROM STDIN (FORMAT binary)"
+COPY_TYPES = ["text", "text", "text", "text", "timestamptz", "vector"]
 _SYLLABLES = ("ba", "co", "di", "fu", "ga", "ho", "ki", "lu", "me", "no", "pa", "ru", "si", "to", "va", "we", "zo")
 VOCABULARY = ["".join(parts) for parts in itertools.islice(itertools.product(_SYLLABLES, repeat=4), 7, None, 5)]
 _WEIGHTS = list(itertools.accumulate(1 / rank for rank in range(1, len(VOCABULARY) + 1)))
@@ -134,11 +136,8 @@ def load(
     with psycopg.connect(admin, autocommit=True) as conn:
         register_vector(conn)
         dropped = _drop_indexes(conn)
-        turns = (
-            "COPY conversations (session_id, agent_identity, role, content, ts, embedding) FROM STDIN (FORMAT binary)"
-        )
-        with conn.cursor().copy(turns) as copy:
-            copy.set_types(["text", "text", "text", "text", "timestamptz", "vector"])
+        with conn.cursor().copy(COPY) as copy:
+            copy.set_types(COPY_TYPES)
             for number, theme, text, vector in given:
                 at = START + timedelta(minutes=number)
                 session = f"{theme}/{number // 50_000}"

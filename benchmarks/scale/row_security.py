@@ -62,7 +62,7 @@ def load(admin: str, rows: int) -> None:
         conn.execute("VACUUM (FULL, ANALYZE) conversations")
         conn.execute("VACUUM conversations")
         conn.execute(
-            "CREATE INDEX conversations_embedding_idx ON conversations USING hnsw (embedding vector_cosine_ops)"
+            "CREATE INDEX conversations_embedding_idx ON conversations USING hnsw (sig bit_hamming_ops)"
             " WITH (m = 16, ef_construction = 64)"
         )
 

@@ -113,6 +113,18 @@ BEGIN
         EXECUTE format('CREATE INDEX %I ON %I (agent_identity) INCLUDE (code, %s) WHERE code IS NOT NULL',
                        each.name || '_theme_code_idx', each.name, each.key);
     END LOOP;
+    -- The graph that is walked across all themes is one of signatures: a row in it costs less than half the time and a
+    -- tenth of the space. One of whole vectors has a name of its own.
+    FOR each IN SELECT * FROM (VALUES ('memory_entries'), ('conversations')) AS known(name) LOOP
+        EXECUTE format('SELECT EXISTS (SELECT FROM %I)', each.name) INTO filled;
+        CONTINUE WHEN filled OR EXISTS (
+            SELECT FROM pg_index AS i JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+             WHERE i.indexrelid = to_regclass(each.name || '_embedding_idx') AND a.attname = 'sig');
+        EXECUTE format('DROP INDEX IF EXISTS %I', each.name || '_embedding_idx');
+        CONTINUE WHEN to_regclass(each.name || '_embedding_full_idx') IS NOT NULL;
+        EXECUTE format('CREATE INDEX %I ON %I USING hnsw (sig bit_hamming_ops) WITH (m = 16, ef_construction = 64)',
+                       each.name || '_embedding_idx', each.name);
+    END LOOP;
     IF left_for_migrate THEN
         RAISE NOTICE 'stored rows are found by their old signatures until this has computed their codes: hermes-pgvector migrate --admin-dsn "dbname=% user=%"',
             current_database(), current_user;
@@ -121,7 +133,7 @@ END
 $indexes$;
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (4, 'codes', '555d5d7f0b8d92afeba1b711089eb006322801efb3cabc8dde9a8053363807d2')
+VALUES (4, 'codes', '1af6229c1f870d1378ead95bb4ae4acbab26e7ed55c727a0ecc8a8cbf2e90921')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;

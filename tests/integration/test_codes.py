@@ -6,14 +6,17 @@ import json
 
 import psycopg
 import pytest
+from pgvector.psycopg import register_vector
 
 from hermes_memory_pgvector.admin.common import codes
 from hermes_memory_pgvector.admin.common.migrations import migrations
 from hermes_memory_pgvector.domain.types import Filters, Scope
 from hermes_memory_pgvector.store.pool import connect
+from hermes_memory_pgvector.store.sql import queries
 from hermes_memory_pgvector.store.vector_search import vector_candidates
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import runtime_of
+from tests.support.plans import MODES, explained, read_whole
 from tests.support.stored import Database
 
 from .conftest import Run
@@ -145,3 +148,21 @@ def test_need_13_what_an_older_version_writes_later_gets_codes(admin_dsn: str) -
         admin.execute(ROWS[2].replace("generate_series(1, 5)", "generate_series(1, 1)").encode())
         assert admin.execute("SELECT count(code) FROM conversation_chunks").fetchone() == (1,)
     assert (database.column(CODED), database.column(WRONG)) == ([1], [])
+
+
+def test_need_13_codes_come_from_their_index_where_one_theme_is_the_whole_table(admin_dsn: str, dsn: str) -> None:
+    """A planner that takes each page of it for a seek would read the table instead."""
+    with psycopg.connect(admin_dsn, autocommit=True) as admin:
+        admin.execute(ROWS[1].replace("'Turn ' || n", "repeat('said ' || n, 20)").encode())
+        admin.execute("VACUUM ANALYZE conversations")
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        register_vector(conn)
+        for mode in MODES:
+            with conn.transaction():
+                conn.execute("SET LOCAL enable_sort = off")
+                conn.execute(queries()["begin_vectors"].encode(), {"statement_ms": None})
+                row = {"theme": "default", "vector": [0.5] * DIMS, "large": 2000}
+                nodes = explained(conn, "vector_search_turns", row, mode)
+            assert not read_whole(nodes), (mode, nodes)
+            wide = {node["Index Name"] for node in nodes if "Index Name" in node and node["Actual Rows"] == 3000}
+            assert wide == {"conversations_theme_code_idx"}, (mode, nodes)

@@ -10,12 +10,15 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from pgvector.psycopg import register_vector
 from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector import cli
 from hermes_memory_pgvector.admin.common import hnsw
 from hermes_memory_pgvector.admin.index.build_memory import build_memory
+from hermes_memory_pgvector.domain.types import Filters, Scope
 from hermes_memory_pgvector.store.pool import connect
+from hermes_memory_pgvector.store.vector_search import vector_candidates
 from tests.conftest import DIMS
 from tests.support.stored import Database
 from tests.support.waiting import until
@@ -25,6 +28,8 @@ WHOLE = (
     "SELECT c.relname FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid"
     " WHERE i.indisvalid AND c.relname ~ 'embedding_idx$' ORDER BY 1 DESC"
 )
+FULL = ["memory_entries_embedding_full_idx", "conversations_embedding_full_idx"]
+ANY_GRAPH = "SELECT indexname FROM pg_indexes WHERE indexdef LIKE '%%USING hnsw%%' ORDER BY 1 DESC"
 DEFINITIONS = "SELECT indexdef FROM pg_indexes WHERE indexname ~ 'embedding_idx$' ORDER BY 1"
 VECTORS = (
     " 'bulk', 'user', 'row ' || n, (SELECT array_agg(sin(n * 12.9898 + d * 78.233))"
@@ -88,8 +93,45 @@ def test_need_24_the_indexes_go_for_a_bulk_load_and_come_back_the_same(
     assert json.loads(capsys.readouterr().out)["built"] == INDEXES
 
     assert database.column(DEFINITIONS) == before
+    assert all("hnsw (sig bit_hamming_ops)" in definition for definition in before)
     assert cli.main(["index", "show", *where]) == 0
     assert capsys.readouterr().out.count("whole") == 2
+
+
+@pytest.mark.usefixtures("configured")
+def test_need_24_an_operator_may_have_the_indexes_of_whole_vectors(
+    home: Path, admin_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = Database(admin_dsn)
+    where = ["--hermes-home", str(home)]
+    database.column(TURNS + " RETURNING id", 50)
+    assert cli.main(["index", "build", "--full", "--json", *where]) == 0
+    assert json.loads(capsys.readouterr().out)["built"] == FULL
+    assert database.column(ANY_GRAPH) == FULL
+    assert cli.main(["index", "build", *where]) == 0 and "nothing to build" in capsys.readouterr().out
+    with connect(admin_dsn) as conn:
+        register_vector(conn)
+        (vector,) = database.column("SELECT embedding::float4[] FROM conversations WHERE content = 'row 7'")
+        found = vector_candidates(conn, "turns", Scope("all", ""), Filters(), vector, limit=5, graph_rows=0)
+    assert database.column("SELECT content FROM conversations WHERE id = %s", found[0].id) == ["row 7"]
+    assert cli.main(["index", "drop", "--yes", *where]) == 0 and cli.main(["index", "build", *where]) == 0
+    assert database.column(ANY_GRAPH) == INDEXES
+
+
+@pytest.mark.usefixtures("configured")
+def test_need_24_the_indexes_of_an_older_version_are_replaced(
+    home: Path, admin_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = Database(admin_dsn)
+    before = database.column(DEFINITIONS)
+    filled(admin_dsn, 50)
+    with psycopg.connect(admin_dsn, autocommit=True) as admin:
+        admin.execute(
+            "CREATE INDEX conversations_embedding_idx ON conversations USING hnsw (embedding vector_cosine_ops)"
+        )
+    assert cli.main(["index", "build", "--hermes-home", str(home)]) == 0
+    assert "built: memory_entries_embedding_idx, conversations_embedding_idx" in capsys.readouterr().out
+    assert database.column(DEFINITIONS) == before
 
 
 @pytest.mark.usefixtures("configured")
@@ -105,7 +147,7 @@ def test_need_24_a_build_knows_no_time_limit_and_finishes_what_was_killed(
         psycopg.connect(hurried, autocommit=True) as admin,
         pytest.raises(psycopg.errors.QueryCanceled),
     ):
-        admin.execute(f"{concurrently} (embedding vector_cosine_ops)".encode())
+        admin.execute(f"{concurrently} (sig bit_hamming_ops)".encode())
     with connect(admin_dsn) as conn:
         assert [each.state for each in hnsw.indexes(conn)] == ["missing", "unfinished"]
 

@@ -243,6 +243,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         # a change of the model embeds the texts of every theme, as an administrator
         "dependents_of_vectors", "begin_reembed", "note_reembed", "end_reembed", "make_room_for_vectors", "last_id_of",
         "row_without_next", "count_next", "rows_without_next", "clear_next_chunks", "fill_next", "index_hnsw",
+        "index_hnsw_full", "is_former_index",
         "index_theme_sig_next", "index_theme_code_next", "index_pending_next", "index_chunks_sig_next",
         "index_chunks_code_next", "index_cold_next", "switch_to_next",
         "codes_are_missing", "fill_codes", "index_codes", "index_signatures", "signatures_are_apart",
@@ -251,10 +252,11 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "walk_vectors", "walk_timeline", "plan_for_values", "has_graph",  # touch no stored text
         "hnsw_index_state", "build_progress",
         "compact_sizes", "count_cold", "keep_signatures", "calibrate_signatures", "signature_scale",
-        "vector_search_turns_cold",  # as vector_search_turns_walk
+        "vector_search_turns_cold",  # as vector_search_turns_walk_sig
         "vector_search_memories_all", "vector_search_turns_all",  # the explicit scope 'all'
         "vector_search_memories_all_filtered", "vector_search_turns_all_filtered",
-        "vector_search_memories_walk", "vector_search_turns_walk",
+        "vector_search_memories_walk_sig", "vector_search_turns_walk_sig",
+        "vector_search_memories_walk_embedding", "vector_search_turns_walk_embedding",
         "chunk_search_memories_all", "chunk_search_turns_all",
         "estimate_matches_memories", "estimate_matches_turns",
         "count_some_memories_all", "count_some_turns_all",

@@ -308,7 +308,7 @@ def crowded(make_provider: MakeProvider, admin_dsn: str) -> Backend:
                 f" SELECT id, 1, agent_identity, 0, embedding, sig FROM {table} ORDER BY id LIMIT 2000".encode()
             )
             admin.execute(
-                f"CREATE INDEX {table}_embedding_idx ON {table} USING hnsw (embedding vector_cosine_ops)"
+                f"CREATE INDEX {table}_embedding_idx ON {table} USING hnsw (sig bit_hamming_ops)"
                 " WITH (m = 4, ef_construction = 16)".encode()
             )
             admin.execute(f"VACUUM ANALYZE {table}".encode())

@@ -65,9 +65,7 @@ def backend(make_provider: MakeProvider, admin_dsn: str) -> Iterator[Backend]:
                     more = ["s", kind] if table == "conversations" else ["memory" if kind == "user" else "user"]
                     at = START + timedelta(minutes=row)
                     copy.write_row([f"theme-{row % 30}", Vector(vector), f"Row {row}", *more, at])
-            admin.execute(
-                f"CREATE INDEX {table}_embedding_idx ON {table} USING hnsw (embedding vector_cosine_ops)".encode()
-            )
+            admin.execute(f"CREATE INDEX {table}_embedding_idx ON {table} USING hnsw (sig bit_hamming_ops)".encode())
             admin.execute(f"VACUUM ANALYZE {table}".encode())
     provider = make_provider({"pool_max_size": 1})
     runtime_of(provider).backend.bring_up()

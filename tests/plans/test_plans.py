@@ -18,7 +18,7 @@ THEMES = {"large": 3000, "small": 20}
 _TYPES = {
     "theme": "text", "session_id": "text", "target": "text", "limit": "bigint",
     "matchers": "text[]", "holding": "float8[]", "shares": "float8[]", "absent": "float8[]",
-    "pivot": "float8", "match": "text", "recent": "boolean", "exact": "boolean",
+    "pivot": "float8", "signed": "bigint", "walked": "bigint", "match": "text", "recent": "boolean", "exact": "boolean",
     "rows": "float8", "role": "text", "phrase": "text", "words": "text[]", "initials": "text[]",
     "ids": "bigint[]", "any_theme": "boolean", "since": "text", "until": "text", "own": "text", "shared": "text[]",
 }  # fmt: skip
@@ -44,9 +44,7 @@ def filled(admin_dsn: str) -> Iterator[psycopg.Connection[Any]]:
                       FROM generate_series(1, %s) AS n"""
                 admin.execute(statement.encode(), (theme, count))
         for table in ("conversations", "memory_entries"):
-            admin.execute(
-                f"CREATE INDEX {table}_embedding_idx ON {table} USING hnsw (embedding vector_cosine_ops)".encode()
-            )
+            admin.execute(f"CREATE INDEX {table}_embedding_idx ON {table} USING hnsw (sig bit_hamming_ops)".encode())
             admin.execute(f"VACUUM ANALYZE {table}".encode())
         admin.execute("SET ROLE hermes")
         yield admin
@@ -169,10 +167,12 @@ def test_need_20_what_the_question_alone_says_is_computed_once() -> None:
     statements = {
         name: text
         for name, text in every_statement().items()
-        if name.startswith(named) and not name.endswith(("_walk", "_all_filtered"))
+        if name.startswith(named) and not name.endswith(("_walk_sig", "_walk_embedding", "_all_filtered"))
     }
     once = (
         "binary_quantize(%(vector)s)",
+        "hermes_code(%(vector)s)",
+        "hermes_code(%(vector)s::vector)",
         "%(since)s::timestamptz",
         "%(until)s::timestamptz",
         "hermes_folded(%(phrase)s)",

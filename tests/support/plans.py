@@ -20,7 +20,7 @@ _TYPES = {
     "matchers": "text[]", "holding": "float8[]", "match": "text", "recent": "boolean", "exact": "boolean",
     "rows": "float8", "role": "text", "text": "text", "ids": "bigint[]",
     "any_theme": "boolean", "since": "text", "until": "text", "reach": "bigint",
-    "pivot": "float8", "large": "bigint", "deep": "bigint", "signed": "bigint",
+    "pivot": "float8", "large": "bigint", "deep": "bigint", "signed": "bigint", "walked": "bigint",
     "themes": "text[]", "digests": "bytea[]", "own": "text", "shared": "text[]", "words": "text[]",
 }  # fmt: skip
 _USUAL: Mapping[str, Any] = {

@@ -31,6 +31,7 @@ def complete(conn: DeadlineConnection, tell: hnsw.Tell) -> list[str]:
     """
     done: list[str] = []
     with translated(), hnsw.steering(conn):
+        hnsw.drop_former(conn)
         for table in _KEYS:
             done += _index(conn, table, f"{table}_theme_code_idx", "index_codes")
         lacking = [table for table in _KEYS if _state(conn, table)[0]]

@@ -49,7 +49,7 @@ class HnswIndex(NamedTuple):
 
 
 def for_store(
-    name: str, store: Store, *, dims: int = 0, index: str = "", column: str = "embedding_next", package: str = ""
+    name: str, store: Store, *, dims: int = 0, index: str = "", column: str = "sig_next", package: str = ""
 ) -> sql.Composed:
     """Return a statement, of this folder or of `package`, with the names of the tables and indexes of `store` in it."""
     rows, chunks = ROWS[store], CHUNKS[store]
@@ -67,6 +67,7 @@ def for_store(
         chunks_next_name=sql.Literal(f"{chunks}_next"),
         chunks_next_key=sql.Identifier(f"{chunks}_next_pkey"),
         chunks_next_reference=sql.Identifier(f"{chunks}_next_row_id_fkey"),
+        full_index=sql.Identifier(_full_name(store)),
         chunks_sig_index=sql.Identifier(f"{chunks}_theme_sig_idx"),
         chunks_sig_next_index=sql.Identifier(f"{chunks}_theme_sig_next_idx"),
         chunks_code_index=sql.Identifier(f"{chunks}_theme_code_idx"),
@@ -82,16 +83,21 @@ def for_store(
 
 
 def indexes(conn: DeadlineConnection) -> list[HnswIndex]:
-    """Return how the HNSW indexes stand."""
+    """Return how the HNSW indexes stand: of each table that of whole vectors where there is one, else of signatures."""
     found = []
     for store in STORES:
-        with translated():
-            names = {"table": ROWS[store], "index": _name(store)}
-            row = conn.execute(query("hnsw_index_state", package=__package__), names).fetchone()
-        assert row is not None
-        wants = round(row.rows * (4 * row.dims + _NEIGHBOURS_BYTES))
-        found.append(HnswIndex(store, _name(store), row.state, int(row.rows), row.index_bytes, wants, row.given_bytes))
+        full = _index(conn, store, _full_name(store))
+        found.append(_index(conn, store, _name(store)) if full.state == "missing" else full)
     return found
+
+
+def _index(conn: DeadlineConnection, store: Store, name: str) -> HnswIndex:
+    with translated():
+        names = {"table": ROWS[store], "index": name}
+        row = conn.execute(query("hnsw_index_state", package=__package__), names).fetchone()
+    assert row is not None
+    wants = row.rows * ((4 * row.dims if name == _full_name(store) else row.dims // 8) + _NEIGHBOURS_BYTES)
+    return HnswIndex(store, name, row.state, int(row.rows), row.index_bytes, wants, row.given_bytes)
 
 
 def is_changing(conn: DeadlineConnection) -> bool:
@@ -103,17 +109,24 @@ def drop(conn: DeadlineConnection) -> list[str]:
     """Drop the HNSW indexes while agents go on; the names of those that were there."""
     dropped = []
     with translated(), steering(conn):
-        for index in indexes(conn):
+        for index in (_index(conn, store, name(store)) for store in STORES for name in (_name, _full_name)):
             if index.state != "missing":
-                conn.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(index.name)))
+                _drop(conn, index.name)
                 dropped.append(index.name)
     return dropped
 
 
-def build(conn: DeadlineConnection, conninfo: str, tell: Tell, *, memory: str = "") -> list[str]:
+def drop_former(conn: DeadlineConnection) -> None:
+    """Drop the indexes of whole vectors that versions before 1.1 made, under `steering`."""
+    for store in STORES:
+        if conn.execute(query("is_former_index", package=__package__), {"index": _name(store)}).fetchone() == (True,):
+            _drop(conn, _name(store))
+
+
+def build(conn: DeadlineConnection, conninfo: str, tell: Tell, *, memory: str = "", full: bool = False) -> list[str]:
     """Build the HNSW indexes that are not whole while agents go on, however long it takes; their names.
 
-    One that somebody else is building is left to them.
+    One that somebody else is building is left to them. With `full` those of whole vectors take the place of the others.
 
     `memory` is the maintenance_work_mem for it, as Postgres writes sizes; empty is the server's own. `conninfo` leads
     to the same database: how far a build is can only be asked on another connection. Raises ConfigurationError while
@@ -126,17 +139,27 @@ def build(conn: DeadlineConnection, conninfo: str, tell: Tell, *, memory: str = 
             )
         if memory:
             conn.execute("SELECT set_config('maintenance_work_mem', %s, false)", (memory,))
-        todo = [index for index in indexes(conn) if index.is_to_build()]
+        drop_former(conn)
+        todo = to_build(conn, full=full)
         for index in todo:
+            statement = "index_hnsw" if index.name == _name(index.store) else "index_hnsw_full"
             with _told(conninfo, conn.info.backend_pid, index.name, tell):
-                build_index(conn, index.store, index.name, "index_hnsw", column="embedding")
+                build_index(conn, index.store, index.name, statement, column="sig")
+            if index.name != _name(index.store):
+                _drop(conn, _name(index.store))
     return [index.name for index in todo]
+
+
+def to_build(conn: DeadlineConnection, *, full: bool = False) -> list[HnswIndex]:
+    """Return what `build` builds."""
+    wanted = [_index(conn, store, _full_name(store)) for store in STORES] if full else indexes(conn)
+    return [index for index in wanted if index.is_to_build()]
 
 
 def restore(conn: DeadlineConnection) -> None:
     """Build those that a change of the model has dropped, under `steering`."""
     for store in STORES:
-        build_index(conn, store, _name(store), "index_hnsw", column="embedding")
+        build_index(conn, store, _name(store), "index_hnsw", column="sig")
 
 
 def build_index(
@@ -146,7 +169,7 @@ def build_index(
     statement: str,
     say: Callable[[str], None] = lambda line: None,
     *,
-    column: str = "embedding_next",
+    column: str = "sig_next",
 ) -> None:
     """Build `index` by the statement of that name where it is not there and whole; under `steering`."""
     build_with(conn, index, for_store(statement, store, index=index, column=column), say)
@@ -207,5 +230,13 @@ def _told(conninfo: str, backend: int, index: str, tell: Tell) -> Iterator[None]
         watcher.join()
 
 
+def _drop(conn: DeadlineConnection, index: str) -> None:
+    conn.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(index)))
+
+
 def _name(store: Store) -> str:
     return f"{ROWS[store]}_embedding_idx"
+
+
+def _full_name(store: Store) -> str:
+    return f"{ROWS[store]}_embedding_full_idx"

@@ -11,6 +11,11 @@ SELECT CASE WHEN i.indexrelid IS NULL THEN 'missing' WHEN i.indisvalid THEN 'who
   LEFT JOIN pg_index AS i ON i.indrelid = t.oid AND i.indexrelid = to_regclass(%(index)s)
  WHERE t.oid = %(table)s::regclass;
 
+-- name: is_former_index
+-- exempt: reads the catalogue only.
+SELECT EXISTS (SELECT FROM pg_index AS i JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+                WHERE i.indexrelid = to_regclass(%(index)s) AND a.attname = 'embedding') AS former;
+
 -- name: build_progress
 -- exempt: figures of a build of an index, no stored text.
 SELECT blocks_done AS done, blocks_total AS total FROM pg_stat_progress_create_index

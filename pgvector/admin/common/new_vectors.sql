@@ -67,7 +67,7 @@ CREATE TRIGGER hermes_keep_next AFTER UPDATE OF content, agent_identity ON {rows
   EXECUTE FUNCTION hermes_keep_next({chunks_next_name});
 CREATE TRIGGER hermes_drop_next AFTER DELETE ON {rows} FOR EACH ROW
   EXECUTE FUNCTION hermes_keep_next({chunks_next_name});
-DROP INDEX IF EXISTS {embedding_index};
+DROP INDEX IF EXISTS {embedding_index}, {full_index};
 -- What an administrator makes must not be his alone.
 DO $$
 DECLARE
@@ -114,7 +114,12 @@ SELECT filled.id, chunk.part, filled.agent_identity, chunk.first_char, chunk.emb
 
 -- name: index_hnsw
 -- exempt: only the catalogue changes.
-CREATE INDEX CONCURRENTLY IF NOT EXISTS {index} ON {rows} USING hnsw ({column} vector_cosine_ops)
+CREATE INDEX CONCURRENTLY IF NOT EXISTS {index} ON {rows} USING hnsw ({column} bit_hamming_ops)
+  WITH (m = 16, ef_construction = 64);
+
+-- name: index_hnsw_full
+-- exempt: only the catalogue changes.
+CREATE INDEX CONCURRENTLY IF NOT EXISTS {index} ON {rows} USING hnsw (embedding vector_cosine_ops)
   WITH (m = 16, ef_construction = 64);
 
 -- name: index_theme_sig_next

@@ -23,7 +23,7 @@ from ..common.commands import (
 )
 from ..common.console import Column, say, show_table
 from ..common.database import database, settings_of
-from ..common.hnsw import HnswIndex, build, drop, indexes
+from ..common.hnsw import HnswIndex, build, drop, indexes, to_build
 from ..common.new_vectors import admin_connection
 from ..common.outcome import ADD_YES
 from ..common.progress import building
@@ -56,10 +56,9 @@ def _show_dropped(left: Sequence[HnswIndex], dropped: Sequence[str], *, done: bo
 def _build(args: argparse.Namespace, home: Path) -> int:
     with _admin(args, home) as (conn, conninfo):
         ours = not (settings_of(home).dsn or given_admin_dsn(args))
-        todo = [index for index in indexes(conn) if index.is_to_build()]
-        memory = args.memory or _memory_for(todo, ours=ours)
+        memory = args.memory or _memory_for(to_build(conn, full=args.full), ours=ours)
         with building() as tell:
-            built = build(conn, conninfo, tell, memory=memory)
+            built = build(conn, conninfo, tell, memory=memory, full=args.full)
         left = indexes(conn)
     said = f"built: {', '.join(built)}" if built else "nothing to build"
     told = {"built": built, "memory": memory, "indexes": [index._asdict() for index in left]}
@@ -139,6 +138,12 @@ INDEX = Command(
                     default="",
                     help="maintenance_work_mem for it, as 4GB (default: with the embedded server what it wants, "
                     "up to half of what the machine has free; else the server's own)",
+                ),
+                argument(
+                    "--full",
+                    action="store_true",
+                    help="of whole vectors instead of signatures, for your own queries: ten times the size, and over "
+                    "twice the work for each row",
                 ),
             ],
         ),

@@ -13,11 +13,12 @@ SELECT (SELECT count(*) FROM conversations WHERE agent_identity = %(theme)s) AS 
              WHERE k.agent_identity = %(theme)s)::bigint AS vector_bytes;
 
 -- name: compact_sizes
--- exempt: sizes for the operator, no stored text. How large tables and indexes are, and how many vectors the graph holds.
+-- exempt: sizes for the operator, no stored text. How large tables and indexes are, and how many vectors a graph of
+-- whole vectors holds; one of signatures keeps its rows.
 SELECT pg_table_size('conversations') + pg_table_size('conversation_chunks') AS table_bytes,
        pg_indexes_size('conversations') + pg_indexes_size('conversation_chunks') AS index_bytes,
-       coalesce(pg_relation_size(to_regclass('conversations_embedding_idx')), 0) AS graph_bytes,
-       greatest(0, (SELECT reltuples FROM pg_class WHERE oid = to_regclass('conversations_embedding_idx'))) AS graph_rows,
+       coalesce(pg_relation_size(to_regclass('conversations_embedding_full_idx')), 0) AS graph_bytes,
+       greatest(0, (SELECT reltuples FROM pg_class WHERE oid = to_regclass('conversations_embedding_full_idx'))) AS graph_rows,
        greatest(0, (SELECT reltuples FROM pg_class WHERE oid = to_regclass('conversations'))) AS rows;
 
 -- name: compact_candidates

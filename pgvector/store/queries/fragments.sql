@@ -75,6 +75,16 @@ signed AS MATERIALIZED (
 candidates AS MATERIALIZED (
     SELECT {columns} FROM coded UNION ALL SELECT {columns} FROM signed)
 
+-- fragment: walked(table; passes)
+-- What the graph of signatures gives, sorted by codes before vectors are read.
+walked AS MATERIALIZED (
+    SELECT id, coalesce(code <~> (SELECT hermes_code(%(vector)s)), 2.6 * (sig <~> binary_quantize(%(vector)s))) AS bits
+      FROM {table}
+     WHERE {passes} AND readable({table})
+     ORDER BY sig <~> binary_quantize(%(vector)s) LIMIT %(walked)s),
+candidates AS MATERIALIZED (
+    SELECT id FROM walked ORDER BY bits LIMIT %(depth)s)
+
 -- fragment: told_nearness(t)
 -- How near a row is by its code, or by its signature where it has nothing else: a sign tells as much as 2.6 bits of a code.
 cos(pi() * coalesce(({t}.code <~> (SELECT hermes_code(%(vector)s::vector))) / 2.6,

@@ -45,13 +45,22 @@ SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true) AS iterative,
 SELECT set_config('plan_cache_mode', 'force_custom_plan', true) AS mode;
 
 -- name: has_graph
--- exempt: reads the catalogue only. An operator may have dropped the index for a bulk load, or a build may have failed.
-SELECT EXISTS (SELECT FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_am AS a ON a.oid = c.relam
-                WHERE i.indrelid = %(table)s::regclass AND i.indisvalid AND a.amname = 'hnsw') AS found;
+-- exempt: reads the catalogue only. Of which column there is a graph: an operator may have dropped it for a bulk load or
+-- have chosen the one of whole vectors, or a build may have failed.
+SELECT min(n.attname) AS found
+  FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_am AS a ON a.oid = c.relam
+  JOIN pg_attribute AS n ON n.attrelid = i.indrelid AND n.attnum = i.indkey[0]
+ WHERE i.indrelid = %(table)s::regclass AND i.indisvalid AND i.indpred IS NULL AND a.amname = 'hnsw'
+   AND n.attname IN ('embedding', 'sig');
 
--- name: vector_search_memories_walk
+-- name: vector_search_memories_walk_sig
 -- exempt: the explicit scope 'all', of what is readable. After `walk_vectors`: the index gives rows nearly in
 -- order, and goes on until enough have passed the filter.
+WITH walked(memory_entries; memory_passes_in_sight())
+nearest_memories();
+
+-- name: vector_search_memories_walk_embedding
+-- exempt: as vector_search_memories_walk_sig.
 WITH candidates AS MATERIALIZED (
     SELECT id, embedding <=> %(vector)s AS distance FROM memory_entries
      WHERE memory_passes_in_sight() AND readable(memory_entries)
@@ -93,9 +102,13 @@ with_turns_beside(SELECT id, 1 - distance AS similarity, is_thin() AS thin
 WITH near_candidates(conversations; id; turn_passes_in_sight() AND readable(conversations); %(depth)s)
 with_turns_beside(nearest_turns());
 
--- name: vector_search_turns_walk
--- exempt: the explicit scope 'all', of what is readable. After `walk_vectors`: the index gives rows nearly in
--- order, and goes on until enough have passed the filter.
+-- name: vector_search_turns_walk_sig
+-- exempt: as vector_search_memories_walk_sig.
+WITH walked(conversations; turn_passes_in_sight())
+nearest_turns();
+
+-- name: vector_search_turns_walk_embedding
+-- exempt: as vector_search_memories_walk_sig.
 WITH candidates AS MATERIALIZED (
     SELECT id, embedding <=> %(vector)s AS distance FROM conversations
      WHERE turn_passes_in_sight() AND readable(conversations)
@@ -103,8 +116,8 @@ WITH candidates AS MATERIALIZED (
 SELECT id, 1 - distance AS similarity FROM candidates ORDER BY distance + 0 LIMIT %(limit)s;
 
 -- name: vector_search_turns_cold
--- exempt: the explicit scope 'all', of what is readable. What the graph does not hold: turns that `compact` has left their
--- signature only. The index tells no theme of theirs, so of the nearest those are kept that are readable.
+-- exempt: the explicit scope 'all', of what is readable. What a graph of vectors does not hold: turns that `compact` has left
+-- their code only. The index tells no theme of theirs, so of the nearest those are kept that are readable.
 WITH candidates AS MATERIALIZED (
     SELECT id, (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 AS bits FROM conversations
      WHERE embedding IS NULL AND sig IS NOT NULL
