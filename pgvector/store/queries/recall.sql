@@ -1,9 +1,5 @@
 -- What recall reads.
 
--- name: limit_statements
--- exempt: touches no table.
-SELECT set_config('statement_timeout', %(statement_ms)s, true) AS statement;
-
 -- name: vector_search_memories
 -- `+ 0` keeps every other index out: the signatures of one theme come from its covering index, then the nearest are
 -- reranked exactly. `OFFSET 0` has these looked up one by one, where a planner without the sizes at hand may read the
