@@ -63,7 +63,7 @@ class Bench:
 
     def round(self, vector: list[float]) -> dict[str, float]:
         """Everything once."""
-        taken = {"embed": self._embed()}
+        taken = {"embed": self.embed()}
         for store in STORES:
             taken |= self._statement(store, vector) | self._leg(store, vector)
         return taken | {asked: milliseconds(call) for asked, call in self.calls().items()}
@@ -76,14 +76,14 @@ class Bench:
             "prefetch": lambda: self._provider.prefetch(next(self._asked), session_id="s"),
         }
 
-    def _embed(self) -> float:
+    def embed(self) -> float:
         return milliseconds(lambda: self._embedder.embed_query(next(self._asked), timeout_s=10))
 
     def _statement(self, store: Store, vector: list[float]) -> dict[str, float]:
         cpu = Cpu(self._plain.info.backend_pid)
         row = Asked(self._theme, self._size, "", vector).row()
         statement = BARE.replace("conversations", STORES[store])
-        self._embed()
+        self.embed()
         before = cpu()
         taken = milliseconds(lambda: self._plain.execute(statement, row, prepare=True).fetchall())
         return {f"bare {store}": taken, f"bare cpu {store}": cpu() - before}
@@ -92,7 +92,7 @@ class Bench:
         with self._runtime.backend.connection(60) as conn:
             conn.execute("SET LOCAL plan_cache_mode = force_generic_plan")  # as a question has it
             cpu = Cpu(conn.info.backend_pid)
-            self._embed()
+            self.embed()
             before = cpu()
             scope = Scope("theme", self._theme)
             taken = milliseconds(lambda: vector_candidates(conn, store, scope, Filters(), vector, limit=40))
@@ -193,8 +193,8 @@ def options(doc: str | None) -> argparse.ArgumentParser:
     return made
 
 
-def benches(args: argparse.Namespace) -> Iterator[tuple[Bench, int, Any]]:
-    """For each theme: the means to ask it, its rows, and vectors to ask with."""
+def benches(args: argparse.Namespace, led: Callable[[str], str] = str) -> Iterator[tuple[Bench, int, Any]]:
+    """For each theme: the means to ask it, its rows, and vectors to ask with. Its provider goes where `led` says."""
     sizes = {f"theme-{number}": size for number, size in enumerate(args.size or SIZES, 1)}
     name = "limit_" + "_".join(map(str, [args.dims, *sizes.values()]))
     with contextlib.ExitStack() as stack:
@@ -205,7 +205,7 @@ def benches(args: argparse.Namespace) -> Iterator[tuple[Bench, int, Any]]:
         register_vector(plain)
         url = stack.enter_context(common.endpoint(args.dims, args.latency_ms, "unit"))
         vectors = dict(population.questions(sizes, args.dims, 20))
-        config = {"dsn": make_conninfo(admin, user="hermes"), "dims": args.dims, "embed_url": url}
+        config = {"dsn": led(make_conninfo(admin, user="hermes")), "dims": args.dims, "embed_url": url}
         for theme, size in sizes.items():
             with common.provider(config, theme) as provider:
                 assert provider.runtime is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -14,11 +15,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-import httpcore
-import httpx
-
 from ..domain.errors import ConfigurationError, EmbedderError, EmbedderUnavailable, InputTooLong
 from .endpoint import Endpoint, NoSuchEndpoint, Reply, is_azure, parse_url
+
+# The command line of httpx, if rich is installed, takes longer to load than all the rest of it: it is left out.
+sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
+import httpcore  # noqa: E402
+import httpx  # noqa: E402
 
 _T = TypeVar("_T")
 # 64 vectors of 4,096 numbers at 22 characters are 6 MB; more than ten times that is no answer to us.
@@ -77,6 +80,7 @@ class HttpClient:
         self._secrets = [secret for secret in (key, password) if len(secret) >= _MIN_SECRET_CHARS]
         self._headers = _headers(key, azure=is_azure(parts))
         self._auth = (user, password) if user and not key else None
+        self._tls = parts.scheme == "https"
         self._ca_file = ca_file
         self._use_environment = use_environment
         self._lock = threading.Lock()
@@ -170,13 +174,17 @@ class HttpClient:
                 _enforce_deadlines(self._client)
             return self._client
 
+    def _trusted(self) -> ssl.SSLContext | bool:
+        # To read the usual certificates takes longer than to ask, and without TLS nobody shows one.
+        return ssl.create_default_context(cafile=self._ca_file) if self._ca_file else self._tls
+
     def _new_client(self) -> httpx.Client:
         """Return a client that trusts and goes through what the environment names, as httpx reads it."""
         try:
             return httpx.Client(
                 headers=self._headers,
                 auth=self._auth,
-                verify=ssl.create_default_context(cafile=self._ca_file) if self._ca_file else True,
+                verify=self._trusted(),
                 trust_env=self._use_environment,
                 limits=httpx.Limits(
                     max_connections=_MAX_CONNECTIONS,

@@ -24,7 +24,6 @@ from ..store.vector_search import (
     ask_hits,
     ask_neighbours,
     ask_surroundings,
-    limit_statements,
 )
 from ..store.vectors import ask_space, space_in
 from .fuse import LENDERS, LENT_SHARES, favour, fuse, smooth
@@ -86,14 +85,12 @@ class Search:
         """Look up the turns beside the best ones by words."""
         self._beside(pipe, self._lenders(self._scores({}, self._worded)))
 
-    def ask_vectors(self, pipe: Pipeline, vector: Vector, timeout_s: float | None) -> None:
-        """Ask for the other leg, each statement of it within `timeout_s` where that is given.
+    def ask_vectors(self, pipe: Pipeline, vector: Vector) -> None:
+        """Ask for the other leg.
 
         The turns beside those that may lend them of their score are told besides: the best of each leg, or of both.
         """
         self._vector = as_sent(vector)
-        if timeout_s is not None:
-            limit_statements(pipe, timeout_s)
         best = self._lenders(self._scores({}, self._worded))
         self._by_words_beside = self._ask_beside(pipe, best)
         others = {row.id for row in self._worded.get("turns", ())} - set(best) - self._known_beside.keys()

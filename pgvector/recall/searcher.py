@@ -169,7 +169,8 @@ class Searcher:
                     search.look_beside(pipe)
                     vector = _at_once(embedding)
                 if vector is not None:
-                    search.ask_vectors(pipe, vector, _left_s(vector_end))
+                    pipe.statement_s = _left_s(vector_end)
+                    search.ask_vectors(pipe, vector)
                     self._check_space(source, search)
                     return search.page(pipe), "hybrid"
                 by_words = search.page(pipe)
@@ -197,10 +198,10 @@ class Searcher:
         # How all themes are searched depends on what this role may see, which the first round trip tells.
         everywhere = search.asked.scope.kind == "all"
         if not everywhere:
-            search.ask_vectors(pipe, vector, None)
+            search.ask_vectors(pipe, vector)
         with source.reading(_left_s(end), pipe):
             if everywhere:
-                search.ask_vectors(pipe, vector, None)
+                search.ask_vectors(pipe, vector)
             self._check_space(source, search)
             return search.page(pipe)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
@@ -58,6 +59,7 @@ class Pipeline:
     def __init__(self, conn: DeadlineConnection | None = None) -> None:
         self._conn = conn
         self._alone = conn is None
+        self.statement_s = math.inf  # that each statement sent from now on may take, where it has no transaction yet
         self._waiting: list[tuple[str, Mapping[str, Any], Rows]] = []
 
     def ask(self, name: str, row: Mapping[str, Any] | None = None) -> Rows:
@@ -94,7 +96,7 @@ class Pipeline:
         with conn.pipeline():
             # The plans are made once a connection, not for each question anew, which takes longer than to search a
             # small theme.
-            begun = set_limits(conn, plans="force_generic_plan")
+            begun = set_limits(conn, plans="force_generic_plan", statement_s=self.statement_s)
             self._execute(conn, own_themes=own_themes)
         note_row_security(conn, begun)
 
@@ -104,19 +106,23 @@ class Pipeline:
             rows.cursor = conn.execute(query(name, own_themes=own_themes), row)
 
 
-def set_limits(conn: DeadlineConnection, *, plans: PlanMode) -> Cursor[Any]:
-    """Have the transaction that begins end by the deadline of `conn`, and rely on no setting of the role's."""
+def set_limits(conn: DeadlineConnection, *, plans: PlanMode, statement_s: float = math.inf) -> Cursor[Any]:
+    """Have the transaction that begins end by the deadline of `conn`, and rely on no setting of the role's.
+
+    Each statement takes `statement_s` at most.
+    """
     assert conn.deadline is not None
-    left_ms = max(1, int((conn.deadline - time.monotonic() - _MARGIN_S) * 1000))
+    left_s = conn.deadline - time.monotonic() - _MARGIN_S
+    left_ms = max(1, int(left_s * 1000))
     limits = {
-        "statement_ms": str(left_ms),
+        "statement_ms": str(max(1, int(min(left_s, statement_s) * 1000))),
         "lock_ms": str(left_ms),
         "idle_ms": str(_IDLE_MS),
         "transaction_ms": str(left_ms + _OURS_FIRST_MS),
         "plans": plans,
         "path": conn.path,
     }
-    return conn.execute(query("set_timeouts"), limits)
+    return conn.execute(query("set_timeouts_only" if conn.keeps_settings else "set_timeouts"), limits)
 
 
 def note_row_security(conn: DeadlineConnection, begun: Cursor[Any]) -> None:

@@ -118,6 +118,9 @@ def _configure(conn: DeadlineConnection) -> None:
     with conn.transaction():
         follow_path(conn)
         register_vector(conn)
+    if conn.prepare_threshold is not None:  # no pooler in between
+        conn.execute(query("keep_settings"))
+        conn.keeps_settings = True
 
 
 def _connection_settings(timeout_s: float, *, prepares: bool) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from ..domain.fork_safety import at_import
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 _FRAGMENT = re.compile(r"^-- (fragment|own themes): (\w+\([\w; ]*\))\s*$", re.MULTILINE)
+_CALL = re.compile(r"\b(\w+)\(")
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 _FRAGMENTS_FILE = "fragments.sql"
 
@@ -22,34 +23,37 @@ class _Fragment(NamedTuple):
 
 
 @cache
-def queries(package: str = "", *, own_themes: bool = False) -> dict[str, str]:
-    """Return every statement in the SQL files of `package`, by its name; shared fragments are written out.
+def query(name: str, *, own_themes: bool = False, package: str = "") -> bytes:
+    """Return the statement `name`, with the shared fragments written out.
 
     `package` is the `__package__` of a feature of the operator's tool that keeps its SQL beside its code; empty for
-    what agents ask, in the folder queries. `own_themes` gives them as a role sends them that row-level security
-    confines.
+    what agents ask, in the folder queries. `own_themes` gives it as a role sends it that row-level security confines.
     """
+    return _written_out(_bodies(package)[name], _fragments(own_themes=own_themes)).encode()
+
+
+def queries(package: str = "", *, own_themes: bool = False) -> dict[str, str]:
+    """Return every statement in the SQL files of `package` by its name, as `query` gives them."""
+    return {name: query(name, own_themes=own_themes, package=package).decode() for name in _bodies(package)}
+
+
+@cache
+def _bodies(package: str) -> dict[str, str]:
+    """Return the statements by their names, as they stand in the files."""
     with at_import:  # what reads a package's files is imported when it is first needed
-        own = files(__package__).joinpath("queries")
-        folder = files(package) if package else own
-    fragments = _fragments(own.joinpath(_FRAGMENTS_FILE).read_text(encoding="utf-8"), own_themes=own_themes)
+        folder = files(package) if package else files(__package__).joinpath("queries")
     named: dict[str, str] = {}
     for file in folder.iterdir():
         if file.name.endswith(".sql") and file.name != _FRAGMENTS_FILE:
             parts = _NAME.split(file.read_text(encoding="utf-8"))
-            named |= {
-                name: _written_out(body.strip(), fragments) for name, body in zip(parts[1::2], parts[2::2], strict=True)
-            }
+            named |= zip(parts[1::2], map(str.strip, parts[2::2]), strict=True)
     return named
 
 
-def query(name: str, *, own_themes: bool = False, package: str = "") -> bytes:
-    """Return the statement `name`; with `own_themes` as a role sends it that row-level security confines."""
-    return queries(package, own_themes=own_themes)[name].encode()
-
-
-def _fragments(text: str, *, own_themes: bool) -> dict[str, _Fragment]:
+@cache
+def _fragments(*, own_themes: bool) -> dict[str, _Fragment]:
     """Return the fragments by their names; with `own_themes` the text that such a role sends, where there is one."""
+    text = files(__package__).joinpath("queries", _FRAGMENTS_FILE).read_text(encoding="utf-8")
     found: dict[str, _Fragment] = {}
     parts = _FRAGMENT.split(text)
     for kind, head, body in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
@@ -61,14 +65,18 @@ def _fragments(text: str, *, own_themes: bool) -> dict[str, _Fragment]:
 
 def _written_out(statement: str, fragments: Mapping[str, _Fragment]) -> str:
     """Return the statement with the text of every fragment it uses, and of those which these use."""
-    use = re.compile(rf"\b({'|'.join(fragments)})\(")
-    while found := use.search(statement):
+    place = 0
+    while found := _CALL.search(statement, place):
+        if found[1] not in fragments:
+            place = found.end()
+            continue
         end = _closing(statement, found.end())
         fragment = fragments[found[1]]
         text = fragment.text
         for parameter, given in zip(fragment.parameters, _listed(statement[found.end() : end]), strict=True):
             text = text.replace(f"{{{parameter}}}", given)
-        statement = statement[: found.start()] + text + statement[end + 1 :]
+        place = found.start()
+        statement = statement[:place] + text + statement[end + 1 :]
     return statement
 
 

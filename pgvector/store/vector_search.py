@@ -61,11 +61,6 @@ def as_sent(vector: Sequence[float]) -> SentVector:
     return Vector(list(vector))
 
 
-def limit_statements(pipe: Pipeline, timeout_s: float) -> None:
-    """Let each statement from now on take `timeout_s`, to the transaction's end."""
-    pipe.ask("limit_statements", {"statement_ms": str(max(1, int(timeout_s * 1000)))})
-
-
 class Beside(NamedTuple):
     """The turns before and after a turn, nearest first; `brevity` is what it keeps of the share that it lends."""
 

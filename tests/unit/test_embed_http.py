@@ -486,7 +486,13 @@ def test_an_environment_that_cannot_be_used_is_told(
     monkeypatch.setenv(name, value)
 
     with pytest.raises(EmbedderError, match=message):
-        make().embed_query("hello", timeout_s=10)
+        make(url="https://127.0.0.1:1").embed_query("hello", timeout_s=10)
+
+
+def test_without_tls_no_certificates_are_read(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/nonexistent/ca.pem")
+
+    assert len(make().embed_query("hello", timeout_s=10)) == DIMS
 
 
 def test_a_certificate_file_that_is_not_there_is_told(make: Make) -> None:

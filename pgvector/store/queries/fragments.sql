@@ -172,6 +172,25 @@ SELECT nearest.*, before, after, brevity
               {t}.ts AS at, NULL::float8 AS similarity, 0 AS nearest_char, 0 AS first_char,
               CASE WHEN octet_length({t}.content) > 100000 THEN octet_length({t}.content) ELSE 0 END AS size
 
+-- fragment: limits()
+set_config('statement_timeout', %(statement_ms)s, true) AS statement,
+       set_config('lock_timeout', %(lock_ms)s, true) AS lock,
+       set_config('idle_in_transaction_session_timeout', %(idle_ms)s, true) AS idle,
+       -- A timer that runs already is not set anew.
+       CASE WHEN current_setting('server_version_num')::integer >= 170000 THEN
+            set_config('transaction_timeout', '0', true) || set_config('transaction_timeout', %(transaction_ms)s, true) END AS whole,
+       set_config('plan_cache_mode', %(plans)s, true) AS plans,
+       row_security_active(to_regclass('conversations')) AS row_security
+
+-- fragment: expected_settings()
+-- What a role or a database may be set to otherwise, and answers or plans depend on.
+(VALUES ('DateStyle', 'ISO, YMD'), ('IntervalStyle', 'postgres'), ('TimeZone', 'UTC'), ('extra_float_digits', '1'),
+                       ('standard_conforming_strings', 'on'), ('array_nulls', 'on'), ('row_security', 'on'),
+                       ('gin_fuzzy_search_limit', '0'), ('jit', 'off'), ('enable_sort', 'off'), ('enable_seqscan', 'on'),
+                       ('enable_indexscan', 'on'), ('enable_indexonlyscan', 'on'), ('enable_bitmapscan', 'on'),
+                       ('enable_nestloop', 'on'), ('enable_hashjoin', 'on'), ('enable_mergejoin', 'on'),
+                       ('enable_hashagg', 'on'), ('enable_material', 'on')) AS given(name, value)
+
 -- fragment: depth_in(table)
 -- How many candidates are compared by their vectors: more in a large theme.
 CASE WHEN EXISTS (SELECT FROM {table}

@@ -1,9 +1,5 @@
 -- What recall reads.
 
--- name: limit_statements
--- exempt: touches no table.
-SELECT set_config('statement_timeout', %(statement_ms)s, true) AS statement;
-
 -- name: vector_search_memories
 -- The codes of one theme come from its covering index, then the nearest are compared by their vectors. Pending rows have
 -- no code.

@@ -6,23 +6,19 @@
 -- order, as of a session's turns, it is walked as far as the LIMIT: a planner that takes sessions for short would collect
 -- one of thousands of turns and sort it, once for every turn whose neighbours are asked for; and one that takes a theme for
 -- small (a generic plan, no ANALYZE yet) the whole theme, for its newest 1,000 rows.
-SELECT set_config('statement_timeout', %(statement_ms)s, true) AS statement,
-       set_config('lock_timeout', %(lock_ms)s, true) AS lock,
-       set_config('idle_in_transaction_session_timeout', %(idle_ms)s, true) AS idle,
-       -- A timer that runs already is not set anew.
-       CASE WHEN current_setting('server_version_num')::integer >= 170000 THEN
-            set_config('transaction_timeout', '0', true) || set_config('transaction_timeout', %(transaction_ms)s, true) END AS whole,
-       -- What a role or a database may be set to otherwise, and answers or plans depend on.
-       (SELECT count(set_config(name, value, true))
-          FROM (VALUES ('DateStyle', 'ISO, YMD'), ('IntervalStyle', 'postgres'), ('TimeZone', 'UTC'), ('extra_float_digits', '1'),
-                       ('standard_conforming_strings', 'on'), ('array_nulls', 'on'), ('row_security', 'on'),
-                       ('gin_fuzzy_search_limit', '0'), ('jit', 'off'), ('enable_sort', 'off'), ('enable_seqscan', 'on'),
-                       ('enable_indexscan', 'on'), ('enable_indexonlyscan', 'on'), ('enable_bitmapscan', 'on'),
-                       ('enable_nestloop', 'on'), ('enable_hashjoin', 'on'), ('enable_mergejoin', 'on'),
-                       ('enable_hashagg', 'on'), ('enable_material', 'on')) AS given(name, value)) AS settings,
-       set_config('plan_cache_mode', %(plans)s, true) AS plans,
-       CASE WHEN %(path)s <> '' THEN set_config('search_path', %(path)s, true) END AS path,
-       row_security_active(to_regclass('conversations')) AS row_security;
+SELECT limits(), (SELECT count(set_config(name, value, true)) FROM expected_settings()) AS settings,
+       CASE WHEN %(path)s <> '' THEN set_config('search_path', %(path)s, true) END AS path;
+
+-- name: set_timeouts_only
+-- exempt: touches no table. As set_timeouts, on a connection that has kept the rest, see keep_settings.
+SELECT limits();
+
+-- name: keep_settings
+-- exempt: touches no table. A pooler in transaction mode would hand these to others: there each transaction sets them.
+-- The last is for round trips that are transactions of their own; behind a pooler these are as the role is set.
+SELECT count(set_config(name, value, false)) AS settings,
+       set_config('default_transaction_isolation', 'read committed', false) AS isolation
+  FROM expected_settings();
 
 -- name: has_own_themes
 -- exempt: touches no table. Whether row-level security lets this role see some themes only, rather than every theme.
