@@ -23,10 +23,11 @@ from .background import Background, result_by
 # In spreads, chosen with benchmarks/quality/threshold.py. Higher among turns, of which there are many: the more rows,
 # the nearer is the nearest unrelated one.
 MEMORIES_ABOVE = 2.8
-TURNS_ABOVE = 4.6
+TURNS_ABOVE = 4.2
 # How much a question's own similarity to the texts counts, and not what is usual for the model. A question with a rare
 # word is far from everything, and what is left near it is a memory that shares the word by chance.
-_OWN_SHARE = 0.25  # for memories; for turns all of it
+_OWN_SHARE_OF_MEMORIES = 0.25
+_OWN_SHARE_OF_TURNS = 0.5
 _TIMEOUT_S = 30.0  # longer than any question waits: the one after it profits
 _USUAL_SPREAD = 0.06  # of the bundled model, for a bar that a user has set
 # Plain, short, and each about something else. They are not taken from the database: one that is about one subject holds
@@ -116,9 +117,10 @@ class Unrelated:
 
     def bars(self, question: Vector) -> MinSimilarity:
         """Return what a row must reach to be nearer to the question than what has nothing to do with it."""
-        own = _dot(question, self.centre)
-        memories = self.usual + _OWN_SHARE * (own - self.usual) + MEMORIES_ABOVE * self.spread
-        return MinSimilarity(memories, own + TURNS_ABOVE * self.spread, self.spread)
+        differs = _dot(question, self.centre) - self.usual
+        memories = self.usual + _OWN_SHARE_OF_MEMORIES * differs + MEMORIES_ABOVE * self.spread
+        turns = self.usual + _OWN_SHARE_OF_TURNS * differs + TURNS_ABOVE * self.spread
+        return MinSimilarity(memories, turns, self.spread)
 
 
 class Bars:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 import threading
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +25,7 @@ from tests.support.limits import LATE_S
 from tests.support.local_models import link_model
 from tests.support.memory import called, landed, runtime_of
 from tests.support.model_files import MODEL_NAME, model_dir
+from tests.support.rescaled import Rescaled
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.waiting import until
 
@@ -260,25 +258,12 @@ def test_need_09_the_bundled_model_shows_nothing_of_another_subject(knowing: Pgv
     assert asked["count"] > 0, "a tool has a lower bar"
 
 
-class Rescaled:
-    """The bundled model as one to which all texts are more alike, or less: with more, or less, of what they share."""
-
-    def __init__(self, share: float) -> None:
-        self._model = OnnxModel(model_dir())
-        vectors = [self._model.embed(text) for text in (*KNOWN, CRANE, INVOICE)]
-        self._common = [share * statistics.fmean(each) for each in zip(*vectors, strict=True)]
-
-    def embed(self, text: str) -> list[float]:
-        vector = list(map(add, self._model.embed(text), self._common))
-        length = math.hypot(*vector)
-        return [value / length for value in vector]
-
-
 @pytest.mark.parametrize(("share", "lowest", "highest"), [(-0.9, 0.0, 0.4), (0.0, 0.5, 0.6), (2.0, 0.85, 1.0)])
 def test_need_09_a_model_that_nobody_has_measured_gets_its_own_bars(
     make_provider: MakeProvider, share: float, lowest: float, highest: float
 ) -> None:
-    with EmbeddingServer(Rescaled(share)) as server:
+    model = Rescaled(OnnxModel(model_dir()), [*KNOWN, CRANE, INVOICE], share)
+    with EmbeddingServer(model) as server:
         settings = {"embed_url": f"{server.url}/v1/embeddings", "embed_model": "unheard-of", "dims": 384}
         settings["embed_query_prefix"] = instructions_for(MODEL_NAME).query
         provider = make_provider(settings | {"prefetch_deadline_s": 8.0})
