@@ -64,8 +64,8 @@ CONFIG_SCHEMA = ProviderConfigSchema(
             "min_similarity",
             "Minimum similarity",
             KIND_TEXT,
-            description="Cosine similarity from which a row is put before a turn; auto takes what was measured for "
-            "the model, or 0.3",
+            description="Cosine similarity from which a row is put before a turn; auto measures the embedding model "
+            "that is in use",
             placeholder="as config.yaml says, or the default: auto",
             inline=True,
         ),

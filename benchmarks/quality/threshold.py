@@ -4,9 +4,10 @@ Asks as the provider does for each turn, of four kinds of themes: conversations 
 15 memories of a person and 15 of a team (standalone.py). `answered`: share of the questions that the theme can answer
 whose answer is among the lines shown. `false`: share of those that it cannot of which any line is shown.
 Lines are made as the provider makes them. With `--rerank` the bundled cross-encoder scores what it does before a turn,
-without a deadline. Bars are moved in the shipped code. `words`: those shared count `near` the bar of meaning only, as
-shipped; `anyhow`; or not at all (`no`). The bars of a model are to be chosen without the half of the conversations that
-is held out.
+without a deadline. Bars are moved in the shipped code: `above` are the spreads above what is unrelated to the question,
+other bars are fixed ones. `words`: those shared count `near` the bar of meaning only, as shipped; `anyhow`; or not at
+all (`no`). They are to be chosen without the half of the conversations that is held out. `--scale` makes another model
+of the one given, as far as the similarity of unrelated texts goes.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ import itertools
 import random
 import statistics
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -34,21 +37,23 @@ from vectors import CachedModel
 
 from hermes_memory_pgvector.domain.operations import RememberMemory
 from hermes_memory_pgvector.domain.types import Hit, Question, Scope
-from hermes_memory_pgvector.embed.instructions import MinSimilarity, min_similarity
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall import prefetch
+from hermes_memory_pgvector.recall.bars import MEMORIES_ABOVE, TURNS_ABOVE, MinSimilarity
 from hermes_memory_pgvector.recall.block import lines_of
-from tests.support.embedding_server import EmbeddingServer
+from tests.support.embedding_server import EmbeddingServer, Model
 from tests.support.local_models import link_reranker
 from tests.support.model_files import model_dir
+from tests.support.rescaled import Rescaled
 
-EVERY = 4  # of the questions about conversations one is asked
+EVERY = 4  # of the questions about conversations one is asked; of the requests to them, all
 SAMPLE = 300  # questions, and turns of other conversations, for the distribution
 BARS = [round(0.30 + 0.025 * step, 3) for step in range(19)]
 WORD_BARS = (0.25, 0.30, 0.35, 0.40, 0.45, 0.50, 0.55, 0.60, 0.65, 0.70, 0.80)
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
-MEMORIES_EVIDENCE = (-11.0, -10.2, -9.8, -9.4, -9.0)
-TURNS_EVIDENCE = (-7.0, -6.0, -5.0)
+STEPS = (-0.4, -0.2, 0.2, 0.4)  # spreads, by which the shipped bars are moved
+MEMORIES_EVIDENCE = (-11.0, -10.0, -9.5, -9.0)
+TURNS_EVIDENCE = (-8.5, -7.5, -6.5)
 NEVER = 2.0  # a bar that nothing passes
 SHOWN = 5  # lines, the default of prefetch_limit
 
@@ -63,12 +68,21 @@ class Case:
     answers: frozenset[str] = frozenset()
 
 
-def cases(conversations: Sequence[Theme]) -> Iterator[Case]:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the provider looks at before it decides what to show, and the bars it has; None without a model."""
+
+    case: Case
+    hits: list[Hit]
+    near: MinSimilarity | None
+
+
+def cases(conversations: Sequence[Theme], every: int) -> Iterator[Case]:
     """Everything that is asked, each group in the order of the columns."""
     for name, first in (("chosen on", 0), ("held out", 1)):
         ours = conversations[first::2]
         for about, other in zip(ours, [*ours[1:], ours[0]], strict=True):
-            for asked in about.questions[::EVERY]:
+            for asked in about.questions[::every]:
                 gold = frozenset(turn.text for turn in about.turns if turn.name in asked.gold)
                 yield Case(f"conversations, {name}", about.name, asked.text, gold)
                 yield Case(f"conversations, {name}", other.name, asked.text)
@@ -83,44 +97,60 @@ def cases(conversations: Sequence[Theme]) -> Iterator[Case]:
     for request in REQUESTS:
         for theme in ("person", "team", facts.THEME):
             yield Case("requests, memories", theme, request)
-        for each_of in conversations:
-            yield Case("requests, conversations", each_of.name, request)
+    everywhere = [(request, each_of) for request in REQUESTS for each_of in conversations]
+    for request, each_of in everywhere[:: -(-every // EVERY)]:
+        yield Case("requests, conversations", each_of.name, request)
 
 
-def asked_of(provider: PgvectorMemoryProvider, case: Case) -> list[Hit]:
-    """What the provider looks at before it decides what to show."""
+def asked_of(provider: PgvectorMemoryProvider, case: Case) -> Found:
+    """Ask as the provider does."""
     assert provider.runtime is not None
     searcher, limit = provider.runtime.searcher, SHOWN * prefetch._SPARE
     scope = Scope("theme", case.theme)
     question = Question(case.question, scope, limit, 120.0, around=True, rerank=searcher.reranks_prefetch)
-    return list(searcher.recall(["memories", "turns"], question).hits)
+    hits = list(searcher.recall(["memories", "turns"], question).hits)
+    return Found(case, hits, searcher.bars(case.question, time.monotonic() + 60.0))
 
 
-def rates(found: Iterable[tuple[Case, list[Hit]]], near: MinSimilarity, **constants: float) -> dict[str, str]:
+def rates(
+    found: Iterable[Found], near: Callable[[MinSimilarity | None], MinSimilarity | None], **constants: float
+) -> dict[str, str]:
     """A column for each group and whether its questions have an answer. `constants` are those of prefetch.py."""
     counted: dict[str, list[bool]] = {}
     with mock.patch.dict(vars(prefetch), constants):
-        for case, hits in found:
-            lines = lines_of([hit for hit in hits if prefetch.is_worth_showing(hit, near)])[:SHOWN]
+        for each in found:
+            case, bars = each.case, near(each.near)
+            lines = lines_of([hit for hit in each.hits if prefetch.is_worth_showing(hit, bars)])[:SHOWN]
             shown = [hit.content for line in lines for hit in (line.told, line.beside) if hit is not None]
             good = bool(case.answers.intersection(shown)) if case.answers else bool(shown)
             counted.setdefault(f"{'answered' if case.answers else 'false'}: {case.group}", []).append(good)
     return {name: f"{statistics.fmean(values):.3f}" for name, values in sorted(counted.items())}
 
 
-def table(found: list[tuple[Case, list[Hit]]], shipped: MinSimilarity, *, meaning: bool) -> list[dict[str, Any]]:
+def same(near: MinSimilarity | None) -> MinSimilarity | None:
+    """The bars as they are."""
+    return near
+
+
+def moved(near: MinSimilarity | None, memories: float, turns: float) -> MinSimilarity | None:
+    """The bars so many spreads higher."""
+    if near is None:
+        return None
+    return replace(near, memories=near.memories + memories * near.spread, turns=near.turns + turns * near.spread)
+
+
+def table(found: list[Found], *, meaning: bool) -> list[dict[str, Any]]:
     """As shipped, then meaning alone, words alone, and both, at every bar."""
-    wordless = [(case, [replace(hit, similarity=None) for hit in hits]) for case, hits in found]
-    bars: tuple[object, object] = (shipped.memories, shipped.turns) if meaning else ("-", "-")
-    rows = [{"memories": bars[0], "turns": bars[1], "words": "as shipped"} | rates(found, shipped)]
-    if any(hit.relevance is not None for _, hits in found for hit in hits):
+    above = (f"{MEMORIES_ABOVE} above", f"{TURNS_ABOVE} above") if meaning else ("-", "-")
+    rows = [{"memories": above[0], "turns": above[1], "words": "as shipped"} | rates(found, same)]
+    if any(hit.relevance is not None for each in found for hit in each.hits):
         return rows + [
             {"memories": memories, "turns": turns, "words": "evidence"}
-            | rates(found, shipped, MEMORIES_EVIDENCE=memories, TURNS_EVIDENCE=turns)
+            | rates(found, same, MEMORIES_EVIDENCE=memories, TURNS_EVIDENCE=turns)
             for memories, turns in itertools.product(MEMORIES_EVIDENCE, TURNS_EVIDENCE)
         ]
     rows += [
-        {"memories": "-", "turns": "-", "words": bar} | rates(wordless, MinSimilarity(), MIN_COVERAGE=bar)
+        {"memories": "-", "turns": "-", "words": bar} | rates(found, lambda _: None, MIN_COVERAGE=bar)
         for bar in WORD_BARS
     ]
     anyhow = prefetch.MIN_COVERAGE
@@ -129,12 +159,22 @@ def table(found: list[tuple[Case, list[Hit]]], shipped: MinSimilarity, *, meanin
         "anyhow": {"SURE_COVERAGE": anyhow},
         "near": {},
     }
-    for name, constants in ways.items() if meaning else ():
-        rows += [
-            {"memories": bar, "turns": bar, "words": name} | rates(found, MinSimilarity(bar, bar), **constants)
-            for bar in BARS
-        ]
-    return rows
+    if not meaning:
+        return rows
+    rows += [
+        {"memories": f"{MEMORIES_ABOVE + step:.1f} above", "turns": f"{TURNS_ABOVE + step:.1f} above", "words": "near"}
+        | rates(found, partial(moved, memories=step, turns=step))
+        for step in STEPS
+    ]
+    return rows + [
+        {"memories": bar, "turns": bar, "words": name} | rates(found, partial(_fixed, bar), **constants)
+        for name, constants in ways.items()
+        for bar in BARS
+    ]
+
+
+def _fixed(bar: float, near: MinSimilarity | None) -> MinSimilarity:
+    return MinSimilarity(bar, bar)
 
 
 def distribution(provider: PgvectorMemoryProvider, conversations: Sequence[Theme]) -> list[dict[str, Any]]:
@@ -188,7 +228,9 @@ def store(args: argparse.Namespace, conversations: Sequence[Theme]) -> Iterator[
         if args.embed_url:
             config["embed_url"] = args.embed_url
         elif not args.no_model:
-            model = CachedModel(args.model_dir or model_dir(), args.cache)
+            model: Model = CachedModel(args.model_dir or model_dir(), args.cache)
+            if args.scale:
+                model = Rescaled(model, [each.memory for each in (*PERSON, *TEAM)], args.scale)
             config["embed_url"] = stack.enter_context(EmbeddingServer(model)).url
         config |= {"rerank": "auto", "rerank_deadline_s": 60} if args.rerank else {"rerank": "off"}
         provider = stack.enter_context(common.provider(config))
@@ -206,14 +248,23 @@ def main() -> None:
     """Load, ask, print."""
     parser = options(__doc__)
     parser.add_argument("--embed-url", metavar="URL", help="an endpoint that has the model, instead of --model-dir")
+    parser.add_argument(
+        "--scale", type=float, default=0.0, help="so much more of what the model's vectors have in common"
+    )
+    parser.add_argument("--every", type=int, default=EVERY, help="of the questions about conversations one is asked")
     parser.add_argument("--rerank", action="store_true", help="let the bundled cross-encoder score what is found")
     args = parser.parse_args()
     conversations = read_corpus(args.data / f"{LOCOMO}.json")
     with store(args, conversations) as provider:
         pairs = [] if args.no_model else distribution(provider, conversations)
-        found = [(case, asked_of(provider, case)) for case in cases(conversations)]
-    rows = table(found, min_similarity("" if args.no_model else args.model_name), meaning=not args.no_model)
-    parameters = {"model": None if args.no_model else args.model_name, "pairs": pairs, "asked": len(found)}
+        found = [asked_of(provider, case) for case in cases(conversations, args.every)]
+    rows = table(found, meaning=not args.no_model)
+    parameters = {
+        "model": None if args.no_model else args.model_name,
+        "pairs": pairs,
+        "asked": len(found),
+        "scale": args.scale,
+    }
     if pairs:
         common.report("quality/threshold, pairs", {}, pairs, None)
     common.report("quality/threshold", parameters, rows, args.json)

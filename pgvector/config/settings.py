@@ -147,7 +147,7 @@ class Settings:
     )
     min_similarity: float | Literal["auto"] = _setting(
         "auto",
-        "Cosine similarity from which a row is put before a turn; auto takes what was measured for the model, or 0.3",
+        "Cosine similarity from which a row is put before a turn; auto measures the embedding model that is in use",
         low=-1.0,
         high=1.0,
         word="auto",

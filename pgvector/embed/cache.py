@@ -61,6 +61,10 @@ class CachedEmbedder:
         """Return one vector a text. Raises EmbedderError."""
         return self._breaker.run(lambda: self._inner.embed_documents(texts, timeout_s=timeout_s))
 
+    def embed_queries(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
+        """Return the vectors of questions that nobody asked, and that are not kept. Raises EmbedderError."""
+        return self._breaker.run(lambda: self._inner.embed_queries(texts, timeout_s=timeout_s))
+
     def known_query(self, text: str) -> Vector | None:
         """Return the vector of a question that was asked lately, a new list each time; None where it takes a call."""
         with self._lock:

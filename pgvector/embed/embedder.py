@@ -32,6 +32,9 @@ class Embedder(Protocol):
     def embed_query(self, text: str, *, timeout_s: float) -> Vector:
         """Return the vector of a question. Raises EmbedderError."""
 
+    def embed_queries(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
+        """Return the vectors of several questions, in order. Raises EmbedderError."""
+
     def stats(self) -> dict[str, int]:
         """Return counters that only grow, named embed_...; milliseconds end in _ms."""
 

@@ -81,20 +81,17 @@ class HttpEmbedder:
         Raises EmbedderUnavailable when the endpoint does not answer within `timeout_s`, EmbedderError when it
         answers with something else than the vectors asked for.
         """
-        cleaned = [readable(text, MAX_DOCUMENT_CHARS) for text in texts]
-        with self._counters.timed():
-            deadline = Deadline.after(timeout_s)
-            vectors: list[Vector] = []
-            while len(vectors) < len(cleaned):
-                batch = self._next_batch(cleaned, len(vectors))
-                vectors += self._embed(batch, self.instructions.document, deadline)
-            return vectors
+        return self._vectors(
+            [readable(text, MAX_DOCUMENT_CHARS) for text in texts], self.instructions.document, timeout_s
+        )
 
     def embed_query(self, text: str, *, timeout_s: float) -> Vector:
-        """Return the unit vector of a question, of which the first 8,000 characters count. Raises as the other."""
-        with self._counters.timed():
-            cleaned = readable(text, MAX_QUERY_CHARS)
-            return self._embed([cleaned], self.instructions.query, Deadline.after(timeout_s))[0]
+        """Return the unit vector of a question, of which the first 8,000 characters count. Raises as the others."""
+        return self.embed_queries([text], timeout_s=timeout_s)[0]
+
+    def embed_queries(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
+        """Return those of several. Raises as embed_documents."""
+        return self._vectors([readable(text, MAX_QUERY_CHARS) for text in texts], self.instructions.query, timeout_s)
 
     def stats(self) -> dict[str, int]:
         """Return requests sent, texts embedded, calls failed, milliseconds in calls and on the way to the answers."""
@@ -103,6 +100,14 @@ class HttpEmbedder:
     def close(self) -> None:
         """Close the connections; calls in progress and later ones raise EmbedderUnavailable."""
         self._client.close()
+
+    def _vectors(self, texts: Sequence[str], prefix: str, timeout_s: float) -> list[Vector]:
+        with self._counters.timed():
+            deadline = Deadline.after(timeout_s)
+            vectors: list[Vector] = []
+            while len(vectors) < len(texts):
+                vectors += self._embed(self._next_batch(texts, len(vectors)), prefix, deadline)
+            return vectors
 
     def _next_batch(self, texts: Sequence[str], start: int) -> Sequence[str]:
         end, tokens = start, 0

@@ -1,4 +1,4 @@
-"""Knows embedding models by their names: words before a text, how similar is similar, what may be cut.
+"""Knows embedding models by their names: words before a text, what may be cut.
 
 Models trained with such instructions lose recall without them; models trained without lose recall with them.
 """
@@ -19,14 +19,6 @@ class Instructions:
 
     document: str = ""
     query: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class MinSimilarity:
-    """Cosine similarity from which a text is worth showing unasked: higher among the many turns than among memories."""
-
-    memories: float = 0.30
-    turns: float = 0.30
 
 
 # The first match wins, so a special member of a family stands before the family.
@@ -57,14 +49,6 @@ _MATRYOSHKA = re.compile(
 )
 
 
-# Measured with benchmarks/quality/threshold.py
-# [--model-dir DIR --model-name all-mpnet-base-v2 --dims 768], chosen on one half of the conversations.
-_MIN_SIMILARITY: tuple[tuple[str, MinSimilarity], ...] = (
-    (r"bge-small-en-v1\.5", MinSimilarity(memories=0.55, turns=0.60)),
-    (r"all-mpnet-base-v2", MinSimilarity(memories=0.30, turns=0.40)),
-)
-
-
 def instructions_for(model: str, *, document: str = KNOWN, query: str = KNOWN) -> Instructions:
     """Return the prefixes given, and for `auto` those that the family of `model` was trained with, if it is known.
 
@@ -74,12 +58,6 @@ def instructions_for(model: str, *, document: str = KNOWN, query: str = KNOWN) -
     return Instructions(
         known.document if document == KNOWN else _given(document), known.query if query == KNOWN else _given(query)
     )
-
-
-def min_similarity(model: str) -> MinSimilarity:
-    """Return what was measured for the family of `model`; something low where nothing was."""
-    name = model.lower()
-    return next((measured for pattern, measured in _MIN_SIMILARITY if re.search(pattern, name)), MinSimilarity())
 
 
 def is_matryoshka(model: str) -> bool:

@@ -66,11 +66,16 @@ class OnnxEmbedder:
 
     def embed_query(self, text: str, *, timeout_s: float) -> Vector:
         """Return the unit vector of a question. Raises as embed_documents."""
+        return self.embed_queries([text], timeout_s=timeout_s)[0]
+
+    def embed_queries(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
+        """Return the unit vectors of several. Raises as embed_documents."""
         self._counters.add(embed_requests=1)
         with self._counters.timed():
             deadline = time.monotonic() + timeout_s
             shared, model = self._ready(deadline)
-            return self._run(shared.queries, model, self._instructions(model.folder).query + text, deadline)
+            prefix = self._instructions(model.folder).query
+            return [self._run(shared.queries, model, prefix + text, deadline) for text in texts]
 
     def stats(self) -> dict[str, int]:
         """Return calls made, texts embedded, calls failed, and milliseconds spent in calls."""

@@ -12,7 +12,7 @@ from operator import itemgetter
 from ..config.settings import Settings
 from ..domain.errors import HermesPgvectorError
 from ..domain.types import PAGES_END, Hit, Question, Scope
-from ..embed.instructions import MinSimilarity, min_similarity
+from .bars import MinSimilarity
 from .block import Line, ask_alike, exchanges_in, is_question, lines_of
 from .render import render_block
 from .searcher import Searcher
@@ -20,13 +20,13 @@ from .transcripts import Transcripts
 
 MIN_COVERAGE = 0.35  # share of the question's weight in words that makes a hit good enough
 SURE_COVERAGE = 0.60  # likewise, however far off in meaning it seems: models know nothing of error codes
-_FAR = 0.10  # below the similarity that is good enough, where words are held to be shared by chance
+_FAR = 1.7  # spreads below the similarity that is good enough, where words are held to be shared by chance
 _SHARE_BEFORE = 0.2  # of the deadline, for the turns of the session before
 # What a cross-encoder and similarity say together. Of a memory in quite other words the first says little: that differs
 # from what it says of another subject in the third digit of the chance, so the unit is the logit.
-SIMILARITY_WEIGHT = 60.0
-MEMORIES_EVIDENCE = -9.4
-TURNS_EVIDENCE = -6.0
+SIMILARITY_WEIGHT = 4.5  # of a spread
+MEMORIES_EVIDENCE = -9.5
+TURNS_EVIDENCE = -7.5
 _LEAST_CHANCE = 1e-7
 _SPARE = 3  # hits looked at for each line shown: some are too far off, some were shown before
 
@@ -58,7 +58,7 @@ def prefetch_block(
     lines: list[Line] = []
     for limit in (settings.prefetch_limit * _SPARE, PAGES_END):
         found = _found(searcher, text, where.theme, limit, end)
-        worth = _worth_showing(found, text, searcher.model, settings)
+        worth = _worth_showing(found, text, _bars(searcher, found, text, settings, end))
         new = [hit for hit in worth if not transcripts.holds(where.session, hit)]
         # Both together: what was said last may say the same as what was found.
         said = lines_of([*before, *_in_order(new, settings.prefetch_passes)])
@@ -84,10 +84,16 @@ def _may_miss_some(said: Sequence[Line], worth: Sequence[Hit], limit: int) -> bo
     return firm < limit and len(exchanges_in(worth)) - firm > firm
 
 
-def _worth_showing(found: Sequence[Hit], text: str, model: str, settings: Settings) -> list[Hit]:
-    near = min_similarity(model)
+def _bars(searcher: Searcher, found: Sequence[Hit], text: str, settings: Settings, end: float) -> MinSimilarity | None:
+    """Return the similarity from which a row is worth showing; None where only words and a cross-encoder can tell."""
     if settings.min_similarity != "auto":
-        near = MinSimilarity(settings.min_similarity, settings.min_similarity)
+        return MinSimilarity(settings.min_similarity, settings.min_similarity)
+    if all(hit.similarity is None for hit in found):
+        return None
+    return searcher.bars(text, end)
+
+
+def _worth_showing(found: Sequence[Hit], text: str, near: MinSimilarity | None) -> list[Hit]:
     # What a question that was asked before does not hold either, as a ticket's number, tells nothing of the others.
     asked_before = (hit.coverage for hit in found if is_question(hit) and ask_alike(hit.content, text))
     most = max(asked_before, default=0.0) or 1.0
@@ -101,26 +107,31 @@ def _limited(lines: Sequence[Line], recent: Collection[int], limit: int) -> list
     return sorted(last, key=lambda line: (line.told.at, line.told.id)) + others[:limit]
 
 
-def is_worth_showing(hit: Hit, near: MinSimilarity, most: float = 1.0) -> bool:
+def is_worth_showing(hit: Hit, near: MinSimilarity | None, most: float = 1.0) -> bool:
     """Return whether a hit likely answers: by the cross-encoder where that has read it, else by meaning and words.
 
     `most`: the share of the question's weight in words that a row can be expected to hold.
     """
-    bar = near.turns if hit.store == "turns" else near.memories
+    above = _spreads_above(hit, near)
     if hit.relevance is not None:
-        return _evidence(hit, bar) >= (TURNS_EVIDENCE if hit.store == "turns" else MEMORIES_EVIDENCE)
+        evidence = _logit(hit.relevance) + SIMILARITY_WEIGHT * (above or 0.0)
+        return evidence >= (TURNS_EVIDENCE if hit.store == "turns" else MEMORIES_EVIDENCE)
     coverage = hit.coverage / most
-    if hit.similarity is None:
+    if above is None:
         return coverage >= MIN_COVERAGE
-    by_words = coverage >= (MIN_COVERAGE if hit.similarity >= bar - _FAR else SURE_COVERAGE)
-    return hit.similarity >= bar or by_words
+    return above >= 0 or coverage >= (MIN_COVERAGE if above >= -_FAR else SURE_COVERAGE)
 
 
-def _evidence(hit: Hit, bar: float) -> float:
-    """Return the logit of the relevance, and how far the similarity is from its bar, in the same unit."""
-    chance = min(max(hit.relevance or 0.0, _LEAST_CHANCE), 1 - _LEAST_CHANCE)
-    nearness = 0.0 if hit.similarity is None else SIMILARITY_WEIGHT * (hit.similarity - bar)
-    return math.log(chance / (1 - chance)) + nearness
+def _spreads_above(hit: Hit, near: MinSimilarity | None) -> float | None:
+    """Return how far the similarity is above its bar; None where there is no telling."""
+    if near is None or hit.similarity is None:
+        return None
+    return (hit.similarity - (near.turns if hit.store == "turns" else near.memories)) / near.spread
+
+
+def _logit(chance: float) -> float:
+    chance = min(max(chance, _LEAST_CHANCE), 1 - _LEAST_CHANCE)
+    return math.log(chance / (1 - chance))
 
 
 def _end_of_the_session_before(

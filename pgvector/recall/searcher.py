@@ -23,6 +23,7 @@ from ..store.pipeline import Pipeline
 from ..store.read_routing import ReadSource
 from ..store.vector_search import turns_before
 from .background import Background, result_by
+from .bars import Bars, MinSimilarity
 from .reranking import Reorderer
 from .search import Search
 
@@ -46,14 +47,10 @@ class Searcher:
         self._latencies = latencies
         self._backend = backend
         self._embedder = embedder
+        self._bars = Bars(embedder) if embedder is not None else None
         self._reorderer = reorderer
         self._background = Background("hermes-pgvector-embed")
         self.counts: Counter[str] = Counter()
-
-    @property
-    def model(self) -> str:
-        """Return the name of the embedding model; empty without one."""
-        return self._embedder.model if self._embedder is not None else ""
 
     @property
     def reranks_prefetch(self) -> bool:
@@ -98,6 +95,16 @@ class Searcher:
     def _languages(self, scope: Scope) -> tuple[str, ...]:
         languages = self._backend.languages
         return languages.all if scope.kind == "all" else (languages.of(scope.theme),)
+
+    def bars(self, text: str, until: float) -> MinSimilarity | None:
+        """Return from which similarity on a row is worth showing for a question that was asked before.
+
+        None where its vector is not at hand, or the model could not be measured by the moment `until` (monotonic).
+        """
+        if self._embedder is None or self._bars is None:
+            return None
+        vector = self._embedder.known_query(both_ends(text, QUERY_MAX_CHARS))
+        return None if vector is None else self._bars.of(vector, until)
 
     def before_session(
         self, theme: str, session_id: str, parent_session_id: str, *, limit: int, deadline_s: float

@@ -13,16 +13,19 @@ import pytest
 
 from hermes_memory_pgvector.domain.chunks import estimate_tokens
 from hermes_memory_pgvector.domain.types import Hit
-from hermes_memory_pgvector.embed.instructions import MinSimilarity
+from hermes_memory_pgvector.embed.instructions import instructions_for
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.recall.bars import MinSimilarity
 from hermes_memory_pgvector.recall.prefetch import MIN_COVERAGE, SURE_COVERAGE, is_worth_showing
 from tests.conftest import MakeProvider
 from tests.support.aged import age
+from tests.support.embedding_server import EmbeddingServer, OnnxModel
 from tests.support.hostile import plain_lines
 from tests.support.limits import LATE_S
 from tests.support.local_models import link_model
 from tests.support.memory import called, landed, runtime_of
-from tests.support.model_files import MODEL_NAME
+from tests.support.model_files import MODEL_NAME, model_dir
+from tests.support.rescaled import Rescaled
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.waiting import until
 
@@ -212,6 +215,25 @@ KNOWN = (
 )
 
 
+REWORDED = (
+    ("Where does a cat like to rest?", KITTEN),
+    ("What food am I allergic to?", KNOWN[1]),
+    ("When does my child's education begin?", KNOWN[3]),
+    ("How long do suppliers wait for their money?", KNOWN[4]),
+    ("How often do we change credentials?", KNOWN[5]),
+)
+ELSEWHERE = (
+    "Write a haiku about snow.",
+    "What is the capital of Mongolia?",
+    "Explain how photosynthesis works.",
+    "Why is the sky blue?",
+    "Give me a regular expression that matches an IPv4 address.",
+    "Who drew the Peanuts comic strip?",
+    "How many keys does a piano have?",
+    "Draw a radiator as ASCII art.",
+)
+
+
 @pytest.fixture
 def knowing(home: Path, make_provider: MakeProvider) -> PgvectorMemoryProvider:
     """A provider with the bundled model and a new user's few memories."""
@@ -223,32 +245,35 @@ def knowing(home: Path, make_provider: MakeProvider) -> PgvectorMemoryProvider:
 
 
 def test_need_09_the_bundled_model_shows_what_has_no_word_in_common(knowing: PgvectorMemoryProvider) -> None:
-    for question, line in (
-        ("Where does a cat like to rest?", KITTEN),
-        ("What food am I allergic to?", KNOWN[1]),
-        ("When does my child's education begin?", KNOWN[3]),
-        ("How long do suppliers wait for their money?", KNOWN[4]),
-        ("How often do we change credentials?", KNOWN[5]),
-    ):
+    for question, line in REWORDED:
         block = knowing.prefetch(question)
         assert line in block, question
         assert len(plain_lines(block)) == 1, question
 
 
 def test_need_09_the_bundled_model_shows_nothing_of_another_subject(knowing: PgvectorMemoryProvider) -> None:
-    for message in (
-        "Write a haiku about snow.",
-        "What is the capital of Mongolia?",
-        "Explain how photosynthesis works.",
-        "Why is the sky blue?",
-        "Give me a regular expression that matches an IPv4 address.",
-        "Who drew the Peanuts comic strip?",
-        "How many keys does a piano have?",
-        "Draw a radiator as ASCII art.",
-    ):
+    for message in ELSEWHERE:
         assert knowing.prefetch(message) == "", message
     asked = called(knowing, "recall_memory", {"query": "What is the capital of Mongolia?"})
     assert asked["count"] > 0, "a tool has a lower bar"
+
+
+@pytest.mark.parametrize(("share", "lowest", "highest"), [(-0.9, 0.0, 0.4), (0.0, 0.5, 0.6), (2.0, 0.85, 1.0)])
+def test_need_09_a_model_that_nobody_has_measured_gets_its_own_bars(
+    make_provider: MakeProvider, share: float, lowest: float, highest: float
+) -> None:
+    model = Rescaled(OnnxModel(model_dir()), [*KNOWN, CRANE, INVOICE], share)
+    with EmbeddingServer(model) as server:
+        settings = {"embed_url": f"{server.url}/v1/embeddings", "embed_model": "unheard-of", "dims": 384}
+        settings["embed_query_prefix"] = instructions_for(MODEL_NAME).query
+        provider = make_provider(settings | {"prefetch_deadline_s": 8.0})
+        remember(provider, *KNOWN)
+        answered = [question for question, line in REWORDED if line in provider.prefetch(question)]
+        assert len(answered) >= len(REWORDED) - 1, answered
+        disturbed = [message for message in ELSEWHERE if provider.prefetch(message)]
+        assert len(disturbed) <= 1, disturbed
+        bars = runtime_of(provider).searcher.bars(ELSEWHERE[-1], time.monotonic())
+        assert bars is not None and lowest < bars.memories < highest
 
 
 def test_need_09_the_bar_a_user_set_is_kept_whatever_the_model(

@@ -5,10 +5,8 @@ import pytest
 from hermes_memory_pgvector.embed.http_embedder import HttpEmbedder
 from hermes_memory_pgvector.embed.instructions import (
     Instructions,
-    MinSimilarity,
     instructions_for,
     is_matryoshka,
-    min_similarity,
 )
 from tests.support.scripted_embedder import ScriptedEmbedder
 
@@ -109,20 +107,3 @@ def test_settings_replace_what_is_known(document: str, query: str, expected: Ins
 )
 def test_which_vectors_may_be_cut(model: str, expected: bool) -> None:
     assert is_matryoshka(model) is expected
-
-
-@pytest.mark.parametrize(
-    ("model", "expected"),
-    [
-        ("bge-small-en-v1.5", MinSimilarity(0.55, 0.60)),
-        ("BAAI/bge-small-en-v1.5", MinSimilarity(0.55, 0.60)),
-        ("sentence-transformers/all-mpnet-base-v2", MinSimilarity(0.30, 0.40)),
-        ("bge-small-en", MinSimilarity(0.30, 0.30)),
-        ("bge-small-zh-v1.5", MinSimilarity(0.30, 0.30)),
-        ("bge-large-en-v1.5", MinSimilarity(0.30, 0.30)),
-        ("nomic-embed-text", MinSimilarity(0.30, 0.30)),
-        ("", MinSimilarity(0.30, 0.30)),
-    ],
-)
-def test_what_is_near_enough_is_known_of_the_models_it_was_measured_for(model: str, expected: MinSimilarity) -> None:
-    assert min_similarity(model) == expected

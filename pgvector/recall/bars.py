@@ -1,0 +1,159 @@
+"""The similarity from which a row is worth showing unasked, measured on the embedding model that is in use.
+
+What a cosine similarity means differs between models, and between questions: a general one is near to everything. So a
+question is compared with texts that have nothing to do with it, and a row must be nearer than those by some spreads of
+the similarities between such texts and questions. In these units the same bars are right for every model.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from operator import mul
+
+from ..domain.errors import EmbedderError
+from ..embed.embedder import Embedder, Vector
+from .background import Background, result_by
+
+# In spreads, chosen with benchmarks/quality/threshold.py. Higher among turns, of which there are many: the more rows,
+# the nearer is the nearest unrelated one.
+MEMORIES_ABOVE = 2.8
+TURNS_ABOVE = 4.2
+# How much a question's own similarity to the texts counts, and not what is usual for the model. A question with a rare
+# word is far from everything, and what is left near it is a memory that shares the word by chance.
+_OWN_SHARE_OF_MEMORIES = 0.25
+_OWN_SHARE_OF_TURNS = 0.5
+_TIMEOUT_S = 30.0  # longer than any question waits: the one after it profits
+_USUAL_SPREAD = 0.06  # of the bundled model, for a bar that a user has set
+# Plain, short, and each about something else. They are not taken from the database: one that is about one subject holds
+# nothing that is unrelated to a question about it.
+_TEXTS = (
+    "The river rose two metres after the storm.",
+    "She sold the old bicycle for forty pounds.",
+    "The committee postponed its vote until spring.",
+    "He forgot the umbrella on the train again.",
+    "The museum is closed on Mondays.",
+    "Our neighbour paints the fence green.",
+    "A violin was found in the attic.",
+    "They lost the final by a single goal.",
+    "The treaty was signed in 1648.",
+    "My uncle repairs clocks.",
+    "The build failed because a header is missing.",
+    "We moved the cache to another machine.",
+    "The invoice lists three items twice.",
+    "The meeting was moved to the small room.",
+    "Penguins live in the southern hemisphere.",
+    "The soup needs more pepper and less salt.",
+    "His grandmother grew up on a farm.",
+    "The moon has no atmosphere.",
+    "The password must have twelve characters.",
+    "I watched a film about deep sea divers.",
+    "The choir rehearses in the church hall.",
+    "The tax form is due in May.",
+    "The exam has forty questions.",
+    "The battery lasts about nine hours.",
+    "It has been a long week, and I am glad that it is over.",
+    "That sounds great, thank you for telling me!",
+    "I am thinking about taking a course in pottery.",
+    "The ferry leaves every two hours.",
+    "The judge dismissed the claim.",
+    "Most of the glass was recycled.",
+    "The new shoes hurt, so she sent them back.",
+    "The server answers with an error at midnight.",
+)
+_QUESTIONS = (
+    "Which colour did they choose for the gate?",
+    "How long does the tunnel stay closed?",
+    "Who takes over the night shift?",
+    "What did the plumber say about the pipe?",
+    "Why was the concert called off?",
+    "When is the rent due?",
+    "Where did you leave the spare key?",
+    "Is there a cheaper flight to Athens?",
+    "What does the word threshold mean?",
+    "How do I remove a stain of ink?",
+    "Which file holds the colours of the theme?",
+    "Give me three titles for a poem about the sea.",
+    "Explain the difference between a loan and a gift.",
+    "Please shorten this paragraph.",
+    "How many people came to the fair?",
+    "Can you sort this list by date?",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MinSimilarity:
+    """Cosine similarity from which a row is worth showing; `spread` is the unit in which differences from it count."""
+
+    memories: float
+    turns: float
+    spread: float = _USUAL_SPREAD
+
+
+@dataclass(frozen=True, slots=True)
+class Unrelated:
+    """What questions and texts have in common that have nothing to do with each other.
+
+    `centre` is the mean vector of the texts, `usual` the mean similarity, and `spread` how far the similarities of a
+    question lie from its own mean.
+    """
+
+    centre: Vector
+    usual: float
+    spread: float
+
+    @classmethod
+    def of(cls, questions: Sequence[Vector], texts: Sequence[Vector]) -> Unrelated:
+        """Measure unit vectors."""
+        near = [[_dot(question, text) for text in texts] for question in questions]
+        centre = [statistics.fmean(each) for each in zip(*texts, strict=True)]
+        spread = math.sqrt(statistics.fmean(map(statistics.pvariance, near)))
+        return cls(centre, statistics.fmean(map(statistics.fmean, near)), spread)
+
+    def bars(self, question: Vector) -> MinSimilarity:
+        """Return what a row must reach to be nearer to the question than what has nothing to do with it."""
+        differs = _dot(question, self.centre) - self.usual
+        memories = self.usual + _OWN_SHARE_OF_MEMORIES * differs + MEMORIES_ABOVE * self.spread
+        turns = self.usual + _OWN_SHARE_OF_TURNS * differs + TURNS_ABOVE * self.spread
+        return MinSimilarity(memories, turns, self.spread)
+
+
+class Bars:
+    """Knows the bars of a model, which it measures when it is first asked. Safe to call from several threads."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._threads = Background("hermes-pgvector-bars")
+        self._lock = threading.Lock()
+        self._measured: Future[Unrelated] | None = None
+
+    def of(self, question: Vector, until: float) -> MinSimilarity | None:
+        """Return the bars for the vector of a question; None where the model was not measured by then (monotonic)."""
+        measured = self._begun()
+        if measured is None:
+            return None
+        try:
+            return result_by(measured, until).bars(question)
+        except (TimeoutError, EmbedderError):
+            return None
+
+    def _begun(self) -> Future[Unrelated] | None:
+        """Return the measurement, begun anew after one that failed."""
+        with self._lock:
+            if self._measured is None or (self._measured.done() and self._measured.exception() is not None):
+                self._measured = self._threads.submit(partial(_measure, self._embedder))
+            return self._measured
+
+
+def _measure(embedder: Embedder) -> Unrelated:
+    texts = embedder.embed_documents(_TEXTS, timeout_s=_TIMEOUT_S)
+    return Unrelated.of(embedder.embed_queries(_QUESTIONS, timeout_s=_TIMEOUT_S), texts)
+
+
+def _dot(one: Vector, other: Vector) -> float:
+    return math.fsum(map(mul, one, other))

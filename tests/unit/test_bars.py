@@ -1,0 +1,103 @@
+"""The similarity from which a row is shown unasked: measured on the model, once, and in its own units."""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from operator import mul
+
+import pytest
+
+from hermes_memory_pgvector.embed.cache import CachedEmbedder
+from hermes_memory_pgvector.embed.embedder import Vector
+from hermes_memory_pgvector.embed.http_embedder import HttpEmbedder
+from hermes_memory_pgvector.recall.bars import MEMORIES_ABOVE, TURNS_ABOVE, Bars, Unrelated
+from tests.support.scripted_embedder import ScriptedEmbedder
+
+DIMS = 64
+WAIT_S = 20.0
+
+
+def unit(vector: Sequence[float]) -> Vector:
+    norm = math.hypot(*vector)
+    return [value / norm for value in vector]
+
+
+def vectors(number: int, *, common: float) -> list[Vector]:
+    """Unit vectors that have nothing in common but a direction, of which each holds `common`."""
+    generator = random.Random(number)
+    own = [unit([generator.gauss(0, 1) for _ in range(DIMS)]) for _ in range(number)]
+    return [unit([common + each[0], *each[1:]]) for each in own]
+
+
+@pytest.mark.parametrize("common", [0.0, 0.5, 2.0])
+def test_bars_stand_as_many_spreads_above_what_is_unrelated_whatever_the_model(common: float) -> None:
+    questions, texts = vectors(150, common=common), vectors(151, common=common)
+    measured = Unrelated.of(questions, texts)
+    unrelated = [sum(map(mul, question, text)) for question in questions for text in texts]
+    assert measured.usual == pytest.approx(sum(unrelated) / len(unrelated))
+    shown = [similarity >= measured.bars(questions[0]).memories for similarity in unrelated]
+    assert sum(shown) / len(shown) < 0.01
+    bars = measured.bars(questions[0])
+    own = sum(unrelated[: len(texts)]) / len(texts)
+    low, high = sorted((own, measured.usual))
+    assert low <= bars.memories - MEMORIES_ABOVE * bars.spread <= high
+    assert low <= bars.turns - TURNS_ABOVE * bars.spread <= high
+
+
+def test_a_question_that_is_near_to_everything_has_a_higher_bar() -> None:
+    texts = vectors(100, common=1.0)
+    measured = Unrelated.of(vectors(101, common=1.0), texts)
+    special, general = measured.bars(vectors(1, common=0.0)[0]), measured.bars(unit([1.0] + [0.0] * (DIMS - 1)))
+    assert general.turns > special.turns
+    assert general.memories > special.memories
+
+
+@pytest.fixture
+def endpoint() -> Iterator[ScriptedEmbedder]:
+    """An embedding endpoint."""
+    with ScriptedEmbedder(dims=DIMS) as server:
+        yield server
+
+
+@pytest.fixture
+def cached(endpoint: ScriptedEmbedder) -> Iterator[CachedEmbedder]:
+    """An embedder for the endpoint."""
+    embedder = CachedEmbedder(HttpEmbedder(url=endpoint.url, model="any", dims=endpoint.dims), name="endpoint")
+    yield embedder
+    embedder.close()
+
+
+def test_a_model_is_measured_once_however_many_ask(endpoint: ScriptedEmbedder, cached: CachedEmbedder) -> None:
+    question = cached.embed_query("Where is the crane?", timeout_s=WAIT_S)
+    before = endpoint.requests
+    bars, found = Bars(cached), []
+    threads = [
+        threading.Thread(target=lambda: found.append(bars.of(question, time.monotonic() + WAIT_S))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 1
+    assert found[0] is not None
+    assert endpoint.requests == before + 2, "texts and questions"
+
+
+def test_nobody_waits_longer_than_the_question_has(endpoint: ScriptedEmbedder, cached: CachedEmbedder) -> None:
+    question = cached.embed_query("Where is the crane?", timeout_s=WAIT_S)
+    endpoint.mode = "hanging"
+    bars = Bars(cached)
+    assert bars.of(question, time.monotonic() + 0.05) is None
+
+
+def test_after_a_failure_the_next_question_measures_again(endpoint: ScriptedEmbedder, cached: CachedEmbedder) -> None:
+    question = cached.embed_query("Where is the crane?", timeout_s=WAIT_S)
+    endpoint.mode = "wrong_count"
+    bars = Bars(cached)
+    assert bars.of(question, time.monotonic() + WAIT_S) is None
+    endpoint.mode = "ok"
+    assert bars.of(question, time.monotonic() + WAIT_S) is not None
