@@ -13,6 +13,8 @@ from ...domain.errors import HermesPgvectorError
 from ...runtime.agent_server import ANSWER, STARTUP_S, is_migrated, root_in
 from ...server.cluster import EmbeddedServer
 from ...server.share import Conninfo
+from ...store.pool import connect
+from . import codes
 from .console import said_while
 from .migrations import migrate
 
@@ -24,10 +26,17 @@ def embedded_server(settings: Settings) -> EmbeddedServer:
 
 def bring_up(server: EmbeddedServer, *, dims: int) -> Conninfo:
     """Start the embedded server if it is not up, migrate it if it is not, and return how to connect."""
+    was_up = server.running()
     conninfo = server.ensure(timeout_s=STARTUP_S)
-    if not is_migrated(conninfo.runtime, dims):
+    if not is_migrated(conninfo.runtime, dims) or not (was_up or _is_complete(conninfo.admin)):
         migrate(conninfo.admin, dims=dims, runtime_role="hermes")
     return conninfo
+
+
+def _is_complete(admin: str) -> bool:
+    """Return False where a migration was killed before it had computed every code."""
+    with connect(admin) as conn:
+        return not codes.lacking_rows(conn)
 
 
 @contextmanager
