@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any, Literal
 
+import psycopg
 from psycopg import Cursor
+from psycopg.pq import TransactionStatus
 
 from .connection import DeadlineConnection
 from .sql import query
@@ -92,18 +94,29 @@ class Pipeline:
             self._execute(self._conn, own_themes=self._conn.own_themes)
 
     def _send_alone(self, conn: DeadlineConnection, *, own_themes: bool) -> None:
-        # Postgres makes one transaction of all that comes before the pipeline's end.
-        with conn.pipeline():
-            # The plans are made once a connection, not for each question anew, which takes longer than to search a
-            # small theme.
-            begun = set_limits(conn, plans="force_generic_plan", statement_s=self.statement_s)
-            self._execute(conn, own_themes=own_themes)
+        try:
+            # Postgres makes one transaction of all that comes before the pipeline's end.
+            with conn.pipeline():
+                # The plans are made once a connection, not for each question anew, which takes longer than to search a
+                # small theme.
+                begun = set_limits(conn, plans="force_generic_plan", statement_s=self.statement_s)
+                self._execute(conn, own_themes=own_themes)
+        except psycopg.Error:
+            _forget_prepared(conn)
+            raise
         note_row_security(conn, begun)
 
     def _execute(self, conn: DeadlineConnection, *, own_themes: bool) -> None:
         waiting, self._waiting = self._waiting, []
         for name, row, rows in waiting:
             rows.cursor = conn.execute(query(name, own_themes=own_themes), row)
+
+
+def _forget_prepared(conn: DeadlineConnection) -> None:
+    """After a failure: psycopg takes for prepared what came behind it in the pipeline, until it sees a ROLLBACK."""
+    if conn.prepare_threshold is not None and conn.pgconn.transaction_status == TransactionStatus.IDLE:
+        with conn.transaction(force_rollback=True):
+            pass
 
 
 def set_limits(conn: DeadlineConnection, *, plans: PlanMode, statement_s: float = math.inf) -> Cursor[Any]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from hermes_memory_pgvector.domain.errors import SchemaNotApplied
+from hermes_memory_pgvector.domain.errors import OperationRejected, SchemaNotApplied
 from hermes_memory_pgvector.store.connection import DeadlineConnection, translated
 from hermes_memory_pgvector.store.pipeline import Pipeline
 from hermes_memory_pgvector.store.pool import Pool, connect
@@ -72,3 +73,19 @@ def test_what_fails_in_one_is_told_and_leaves_the_connection_usable(dsn: str, ad
         with pytest.raises(SchemaNotApplied), translated():
             asked[1].all()
         assert conn.execute(b"SELECT 1 AS one").fetchone() == (1,)
+
+
+def test_what_failed_in_a_round_trip_of_its_own_leaves_the_connection_usable(dsn: str) -> None:
+    """What came behind it was not prepared, though psycopg had it sent to be."""
+    pool = Pool(dsn, max_size=1)
+    pool.open()
+    try:
+        for broken in [False] * 3 + [True] * 3 + [False] * 3:
+            pipe = Pipeline()
+            with suppress(OperationRejected), pool.reading(20, pipe):
+                if broken:
+                    pipe.ask("turns_before", {"theme": "t", "session_id": "s", "parent": None, "limit": -1})
+                found = [pipe.ask(name) for name in ("read_space", "server_start")]
+                assert [len(rows.all()) for rows in found] == [1, 1] and not broken
+    finally:
+        pool.close()

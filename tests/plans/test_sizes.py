@@ -58,7 +58,9 @@ def test_need_13_signatures_of_a_theme_come_from_their_index(tables: MakeTables,
                 assert max(node["Actual Rows"] for node in nodes if "Index Name" in node) <= max(own, 1), case
             if turns > 10 and vacuumed:
                 for scan in [
-                    node for node in nodes if node.get("Parent Relationship") != "Inner" and "Index Name" in node
+                    node
+                    for node in nodes
+                    if node.get("Parent Relationship") != "Inner" and "Index Name" in node and node["Actual Loops"]
                 ]:
                     assert scan["Node Type"] == "Index Only Scan", case
                     known = {f"{STORES[store]}_theme_code_idx", f"{STORES[store]}_theme_sig_idx"}
@@ -98,7 +100,9 @@ def test_need_13_the_graph_is_walked_where_it_is_asked_for(tables: MakeTables, t
                 nodes = explained(conn, name, {"vector": _VECTOR}, mode)
                 assert graph not in indexes(nodes), (name, mode, nodes)
                 reranked = [node for node in nodes if node.get("Index Name") == f"{STORES[store]}_pkey"]
-                assert turns == 10 or [node["Actual Loops"] for node in reranked] == [400], (name, mode, nodes)
+                # After them, of those that are near enough, what stands beside them is looked up: of none here.
+                loops = [node["Actual Loops"] for node in reranked]
+                assert turns == 10 or loops in ([400], [400, 40]), (name, mode, nodes)
 
 
 @pytest.mark.parametrize(("turns", "vacuumed"), STATES)

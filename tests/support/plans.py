@@ -22,6 +22,7 @@ _TYPES = {
     "any_theme": "boolean", "since": "text", "until": "text", "reach": "bigint",
     "pivot": "float8", "large": "bigint", "deep": "bigint", "signed": "bigint", "walked": "bigint",
     "themes": "text[]", "digests": "bytea[]", "own": "text", "shared": "text[]", "words": "text[]",
+    "lookup": "bigint", "lookups": "bigint[]",
 }  # fmt: skip
 _USUAL: Mapping[str, Any] = {
     "depth": 400,
@@ -29,6 +30,10 @@ _USUAL: Mapping[str, Any] = {
     "signed": 400,
     "large": 3000,
     "limit": 40,
+    "lookup": 0,
+    "lookups": [],
+    "reach": 2,
+    "pivot": 45,
     "since": "-infinity",
     "until": "infinity",
 }
