@@ -64,6 +64,7 @@ class DeadlineConnection(psycopg.Connection[Any]):
     deadline: float | None = None
     row_security = False  # whether policies hold for this role
     own_themes = False  # whether they let it see some themes only
+    spread = False  # whether the tables are spread over machines by theme
     path = ""  # the search path on which our tables are, where the role's own does not lead there
 
     def wait(self, gen: PQGen[_T], *args: Any, **kwargs: Any) -> _T:

@@ -8,6 +8,7 @@ from typing import Any
 
 from psycopg import Cursor
 
+from ..domain.errors import OperationRejected
 from .connection import DeadlineConnection
 from .sql import query
 
@@ -77,4 +78,8 @@ class Pipeline:
     def _execute(self, conn: DeadlineConnection, *, own_themes: bool) -> None:
         waiting, self._waiting = self._waiting, []
         for name, row, rows in waiting:
-            rows.cursor = conn.execute(query(name, own_themes=own_themes), row)
+            if conn.spread and row.get("any_theme"):
+                raise OperationRejected(
+                    "the themes are spread over machines, where only one at a time can be asked: name it"
+                )
+            rows.cursor = conn.execute(query(name, own_themes=own_themes, one_theme=conn.spread), row)

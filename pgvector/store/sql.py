@@ -14,6 +14,12 @@ _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 _FRAGMENT = re.compile(r"^-- (fragment|own themes): (\w+\([\w; ]*\))\s*$", re.MULTILINE)
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 _FRAGMENTS_FILE = "fragments.sql"
+# The tables that have themes, where a statement reads them.
+_READ = re.compile(
+    r"(?<!DELETE )\b(FROM|JOIN) "
+    r"(memory_entries|conversations|memory_chunks|conversation_chunks|memory_history|hermes_tombstones|hermes_mirror)\b"
+    r"(?: AS (\w+))?"
+)
 
 
 class _Fragment(NamedTuple):
@@ -43,9 +49,24 @@ def queries(package: str = "", *, own_themes: bool = False) -> dict[str, str]:
     return named
 
 
-def query(name: str, *, own_themes: bool = False, package: str = "") -> bytes:
-    """Return the statement `name`; with `own_themes` as a role sends it that row-level security confines."""
-    return queries(package, own_themes=own_themes)[name].encode()
+def query(name: str, *, own_themes: bool = False, one_theme: bool = False, package: str = "") -> bytes:
+    """Return the statement `name`; with `own_themes` as a role sends it that row-level security confines.
+
+    `one_theme` has it read its own theme in each table, said so that a database which is spread over machines by theme
+    knows the one to ask. What is exempt from naming a theme stays as it is.
+    """
+    statement = queries(package, own_themes=own_themes)[name]
+    return (_within_theme(statement) if one_theme else statement).encode()
+
+
+@cache
+def _within_theme(statement: str) -> str:
+    if "-- exempt:" in statement:
+        return statement
+    return _READ.sub(
+        lambda read: f"{read[1]} (SELECT * FROM {read[2]} WHERE agent_identity = %(theme)s) AS {read[3] or read[2]}",
+        statement,
+    )
 
 
 def _fragments(text: str, *, own_themes: bool) -> dict[str, _Fragment]:

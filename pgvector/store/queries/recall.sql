@@ -3,7 +3,8 @@
 -- name: begin_vectors
 -- exempt: touches no table.
 SELECT set_config('statement_timeout', coalesce(%(statement_ms)s, current_setting('statement_timeout')), true) AS statement,
-       set_config('plan_cache_mode', 'force_generic_plan', true) AS plans;
+       set_config('plan_cache_mode', CASE current_setting('hermes_pgvector.spread', true)
+            WHEN 'on' THEN 'force_custom_plan' ELSE 'force_generic_plan' END, true) AS plans;
 
 -- name: vector_search_memories
 -- `+ 0` keeps every other index out: the signatures of one theme come from its covering index, then the nearest are
@@ -247,26 +248,27 @@ SELECT id FROM conversations
 SELECT number, tsvector_to_array(hermes_lexemes(body, language)) AS terms,
        to_regprocedure('similarity(text,text)') IS NOT NULL AS has_trigrams,
        set_config('enable_sort', 'off', true) AS sort,
-       set_config('plan_cache_mode', 'force_generic_plan', true) AS plans
+       set_config('plan_cache_mode', CASE current_setting('hermes_pgvector.spread', true)
+            WHEN 'on' THEN 'force_custom_plan' ELSE 'force_generic_plan' END, true) AS plans
   FROM unnest(%(texts)s::text[]) WITH ORDINALITY AS given(body, number)
  CROSS JOIN unnest(%(languages)s::text[]) AS language;
 
 -- name: count_some_memories
 -- How many rows a theme has, up to 5,001: of more it only matters that they are more.
 SELECT count(*) AS rows FROM (
-    SELECT FROM memory_entries WHERE agent_identity = %(theme)s ORDER BY created_at DESC LIMIT 5001) AS counted;
+    SELECT 1 FROM memory_entries WHERE agent_identity = %(theme)s ORDER BY created_at DESC LIMIT 5001) AS counted;
 
 -- name: count_some_memories_all
 -- exempt: the explicit scope 'all'.
-SELECT count(*) AS rows FROM (SELECT FROM memory_entries LIMIT 5001) AS counted;
+SELECT count(*) AS rows FROM (SELECT 1 FROM memory_entries LIMIT 5001) AS counted;
 
 -- name: count_some_turns
 SELECT count(*) AS rows FROM (
-    SELECT FROM conversations WHERE agent_identity = %(theme)s ORDER BY ts DESC LIMIT 5001) AS counted;
+    SELECT 1 FROM conversations WHERE agent_identity = %(theme)s ORDER BY ts DESC LIMIT 5001) AS counted;
 
 -- name: count_some_turns_all
 -- exempt: the explicit scope 'all'.
-SELECT count(*) AS rows FROM (SELECT FROM conversations LIMIT 5001) AS counted;
+SELECT count(*) AS rows FROM (SELECT 1 FROM conversations LIMIT 5001) AS counted;
 
 -- name: query_terms_memories
 -- In how many rows of a sample each word of a question stands; up to 5,000 rows are searched exactly and need no sample.
