@@ -65,6 +65,7 @@ class DeadlineConnection(psycopg.Connection[Any]):
     row_security = False  # whether policies hold for this role
     own_themes = False  # whether they let it see some themes only
     keeps_settings = False  # whether its session has what statements rely on, rather than each transaction
+    spread = False  # whether the tables are spread over machines by theme
     path = ""  # the search path on which our tables are, where the role's own does not lead there
 
     def wait(self, gen: PQGen[_T], *args: Any, **kwargs: Any) -> _T:

@@ -12,10 +12,11 @@ import psycopg
 from psycopg import Cursor
 from psycopg.pq import TransactionStatus
 
+from ..domain.errors import OperationRejected
 from .connection import DeadlineConnection
 from .sql import query
 
-PlanMode = Literal["auto", "force_generic_plan"]
+PlanMode = Literal["auto", "force_custom_plan", "force_generic_plan"]
 
 _MARGIN_S = 0.1  # the server gives up this much before we do, so that its connection survives
 # Should this process or its network vanish in a transaction, or the process be stopped, the server ends that and lets
@@ -98,8 +99,9 @@ class Pipeline:
             # Postgres makes one transaction of all that comes before the pipeline's end.
             with conn.pipeline():
                 # The plans are made once a connection, not for each question anew, which takes longer than to search a
-                # small theme.
-                begun = set_limits(conn, plans="force_generic_plan", statement_s=self.statement_s)
+                # small theme. Of a database that is spread over machines each theme has plans of its own.
+                plans: PlanMode = "force_custom_plan" if conn.spread else "force_generic_plan"
+                begun = set_limits(conn, plans=plans, statement_s=self.statement_s)
                 self._execute(conn, own_themes=own_themes)
         except psycopg.Error:
             _forget_prepared(conn)
@@ -109,7 +111,11 @@ class Pipeline:
     def _execute(self, conn: DeadlineConnection, *, own_themes: bool) -> None:
         waiting, self._waiting = self._waiting, []
         for name, row, rows in waiting:
-            rows.cursor = conn.execute(query(name, own_themes=own_themes), row)
+            if conn.spread and row.get("any_theme"):
+                raise OperationRejected(
+                    "the themes are spread over machines, where only one at a time can be asked: name it"
+                )
+            rows.cursor = conn.execute(query(name, own_themes=own_themes, one_theme=conn.spread), row)
 
 
 def _forget_prepared(conn: DeadlineConnection) -> None:

@@ -63,12 +63,13 @@ def settle(conn: DeadlineConnection) -> None:
     for attempt in range(_SETTLE_ATTEMPTS):
         try:
             conn.execute(_ENDLESS.format(sql.Literal(pid)))
-            conn.execute(query("settle_session"), {"pid": pid})
+            settled = conn.execute(query("settle_session"), {"pid": pid}).fetchone()
             row = conn.execute(query("session_path")).fetchone()
             break
         except QueryCanceled:
             if attempt == _SETTLE_ATTEMPTS - 1:
                 raise
+    conn.spread = bool(settled and settled.spread)
     conn.path = row.path if row is not None else ""
     if conn.path:
         conn.execute(query("set_path"), {"path": conn.path, "local": False, "pid": pid})

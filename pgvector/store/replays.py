@@ -6,7 +6,7 @@ What was removed for good is noted by its digest. Every function works inside th
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -73,24 +73,28 @@ def forget_again(conn: DeadlineConnection, op: ForgetMemories) -> int:
 
 def bring_tombstones(conn: DeadlineConnection, removals: Sequence[Removed]) -> None:
     """Note what was removed elsewhere and is not held here."""
-    conn.execute(query("bring_tombstones"), _removal_columns(removals))
+    for columns in _removals_by_theme(removals):
+        conn.execute(query("bring_tombstones"), columns)
 
 
 def bury(conn: DeadlineConnection, removals: Sequence[Removed]) -> int:
     """Remove what was removed elsewhere after it was last confirmed here; returns how many that were."""
-    columns = _removal_columns(removals)
-    for theme in sorted({each.theme for each in removals}):
-        lock_theme(conn, theme)
-    gone = conn.execute(query("bury_removed"), columns).rowcount
-    conn.execute(query("bring_tombstones"), columns)
+    gone = 0
+    for columns in _removals_by_theme(removals):
+        lock_theme(conn, columns["theme"])
+        gone += conn.execute(query("bury_removed"), columns).rowcount
+        conn.execute(query("bring_tombstones"), columns)
     return gone
 
 
-def _removal_columns(removals: Sequence[Removed]) -> dict[str, Any]:
-    return {
-        "themes": [each.theme for each in removals],
-        "targets": [each.target for each in removals],
-        "digests": [each.digest for each in removals],
-        "times": [each.removed_at for each in removals],
-        "origins": [each.origin for each in removals],
-    }
+def _removals_by_theme(removals: Sequence[Removed]) -> Iterator[dict[str, Any]]:
+    """Yield the columns of each theme's removals, in the order in which everybody locks themes."""
+    for theme in sorted({each.theme for each in removals}):
+        some = [each for each in removals if each.theme == theme]
+        yield {
+            "theme": theme,
+            "targets": [each.target for each in some],
+            "digests": [each.digest for each in some],
+            "times": [each.removed_at for each in some],
+            "origins": [each.origin for each in some],
+        }

@@ -15,6 +15,12 @@ _FRAGMENT = re.compile(r"^-- (fragment|own themes): (\w+\([\w; ]*\))\s*$", re.MU
 _CALL = re.compile(r"\b(\w+)\(")
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 _FRAGMENTS_FILE = "fragments.sql"
+# The tables that have themes, where a statement reads them.
+_READ = re.compile(
+    r"(?<!DELETE )\b(FROM|JOIN) "
+    r"(memory_entries|conversations|memory_chunks|conversation_chunks|memory_history|hermes_tombstones|hermes_mirror)\b"
+    r"(?: AS (\w+))?"
+)
 
 
 class _Fragment(NamedTuple):
@@ -23,13 +29,16 @@ class _Fragment(NamedTuple):
 
 
 @cache
-def query(name: str, *, own_themes: bool = False, package: str = "") -> bytes:
+def query(name: str, *, own_themes: bool = False, one_theme: bool = False, package: str = "") -> bytes:
     """Return the statement `name`, with the shared fragments written out.
 
     `package` is the `__package__` of a feature of the operator's tool that keeps its SQL beside its code; empty for
     what agents ask, in the folder queries. `own_themes` gives it as a role sends it that row-level security confines.
+    `one_theme` has it read its own theme in each table, said so that a database which is spread over machines by theme
+    knows the one to ask. What is exempt from naming a theme stays as it is.
     """
-    return _written_out(_bodies(package)[name], _fragments(own_themes=own_themes)).encode()
+    statement = _written_out(_bodies(package)[name], _fragments(own_themes=own_themes))
+    return (_within_theme(statement) if one_theme else statement).encode()
 
 
 def queries(package: str = "", *, own_themes: bool = False) -> dict[str, str]:
@@ -48,6 +57,16 @@ def _bodies(package: str) -> dict[str, str]:
             parts = _NAME.split(file.read_text(encoding="utf-8"))
             named |= zip(parts[1::2], map(str.strip, parts[2::2]), strict=True)
     return named
+
+
+@cache
+def _within_theme(statement: str) -> str:
+    if "-- exempt:" in statement:
+        return statement
+    return _READ.sub(
+        lambda read: f"{read[1]} (SELECT * FROM {read[2]} WHERE agent_identity = %(theme)s) AS {read[3] or read[2]}",
+        statement,
+    )
 
 
 @cache

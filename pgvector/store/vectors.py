@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from typing import NamedTuple
 
 from pgvector import Vector
@@ -121,7 +122,13 @@ def values_of(row: PendingRow, chunks: Sequence[Chunk]) -> dict[str, object]:
 
 def known_vectors(conn: DeadlineConnection, texts: Collection[ThemedText]) -> dict[str, list[float]]:
     """Return the vectors of those texts that a memory or a turn of the same theme holds letter for letter, by text."""
-    wanted = list(dict.fromkeys(texts))
-    row = {"themes": [theme for theme, _ in wanted], "digests": [digest(text) for _, text in wanted]}
-    found = conn.execute(query("known_vectors", own_themes=conn.own_themes), row, binary=True)
-    return {wanted[known.number - 1][1]: known.embedding.to_list() for known in found}
+    wanted: dict[str, list[str]] = {}
+    for theme, text in dict.fromkeys(texts):
+        wanted.setdefault(theme, []).append(text)
+    statement = query("known_vectors", own_themes=conn.own_themes, one_theme=conn.spread)
+    with conn.pipeline() if len(wanted) > 1 else nullcontext():
+        found = [
+            (of_theme, conn.execute(statement, {"theme": theme, "digests": list(map(digest, of_theme))}, binary=True))
+            for theme, of_theme in wanted.items()
+        ]
+    return {texts[known.number - 1]: known.embedding.to_list() for texts, rows in found for known in rows}

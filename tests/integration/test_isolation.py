@@ -185,7 +185,7 @@ def test_need_04_keys_that_differ_in_case_and_blanks_are_one_theme(make_provider
 
 
 _TABLES = re.compile(
-    r"\b(?:FROM|JOIN|INTO|UPDATE|USING)\s+(memory_entries|memory_history|memory_chunks|conversations|conversation_chunks|hermes_\w+)\b"
+    r"\b(?:FROM|JOIN|INTO|UPDATE|USING)\s+(memory_entries|memory_history|memory_chunks|conversations|conversation_chunks|hermes_\w+|\{table\})"
 )
 _FILTER = re.compile(r"agent_identity\s*=\s*%\(theme\)s|VALUES\s*\([^;]*%\(themes?\)s|unnest\(%\(themes?\)[sb]")
 
@@ -225,6 +225,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "themes_with_traces",  # names for the operator
         "own_columns", "begin_moves", "end_moves", "keys_without_theme",  # touch no table
         "move_history",  # its function names the theme
+        "distribution_state", "distributed_tables", "nodes_with_shards",  # the catalogue
         "read_clock", "try_upkeep", "oldest_turns", "oldest_turns_own", "retention_state",  # names, counts and times
         "server_identity", "server_system", "server_migrations",  # which server this is
         "primary_position", "replica_position", "replica_timeline",

@@ -255,3 +255,35 @@ def test_need_28_a_migration_and_an_agent_that_wait_for_each_other_both_finish(
     out, err = process.communicate(timeout=100)
     assert process.returncode == 0, out + err
     until(lambda: database.column(deadlocks) != before, what="a deadlock in the statistics")
+
+
+def test_need_44_spreading_the_tables_needs_citus_and_shows_what_it_would_run(cli: Run, admin_dsn: str) -> None:
+    """The suite has no Citus: docs/scaling.md says what was tried with one."""
+    shown = cli("migrate", "--admin-dsn", admin_dsn, "--distribute", "--dry-run")
+    assert shown.returncode == 0, shown.stderr
+    assert (
+        "create_distributed_table('conversations', 'agent_identity', colocate_with => 'memory_entries')" in shown.stdout
+    )
+    assert "CREATE EXTENSION citus" in shown.stdout
+    themed = Database(admin_dsn).column(
+        "SELECT attrelid::regclass::text FROM pg_attribute JOIN pg_class AS c ON c.oid = attrelid "
+        "WHERE attname = 'agent_identity' AND c.relkind = 'r' AND relnamespace = 'public'::regnamespace"
+    )
+    spread = set(re.findall(r"create_distributed_table\('(\w+)'", shown.stdout))
+    copied = set(re.findall(r"create_reference_table\('(\w+)'", shown.stdout))
+    assert spread == set(themed)
+    every = Database(admin_dsn).column(
+        "SELECT relname::text FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
+    )
+    assert spread | copied == set(every) - {"hermes_tenants"}
+    refused = cli("migrate", "--admin-dsn", admin_dsn, "--distribute")
+    assert refused.returncode == 1 and "shared_preload_libraries" in refused.stderr
+
+
+def test_need_44_every_unique_key_of_a_table_with_themes_holds_the_theme(admin_dsn: str) -> None:
+    without = Database(admin_dsn).column(
+        "SELECT indexrelid::regclass::text FROM pg_index AS i JOIN pg_attribute AS theme ON attrelid = indrelid "
+        "WHERE i.indisunique AND theme.attname = 'agent_identity' AND i.indrelid::regclass::text !~ '^pg_' "
+        "AND theme.attnum <> ALL (i.indkey::smallint[])"
+    )
+    assert without == []

@@ -35,7 +35,7 @@ def filled(request: pytest.FixtureRequest, admin_dsn: str) -> str:
 @pytest.mark.parametrize("mode", MODES)
 def test_known_texts_are_found_by_their_digests(filled: str, mode: Mode) -> None:
     texts = [f"Row {number}" for number in range(ROWS - 60, ROWS + 60)]
-    row = {"themes": ["large"] * len(texts), "digests": [digest(text) for text in texts]}
+    row = {"theme": "large", "digests": [digest(text) for text in texts]}
     with psycopg.connect(filled) as connection:
         nodes = explained(connection, "known_vectors", row, mode)
 

@@ -2,11 +2,11 @@
 
 -- name: count_some
 -- exempt: totals for the operator, no stored text. Not further than `most`: the planner's estimate serves beyond.
-SELECT (SELECT count(*) FROM (SELECT FROM memory_entries LIMIT %(most)s) AS few) AS memories,
-       (SELECT count(*) FROM (SELECT FROM conversations LIMIT %(most)s) AS few) AS turns,
-       (SELECT count(*) FROM (SELECT FROM memory_entries WHERE embedding IS NULL AND sig IS NULL
+SELECT (SELECT count(*) FROM (SELECT 1 FROM memory_entries LIMIT %(most)s) AS few) AS memories,
+       (SELECT count(*) FROM (SELECT 1 FROM conversations LIMIT %(most)s) AS few) AS turns,
+       (SELECT count(*) FROM (SELECT 1 FROM memory_entries WHERE embedding IS NULL AND sig IS NULL
                                LIMIT %(most)s) AS few) AS pending_memories,
-       (SELECT count(*) FROM (SELECT FROM conversations WHERE embedding IS NULL AND sig IS NULL
+       (SELECT count(*) FROM (SELECT 1 FROM conversations WHERE embedding IS NULL AND sig IS NULL
                                LIMIT %(most)s) AS few) AS pending_turns;
 
 -- name: relation_sizes

@@ -29,6 +29,7 @@ from ..common.migrations import MigrationReport, migrate
 from ..common.outcome import counted
 from ..common.progress import building
 from ..common.upgrade_progress import SCHEMA
+from .distribute import Distribution, distribute, plan_distribution
 from .upgrade import Upgraded, as_json, confirm_upgrade, plan_upgrade, run_upgrade, undo_upgrade
 
 
@@ -47,6 +48,11 @@ def _arguments(command: argparse.ArgumentParser) -> None:
     end.add_argument(
         "--undo-upgrade", action="store_true", help="put the tables of before back in their place, as they were"
     )
+    end.add_argument(
+        "--distribute",
+        action="store_true",
+        help="spread the tables by theme, where the database has Citus",
+    )
     command.add_argument("--dry-run", action="store_true", help="show what would be done, change nothing")
     command.add_argument(
         "--yes", action="store_true", help="with --undo-upgrade: also where something was written since, which is lost"
@@ -59,6 +65,8 @@ def _run(args: argparse.Namespace, home: Path) -> int:
         return _confirm(args, settings)
     if args.undo_upgrade:
         return _undo(args, settings)
+    if args.distribute:
+        return _distribute(args, settings)
     return _plan(args, settings) if args.dry_run else _migrate(args, settings)
 
 
@@ -107,6 +115,24 @@ def _confirm(args: argparse.Namespace, settings: Settings) -> int:
     if args.dry_run:
         said = f"would drop the tables of before, in the schema {SCHEMA}; nothing was changed"
     return printed(args, {"confirmed": not args.dry_run}, lambda: say(said))
+
+
+def _distribute(args: argparse.Namespace, settings: Settings) -> int:
+    with admin_conninfo(settings, given_admin_dsn(args)) as conninfo:
+        plan = plan_distribution(conninfo) if args.dry_run else distribute(conninfo)
+    told = {"done": not args.dry_run} | asdict(plan)
+    return printed(args, told, lambda: _show_distribution(plan, done=not args.dry_run))
+
+
+def _show_distribution(plan: Distribution, *, done: bool) -> None:
+    for statement in plan.statements:
+        print(f"{statement};")
+    if not plan.statements:
+        say("The tables are spread by theme already.")
+    elif done:
+        say("The tables are spread by theme.")
+    else:
+        say(plan.why_not or "Nothing was changed.")
 
 
 def _undo(args: argparse.Namespace, settings: Settings) -> int:
@@ -179,7 +205,8 @@ MIGRATE = Command(
     'hermes-pgvector migrate --admin-dsn "postgresql://postgres@db/hermes_memory" --dims 1024\n'
     "hermes-pgvector migrate          # embedded Postgres: starts and migrates it\n"
     'hermes-pgvector migrate --admin-dsn "dbname=hermes_memory user=postgres" --dry-run\n'
-    'hermes-pgvector migrate --admin-dsn "dbname=hermes_memory user=postgres" --confirm-upgrade',
+    'hermes-pgvector migrate --admin-dsn "dbname=hermes_memory user=postgres" --confirm-upgrade\n'
+    'hermes-pgvector migrate --admin-dsn "dbname=hermes_memory user=postgres" --distribute --dry-run',
     _run,
     [_arguments],
 )

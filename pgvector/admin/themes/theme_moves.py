@@ -27,8 +27,7 @@ Statement = bytes | sql.Composed
 
 def shared(conn: DeadlineConnection, theme: str, into: str) -> int:
     """Return how many memories stand in both themes."""
-    row = conn.execute(_query("count_shared_memories"), {"theme": theme, "into": into}).fetchone()
-    return 0 if row is None else int(row.count)
+    return sum(len(pairs) for pairs in _shared(conn, theme, into))
 
 
 def move(conn: DeadlineConnection, theme: str, into: str, advance: Advance) -> dict[str, int]:
@@ -42,8 +41,7 @@ def move(conn: DeadlineConnection, theme: str, into: str, advance: Advance) -> d
     # Turns first: agents wait with memories of both themes from here on.
     for name in sorted((theme, into)):
         lock_theme(conn, name)
-    merged = conn.execute(_query("merge_shared_memories"), names).rowcount
-    advance(merged)
+    merged = _merge(conn, theme, into, advance)
     # Before the memories, whose own move is the last of it.
     conn.execute(_query("move_history"), names)
     with _moving(conn, names):
@@ -71,6 +69,40 @@ def delete(conn: DeadlineConnection, theme: str, advance: Advance) -> dict[str, 
 def log(conn: DeadlineConnection, limit: int) -> list[dict[str, Any]]:
     """Return the last `limit` entries of the operators' log, newest first."""
     return [row._asdict() for row in conn.execute(_query("read_maintenance"), {"limit": limit})]
+
+
+def _shared(conn: DeadlineConnection, theme: str, into: str) -> Iterator[dict[int, Any]]:
+    """Yield memories of `theme` that `into` holds as well, by their number there, a slice at a time.
+
+    A theme at a time: a database that is spread by theme joins no two of them.
+    """
+    ids = [row.id for row in conn.execute(_query("theme_memory_ids"), {"theme": theme})]
+    for start in range(0, len(ids), _SLICE):
+        some = {"theme": theme, "ids": ids[start : start + _SLICE]}
+        rows = {(row.target, row.digest): row for row in conn.execute(_query("memories_to_merge"), some)}
+        asked = {"theme": into, "digests": [digest for _, digest in rows]}
+        same = conn.execute(_query("same_memories"), asked)
+        yield {kept.id: rows[key] for kept in same if (key := (kept.target, kept.digest)) in rows}
+
+
+def _merge(conn: DeadlineConnection, theme: str, into: str, advance: Advance) -> int:
+    """Leave what both themes hold in `into` alone; return how many memories that were."""
+    merged = 0
+    for pairs in _shared(conn, theme, into):
+        rows = list(pairs.values())
+        given = {
+            "theme": into,
+            "ids": list(pairs),
+            "created": [row.created_at for row in rows],
+            "updated": [row.updated_at for row in rows],
+            "embeddings": [row.embedding for row in rows],
+            "owners": [row.owners for row in rows],
+        }
+        conn.execute(_query("merge_memories"), given)
+        conn.execute(_query("delete_merged"), {"theme": theme, "ids": [row.id for row in rows]})
+        advance(len(rows))
+        merged += len(rows)
+    return merged
 
 
 @contextmanager

@@ -6,27 +6,29 @@ SELECT id FROM memory_entries WHERE agent_identity = %(theme)s ORDER BY id;
 -- name: theme_turn_ids
 SELECT id FROM conversations WHERE agent_identity = %(theme)s ORDER BY id;
 
--- name: count_shared_memories
-SELECT count(*) AS count
-  FROM memory_entries AS old JOIN memory_entries AS kept ON kept.target = old.target AND kept.digest = old.digest
- WHERE old.agent_identity = %(theme)s AND kept.agent_identity = %(into)s;
+-- name: memories_to_merge
+-- The vector of a long text is no use without those of its other parts.
+SELECT id, target, digest, created_at, updated_at, array_to_string(owners, ',') AS owners,
+       CASE WHEN NOT EXISTS (SELECT FROM memory_chunks AS k WHERE k.agent_identity = %(theme)s AND k.row_id = m.id)
+            THEN m.embedding::text END AS embedding
+  FROM memory_entries AS m WHERE m.agent_identity = %(theme)s AND m.id = ANY(%(ids)s);
 
--- name: merge_shared_memories
--- What both themes hold stays once, as old as the older and as fresh as the fresher of the two. The vector of a long text is
--- no use without those of its other parts.
-WITH shared AS (
-    SELECT old.id AS old_id, kept.id AS kept_id, old.created_at, old.updated_at, old.owners,
-           CASE WHEN NOT EXISTS (SELECT FROM memory_chunks AS k WHERE k.row_id = old.id) THEN old.embedding END AS embedding
-      FROM memory_entries AS old JOIN memory_entries AS kept ON kept.target = old.target AND kept.digest = old.digest
-     WHERE old.agent_identity = %(theme)s AND kept.agent_identity = %(into)s),
-merged AS (
-    UPDATE memory_entries AS m
-       SET created_at = least(m.created_at, shared.created_at), updated_at = greatest(m.updated_at, shared.updated_at),
-           embedding = coalesce(m.embedding, shared.embedding),
-           sig = coalesce(m.sig, binary_quantize(shared.embedding)), code = coalesce(m.code, hermes_code(shared.embedding)),
-           owners = ARRAY(SELECT DISTINCT owner FROM unnest(m.owners || shared.owners) AS owner)
-      FROM shared WHERE m.agent_identity = %(into)s AND m.id = shared.kept_id)
-DELETE FROM memory_entries AS m USING shared WHERE m.agent_identity = %(theme)s AND m.id = shared.old_id;
+-- name: same_memories
+SELECT id, target, digest FROM memory_entries WHERE agent_identity = %(theme)s AND digest = ANY(%(digests)s::bytea[]);
+
+-- name: merge_memories
+-- What both themes hold stays once, as old as the older and as fresh as the fresher of the two, with the owners of both.
+UPDATE memory_entries AS m
+   SET created_at = least(m.created_at, given.created_at), updated_at = greatest(m.updated_at, given.updated_at),
+       embedding = coalesce(m.embedding, given.embedding), sig = coalesce(m.sig, binary_quantize(given.embedding)),
+       code = coalesce(m.code, hermes_code(given.embedding)),
+       owners = ARRAY(SELECT DISTINCT owner FROM unnest(m.owners || string_to_array(given.owners, ',')) AS owner)
+  FROM unnest(%(ids)s::bigint[], %(created)s::timestamptz[], %(updated)s::timestamptz[], %(embeddings)s::vector[],
+              %(owners)s::text[]) AS given(id, created_at, updated_at, embedding, owners)
+ WHERE m.agent_identity = %(theme)s AND m.id = given.id;
+
+-- name: delete_merged
+DELETE FROM memory_entries WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s);
 
 -- name: own_columns
 -- exempt: reads the catalogue only. What of a table's rows is written anew under another theme.

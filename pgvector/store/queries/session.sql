@@ -32,4 +32,5 @@ SELECT (SELECT count(set_config(name, value, false))
                AS given(name, value)
          WHERE pg_backend_pid() = %(pid)s) AS own,
        CASE WHEN current_setting('server_version_num')::integer >= 170000 AND pg_backend_pid() = %(pid)s
-            THEN set_config('transaction_timeout', '0', false) END AS whole;
+            THEN set_config('transaction_timeout', '0', false) END AS whole,
+       coalesce(current_setting('hermes_pgvector.spread', true), '') = 'on' AS spread;

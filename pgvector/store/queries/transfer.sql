@@ -138,20 +138,19 @@ ORDER BY 1;
 -- name: bring_tombstones
 -- What is held and was confirmed later is held.
 INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at, origin)
-SELECT given.theme, given.target, given.digest, given.removed_at, given.origin
-  FROM unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[], %(origins)s::text[])
-       AS given(theme, target, digest, removed_at, origin)
+SELECT %(theme)s, given.target, given.digest, given.removed_at, given.origin
+  FROM unnest(%(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[], %(origins)s::text[])
+       AS given(target, digest, removed_at, origin)
  WHERE NOT EXISTS (SELECT FROM memory_entries AS m
-                    WHERE m.agent_identity = given.theme AND m.target = given.target AND m.digest = given.digest)
+                    WHERE m.agent_identity = %(theme)s AND m.target = given.target AND m.digest = given.digest)
 ON CONFLICT (agent_identity, target, digest) DO UPDATE
    SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at);
 
 -- name: bury_removed
 -- What was removed where it came from is removed here as well, unless it was confirmed here later.
 DELETE FROM memory_entries AS m
- USING unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[])
-       AS given(theme, target, digest, removed_at)
- WHERE m.agent_identity = given.theme AND m.target = given.target AND m.digest = given.digest
+ USING unnest(%(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[]) AS given(target, digest, removed_at)
+ WHERE m.agent_identity = %(theme)s AND m.target = given.target AND m.digest = given.digest
    AND m.updated_at <= given.removed_at;
 
 -- name: bring_mirrored

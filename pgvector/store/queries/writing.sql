@@ -137,11 +137,11 @@ WITH entry AS (
     SELECT id, agent_identity, target, digest FROM memory_entries WHERE agent_identity = %(theme)s AND id = %(id)s),
 unmirrored AS (
     DELETE FROM hermes_mirror AS f USING entry
-     WHERE f.agent_identity = entry.agent_identity AND f.origin = %(origin)s
+     WHERE f.agent_identity = %(theme)s AND f.origin = %(origin)s
        AND f.target = entry.target AND f.digest = entry.digest),
 gone AS (
     DELETE FROM memory_entries AS m USING entry
-     WHERE m.agent_identity = entry.agent_identity AND m.id = entry.id AND m.owners = '{}'
+     WHERE m.agent_identity = %(theme)s AND m.id = entry.id AND m.owners = '{}'
     RETURNING m.agent_identity, m.target, m.digest)
 INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at, origin)
 SELECT agent_identity, target, digest, %(noted_at)s, %(origin)s FROM gone
@@ -203,7 +203,7 @@ WITH gone AS (
     SELECT agent_identity, target, digest FROM memory_entries WHERE agent_identity = %(theme)s AND id = %(id)s),
 unmirrored AS (
     DELETE FROM hermes_mirror AS f USING gone
-     WHERE f.agent_identity = gone.agent_identity AND f.origin = %(origin)s
+     WHERE f.agent_identity = %(theme)s AND f.origin = %(origin)s
        AND f.target = gone.target AND f.digest = gone.digest)
 INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at, origin)
 SELECT agent_identity, target, digest, %(noted_at)s, %(origin)s FROM gone
@@ -304,22 +304,22 @@ SELECT model, document_prefix, query_prefix,
   FROM hermes_embedding;
 
 -- name: known_vectors
--- Of texts given by theme and digest, the vector that the theme's rows hold of the same text. The index knows turns by the
+-- Of texts given by their digests, the vector that a theme's rows hold of the same text. The index knows turns by the
 -- head of the digest; `|| ''`, lest the planner read a theme that it takes for small.
 SELECT wanted.number, known.embedding
-  FROM unnest(%(themes)s::text[], %(digests)s::bytea[]) WITH ORDINALITY AS wanted(theme, digest, number)
+  FROM unnest(%(digests)s::bytea[]) WITH ORDINALITY AS wanted(digest, number)
  CROSS JOIN LATERAL (
     (SELECT embedding FROM memory_entries AS m
-      WHERE m.agent_identity = wanted.theme AND m.target = 'memory' AND m.digest = wanted.digest
+      WHERE m.agent_identity = %(theme)s AND m.target = 'memory' AND m.digest = wanted.digest
         AND m.embedding IS NOT NULL)
     UNION ALL
     (SELECT embedding FROM memory_entries AS m
-      WHERE m.agent_identity = wanted.theme AND m.target = 'user' AND m.digest = wanted.digest
+      WHERE m.agent_identity = %(theme)s AND m.target = 'user' AND m.digest = wanted.digest
         AND m.embedding IS NOT NULL)
     UNION ALL
     (SELECT embedding FROM conversations AS c
       WHERE begins_alike(c; wanted)
-        AND hermes_digest(c.content) = wanted.digest AND c.agent_identity || '' = wanted.theme
+        AND hermes_digest(c.content) = wanted.digest AND c.agent_identity || '' = %(theme)s
         AND c.embedding IS NOT NULL
       LIMIT 1)
     LIMIT 1) AS known;

@@ -1,0 +1,114 @@
+"""Tables spread by theme, where the database has the extension Citus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import psycopg
+
+from ...domain.errors import ConfigurationError, SchemaNotApplied
+from ...store.connection import DeadlineConnection, translated
+from ...store.pool import connect
+from ...store.schema import MIGRATE_COMMAND, applied_versions, shipped_migrations
+from ...store.sql import query
+from ..common.pooler import require_session
+
+_query = partial(query, package=__package__)
+# Each row of these has a theme; the first one's places are those of all.
+_THEMED = (
+    "memory_entries", "conversations", "memory_chunks", "conversation_chunks", "memory_history", "hermes_operations",
+    "hermes_tombstones", "hermes_mirror", "hermes_retention",
+)  # fmt: skip
+# Small, and wanted on every machine.
+_COPIED = ("hermes_embedding", "hermes_migrations", "hermes_maintenance")
+_NO_CITUS = (
+    "this database has no Citus: install it on the server, add citus to shared_preload_libraries, run CREATE "
+    "EXTENSION citus in this database and let it take shards, see docs/scaling.md; then run it again"
+)
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """The statements that spread the tables; none where that is done. `why_not` says what stands in the way."""
+
+    statements: tuple[str, ...]
+    why_not: str = ""
+
+
+def plan_distribution(conninfo: str) -> Distribution:
+    """Return what `distribute` would do. Raises StoreUnavailable, UpgradeNeeded or SchemaNotApplied."""
+    with connect(conninfo) as conn, translated():
+        return _plan(conn)
+
+
+def distribute(conninfo: str) -> Distribution:
+    """Spread the tables, all or none. Writes wait meanwhile.
+
+    Raises ConfigurationError, which says what to do, StoreUnavailable, UpgradeNeeded or SchemaNotApplied.
+    """
+    with connect(conninfo) as conn:
+        require_session(conn, conninfo)
+        with translated():
+            plan = _plan(conn)
+            if plan.why_not:
+                raise ConfigurationError(plan.why_not)
+            try:
+                with conn.transaction():
+                    for statement in plan.statements:
+                        conn.execute(statement.encode())
+            except psycopg.Error as exc:
+                raise ConfigurationError(f"nothing was changed: {exc.diag.message_primary or exc}") from exc
+    return plan
+
+
+def _plan(conn: DeadlineConnection) -> Distribution:
+    applied = applied_versions(conn)
+    if missing := [name for version, name in shipped_migrations().items() if version not in applied]:
+        raise SchemaNotApplied(f"the tables lack {', '.join(missing)}; run first: {MIGRATE_COMMAND}")
+    state = conn.execute(_query("distribution_state")).fetchone()
+    assert state is not None
+    done = {row.name for row in conn.execute(_query("distributed_tables"))} if state.citus else set()
+    todo = [table for table in (*_COPIED, *_THEMED) if table not in done]
+    if not todo:
+        return Distribution(())
+    return Distribution(tuple(_statements(todo, state.database)), _why_not(conn, state))
+
+
+def _statements(tables: list[str], database: str) -> Iterator[str]:
+    """Yield what spreads these tables, and drops what is left of each where it stood before."""
+    # Triggers are let in where they touch rows of their own theme, as all of these do.
+    yield "SET LOCAL citus.enable_unsafe_triggers = on"
+    yield "SET LOCAL citus.multi_shard_modify_mode = 'sequential'"
+    for table in tables:
+        if table in _COPIED:
+            yield f"SELECT create_reference_table('{table}')"
+        else:
+            beside = "" if table == _THEMED[0] else f", colocate_with => '{_THEMED[0]}'"
+            yield f"SELECT create_distributed_table('{table}', 'agent_identity'{beside})"
+    # Agents that connect from now on ask one place for each theme.
+    yield f"ALTER DATABASE {database} SET hermes_pgvector.spread = on"
+    # Without triggers: those of a TRUNCATE would take along what is spread by now, parts of texts and the history.
+    yield "SET LOCAL session_replication_role = replica"
+    for table in tables:
+        yield f"SELECT truncate_local_data_after_distributing_table('{table}')"
+
+
+def _why_not(conn: DeadlineConnection, state: Any) -> str:
+    if not state.citus:
+        return _NO_CITUS
+    if state.row_security:
+        return (
+            "row-level security is on, whose policies Citus does not take; first: hermes-pgvector tenants disable --yes"
+        )
+    if state.changing:
+        return "a change of the model, or an upgrade, is under way: bring it to its end first"
+    (nodes,) = conn.execute(_query("nodes_with_shards")).fetchone() or (0,)
+    if nodes != 1:
+        return (
+            f"{nodes} servers of this database take shards, and for now it has to be one: set shouldhaveshards of each "
+            "with citus_set_node_property, see docs/scaling.md"
+        )
+    return ""

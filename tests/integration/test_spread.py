@@ -1,0 +1,72 @@
+"""What agents ask of tables that are spread by theme: the same of each theme, and nothing of all at once.
+
+Without Citus: these tables stand in one place. docs/scaling.md says what was tried with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from hermes_memory_pgvector.runtime.process import close_all
+from tests.conftest import MakeProvider
+from tests.support.memory import called, landed
+from tests.support.scripted_embedder import ScriptedEmbedder
+
+QUESTION = "Who owns the Atlas budget?"
+ASKED: list[tuple[str, dict[str, Any]]] = [
+    ("recall_memory", {"query": QUESTION}),
+    ("recall_memory", {"query": '"Atlas budget"', "target": "memory", "since": "2020-01-01"}),
+    ("recall_memory", {"query": "the Atlsa bugdet of yesterday"}),
+    ("recall_conversation", {"query": QUESTION}),
+    ("recall_conversation", {"query": QUESTION, "role": "user"}),
+    ("recall_conversation", {"query": QUESTION, "scope": "session"}),
+    ("recall_conversation", {"query": QUESTION, "scope": "sales"}),
+    ("memory_profile", {}),
+]
+
+
+def spread(admin_dsn: str) -> None:
+    """Have connections take the tables for spread from now on."""
+    close_all()
+    database = sql.Identifier(str(conninfo_to_dict(admin_dsn)["dbname"]))
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("ALTER DATABASE {} SET hermes_pgvector.spread = on").format(database))
+
+
+def answers(make: Callable[[str], Any]) -> list[object]:
+    """What the marketing theme is told."""
+    provider = make("marketing")
+    return [*(called(provider, tool, dict(row)) for tool, row in ASKED), provider.prefetch(QUESTION)]
+
+
+def test_need_44_each_theme_is_told_the_same_where_the_tables_are_spread(
+    make_provider: MakeProvider, embedder: ScriptedEmbedder, admin_dsn: str
+) -> None:
+    def make(theme: str) -> Any:
+        config = {"embed_url": embedder.url, "chunk_tokens": 100, "tools": ["remember", "memory_profile"]}
+        return make_provider(config, gateway_session_key=theme, session_id=f"{theme}-1")
+
+    for theme in ("marketing", "sales"):
+        provider = make(theme)
+        for number in range(4):
+            provider.on_memory_write("add", "memory", f"The Atlas budget {number} is owned by {theme}")
+            long = "and more than that I could tell. " * (40 if number == 2 else 1)
+            provider.sync_turn(f"Who owns the Atlas budget {number}?", f"It is owned by {theme}, as I said, {long}")
+        landed(provider)
+    before = answers(make)
+    assert "owned by marketing" in str(before[-1])
+    spread(admin_dsn)
+    assert answers(make) == before
+    for tool in ("recall_memory", "recall_conversation"):
+        assert "name it" in called(make("marketing"), tool, {"query": QUESTION, "scope": "all"})["error"]
+    writer = make("marketing")
+    writer.on_memory_write("replace", "memory", "Atlas was sold", {"old_text": "budget 1 is owned by marketing"})
+    writer.on_memory_write("remove", "memory", "", {"old_text": "budget 2 is owned by marketing"})
+    landed(writer)
+    held = [entry["content"] for entry in called(writer, "memory_profile", {})["memory"]]
+    assert sorted(held) == ["Atlas was sold", *(f"The Atlas budget {n} is owned by marketing" for n in (0, 3))]
