@@ -53,7 +53,7 @@ WORD_BARS = (0.25, 0.30, 0.35, 0.40, 0.45, 0.50, 0.55, 0.60, 0.65, 0.70, 0.80)
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
 STEPS = (-0.4, -0.2, 0.2, 0.4)  # spreads, by which the shipped bars are moved
 MEMORIES_EVIDENCE = (-11.0, -10.0, -9.5, -9.0)
-TURNS_EVIDENCE = (-8.5, -7.5, -6.5)
+TURNS_EVIDENCE = (-9.0, -8.0, -7.0)
 NEVER = 2.0  # a bar that nothing passes
 SHOWN = 5  # lines, the default of prefetch_limit
 

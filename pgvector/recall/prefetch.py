@@ -26,7 +26,7 @@ _SHARE_BEFORE = 0.2  # of the deadline, for the turns of the session before
 # from what it says of another subject in the third digit of the chance, so the unit is the logit.
 SIMILARITY_WEIGHT = 4.5  # of a spread
 MEMORIES_EVIDENCE = -9.5
-TURNS_EVIDENCE = -7.5
+TURNS_EVIDENCE = -8.0
 _LEAST_CHANCE = 1e-7
 _SPARE = 3  # hits looked at for each line shown: some are too far off, some were shown before
 
