@@ -32,7 +32,7 @@ from psycopg.conninfo import make_conninfo
 from hermes_memory_pgvector.domain.types import Filters, Scope
 from hermes_memory_pgvector.store.backend import Backend
 from hermes_memory_pgvector.store.pipeline import Pipeline
-from hermes_memory_pgvector.store.vector_search import VectorSearch, as_sent, begin_vectors
+from hermes_memory_pgvector.store.vector_search import VectorSearch, as_sent
 
 SIZES = (1_000, 10_000, 50_000, 150_000)
 K, LIMIT = 10, 100
@@ -105,9 +105,8 @@ def ways_to_ask(admin: str, plain: psycopg.Connection[Any], dims: int) -> Iterat
     backend.bring_up()
 
     def shipped(theme: str, vector: Any) -> list[int]:
-        with backend.connection(60) as conn:
-            pipe = Pipeline(conn)
-            begin_vectors(pipe, timeout_s=None)
+        pipe = Pipeline()
+        with backend.reading(60, pipe):
             found = VectorSearch(pipe, "turns", Scope("theme", theme), Filters(), as_sent(vector), limit=LIMIT)
             return [each.id for each in found.candidates()]
 

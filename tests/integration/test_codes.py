@@ -163,10 +163,10 @@ def test_need_13_codes_come_from_their_index_where_one_theme_is_the_whole_table(
         admin.execute("VACUUM ANALYZE conversations")
     with psycopg.connect(dsn, autocommit=True) as conn:
         register_vector(conn)
+        limits = dict.fromkeys(("statement_ms", "lock_ms", "idle_ms", "transaction_ms"), "60000")
         for mode in MODES:
             with conn.transaction():
-                conn.execute("SET LOCAL enable_sort = off")
-                conn.execute(queries()["begin_vectors"].encode(), {"statement_ms": None})
+                conn.execute(queries()["set_timeouts"].encode(), limits | {"plans": "force_generic_plan", "path": ""})
                 row = {"theme": "default", "vector": [0.5] * DIMS, "large": 2000}
                 nodes = explained(conn, "vector_search_turns", row, mode)
             assert not read_whole(nodes), (mode, nodes)

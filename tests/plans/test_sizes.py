@@ -30,7 +30,7 @@ def _runtime(tables: Tables) -> Iterator[psycopg.Connection[Any]]:
         register_vector(conn)
         conn.execute("SET jit = off")
         conn.execute("SET enable_sort = off")
-        conn.execute("SET random_page_cost = 1")  # as begin_vectors does
+        conn.execute("SET random_page_cost = 1")  # as set_timeouts does for recall
         yield conn
 
 

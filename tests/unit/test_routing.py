@@ -24,9 +24,10 @@ ACROSS_THEMES = {
         "withdraw_removals", "restore_memory",
     },
     "the explicit scope 'all'": {
-        "vector_search_memories_all", "vector_search_memories_all_filtered", "vector_search_memories_walk",
-        "vector_search_turns_all", "vector_search_turns_all_filtered", "vector_search_turns_walk",
-        "vector_search_turns_cold",
+        "vector_search_memories_all", "vector_search_memories_all_filtered", "vector_search_memories_walk_sig",
+        "vector_search_memories_walk_embedding",
+        "vector_search_turns_all", "vector_search_turns_all_filtered", "vector_search_turns_walk_sig",
+        "vector_search_turns_walk_embedding", "vector_search_turns_cold",
         "chunk_search_memories_all", "chunk_search_turns_all", "estimate_matches_memories", "estimate_matches_turns",
         "count_some_memories_all", "count_some_turns_all", "query_terms_memories_all", "query_terms_turns_all",
         "lexical_search_memories_all", "lexical_search_turns_all", "theme_names",

@@ -56,7 +56,7 @@ WITH walked(memory_entries; memory_passes_in_sight())
 nearest_memories();
 
 -- name: vector_search_memories_walk_embedding
--- exempt: as vector_search_memories_walk_sig.
+-- exempt: the explicit scope 'all', as vector_search_memories_walk_sig.
 WITH candidates AS MATERIALIZED (
     SELECT id, embedding <=> %(vector)s AS distance FROM memory_entries
      WHERE memory_passes_in_sight() AND readable(memory_entries)
@@ -99,12 +99,12 @@ WITH near_candidates(conversations; id; turn_passes_in_sight() AND readable(conv
 with_turns_beside(nearest_turns());
 
 -- name: vector_search_turns_walk_sig
--- exempt: as vector_search_memories_walk_sig.
+-- exempt: the explicit scope 'all', as vector_search_memories_walk_sig.
 WITH walked(conversations; turn_passes_in_sight())
 nearest_turns();
 
 -- name: vector_search_turns_walk_embedding
--- exempt: as vector_search_memories_walk_sig.
+-- exempt: the explicit scope 'all', as vector_search_memories_walk_sig.
 WITH candidates AS MATERIALIZED (
     SELECT id, embedding <=> %(vector)s AS distance FROM conversations
      WHERE turn_passes_in_sight() AND readable(conversations)
