@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..domain.chunks import estimate_tokens
 from ..domain.errors import HermesPgvectorError, InvalidArgument
-from ..domain.fork_safety import fork_lock
+from ..domain.fork_safety import at_import, fork_lock
 from ..domain.operations import ForgetMemories, Operation, RememberMemory
 from ..domain.text import both_ends, clean, digest
 from ..domain.types import MEMORY_FILES, Filters, Question, Scope
@@ -221,7 +221,11 @@ def _preview(query: str, args: Mapping[str, Any], context: WriteContext) -> dict
         context.left_s,
         Filters(target=one_of(args.get("target"), "target", TARGETS)),
     )
-    ids = [hit.id for hit in context.runtime.searcher.recall(["memories"], asked).hits]
+    searcher, settings = context.runtime.searcher, context.runtime.settings
+    with at_import:
+        from ..recall.prefetch import worth_showing
+    found = searcher.recall(["memories"], asked).hits
+    ids = [hit.id for hit in worth_showing(searcher, found, query, settings, time.monotonic() + context.left_s)]
     with context.runtime.backend.connection(context.left_s) as conn:
         by_id = {entry.id: entry for entry in memories.entries(conn, context.theme, ids)}
     entries = tuple(by_id[each] for each in ids if each in by_id)

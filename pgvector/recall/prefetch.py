@@ -58,7 +58,7 @@ def prefetch_block(
     lines: list[Line] = []
     for limit in (settings.prefetch_limit * _SPARE, PAGES_END):
         found = _found(searcher, text, where.theme, limit, end)
-        worth = _worth_showing(found, text, _bars(searcher, found, text, settings, end))
+        worth = worth_showing(searcher, found, text, settings, end)
         new = [hit for hit in worth if not transcripts.holds(where.session, hit)]
         # Both together: what was said last may say the same as what was found.
         said = lines_of([*before, *_in_order(new, settings.prefetch_passes)])
@@ -93,7 +93,9 @@ def _bars(searcher: Searcher, found: Sequence[Hit], text: str, settings: Setting
     return searcher.bars(text, end)
 
 
-def _worth_showing(found: Sequence[Hit], text: str, near: MinSimilarity | None) -> list[Hit]:
+def worth_showing(searcher: Searcher, found: Sequence[Hit], text: str, settings: Settings, until: float) -> list[Hit]:
+    """Return those of `found` that likely answer, told by the moment `until` (monotonic)."""
+    near = _bars(searcher, found, text, settings, until)
     # What a question that was asked before does not hold either, as a ticket's number, tells nothing of the others.
     asked_before = (hit.coverage for hit in found if is_question(hit) and ask_alike(hit.content, text))
     most = max(asked_before, default=0.0) or 1.0

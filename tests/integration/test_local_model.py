@@ -38,6 +38,31 @@ def test_a_question_without_a_shared_word_finds_its_answer(home: Path, make_prov
     assert FACTS[0] in provider.prefetch("Where does a cat like to rest?")
 
 
+def test_need_16_forget_takes_only_what_fits_the_question(
+    dsn: str,
+    home: Path,
+    make_provider: MakeProvider,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In a theme of three memories each is among the nearest five."""
+    link_model(home)
+    provider = make_provider(LOCAL | {"tools": ["forget"]})
+    for fact in FACTS:
+        provider.on_memory_write("add", "memory", fact)
+    assert provider.runtime is not None and provider.runtime.writer.flush(60)
+
+    shown = json.loads(provider.handle_tool_call("forget", {"query": "where the kitten sleeps"}))
+    assert [entry["content"] for entry in shown["would_forget"]] == FACTS[:1]
+
+    for name, value in (("DSN", dsn), ("DIMS", str(DIMS)), ("EMBED_URL", f"local:{MODEL_NAME}")):
+        monkeypatch.setenv(f"HERMES_PGVECTOR_{name}", value)
+    main(["forget", "--query", "where the kitten sleeps", "--json", "--hermes-home", str(home)])
+    planned = json.loads(capsys.readouterr().out)
+    assert [row["content"] for row in planned["rows"]] == FACTS[:1]
+    assert any("2 other results fit too little" in note for note in planned["notes"])
+
+
 def test_the_proof_shows_recall_by_meaning(
     dsn: str, home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

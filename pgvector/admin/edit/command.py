@@ -9,13 +9,16 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 from ...domain.commandline import typed
 from ...domain.errors import InvalidArgument, WrongUsage
+from ...domain.format import plural
 from ...domain.theme import ThemeRules
 from ...domain.types import Filters, Question, Scope
+from ...recall.prefetch import worth_showing
 from ..common.command_context import CommandContext, context_for
 from ..common.commands import Command, add_login, add_yes, argument
 from ..common.console import Column, say, show_table
@@ -134,9 +137,13 @@ def _forget(args: argparse.Namespace, home: Path) -> int:
     _check_forget(args)
     refs = parse_refs(args.id)
     with context_for(args, home) as (context, rules):
+        unlike = 0
         if args.query:
-            refs = _found(args, context, rules)
+            refs, unlike = _found(args, context, rules)
         done = _forgotten(args, context, rules, refs)
+        if unlike:
+            others = plural(unlike, "other result fits", "other results fit")
+            done.notes.append(f"{others} too little: name by id what is meant as well")
     return print_outcome(
         done, as_json=args.json, before=lambda: _show_forgotten(done), summary=_forget_summary(args, done, refs)
     )
@@ -169,10 +176,14 @@ def _theme(args: argparse.Namespace, context: CommandContext, rules: ThemeRules)
         return theme_to_read(conn, args.theme, rules, context.home)
 
 
-def _found(args: argparse.Namespace, context: CommandContext, rules: ThemeRules) -> list[Ref]:
-    scope = Scope("theme", _theme(args, context, rules))
-    asked = Question(question_text(args.query), scope, args.limit, PATIENCE_S, Filters(target=args.target))
-    return [Ref(args.store, hit.id) for hit in context.searcher.recall([args.store], asked).hits]
+def _found(args: argparse.Namespace, context: CommandContext, rules: ThemeRules) -> tuple[list[Ref], int]:
+    """Return what fits the question, and how many rows that do not are among those found."""
+    scope, text = Scope("theme", _theme(args, context, rules)), question_text(args.query)
+    found = context.searcher.recall(
+        [args.store], Question(text, scope, args.limit, PATIENCE_S, Filters(target=args.target))
+    ).hits
+    fits = worth_showing(context.searcher, found, text, context.settings, time.monotonic() + PATIENCE_S)
+    return [Ref(args.store, hit.id) for hit in fits], len(found) - len(fits)
 
 
 def _show_forgotten(done: Outcome) -> None:
@@ -183,6 +194,8 @@ def _show_forgotten(done: Outcome) -> None:
 
 
 def _forget_summary(args: argparse.Namespace, done: Outcome, refs: list[Ref]) -> str:
+    if args.query and not refs:
+        return "nothing fits that; nothing was changed"
     if done.done:
         return f"forgotten: {counted(done.counts)}"
     lines = [f"would forget {counted(done.counts)}; {ADD_YES}"] if any(done.counts.values()) else []
