@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from hermes_memory_pgvector.domain.types import Hit
-from hermes_memory_pgvector.recall.block import is_question, lines_of
-from hermes_memory_pgvector.recall.replacements import replaced_part
+from hermes_memory_pgvector.recall.block import is_question, lines_of, replaced_part
 
 AT = datetime(2026, 5, 3, tzinfo=UTC)
 
