@@ -213,7 +213,8 @@ BEGIN
 END $$;
 ALTER INDEX {chunks_sig_next_index} RENAME TO {chunks_sig_index};
 ALTER INDEX {chunks_code_next_index} RENAME TO {chunks_code_index};
-CREATE TRIGGER hermes_keep_vectors BEFORE INSERT ON {chunks} FOR EACH ROW EXECUTE FUNCTION hermes_keep_vectors();
+CREATE TRIGGER hermes_keep_vectors BEFORE INSERT ON {chunks} FOR EACH ROW
+  WHEN (coalesce(current_setting('hermes_pgvector.moved_from', true), '') = '') EXECUTE FUNCTION hermes_keep_vectors();
 
 -- name: record_switch
 -- exempt: the models' names only.

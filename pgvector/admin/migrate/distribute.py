@@ -26,7 +26,7 @@ _THEMED = (
 _COPIED = ("hermes_embedding", "hermes_migrations", "hermes_maintenance")
 _NO_CITUS = (
     "this database has no Citus: install it on the server, add citus to shared_preload_libraries, run CREATE "
-    "EXTENSION citus in this database and let it take shards, see docs/scaling.md; then run it again"
+    "EXTENSION citus in this database and have it take shards (citus_set_node_property); then run it again"
 )
 
 
@@ -109,6 +109,6 @@ def _why_not(conn: DeadlineConnection, state: Any) -> str:
     if nodes != 1:
         return (
             f"{nodes} servers of this database take shards, and for now it has to be one: set shouldhaveshards of each "
-            "with citus_set_node_property, see docs/scaling.md"
+            "with citus_set_node_property"
         )
     return ""
