@@ -104,12 +104,16 @@ class EmbeddingSpace:
         return (self.model, self.dims, self.document_prefix) == (other.model, other.dims, other.document_prefix)
 
 
+# Sessions of a theme, with from when to when their turns are meant, in seconds since the epoch.
+HeldTurns = tuple[tuple[str, float, float], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """What to look for, where, and how much of it.
 
     `around`: the turns before and after each hit as well. `rerank`: in the order of a cross-encoder, where there is
-    one.
+    one. `without`: turns that are left out.
     """
 
     text: str
@@ -120,6 +124,7 @@ class Question:
     offset: int = 0
     around: bool = False
     rerank: bool = False
+    without: HeldTurns = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from ..config.settings import Settings
 from ..domain.errors import HermesPgvectorError
-from ..domain.types import PAGES_END, Hit, Question, Scope
+from ..domain.types import PAGES_END, HeldTurns, Hit, Question, Scope, Store
 from .bars import MinSimilarity
 from .block import Line, ask_alike, exchanges_in, is_question, lines_of
 from .render import render_block
@@ -56,14 +56,19 @@ def prefetch_block(
     end = time.monotonic() + settings.prefetch_deadline_s
     before = _end_of_the_session_before(searcher, transcripts, where, settings)
     lines: list[Line] = []
-    for limit in (settings.prefetch_limit * _SPARE, PAGES_END):
-        found = _found(searcher, text, where.theme, limit, end)
-        worth = worth_showing(searcher, found, text, settings, end)
+    found: dict[tuple[Store, int], Hit] = {}
+    held, usual = transcripts.held(where.session), settings.prefetch_limit * _SPARE
+    # To leave turns out costs a round trip more, and to look at all of them much more: only where the first are no use.
+    for limit, without in ((usual, ()), (usual, held), (PAGES_END, held)):
+        some = {(hit.store, hit.id): hit for hit in _found(searcher, text, where.theme, limit, without, end)}
+        found |= some
+        worth = worth_showing(searcher, list(found.values()), text, settings, end)
         new = [hit for hit in worth if not transcripts.holds(where.session, hit)]
         # Both together: what was said last may say the same as what was found.
         said = lines_of([*before, *_in_order(new, settings.prefetch_passes)])
         lines = [line for line in said if not transcripts.was_shown(where.session, line.told.content)]
-        if len(found) < limit or not _may_miss_some(said, worth, settings.prefetch_limit):
+        looked_at = [hit for hit in worth if (hit.store, hit.id) in some]
+        if len(some) < limit or not _may_miss_some(said, looked_at, settings.prefetch_limit):
             break
     lines = _limited(lines, {hit.id for hit in before}, settings.prefetch_limit)
     block, told = render_block(lines, text, max_tokens=settings.prefetch_max_tokens)
@@ -71,10 +76,10 @@ def prefetch_block(
     return block
 
 
-def _found(searcher: Searcher, text: str, theme: str, limit: int, end: float) -> Sequence[Hit]:
+def _found(searcher: Searcher, text: str, theme: str, limit: int, without: HeldTurns, end: float) -> Sequence[Hit]:
     left_s = max(0.01, end - time.monotonic())
     rerank = searcher.reranks_prefetch
-    asked = Question(text, Scope("theme", theme), limit, left_s, around=True, rerank=rerank)
+    asked = Question(text, Scope("theme", theme), limit, left_s, around=True, rerank=rerank, without=without)
     return searcher.recall(["memories", "turns"], asked).hits
 
 

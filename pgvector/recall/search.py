@@ -21,6 +21,7 @@ from ..store.vector_search import (
     around,
     as_sent,
     ask_dated,
+    ask_held,
     ask_hits,
     ask_neighbours,
     ask_surroundings,
@@ -166,12 +167,20 @@ class Search:
             scores["turns"] = smooth(scores["turns"], self._beside(pipe, lenders))
         for store, rows in self._ask_dated(pipe, scores).items():
             scores[store] = favour(scores[store], {row.id for row in rows})
+        held = self._held(pipe, list(scores.get("turns", ())))
         ranked = [
             row
             for store in self._stores
             for row in _rows_of(store, scores[store], nearest.get(store, []), worded.get(store, []))
+            if store != "turns" or row.id not in held
         ]
         return sorted(ranked, key=lambda row: (-row.score, row.store, -row.id))
+
+    def _held(self, pipe: Pipeline, turns: Sequence[int]) -> set[int]:
+        """Return those of `turns` that the question leaves out."""
+        if not turns or not self.asked.without:
+            return set()
+        return {row.id for row in ask_held(pipe, self.asked.scope, turns, self.asked.without)}
 
     def _ask_dated(self, pipe: Pipeline, scores: dict[Store, dict[int, float]]) -> dict[Store, Rows]:
         """Ask which of the rows were written at a time that the question names, if it names any."""

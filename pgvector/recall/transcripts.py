@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterable
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from ..domain.lru import LruDict
 from ..domain.session_turns import Session, SessionTurns
 from ..domain.text import digest
-from ..domain.types import Hit
+from ..domain.types import HeldTurns, Hit
 
 _SESSIONS = 4096  # remembered at once; a few hundred bytes each
 _ROUNDED_S = 2e-6  # more than what a time loses on its way through Postgres
@@ -26,7 +27,7 @@ class _Transcript:
     shown: set[bytes] = field(default_factory=set)
     asked: bool = False  # whether something was looked up for it
     since: float = 0.0
-    copied: tuple[tuple[str, float, float], ...] = ()
+    copied: HeldTurns = ()
 
 
 class Transcripts:
@@ -42,14 +43,15 @@ class Transcripts:
 
     def holds(self, session: Session, hit: Hit) -> bool:
         """Return whether `hit` is a turn that the session's transcript has word for word."""
-        theme, session_id = session
-        if hit.store != "turns" or hit.theme != theme:
+        if hit.store != "turns" or hit.theme != session[0]:
             return False
-        known = self._sessions.get(session) or _Transcript()
         said = hit.at.timestamp()
-        if hit.session_id == session_id:
-            return said >= known.since - _ROUNDED_S
-        return any(hit.session_id == other and since <= said <= until for other, since, until in known.copied)
+        return any(hit.session_id == name and since <= said <= until for name, since, until in self.held(session))
+
+    def held(self, session: Session) -> HeldTurns:
+        """Return of which sessions the transcript has turns, and from when to when."""
+        known = self._sessions.get(session) or _Transcript()
+        return ((session[1], known.since - _ROUNDED_S, math.inf), *known.copied)
 
     def was_shown(self, session: Session, text: str) -> bool:
         """Return whether the session was shown `text`."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pgvector import Vector
 
 from ..domain.periods import TimeSpan
-from ..domain.types import Candidate, Filters, Hit, Scope, Store
+from ..domain.types import Candidate, Filters, HeldTurns, Hit, Scope, Store
 from .connection import DeadlineConnection, translated
 from .pipeline import Pipeline, Rows
 from .sql import query
@@ -226,6 +226,13 @@ def ask_dated(pipe: Pipeline, store: Store, scope: Scope, ids: Sequence[int], sp
     """Ask which of the rows `ids` were written in one of `spans`."""
     row = {"ids": list(ids), "starts": [span.start for span in spans], "ends": [span.end for span in spans]}
     return pipe.ask(f"dated_{store}", row | themes_of(scope))
+
+
+def ask_held(pipe: Pipeline, scope: Scope, ids: Sequence[int], held: HeldTurns) -> Rows:
+    """Ask which of the turns `ids` are among `held`."""
+    sessions, starts, ends = zip(*held, strict=True)
+    row = {"ids": list(ids), "sessions": list(sessions), "from_s": list(starts), "to_s": list(ends)}
+    return pipe.ask("held_turns", row | themes_of(scope))
 
 
 def ask_hits(

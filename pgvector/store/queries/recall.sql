@@ -204,6 +204,13 @@ SELECT id FROM memory_entries
 SELECT id FROM conversations
  WHERE id = ANY(%(ids)s) AND in_theme() AND readable(conversations) AND told_in_time(ts);
 
+-- name: held_turns
+-- Which of some turns belong to one of some sessions, and were said in the time named with it.
+SELECT id FROM conversations
+ WHERE id = ANY(%(ids)s) AND in_theme() AND readable(conversations)
+   AND EXISTS (SELECT FROM unnest(%(sessions)s::text[], %(from_s)s::float8[], %(to_s)s::float8[]) AS held (session, start, stop)
+                WHERE held.session = session_id AND ts BETWEEN to_timestamp(held.start) AND to_timestamp(held.stop));
+
 -- name: read_question
 -- exempt: touches no table. The words of each text as the index knows them, which are not sorted: tsvectors are so already.
 SELECT number, tsvector_to_array(hermes_lexemes(body, language)) AS terms,
