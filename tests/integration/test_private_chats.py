@@ -240,7 +240,7 @@ def test_need_35_no_statement_gives_another_theme_what_is_private(
         "theme": theme or "profile", "own": theme, "any_theme": theme is not None, "shared": ["@slack/coder/%"],
         "vector": Vector([1.0] + [0.0] * (DIMS - 1)), "limit": 50, "depth": 400, "deep": 400, "large": 3000, "reach": 3,
         "lookup": 50, "lookups": [], "signed": 1200, "walked": 2000,
-        "sessions": ["dm-1", "group-1"], "from_s": [0.0, 0.0], "to_s": [1e12, 1e12],
+        "sessions": ["s", "dm-1", "group-1"], "from_s": [0.0] * 3, "to_s": [1e12] * 3,
         "pivot": 45, "shares": [1.0],
         "target": None, "role": None, "session_id": None, "since": "-infinity", "until": "infinity", "restricted": True,
         "matchers": ["'vault'"], "holding": [None], "absent": [1.0], "match": "'vault'", "recent": True, "exact": True,
