@@ -14,6 +14,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,8 @@ def acquire(settings: Settings, home: Path, environ: Mapping[str, str], user: ob
 
     It lives at least as long as `user` does, or until `user` leaves.
     """
+    if settings.dsn:  # with which no directory is used; that of a home changes when it is first written to
+        settings = replace(settings, embedded_dir="")
     key = (settings, home, environ.get(settings.embed_api_key_env, ""), environ.get(settings.rerank_api_key_env, ""))
     with _registry.lock:
         runtime = _registry.runtimes.get(key)
