@@ -55,12 +55,29 @@ def prefetch_block(
     """
     end = time.monotonic() + settings.prefetch_deadline_s
     before = _end_of_the_session_before(searcher, transcripts, where, settings)
+    lines = _lines(searcher, transcripts, text, where, settings, before, end)
+    lines = _limited(lines, {hit.id for hit in before}, settings.prefetch_limit)
+    block, told = render_block(lines, text, max_tokens=settings.prefetch_max_tokens)
+    transcripts.add(where.session, [line.told.content for line in told])
+    return block
+
+
+def _lines(
+    searcher: Searcher,
+    transcripts: Transcripts,
+    text: str,
+    where: MessagePlace,
+    settings: Settings,
+    before: Sequence[Hit],
+    end: float,
+) -> list[Line]:
+    """Return what is worth showing of what is found, with the turns `before`, and was not shown yet."""
     lines: list[Line] = []
     found: dict[tuple[Store, int], Hit] = {}
     held, usual = transcripts.held(where.session), settings.prefetch_limit * _SPARE
     # To leave turns out costs a round trip more, and to look at all of them much more: only where the first are no use.
     for limit, without in ((usual, ()), (usual, held), (PAGES_END, held)):
-        some = {(hit.store, hit.id): hit for hit in _found(searcher, text, where.theme, limit, without, end)}
+        some = _found(searcher, text, where.theme, limit, without, end)
         found |= some
         worth = worth_showing(searcher, list(found.values()), text, settings, end)
         new = [hit for hit in worth if not transcripts.holds(where.session, hit)]
@@ -70,17 +87,17 @@ def prefetch_block(
         looked_at = [hit for hit in worth if (hit.store, hit.id) in some]
         if len(some) < limit or not _may_miss_some(said, looked_at, settings.prefetch_limit):
             break
-    lines = _limited(lines, {hit.id for hit in before}, settings.prefetch_limit)
-    block, told = render_block(lines, text, max_tokens=settings.prefetch_max_tokens)
-    transcripts.add(where.session, [line.told.content for line in told])
-    return block
+    return lines
 
 
-def _found(searcher: Searcher, text: str, theme: str, limit: int, without: HeldTurns, end: float) -> Sequence[Hit]:
+def _found(
+    searcher: Searcher, text: str, theme: str, limit: int, without: HeldTurns, end: float
+) -> dict[tuple[Store, int], Hit]:
+    """Return the rows that are found, by their names, best first."""
     left_s = max(0.01, end - time.monotonic())
     rerank = searcher.reranks_prefetch
     asked = Question(text, Scope("theme", theme), limit, left_s, around=True, rerank=rerank, without=without)
-    return searcher.recall(["memories", "turns"], asked).hits
+    return {(hit.store, hit.id): hit for hit in searcher.recall(["memories", "turns"], asked).hits}
 
 
 def _may_miss_some(said: Sequence[Line], worth: Sequence[Hit], limit: int) -> bool:
