@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from operator import itemgetter
 
 from ..config.settings import Settings
 from ..domain.errors import HermesPgvectorError
+from ..domain.session_turns import Session
 from ..domain.types import PAGES_END, HeldTurns, Hit, Question, Scope, Store
 from .bars import MinSimilarity
 from .block import Line, ask_alike, exchanges_in, is_question, lines_of
@@ -74,9 +75,7 @@ def _lines(
     """Return what is worth showing of what is found, with the turns `before`, and was not shown yet."""
     lines: list[Line] = []
     found: dict[tuple[Store, int], Hit] = {}
-    held, usual = transcripts.held(where.session), settings.prefetch_limit * _SPARE
-    # To leave turns out costs a round trip more, and to look at all of them much more: only where the first are no use.
-    for limit, without in ((usual, ()), (usual, held), (PAGES_END, held)):
+    for limit, without in _passes(found, transcripts, where.session, settings.prefetch_limit * _SPARE):
         some = _found(searcher, text, where.theme, limit, without, end)
         found |= some
         worth = worth_showing(searcher, list(found.values()), text, settings, end)
@@ -88,6 +87,20 @@ def _lines(
         if len(some) < limit or not _may_miss_some(said, looked_at, settings.prefetch_limit):
             break
     return lines
+
+
+def _passes(
+    found: Mapping[tuple[Store, int], Hit], transcripts: Transcripts, session: Session, usual: int
+) -> Iterator[tuple[int, HeldTurns]]:
+    """Yield how many rows to look at, and which turns to leave out, as long as those `found` until then are no use.
+
+    To leave turns out costs a round trip more, and to look at all rows much more.
+    """
+    held = transcripts.held(session)
+    yield usual, ()
+    if any(transcripts.holds(session, hit) for hit in found.values()):
+        yield usual, held
+    yield PAGES_END, held
 
 
 def _found(
