@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...domain.commandline import pip_install
 from ...domain.errors import WrongUsage
-from ...mcp.serving import Served, serve_http, serve_stdio
+from ...mcp.serving import TOOL_SETS, Served, serve_http, serve_stdio
 from ..common.commands import EXIT_OK, Command, argument
 from ..common.installation import package_version
 
@@ -25,7 +25,7 @@ def _address(text: str) -> tuple[str, int]:
 def _serve(args: argparse.Namespace, home: Path) -> int:
     if args.json:
         raise WrongUsage("mcp speaks its protocol: it has no --json")
-    served = Served(home, package_version(), args.theme or "")
+    served = Served(home, package_version(), args.theme or "", args.compat or "")
     try:
         if args.http:
             serve_http(served, *args.http)
@@ -42,10 +42,12 @@ def _serve(args: argparse.Namespace, home: Path) -> int:
 MCP = Command(
     "hermes-pgvector mcp                              # for a client that starts it: stdio\n"
     "hermes-pgvector mcp --theme marketing\n"
-    "hermes-pgvector mcp --http 127.0.0.1:8766",
+    "hermes-pgvector mcp --http 127.0.0.1:8766\n"
+    "hermes-pgvector mcp --compat search-fetch",
     _serve,
     [
         argument("--theme", metavar="THEME", help="the theme for all that connect (default: see docs/mcp.md)"),
+        argument("--compat", choices=sorted(filter(None, TOOL_SETS)), help="serve these tools instead of ours"),
         argument("--http", type=_address, metavar="HOST:PORT", help="serve many clients over streamable HTTP"),
     ],
 )
