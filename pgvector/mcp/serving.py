@@ -21,13 +21,19 @@ from ..host import availability
 from ..host.session_context import load_settings
 from ..runtime.process import close_all
 from . import sdk
+from .fact_tools import tools_with_structure
 from .handlers import INSTRUCTIONS, Handlers
+from .hermes_memory import HERMES_MEMORY
 from .search_fetch import FETCH, SEARCH
 from .tools import TOOLS, Tool
 
 NAME = "hermes-memory"
 # What --compat names; "" without it.
-TOOL_SETS: Final[dict[str, tuple[Tool, ...]]] = {"": TOOLS, "search-fetch": (SEARCH, FETCH)}
+TOOL_SETS: Final[dict[str, tuple[Tool, ...]]] = {
+    "": TOOLS,
+    "hermes-memory": HERMES_MEMORY,
+    "search-fetch": (SEARCH, FETCH),
+}
 
 Scope = MutableMapping[str, Any]
 AsgiApp = Callable[[Scope, Any, Any], Awaitable[None]]
@@ -45,7 +51,8 @@ class Served:
     def server(self) -> Any:
         """Return the SDK's server. Raises ConfigurationError, and ImportError without the SDK."""
         settings = self._settings()
-        handlers = Handlers(self.home, TOOL_SETS[self.compat], theme=self.theme, identity_key=settings.identity_key)
+        tools = tools_with_structure() if settings.structure and not self.compat else TOOL_SETS[self.compat]
+        handlers = Handlers(self.home, tools, theme=self.theme, identity_key=settings.identity_key)
         server = sdk.make_server(
             NAME, self.version, INSTRUCTIONS, handlers.by_method(), on_roots_changed=handlers.forget_projects
         )
