@@ -70,3 +70,13 @@ def test_beyond_this_machine_it_does_not_listen(agent_home: HermesHome) -> None:
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert "127.0.0.1" in done.stderr
+
+
+def test_an_address_that_is_taken_is_told(agent_home: HermesHome, url: str) -> None:
+    address = url.removeprefix("http://").removesuffix("/mcp")
+    done = subprocess.run(
+        [*SERVER, "--http", address], env=agent_home.environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "address already in use" in done.stderr
+    assert "Traceback" not in done.stderr
