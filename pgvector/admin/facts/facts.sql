@@ -23,7 +23,8 @@ SELECT id FROM conversations WHERE agent_identity = %(theme)s AND id = ANY(%(ids
 
 -- name: note_read
 -- Those of the turns that nobody else has read meanwhile.
-INSERT INTO hermes_read_turns (agent_identity, turn_id) SELECT %(theme)s, id FROM unnest(%(ids)s::bigint[]) AS id
+INSERT INTO hermes_read_turns (agent_identity, turn_id)
+SELECT c.agent_identity, c.id FROM conversations AS c WHERE c.agent_identity = %(theme)s AND c.id = ANY(%(ids)s)
 ON CONFLICT DO NOTHING RETURNING turn_id;
 
 -- name: said_already
@@ -39,7 +40,13 @@ SELECT given.place
 
 -- name: propose
 INSERT INTO hermes_proposals (agent_identity, target, content, kind, subject, scope, confidence, sources, said_at, metadata)
-VALUES (%(theme)s, %(target)s, %(content)s, %(kind)s, %(subject)s, %(scope)s, %(confidence)s, %(sources)s, %(said_at)s, %(metadata)s);
+VALUES (%(theme)s, %(target)s, %(content)s, %(kind)s, %(subject)s, %(scope)s, %(confidence)s, %(sources)s, %(said_at)s, %(metadata)s)
+RETURNING id;
+
+-- name: note_proposed
+-- With any of these turns the proposal goes.
+UPDATE hermes_read_turns SET proposals = proposals || %(id)s::bigint
+ WHERE agent_identity = %(theme)s AND turn_id = ANY(%(sources)s);
 
 -- name: proposals
 -- exempt: for the operator, of one theme or of all, or by their numbers.

@@ -90,7 +90,9 @@ def propose(
         "sources": [turn.id for turn in turns], "said_at": max(turn.at for turn in turns),
         "metadata": Jsonb(dict(metadata)),
     }  # fmt: skip
-    conn.execute(_query("propose"), row)
+    made = conn.execute(_query("propose"), row).fetchone()
+    assert made is not None
+    conn.execute(_query("note_proposed"), row | {"id": made.id})
 
 
 def proposals(
