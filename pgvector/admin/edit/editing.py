@@ -10,6 +10,7 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from ...domain.errors import InvalidArgument
+from ...domain.facts import PLAIN, parse_notation
 from ...domain.types import MEMORY_FILES
 from ...store import history, memories
 from ...store.backend import WRITE_TIMEOUT_S
@@ -76,7 +77,8 @@ def _replace(
     }  # fmt: skip
     kept = Jsonb({key: value for key, value in who.items() if key != "verb"})
     history.note_actor(conn, who)
-    changed = told | {"content": content, "old_content": old.content, "metadata": kept}
+    said = memories.columns_of((parse_notation(content) or PLAIN).settled())
+    changed = told | said | {"content": content, "old_content": old.content, "metadata": kept}
     if not conn.execute(_query("edit_memory"), changed).rowcount:
         return False
     conn.execute(_query("bury_text"), told | {"content": old.content})
