@@ -42,6 +42,8 @@ def reconcile(write: MemoryWriter, op: ReconcileFile) -> None:
     if back := changes["back"]:
         write.conn.execute(query("withdraw_removals"), row | {"digests": [each.digest for each in back]})
         write.counts["removals_withdrawn"] += len(back)
+    if moved := changes["moved"]:
+        write.conn.execute(query("forget_mirrored"), row | {"digests": [each.digest for each in moved]})
     if gone := changes["gone"]:
         row["digests"] = [each.digest for each in gone]
         if why := _why_held(op, gone, len(changes["stays"]), changes["new"]):
