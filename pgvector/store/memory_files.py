@@ -44,12 +44,8 @@ def reconcile(write: MemoryWriter, op: ReconcileFile) -> None:
         write.counts["removals_withdrawn"] += len(back)
     if moved := changes["moved"]:
         write.conn.execute(query("forget_mirrored"), row | {"digests": [each.digest for each in moved]})
-    if gone := changes["gone"]:
-        row["digests"] = [each.digest for each in gone]
-        if why := _why_held(op, gone, len(changes["stays"]), changes["new"]):
-            _hold(write, op, row, gone, why)
-        else:
-            _let_go(write, row, gone)
+    if changes["gone"]:
+        _part_with_gone(write, op, row, changes)
 
 
 def _entry(write: MemoryWriter, op: ReconcileFile, change: Any) -> dict[str, object]:
@@ -69,6 +65,17 @@ def _import(write: MemoryWriter, op: ReconcileFile, change: Any) -> None:
     write.conn.execute(query("clear_tombstone"), entry)
     write.conn.execute(query("note_mirrored"), entry)
     write.counts["memories_imported"] += 1
+
+
+def _part_with_gone(
+    write: MemoryWriter, op: ReconcileFile, row: dict[str, object], changes: dict[str, list[Any]]
+) -> None:
+    gone = changes["gone"]
+    row["digests"] = [each.digest for each in gone]
+    if why := _why_held(op, gone, len(changes["stays"]), changes["new"]):
+        _hold(write, op, row, gone, why)
+    else:
+        _let_go(write, row, gone)
 
 
 def _hold(write: MemoryWriter, op: ReconcileFile, row: dict[str, object], gone: Sequence[Any], why: str) -> None:

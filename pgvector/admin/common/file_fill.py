@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from ...capture.mirror import DELIMITER, Mirror
 from ...config.sources import at, host_config
@@ -27,6 +28,10 @@ class FileFill:
     def share(self) -> float:
         """Return the part of the limit that is taken; 0 without a limit."""
         return self.chars / self.limit if self.limit > 0 else 0.0
+
+    def row(self) -> dict[str, Any]:
+        """Return it for machines, and for a table."""
+        return asdict(self) | {"share": round(self.share, 3)}
 
     def __str__(self) -> str:
         return f"{self.file} {self.chars:,} of {self.limit:,} characters ({self.share:.0%})"

@@ -18,9 +18,10 @@ from ..common.console import Column, say, show_table
 from ..common.file_fill import fill_of
 from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
 from ..common.row_options import minute, one_line
-from .file_entries import read_file
+from .file_entries import MemoryFile, read_file
 from .judging import JudgedEntry, Kind, find_duplicates, find_unused, look
-from .relief import file_row, relieve, undo
+from .relief import relieve
+from .undoing import undo
 
 _UNUSED_FOR = "90d"  # where nothing is chosen and all is shown
 
@@ -42,8 +43,7 @@ _ENTRIES = (
 
 
 def _relieve(args: argparse.Namespace, home: Path) -> int:
-    chooses = bool(args.duplicates or args.superseded or args.unused_for or args.entry)
-    _check(args, chooses=chooses)
+    chooses = _chooses(args)
     if args.undo:
         return _undo(args, home)
     before = parse_when(args.unused_for or _UNUSED_FOR, "--unused-for")
@@ -55,18 +55,25 @@ def _relieve(args: argparse.Namespace, home: Path) -> int:
         if chooses:
             done = relieve(context, files, _chosen(entries, args), really=args.yes)
         else:
-            facts = {"files": [file_row(fill_of(home, file.target, file.entries)) for file in files]}
-            done = Outcome("relieve", False, {"entries": len(entries)}, [entry.row() for entry in entries], facts)
+            done = _report(home, files, entries)
     done.notes += notes
     summary = _summary(done) if chooses else _hint(entries)
     return print_outcome(done, as_json=args.json, before=lambda: _show(done), summary=summary)
 
 
-def _check(args: argparse.Namespace, *, chooses: bool) -> None:
+def _report(home: Path, files: Sequence[MemoryFile], entries: Sequence[JudgedEntry]) -> Outcome:
+    facts = {"files": [fill_of(home, file.target, file.entries).row() for file in files]}
+    return Outcome("relieve", False, {"entries": len(entries)}, [entry.row() for entry in entries], facts)
+
+
+def _chooses(args: argparse.Namespace) -> bool:
+    """Return whether entries are chosen. Raises WrongUsage for options that do not go together."""
+    chooses = bool(args.duplicates or args.superseded or args.unused_for or args.entry)
     if args.undo and (chooses or args.target):
         raise WrongUsage("--undo puts back what the last run took out, and takes no choice")
     if args.yes and not (chooses or args.undo):
         raise WrongUsage("say which entries: --duplicates, --superseded, --unused-for 90d, --entry N")
+    return chooses
 
 
 def _judge(

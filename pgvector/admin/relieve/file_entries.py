@@ -31,7 +31,15 @@ class MemoryFile:
     @property
     def entries(self) -> tuple[str, ...]:
         """Return the entries as the host reads them: in order, each once."""
-        return tuple(dict.fromkeys(filter(None, (part.strip() for part in self.parts))))
+        return _entries(self.parts)
+
+    def entries_without(self, gone: Collection[str]) -> tuple[str, ...]:
+        """Return the entries that are left when some are taken out."""
+        return _entries(self.without(gone))
+
+    def entries_with_again(self, back: Sequence[tuple[int, str]]) -> tuple[str, ...]:
+        """Return the entries that there are with some put back."""
+        return _entries(self.with_again(back))
 
     def without(self, gone: Collection[str]) -> tuple[str, ...]:
         """Return the parts that are left when entries are taken out; what stays, stays to the letter."""
@@ -44,6 +52,10 @@ class MemoryFile:
             if entry not in there:
                 parts.insert(place, entry)
         return tuple(parts)
+
+
+def _entries(parts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, (part.strip() for part in parts))))
 
 
 def read_file(home: Path, target: str) -> MemoryFile:

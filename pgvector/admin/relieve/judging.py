@@ -63,6 +63,16 @@ class JudgedEntry:
     reasons: list[Reason] = field(default_factory=list)
 
     @property
+    def themes(self) -> set[str]:
+        """Return where it is stored, or is to be."""
+        return {memory.theme for memory in self.memories} or {self.theme}
+
+    @property
+    def kept(self) -> bool:
+        """Return whether the database is to keep it: what was removed or replaced there stays so."""
+        return bool(self.memories) or not self.is_a("removed", "superseded")
+
+    @property
     def refs(self) -> list[str]:
         """Return the names of its memories."""
         return [str(Ref("memories", memory.id)) for memory in self.memories]
@@ -83,7 +93,7 @@ class JudgedEntry:
             "file": MEMORY_FILES[self.target],
             "content": self.text,
             "chars": len(self.text),
-            "themes": sorted({memory.theme for memory in self.memories}) or [self.theme],
+            "themes": sorted(self.themes),
             "memories": self.refs,
             "said_at": self.said_at.astimezone(UTC).isoformat(timespec="seconds") if self.said_at else None,
             "secret": self.secret,
@@ -125,19 +135,28 @@ def _entry(
 
 def _from_rows(known: Sequence[Any], memories: Sequence[Any]) -> Iterator[Reason]:
     """Yield what the stored rows say of an entry."""
-    if not memories and any(row.removed for row in known):
-        successor = next((row for row in known if row.successor is not None), None)
-        if successor is None:
-            yield Reason("removed", "forgotten or pruned in the database, and not stored again")
-        else:
-            yield Reason("superseded", _says_now(successor))
-    elif memories and all(row.state in _OVER or row.expired for row in memories):
-        first = memories[0]
-        over = str(first.state) if first.state in _OVER else f"expired on {first.expires_at:%Y-%m-%d}"
-        yield Reason("superseded", over if first.successor is None else _says_now(first))
+    if not memories:
+        yield from _without_memory(known)
+    elif all(row.state in _OVER or row.expired for row in memories):
+        yield Reason("superseded", _how_over(memories[0]))
     for row in memories:
         if row.owners:
             yield Reason("duplicate", f"{Ref('memories', row.id)} is remembered besides ({', '.join(row.owners)})")
+
+
+def _without_memory(known: Sequence[Any]) -> Iterator[Reason]:
+    """Yield why an entry that was stored once is not any more; nothing for one that never was."""
+    successor = next((row for row in known if row.removed and row.successor is not None), None)
+    if successor is not None:
+        yield Reason("superseded", _says_now(successor))
+    elif any(row.removed for row in known):
+        yield Reason("removed", "forgotten or pruned in the database, and not stored again")
+
+
+def _how_over(row: Any) -> str:
+    if row.successor is not None:
+        return _says_now(row)
+    return str(row.state) if row.state in _OVER else "expired"
 
 
 def _says_now(row: Any) -> str:
@@ -171,21 +190,26 @@ def _stored_duplicates(
     later: Sequence[JudgedEntry],
     by_id: Mapping[tuple[str, int], JudgedEntry],
 ) -> Iterator[Reason]:
-    """Yield one for the nearest memory that says nearly the same, where there is one."""
+    """Yield one for a memory, of a later entry or of no entry, that says nearly the same."""
     for memory in entry.memories:
-        asked = Question(entry.text, Scope("theme", memory.theme), _CANDIDATES, PATIENCE_S)
-        texts = {hit.id: hit.content for hit in context.searcher.recall(["memories"], asked).hits}
-        texts |= {each.id: other.text for other in later for each in other.memories if each.theme == memory.theme}
+        texts = _candidates(context, entry, memory, later)
         with context.backend.connection(PATIENCE_S) as conn:
             near = _similarities(conn, memory, list(texts))
         for other_id, text in texts.items():
             of_file = by_id.get((memory.theme, other_id))
-            if of_file is not None and of_file not in later:
-                continue
-            if _says_nearly(entry.text, text) or _is_near(near.get(other_id, 0.0), entry.text, text):
+            if of_file in (None, *later) and _says_the_same(entry.text, text, near.get(other_id, 0.0)):
                 told = f"{Ref('memories', other_id)} says: {' '.join(text[:_CHARS].split())}"
                 yield Reason("duplicate", told if of_file is None else _entry_says(of_file))
                 return
+
+
+def _candidates(
+    context: CommandContext, entry: JudgedEntry, memory: Any, later: Sequence[JudgedEntry]
+) -> dict[int, str]:
+    """Return the memories of the theme that an entry is compared with: what recall finds for it, and later entries."""
+    asked = Question(entry.text, Scope("theme", memory.theme), _CANDIDATES, PATIENCE_S)
+    texts = {hit.id: hit.content for hit in context.searcher.recall(["memories"], asked).hits}
+    return texts | {each.id: other.text for other in later for each in other.memories if each.theme == memory.theme}
 
 
 def _similarities(conn: DeadlineConnection, memory: Any, others: Sequence[int]) -> dict[int, float]:
@@ -200,9 +224,10 @@ def _says_nearly(one: str, other: str) -> bool:
     return len(newest_of_near_equals(hits)) == 1
 
 
-def _is_near(similarity: float, one: str, other: str) -> bool:
-    """Return whether the vectors say the same of two texts, and no number differs: models hardly see those."""
-    return similarity >= _SAME_SIMILARITY and set(_NUMBER.findall(one)) == set(_NUMBER.findall(other))
+def _says_the_same(one: str, other: str, similarity: float) -> bool:
+    """Return whether the words say the same, or the vectors do and no number differs: models hardly see those."""
+    near = similarity >= _SAME_SIMILARITY and set(_NUMBER.findall(one)) == set(_NUMBER.findall(other))
+    return near or _says_nearly(one, other)
 
 
 # -- unused
@@ -215,22 +240,24 @@ def find_unused(context: CommandContext, entries: Sequence[JudgedEntry], before:
     be shown for it. What is not stored for so long is left out.
     """
     old = [entry for entry in entries if entry.said_at is not None and entry.said_at < before]
-    if not old:
-        return []
-    with context.backend.connection(PATIENCE_S) as conn:
-        themes = theme_rows.of_home(conn, profile_of(context.home), Mirror(context.home).origin)
-        themes = list(dict.fromkeys([*themes, *(memory.theme for entry in old for memory in entry.memories)]))
-        rows = conn.execute(_query("turns_since"), {"themes": themes, "since": before})
-        spoken = [row.theme for row in rows]
-    if not spoken:
+    themes = _themes_with_turns(context, old, before) if old else []
+    if old and not themes:
         return [f"since {before:%Y-%m-%d} no turn of this home is stored: nothing tells which entries are used"]
     with progress("entries looked up", len(old), told_from=_TOLD_FROM) as advance:
         for entry in old:
-            if not _is_spoken_of(context, entry.text, spoken, before):
+            if not _is_spoken_of(context, entry.text, themes, before):
                 said = f"last said {entry.said_at:%Y-%m-%d}, and no turn since {before:%Y-%m-%d} is about it"
                 entry.reasons.append(Reason("unused", said))
             advance(1)
     return []
+
+
+def _themes_with_turns(context: CommandContext, entries: Sequence[JudgedEntry], since: datetime) -> list[str]:
+    """Return the themes of this home in which something was said since then."""
+    with context.backend.connection(PATIENCE_S) as conn:
+        of_home = theme_rows.of_home(conn, profile_of(context.home), Mirror(context.home).origin)
+        themes = list(dict.fromkeys([*of_home, *(theme for entry in entries for theme in entry.themes)]))
+        return [row.theme for row in conn.execute(_query("turns_since"), {"themes": themes, "since": since})]
 
 
 def _is_spoken_of(context: CommandContext, text: str, themes: Collection[str], since: datetime) -> bool:

@@ -30,6 +30,11 @@ class TakenEntry:
     themes: tuple[str, ...]
     text: str | None = None
 
+    @property
+    def name(self) -> tuple[str, str]:
+        """Return what it is known by: target and digest."""
+        return self.target, self.digest
+
 
 @dataclass(frozen=True, slots=True)
 class UndoRecord:
