@@ -115,6 +115,20 @@ def test_counts_as_the_host_does(home: Path, configured: Path, ask: Ask) -> None
         assert each["chars"] == store._char_count(target) and each["limit"] == store._char_limit(target)
 
 
+def test_doctor_and_status_name_the_command_where_a_file_is_nearly_full(
+    home: Path, configured: Path, ask: Ask, cli: Run
+) -> None:
+    write_entries(home, "x" * 1700)
+    write_entries(home, "y" * 1200, file="USER.md")
+    for said in (cli("status").stdout, cli("doctor").stdout):
+        assert "USER.md 1,200 of 1,375 characters" in said and "hermes-pgvector relieve" in said
+        assert "MEMORY.md 1,700" not in said
+    assert [each["nearly_full"] for each in ask("status")["memory_files"]] == [False, True]
+    section = yaml.safe_load(configured.read_text())
+    configured.write_text(yaml.safe_dump(section | {"memory": {"user_profile_enabled": False}}))
+    assert "USER.md" not in cli("status").stdout, "it stands in no prompt"
+
+
 @pytest.mark.parametrize("moved", [1, 5, 6], ids=["one", "most", "all"])
 def test_moved_entries_stay_memories_and_nothing_waits_for_a_decision(
     make_provider: MakeProvider, home: Path, dsn: str, ask: Ask, moved: int

@@ -11,7 +11,7 @@ from ...capture.mirror import DELIMITER, Mirror
 from ...config.sources import at, host_config
 from ...domain.types import MEMORY_FILES
 
-NEARLY_FULL = 0.8  # of the limit, from which an agent soon has to drop entries to keep new ones
+_NEARLY_FULL = 0.8  # of the limit
 _LIMITS = {"memory": ("memory_char_limit", 2200), "user": ("user_char_limit", 1375)}  # the host's settings and defaults
 
 
@@ -29,6 +29,11 @@ class FileFill:
         """Return the part of the limit that is taken; 0 without a limit."""
         return self.chars / self.limit if self.limit > 0 else 0.0
 
+    @property
+    def nearly_full(self) -> bool:
+        """Return whether an agent soon has to drop entries to keep new ones."""
+        return self.share >= _NEARLY_FULL
+
     def row(self) -> dict[str, Any]:
         """Return it for machines, and for a table."""
         return asdict(self) | {"share": round(self.share, 3)}
@@ -39,20 +44,36 @@ class FileFill:
 
 def fill_of(home: Path, target: str, entries: Collection[str]) -> FileFill:
     """Return how full the file of a target is with these entries."""
+    return _fill(host_config(home), target, entries)
+
+
+def _fill(config: object, target: str, entries: Collection[str]) -> FileFill:
     chars = sum(map(len, entries)) + len(DELIMITER) * max(0, len(entries) - 1)
-    return FileFill(MEMORY_FILES[target], len(entries), chars, limit_of(home, target))
+    return FileFill(MEMORY_FILES[target], len(entries), chars, _limit(config, target))
+
+
+def _limit(config: object, target: str) -> int:
+    name, usual = _LIMITS[target]
+    try:
+        return int(str(at(config, "memory", name)))
+    except ValueError:
+        return usual
 
 
 def fills(home: Path) -> list[FileFill]:
-    """Return how full the files are now; one that is missing or cannot be read counts as empty."""
-    entries = Mirror(home).entries()
-    return [fill_of(home, target, [text for of, text in entries if of == target]) for target in MEMORY_FILES]
+    """Return how full the files are that stand in this home's prompts; one that is missing counts as empty."""
+    config, entries = host_config(home), Mirror(home).entries()
+    in_prompts = _in_prompts(config)
+    every = (_fill(config, target, [text for of, text in entries if of == target]) for target in MEMORY_FILES)
+    return [each for each in every if each.file in in_prompts]
 
 
-def limit_of(home: Path, target: str) -> int:
-    """Return how many characters the host lets the file of a target have."""
-    name, usual = _LIMITS[target]
-    try:
-        return int(str(at(host_config(home), "memory", name)))
-    except ValueError:
-        return usual
+def files_in_prompts(home: Path) -> list[str]:
+    """Return the files of the host's own memory that stand in its prompts: MEMORY.md, USER.md, both or none."""
+    return _in_prompts(host_config(home))
+
+
+def _in_prompts(config: object) -> list[str]:
+    switches = {"MEMORY.md": "memory_enabled", "USER.md": "user_profile_enabled"}
+    # On where nothing is said.
+    return [name for name, switch in switches.items() if at(config, "memory", switch) not in (False, "false", 0)]

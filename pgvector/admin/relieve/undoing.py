@@ -14,7 +14,7 @@ from ...store.backend import WRITE_TIMEOUT_S
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
 from ..common.command_context import CommandContext
-from ..common.file_fill import FileFill, fill_of, limit_of
+from ..common.file_fill import FileFill, fill_of
 from ..common.outcome import Outcome
 from .file_entries import MemoryFile, read_file, rewrite
 from .kept_entries import stored_texts
@@ -79,7 +79,7 @@ def _with_again(home: Path, record: UndoRecord, back: _Placed, now: MemoryFile) 
 def _checked(home: Path, record: UndoRecord, now: MemoryFile, back: _Placed) -> FileFill:
     """Return how full the file gets. Raises InvalidArgument where the host's own tool could not write it any more."""
     after = fill_of(home, now.target, now.entries_with_again(back))
-    if back and after.chars > max(limit_of(home, now.target), record.chars[now.target]):
+    if back and after.chars > max(after.limit, record.chars[now.target]):
         raise InvalidArgument(
             f"with these entries {after}: more than the host takes; something was added since. Take other entries out "
             "first, or raise the limit in config.yaml. Nothing was changed"

@@ -16,6 +16,7 @@ from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError, StoreMisconfigured
 from ...domain.format import format_bytes, format_duration
 from ...store.backend import Backend
+from ..common.file_fill import fills
 from ..common.holdings import held_removals, holdings
 from ..common.outcome import counted
 from ..common.retention_report import described, retention_state
@@ -51,6 +52,7 @@ class Watcher:
             "recall": _recall([view.report for view in views if view.living]),
             "processes": [_process(view) for view in views],
             "database": self._database(),
+            "memory_files": [each.row() | {"nearly_full": each.nearly_full} for each in fills(self._home)],
         }
 
     def _spooled(self, views: Sequence[SpoolView]) -> dict[str, Any]:
@@ -144,6 +146,11 @@ def render_status(status: Status) -> str:
     ]
     if rates:
         lines.append("recall     " + ", ".join(rates))
+    lines += [
+        f"full       {each['file']} {each['chars']:,} of {each['limit']:,} characters; see: hermes-pgvector relieve"
+        for each in status["memory_files"]
+        if each["nearly_full"]
+    ]
     for process in status["processes"]:
         lines += _process_lines(process)
     if not status["processes"]:
