@@ -269,6 +269,7 @@ def test_unused_is_what_was_neither_said_nor_spoken_of(
     landed(provider)
     told = ask("relieve", "--unused-for", "90d")
     assert [row["content"] for row in told["rows"]] == [unused]
+    assert "1 entry was written, confirmed or first read since" in told["notes"][0]
     assert ask("relieve", "--unused-for", "300d")["rows"] == []
     ask("relieve", "--unused-for", "90d", "--yes")
     assert entries_of(path) == [oiled, CRANES[5]]
@@ -355,7 +356,8 @@ def test_an_entry_whose_secret_the_database_masks_stays(
     secret = "The deploy token is ghp_" + "a1B2" * 9
     path = write_entries(home, secret, CRANES[0])
     session(make_provider).shutdown()
-    assert ask("relieve")["rows"][0]["secret"]
+    (told, _) = ask("relieve")["rows"]
+    assert told["secret"] and told["memories"] and "a1B2a1B2" not in told["content"]
     refused = cli("relieve", "--entry", "1", "--yes")
     assert refused.returncode == 1 and "masks" in refused.stderr
     assert entries_of(path) == [secret, CRANES[0]]

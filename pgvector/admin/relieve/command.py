@@ -40,6 +40,7 @@ _ENTRIES = (
     Column("why", flexible=True),
     Column("content", "text", flexible=True),
 )
+_BACK = (Column("file"), Column("content", "text", flexible=True))
 
 
 def _relieve(args: argparse.Namespace, home: Path) -> int:
@@ -54,6 +55,7 @@ def _relieve(args: argparse.Namespace, home: Path) -> int:
         notes = _judge(context, entries, args, before, every=not chooses)
         if chooses:
             done = relieve(context, files, _chosen(entries, args), really=args.yes)
+            done.hints += _vectors_follow(done, context)
         else:
             done = _report(home, files, entries)
     done.notes += notes
@@ -105,7 +107,13 @@ def _summary(done: Outcome) -> str:
     told = counted(done.counts)
     if done.done and done.counts["entries"]:
         return typed(f"moved into the database: {told}; to put them back into the file: hermes-pgvector relieve --undo")
-    return f"would move {told} into the database; {ADD_YES}" if done.counts["entries"] else "no entry is like that"
+    return f"would move {told} into the database; {ADD_YES}" if done.counts["entries"] else ""
+
+
+def _vectors_follow(done: Outcome, context: CommandContext) -> list[str]:
+    if context.embedder is None or not done.done or all(row["memories"] for row in done.rows):
+        return []
+    return [typed("what no session had read yet gets its vector with the next agent, or hermes-pgvector backfill")]
 
 
 def _hint(entries: Sequence[JudgedEntry]) -> str:
@@ -122,11 +130,20 @@ def _undo(args: argparse.Namespace, home: Path) -> int:
         done = undo(context, really=args.yes)
     told = counted(done.counts, also_none=True)
     summary = f"put back: {told}; the memories stay" if done.done else f"would put back {told}; {ADD_YES}"
-    return print_outcome(done, as_json=args.json, before=lambda: _show(done), summary=summary)
+    return print_outcome(done, as_json=args.json, before=lambda: _show_undone(done), summary=summary)
 
 
 def _show(done: Outcome) -> None:
-    show_table(_ENTRIES, [_shown(row) for row in done.rows], empty="no entry")
+    show_table(_ENTRIES, [_shown(row) for row in done.rows], empty="no entry is like that")
+    _show_files(done)
+
+
+def _show_undone(done: Outcome) -> None:
+    show_table(_BACK, [row | {"content": one_line(row["content"])} for row in done.rows], empty="no entry to put back")
+    _show_files(done)
+
+
+def _show_files(done: Outcome) -> None:
     say()
     show_table(_FILES, [row | {"share": f"{row['share']:.0%}"} for row in done.facts["files"]])
 

@@ -22,11 +22,14 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class MemoryFile:
-    """One file, taken apart at the host's delimiter; the blanks around entries stay with them."""
+    """One file, taken apart at the host's delimiter; the blanks around entries stay with them.
+
+    `written_at`: seconds since the epoch, 0 where it is missing.
+    """
 
     target: str
-    path: Path
     parts: tuple[str, ...]
+    written_at: float
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -65,9 +68,9 @@ def read_file(home: Path, target: str) -> MemoryFile:
     """
     path = home / "memories" / MEMORY_FILES[target]
     try:
-        data = path.read_bytes()
+        written_at, data = path.stat().st_mtime, path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        data = b""
+        written_at, data = 0.0, b""
     except OSError as exc:
         raise ConfigurationError(f"{path} cannot be read: {exc.strerror or exc}; let this user read it") from exc
     try:
@@ -76,7 +79,7 @@ def read_file(home: Path, target: str) -> MemoryFile:
         raise _damaged(path, data[: exc.start]) from exc
     if "\0" in text:
         raise _damaged(path, data[: data.index(b"\0")])
-    return MemoryFile(target, path, tuple(text.split(DELIMITER)) if text else ())
+    return MemoryFile(target, tuple(text.split(DELIMITER)) if text else (), written_at)
 
 
 def _damaged(path: Path, before: bytes) -> ConfigurationError:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from ...capture.mirror import Mirror
+from ...domain.format import plural
 from ...domain.text import clean
 from ...domain.theme import Surface, ThemeRules, session_themes
 from ...domain.types import MEMORY_FILES, Filters, Hit, Question, Scope
@@ -50,17 +51,22 @@ class Reason(NamedTuple):
 class JudgedEntry:
     """An entry of a file, `place` counted from 0, with the memories that hold it and the reasons there are.
 
-    `theme`: where it is stored if no memory holds it yet. `secret`: the database would not keep it as it is.
+    `theme`: where it is stored if no memory holds it yet. `shown`: the text as the database keeps it, secrets masked.
     """
 
     number: int
     target: str
     place: int
     text: str
+    shown: str
     theme: str
     memories: tuple[Any, ...]
-    secret: bool
     reasons: list[Reason] = field(default_factory=list)
+
+    @property
+    def secret(self) -> bool:
+        """Return whether the database would not keep it as it is."""
+        return self.shown != self.text
 
     @property
     def themes(self) -> set[str]:
@@ -91,7 +97,7 @@ class JudgedEntry:
         return {
             "number": self.number,
             "file": MEMORY_FILES[self.target],
-            "content": self.text,
+            "content": self.shown,
             "chars": len(self.text),
             "themes": sorted(self.themes),
             "memories": self.refs,
@@ -103,34 +109,27 @@ class JudgedEntry:
 
 def look(context: CommandContext, rules: ThemeRules, files: Sequence[MemoryFile]) -> list[JudgedEntry]:
     """Return every entry of the files with what the database knows of it: superseded, removed, remembered besides."""
-    theme = session_themes(Surface(profile=profile_of(context.home)), rules).files.name
     found = [(file, place, text) for file in files for place, text in enumerate(file.entries)]
+    kept = [context.keep.text(clean(text), Counter()) for _, _, text in found]
     asked = {
-        "theme": theme,
+        "theme": session_themes(Surface(profile=profile_of(context.home)), rules).files.name,
         "origin": Mirror(context.home).origin,
         "targets": [file.target for file, _, _ in found],
-        "contents": [context.keep.text(clean(text), Counter()) for _, _, text in found],
-        "file_times": [datetime.fromtimestamp(file.path.stat().st_mtime, UTC) for file, _, _ in found],
+        "contents": kept,
+        "file_times": [datetime.fromtimestamp(file.written_at, UTC) for file, _, _ in found],
         "chars": _CHARS,
     }
+    known: dict[int, list[Any]] = {}
     with context.backend.connection(PATIENCE_S) as conn:
-        known: dict[int, list[Any]] = {}
         for row in conn.execute(_query("entries_of_files"), asked):
             known.setdefault(row.number, []).append(row)
-    return [
-        _entry(context, number, file.target, place, text, known[number])
-        for number, (file, place, text) in enumerate(found, 1)
-    ]
-
-
-def _entry(
-    context: CommandContext, number: int, target: str, place: int, text: str, known: Sequence[Any]
-) -> JudgedEntry:
-    memories = tuple(row for row in known if row.id is not None)
-    secret = context.keep.text(text, Counter()) != text or clean(text) != text
-    entry = JudgedEntry(number, target, place, text, known[0].theme, memories, secret)
-    entry.reasons.extend(_from_rows(known, memories))
-    return entry
+    entries = []
+    for number, ((file, place, text), shown) in enumerate(zip(found, kept, strict=True), 1):
+        rows = known[number]
+        memories = tuple(row for row in rows if row.id is not None)
+        reasons = list(_from_rows(rows, memories))
+        entries.append(JudgedEntry(number, file.target, place, text, shown, rows[0].theme, memories, reasons))
+    return entries
 
 
 def _from_rows(known: Sequence[Any], memories: Sequence[Any]) -> Iterator[Reason]:
@@ -243,13 +242,15 @@ def find_unused(context: CommandContext, entries: Sequence[JudgedEntry], before:
     themes = _themes_with_turns(context, old, before) if old else []
     if old and not themes:
         return [f"since {before:%Y-%m-%d} no turn of this home is stored: nothing tells which entries are used"]
+    young = plural(len(entries) - len(old), "entry was", "entries were")
+    notes = [f"{young} written, confirmed or first read since {before:%Y-%m-%d}, and so not called unused"]
     with progress("entries looked up", len(old), told_from=_TOLD_FROM) as advance:
         for entry in old:
             if not _is_spoken_of(context, entry.text, themes, before):
                 said = f"last said {entry.said_at:%Y-%m-%d}, and no turn since {before:%Y-%m-%d} is about it"
                 entry.reasons.append(Reason("unused", said))
             advance(1)
-    return []
+    return notes if len(old) < len(entries) else []
 
 
 def _themes_with_turns(context: CommandContext, entries: Sequence[JudgedEntry], since: datetime) -> list[str]:

@@ -146,16 +146,22 @@ def render_status(status: Status) -> str:
     ]
     if rates:
         lines.append("recall     " + ", ".join(rates))
-    lines += [
-        f"full       {each['file']} {each['chars']:,} of {each['limit']:,} characters; see: hermes-pgvector relieve"
-        for each in status["memory_files"]
-        if each["nearly_full"]
-    ]
+    lines += _full_lines(status["memory_files"])
     for process in status["processes"]:
         lines += _process_lines(process)
     if not status["processes"]:
         lines.append("processes  no agent of this home runs, and none has left writes behind")
     return "\n".join(lines)
+
+
+def _full_lines(files: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [
+        typed(
+            f"full       {each['file']} {each['chars']:,} of {each['limit']:,} characters; see: hermes-pgvector relieve"
+        )
+        for each in files
+        if each["nearly_full"]
+    ]
 
 
 def _writes(count: int) -> str:
