@@ -252,6 +252,45 @@ def test_what_was_edited_or_forgotten_is_taken_out_and_not_stored_again(
     assert stored == ["Crane a is orange", CRANES[2]]
 
 
+def test_an_entry_whose_subject_was_decided_anew_is_superseded(
+    make_provider: MakeProvider, home: Path, dsn: str, ask: Ask
+) -> None:
+    texts = ("D[auth]: sessions", "V[srv.db]: port 5432", "?[colour]: red or blue", "Crane a is red")
+    path = write_entries(home, *texts, age_s=3600)
+    provider = session(make_provider, config={"tools": ["remember", "recall_memory"], "structure": True})
+    for anew in ("D[auth]: tokens of 7 days", "✓[colour]"):
+        called(provider, "remember", {"content": anew})
+    called(provider, "remember", {"content": texts[3], "expires_at": "2026-01-01"})
+    landed(provider)
+    provider.shutdown()
+    states = "SELECT content || ' is ' || coalesce(state, 'plain') FROM memory_entries ORDER BY id"
+    before = Database(dsn).column(states)
+    assert {f"{texts[0]} is superseded", f"{texts[2]} is closed"} < set(before)
+    told = {row["content"]: row["reasons"] for row in ask("relieve", "--superseded")["rows"]}
+    said = {text: [each["said"] for each in reasons if each["kind"] == "superseded"] for text, reasons in told.items()}
+    (anew,) = said.pop(texts[0])
+    assert "D[auth]: tokens of 7 days" in anew
+    assert said == {texts[2]: ["closed"], texts[3]: ["expired"]}
+    ask("relieve", "--superseded", "--yes")
+    assert entries_of(path) == [texts[1]]
+    session(make_provider).shutdown()
+    ask("relieve", "--undo", "--yes")
+    assert entries_of(path) == list(texts)
+    session(make_provider).shutdown()
+    assert Database(dsn).column(states) == before, "the file is no news"
+
+
+def test_an_old_entry_that_no_session_has_read_replaces_nothing(
+    make_provider: MakeProvider, home: Path, dsn: str, ask: Ask
+) -> None:
+    ask("add", "D[auth]: tokens of 7 days")
+    path = write_entries(home, "D[auth]: sessions", age_s=3600)
+    ask("relieve", "--entry", "1", "--yes")
+    assert entries_of(path) == []
+    states = Database(dsn).column("SELECT state FROM memory_entries ORDER BY content")
+    assert states == ["superseded", "active"]
+
+
 def test_unused_is_what_was_neither_said_nor_spoken_of(
     make_provider: MakeProvider, home: Path, dsn: str, admin_dsn: str, ask: Ask
 ) -> None:

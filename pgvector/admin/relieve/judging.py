@@ -37,6 +37,7 @@ _FITTING = 5  # turns
 _CHARS = 200  # of a text that is named beside another
 _TOLD_FROM = 10  # entries; fewer are looked up before anybody wonders
 _OVER = ("closed", "superseded", "archived")  # states
+_NOT_CURRENT: tuple[Kind, ...] = ("superseded", "removed")
 _NUMBER = re.compile(r"\w*\d\w*")
 
 
@@ -52,6 +53,7 @@ class JudgedEntry:
     """An entry of a file, `place` counted from 0, with the memories that hold it and the reasons there are.
 
     `theme`: where it is stored if no memory holds it yet. `shown`: the text as the database keeps it, secrets masked.
+    `written_at`: when the file was, in seconds since the epoch.
     """
 
     number: int
@@ -59,6 +61,7 @@ class JudgedEntry:
     place: int
     text: str
     shown: str
+    written_at: float
     theme: str
     memories: tuple[Any, ...]
     reasons: list[Reason] = field(default_factory=list)
@@ -76,7 +79,7 @@ class JudgedEntry:
     @property
     def kept(self) -> bool:
         """Return whether the database is to keep it: what was removed or replaced there stays so."""
-        return bool(self.memories) or not self.is_a("removed", "superseded")
+        return bool(self.memories) or not self.is_a(*_NOT_CURRENT)
 
     @property
     def refs(self) -> list[str]:
@@ -128,7 +131,9 @@ def look(context: CommandContext, rules: ThemeRules, files: Sequence[MemoryFile]
         rows = known[number]
         memories = tuple(row for row in rows if row.id is not None)
         reasons = list(_from_rows(rows, memories))
-        entries.append(JudgedEntry(number, file.target, place, text, shown, rows[0].theme, memories, reasons))
+        entries.append(
+            JudgedEntry(number, file.target, place, text, shown, file.written_at, rows[0].theme, memories, reasons)
+        )
     return entries
 
 
@@ -170,7 +175,7 @@ def find_duplicates(context: CommandContext, entries: Sequence[JudgedEntry]) -> 
     by_id = {(memory.theme, memory.id): entry for entry in entries for memory in entry.memories}
     with progress("entries compared", len(entries), told_from=_TOLD_FROM) as advance:
         for entry in entries:
-            later = [other for other in entries if other.number > entry.number]
+            later = [other for other in entries if other.number > entry.number and not other.is_a(*_NOT_CURRENT)]
             same = next((other for other in reversed(later) if _says_nearly(entry.text, other.text)), None)
             if same is not None:
                 entry.reasons.append(Reason("duplicate", _entry_says(same)))

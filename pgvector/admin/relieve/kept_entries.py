@@ -46,7 +46,8 @@ def _as_operation(entry: JudgedEntry) -> RememberMemory:
     who = operator("relieve")
     return RememberMemory(
         theme=entry.theme,
-        at=time.time(),
+        # A file may be old: what was said of a subject after it was written stays current.
+        at=min(time.time(), entry.written_at),
         target=entry.target,
         content=entry.text,
         metadata={key: who[key] for key in _KEPT_OF_WHO},

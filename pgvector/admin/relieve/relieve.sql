@@ -3,7 +3,7 @@
 -- name: entries_of_files
 -- exempt: this host's own files, whichever theme owns an entry. Each entry in every theme that this home's files have
 -- it in, or else in the theme of the files. Without a memory: whether it was there, and what is said in its place.
-SELECT wanted.number, place.theme, m.id, m.updated_at, m.owners, to_jsonb(m) ->> 'state' AS state, (to_jsonb(m) ->> 'expires_at')::timestamptz <= now() AS expired,
+SELECT wanted.number, place.theme, m.id, m.updated_at, m.owners, m.state, m.expires_at <= now() AS expired,
        gone.removed_at IS NOT NULL AND (place.noted OR gone.removed_at >= wanted.file_time) OR place.noted AND m.id IS NULL
            AS removed,
        successor.id AS successor, left(successor.content, %(chars)s) AS successor_content
@@ -28,7 +28,7 @@ SELECT wanted.number, place.theme, m.id, m.updated_at, m.owners, to_jsonb(m) ->>
        AND h.old_digest = substr(of_text.digest, 1, 8)
     UNION ALL
     SELECT next.id, next.content FROM memory_entries AS next
-     WHERE next.agent_identity = place.theme AND (to_jsonb(next) ->> 'replaces')::bigint = m.id
+     WHERE next.agent_identity = place.theme AND next.replaces = m.id
      ORDER BY id DESC LIMIT 1) AS successor ON true
  ORDER BY wanted.number, place.theme;
 
