@@ -16,6 +16,7 @@ from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError, StoreMisconfigured
 from ...domain.format import format_bytes, format_duration
 from ...store.backend import Backend
+from ..common.file_fill import fills
 from ..common.holdings import held_removals, holdings
 from ..common.outcome import counted
 from ..common.retention_report import described, retention_state
@@ -51,6 +52,7 @@ class Watcher:
             "recall": _recall([view.report for view in views if view.living]),
             "processes": [_process(view) for view in views],
             "database": self._database(),
+            "memory_files": [each.row() | {"nearly_full": each.nearly_full} for each in fills(self._home)],
         }
 
     def _spooled(self, views: Sequence[SpoolView]) -> dict[str, Any]:
@@ -144,11 +146,22 @@ def render_status(status: Status) -> str:
     ]
     if rates:
         lines.append("recall     " + ", ".join(rates))
+    lines += _full_lines(status["memory_files"])
     for process in status["processes"]:
         lines += _process_lines(process)
     if not status["processes"]:
         lines.append("processes  no agent of this home runs, and none has left writes behind")
     return "\n".join(lines)
+
+
+def _full_lines(files: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [
+        typed(
+            f"full       {each['file']} {each['chars']:,} of {each['limit']:,} characters; see: hermes-pgvector relieve"
+        )
+        for each in files
+        if each["nearly_full"]
+    ]
 
 
 def _writes(count: int) -> str:
