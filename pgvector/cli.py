@@ -45,6 +45,7 @@ def command_groups() -> dict[str, tuple[Verb, ...]]:
                 "let three agents with themes of their own write and recall, and show what each sees",
                 "doctor.demo",
             ),
+            Verb("mcp", "give other agents this memory: a server of the Model Context Protocol", "mcp.command"),
             Verb("completion", "print a script that completes our commands in a shell", completion),
             Verb(
                 "deactivate",

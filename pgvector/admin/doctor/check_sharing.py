@@ -8,10 +8,10 @@ from pathlib import Path
 from ...capture.mirror import Mirror
 from ...config.settings import Settings
 from ...domain.theme import Surface, ThemeRules, session_themes
+from ...host.session_context import profile_of
 from ...store.connection import DeadlineConnection
 from ..common import theme_rows
 from ..common.file_fill import files_in_prompts
-from ..common.theme_names import profile_of
 from .check import Check, DoctorContext
 
 MANY_KEYS = 3  # one or two may well be a person's own scripts
