@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Final
 
+from ..config.settings import Settings
 from ..domain.chunks import estimate_tokens
+from ..domain.errors import HermesPgvectorError
+from ..domain.fork_safety import fork_lock
+from ..domain.lru import LruDict
+from ..domain.theme import SessionThemes
+from ..store.pipeline import Pipeline
 from .render import quoted
 
 HEADING: Final = "Current notes, as stored (C constraint, D decision, V value, ? open):"
 LETTERS: Final = {"constraint": "C", "question": "?", "decision": "D", "value": "V"}  # in the order of the lines
 MERGE_FROM, COOLED_LEAVE_FROM, GO_COLD_FROM = 0.70, 0.85, 0.95  # shares of the budget
 TEXT_MAX_CHARS = 160
+_FACTS_MOST = 200  # read of a theme: more than fit into the largest block
+DEADLINE_S = 0.25  # for which the first prompt of a session waits, at most
+_SESSIONS_MOST = 2000  # of a process whose blocks are kept
 _NAME_MAX_CHARS = 60  # of a subject or a scope
-_NOTATION = re.compile(r"\s*[CDV?~]\[[^\[\]\n]*\]\s*:\s*")  # what a fact that was said in the notation begins with
+_NOTATION = re.compile(r"\A\s*[CDV?~]\[[^\[\]\n]*\]\s*:\s*")  # what a fact that was said in the notation begins with
 _BRACKETS = str.maketrans("[]", "()")
 
 
@@ -29,6 +39,11 @@ class HotLimits:
     tokens: int
     scope_days: float
     scope_turns: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> HotLimits:
+        """Return the limits of these settings."""
+        return cls(settings.hot_tokens, settings.hot_scope_days, settings.hot_scope_turns)
 
 
 @dataclass(frozen=True)
@@ -53,8 +68,16 @@ class HotFact:
 
     @cached_property
     def text(self) -> str:
-        """Return what it says on one short line, without the notation's frame."""
-        return quoted(_NOTATION.sub("", self.content, count=1), max_chars=TEXT_MAX_CHARS)
+        """Return what it says on one short line, without the notation's frame where it gets one anew."""
+        return quoted(_NOTATION.sub("", self.content) if self.letter else self.content, max_chars=TEXT_MAX_CHARS)
+
+    @cached_property
+    def name(self) -> str:
+        """Return the subject, and the scope where there is one: `auth @checkout`."""
+        subject, scope = (
+            quoted(name, max_chars=_NAME_MAX_CHARS).translate(_BRACKETS) for name in (self.subject, self.scope)
+        )
+        return f"{subject} @{scope}".strip() if scope else subject
 
     @cached_property
     def place(self) -> tuple[object, ...]:
@@ -65,13 +88,8 @@ class HotFact:
 
     def is_hot(self, now: datetime) -> bool:
         """Return whether it holds, and is of a kind that stands in the block or pinned to it."""
-        if (
-            not self.text
-            or self.state not in ("", "active")
-            or (self.expires_at is not None and self.expires_at <= now)
-        ):
-            return False
-        return self.pinned or (self.state == "active" and bool(self.letter))
+        holds = self.state in ("", "active") and (self.expires_at is None or self.expires_at > now)
+        return holds and (self.pinned or (self.state == "active" and self.letter != "")) and self.text != ""
 
 
 # The newest turns of a theme: when each was, and which scopes it names (casefolded).
@@ -221,12 +239,50 @@ def _line(facts: Sequence[HotFact]) -> str:
         if fact.text not in texts:
             texts.append(fact.text)
     begin, *others = (f"{letter}: {'; '.join(texts)}" for letter, texts in said.items())
-    return "; ".join((begin.replace(":", f"[{_name(first)}]:", 1), *others))
+    return "; ".join((begin.replace(":", f"[{first.name}]:", 1), *others))
 
 
-def _name(fact: HotFact) -> str:
-    """Return the subject, and the scope where there is one: `auth @checkout`."""
-    subject, scope = (
-        quoted(name, max_chars=_NAME_MAX_CHARS).translate(_BRACKETS) for name in (fact.subject, fact.scope)
-    )
-    return f"{subject} @{scope}".strip() if scope else subject
+def read_hot(pipe: Pipeline, memories: str, turns: str, language: str, limits: HotLimits) -> HotBlock:
+    """Return the block of the theme `memories`; what was spoken of in the theme `turns`, in `language`, is looked up.
+
+    One statement where nothing is pinned or structured, or there is room for all of it.
+    """
+    now = datetime.now(UTC)
+    rows = pipe.ask("hot_facts", {"theme": memories, "limit": _FACTS_MOST}).all()
+    facts = [HotFact(*row) for row in rows]
+    block = hot_block(facts, (), now, limits)
+    scopes = sorted({fact.scope.casefold() for fact in facts if fact.scope})
+    if block.pressure < COOLED_LEAVE_FROM or not scopes:
+        return block
+    asked = {"theme": turns, "scopes": scopes, "language": language, "limit": limits.scope_turns}
+    talk = [(row.at, frozenset(row.named)) for row in pipe.ask("turns_naming", asked)]
+    return hot_block(facts, talk, now, limits)
+
+
+class HotBlocks:
+    """The blocks of the sessions of a process, each read once: a prompt that changed would cost the host its cache.
+
+    `read` gives the block of two themes, see `read_hot`.
+    """
+
+    def __init__(self, read: Callable[[str, str], HotBlock], counts: Counter[str]) -> None:
+        self._read = read
+        self._counts = counts
+        self._lock = fork_lock()
+        self._known: LruDict[tuple[str, str, str], str] = LruDict(_SESSIONS_MOST)
+
+    def of_session(self, place: SessionThemes, session_id: str) -> str:
+        """Return the block with which the session began; "" as well where it could not be read in time."""
+        memories, turns = place.memories.name, place.turns.name
+        session = memories, turns, session_id
+        with self._lock:
+            known = self._known.use(session)
+        if known is not None:
+            return known
+        try:
+            text = self._read(memories, turns).text
+        except HermesPgvectorError:
+            self._counts["hot_block_failures"] += 1  # the store has said once why
+            text = ""
+        with self._lock:
+            return self._known.setdefault(session, text)

@@ -32,19 +32,19 @@ def test_lines_stand_in_the_notation_by_kind_and_subject() -> None:
             fact(1, "V[srv.prod]: api.example.com:3005", "value", "srv.prod"),
             fact(2, "Which queue do we take?", "question", "queue"),
             fact(3, "JWT for 7 days", "decision", "auth", scope="checkout"),
-            fact(4, "C[db.id]: UUID, never a serial", "constraint", "db.id"),
-            HotFact(5, "The office closes at six.", NOW, pinned=True),
+            fact(4, "C[db.id]: UUID, as in D[ids]: never a serial", "constraint", "db.id"),
+            HotFact(5, "V[office]: closes at six.", NOW, pinned=True),
             fact(6, "Ana likes tea", "preference"),
         ],
         (), NOW, ROOMY,
     )  # fmt: skip
     assert block.text.splitlines() == [
         HEADING,
-        "C[db.id]: UUID, never a serial",
+        "C[db.id]: UUID, as in D[ids]: never a serial",
         "?[queue]: Which queue do we take?",
         "D[auth @checkout]: JWT for 7 days",
         "V[srv.prod]: api.example.com:3005",
-        "- The office closes at six.",
+        "- V[office]: closes at six.",
     ]
     assert block.tokens >= estimate_tokens(block.text)
 
