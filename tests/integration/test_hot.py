@@ -17,7 +17,7 @@ from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall.hot import HEADING
 from tests.conftest import DIMS, MakeProvider
 from tests.support.hostile import HOSTILE
-from tests.support.memory import runtime_of
+from tests.support.memory import called, runtime_of
 from tests.support.tcp_proxy import TcpProxy
 
 CHAT = {
@@ -73,6 +73,30 @@ def test_the_prompt_holds_what_is_pinned_and_what_holds(make_provider: MakeProvi
         "D[auth @checkout]: JWT for 7 days",
         "- The office closes at six.",
     ]
+
+
+def test_what_is_remembered_in_the_notation_is_in_the_next_sessions_prompt(make_provider: MakeProvider) -> None:
+    config = {"tools": ["remember"], "structure": True}
+    provider = make_provider(config)
+    for content, more in (
+        ("C[db.id]: UUID, never a serial", {}),
+        ("D[auth]: JWT for 7 days", {"scope": "checkout"}),
+        ("V[srv.prod]: api.example.com", {}),
+        ("V[srv.prod]: api.example.org", {}),
+        ("?[queue]: which one?", {}),
+        ("The office closes at six.", {"pinned": True}),
+    ):
+        assert called(provider, "remember", {"content": content, "sync": True} | more)["id"]
+    assert hot_lines(make_provider(config, session_id="session-2")) == [
+        "C[db.id]: UUID, never a serial",
+        "?[queue]: which one?",
+        "D[auth @checkout]: JWT for 7 days",
+        "V[srv.prod]: api.example.org",
+        "- The office closes at six.",
+    ]
+    for done in ("✓[checkout]: deployed", "✓[queue]"):
+        called(provider, "remember", {"content": done, "sync": True})
+    assert [line[:2] for line in hot_lines(make_provider(config, session_id="session-3"))] == ["C[", "V[", "- "]
 
 
 def test_it_stays_the_same_for_a_session_and_the_next_one_sees_what_changed(
