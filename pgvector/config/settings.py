@@ -120,6 +120,9 @@ class Settings:
         low=0,
         high=4000,
     )
+    hot_deadline_s: float = _setting(
+        0.3, "Longest time the first prompt of a session waits for that, in seconds", low=0.01, high=8.0
+    )
     hot_scope_days: float = _setting(
         14.0,
         "Days of silence after which a scope has cooled: when the hot block is nearly full, its facts leave that",

@@ -17,7 +17,7 @@ from ..domain.errors import HermesPgvectorError
 from ..domain.fork_safety import fork_lock
 from ..domain.lru import LruDict
 from ..domain.theme import SessionThemes
-from ..store.pipeline import Pipeline
+from ..store.pipeline import Pipeline, Rows
 from .render import quoted
 
 HEADING: Final = "Current notes, as stored (C constraint, D decision, V value, ? open):"
@@ -25,7 +25,6 @@ LETTERS: Final = {"constraint": "C", "question": "?", "decision": "D", "value": 
 MERGE_FROM, COOLED_LEAVE_FROM, GO_COLD_FROM = 0.70, 0.85, 0.95  # shares of the budget
 TEXT_MAX_CHARS = 160
 _FACTS_MOST = 200  # read of a theme: more than fit into the largest block
-DEADLINE_S = 0.25  # for which the first prompt of a session waits, at most
 _SESSIONS_MOST = 2000  # of a process whose blocks are kept
 _NAME_MAX_CHARS = 60  # of a subject or a scope
 _NOTATION = re.compile(r"\A\s*[CDV?~]\[[^\[\]\n]*\]\s*:\s*")  # what a fact that was said in the notation begins with
@@ -242,20 +241,24 @@ def _line(facts: Sequence[HotFact]) -> str:
     return "; ".join((begin.replace(":", f"[{first.name}]:", 1), *others))
 
 
-def read_hot(pipe: Pipeline, memories: str, turns: str, language: str, limits: HotLimits) -> HotBlock:
-    """Return the block of the theme `memories`; what was spoken of in the theme `turns`, in `language`, is looked up.
+def ask_facts(pipe: Pipeline, theme: str) -> Rows:
+    """Ask for the memories of which `read_hot` makes the block of a theme."""
+    return pipe.ask("hot_facts", {"theme": theme, "limit": _FACTS_MOST})
 
-    One statement where nothing is pinned or structured, or there is room for all of it.
+
+def read_hot(pipe: Pipeline, asked: Rows, turns: str, language: str, limits: HotLimits) -> HotBlock:
+    """Return the block of the facts that were `asked` for.
+
+    Where it is nearly full, what was spoken of in the theme `turns`, in `language`, is looked up too.
     """
     now = datetime.now(UTC)
-    rows = pipe.ask("hot_facts", {"theme": memories, "limit": _FACTS_MOST}).all()
-    facts = [HotFact(*row) for row in rows]
+    facts = [HotFact(*row) for row in asked]
     block = hot_block(facts, (), now, limits)
     scopes = sorted({fact.scope.casefold() for fact in facts if fact.scope})
     if block.pressure < COOLED_LEAVE_FROM or not scopes:
         return block
-    asked = {"theme": turns, "scopes": scopes, "language": language, "limit": limits.scope_turns}
-    talk = [(row.at, frozenset(row.named)) for row in pipe.ask("turns_naming", asked)]
+    row = {"theme": turns, "scopes": scopes, "language": language, "limit": limits.scope_turns}
+    talk = [(turn.at, frozenset(turn.named)) for turn in pipe.ask("turns_naming", row)]
     return hot_block(facts, talk, now, limits)
 
 

@@ -25,7 +25,7 @@ from ..store.read_routing import ReadSource
 from ..store.vector_search import turns_before
 from .background import Background, result_by
 from .bars import Bars, MinSimilarity
-from .hot import HotBlock, HotLimits, read_hot
+from .hot import HotBlock, HotLimits, ask_facts, read_hot
 from .reranking import Reorderer
 from .search import Search
 
@@ -136,8 +136,9 @@ class Searcher:
 
         def ask(source: ReadSource) -> HotBlock:
             pipe = Pipeline()
+            facts = ask_facts(pipe, memories)
             with source.reading(_left_s(end), pipe):
-                return read_hot(pipe, memories, turns, language, limits)
+                return read_hot(pipe, facts, turns, language, limits)
 
         return self._first_answer(memories, ask)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import psycopg
+import pytest
 
 from hermes_memory_pgvector.recall.hot import HEADING
 from tests.support.gateway import Gateway
@@ -10,6 +13,11 @@ from tests.support.model_server import ModelServer
 from tests.support.stored import Database
 
 MESSAGE = "Please tell me whatever comes to your mind about the weather in Lisbon."
+
+
+@pytest.fixture
+def settings(dsn: str) -> dict[str, Any]:
+    return {"dsn": dsn, "dims": 384, "hot_deadline_s": 5.0}
 
 
 def decide(dsn: str, content: str) -> None:

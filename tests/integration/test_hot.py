@@ -2,28 +2,51 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 import yaml
+from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.admin.common import row_security
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.domain.chunks import estimate_tokens
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall.hot import HEADING
-from tests.conftest import DIMS, MakeProvider
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
+from hermes_memory_pgvector.store.pool import connect
+from tests.conftest import DIMS
+from tests.conftest import MakeProvider as MakeAnyProvider
 from tests.support.hostile import HOSTILE
-from tests.support.memory import called, runtime_of
+from tests.support.memory import called, landed, runtime_of
+from tests.support.row_security import let_tenants_in
+from tests.support.slow_proxy import SlowProxy
 from tests.support.tcp_proxy import TcpProxy
+from tests.support.waiting import until
 
 CHAT = {
     "platform": "telegram", "gateway_session_key": "agent:main:telegram:dm:4915112345678", "chat_type": "dm",
     "chat_id": "4915112345678", "user_id": "4915112345678", "agent_identity": "marketing",
 }  # fmt: skip
+
+
+MakeProvider = Callable[..., PgvectorMemoryProvider]
+
+
+@pytest.fixture
+def make_provider(make_provider: MakeAnyProvider) -> MakeProvider:
+    """Makes providers that wait for the block, however busy the machine is, unless the test says otherwise."""
+
+    def make(config: dict[str, Any] | None = None, **kwargs: Any) -> PgvectorMemoryProvider:
+        return make_provider({"hot_deadline_s": 5.0} | (config or {}), **kwargs)
+
+    return make
 
 
 def keep(dsn: str, content: str, theme: str = "marketing", *, days: float = 0.0, **columns: object) -> int:
@@ -121,6 +144,46 @@ def test_it_costs_nothing_where_nothing_is_pinned_or_structured(make_provider: M
     assert provider.system_prompt_block() == before
 
 
+def test_it_takes_one_round_trip_a_session_and_one_more_when_it_is_nearly_full(
+    make_provider: MakeProvider, direct_dsn: str
+) -> None:
+    numbers = itertools.count()
+    with SlowProxy.before(direct_dsn) as way:
+        provider = make_provider({"dsn": way.conninfo(direct_dsn), "bulk_sync_on_init": False})
+        landed(provider)
+
+        def taken(*, again: bool = False) -> int:
+            """Of several prompts the least: the process has other things to write as well."""
+            counted = []
+            for _ in range(4):
+                if not again:
+                    provider.on_session_switch(f"asks-{next(numbers)}", reset=True)
+                before = way.trips
+                provider.system_prompt_block()
+                counted.append(way.trips - before)
+            return min(counted)
+
+        until(lambda: taken() == 1, what="one round trip")
+        for number in range(20):
+            keep(direct_dsn, f"Port {number} is open", kind="value", subject=f"port.{number}", scope="firewall")
+        until(lambda: taken() == 2, what="two round trips")
+        assert taken(again=True) == 0
+
+
+def test_a_role_that_is_held_to_its_themes_gets_their_block_and_no_other(
+    make_provider: MakeProvider, postgres: EmbeddedServer, admin_dsn: str
+) -> None:
+    let_tenants_in(postgres)
+    with connect(admin_dsn) as conn:
+        row_security.enable(conn)
+        row_security.grant(conn, "tenant_marketing", ["marketing"])
+    for theme in ("marketing", "sales"):
+        keep(admin_dsn, f"Tokens of {theme} last 7 days", theme, kind="value", subject="auth", scope="login")
+    config = {"dsn": make_conninfo(admin_dsn, user="tenant_marketing"), "hot_tokens": 60}
+    assert hot_lines(make_provider(config)) == ["V[auth @login]: Tokens of marketing last 7 days"]
+    assert hot_lines(make_provider(config, gateway_session_key="sales")) == []
+
+
 @pytest.mark.parametrize("config", [{"hot_tokens": 0}, {"recall_off": ["marketing"]}])
 def test_it_can_be_turned_off(make_provider: MakeProvider, dsn: str, config: dict[str, Any]) -> None:
     keep(dsn, "Tokens last 7 days", kind="value")
@@ -161,7 +224,7 @@ def test_scopes_cool_and_are_open_again_when_they_are_spoken_of(make_provider: M
 def test_a_prompt_does_not_wait_for_a_server_that_says_nothing(make_provider: MakeProvider, direct_dsn: str) -> None:
     keep(direct_dsn, "Tokens last 7 days", kind="value", subject="auth")
     with TcpProxy.before(direct_dsn) as proxy:
-        provider = make_provider({"dsn": proxy.conninfo(direct_dsn)})
+        provider = make_provider({"dsn": proxy.conninfo(direct_dsn), "hot_deadline_s": 0.3})
         runtime_of(provider).backend.bring_up()
         proxy.deaf()
         started = time.monotonic()

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...config.settings import Settings
 from ...domain.theme_settings import Languages
-from ...recall.hot import HotLimits, read_hot
+from ...recall.hot import HotLimits, ask_facts, read_hot
 from ...store.connection import DeadlineConnection, translated
 from ...store.pipeline import Pipeline
 from ...store.sql import query
@@ -27,7 +27,9 @@ def hot_themes(conn: DeadlineConnection, settings: Settings) -> list[dict[str, A
     languages = Languages(settings.text_language, settings.text_languages)
     with translated():
         names = [row.theme for row in conn.execute(_query("hot_themes"), {"limit": _THEMES_MOST})]
-        blocks = {name: read_hot(Pipeline(conn), name, name, languages.of(name), limits) for name in names}
+        pipe = Pipeline(conn)
+        asked = {name: ask_facts(pipe, name) for name in names}
+        blocks = {name: read_hot(pipe, rows, name, languages.of(name), limits) for name, rows in asked.items()}
     return [
         {
             "theme": name,
