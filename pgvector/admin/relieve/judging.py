@@ -16,6 +16,7 @@ from ...domain.format import plural
 from ...domain.text import clean
 from ...domain.theme import Surface, ThemeRules, session_themes
 from ...domain.types import MEMORY_FILES, Filters, Hit, Question, Scope
+from ...host.session_context import profile_of
 from ...recall.prefetch import worth_showing
 from ...recall.ranking import newest_of_near_equals
 from ...store.connection import DeadlineConnection
@@ -25,7 +26,6 @@ from ..common.command_context import CommandContext
 from ..common.progress import progress
 from ..common.refs import Ref
 from ..common.row_options import PATIENCE_S
-from ..common.theme_names import profile_of
 from .file_entries import MemoryFile
 
 _query = partial(query, package=__package__)

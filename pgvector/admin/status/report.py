@@ -21,6 +21,7 @@ from ..common.holdings import held_removals, holdings
 from ..common.outcome import counted
 from ..common.retention_report import described, retention_state
 from ..common.spool_views import SpoolView, inspect_spools, short_id
+from .hot_report import hot_lines, hot_themes
 
 Status = dict[str, Any]
 WORK = ("embed", "embed_query", "write", "search", "rerank")  # what is timed
@@ -74,6 +75,7 @@ class Watcher:
             with self._backend.connection(_DATABASE_S) as conn:
                 held = holdings(conn) | {"retention": retention_state(conn, self._settings)}
                 held["removals_held"] = sum(each.count for each in held_removals(conn))
+                held["hot"] = hot_themes(conn, self._settings)
                 held["by_meaning"] = bool(self._settings.embed_url.strip())
             return held | {"state": "up", "answered_in_ms": round((time.monotonic() - started) * 1000, 1)}
         except HermesPgvectorError as exc:
@@ -189,6 +191,7 @@ def _database_lines(database: Mapping[str, Any]) -> list[str]:
         f"size       {format_bytes(database['database_bytes'])} ({largest}); "
         f"answered in {database['answered_in_ms']:.0f} ms",
         f"retention  {described(database['retention'])}",
+        *hot_lines(database["hot"]),
     ]
     if held := database["removals_held"]:
         lines.append(
