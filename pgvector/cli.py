@@ -79,6 +79,7 @@ def command_groups() -> dict[str, tuple[Verb, ...]]:
             Verb(
                 "forget", "delete memories or turns for good, with everything that was derived of them", "edit.command"
             ),
+            Verb("facts", "memories that a language model proposes when asked to: extract and review", "facts.command"),
             Verb(
                 "restore",
                 "bring back memories that a memory file let go of, with their theme, times and origin",
@@ -96,6 +97,11 @@ def command_groups() -> dict[str, tuple[Verb, ...]]:
                 "compact",
                 "make old turns smaller: delete duplicates, drop vectors to their codes; measured before",
                 "compact.command",
+            ),
+            Verb(
+                "relieve",
+                "move entries of MEMORY.md and USER.md that need not stand in every prompt into the database",
+                "relieve.command",
             ),
         ),
         "move": (
