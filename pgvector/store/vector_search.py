@@ -294,4 +294,4 @@ def theme_holds(conn: DeadlineConnection, scope: Scope) -> bool:
 def theme_names(conn: DeadlineConnection) -> list[str]:
     """Return the themes that hold rows, chats' among them: a session is told those that it may read."""
     with translated():
-        return [row.theme for row in conn.execute(query("theme_names"))]
+        return [row.theme for row in conn.execute(query("theme_names_spread" if conn.spread else "theme_names"))]

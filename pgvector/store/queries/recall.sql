@@ -504,6 +504,10 @@ noted(theme) AS (
       FROM noted WHERE theme IS NOT NULL)
 SELECT theme FROM said WHERE theme IS NOT NULL UNION SELECT theme FROM noted WHERE theme IS NOT NULL ORDER BY 1;
 
+-- name: theme_names_spread
+-- exempt: as theme_names, where the tables are spread over machines, each of which reads its own.
+SELECT agent_identity AS theme FROM conversations UNION SELECT agent_identity FROM memory_entries ORDER BY 1;
+
 -- name: turns_before
 -- The end of the session before this one, newest first. `|| ''`: see neighbours.
 SELECT id, agent_identity AS theme, role AS kind, session_id,
