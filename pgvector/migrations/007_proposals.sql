@@ -25,7 +25,6 @@ CREATE TABLE IF NOT EXISTS hermes_proposals (
     metadata       jsonb NOT NULL DEFAULT '{}',
     PRIMARY KEY (id, agent_identity)
 );
-CREATE INDEX IF NOT EXISTS hermes_proposals_sources_idx ON hermes_proposals USING gin (sources);
 COMMENT ON TABLE hermes_proposals IS 'what a model proposed to remember; no recall reads it';
 COMMENT ON COLUMN hermes_proposals.sources IS 'the turns it was taken from: with any of them it goes';
 COMMENT ON COLUMN hermes_proposals.said_at IS 'when the last of its turns was said';
@@ -38,22 +37,30 @@ CREATE TABLE IF NOT EXISTS hermes_read_turns (
     turn_id        bigint NOT NULL,
     agent_identity text NOT NULL,
     read_at        timestamptz NOT NULL DEFAULT now(),
+    proposals      bigint[] NOT NULL DEFAULT '{}',
     PRIMARY KEY (turn_id, agent_identity)
 );
 COMMENT ON TABLE hermes_read_turns IS 'the turns that a model has read for facts: none is read twice';
+COMMENT ON COLUMN hermes_read_turns.proposals IS 'what was proposed of it, by the ids in hermes_proposals';
 
 -- Whatever deletes a turn deletes what was derived of it. With the rights of its owner, as hermes_drop_chunks. A turn that
 -- moves to another theme takes along what is its own.
 CREATE OR REPLACE FUNCTION hermes_drop_proposals() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
+    -- Once for each turn that goes: by the key, whatever the statistics of a small table say.
+    SET enable_seqscan = off
 AS $drop$
+DECLARE
+    made bigint[];
 BEGIN
     IF TG_OP = 'TRUNCATE' THEN
         DELETE FROM hermes_proposals;
         DELETE FROM hermes_read_turns;
     ELSIF current_setting('hermes_pgvector.moved_from', true) IS DISTINCT FROM OLD.agent_identity THEN
-        DELETE FROM hermes_proposals WHERE agent_identity = OLD.agent_identity AND sources @> ARRAY[OLD.id];
-        DELETE FROM hermes_read_turns WHERE agent_identity = OLD.agent_identity AND turn_id = OLD.id;
+        DELETE FROM hermes_read_turns WHERE agent_identity = OLD.agent_identity AND turn_id = OLD.id RETURNING proposals INTO made;
+        IF made <> '{}' THEN
+            DELETE FROM hermes_proposals WHERE agent_identity = OLD.agent_identity AND id = ANY (made);
+        END IF;
     END IF;
     RETURN NULL;
 END
@@ -117,7 +124,7 @@ END
 $paths$;
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (7, 'proposals', 'a14ec062c5e8b1cdd00ceed1e9ec346972739a891971e3cfb465ebe82d20f768')
+VALUES (7, 'proposals', '4b433d3044cbfc28349a90f3a4f365001afc4fef105212ba6493210aa563c5bb')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;

@@ -96,7 +96,7 @@ def answer(*facts: object) -> Reply:
 
 def echo(request: ChatRequest) -> Reply:
     """Proposes each turn as it stands."""
-    return answer(*(fact(turn["text"], turn["turn"]) for turn in turns_in(request)))
+    return answer(*(fact(turn["text"], turn["turn"], subject=None) for turn in turns_in(request)))
 
 
 def extract(facts: Facts, model: ModelServer, *arguments: str, code: int = 0) -> Any:
@@ -141,6 +141,8 @@ def test_need_16_a_model_proposes_and_only_what_is_accepted_is_recalled(
     (memory,) = Database(dsn).column("SELECT to_jsonb(m) FROM memory_entries AS m")
     assert memory["owners"] == ["add"] and memory["metadata"]["source"] == "operator"
     assert memory["metadata"]["session_id"] == "s1" and memory["metadata"]["model"] == "any"
+    assert [memory[name] for name in ("kind", "subject", "scope", "state")] == ["fact", "harbour", "port", "active"]
+    assert memory["sources"] == [first, second] and memory["confidence"] == pytest.approx(0.9)
     said_at = NOW - timedelta(days=1, minutes=-1)
     assert abs(datetime.fromisoformat(memory["updated_at"]) - said_at) < timedelta(seconds=1)
     assert Database(dsn).column("SELECT who ->> 'verb' FROM memory_history") == ["facts accept"]
@@ -173,12 +175,53 @@ def test_need_16_proposals_are_edited_and_rejected_and_not_made_again(facts: Fac
         assert "no proposal p999" in facts("review", *wrong, code=1)
 
 
+def test_need_16_what_was_said_later_takes_the_place_whatever_is_accepted_first(facts: Facts, dsn: str) -> None:
+    say(dsn, "We deploy on Mondays.", days=3)
+    say(dsn, "We deploy on Fridays.", session="s2", days=2)
+    say(dsn, "We deploy on Sundays.", session="s3", days=1)
+
+    def script(request: ChatRequest) -> Reply:
+        text = turns_in(request)[0]["text"]
+        return answer(fact(text, kind="decision", subject="Deploy" if "Fridays" in text else "deploy"))
+
+    with ModelServer(script) as model:
+        extract(facts, model)
+    monday, friday, sunday = (row["ref"] for row in facts("review"))
+    (memory,) = (row["memory"] for row in facts("review", friday, "--accept")["rows"])
+    assert [(row.get("replaces"), row.get("superseded_by")) for row in facts("review")] == [
+        (None, memory),
+        (memory, None),
+    ]
+    facts("review", monday, sunday, "--accept")
+    states = Database(dsn).column("SELECT content || ' ' || state FROM memory_entries ORDER BY content")
+    assert states == [
+        "We deploy on Fridays. superseded",
+        "We deploy on Mondays. superseded",
+        "We deploy on Sundays. active",
+    ]
+
+
+def test_need_16_kind_subject_and_scope_of_a_proposal_are_changed(facts: Facts, dsn: str) -> None:
+    say(dsn, "The crane is blue.")
+    with ModelServer(lambda request: answer(fact("The crane is blue.", subject="crane", scope="port"))) as model:
+        extract(facts, model)
+    (before,) = facts("review")
+    (row,) = facts("review", before["ref"], "--kind", "value", "--subject", "crane.colour", "--scope", "")
+    assert [row[name] for name in ("content", "kind", "subject", "scope")] == [
+        "The crane is blue.",
+        "value",
+        "crane.colour",
+        None,
+    ]
+    assert "subject" in facts("review", row["ref"], "--subject", "x" * 300, code=1)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
         ["review", "--accept"], ["review", "--all"], ["review", "p1", "--all", "--reject"], ["review", "x1"],
         ["review", "--accept", "--reject", "p1"], ["review", "--ask"], ["review", "--edit", "x"],
-        ["review", "p1", "--accept-above", "0.5"], ["extract"], ["extract", "--url", "http://127.0.0.1:9"],
+        ["review", "--subject", "x"], ["review", "p1", "--accept-above", "0.5"], ["extract"], ["extract", "--url", "http://127.0.0.1:9"],
         ["extract", "--dry-run", "--batch-tokens", "1"], ["extract", "--dry-run", "--since", "soon"],
         ["extract", "--dry-run", "--theme", "a", "--all-themes"], ["extract", "--dry-run", "--since", ""],
         ["extract", "--url", "http://127.0.0.1:9", "--model", "m", "--key-env", "NO_SUCH_VARIABLE"],
@@ -391,7 +434,7 @@ def test_need_04_an_injected_instruction_makes_nothing_but_a_proposal(facts: Fac
 
     with ModelServer(script) as model:
         told = extract(facts, model, "--theme", "marketing")
-    assert told["malformed"] == 1
+    assert told["malformed"] == 2, "no line of notation, and no turn that was not shown"
     assert {row["theme"] for row in facts("review")} == {"marketing"}
     assert Database(dsn).column("SELECT to_jsonb(c)::text FROM conversations AS c ORDER BY id") == before
     assert Database(dsn).column("SELECT content FROM memory_entries") == []
@@ -448,7 +491,8 @@ def test_trap_24_an_answer_of_another_form_is_refused(said: str) -> None:
 def test_trap_24_of_an_answer_only_what_fits_is_taken() -> None:
     good = fact("The gate is red", 2, confidence=1)
     bad: list[object] = [
-        None, "text", fact(""), fact("x" * 501), fact("a", kind="order"), fact("a", kind=["fact"]), fact("a", user=1),
+        None, "text", fact("✓[auth]"), fact("D[auth]: no"),
+        fact(""), fact("x" * 501), fact("a", kind="order"), fact("a", kind=["fact"]), fact("a", user=1),
         fact("a", confidence=1.5), fact("a", confidence=True), fact("a", confidence="0.9"), fact("a", confidence=None),
         fact("a", turns=[]), fact("a", turns=[0]), fact("a", turns=[4]), fact("a", turns=[True]), fact("a", turns="1"),
         fact("a", subject="x" * 81), fact("a", subject=["a"]), fact("a", scope={"a": 1}), fact("a", subject="\u202e!"),

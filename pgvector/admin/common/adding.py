@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from ...domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
+from ...domain.facts import PLAIN, Structure
 from ...domain.operations import RememberMemory
 from ...domain.text import clean
 from ...store import memories
@@ -33,6 +34,7 @@ def add(
     *,
     verb: str = "add",
     said_at: datetime | None = None,
+    structure: Structure = PLAIN,
 ) -> Outcome:
     """Store a memory as the tool `remember` does: secrets masked, the same text confirmed rather than doubled.
 
@@ -47,6 +49,7 @@ def add(
         at=time.time() if said_at is None else said_at.timestamp(),
         target=target,
         content=content,
+        structure=structure,
         metadata=metadata,
         given=given,
         who=who,

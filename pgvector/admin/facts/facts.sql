@@ -23,7 +23,8 @@ SELECT id FROM conversations WHERE agent_identity = %(theme)s AND id = ANY(%(ids
 
 -- name: note_read
 -- Those of the turns that nobody else has read meanwhile.
-INSERT INTO hermes_read_turns (agent_identity, turn_id) SELECT %(theme)s, id FROM unnest(%(ids)s::bigint[]) AS id
+INSERT INTO hermes_read_turns (agent_identity, turn_id)
+SELECT c.agent_identity, c.id FROM conversations AS c WHERE c.agent_identity = %(theme)s AND c.id = ANY(%(ids)s)
 ON CONFLICT DO NOTHING RETURNING turn_id;
 
 -- name: said_already
@@ -39,19 +40,29 @@ SELECT given.place
 
 -- name: propose
 INSERT INTO hermes_proposals (agent_identity, target, content, kind, subject, scope, confidence, sources, said_at, metadata)
-VALUES (%(theme)s, %(target)s, %(content)s, %(kind)s, %(subject)s, %(scope)s, %(confidence)s, %(sources)s, %(said_at)s, %(metadata)s);
+VALUES (%(theme)s, %(target)s, %(content)s, %(kind)s, %(subject)s, %(scope)s, %(confidence)s, %(sources)s, %(said_at)s, %(metadata)s)
+RETURNING id;
+
+-- name: note_proposed
+-- With any of these turns the proposal goes.
+UPDATE hermes_read_turns SET proposals = proposals || %(id)s::bigint
+ WHERE agent_identity = %(theme)s AND turn_id = ANY(%(sources)s);
 
 -- name: proposals
--- exempt: for the operator, of one theme or of all, or by their numbers.
-SELECT id, agent_identity AS theme, target, content, kind, subject, scope, confidence, sources, said_at, proposed_at, rejected_at,
-       metadata
-  FROM hermes_proposals
- WHERE (%(theme)s::text IS NULL OR agent_identity = %(theme)s) AND (%(ids)s::bigint[] IS NULL OR id = ANY(%(ids)s))
-   AND (%(ids)s::bigint[] IS NOT NULL OR (rejected_at IS NOT NULL) = %(rejected)s) AND confidence >= %(least)s::real
- ORDER BY agent_identity, id;
+-- exempt: for the operator, of one theme or of all, or by their numbers. With the memory that one of them would take the place of.
+SELECT p.id, p.agent_identity AS theme, p.target, p.content, p.kind, p.subject, p.scope, p.confidence, p.sources, p.said_at,
+       p.proposed_at, p.rejected_at, p.metadata, m.id AS rival, m.content AS rival_content, m.updated_at > p.said_at AS outdated
+  FROM hermes_proposals AS p
+  LEFT JOIN memory_entries AS m
+         ON m.agent_identity = p.agent_identity AND lower(m.subject) = lower(p.subject) AND m.kind = p.kind
+        AND coalesce(lower(m.scope), '') = coalesce(lower(p.scope), '') AND m.state = 'active'
+ WHERE (%(theme)s::text IS NULL OR p.agent_identity = %(theme)s) AND (%(ids)s::bigint[] IS NULL OR p.id = ANY(%(ids)s))
+   AND (%(ids)s::bigint[] IS NOT NULL OR (p.rejected_at IS NOT NULL) = %(rejected)s) AND p.confidence >= %(least)s::real
+ ORDER BY p.agent_identity, p.id;
 
 -- name: edit_proposal
-UPDATE hermes_proposals SET content = %(content)s WHERE agent_identity = %(theme)s AND id = %(id)s;
+UPDATE hermes_proposals SET content = %(content)s, kind = %(kind)s, subject = %(subject)s, scope = %(scope)s
+ WHERE agent_identity = %(theme)s AND id = %(id)s;
 
 -- name: reject_proposal
 UPDATE hermes_proposals SET rejected_at = now() WHERE agent_identity = %(theme)s AND id = %(id)s AND rejected_at IS NULL;

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...domain.errors import EmbedderError
+from ...domain.facts import SOURCES_MOST, parse_notation
 from ...domain.redaction import Masker
 from ...domain.text import clean, strip_injected
 
@@ -26,8 +27,9 @@ INSTRUCTION = (
     'nothing else: {"facts": [...]}, an empty list where nothing is worth keeping. Each fact is an object with: '
     '"text", one self-contained sentence in the transcript\'s language, with names and dates written out, at most '
     f'{_TEXT_CHARS} characters; "kind", one of {", ".join(KINDS)} (value: a setting or number, question: still open); '
-    '"subject", a short name like auth, srv.prod or user.timezone, the same for what would replace it; "scope", the '
-    'project or task, or null; "user", true where it is about the user as a person; "confidence", 0 to 1; "turns", '
+    '"subject", a short name of what exactly it says, like auth.token_life, srv.prod or user.timezone, or null: two '
+    'facts of one kind have the same subject only where the later one replaces the other; "scope", the project or '
+    'task, or null; "user", true where it is about the user as a person; "confidence", 0 to 1; "turns", '
     "the numbers of the turns that say it. Only what was said: no guesses, no small talk, nothing that the assistant "
     "merely offered, no passwords, keys or tokens."
 )
@@ -101,8 +103,9 @@ def _text(given: Any, masks: Masker) -> str:
     if not isinstance(given, str):
         raise ValueError("no text")
     text = " ".join(masks.mask(strip_injected(clean(given)))[0].split())
-    if len(text) > _TEXT_CHARS:
-        raise ValueError("too long")
+    # A line of notation may close or replace other memories: that is not a model's to say.
+    if len(text) > _TEXT_CHARS or parse_notation(text) is not None:
+        raise ValueError("no plain text of that length")
     return text
 
 
@@ -125,6 +128,8 @@ def _share(given: Any) -> float:
 
 def _places(given: Any, turns: int) -> tuple[int, ...]:
     """Return the numbers of turns, each once. Raises ValueError for none, or for one that was not read."""
-    if not isinstance(given, list) or not all(type(each) is int and 1 <= each <= turns for each in given) or not given:
+    if not isinstance(given, list) or not all(type(each) is int and 1 <= each <= turns for each in given):
         raise ValueError("no turns")
+    if not 1 <= len(given) <= SOURCES_MOST:
+        raise ValueError("none, or too many")
     return tuple(sorted(set(given)))

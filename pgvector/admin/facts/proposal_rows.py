@@ -33,7 +33,10 @@ class UnreadSession:
 
 @dataclass(frozen=True, slots=True)
 class StoredProposal:
-    """A proposed memory as it stands in the table."""
+    """A proposed memory as it stands in the table.
+
+    `rival` is the memory that is active under its subject; `outdated`: which was said later.
+    """
 
     id: int
     theme: str
@@ -48,6 +51,9 @@ class StoredProposal:
     proposed_at: datetime
     rejected_at: datetime | None
     metadata: Mapping[str, Any]
+    rival: int | None
+    rival_content: str | None
+    outdated: bool | None
 
     @property
     def ref(self) -> str:
@@ -90,7 +96,9 @@ def propose(
         "sources": [turn.id for turn in turns], "said_at": max(turn.at for turn in turns),
         "metadata": Jsonb(dict(metadata)),
     }  # fmt: skip
-    conn.execute(_query("propose"), row)
+    made = conn.execute(_query("propose"), row).fetchone()
+    assert made is not None
+    conn.execute(_query("note_proposed"), row | {"id": made.id})
 
 
 def proposals(
@@ -106,10 +114,10 @@ def proposals(
     return [StoredProposal(**row._asdict()) for row in conn.execute(_query("proposals"), asked)]
 
 
-def edit(conn: DeadlineConnection, proposal: StoredProposal, content: str) -> bool:
-    """Give a proposal another text; False where it is gone."""
-    row = {"theme": proposal.theme, "id": proposal.id, "content": content}
-    return bool(conn.execute(_query("edit_proposal"), row).rowcount)
+def edit(conn: DeadlineConnection, proposal: StoredProposal, changed: Mapping[str, str | None]) -> bool:
+    """Change a proposal's content, kind, subject or scope; False where it is gone."""
+    row = {name: getattr(proposal, name) for name in ("theme", "id", "content", "kind", "subject", "scope")}
+    return bool(conn.execute(_query("edit_proposal"), {**row, **changed}).rowcount)
 
 
 def reject(conn: DeadlineConnection, proposal: StoredProposal) -> bool:

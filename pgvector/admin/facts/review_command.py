@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...domain.errors import WrongUsage
+from ...domain.facts import KINDS
 from ...domain.format import plural
 from ..common.command_context import CommandContext, context_for
 from ..common.commands import EXIT_OK, Command, argument, printed
@@ -31,6 +32,7 @@ _PROPOSALS = (
     Column("scope"),
     Column("confidence", right=True),
     Column("said", style="dim"),
+    Column("instead", "replaces", style="yellow"),
     Column("content", "text", flexible=True),
 )
 
@@ -54,8 +56,9 @@ def _review(args: argparse.Namespace, home: Path) -> int:
         found = reviewing.waiting(context, theme=theme, ids=ids or None, least=least, rejected=args.rejected)
         if args.ask:
             return _ask_each(context, found)
-        if args.edit is not None:
-            found = [reviewing.edit(context, found[0], args.edit)]
+        if _changes(args):
+            names = {"kind": args.kind, "subject": args.subject, "scope": args.scope}
+            found = [reviewing.edit(context, found[0], args.edit, **names)]
         return _decide(args, context, found)
 
 
@@ -70,11 +73,15 @@ def _ids(words: Sequence[str]) -> list[int]:
     return list(dict.fromkeys(numbers))
 
 
+def _changes(args: argparse.Namespace) -> bool:
+    return any(each is not None for each in (args.edit, args.kind, args.subject, args.scope))
+
+
 def _check(args: argparse.Namespace, ids: Sequence[int]) -> None:
     if sum((args.accept, args.reject, args.accept_above is not None, args.ask)) > 1:
         raise WrongUsage("give one of --accept, --reject, --accept-above and --ask")
-    if args.edit is not None and (len(ids) != 1 or args.reject or args.ask):
-        raise WrongUsage("--edit goes with one id, and at most with --accept")
+    if _changes(args) and (len(ids) != 1 or args.reject or args.ask):
+        raise WrongUsage("--edit, --kind, --subject and --scope go with one id, and at most with --accept")
     if args.ask and (args.json or not all(each.isatty() for each in (sys.stdin, sys.stdout))):
         raise WrongUsage("--ask needs a terminal; elsewhere give ids and --accept or --reject")
     _check_which(args, ids)
@@ -100,13 +107,17 @@ def _decide(args: argparse.Namespace, context: CommandContext, found: Sequence[S
 
 
 def _show(rows: Sequence[dict[str, Any]], *, rejected: bool) -> None:
-    shown = [row | {"said": minute(row["said_at"])[:10]} for row in rows]
+    shown = [row | {"said": minute(row["said_at"])[:10], "instead": _instead(row)} for row in rows]
     show_table(_PROPOSALS, shown, empty="nothing was rejected" if rejected else "nothing waits for a decision")
     if rows and not rejected:
         say(
             "nothing of it is recalled yet: hermes-pgvector facts review --ask, or with ids and --accept or --reject",
             "dim",
         )
+
+
+def _instead(row: dict[str, Any]) -> str:
+    return f"no, {row['superseded_by']} is newer" if "superseded_by" in row else row.get("replaces", "")
 
 
 def _print(args: argparse.Namespace, done: Outcome) -> int:
@@ -162,6 +173,9 @@ def _show_one(context: CommandContext, proposal: StoredProposal) -> None:
     known = [proposal.kind, proposal.subject, proposal.scope and f"scope {proposal.scope}", f"{row['confidence']:.2f}"]
     say(proposal.content, "bold")
     say(f"  {proposal.ref}, theme {proposal.theme!r}, {', '.join(str(each) for each in known if each)}")
+    if proposal.rival_content is not None:
+        what = "older than what is current" if proposal.outdated else "takes the place of"
+        say(f"  {what}: m{proposal.rival} {one_line(proposal.rival_content)}", "yellow")
     for role, text in reviewing.said(context, proposal):
         say(f"  {proposal.said_at:%Y-%m-%d} {role}: {one_line(text, proposal.content, lines=_QUOTED_LINES)}", "dim")
 
@@ -187,6 +201,9 @@ REVIEW = Command(
         argument("--all", action="store_true", help="with --accept or --reject: all that wait, instead of ids"),
         argument("--accept-above", type=_share, metavar="SHARE", help="accept those of at least this confidence"),
         argument("--edit", metavar="TEXT", help="give one proposal another text"),
+        argument("--kind", choices=KINDS, help="give it another kind"),
+        argument("--subject", metavar="NAME", help='give it another subject; "" takes it away'),
+        argument("--scope", metavar="NAME", help='give it another scope; "" takes it away'),
         argument("--ask", action="store_true", help="decide one by one, on a terminal"),
         argument("--rejected", action="store_true", help="those that were rejected, which can still be accepted"),
         add_theme,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...domain.errors import InvalidArgument, WrongUsage
+from ...domain.facts import Structure, structure_of
 from ...store.backend import WRITE_TIMEOUT_S
 from ..common import stored_rows
 from ..common.adding import add, masked
@@ -41,7 +42,12 @@ def as_row(proposal: StoredProposal) -> dict[str, Any]:
     row = fit_for_json({name: getattr(proposal, name) for name in names})
     # A `real` of Postgres is not as precise as it looks.
     known = {"confidence": round(proposal.confidence, 3), "sources": [f"t{each}" for each in proposal.sources]}
-    return {"ref": proposal.ref, **row, **known, "metadata": dict(proposal.metadata)}
+    rival = {} if proposal.rival is None else {_verdict(proposal): f"m{proposal.rival}"}
+    return {"ref": proposal.ref, **row, **known, **rival, "metadata": dict(proposal.metadata)}
+
+
+def _verdict(proposal: StoredProposal) -> str:
+    return "superseded_by" if proposal.outdated else "replaces"
 
 
 def said(context: CommandContext, proposal: StoredProposal) -> Iterator[tuple[str, str]]:
@@ -52,12 +58,16 @@ def said(context: CommandContext, proposal: StoredProposal) -> Iterator[tuple[st
 
 
 def accept(context: CommandContext, proposals: Sequence[StoredProposal]) -> Outcome:
-    """Make memories of proposals, each as if its operator had added it when it was said."""
+    """Make memories of proposals, each as if its operator had added it when it was said.
+
+    The metadata says where: that decides who may read it.
+    """
     done = Outcome(_REVIEW, True, {"accepted": 0})
     for each in proposals:
         added = add(
-            context, each.theme, each.target, each.content, _kept(each), verb="facts accept", said_at=each.said_at
-        )
+            context, each.theme, each.target, each.content, each.metadata,
+            verb="facts accept", said_at=each.said_at, structure=_structure(each),
+        )  # fmt: skip
         # Killed before this it is proposed still, and accepted again confirms the memory.
         with context.backend.connection(WRITE_TIMEOUT_S) as conn:
             store.remove(conn, each)
@@ -68,9 +78,14 @@ def accept(context: CommandContext, proposals: Sequence[StoredProposal]) -> Outc
     return done
 
 
-def _kept(proposal: StoredProposal) -> dict[str, Any]:
-    """Return the metadata of the memory: where it was said decides who may read it."""
-    return {**proposal.metadata, "proposed_at": proposal.proposed_at.isoformat(), "turns": proposal.sources}
+def _structure(proposal: StoredProposal) -> Structure:
+    return Structure(
+        kind=proposal.kind,
+        subject=proposal.subject,
+        scope=proposal.scope,
+        confidence=round(proposal.confidence, 3),
+        sources=tuple(proposal.sources),
+    )
 
 
 def reject(context: CommandContext, proposals: Sequence[StoredProposal]) -> Outcome:
@@ -82,14 +97,23 @@ def reject(context: CommandContext, proposals: Sequence[StoredProposal]) -> Outc
     return done
 
 
-def edit(context: CommandContext, proposal: StoredProposal, text: str) -> StoredProposal:
-    """Give a proposal another text, and return it as it stands now. Raises InvalidArgument where it is gone."""
-    content, _ = masked(context, text)
-    if "\n" in content:
-        raise WrongUsage("write the new text on one line")
+def edit(
+    context: CommandContext, proposal: StoredProposal, text: str | None = None, **names: str | None
+) -> StoredProposal:
+    """Give a proposal another text, kind, subject or scope, and return it as it stands now.
+
+    None leaves it as it is, and "" takes a subject or scope away. Raises InvalidArgument where the proposal is gone.
+    """
+    given = {name: value for name, value in names.items() if value is not None}
+    changed = {name: structure_of(given).said().get(name) for name in given}
+    if text is not None:
+        content, _ = masked(context, text)
+        if "\n" in content:
+            raise WrongUsage("write the new text on one line")
+        changed["content"] = content
     with context.backend.connection(WRITE_TIMEOUT_S) as conn:
-        changed = store.edit(conn, proposal, content)
-    if not changed:
+        done = store.edit(conn, proposal, changed)
+    if not done:
         raise InvalidArgument(f"{proposal.ref} is gone: its turns were deleted, or somebody has decided on it")
     return waiting(context, theme=proposal.theme, ids=[proposal.id])[0]
 

@@ -86,8 +86,8 @@ SELECT %(into)s, id, target, content, kind, subject, scope, confidence, sources,
   FROM moved;
 
 -- name: move_read_turns
-WITH moved AS (DELETE FROM hermes_read_turns WHERE agent_identity = %(theme)s RETURNING turn_id, read_at)
-INSERT INTO hermes_read_turns (agent_identity, turn_id, read_at) SELECT %(into)s, turn_id, read_at FROM moved
+WITH moved AS (DELETE FROM hermes_read_turns WHERE agent_identity = %(theme)s RETURNING turn_id, read_at, proposals)
+INSERT INTO hermes_read_turns (agent_identity, turn_id, read_at, proposals) SELECT %(into)s, turn_id, read_at, proposals FROM moved
 ON CONFLICT DO NOTHING;
 
 -- name: move_history
