@@ -128,7 +128,7 @@ def test_need_37_an_exchange_is_one_line_with_the_question_in_brief() -> None:
 
 def test_need_37_what_replaces_another_says_so() -> None:
     older = hit("Tea is at three", at=datetime(2025, 1, 2, tzinfo=UTC))
-    block, _ = render_block([Line(hit("Tea is at four"), replaced=("three", older))], "tea", max_tokens=800)
+    block, _ = render_block([Line(hit("Tea is at four"), replaced=("three", older.at))], "tea", max_tokens=800)
     assert plain_lines(block) == ['- [2026-05-03, memory] "Tea is at four" (replaces "three" of 2025-01-02)']
 
 
