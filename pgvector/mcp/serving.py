@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config.settings import Settings
-from ..domain.errors import ConfigurationError, WrongUsage
+from ..domain.errors import ConfigurationError
 from ..domain.fork_safety import at_import
 from ..host import availability
 from ..host.session_context import load_settings
@@ -25,7 +25,6 @@ from .handlers import INSTRUCTIONS, Handlers
 from .tools import TOOLS
 
 NAME = "hermes-memory"
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 Scope = MutableMapping[str, Any]
 AsgiApp = Callable[[Scope, Any, Any], Awaitable[None]]
@@ -119,12 +118,10 @@ def http_app(served: Served, guard: Callable[[AsgiApp], AsgiApp] = lambda app: a
     return Starlette(routes=[Route("/mcp", endpoint=Endpoint())], lifespan=lifespan)
 
 
-def serve_http(served: Served, host: str, port: int) -> None:
-    """Serve clients of this machine over HTTP until SIGTERM or Ctrl-C. Raises WrongUsage for any other address."""
-    if host not in LOOPBACK:
-        raise WrongUsage(f"{host} leads beyond this machine: listen at 127.0.0.1")
+def serve_http(served: Served, host: str, port: int, guard: Callable[[AsgiApp], AsgiApp]) -> None:
+    """Serve clients over HTTP, behind `guard`, until SIGTERM or Ctrl-C."""
     _log_to_stderr()
     import uvicorn
 
-    uvicorn.run(http_app(served), host=host, port=port, log_level="warning", access_log=False)
+    uvicorn.run(http_app(served, guard), host=host, port=port, log_level="warning", access_log=False)
     close_all()
