@@ -17,7 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from hermes_memory_pgvector.admin.mcp.token_changes import add_token
 from tests.conftest import DIMS
-from tests.support.hermes import HermesHome
+from tests.support.hermes import HermesHome, describe
 from tests.support.mcp_client import SERVER, called, mcp_home, recalled, refused, run
 from tests.support.ports import free_port
 from tests.support.waiting import until
@@ -186,6 +186,15 @@ def test_check_starts_what_stands_in_the_clients_file(agent_home: HermesHome) ->
 
     states = {call["name"]: call["state"] for call in told["calls"]}
     assert (code, states["recall"], states["remember"]) == (0, "ok", "not called")
+
+
+def test_hermes_agent_starts_it_by_its_entry(agent_home: HermesHome) -> None:
+    assert command(agent_home, "install", "--client", "hermes").returncode == 0
+
+    tried = agent_home.hermes("mcp", "test", "pgvector")
+
+    assert tried.returncode == 0, describe(tried)
+    assert all(tool in tried.stdout for tool in ("recall", "remember", "forget")), describe(tried)
 
 
 @pytest.mark.parametrize(

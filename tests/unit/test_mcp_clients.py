@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from hermes_memory_pgvector.admin.mcp.client_entry import CLIENTS
+from hermes_memory_pgvector.admin.common.client_entry import CLIENTS
+from hermes_memory_pgvector.admin.doctor.check_clients import check_clients
 from hermes_memory_pgvector.cli import main
 
 Install = Callable[..., dict[str, Any]]
@@ -255,3 +256,20 @@ def test_settings_that_the_server_would_not_have_are_told(run: Install, monkeypa
     monkeypatch.setenv("HERMES_PGVECTOR_DIMS", "384")
 
     assert run("--client", "cursor")["left_out"] == ["HERMES_PGVECTOR_DIMS"]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_doctor_names_an_entry_that_starts_nothing(client: str, user: Path, home: Path, run: Install) -> None:
+    path = user / FILES[client][0]
+    command = run("--client", client)["entry"]["command"]
+    assert list(check_clients(home)) == []
+
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace(command, "/nowhere/hermes-pgvector"), encoding="utf-8")
+
+    (found,) = check_clients(home)
+    assert (found.state, "/nowhere/hermes-pgvector" in found.said) == ("note", True)
+    assert f"--client {client}" in found.fix
+    assert list(check_clients(user)) == []
+    path.write_text("{oops", encoding="utf-8")
+    assert list(check_clients(home)) == []

@@ -12,11 +12,11 @@ from typing import Any, Final, Literal
 
 from ...domain.errors import ConfigurationError, HermesPgvectorError
 from ...domain.redaction import mask_dsn
+from ..common.client_entry import CLIENTS, entry_of, file_of
+from ..common.client_files import entry_in
 from ..common.commands import EXIT_FAILED, EXIT_OK, Command, argument, printed
 from ..common.console import say
 from .client_command import add_client_options
-from .client_entry import CLIENTS, entry_of, file_of
-from .client_files import entry_in
 from .stdio_client import ServerFailed, StdioClient
 
 _ANSWERS_S: Final = 60.0  # the first answer may wait for an embedded server that has to be started

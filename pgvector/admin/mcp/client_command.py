@@ -12,10 +12,10 @@ from typing import Any
 from ...config.settings import ENV_PREFIX
 from ...config.sources import read_dotenv
 from ...domain.errors import WrongUsage
+from ..common.client_entry import CLIENTS, ENTRY_NAME, ClientFile, entry_of, file_of
+from ..common.client_files import Installed, install, shown_entry
 from ..common.commands import Argument, Command, argument, printed
 from ..common.console import say, warn
-from .client_entry import CLIENTS, ENTRY_NAME, ClientFile, entry_of, file_of
-from .client_files import Installed, install, shown_entry
 
 _RESTART = "Start {} anew, or reload its servers, for it to see the memory."
 

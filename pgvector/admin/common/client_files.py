@@ -16,9 +16,9 @@ from typing import Any, Literal
 import yaml
 
 from ...domain.errors import ConfigurationError
-from ..common.yaml_file import replace_file, set_values
 from .client_entry import ClientFile, is_ours, renewed
 from .toml_tables import without_table, written_table
+from .yaml_file import replace_file, set_values
 
 _INDENT = re.compile(r"^([ \t]+)\"", re.MULTILINE)
 _BOM = "\ufeff"
@@ -37,6 +37,12 @@ class Installed:
 def entry_in(place: ClientFile, name: str) -> object:
     """Return a client's entry of this name; None without one. Raises ConfigurationError for a file that is broken."""
     return _servers(place, _text(place)).get(name)
+
+
+def own_entries(place: ClientFile) -> dict[str, Mapping[str, Any]]:
+    """Return the entries of a client's file that start our server, by name. Raises ConfigurationError as above."""
+    servers = _servers(place, _text(place))
+    return {str(name): entry for name, entry in servers.items() if isinstance(entry, Mapping) and is_ours(entry)}
 
 
 def install(place: ClientFile, name: str, entry: Mapping[str, Any], *, really: bool) -> Installed:
