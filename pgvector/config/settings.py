@@ -198,6 +198,9 @@ class Settings:
     tools: tuple[str, ...] = _setting(
         (), "Tools the model gets besides recall_memory and recall_conversation, which it always gets", choices=TOOLS
     )
+    structure: bool = _setting(
+        False, "Tell the model that remember takes a kind, a subject, a scope, a time and what it replaces"
+    )
     sync_turns: bool = _setting(True, "Store the turns of conversations", label="Store conversation turns")
     delegation_memory: bool = _setting(
         False, "Keep what a sub-agent found as a memory of its parent as well, not only as a turn"

@@ -16,6 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, NotRequired, TypedDict
 
+from .errors import InvalidArgument
+from .facts import PLAIN, Structure, structure_of
+
 Metadata = Mapping[str, object]
 Span = tuple[float, float]  # seconds since the epoch, by the clock of `at`
 
@@ -91,9 +94,11 @@ class RememberMemory(MemoryOperation):
     """Store a memory that `owner` keeps whatever the host's files hold.
 
     `given` is what of the metadata the caller said; `who`, where the metadata does not say it, is for the history.
+    `structure`: what is said of it besides its text.
     """
 
     content: str
+    structure: Structure = PLAIN
     given: Metadata = field(default_factory=dict)
     owner: str = "remember"
     who: Metadata = field(default_factory=dict)
@@ -236,6 +241,7 @@ _READERS: Mapping[str, _Reader] = {  # by the type of a field
     "float": _number,
     "bool": lambda value, name: bool(value),
     "Metadata": _a(dict, "an object"),
+    "Structure": lambda value, name: structure_of(_a(dict, "an object")(value, name)),
     "tuple[str, ...]": _many(_text),
     "tuple[uuid.UUID, ...]": _many(lambda value, name: uuid.UUID(value)),
     "tuple[Message, ...]": _many(_message),
@@ -278,6 +284,8 @@ def _plain(value: object) -> object:
         return {"role": value.role, "content": value.content}
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, Structure):
+        return value.said()
     if isinstance(value, uuid.UUID):
         return str(value)
     raise TypeError(f"an operation cannot hold a {type(value).__name__}")
@@ -308,5 +316,5 @@ def decode(kind: str, payload: Mapping[str, Any], every: Envelope) -> Operation:
         noted = {"noted_at": every["at"]} if issubclass(named, FileOperation) else {}  # earlier versions leave it out
         common: dict[str, Any] = {**every, "again": bool(payload.get("again"))}
         return named(**common, **_values(named, {**noted, **payload}))
-    except (ValueError, TypeError, AttributeError, OverflowError) as exc:
+    except (ValueError, TypeError, AttributeError, OverflowError, InvalidArgument) as exc:
         return MalformedWrite(**every, said_kind=kind, payload=payload, flaw=f"not a write of the kind {kind!r}: {exc}")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 MEMORY_FILES: Final = {"memory": "MEMORY.md", "user": "USER.md"}  # of the host, by target
 PAGES_END = 550  # rows: no page of results reaches further down; another question finds that better
@@ -29,16 +30,20 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What a row must be besides matching. `target` is for memories, `role` for turns; `until` is exclusive."""
+    """What a row must be besides matching. `target` and `kinds` are for memories, `role` for turns.
+
+    `until` is exclusive. A memory of no kind is a fact.
+    """
 
     target: str | None = None
+    kinds: tuple[str, ...] | None = None
     role: str | None = None
     since: datetime | None = None
     until: datetime | None = None
 
     def restrict(self) -> bool:
         """Return whether some rows do not pass."""
-        return any(value is not None for value in (self.target, self.role, self.since, self.until))
+        return any(value is not None for value in (self.target, self.kinds, self.role, self.since, self.until))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +67,9 @@ class Hit:
     proposed stands beside one that matches. `rerank_rank` and `rerank_score` are a cross-encoder's, where one was
     asked. `relevance` is how likely the row answers, 0 to 1, by the bundled cross-encoder; None where that did not
     score it. `nearest_char` is where the part of a long text begins that is nearest to the question. Of a very long
-    text `content` is the part from `first_char` on, and `size` that of the whole, in bytes; else it is 0. `around`
-    holds the turns right before and after, when they were asked for.
+    text `content` is the part from `first_char` on, and `size` that of the whole, in bytes; else it is 0. `structure`
+    is what a memory says of itself besides its text, and what it took the place of (`replaced`). `around` holds the
+    turns right before and after, when they were asked for.
     """
 
     store: Store
@@ -77,6 +83,7 @@ class Hit:
     nearest_char: int = 0
     first_char: int = 0
     size: int = 0
+    structure: Mapping[str, Any] | None = field(default=None, compare=False)
     coverage: float = 0.0
     score: float = 0.0
     vector_rank: int | None = None

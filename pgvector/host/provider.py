@@ -295,7 +295,8 @@ class PgvectorMemoryProvider(MemoryProvider):
         """Return the tools, the same before and after `initialize`; then they offer what this session may use."""
         settings = self._known_settings()
         chat = self._context is not None and self._context.place.chat
-        return schemas(settings.tools, Policy.of(settings).reach.offer(chat=chat))
+        offer = Policy.of(settings).reach.offer(chat=chat)
+        return schemas(settings.tools, offer, structure=settings.structure)
 
     def handle_tool_call(self, tool_name: str, args: Any = None, **kwargs: Any) -> str:
         """Return the JSON text of a tool's answer, within `recall_deadline_s`."""
@@ -307,7 +308,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         if ready is None:
             return error("memory is not ready in this session; run hermes-pgvector doctor")
         runtime, context = ready
-        ignored = unknown_arguments(tool_name, args, settings.tools)
+        ignored = unknown_arguments(tool_name, args, settings.tools, structure=settings.structure)
         if ignored and tool_name in CHANGES:
             return error(f"{ignored}; nothing was changed")
         ours = tool_name in switched_on(settings.tools)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ..config.settings import Settings
 from ..domain.errors import ConfigurationError
+from ..domain.facts import KINDS
 from ..domain.text import clean
 from ..domain.theme_access import Offer
 from .recall_tools import SCHEMAS
@@ -66,6 +67,16 @@ ALSO_TAKEN: Final = {
     "remember": ("metadata", "sync"),
     "forget": ("limit",),
 }
+# What `remember` takes besides where the setting `structure` is on; without it a model that says `scope` means a theme.
+_STRUCTURE: Final[Mapping[str, Any]] = {
+    "kind": {"type": "string", "enum": list(KINDS)},
+    "subject": {"type": "string", "description": "such as auth or srv.prod; said anew, it replaces"},
+    "scope": {"type": "string", "description": "project or task"},
+    "when": {"type": "string", "description": "when a procedure or reflection applies"},
+    "expires_at": {"type": "string"},
+    "replaces": {"type": "integer", "description": "id of the memory that no longer holds"},
+}
+_STRUCTURE_TAKEN: Final = (*_STRUCTURE, "state", "confidence", "sources", "pinned")
 _BLOCK = (
     "# Long-term memory (pgvector)\n"
     "Memories and earlier conversations are stored across sessions. What fits the current message may stand in the\n"
@@ -88,12 +99,15 @@ def _known(tools: Iterable[str]) -> list[dict[str, Any]]:
     return [*SCHEMAS, *(each for each in _MORE if each["name"] in tools)]
 
 
-def schemas(tools: Iterable[str], offer: Offer = "all") -> list[dict[str, Any]]:
+def schemas(tools: Iterable[str], offer: Offer = "all", *, structure: bool = False) -> list[dict[str, Any]]:
     """Return what the model is told of the recall tools and of those of `tools` that are ours.
 
-    The recall tools offer the scopes that the session may use.
+    The recall tools offer the scopes that the session may use. `structure`: `remember` what a memory may say of itself.
     """
     told = deepcopy(_known(tools))
+    for each in told[len(SCHEMAS) :]:
+        if structure and each["name"] == "remember":
+            each["parameters"]["properties"] |= deepcopy(_STRUCTURE)
     for each in told[: len(SCHEMAS)]:
         arguments = each["parameters"]["properties"]
         if offer == "own":
@@ -103,13 +117,14 @@ def schemas(tools: Iterable[str], offer: Offer = "all") -> list[dict[str, Any]]:
     return told
 
 
-def unknown_arguments(tool: str, args: object, tools: Iterable[str]) -> str:
+def unknown_arguments(tool: str, args: object, tools: Iterable[str], *, structure: bool = False) -> str:
     """Return which arguments of a call its tool does not have, and which it has; "" when there are none of the first.
 
     A call that would change memory is refused then; one that only reads is answered without them, with a note.
     """
     known = next((list(each["parameters"]["properties"]) for each in _known(tools) if each["name"] == tool), [])
     known += ALSO_TAKEN.get(tool, ()) if known else ()
+    known += _STRUCTURE_TAKEN if structure and tool == "remember" and known else ()
     if not known or not isinstance(args, Mapping):
         return ""
     strange = [name for name, value in args.items() if name not in known and value is not None]

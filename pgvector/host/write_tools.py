@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import time
@@ -11,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..domain.chunks import estimate_tokens
-from ..domain.errors import HermesPgvectorError, InvalidArgument
+from ..domain.errors import DeadlineExceeded, HermesPgvectorError, InvalidArgument, StoreUnavailable
+from ..domain.facts import Structure, malformed_notation, structure_of
 from ..domain.fork_safety import at_import, fork_lock
 from ..domain.operations import ForgetMemories, Operation, RememberMemory
 from ..domain.text import both_ends, clean, digest
@@ -25,6 +27,8 @@ from .tool_registry import PREVIEW_MOST, PROFILE_DEFAULT_TOKENS, PROFILE_LEAST_T
 if TYPE_CHECKING:
     from ..runtime.process import Runtime
 
+_NAMES = ("subject", "scope", "when")  # texts, in which a secret may stand
+_STRUCTURE = (*_NAMES, "kind", "state", "expires_at", "confidence", "sources", "replaces", "pinned")
 _PREVIEW_DEFAULT = 5
 _IDS_MOST = 100
 _PROFILE_ROWS = 200  # of each target; more would not fit
@@ -138,18 +142,35 @@ def _remember(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
     target = one_of(args.get("target"), "target", TARGETS) or "memory"
     content = keep.text(said, runtime.counts)
     given = _given_metadata(args, context)
+    structure = _structure(args, context)
     metadata = given | dict(context.provenance) | {"source": "remember"}
     op = RememberMemory(
-        theme=context.theme, at=time.time(), target=target, content=content, metadata=metadata, given=given
-    )
+        theme=context.theme, at=time.time(), target=target, content=content, structure=structure,
+        metadata=metadata, given=given,
+    )  # fmt: skip
     result: dict[str, Any] = {"theme": context.theme, "target": target, "content": content}
-    if content != said:
-        result["note"] = "what looked like a password, key or token was masked before it was stored"
+    notes = ["what looked like a password, key or token was masked before it was stored"] if content != said else []
+    if malformed_notation(content):
+        notes.append("this looks like notation and is none, so it is kept as plain text: `D[auth]: what was decided`")
+    if notes:
+        result["note"] = "; ".join(notes)
     if args.get("sync") not in (True, "true", "True", 1):
         if not context.submit(op):
             raise InvalidArgument("the memory was not accepted: the backlog of writes has reached its limit")
         return {"state": "accepted"} | result
     return _delivered(op, context) | result
+
+
+def _structure(args: Mapping[str, Any], context: WriteContext) -> Structure:
+    """Return what the call says of the memory besides its text. Raises InvalidArgument."""
+    keep, counts = context.policy.keep, context.runtime.counts
+    texts = {name: keep.text(args[name], counts) for name in _NAMES if isinstance(args.get(name), str)}
+    said = structure_of({name: args[name] for name in _STRUCTURE if name in args} | texts)
+    if said.replaces is not None:
+        # Without a database nothing is known of it; the write is accepted all the same.
+        with contextlib.suppress(StoreUnavailable, DeadlineExceeded):
+            _named([said.replaces], context)
+    return said
 
 
 def _given_metadata(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:

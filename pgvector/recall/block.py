@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from ..domain.types import Hit
 from .ranking import newest_of_near_equals
@@ -36,13 +37,13 @@ _DAYS = re.compile(
 class Line:
     """What is told in its words, and the other half of the exchange in brief, where that belongs to it.
 
-    `replaced`: the part of an older text that no longer holds, and that text. `yields`: to every other line, as a
-    question of which only itself was found, or one that is like another.
+    `replaced`: the part of an older text that no longer holds, and when that was said. `yields`: to every other line,
+    as a question of which only itself was found, or one that is like another.
     """
 
     told: Hit
     beside: Hit | None = None
-    replaced: tuple[str, Hit] | None = None
+    replaced: tuple[str, datetime] | None = None
     yields: bool = False
 
     @property
@@ -97,11 +98,17 @@ def _line(found: Sequence[Hit]) -> Line:
     first = found[0]
     other = found[1] if len(found) > 1 else other_half(first)
     if other is None:
-        return Line(first)
+        return Line(first, replaced=_predecessor(first))
     if is_question(first):
         return Line(other, first)
     # An answer is not understood without what it answers; a statement is without what was replied.
     return Line(first, other if len(found) > 1 or first.kind == "assistant" else None)
+
+
+def _predecessor(hit: Hit) -> tuple[str, datetime] | None:
+    """Return the text that a memory took the place of, and when that was said."""
+    before = (hit.structure or {}).get("replaced")
+    return None if before is None else (before["content"], datetime.fromisoformat(before["said_at"]))
 
 
 def _newest(lines: Sequence[Line]) -> list[Line]:
@@ -118,7 +125,7 @@ def _current(lines: Sequence[Line]) -> list[Line]:
             newer, older = (line, other) if line.told.at > other.told.at else (other, line)
             part = replaced_part(older.told, newer.told)
             if part:
-                kept[place] = replace(newer, replaced=(part, older.told))
+                kept[place] = replace(newer, replaced=(part, older.told.at))
                 break
         else:
             kept.append(line)

@@ -65,8 +65,8 @@ def _frame(line: Line, question: str) -> tuple[str, str]:
         begin = f'- [{first.at:%Y-%m-%d}, {_label(line.beside)}] "{brief}" [{first.kind}] ' if asked else begin
         end = "" if asked else f' [{line.beside.kind}] "{brief}"'
     if line.replaced is not None:
-        part, older = line.replaced
-        end += f' (replaces "{quoted(part, max_chars=BRIEF_MAX_CHARS)}" of {older.at:%Y-%m-%d})'
+        part, said_at = line.replaced
+        end += f' (replaces "{quoted(part, max_chars=BRIEF_MAX_CHARS)}" of {said_at:%Y-%m-%d})'
     return begin, end
 
 
@@ -105,6 +105,7 @@ def as_result(hit: Hit, question: str, *, explain: bool, max_chars: int = RESULT
     content = excerpt(hit.content, question, max_chars, near=_near(hit))
     similarity = None if hit.similarity is None else round(hit.similarity, 4)
     result: dict[str, Any] = {"id": hit.id, "theme": hit.theme} | _said(hit, content) | {"similarity": similarity}
+    result |= hit.structure or {}
     if hit.size or content != hit.content:
         result["excerpt_of_chars"] = hit.size or len(hit.content)
     if hit.session_id:

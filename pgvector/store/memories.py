@@ -12,6 +12,7 @@ from typing import Any
 from pgvector import Vector
 from psycopg.types.json import Jsonb
 
+from ..domain.facts import PLAIN, Structure, parse_notation
 from ..domain.operations import AddMemory, FileOperation, MemoryOperation, RememberMemory, RemoveMemory, ReplaceMemory
 from ..domain.theme_settings import Languages
 from .connection import DeadlineConnection
@@ -51,17 +52,17 @@ class MemoryWriter:
 
     def add(self, op: AddMemory | ReplaceMemory) -> None:
         """Store an entry that the host wrote to its file."""
-        row = of_file(op) | self.content(op, op.content) | {"announced": True}
+        row = of_file(op) | self.content(op, op.content) | {"announced": True, "anew": True}
         self.conn.execute(query("take_over_mirrored"), row)
-        self.conn.execute(query("upsert_memory"), row)
+        self.store(row)
         self.conn.execute(query("clear_tombstone"), row)
         self.conn.execute(query("note_mirrored"), row)
         self.counts["memories_added"] += 1
 
     def remember(self, op: RememberMemory) -> None:
         """Store a memory that somebody other than the host's files owns: no reading of the files removes it."""
-        row = _row(op) | self.content(op, op.content) | {"given": Jsonb(op.given), "owner": op.owner}
-        self.conn.execute(query("remember_memory"), row)
+        row = _row(op) | self.content(op, op.content, op.structure)
+        self.store(row | {"given": Jsonb(op.given), "owner": op.owner, "anew": True}, "remember_memory")
         self.conn.execute(query("clear_tombstone"), row)
         self.counts["memories_remembered"] += 1
 
@@ -87,7 +88,7 @@ class MemoryWriter:
             self.add(op)
         else:
             self.conn.execute(query("bury_memory"), row)
-            self.conn.execute(query("replace_memory"), row)
+            self.store(row, "replace_memory")
             self.conn.execute(query("clear_tombstone"), row)
             self.conn.execute(query("note_mirrored"), row)
         self.counts["memories_replaced"] += 1
@@ -105,10 +106,27 @@ class MemoryWriter:
                 self.conn.execute(query("let_go_of_memory"), of_file(op) | {"theme": old.theme, "id": old.id})
             self.counts["memories_released" if all(old.owned for old in found) else "memories_removed"] += 1
 
-    def content(self, op: MemoryOperation, text: str) -> dict[str, object]:
-        """Return the parameters that say what a memory holds; without a vector where there is none yet."""
+    def store(self, row: dict[str, Any], statement: str = "upsert_memory") -> None:
+        """Store a memory by a statement, and do to others what its structure says; `row` holds what `content` gives."""
+        said: Structure = row["structure"]
+        if said.obsoletes and (old := self.conn.execute(query("current_of_subject"), row).fetchone()) is not None:
+            row |= {"kind": old.kind}
+        self.conn.execute(query(statement), row)
+        if said.closes:
+            self.counts["facts_closed"] += len(self.conn.execute(query("close_scope"), row).fetchall())
+        if said.replaces is not None:
+            done = self.conn.execute(query("supersede_memory"), row | {"id": said.replaces}).fetchone()
+            self.counts["memories_superseded" if done else "replaces_unmatched"] += 1
+
+    def content(self, op: MemoryOperation, text: str, said: Structure = PLAIN) -> dict[str, Any]:
+        """Return the parameters that say what a memory holds; without a vector where there is none yet.
+
+        `said` of it besides its text goes before what a line of notation says.
+        """
         found = self.embeddings.get(text)
-        return {
+        structure = said.over(parse_notation(text)).settled()
+        return columns_of(structure) | {
+            "structure": structure,
             "content": text,
             "embedding": None if found is None else Vector(found),
             "metadata": Jsonb(op.metadata),
@@ -144,6 +162,21 @@ def _row(op: MemoryOperation) -> dict[str, object]:
 def of_file(op: FileOperation) -> dict[str, object]:
     """Return the parameters that say whose file speaks, of what and when."""
     return _row(op) | {"origin": op.origin, "noted_at": datetime.fromtimestamp(op.noted_at, UTC)}
+
+
+def columns_of(said: Structure) -> dict[str, Any]:
+    """Return the parameters that say what a memory says of itself besides its text."""
+    return {
+        "kind": said.kind,
+        "subject": said.subject,
+        "scope": said.scope,
+        "state": said.state,
+        "expires_at": None if said.expires_at is None else datetime.fromtimestamp(said.expires_at, UTC),
+        "confidence": said.confidence,
+        "sources": None if said.sources is None else list(said.sources),
+        "applies_when": said.when,
+        "pinned": said.pinned,
+    }
 
 
 def _warn_ambiguous(op: ReplaceMemory | RemoveMemory, count: int) -> None:

@@ -50,8 +50,11 @@ def reconcile(write: MemoryWriter, op: ReconcileFile) -> None:
             _let_go(write, row, gone)
 
 
-def _entry(write: MemoryWriter, op: ReconcileFile, change: Any) -> dict[str, object]:
-    return of_file(op) | write.content(op, change.content) | {"announced": False}
+def _entry(write: MemoryWriter, op: ReconcileFile, change: Any) -> dict[str, Any]:
+    said = write.content(op, change.content)
+    # A file may be old: what was said of a subject after it was written stays current.
+    at = min(op.at, op.file_time) if said["structure"].subject is not None else op.at
+    return of_file(op) | said | {"at": datetime.fromtimestamp(at, UTC), "announced": False, "anew": False}
 
 
 def _import(write: MemoryWriter, op: ReconcileFile, change: Any) -> None:
@@ -61,7 +64,7 @@ def _import(write: MemoryWriter, op: ReconcileFile, change: Any) -> None:
     if change.removal is not None:
         restored = write.conn.execute(query("restore_memory"), {"removal": change.removal, "owners": []}).fetchone()
     if restored is None:
-        write.conn.execute(query("upsert_memory"), entry)
+        write.store(entry)
     else:
         entry["theme"] = restored.theme
     write.conn.execute(query("clear_tombstone"), entry)

@@ -278,6 +278,7 @@ def where(scope: Scope, filters: Filters) -> dict[str, Any]:
     return themes_of(scope) | {
         "session_id": scope.session_id if scope.kind == "session" else None,
         "target": filters.target,
+        "kinds": None if filters.kinds is None else list(filters.kinds),
         "role": filters.role,
         "since": filters.since.isoformat() if filters.since else "-infinity",
         "until": filters.until.isoformat() if filters.until else "infinity",

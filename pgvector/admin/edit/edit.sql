@@ -4,7 +4,8 @@
 -- Under the same number, as old as it was. Its vectors go with the text.
 UPDATE memory_entries
    SET content = %(content)s, embedding = NULL, sig = NULL, code = NULL, embed_after = NULL, updated_at = %(at)s,
-       metadata = metadata || %(metadata)s
+       metadata = metadata || %(metadata)s, kind = coalesce(%(kind)s, kind), subject = coalesce(%(subject)s, subject),
+       state = coalesce(state, %(state)s)
  WHERE agent_identity = %(theme)s AND id = %(id)s AND digest = hermes_digest(%(old_content)s);
 
 -- name: bury_text

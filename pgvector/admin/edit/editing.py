@@ -12,6 +12,7 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from ...domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
+from ...domain.facts import PLAIN, parse_notation
 from ...domain.operations import RememberMemory
 from ...domain.text import clean
 from ...domain.types import MEMORY_FILES
@@ -118,7 +119,8 @@ def _replace(
     }  # fmt: skip
     kept = Jsonb({key: value for key, value in who.items() if key != "verb"})
     history.note_actor(conn, who)
-    changed = told | {"content": content, "old_content": old.content, "metadata": kept}
+    said = memories.columns_of((parse_notation(content) or PLAIN).settled())
+    changed = told | said | {"content": content, "old_content": old.content, "metadata": kept}
     if not conn.execute(_query("edit_memory"), changed).rowcount:
         return False
     conn.execute(_query("bury_text"), told | {"content": old.content})

@@ -99,11 +99,71 @@ coalesce({t}.embedding <=> %(vector)s::vector,
               greatest(0, 1 - (SELECT sig_offset FROM hermes_embedding)
                             - (SELECT sig_slope FROM hermes_embedding) * told_nearness({t})) END)
 
+-- fragment: is_current(t)
+-- Whether a memory is recalled: nothing has taken its place, nobody has put it away, and its time is not over.
+({t}.state IS NULL OR {t}.state IN ('active', 'closed')) AND ({t}.expires_at IS NULL OR {t}.expires_at > now())
+
+-- fragment: not_hidden(rows)
+-- Likewise, without the time, of rows of the text index, which tells no states.
+{rows}.id NOT IN (SELECT hidden.id FROM memory_entries AS hidden
+                   WHERE (hidden.agent_identity = %(theme)s OR %(any_theme)s::boolean)
+                     AND hidden.state IN ('superseded', 'archived'))
+
+-- fragment: said_columns()
+-- What a memory says of itself besides its text. See domain/facts.py.
+kind, subject, scope, state, expires_at, confidence, sources, replaces, applies_when, pinned
+
+-- fragment: said_values()
+%(kind)s, %(subject)s, %(scope)s, %(state)s, %(expires_at)s, %(confidence)s, %(sources)s, NULL, %(applies_when)s, %(pinned)s
+
+-- fragment: said_set()
+-- Another text in its place: what is not said of it stays said.
+kind = coalesce(%(kind)s, kind), subject = coalesce(%(subject)s, subject), scope = coalesce(%(scope)s, scope),
+       state = coalesce(%(state)s, CASE WHEN state IS NOT NULL THEN 'active' END),
+       expires_at = coalesce(%(expires_at)s, expires_at), confidence = coalesce(%(confidence)s, confidence),
+       sources = coalesce(%(sources)s, sources), applies_when = coalesce(%(applies_when)s, applies_when),
+       pinned = coalesce(%(pinned)s, pinned)
+
+-- fragment: said_of(own)
+-- What a memory says of itself besides its text, and what it took the place of; NULL for nearly all.
+CASE WHEN {own}.state IS NOT NULL OR {own}.replaces IS NOT NULL OR {own}.kind IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
+            'kind', {own}.kind, 'subject', {own}.subject, 'scope', {own}.scope, 'state', nullif({own}.state, 'active'),
+            'when', {own}.applies_when, 'confidence', {own}.confidence, 'expires_at', {own}.expires_at,
+            'replaced', (SELECT jsonb_build_object('content', left(before.content, 300), 'said_at', before.updated_at,
+                                                   'until', {own}.created_at)
+                           FROM memory_entries AS before
+                          WHERE before.agent_identity = {own}.agent_identity AND before.id = {own}.replaces
+                            AND readable(before)))) END AS structure
+
+-- fragment: kept_vector()
+embedding = coalesce(memory_entries.embedding, excluded.embedding), sig = coalesce(memory_entries.sig, excluded.sig),
+       code = coalesce(memory_entries.code, excluded.code)
+
+-- fragment: said_again()
+-- A text that is there already: what is said of it now counts, and where nothing is said what was said before. What had been
+-- put away is current again where it is said anew.
+kind = coalesce(excluded.kind, memory_entries.kind), subject = coalesce(excluded.subject, memory_entries.subject),
+       scope = coalesce(excluded.scope, memory_entries.scope),
+       state = CASE WHEN %(anew)s AND excluded.updated_at >= memory_entries.updated_at
+                    THEN coalesce(excluded.state, CASE WHEN memory_entries.state IS NOT NULL THEN 'active' END)
+                    ELSE coalesce(memory_entries.state, excluded.state) END,
+       expires_at = coalesce(excluded.expires_at, memory_entries.expires_at),
+       confidence = coalesce(excluded.confidence, memory_entries.confidence),
+       sources = coalesce(excluded.sources, memory_entries.sources),
+       applies_when = coalesce(excluded.applies_when, memory_entries.applies_when),
+       pinned = coalesce(excluded.pinned, memory_entries.pinned)
+
 -- fragment: memory_passes()
 -- The filters of a question. A generic plan folds no parameter: outside a sub-select it would be cast for each row.
 (%(target)s::text IS NULL OR target = %(target)s)
 AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
-AND updated_at >= (SELECT %(since)s::timestamptz) AND updated_at < (SELECT %(until)s::timestamptz)
+AND of_kind() AND updated_at >= (SELECT %(since)s::timestamptz) AND updated_at < (SELECT %(until)s::timestamptz)
+
+-- fragment: of_kind()
+-- The text index tells no kinds. What has none counts as a fact.
+CASE WHEN %(kinds)s::text[] IS NULL THEN true
+         ELSE EXISTS (SELECT FROM (SELECT said.id AS number, coalesce(said.kind, 'fact') AS said FROM memory_entries AS said) AS one
+                       WHERE one.number = id AND one.said = ANY(%(kinds)s::text[])) END
 
 -- fragment: turn_passes()
 (%(role)s::text IS NULL OR role = %(role)s)
@@ -117,7 +177,7 @@ AND ts >= (SELECT %(since)s::timestamptz) AND ts < (SELECT %(until)s::timestampt
 -- fragment: memory_passes_in_sight()
 -- Likewise where a plan is made for the values, which have to be in sight.
 (%(target)s::text IS NULL OR target = %(target)s)
-AND updated_at >= %(since)s::timestamptz AND updated_at < %(until)s::timestamptz
+AND of_kind() AND updated_at >= %(since)s::timestamptz AND updated_at < %(until)s::timestamptz
 
 -- fragment: turn_passes_in_sight()
 (%(role)s::text IS NULL OR role = %(role)s)

@@ -314,12 +314,12 @@ recent AS MATERIALIZED (
              WHERE agent_identity = %(theme)s
                AND %(recent)s::boolean
              ORDER BY created_at DESC LIMIT 1000) AS newest
-     WHERE memory_passes() AND readable(newest)
+     WHERE memory_passes() AND not_hidden(newest) AND readable(newest)
        AND (tsv @@ (SELECT %(match)s::tsquery)) IS NOT TRUE),
 hits AS NOT MATERIALIZED (
     (SELECT id, tsv FROM matching
      WHERE agent_identity = %(theme)s
-       AND memory_passes() AND readable(matching)
+       AND memory_passes() AND not_hidden(matching) AND readable(matching)
      LIMIT 10000)
     UNION ALL SELECT id, tsv FROM recent),
 by_coverage();
@@ -335,11 +335,11 @@ recent AS MATERIALIZED (
                      WHERE %(recent)s::boolean
                      ORDER BY id DESC LIMIT 10000) AS last
              WHERE readable(last) LIMIT 1000) AS newest
-     WHERE memory_passes()
+     WHERE memory_passes() AND not_hidden(newest)
        AND (tsv @@ (SELECT %(match)s::tsquery)) IS NOT TRUE),
 hits AS NOT MATERIALIZED (
     (SELECT id, tsv FROM matching
-     WHERE memory_passes() AND readable(matching)
+     WHERE memory_passes() AND not_hidden(matching) AND readable(matching)
      LIMIT 10000)
     UNION ALL SELECT id, tsv FROM recent),
 by_coverage();
@@ -422,7 +422,7 @@ measured AS (
     SELECT id, content, sum(least(octet_length(content), 16000000)) OVER (ROWS UNBOUNDED PRECEDING) AS bytes
       FROM (SELECT id, content FROM matching
              WHERE (agent_identity = %(theme)s OR %(any_theme)s::boolean)
-               AND memory_passes() AND readable(matching)
+               AND memory_passes() AND not_hidden(matching) AND readable(matching)
              LIMIT 10000) AS passed)
 holding_phrase();
 
@@ -457,12 +457,12 @@ likest_words();
 -- One by one by their key, whatever a planner makes of the size of the table; see vector_search_memories. Of a long text the
 -- part that is nearest counts, the first of them in a tie: by an aggregate, since a sort looks dear after `set_timeouts`.
 SELECT own.id, agent_identity AS theme, target AS kind, metadata ->> 'session_id' AS session_id,
-       shown_text(), updated_at AS at, shown_place()
+       shown_text(), updated_at AS at, shown_place(), said_of(own)
   FROM unnest(%(ids)s::bigint[]) AS wanted
- CROSS JOIN LATERAL (SELECT id, agent_identity, target, metadata, content, updated_at,
-                            embedding <=> %(vector)s::vector AS distance
+ CROSS JOIN LATERAL (SELECT id, agent_identity, target, metadata, content, created_at, updated_at,
+                            said_columns(), embedding <=> %(vector)s::vector AS distance
                        FROM memory_entries AS m
-                      WHERE m.id = wanted AND in_theme() AND readable(m)
+                      WHERE m.id = wanted AND in_theme() AND readable(m) AND is_current(m)
                      OFFSET 0) AS own
  CROSS JOIN LATERAL (SELECT min(ARRAY[k.embedding <=> %(vector)s::vector, k.first_char]) AS part
                        FROM memory_chunks AS k WHERE k.row_id = own.id) AS near

@@ -76,12 +76,16 @@ DELETE FROM conversations AS c USING unnest(%(since)s::timestamptz[], %(until)s:
 DELETE FROM conversations WHERE agent_identity = %(theme)s AND session_id = %(session_id)s;
 
 -- name: upsert_memory
-INSERT INTO memory_entries (agent_identity, target, content, embedding, created_at, updated_at, metadata, text_language)
-VALUES (%(theme)s, %(target)s, %(content)s, %(embedding)s, %(at)s, %(at)s, %(metadata)s, %(language)s)
+-- `anew`: it was said now, so that it is current again where something else had taken its place.
+INSERT INTO memory_entries (agent_identity, target, content, embedding, created_at, updated_at, metadata, text_language,
+                            said_columns())
+VALUES (%(theme)s, %(target)s, %(content)s, %(embedding)s, %(at)s, %(at)s, %(metadata)s, %(language)s,
+        said_values())
 ON CONFLICT (agent_identity, target, digest) DO UPDATE
-   SET updated_at = greatest(memory_entries.updated_at, excluded.updated_at),
-       embedding = coalesce(memory_entries.embedding, excluded.embedding), sig = coalesce(memory_entries.sig, excluded.sig),
-       code = coalesce(memory_entries.code, excluded.code);
+   SET updated_at = CASE WHEN %(anew)s OR memory_entries.state IS NULL
+                         THEN greatest(memory_entries.updated_at, excluded.updated_at) ELSE memory_entries.updated_at END,
+       kept_vector(),
+       said_again();
 
 -- name: clear_tombstone
 DELETE FROM hermes_tombstones
@@ -150,12 +154,14 @@ ON CONFLICT (agent_identity, target, digest) DO UPDATE
 
 -- name: remember_memory
 -- A text that the theme holds already is confirmed, and gets what is said of it now.
-INSERT INTO memory_entries (agent_identity, target, content, embedding, created_at, updated_at, metadata, text_language, owners)
-VALUES (%(theme)s, %(target)s, %(content)s, %(embedding)s, %(at)s, %(at)s, %(metadata)s, %(language)s, ARRAY[%(owner)s])
+INSERT INTO memory_entries (agent_identity, target, content, embedding, created_at, updated_at, metadata, text_language, owners,
+                            said_columns())
+VALUES (%(theme)s, %(target)s, %(content)s, %(embedding)s, %(at)s, %(at)s, %(metadata)s, %(language)s, ARRAY[%(owner)s],
+        said_values())
 ON CONFLICT (agent_identity, target, digest) DO UPDATE
    SET updated_at = greatest(memory_entries.updated_at, excluded.updated_at),
-       embedding = coalesce(memory_entries.embedding, excluded.embedding), sig = coalesce(memory_entries.sig, excluded.sig),
-       code = coalesce(memory_entries.code, excluded.code),
+       kept_vector(),
+       said_again(),
        metadata = memory_entries.metadata || %(given)s,
        owners = array_remove(memory_entries.owners, %(owner)s) || excluded.owners;
 
@@ -181,21 +187,50 @@ ON CONFLICT (agent_identity, target, digest) DO UPDATE
 -- Of a long text the beginning.
 WITH newest AS MATERIALIZED (
     SELECT id, updated_at FROM memory_entries
-     WHERE agent_identity = %(theme)s AND target = %(target)s
+     WHERE agent_identity = %(theme)s AND target = %(target)s AND is_current(memory_entries)
      ORDER BY updated_at DESC, id DESC LIMIT %(limit)s)
 SELECT m.id, m.updated_at AS at, left(m.content, %(chars)s) AS content, CASE WHEN octet_length(m.content) > 100000 THEN octet_length(m.content) ELSE length(m.content) END AS chars
   FROM newest JOIN memory_entries AS m ON m.agent_identity = %(theme)s AND m.id = newest.id
  ORDER BY newest.updated_at DESC, newest.id DESC;
 
 -- name: count_memories
-SELECT target, count(*) AS count FROM memory_entries WHERE agent_identity = %(theme)s GROUP BY target;
+SELECT target, count(*) AS count FROM memory_entries
+ WHERE agent_identity = %(theme)s AND is_current(memory_entries) GROUP BY target;
 
 -- name: replace_memory
 UPDATE memory_entries
    SET content = %(content)s, embedding = %(embedding)s, sig = binary_quantize(%(embedding)s::vector),
        code = hermes_code(%(embedding)s::vector), embed_after = NULL, updated_at = %(at)s, metadata = %(metadata)s,
-       text_language = %(language)s
+       text_language = %(language)s, said_set()
  WHERE agent_identity = %(theme)s AND id = %(id)s;
+
+-- name: current_of_subject
+-- What is current of a subject, said last before `at`.
+SELECT id, kind FROM memory_entries
+ WHERE agent_identity = %(theme)s AND lower(subject) = lower(%(subject)s) AND state = 'active' AND updated_at <= %(at)s
+   AND content <> %(content)s
+   AND (%(scope)s::text IS NULL OR lower(scope) = lower(%(scope)s))
+ ORDER BY updated_at DESC, id DESC LIMIT 1;
+
+-- name: supersede_memory
+-- Another memory takes its place.
+WITH successor AS (
+    UPDATE memory_entries SET replaces = %(id)s
+     WHERE agent_identity = %(theme)s AND target = %(target)s AND digest = hermes_digest(%(content)s) AND id <> %(id)s
+       AND EXISTS (SELECT FROM memory_entries AS m WHERE m.agent_identity = %(theme)s AND m.id = %(id)s)
+    RETURNING id)
+UPDATE memory_entries SET state = 'superseded'
+ WHERE agent_identity = %(theme)s AND id = %(id)s AND EXISTS (SELECT FROM successor)
+RETURNING id;
+
+-- name: close_scope
+-- What belongs to a scope, and of what belongs to none the questions, decisions and values of that name.
+UPDATE memory_entries SET state = 'closed'
+ WHERE agent_identity = %(theme)s AND state = 'active' AND updated_at <= %(at)s
+   AND (lower(scope) = lower(%(subject)s)
+        OR scope IS NULL AND kind IN ('question', 'decision', 'value')
+           AND (lower(subject) = lower(%(subject)s) OR starts_with(lower(subject), lower(%(subject)s) || '.')))
+RETURNING id;
 
 -- name: bury_memory
 -- A replaced text leaves a tombstone, and this host's file no longer holds it.
@@ -276,12 +311,19 @@ UPDATE memory_entries AS m SET owners = array_append(array_remove(m.owners, 'kep
 
 -- name: restore_memory
 -- exempt: one removal, by its number. Under the number that the memory had, with its times, metadata and language.
-INSERT INTO memory_entries (id, agent_identity, target, content, created_at, updated_at, metadata, text_language, owners)
+INSERT INTO memory_entries (id, agent_identity, target, content, created_at, updated_at, metadata, text_language, owners,
+                            said_columns())
 SELECT CASE WHEN h.memory_id > 0 AND NOT EXISTS (SELECT FROM memory_entries AS m WHERE m.id = h.memory_id)
             THEN h.memory_id ELSE nextval('memory_entries_id_seq') END,
        h.agent_identity, h.target, h.old_content, (h.old_row ->> 'created_at')::timestamptz,
-       (h.old_row ->> 'updated_at')::timestamptz, h.old_row -> 'metadata', h.old_row ->> 'text_language', %(owners)s::text[]
-  FROM memory_history AS h WHERE h.id = %(removal)s AND h.old_row IS NOT NULL AND h.old_content IS NOT NULL
+       (h.old_row ->> 'updated_at')::timestamptz, h.old_row -> 'metadata', h.old_row ->> 'text_language', %(owners)s::text[],
+       said.kind, said.subject, said.scope, said.state, said.expires_at, said.confidence, said.sources, said.replaces,
+       said.applies_when, said.pinned
+  FROM memory_history AS h
+ CROSS JOIN LATERAL jsonb_to_record(h.old_row)
+       AS said(kind text, subject text, scope text, state text, expires_at timestamptz, confidence real, sources bigint[],
+               replaces bigint, applies_when text, pinned boolean)
+ WHERE h.id = %(removal)s AND h.old_row IS NOT NULL AND h.old_content IS NOT NULL
 ON CONFLICT (agent_identity, target, digest) DO UPDATE
    SET owners = ARRAY(SELECT DISTINCT owner FROM unnest(memory_entries.owners || excluded.owners) AS owner)
 RETURNING id, agent_identity AS theme, target, content;

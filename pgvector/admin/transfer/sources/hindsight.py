@@ -13,8 +13,8 @@ from ....domain.text import clean
 from ..foreign_database import ForeignDatabase, foreign
 from ..records import MemoryRecord, Record, TurnRecord
 from .exchanges import ConversationFilter, Utterance
-from .facts import memory_of
 from .source import CHAT_UNKNOWN, ImportTarget, SourceTables, SourceTally, at_iso
+from .stored_facts import memory_of
 
 EXPECTED = "the tables of Hindsight (as of hindsight-api 1.1)"
 _DOCUMENT = ("id", "bank_id", "original_text", "created_at", "updated_at", "retain_params", "tags")

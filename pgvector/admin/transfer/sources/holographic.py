@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..records import MemoryRecord
-from .facts import memory_of
 from .source import ProfileFile, SourceTally, at_iso
 from .sqlite_file import read_only
+from .stored_facts import memory_of
 
 _COLUMNS = ("fact_id", "content", "category", "tags", "trust_score", "created_at", "updated_at")
 _OF_THE_USER = "user_pref"  # its category for what the user likes

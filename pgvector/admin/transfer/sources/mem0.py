@@ -13,9 +13,9 @@ from ....domain.redaction import mask_dsn
 from ..foreign_database import foreign
 from ..records import MemoryRecord
 from . import qdrant
-from .facts import memory_of
 from .source import Home, ImportDestination, SourceTally, at_iso
 from .sqlite_file import read_only
+from .stored_facts import memory_of
 
 COLLECTION = "mem0"  # what Mem0 and hermes-agent call it unless told otherwise
 HISTORY = "the history of Mem0 (history.db, as of mem0ai 2.2)"

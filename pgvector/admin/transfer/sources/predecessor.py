@@ -13,8 +13,8 @@ from ...common.upgrade_progress import NAMELESS
 from ..foreign_database import ForeignDatabase, foreign
 from ..records import MemoryRecord, Record, TurnRecord
 from .exchanges import SAID_BEFORE, ConversationFilter, Utterance
-from .facts import memory_of
 from .source import ImportTarget, SourceTables, SourceTally
+from .stored_facts import memory_of
 
 EXPECTED = "the tables of hermes-memory-pgvector 0.3 to 1.0"
 _MEMORY = ("id", "agent_identity", "target", "content", "created_at", "updated_at", "metadata")

@@ -1,0 +1,176 @@
+"""What a memory may say of itself besides its text: its kind, what it is about, until when, and what it replaces."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from .dates import parse_when
+from .errors import InvalidArgument
+from .text import clean
+
+KINDS: Final = ("fact", "preference", "constraint", "decision", "value", "question", "procedure", "reflection")
+STATES: Final = ("active", "closed", "superseded", "archived")
+HIDDEN_STATES: Final = ("superseded", "archived")  # these are not recalled
+NAME_MOST_CHARS: Final = 200  # of a subject or a scope
+WHEN_MOST_CHARS: Final = 1_000
+SOURCES_MOST: Final = 100
+
+_MARKS = {"C": "constraint", "D": "decision", "V": "value", "?": "question"}
+_DONE, _OBSOLETE = "✓✔", "~"
+_LINE = re.compile(r"([CDV?✓✔~])\[([^\[\]\r\n]{1,200})\](:?)[ \t]*([^\r\n]*)")
+_SPAN = re.compile(r"\d+\s*[a-zA-Z]+")  # "7d" ago, said of what is to come
+_ALMOST = re.compile(r"[CDV?✓✔~]\[")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Structure:
+    """What one write says of a memory besides its text; None where it says nothing.
+
+    Subjects and scopes differ by their letters, not by their case. `expires_at` is in seconds since the epoch,
+    `sources` are ids of turns, `replaces` is the id of a memory. `closes`: the scope or the question of that subject is
+    done. `obsoletes`: what is current of that subject is replaced, and gives its kind.
+    """
+
+    kind: str | None = None
+    subject: str | None = None
+    scope: str | None = None
+    state: str | None = None
+    expires_at: float | None = None
+    confidence: float | None = None
+    sources: tuple[int, ...] | None = None
+    replaces: int | None = None
+    when: str | None = None
+    pinned: bool | None = None
+    closes: bool | None = None
+    obsoletes: bool | None = None
+
+    def said(self) -> dict[str, Any]:
+        """Return the fields that say something, in forms that JSON has."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def over(self, other: Structure | None) -> Structure:
+        """Return what this says, and where it says nothing what `other` says."""
+        return self if other is None else Structure(**{**other.said(), **self.said()})
+
+    def settled(self) -> Structure:
+        """Return it with a kind and a state: whatever has a kind, a subject or a state has the two."""
+        if self.kind is self.subject is self.state is None:
+            return self
+        state = self.state or ("closed" if self.closes else "active")
+        return replace(self, kind=self.kind or "fact", state=state)
+
+
+PLAIN: Final = Structure()
+
+
+def parse_notation(text: str) -> Structure | None:
+    """Return what a line of notation says, such as `D[auth]: tokens last 7 days`; None where it is none.
+
+    C constraint, D decision, V value, ? question; ✓ closes a scope or a question, ~ replaces what stood there.
+    """
+    found = _LINE.fullmatch(text.strip())
+    if found is None:
+        return None
+    mark, subject, colon, said = found.groups()
+    subject = subject.strip()
+    if not subject or not ((colon and said.strip()) or (mark in _DONE and not said)):
+        return None
+    if mark in _DONE:
+        return Structure(subject=subject, closes=True)
+    if mark == _OBSOLETE:
+        return Structure(subject=subject, obsoletes=True)
+    return Structure(kind=_MARKS[mark], subject=subject)
+
+
+def malformed_notation(text: str) -> bool:
+    """Return whether a text begins like a line of notation and is none."""
+    return _ALMOST.match(text.strip()) is not None and parse_notation(text) is None
+
+
+def structure_of(said: Mapping[str, Any]) -> Structure:
+    """Return the structure that a mapping gives, of a file or of a tool's arguments; unknown names are left out.
+
+    `expires_at` may be a date or a time too. Raises InvalidArgument.
+    """
+    given = {name: said[name] for name in _READERS if said.get(name) not in (None, "")}
+    return Structure(**{name: _READERS[name](value, name) for name, value in given.items()})
+
+
+def _one_of(choices: tuple[str, ...]) -> Any:
+    def read(value: object, name: str) -> str:
+        if not isinstance(value, str) or value not in choices:
+            raise InvalidArgument(f"`{name}` must be one of {', '.join(choices)}, or left out")
+        return value
+
+    return read
+
+
+def _short(most: int) -> Any:
+    def read(value: object, name: str) -> str | None:
+        text = " ".join(clean(value).split()) if isinstance(value, str) else ""
+        if not text or len(text) > most:
+            raise InvalidArgument(f"`{name}` must be a text of 1 to {most} characters, or left out")
+        return text
+
+    return read
+
+
+def _moment(value: object, name: str) -> float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and abs(value) < 2e11:
+        return float(value)
+    now = datetime.now(UTC)
+    when = parse_when(value, name, end=True, now=now)
+    if when is None:
+        raise InvalidArgument(f"`{name}` must be a date such as 2026-05-03, or left out")
+    ahead = isinstance(value, str) and _SPAN.fullmatch(value.strip()) is not None
+    return (now + (now - when) if ahead else when).timestamp()
+
+
+def _share(value: object, name: str) -> float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1:
+        return float(value)
+    raise InvalidArgument(f"`{name}` must be a number from 0 to 1, or left out")
+
+
+def _id(value: object, name: str) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63:
+        return value
+    raise InvalidArgument(f"`{name}` must be the number of a row, as it was shown")
+
+
+def _ids(value: object, name: str) -> tuple[int, ...]:
+    if not isinstance(value, (list, tuple)) or len(value) > SOURCES_MOST:
+        raise InvalidArgument(f"`{name}` must be a list of at most {SOURCES_MOST} numbers of turns, or left out")
+    return tuple(_id(each, name) for each in value)
+
+
+def _flag(value: object, name: str) -> bool:
+    if value in (True, "true", "True", 1):
+        return True
+    if value in (False, "false", "False", 0):
+        return False
+    raise InvalidArgument(f"`{name}` must be true or false, or left out")
+
+
+_READERS: Final[Mapping[str, Any]] = {
+    "kind": _one_of(KINDS),
+    "subject": _short(NAME_MOST_CHARS),
+    "scope": _short(NAME_MOST_CHARS),
+    "state": _one_of(STATES),
+    "expires_at": _moment,
+    "confidence": _share,
+    "sources": _ids,
+    "replaces": _id,
+    "when": _short(WHEN_MOST_CHARS),
+    "pinned": _flag,
+    "closes": _flag,
+    "obsoletes": _flag,
+}

@@ -1,0 +1,227 @@
+"""Memories that say what they are about: what is said anew of a subject is current, and the old is history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, LiteralString
+
+import psycopg
+import pytest
+
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from tests.conftest import MakeProvider
+from tests.support.memory import called, landed, write_entries
+
+STRUCTURED = {"tools": ["remember", "forget", "memory_profile"], "structure": True}
+
+
+def remember(provider: PgvectorMemoryProvider, content: str, **args: object) -> dict[str, Any]:
+    answer = called(provider, "remember", {"content": content, "sync": True} | args)
+    assert answer.get("state") == "stored", answer
+    return answer
+
+
+def fetched(dsn: str, statement: LiteralString, *parameters: object) -> list[tuple[Any, ...]]:
+    with psycopg.connect(dsn) as connection:
+        return connection.execute(statement, parameters).fetchall()
+
+
+def rows(dsn: str) -> dict[str, tuple[Any, ...]]:
+    found = fetched(dsn, "SELECT content, kind, subject, scope, state, replaces FROM memory_entries ORDER BY id")
+    return {row[0]: tuple(row[1:]) for row in found}
+
+
+def actions(dsn: str, memory: int) -> list[str]:
+    return [
+        row[0] for row in fetched(dsn, "SELECT action FROM memory_history WHERE memory_id = %s ORDER BY id", memory)
+    ]
+
+
+def found(provider: PgvectorMemoryProvider, query: str) -> list[dict[str, Any]]:
+    results: list[dict[str, Any]] = called(provider, "recall_memory", {"query": query, "limit": 10})["results"]
+    return results
+
+
+def test_need_43_what_is_said_anew_of_a_subject_replaces_what_was_said(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider(STRUCTURED, gateway_session_key="atlas")
+    old = remember(provider, "The database listens on port 5432", kind="value", subject="srv.db")["id"]
+    new = remember(provider, "The database listens on port 6432", kind="value", subject="SRV.db")["id"]
+    assert rows(dsn) == {
+        "The database listens on port 5432": ("value", "srv.db", None, "superseded", None),
+        "The database listens on port 6432": ("value", "SRV.db", None, "active", old),
+    }
+    (result,) = found(provider, "database port")
+    assert result["id"] == new and result["kind"] == "value" and result["subject"] == "SRV.db"
+    assert result["replaced"]["content"] == "The database listens on port 5432"
+    assert result["replaced"]["until"] >= result["replaced"]["said_at"]
+    assert actions(dsn, old) == ["added", "superseded"]
+    block = provider.prefetch("On which port does the database listen?")
+    assert "6432" in block and 'replaces "The database listens on port 5432"' in block
+    assert block.index("6432") < block.index("5432")
+
+
+def test_another_kind_scope_or_theme_is_another_fact(make_provider: MakeProvider, dsn: str) -> None:
+    atlas = make_provider(STRUCTURED, gateway_session_key="atlas")
+    other = make_provider(STRUCTURED, gateway_session_key="borealis")
+    remember(atlas, "Tokens last 7 days", kind="decision", subject="auth")
+    remember(atlas, "Tokens are never logged", kind="constraint", subject="auth")
+    remember(atlas, "In the pilot tokens last an hour", kind="decision", subject="auth", scope="pilot")
+    remember(other, "Tokens last a year", kind="decision", subject="auth")
+    assert {state for _, _, _, state, _ in rows(dsn).values()} == {"active"}
+
+
+def test_what_is_said_once_more_is_current_again(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider(STRUCTURED)
+    first = remember(provider, "D[auth]: sessions")["id"]
+    remember(provider, "D[auth]: tokens of 7 days")
+    assert remember(provider, "D[auth]: sessions")["id"] == first
+    states = {content: row[3] for content, row in rows(dsn).items()}
+    assert states == {"D[auth]: sessions": "active", "D[auth]: tokens of 7 days": "superseded"}
+    assert [result["content"] for result in found(provider, "auth sessions tokens")] == ["D[auth]: sessions"]
+    assert actions(dsn, first) == ["added", "superseded", "reopened"]
+
+
+def test_a_write_that_arrives_late_does_not_replace_what_was_said_after_it(
+    make_provider: MakeProvider, dsn: str
+) -> None:
+    provider = make_provider(STRUCTURED)
+    remember(provider, "V[srv]: ten.example")
+    with psycopg.connect(dsn) as connection:
+        connection.execute(
+            "INSERT INTO memory_entries "
+            "(agent_identity, target, content, kind, subject, state, created_at, updated_at) "
+            "SELECT agent_identity, target, 'V[srv]: nine.example', kind, subject, state, now() - interval '1 day', "
+            "now() - interval '1 day' FROM memory_entries"
+        )
+    assert {content: row[3] for content, row in rows(dsn).items()} == {
+        "V[srv]: ten.example": "active",
+        "V[srv]: nine.example": "superseded",
+    }
+
+
+def test_plain_text_is_replaced_by_its_number(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider(STRUCTURED)
+    old = remember(provider, "The office is in Lyon")["id"]
+    remember(provider, "The office moved to Nantes", replaces=old)
+    assert rows(dsn) == {
+        "The office is in Lyon": (None, None, None, "superseded", None),
+        "The office moved to Nantes": (None, None, None, None, old),
+    }
+    (result,) = found(provider, "office")
+    assert result["replaced"]["content"] == "The office is in Lyon"
+    missing = called(provider, "remember", {"content": "The office is by the sea", "replaces": 999_999})
+    assert "999999" in missing["error"]
+    profile = called(provider, "memory_profile", {})
+    assert [line["content"] for line in profile["memory"]] == ["The office moved to Nantes"]
+    assert profile["known"]["memory"] == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "subject"),
+    [
+        ("C[db.id]: UUID always", "constraint", "db.id"),
+        ("D[auth]: tokens of 7 days", "decision", "auth"),
+        ("V[srv.prod]: api.example:3005", "value", "srv.prod"),
+        ("?[cache]: which one?", "question", "cache"),
+    ],
+)
+def test_a_line_of_notation_is_read(make_provider: MakeProvider, dsn: str, line: str, kind: str, subject: str) -> None:
+    provider = make_provider(STRUCTURED)
+    remember(provider, line)
+    assert rows(dsn) == {line: (kind, subject, None, "active", None)}
+
+
+@pytest.mark.parametrize("line", ["D[auth] tokens", "C[]: nothing", "V[a][b]: c", "?[x]:", "D[a]: one\nD[b]: two"])
+def test_a_malformed_line_of_notation_is_plain_text(make_provider: MakeProvider, dsn: str, line: str) -> None:
+    answer = remember(make_provider({"tools": ["remember"]}), line)
+    assert "plain text" in answer["note"]
+    assert rows(dsn) == {line: (None, None, None, None, None)}
+
+
+def test_a_scope_and_a_question_are_closed(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider(STRUCTURED)
+    remember(provider, "Deploys go through the queue", kind="decision", subject="deploys", scope="auth")
+    remember(provider, "?[auth.tokens]: how long do they last?")
+    remember(provider, "C[auth]: never log a token")
+    remember(provider, "D[authors]: they sign")
+    remember(provider, "✓[auth]: deployed")
+    assert {content: row[3] for content, row in rows(dsn).items()} == {
+        "Deploys go through the queue": "closed",
+        "?[auth.tokens]: how long do they last?": "closed",
+        "C[auth]: never log a token": "active",
+        "D[authors]: they sign": "active",
+        "✓[auth]: deployed": "closed",
+    }
+    # What is closed is known as before.
+    assert "Deploys go through the queue" in [result["content"] for result in found(provider, "deploys queue")]
+
+
+def test_an_obsolete_fact_is_replaced_whatever_kind_it_was(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider(STRUCTURED)
+    remember(provider, "D[auth]: sessions")
+    remember(provider, "~[auth]: tokens instead of sessions")
+    assert [row[:4] for row in rows(dsn).values()] == [
+        ("decision", "auth", None, "superseded"),
+        ("decision", "auth", None, "active"),
+    ]
+
+
+def test_what_has_expired_is_not_recalled(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider(STRUCTURED)
+    remember(provider, "The demo password rule is off", expires_at="2020-01-01")
+    remember(provider, "The demo runs on Friday", expires_at="7d")
+    assert [result["content"] for result in found(provider, "demo")] == ["The demo runs on Friday"]
+    (left,) = fetched(dsn, "SELECT expires_at > now() + interval '6 days' FROM memory_entries WHERE id = 2")
+    assert left == (True,)
+
+
+def test_many_that_were_replaced_do_not_take_the_places_of_what_is_current(
+    make_provider: MakeProvider, dsn: str
+) -> None:
+    provider = make_provider(STRUCTURED)
+    remember(provider, "The staging server is kept in Oslo")
+    for number in range(150):
+        called(provider, "remember", {"content": f"V[staging]: the staging server is number {number}"})
+    landed(provider)
+    results = found(provider, "Where is the staging server kept?")
+    assert {result["content"] for result in results} == {
+        "The staging server is kept in Oslo",
+        "V[staging]: the staging server is number 149",
+    }
+    (hidden,) = fetched(dsn, "SELECT count(*) FROM memory_entries WHERE state = 'superseded' AND sig IS NULL")
+    assert hidden == (149,)
+
+
+def test_notation_in_a_memory_file_is_read_and_an_old_file_changes_nothing(
+    make_provider: MakeProvider, home: Path, dsn: str
+) -> None:
+    write_entries(home, "D[auth]: sessions", "Atlas is blue", age_s=3600)
+    provider = make_provider(STRUCTURED, gateway_session_key="default")  # the theme of what a file holds
+    landed(provider)
+    remember(provider, "D[auth]: tokens")
+    write_entries(home, "D[auth]: sessions", "Atlas is blue", "V[srv]: ten.example", age_s=1800)
+    landed(make_provider(STRUCTURED, session_id="next"))
+    assert {content: row[3] for content, row in rows(dsn).items()} == {
+        "D[auth]: sessions": "superseded",
+        "Atlas is blue": None,
+        "D[auth]: tokens": "active",
+        "V[srv]: ten.example": "active",
+    }
+
+
+def test_without_the_setting_the_arguments_are_not_taken(make_provider: MakeProvider) -> None:
+    provider = make_provider({"tools": ["remember"]})
+    answer = called(provider, "remember", {"content": "Tokens", "kind": "decision", "subject": "auth"})
+    assert "no argument `kind`, `subject`" in answer["error"]
+    (schema,) = [each for each in provider.get_tool_schemas() if each["name"] == "remember"]
+    assert "kind" not in schema["parameters"]["properties"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"kind": "rumour"}, {"subject": "x" * 201}, {"confidence": 2}, {"sources": "all"}, {"expires_at": "soon"},
+     {"replaces": -1}],
+)  # fmt: skip
+def test_a_wrong_argument_says_what_to_do(make_provider: MakeProvider, given: dict[str, object]) -> None:
+    answer = called(make_provider(STRUCTURED), "remember", {"content": "Tokens last"} | given)
+    assert f"`{next(iter(given))}`" in answer["error"] or "date" in answer["error"]
