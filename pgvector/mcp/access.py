@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Final
 
+from ..domain.errors import InvalidArgument
+from ..domain.text import clean
 from ..domain.theme import normalise_theme
 from .sdk import INVALID_PARAMS, Exchange, RequestRefused
 
@@ -49,6 +51,14 @@ class Place:
     access: Access
     client: str
 
+    def within(self, theme: str) -> Place:
+        """Return the same in another theme of the token. Raises InvalidArgument where it is not bound to that."""
+        if theme not in self.access.themes:
+            raise InvalidArgument(
+                f"{clean(theme)[:_KEY_CHARS]!r} is not the theme of this session: use recall with `scope`"
+            )
+        return replace(self, theme=theme)
+
 
 def access_of(exchange: Exchange) -> Access:
     """Return what the guard before us allows this request; everything where there is no guard."""
@@ -56,10 +66,10 @@ def access_of(exchange: Exchange) -> Access:
     return found if isinstance(found, Access) else Access()
 
 
-async def theme_of(exchange: Exchange, fixed: str, *, identity_key: str) -> str:
-    """Return the theme of a request by the table of this module, "" for the home's own. Raises RequestRefused.
+def theme_of(exchange: Exchange, fixed: str, *, identity_key: str) -> str:
+    """Return the theme that a request names by the table of this module, "" for none. Raises RequestRefused.
 
-    `fixed` is what --theme names.
+    `fixed` is what --theme names. The folder that the client works in is not asked for here.
     """
     access = access_of(exchange)
     allowed = {normalise_theme(theme, identity_key): theme for theme in access.themes}
@@ -71,7 +81,7 @@ async def theme_of(exchange: Exchange, fixed: str, *, identity_key: str) -> str:
         if normalise_theme(asked, identity_key) not in allowed:
             raise RequestRefused(INVALID_PARAMS, f"this token is not for the theme {asked!r}")
         return asked
-    return asked or project_theme(await exchange.root())
+    return asked
 
 
 def project_theme(folder: str) -> str:
@@ -88,7 +98,7 @@ def session_of(exchange: Exchange, own: str) -> str:
     """Return the session of a request: `own` over stdio, one for each connection over HTTP, else one for each day."""
     if exchange.http is None:
         return own
-    # Whoever knows the id may speak in its name: it is not kept.
+    # Whoever knows the id may speak in its name, so it is not stored.
     if given := exchange.header("mcp-session-id"):
         return "mcp-" + hashlib.sha256(given.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return f"mcp-{datetime.now(UTC):%Y-%m-%d}"

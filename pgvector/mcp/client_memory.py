@@ -21,6 +21,7 @@ from ..runtime.process import Runtime
 from .access import Access, Place
 
 _OPEN_MOST = 256  # clients' memories kept ready
+_SETTLE_S = 1.0  # how long a reader of sessions waits for what this process has not written yet
 _NOT_READY = "memory is not ready: see what the server wrote to stderr, or run hermes-pgvector doctor"
 
 
@@ -85,6 +86,18 @@ class ClientMemory(PgvectorMemoryProvider):
         if self._policy.silences(context.place, runtime.counts):
             raise InvalidArgument("recall is off in this theme (setting `recall_off`)")
 
+    def owns(self, theme: str) -> bool:
+        """Return whether this is the theme of the session's memories."""
+        return self._policy.rules.resolve_name(theme) == self.opened()[1].place.memories.name
+
+    def may_read(self, theme: str) -> bool:
+        """Return whether a tool may name this theme as its scope."""
+        try:
+            self._policy.reach.check(theme, own=frozenset(), chat=False)
+        except InvalidArgument:
+            return False
+        return True
+
     def record_turn(self, user: str, assistant: str, session: str) -> str:
         """Accept a finished turn; return why nothing of it is stored, "" when something is. Raises InvalidArgument."""
         runtime, context = self.opened()
@@ -102,6 +115,10 @@ class ClientMemory(PgvectorMemoryProvider):
             raise InvalidArgument("the turn was not accepted: the backlog of writes has reached its limit")
         runtime.said.add(place, op.at, op.op_id)
         return ""
+
+    def settle(self) -> None:
+        """Wait a moment for what was just recorded here to be in Postgres."""
+        self.opened()[0].writer.flush_own(min(_SETTLE_S, self.patience_s / 2))
 
     @property
     def patience_s(self) -> float:

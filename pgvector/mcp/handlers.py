@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..domain.errors import HermesPgvectorError, InvalidArgument
+from ..domain.lru import LruDict
 from ..host import guard
 from ..store.connection import stop_sign
-from .access import Access, Place, access_of, session_of, theme_of
+from . import resources
+from .access import Access, Place, access_of, project_theme, session_of, theme_of
 from .client_memory import ClientMemory, Memories
 from .sdk import INTERNAL_ERROR, INVALID_PARAMS, Exchange, Handler, RequestRefused
 from .tools import Tool
@@ -26,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _THREADS = 32  # more calls than that wait for their turn; the pool of connections is smaller still
+_PROJECTS_MOST = 1024
 _PROGRESS_S = 1.0  # between two signs of life
 FAILED = "the memory failed at this; the reason is in the server's log, and hermes-pgvector doctor looks further"
 
@@ -48,6 +51,8 @@ class Handlers:
         self._identity_key = identity_key
         self._memories = Memories(home)
         self._session = f"mcp-{uuid.uuid4().hex[:16]}"
+        self._projects: LruDict[str, str] = LruDict(_PROJECTS_MOST)
+        self.forget_projects = self._projects.clear
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="hermes-pgvector-mcp")
 
     def warm_up(self) -> None:
@@ -57,7 +62,15 @@ class Handlers:
 
     def by_method(self) -> dict[str, Handler]:
         """Return the handlers as the SDK's server takes them."""
-        handlers: dict[str, Handler] = {"tools/list": self._list_tools, "tools/call": self._call_tool}
+        handlers: dict[str, Handler] = {
+            "tools/list": self._list_tools,
+            "tools/call": self._call_tool,
+            "resources/list": self._list_resources,
+            "resources/templates/list": self._list_templates,
+            "resources/read": self._read_resource,
+            "prompts/list": self._list_prompts,
+            "prompts/get": self._get_prompt,
+        }
         return {method: _guarded(handler) for method, handler in handlers.items()}
 
     async def _list_tools(self, exchange: Exchange, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,11 +91,49 @@ class Handlers:
         said = json.dumps(answer, ensure_ascii=False, default=str)
         return {"content": [_text(said)], "structuredContent": dict(answer), "isError": False}
 
-    async def _with_memory(self, exchange: Exchange, call: Callable[[ClientMemory], _T]) -> _T:
-        """Return what `call` makes of the memory that this request is about, on a thread of its own."""
-        theme = await theme_of(exchange, self._theme, identity_key=self._identity_key)
-        place = Place(theme, session_of(exchange, self._session), access_of(exchange), exchange.client)
-        return await self._on_thread(exchange, lambda: call(self._memories.at(place)))
+    async def _list_resources(self, exchange: Exchange, params: Mapping[str, Any]) -> dict[str, Any]:
+        return {"resources": await self._with_memory(exchange, resources.listed)}
+
+    async def _list_templates(self, exchange: Exchange, params: Mapping[str, Any]) -> dict[str, Any]:
+        return {"resourceTemplates": list(resources.TEMPLATES)}
+
+    async def _read_resource(self, exchange: Exchange, params: Mapping[str, Any]) -> dict[str, Any]:
+        uri = str(params.get("uri"))
+        theme, read = resources.asked(uri)
+        return resources.contents(uri, await self._with_memory(exchange, read, theme))
+
+    async def _list_prompts(self, exchange: Exchange, params: Mapping[str, Any]) -> dict[str, Any]:
+        return {"prompts": list(resources.PROMPTS)}
+
+    async def _get_prompt(self, exchange: Exchange, params: Mapping[str, Any]) -> dict[str, Any]:
+        resources.check_prompt(params.get("name"))
+        args = params.get("arguments") or {}
+        return await self._with_memory(exchange, lambda memory: resources.prompt(memory, args))
+
+    async def _with_memory(self, exchange: Exchange, call: Callable[[ClientMemory], _T], theme: str = "") -> _T:
+        """Return what `call` makes of the memory that this request is about, on a thread of its own.
+
+        `theme` has to be the request's own, or one of its token.
+        """
+        place = await self._place(exchange)
+
+        def called() -> _T:
+            memory = self._memories.at(place)
+            return call(memory if not theme or memory.owns(theme) else self._memories.at(place.within(theme)))
+
+        return await self._on_thread(exchange, called)
+
+    async def _place(self, exchange: Exchange) -> Place:
+        session = session_of(exchange, self._session)
+        theme = theme_of(exchange, self._theme, identity_key=self._identity_key)
+        return Place(theme or await self._project(exchange, session), session, access_of(exchange), exchange.client)
+
+    async def _project(self, exchange: Exchange, session: str) -> str:
+        """Return the theme of the folder that the client works in, for which it is asked once a session."""
+        known = self._projects.use(session)
+        if known is None:
+            known = self._projects[session] = project_theme(await exchange.root())
+        return known
 
     async def _on_thread(self, exchange: Exchange, call: Callable[[], _T]) -> _T:
         """Run `call`, tell the client now and then that it goes on, and stop it in Postgres when it is taken back."""

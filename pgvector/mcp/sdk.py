@@ -6,8 +6,8 @@ the wire, and returns the result so.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -27,6 +27,7 @@ _KINDS: Final = {  # by method: how the SDK names its request, parameters and re
     "prompts/get": ("GetPrompt", "GetPromptRequestParams"),
 }
 _NAME_CHARS = 64  # of a client
+_ROOTS_S = 3.0  # for a client to say which folder it works in
 
 
 class RequestRefused(Exception):
@@ -39,14 +40,16 @@ class RequestRefused(Exception):
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request under way: who asks, and what can be told the client meanwhile.
+    """A request under way: who asks, and what can be told and asked the client meanwhile.
 
-    `http` is the ASGI scope of a request that came over HTTP. `send_progress` is None where nobody asked for it.
+    `http` is the ASGI scope of a request that came over HTTP. `send_progress` is None where nobody asked for it, and
+    `ask_roots` where the client works in no folder that it tells.
     """
 
-    session: Any
+    client: str
     http: Mapping[str, Any] | None
     send_progress: Callable[[float, str], Awaitable[None]] | None
+    ask_roots: Callable[[], Awaitable[Any]] | None
 
     def header(self, name: str) -> str:
         """Return a header of the HTTP request, blanks around it left out; "" where there is none."""
@@ -54,22 +57,14 @@ class Exchange:
         found = next((value for key, value in (self.http or {}).get("headers", ()) if key.lower() == wanted), b"")
         return bytes(found).decode("utf-8", "surrogateescape").strip()
 
-    @property
-    def client(self) -> str:
-        """Return the name by which the client introduced itself; "" where it did not."""
-        params = self.session.client_params
-        info = getattr(params, "clientInfo", None) or getattr(params, "client_info", None)
-        return str(getattr(info, "name", "") or "")[:_NAME_CHARS]
-
     async def root(self) -> str:
-        """Return the path of the first folder that the client works in; "" where it names none."""
-        params = self.session.client_params
-        if getattr(getattr(params, "capabilities", None), "roots", None) is None:
+        """Return the path of the first folder that the client works in; "" where it names none in time."""
+        if self.ask_roots is None:
             return ""
-        with contextlib.suppress(_sdk_error()), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # newer revisions of the protocol take leave of roots
-            listed = await self.session.list_roots()
-            address = urlsplit(str(listed.roots[0].uri)) if listed.roots else urlsplit("")
+        with contextlib.suppress(_sdk_error(), TimeoutError, ValueError):
+            async with asyncio.timeout(_ROOTS_S):
+                roots = (await self.ask_roots()).roots
+            address = urlsplit(str(roots[0].uri)) if roots else urlsplit("")
             return unquote(address.path) if address.scheme == "file" else ""
         return ""
 
@@ -77,56 +72,113 @@ class Exchange:
 Handler = Callable[[Exchange, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
-def make_server(name: str, version: str, instructions: str, handlers: Mapping[str, Handler]) -> Any:
+def make_server(
+    name: str,
+    version: str,
+    instructions: str,
+    handlers: Mapping[str, Handler],
+    *,
+    on_roots_changed: Callable[[], None],
+) -> Any:
     """Return the SDK's server with these handlers, by method. Raises ImportError without the SDK."""
     server = import_module("mcp.server.lowlevel").Server(name, version=version, instructions=instructions)
-    add = _add_to_2 if hasattr(server, "add_request_handler") else _add_to_1
-    for method, handler in handlers.items():
-        add(server, method, handler)
+    (_fill_2 if hasattr(server, "add_request_handler") else _fill_1)(server, handlers, on_roots_changed)
     return server
 
 
-def _add_to_1(server: Any, method: str, handler: Handler) -> None:
-    types, shared = import_module("mcp.types"), import_module("mcp.shared.exceptions")
-    kind, _ = _KINDS[method]
+def _fill_1(server: Any, handlers: Mapping[str, Handler], on_roots_changed: Callable[[], None]) -> None:
+    types = import_module("mcp.types")
+    for method, handler in handlers.items():
+        kind, _ = _KINDS[method]
+        server.request_handlers[getattr(types, f"{kind}Request")] = _handler_1(server, types, kind, handler)
+
+    async def roots_changed(_: Any) -> None:
+        on_roots_changed()
+
+    server.notification_handlers[types.RootsListChangedNotification] = roots_changed
+
+
+def _handler_1(server: Any, types: Any, kind: str, handler: Handler) -> Callable[[Any], Awaitable[Any]]:
+    error = _sdk_error()
     result = getattr(types, f"{kind}Result")
 
     async def handle(request: Any) -> Any:
         context = server.request_context
-        token = getattr(context.meta, "progressToken", None)
+        session, token = context.session, getattr(context.meta, "progressToken", None)
+        client = getattr(session.client_params, "clientInfo", None)
+        capabilities = getattr(session.client_params, "capabilities", None)
 
         async def tell(done: float, message: str) -> None:
-            request_id = str(context.request_id)
-            await context.session.send_progress_notification(token, done, None, message, related_request_id=request_id)
+            await session.send_progress_notification(
+                token, done, None, message, related_request_id=str(context.request_id)
+            )
 
-        exchange = Exchange(context.session, _scope_of(context.request), None if token is None else tell)
+        exchange = Exchange(
+            _name_of(client),
+            _scope_of(context.request),
+            None if token is None else tell,
+            _asking(session, types.ServerRequest(types.ListRootsRequest()), types, context.request_id, capabilities),
+        )
         try:
             answer = await handler(exchange, _plain(request.params))
         except RequestRefused as exc:
-            raise shared.McpError(types.ErrorData(code=exc.code, message=str(exc))) from None
+            raise error(types.ErrorData(code=exc.code, message=str(exc))) from None
         return types.ServerResult(result.model_validate(answer))
 
-    server.request_handlers[getattr(types, f"{kind}Request")] = handle
+    return handle
 
 
-def _add_to_2(server: Any, method: str, handler: Handler) -> None:
-    types, shared = import_module("mcp.types"), import_module("mcp.shared.exceptions")
-    kind, parameters = _KINDS[method]
+def _fill_2(server: Any, handlers: Mapping[str, Handler], on_roots_changed: Callable[[], None]) -> None:
+    types = import_module("mcp.types")
+    for method, handler in handlers.items():
+        kind, parameters = _KINDS[method]
+        server.add_request_handler(method, getattr(types, parameters), _handler_2(types, kind, handler))
+
+    async def roots_changed(context: Any, params: Any) -> None:
+        on_roots_changed()
+
+    server.add_notification_handler("notifications/roots/list_changed", types.NotificationParams, roots_changed)
+
+
+def _handler_2(types: Any, kind: str, handler: Handler) -> Callable[[Any, Any], Awaitable[Any]]:
+    error = _sdk_error()
     result = getattr(types, f"{kind}Result")
 
     async def handle(context: Any, params: Any) -> Any:
+        session = context.session
+        client = getattr(session.client_params, "client_info", None)
+
         async def tell(done: float, message: str) -> None:
-            await context.session.report_progress(done, None, message)
+            await session.report_progress(done, None, message)
 
         wanted = (context.meta or {}).get("progress_token") is not None
-        exchange = Exchange(context.session, _scope_of(context.request), tell if wanted else None)
+        exchange = Exchange(
+            _name_of(client),
+            _scope_of(context.request),
+            tell if wanted else None,
+            _asking(session, types.ListRootsRequest(), types, context.request_id, session.client_capabilities),
+        )
         try:
             answer = await handler(exchange, _plain(params))
         except RequestRefused as exc:
-            raise shared.MCPError(exc.code, str(exc)) from None
+            raise error(exc.code, str(exc)) from None
         return result.model_validate(answer)
 
-    server.add_request_handler(method, getattr(types, parameters), handle)
+    return handle
+
+
+def _asking(
+    session: Any, request: Any, types: Any, request_id: Any, capabilities: Any
+) -> Callable[[], Awaitable[Any]] | None:
+    """Return what asks the client, on the stream of its own request, for its folders."""
+    if getattr(capabilities, "roots", None) is None:
+        return None
+    metadata = import_module("mcp.shared.message").ServerMessageMetadata(related_request_id=request_id)
+    return lambda: session.send_request(request, types.ListRootsResult, metadata=metadata)
+
+
+def _name_of(client: Any) -> str:
+    return str(getattr(client, "name", "") or "")[:_NAME_CHARS]
 
 
 def _plain(params: Any) -> dict[str, Any]:
@@ -156,6 +208,10 @@ async def serve_streams(server: Any, stdin: Any, stdout: Any) -> None:
 def session_manager(server: Any) -> Any:
     """Return what speaks with many clients over streamable HTTP: `run()`, a context, and `handle_request`, an ASGI app.
 
-    It checks neither Origin nor Host, nor who asks.
+    It checks neither who asks nor Host and Origin.
     """
-    return import_module("mcp.server.streamable_http_manager").StreamableHTTPSessionManager(app=server)
+    security = import_module("mcp.server.transport_security").TransportSecuritySettings(
+        enable_dns_rebinding_protection=False
+    )
+    manager = import_module("mcp.server.streamable_http_manager").StreamableHTTPSessionManager
+    return manager(app=server, security_settings=security)

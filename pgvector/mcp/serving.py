@@ -42,7 +42,9 @@ class Served:
         """Return the SDK's server. Raises ConfigurationError, and ImportError without the SDK."""
         settings = self._settings()
         handlers = Handlers(self.home, TOOLS, theme=self.theme, identity_key=settings.identity_key)
-        server = sdk.make_server(NAME, self.version, INSTRUCTIONS, handlers.by_method())
+        server = sdk.make_server(
+            NAME, self.version, INSTRUCTIONS, handlers.by_method(), on_roots_changed=handlers.forget_projects
+        )
         handlers.warm_up()
         return server
 
@@ -97,25 +99,34 @@ def _log_to_stderr() -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(message)s")
 
 
-def http_app(served: Served, guard: Callable[[AsgiApp], AsgiApp] = lambda app: app) -> AsgiApp:
-    """Return the ASGI app: the protocol at /mcp, behind `guard`."""
+def http_app(served: Served, guard: Callable[[AsgiApp], AsgiApp]) -> AsgiApp:
+    """Return the ASGI app: the protocol at /mcp, behind `guard`.
+
+    What `guard` finds out of a request it puts into the scope, as an Access.
+    """
     with at_import:
         from starlette.applications import Starlette
         from starlette.routing import Route
 
     manager = sdk.session_manager(served.server())
-
-    class Endpoint:
-        async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
-            await guarded(scope, receive, send)
+    app = guard(manager.handle_request)
 
     @contextlib.asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with manager.run():
             yield
 
-    guarded = guard(manager.handle_request)
-    return Starlette(routes=[Route("/mcp", endpoint=Endpoint())], lifespan=lifespan)
+    return Starlette(routes=[Route("/mcp", endpoint=_Mounted(app))], lifespan=lifespan)
+
+
+class _Mounted:
+    """An ASGI app as an endpoint that gets requests of every method."""
+
+    def __init__(self, app: AsgiApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+        await self._app(scope, receive, send)
 
 
 def serve_http(served: Served, host: str, port: int, guard: Callable[[AsgiApp], AsgiApp]) -> None:

@@ -28,7 +28,6 @@ _SESSIONS_MOST = 100
 _TURNS_DEFAULT = 50
 _TURNS_MOST = 500
 _TURN_CHARS = 6000  # of one turn of a transcript
-_SETTLE_S = 1.0  # how long `sessions` waits for what this process has not written yet
 _OF = ("both", "memories", "turns")
 
 
@@ -110,16 +109,17 @@ _BOUNDS = {
 # -- recall
 
 
+_RECALL_TOOLS = {"memories": "recall_memory", "turns": "recall_conversation"}
+_ONLY = {"target": "memories", "role": "turns"}  # what an argument is about
+
+
 def _recall(memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any]:
     of = one_of(args.get("of"), "of", _OF) or "both"
-    if args.get("target") and args.get("role"):
-        raise InvalidArgument("`target` is for memories and `role` for turns: give one of them")
-    stores = {"both": _OF[1:], "memories": ("memories",), "turns": ("turns",)}[of]
-    if of == "both" and (args.get("target") or args.get("role")):
-        stores = ("memories",) if args.get("target") else ("turns",)
+    about = {store for name, store in _ONLY.items() if args.get(name)} | ({of} - {"both"})
+    if len(about) > 1:
+        raise InvalidArgument("`target` is for memories and `role` for turns: leave one of them out")
     rest = {name: value for name, value in args.items() if name != "of"}
-    tools = {"memories": "recall_memory", "turns": "recall_conversation"}
-    return {store: memory.recall(tools[store], rest) for store in stores}
+    return {store: memory.recall(tool, rest) for store, tool in _RECALL_TOOLS.items() if store in (about or {store})}
 
 
 RECALL = Tool(
@@ -233,7 +233,7 @@ def _sessions(memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any
     if session:
         return transcript(memory, session, whole(args, "limit", 1, _TURNS_MOST, _TURNS_DEFAULT), offset)
     limit = whole(args, "limit", 1, _SESSIONS_MOST, _SESSIONS_DEFAULT)
-    runtime.writer.flush_own(min(_SETTLE_S, memory.patience_s / 2))  # what was just recorded is among them
+    memory.settle()
     since, until = parse_when(args.get("since"), "since"), parse_when(args.get("until"), "until", end=True)
     with runtime.backend.connection(memory.patience_s) as conn:
         found = stored_sessions.sessions(conn, theme, limit=limit, offset=offset, since=since, until=until)
@@ -244,6 +244,7 @@ def transcript(memory: ClientMemory, session: str, limit: int = _TURNS_MOST, off
     """Return what was said in a session of the memory's theme, in order."""
     runtime, context = memory.opened()
     theme = context.theme.name
+    memory.settle()
     with runtime.backend.connection(memory.patience_s) as conn:
         rows = list(stored_sessions.transcript(conn, theme, session, limit=limit, offset=offset))
     turns = [_turn(row) for row in rows]

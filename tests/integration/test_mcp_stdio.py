@@ -11,6 +11,8 @@ from typing import Any
 
 import psycopg
 import pytest
+from mcp import ClientSession, McpError
+from pydantic import AnyUrl
 
 from hermes_memory_pgvector.mcp.access import project_theme
 from tests.conftest import DIMS, MakeProvider
@@ -131,6 +133,47 @@ def test_tools_say_what_they_do(agent_home: HermesHome) -> None:
     assert {name for name, tool in tools.items() if tool.annotations.readOnlyHint} == {"recall", "profile", "sessions"}
     assert {name for name, tool in tools.items() if tool.annotations.destructiveHint} == {"forget"}
     assert all(tool.title and tool.description and tool.outputSchema for tool in tools.values())
+
+
+def test_themes_profiles_and_sessions_are_resources(agent_home: HermesHome) -> None:
+    async def read(client: ClientSession, uri: str) -> Any:
+        return json.loads((await client.read_resource(AnyUrl(uri))).contents[0].text)  # type: ignore[union-attr]
+
+    async def talk() -> None:
+        async with connected(agent_home, "--theme", "ops team") as client:
+            await called(client, "remember", content="Backups run at two.", target="user", sync=True)
+            turn = {
+                "user": "When do the backups of the ledger run?",
+                "assistant": "They run at two in the night, on the second disk.",
+            }
+            assert (await called(client, "record_turn", session="night", **turn))["state"] == "accepted"
+            addresses = [str(each.uri) for each in (await client.list_resources()).resources]
+            assert addresses == ["memory://themes", "memory://theme/ops%20team/profile"]
+            assert await read(client, addresses[0]) == {"own": "ops team", "themes": ["ops team"], "count": 1}
+            assert [each["content"] for each in (await read(client, addresses[1]))["user"]] == ["Backups run at two."]
+            told = await read(client, "memory://session/night")
+            assert [each["content"] for each in told["turns"]] == list(turn.values())
+            for strange in ("memory://theme/other/profile", "memory://session/none", "memory://nothing", "file:///x"):
+                with pytest.raises(McpError):
+                    await read(client, strange)
+
+    run(talk)
+
+
+def test_the_prompt_tells_what_is_known_and_what_fits(agent_home: HermesHome) -> None:
+    async def context(client: ClientSession, **arguments: str) -> str:
+        return str((await client.get_prompt("context", arguments)).messages[0].content.text)  # type: ignore[union-attr]
+
+    async def talk() -> None:
+        async with connected(agent_home) as client:
+            assert "Nothing is remembered" in await context(client)
+            for number in range(60):
+                text = f"The meeting room {number} has a projector and a whiteboard of its own."
+                await called(client, "remember", content=text, sync=number == 59)
+            assert "meeting room 59" in await context(client)
+            assert len(await context(client, max_tokens="200")) < 1200
+
+    run(talk)
 
 
 class Wire:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import httpx
 import yaml
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
 from mcp.types import ListRootsResult, Root
 
 from .hermes import HermesHome
+from .ports import free_port
+from .waiting import until
 
 T = TypeVar("T")
 
@@ -45,6 +51,40 @@ async def connected(home: HermesHome, *arguments: str, folder: str = "") -> Asyn
         ):
             await session.initialize()
             yield session
+
+
+@contextmanager
+def serving(home: HermesHome, *arguments: str) -> Iterator[str]:
+    """The URL of a server of this home that listens on loopback."""
+    port = free_port()
+    command = [*SERVER, "--http", f"127.0.0.1:{port}", *arguments]
+    with (home.path / "mcp.log").open("a", encoding="utf-8") as log:
+        process = subprocess.Popen(command, env=home.environment(), stdin=subprocess.DEVNULL, stderr=log)
+        try:
+            until(lambda: _listens(port, process), what="the server to listen")
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def _listens(port: int, process: subprocess.Popen[bytes]) -> bool:
+    assert process.poll() is None, "the server ended"
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@asynccontextmanager
+async def connected_over_http(url: str, **headers: str) -> AsyncIterator[ClientSession]:
+    """A session with a server that listens; `headers` with `_` for `-`."""
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    async with (
+        httpx.AsyncClient(headers=given, timeout=60) as http,
+        streamable_http_client(url, http_client=http) as (reading, writing, _),
+        ClientSession(reading, writing) as session,
+    ):
+        await session.initialize()
+        yield session
 
 
 def run(call: Callable[[], Awaitable[T]], timeout_s: float = 120.0) -> T:
