@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ..config.settings import Settings
 from ..domain.errors import ConfigurationError
@@ -21,10 +21,20 @@ from ..host import availability
 from ..host.session_context import load_settings
 from ..runtime.process import close_all
 from . import sdk
+from .fact_tools import tools_with_structure
 from .handlers import INSTRUCTIONS, Handlers
-from .tools import TOOLS
+from .hermes_memory import HERMES_MEMORY
+from .search_fetch import FETCH, SEARCH
+from .tools import TOOLS, Tool
 
 NAME = "hermes-memory"
+# What --compat names; "" without it.
+TOOL_SETS: Final[dict[str, tuple[Tool, ...]]] = {
+    "": TOOLS,
+    "hermes-memory": HERMES_MEMORY,
+    "search-fetch": (SEARCH, FETCH),
+}
+COMPATIBLE: Final = tuple(sorted(filter(None, TOOL_SETS)))
 
 Scope = MutableMapping[str, Any]
 AsgiApp = Callable[[Scope, Any, Any], Awaitable[None]]
@@ -32,16 +42,18 @@ AsgiApp = Callable[[Scope, Any, Any], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Served:
-    """What is served: the memory of a home, to all in one theme where `theme` is given."""
+    """What is served: the memory of a home, by one of the TOOL_SETS, to all in one theme where `theme` is given."""
 
     home: Path
     version: str
     theme: str = ""
+    compat: str = ""
 
     def server(self) -> Any:
         """Return the SDK's server. Raises ConfigurationError, and ImportError without the SDK."""
         settings = self._settings()
-        handlers = Handlers(self.home, TOOLS, theme=self.theme, identity_key=settings.identity_key)
+        tools = tools_with_structure() if settings.structure and not self.compat else TOOL_SETS[self.compat]
+        handlers = Handlers(self.home, tools, theme=self.theme, identity_key=settings.identity_key)
         server = sdk.make_server(
             NAME, self.version, INSTRUCTIONS, handlers.by_method(), on_roots_changed=handlers.forget_projects
         )

@@ -237,7 +237,7 @@ def _sessions(memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any
     since, until = parse_when(args.get("since"), "since"), parse_when(args.get("until"), "until", end=True)
     with runtime.backend.connection(memory.patience_s) as conn:
         found = stored_sessions.sessions(conn, theme, limit=limit, offset=offset, since=since, until=until)
-    return {"theme": theme, "sessions": [_plain(row) for row in found], "count": len(found)}
+    return {"theme": theme, "sessions": [plain_row(row) for row in found], "count": len(found)}
 
 
 def transcript(memory: ClientMemory, session: str, limit: int = _TURNS_MOST, offset: int = 0) -> dict[str, Any]:
@@ -264,7 +264,8 @@ def _turn(row: Mapping[str, Any]) -> dict[str, Any]:
     return shown | {"content": content}
 
 
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+def plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a row says, its times as text."""
     return {
         name: value.isoformat(timespec="seconds") if isinstance(value, datetime) else value
         for name, value in row.items()

@@ -31,7 +31,7 @@ def sessions(
         "since": since.isoformat() if since else "-infinity",
         "until": until.isoformat() if until else "infinity",
     }
-    return [row._asdict() for row in conn.execute(query("list_sessions"), asked)]
+    return [row._asdict() for row in conn.execute(query("list_sessions", one_theme=conn.spread), asked)]
 
 
 def transcript(
@@ -43,9 +43,15 @@ def transcript(
     while left is None or left > 0:
         size = _SLICE if left is None else min(_SLICE, left)
         asked = {"theme": theme, "session_id": session_id, "limit": size} | after
-        found = conn.execute(query("transcript_of_session"), asked).fetchall()
+        found = conn.execute(query("transcript_of_session", one_theme=conn.spread), asked).fetchall()
         yield from (row._asdict() for row in found)
         if len(found) < size:
             return
         left = None if left is None else left - len(found)
         after = {"after_ts": found[-1].ts.isoformat(), "after_id": found[-1].id, "offset": 0}
+
+
+def turn(conn: DeadlineConnection, theme: str, turn_id: int) -> dict[str, Any] | None:
+    """Return one turn of a theme: session_id, role, content and ts; None where it has no such turn."""
+    row = conn.execute(query("turn_of_theme"), {"theme": theme, "id": turn_id}).fetchone()
+    return None if row is None else dict(row._asdict())

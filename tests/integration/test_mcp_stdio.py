@@ -176,6 +176,30 @@ def test_the_prompt_tells_what_is_known_and_what_fits(agent_home: HermesHome) ->
     run(talk)
 
 
+def test_connectors_search_and_fetch(agent_home: HermesHome) -> None:
+    long = "The lighthouse keeper writes a line each night. " * 200
+
+    async def talk() -> None:
+        async with connected(agent_home) as client:
+            await called(client, "remember", content=long, sync=True)
+            turn = {"user": "Who keeps the lighthouse now?", "assistant": "Maren has kept the lighthouse since spring."}
+            await called(client, "record_turn", session="s", **turn)
+            await called(client, "sessions")
+        async with connected(agent_home, "--compat", "search-fetch") as connector:
+            assert [tool.name for tool in (await connector.list_tools()).tools] == ["search", "fetch"]
+            found = (await called(connector, "search", query="lighthouse"))["results"]
+            assert {each["id"][0] for each in found} == {"m", "t"}
+            assert all(set(each) == {"id", "title", "url"} and len(each["title"]) <= 80 for each in found)
+            texts = [(await called(connector, "fetch", id=each["id"]))["text"] for each in found]
+            assert {long.strip(), turn["assistant"]} <= set(texts)
+            assert "no memory m999" in await refused(connector, "fetch", id="m999")
+            assert "one that search gave" in await refused(connector, "fetch", id="x")
+        async with connected(agent_home, "--compat", "search-fetch", "--theme", "elsewhere") as stranger:
+            assert "no memory" in await refused(stranger, "fetch", id=found[0]["id"])
+
+    run(talk)
+
+
 class Wire:
     """A server whose standard streams a test holds itself."""
 

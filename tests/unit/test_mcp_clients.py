@@ -61,12 +61,12 @@ def backups(path: Path) -> list[Path]:
 def test_a_client_that_has_no_file_gets_one(client: str, user: Path, home: Path, run: Install) -> None:
     name, table = FILES[client]
 
-    done = run("--client", client, "--theme", "work")
+    done = run("--client", client, "--theme", "work", "--compat", "search-fetch")
 
     entry = read(user / name)[table]["pgvector"]
     assert (done["action"], done["changed"], done["backup"]) == ("added", True, None)
     assert entry == done["entry"]
-    assert entry["args"][-3:] == ["mcp", "--theme", "work"]
+    assert entry["args"][-5:] == ["mcp", "--theme", "work", "--compat", "search-fetch"]
     assert entry["env"] == {"HERMES_HOME": str(home)}
     assert os.access(entry["command"], os.X_OK) and Path(entry["command"]).is_absolute()
 

@@ -90,7 +90,7 @@ def test_a_token_says_which_themes_and_whether_to_write(serve: Serve, home: Path
 )
 def test_whoever_shows_no_token_of_ours_is_told_so(serve: Serve, home: Path, header: str | None) -> None:
     secret = add_token(home, "a", ["work"], read_only=False).secret
-    headers = {} if header is None else {"Authorization": header.format(secret)}
+    headers = [] if header is None else [(b"Authorization", header.format(secret).encode())]
 
     answer = httpx.post(serve().url, headers=headers)
 

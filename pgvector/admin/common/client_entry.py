@@ -45,11 +45,14 @@ def file_of(client: str, home: Path, project: Path | None) -> ClientFile:
     return ClientFile(home / CONFIG_NAME, "yaml", "mcp_servers")
 
 
-def entry_of(client: str, home: Path, theme: str) -> dict[str, Any]:
-    """Return the entry: this very program, in this home, whatever the client's own PATH and environment are."""
+def entry_of(client: str, home: Path, *options: str) -> dict[str, Any]:
+    """Return the entry: this very program, in this home, whatever the client's own PATH and environment are.
+
+    `options` are those of the server.
+    """
     program = Path(sys.executable).parent / _PROGRAM
     command = [str(program)] if program.is_file() else command_of("cli")
-    command += ["mcp", *(["--theme", theme] if theme else [])]
+    command += ["mcp", *options]
     kind = {"type": "stdio"} if client == "claude-code" else {}
     environment = {"HERMES_HOME": str(home.expanduser().absolute())}
     return kind | {"command": command[0], "args": command[1:], "env": environment}

@@ -45,7 +45,7 @@ def _check(args: argparse.Namespace, home: Path) -> int:
 
 def _entry(args: argparse.Namespace, home: Path) -> Mapping[str, Any]:
     if args.client is None:
-        return entry_of("claude-code", home, "")
+        return entry_of("claude-code", home)
     place = file_of(args.client, home, args.project)
     entry = entry_in(place, args.name)
     if entry is None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ...config.settings import ENV_PREFIX
 from ...config.sources import read_dotenv
 from ...domain.errors import WrongUsage
+from ...mcp.serving import COMPATIBLE
 from ..common.client_entry import CLIENTS, ENTRY_NAME, ClientFile, entry_of, file_of
 from ..common.client_files import Installed, install, shown_entry
 from ..common.commands import Argument, Command, argument, printed
@@ -24,7 +25,7 @@ def _install(args: argparse.Namespace, home: Path) -> int:
     if args.client == "print":
         return _print(args, home)
     place = file_of(args.client, home, args.project)
-    done = install(place, args.name, entry_of(args.client, home, args.theme or ""), really=not args.dry_run)
+    done = install(place, args.name, entry_of(args.client, home, *_options(args)), really=not args.dry_run)
     told = {
         "action": done.action,
         "changed": done.action != "unchanged" and not args.dry_run,
@@ -58,7 +59,7 @@ def _show(args: argparse.Namespace, place: ClientFile, done: Installed, left_out
 def _print(args: argparse.Namespace, home: Path) -> int:
     if args.project is not None or args.dry_run:
         raise WrongUsage("print only prints: --project and --dry-run go with a client")
-    entries = {client: entry_of(client, home, args.theme or "") for client in CLIENTS}
+    entries = {client: entry_of(client, home, *_options(args)) for client in CLIENTS}
     places = {client: file_of(client, home, None) for client in CLIENTS}
 
     def show() -> None:
@@ -73,6 +74,12 @@ def _print(args: argparse.Namespace, home: Path) -> int:
 
     told = {client: {"file": str(places[client].path), "entry": entry} for client, entry in entries.items()}
     return printed(args, told, show)
+
+
+def _options(args: argparse.Namespace) -> Iterator[str]:
+    for option, value in (("--theme", args.theme), ("--compat", args.compat)):
+        if value:
+            yield from (option, value)
 
 
 def _left_out(home: Path, entry: Mapping[str, Any]) -> list[str]:
@@ -100,6 +107,7 @@ INSTALL = Command(
         argument("--client", choices=(*CLIENTS, "print"), required=True, help="whose file; print shows all of them"),
         *add_client_options,
         argument("--theme", metavar="THEME", help="the theme for this client (default: see docs/mcp.md)"),
+        argument("--compat", choices=COMPATIBLE, help="have the server offer these tools instead of ours"),
         argument("--dry-run", action="store_true", help="only show what would be written"),
     ],
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 from ...domain.commandline import pip_install
 from ...domain.errors import WrongUsage
 from ...mcp.http_guard import AsgiApp, HttpGuard, HttpLimits
-from ...mcp.serving import Served, serve_http, serve_stdio
+from ...mcp.serving import COMPATIBLE, Served, serve_http, serve_stdio
 from ...mcp.tokens import TokenFile
 from ..common.commands import EXIT_OK, Command, Verb, argument, positive
 from ..common.installation import package_version
@@ -33,7 +33,7 @@ def _address(text: str) -> tuple[str, int]:
 def _serve(args: argparse.Namespace, home: Path) -> int:
     if args.json:
         raise WrongUsage("mcp speaks its protocol: it has no --json")
-    served = Served(home, package_version(), args.theme or "")
+    served = Served(home, package_version(), args.theme or "", args.compat or "")
     try:
         if args.http:
             host, port = args.http
@@ -57,10 +57,12 @@ MCP = Command(
     "hermes-pgvector mcp                              # for a client that starts it: stdio\n"
     "hermes-pgvector mcp --theme marketing\n"
     "hermes-pgvector mcp --http 127.0.0.1:8766\n"
+    "hermes-pgvector mcp --compat search-fetch\n"
     "hermes-pgvector mcp install --client claude-code",
     _serve,
     [
         argument("--theme", metavar="THEME", help="the theme for all that connect (default: see docs/mcp.md)"),
+        argument("--compat", choices=COMPATIBLE, help="serve these tools instead of ours"),
         argument("--http", type=_address, metavar="HOST:PORT", help="serve many clients over streamable HTTP"),
         argument(
             "--allow-host",

@@ -35,7 +35,7 @@ from ..common.stored_rows import themes_of_session
 from .bring import NEAR_S, Report, SourceReport, bring
 from .import_rows import noted_elsewhere
 from .ingest import IngestOptions
-from .sources.hermes_memory import FactNotes
+from .sources.fact_notes import FactNotes
 from .sources.hindsight import HindsightTables
 from .sources.holographic import FactStore
 from .sources.mem0 import COLLECTION, Mem0Settings, Mem0Store, configured

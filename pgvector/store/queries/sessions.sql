@@ -34,3 +34,6 @@ SELECT id, role, content, ts, metadata, embedding IS NULL AND sig IS NULL AS pen
  WHERE session_id = %(session_id)s AND CASE WHEN agent_identity = %(theme)s THEN true ELSE false END
    AND (ts, id) > (%(after_ts)s::timestamptz, %(after_id)s::bigint)
  ORDER BY ts, id LIMIT %(limit)s OFFSET %(offset)s;
+
+-- name: turn_of_theme
+SELECT session_id, role, content, ts FROM conversations WHERE agent_identity = %(theme)s AND id = %(id)s;
