@@ -79,6 +79,7 @@ def command_groups() -> dict[str, tuple[Verb, ...]]:
             Verb(
                 "forget", "delete memories or turns for good, with everything that was derived of them", "edit.command"
             ),
+            Verb("facts", "memories that a language model proposes when asked to: extract and review", "facts.command"),
             Verb(
                 "restore",
                 "bring back memories that a memory file let go of, with their theme, times and origin",

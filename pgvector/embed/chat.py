@@ -1,28 +1,39 @@
-"""Completions from an OpenAI-compatible chat endpoint. Only the command `compact` asks one, never an agent's turn."""
+"""Completions from an OpenAI-compatible chat endpoint. Only commands of an operator ask one, never an agent's turn."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from typing import Any
 
-from ..domain.errors import EmbedderError
 from .endpoint import Endpoint, json_in, parse_url, refusal, with_path
 from .http_client import Deadline, HttpClient
+
+
+@dataclass(frozen=True, slots=True)
+class ChatAnswer:
+    """What a model said, and the tokens that the endpoint counted, None where it did not; `flaw`: why it is no use."""
+
+    text: str
+    asked_tokens: int | None
+    answer_tokens: int | None
+    flaw: str = ""
 
 
 class ChatClient:
     """Asks one endpoint, `url` with or without `/v1/chat/completions`. Safe to call from several threads.
 
-    Raises ConfigurationError for a URL or an API key that cannot be used.
+    `option` is what named the URL. Raises ConfigurationError for a URL or an API key that cannot be used.
     """
 
-    def __init__(self, *, url: str, model: str, api_key: str = "") -> None:
+    def __init__(self, *, url: str, model: str, option: str, api_key: str = "") -> None:
         self.model = model
-        self._client = HttpClient(url, [_endpoint(url)], purpose="summary", api_key=api_key)
+        self._client = HttpClient(url, [_endpoint(url, option)], purpose="chat", api_key=api_key)
 
-    def answer(self, instruction: str, text: str, *, max_tokens: int, timeout_s: float) -> str:
+    def answer(self, instruction: str, text: str, *, max_tokens: int, timeout_s: float) -> ChatAnswer:
         """Return what the model says to `text` under an instruction.
 
-        Raises EmbedderUnavailable when there is no answer within `timeout_s`, EmbedderError when it is no text.
+        Raises EmbedderUnavailable when there is no answer within `timeout_s`, EmbedderError when it is refused.
         """
         body = {
             "model": self.model,
@@ -38,25 +49,35 @@ class ChatClient:
         """Close the connections."""
         self._client.close()
 
-    def _exchange(self, endpoint: Endpoint, body: object, deadline: Deadline) -> str:
+    def _exchange(self, endpoint: Endpoint, body: object, deadline: Deadline) -> ChatAnswer:
         reply = self._client.send(endpoint, body, deadline)
         if not reply.ok:
             raise refusal(endpoint, reply)
+        told = json_in(endpoint, reply.body)
         try:
-            choice = json_in(endpoint, reply.body)["choices"][0]
+            choice = told["choices"][0]
             content = choice["message"]["content"]
-        except (LookupError, TypeError):
-            content = choice = None
+            cut = choice.get("finish_reason") == "length"
+        except (LookupError, TypeError, AttributeError):
+            content, cut = None, False
+        usage = _usage(told)
         if not isinstance(content, str) or not content.strip():
-            raise EmbedderError(f"{endpoint.label}: expected the text of an answer, got none")
-        if choice.get("finish_reason") == "length":
-            raise EmbedderError(f"{endpoint.label}: the answer was cut off after {len(content):,} characters")
-        return content
+            return ChatAnswer("", *usage, f"{endpoint.label}: expected the text of an answer, got none")
+        flaw = f"{endpoint.label}: the answer was cut off after {len(content):,} characters" if cut else ""
+        return ChatAnswer(content, *usage, flaw)
 
 
-def _endpoint(url: str) -> Endpoint:
-    parts = parse_url(url, "--summary-url")
+def _usage(told: Any) -> tuple[int | None, int | None]:
+    """Return the tokens of question and answer as the endpoint counted them."""
+    usage = told.get("usage") if isinstance(told, dict) else None
+    counts = [usage.get(name) if isinstance(usage, dict) else None for name in ("prompt_tokens", "completion_tokens")]
+    asked, answered = (each if type(each) is int and 0 <= each < 2**31 else None for each in counts)
+    return asked, answered
+
+
+def _endpoint(url: str, option: str) -> Endpoint:
+    parts = parse_url(url, option)
     path = parts.path.rstrip("/")
     if not path.endswith("/chat/completions"):
         path += "/chat/completions" if re.search(r"/v\d+$", path) else "/v1/chat/completions"
-    return Endpoint("openai", with_path(parts, path), "--summary-url")
+    return Endpoint("openai", with_path(parts, path), option)

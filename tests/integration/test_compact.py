@@ -336,8 +336,14 @@ def test_need_16_old_sessions_become_dated_summaries(compact: Compact, dsn: str)
         assert [session["session_id"] for session in planned["sessions"]] == ["old-1", "old-2"]
         assert planned["first_summary"].startswith(f"Summary of 8 turns, {NOW - timedelta(days=300):%Y-%m-%d}:")
         assert everything(dsn) == before and len(model.requests) == 1
+        assert planned["tokens"] == {"requests": 1, "asked": 100, "answered": 20, "estimated": False}
+        dry = compact(*endpoint, "--dry-run")
+        assert dry["first_summary"] == "" and dry["estimated_tokens"] == planned["estimated_tokens"] > 200
+        assert everything(dsn) == before and len(model.requests) == 1, "a dry run asks the model nothing"
+        assert "--dry-run" in compact(*endpoint, "--dry-run", "--yes", code=2)
         done = compact(*endpoint, "--yes")
     assert done["replaced"] == {"sessions": 2, "turns": 17} and done["failed"] == {}
+    assert done["tokens"] == {"requests": 2, "asked": 200, "answered": 40, "estimated": False}
     rows = Database(dsn).column("SELECT to_jsonb(c) FROM conversations AS c WHERE metadata ? 'summary_of' ORDER BY ts")
     assert [row["session_id"] for row in rows] == ["old-1", "old-2"]
     for row in rows:
@@ -382,6 +388,17 @@ def test_need_16_an_endpoint_that_fails_says_how_far_it_came(
     capsys.readouterr()
     assert main(["compact", "--all-themes", "--older-than", "2000-01-01", *arguments, "--yes"]) == 0
     assert capsys.readouterr().out == "no session is that old and that long\n"
+
+
+def test_need_16_a_busy_endpoint_is_asked_again_and_tokens_it_does_not_count_are_estimated(
+    compact: Compact, dsn: str
+) -> None:
+    conversation(dsn, "old-1", 300)
+    replies = iter([Reply(status=503), Reply("They agreed on blue.", counted=False)])
+    with ModelServer(lambda request: next(replies)) as model:
+        done = compact("--summary-url", model.base_url, "--summary-model", "any", "--yes")
+    assert done["replaced"] == {"sessions": 1, "turns": 8}
+    assert done["tokens"]["estimated"] and done["tokens"]["requests"] == 1 and done["tokens"]["asked"] > 100
 
 
 def test_need_03_a_session_that_is_written_to_meanwhile_stays(compact: Compact, dsn: str) -> None:

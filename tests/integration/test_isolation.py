@@ -223,6 +223,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "lock_arrivals", "try_hold_space", "new_memory_ids", "database_identity",  # touch no stored text
         "may_write_history", "may_write_log",
         "themes_with_traces",  # names for the operator
+        "proposals",  # for the operator
         "own_columns", "begin_moves", "end_moves", "keys_without_theme",  # touch no table
         "move_history",  # its function names the theme
         "distribution_state", "distributed_tables", "nodes_with_shards",  # the catalogue

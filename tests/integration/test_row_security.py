@@ -26,6 +26,7 @@ _FILLED = {  # rows of marketing and of sales
     "memory_entries": (OWN, OTHERS), "memory_history": (OWN, OTHERS), "conversations": (OWN, OTHERS),
     "memory_chunks": (ROWS // 100,) * 2, "conversation_chunks": (ROWS // 100,) * 2, "hermes_operations": (OWN, OTHERS),
     "hermes_tombstones": (OWN, OTHERS), "hermes_mirror": (OWN, OTHERS), "hermes_retention": (1, 1),
+    "hermes_proposals": (OWN, OTHERS), "hermes_read_turns": (OWN, OTHERS),
 }  # fmt: skip
 
 
@@ -52,6 +53,9 @@ def shared(postgres: EmbeddedServer, admin_dsn: str) -> str:
                 f" (SELECT array_fill(0.5::real, ARRAY[{DIMS}])::vector AS v) AS made WHERE id % 100 < 2"
                 for chunks, rows_of in (("memory_chunks", "memory_entries"), ("conversation_chunks", "conversations"))
             ),
+            f"INSERT INTO hermes_proposals (agent_identity, target, content, kind, confidence, sources, said_at)"
+            f" SELECT {theme}, 'memory', {text}, 'fact', 1, ARRAY[n], now() {rows}",
+            f"INSERT INTO hermes_read_turns (turn_id, agent_identity) SELECT n, {theme} {rows}",
             "INSERT INTO hermes_retention (agent_identity, policy) VALUES ('marketing', '30'), ('sales', '9')",
             "VACUUM ANALYZE",
         ):

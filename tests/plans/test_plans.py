@@ -21,6 +21,7 @@ _TYPES = {
     "pivot": "float8", "signed": "bigint", "walked": "bigint", "match": "text", "recent": "boolean", "exact": "boolean",
     "rows": "float8", "role": "text", "phrase": "text", "words": "text[]", "initials": "text[]",
     "ids": "bigint[]", "any_theme": "boolean", "since": "text", "until": "text", "own": "text", "shared": "text[]",
+    "kinds": "text[]",
 }  # fmt: skip
 MODES = ("force_custom_plan", "force_generic_plan")
 

@@ -36,10 +36,15 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class Reply:
-    """What the model answers: a text, or tool calls, or both."""
+    """What the model answers: a text, or tool calls, or both; or the HTTP status with which it refuses.
+
+    `counted`: it says how many tokens that took.
+    """
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
+    status: int = 200
+    counted: bool = True
 
 
 @dataclass(frozen=True)
@@ -182,7 +187,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_json({"error": {"message": f"no such path: {self.path}"}}, status=404)
             return
         reply = self.server.model.answer(body)
-        if body.get("stream"):
+        if reply.status != 200:
+            self._send_json({"error": {"message": "scripted refusal"}}, status=reply.status)
+        elif body.get("stream"):
             self._send_events(_stream_chunks(reply))
         else:
             self._send_json(_completion(reply))
@@ -214,7 +221,7 @@ def _completion(reply: Reply) -> dict[str, Any]:
     if reply.tool_calls:
         message["tool_calls"] = [_tool_call(call) for call in reply.tool_calls]
     choice = {"index": 0, "message": message, "finish_reason": _finish_reason(reply)}
-    return {**_envelope("chat.completion"), "choices": [choice], "usage": _USAGE}
+    return {**_envelope("chat.completion"), "choices": [choice]} | ({"usage": _USAGE} if reply.counted else {})
 
 
 def _stream_chunks(reply: Reply) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 THEMED = (
     "memory_entries", "conversations", "memory_chunks", "conversation_chunks", "memory_history", "hermes_operations",
-    "hermes_tombstones", "hermes_mirror", "hermes_retention",
+    "hermes_tombstones", "hermes_mirror", "hermes_retention", "hermes_proposals", "hermes_read_turns",
 )  # fmt: skip
 _STRING = re.compile(r"'(?:[^']|'')*'")
 _COMMENT = re.compile(r"--[^\n]*")

@@ -38,13 +38,15 @@ SELECT privilege || ' on ' || name AS lacking
                (6, 'table', 'hermes_tombstones', 'SELECT INSERT UPDATE DELETE'),
                (7, 'table', 'hermes_mirror', 'SELECT INSERT UPDATE DELETE'),
                (8, 'table', 'hermes_retention', 'SELECT INSERT UPDATE DELETE'),
-               (9, 'table', 'hermes_migrations', 'SELECT'),
-               (10, 'table', 'hermes_embedding', 'SELECT UPDATE'),
-               (11, 'table', 'memory_history', 'SELECT DELETE'),
-               (12, 'columns', 'memory_history', 'INSERT UPDATE'),
-               (13, 'log', 'hermes_maintenance', 'SELECT INSERT'),
-               (14, 'sequence', 'memory_entries_id_seq', 'USAGE'),
-               (15, 'sequence', 'conversations_id_seq', 'USAGE')) AS wanted (number, kind, name, privileges)
+               (9, 'table', 'hermes_proposals', 'SELECT INSERT UPDATE DELETE'),
+               (10, 'table', 'hermes_read_turns', 'SELECT INSERT UPDATE DELETE'),
+               (11, 'table', 'hermes_migrations', 'SELECT'),
+               (12, 'table', 'hermes_embedding', 'SELECT UPDATE'),
+               (13, 'table', 'memory_history', 'SELECT DELETE'),
+               (14, 'columns', 'memory_history', 'INSERT UPDATE'),
+               (15, 'log', 'hermes_maintenance', 'SELECT INSERT'),
+               (16, 'sequence', 'memory_entries_id_seq', 'USAGE'),
+               (17, 'sequence', 'conversations_id_seq', 'USAGE')) AS wanted (number, kind, name, privileges)
  CROSS JOIN LATERAL string_to_table(privileges, ' ') WITH ORDINALITY AS one (privilege, place)
  WHERE NOT CASE kind WHEN 'table' THEN has_table_privilege(name, privilege)
                      WHEN 'sequence' THEN has_sequence_privilege(name, privilege)

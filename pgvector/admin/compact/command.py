@@ -11,14 +11,14 @@ from typing import Any
 
 from ...config.settings import Settings
 from ...domain.commandline import typed
-from ...domain.errors import WrongUsage
+from ...domain.errors import EmbedderError, WrongUsage
 from ...domain.format import format_bytes, plural
 from ...domain.theme import ThemeRules
 from ...domain.theme_settings import Languages
-from ...embed.chat import ChatClient
-from ...host.session_context import Policy, environment
+from ...host.session_context import Policy
 from ...store.connection import DeadlineConnection
 from ..common.admin_login import admin_conninfo
+from ..common.asked_model import model_at
 from ..common.commands import (
     EXIT_FAILED,
     EXIT_OK,
@@ -64,6 +64,8 @@ def _sample_size(text: str) -> int:
 
 
 def _compact(args: argparse.Namespace, home: Path) -> int:
+    if args.yes and args.dry_run:
+        raise WrongUsage("give --yes or --dry-run, not both")
     settings = settings_of(home)
     with contextlib.ExitStack() as stack:
         login = stack.enter_context(admin_conninfo(settings, given_admin_dsn(args))) if args.vacuum else args.admin_dsn
@@ -167,14 +169,9 @@ def _show_loss(loss: RecallLoss | None) -> None:
 def _summarise(
     args: argparse.Namespace, conn: DeadlineConnection, rules: ThemeRules, settings: Settings, home: Path
 ) -> int:
-    key = environment(home).get(args.summary_key_env, "") if args.summary_key_env else ""
-    if args.summary_key_env and not key:
-        raise WrongUsage(f"--summary-key-env: the environment has no {args.summary_key_env}, nor has the home's .env")
-    if not args.summary_model.strip():
-        raise WrongUsage("name the model that writes the summaries: --summary-model NAME")
-    themes = list(chosen_themes(conn, args.theme, every=args.all_themes, rules=rules))
-    before, may_log = cutoff(conn, args.older_than)
-    with contextlib.closing(ChatClient(url=args.summary_url, model=args.summary_model, api_key=key)) as model:
+    with model_at(args, home, prefix="summary-") as model:
+        themes = list(chosen_themes(conn, args.theme, every=args.all_themes, rules=rules))
+        before, may_log = cutoff(conn, args.older_than)
         summaries = SessionSummaries(
             conn,
             model,
@@ -198,22 +195,32 @@ def _show_sessions(summaries: SessionSummaries) -> None:
 
 
 def _preview(args: argparse.Namespace, summaries: SessionSummaries) -> int:
-    first = summaries.first()
+    first, expected = "" if args.dry_run else summaries.first(), summaries.estimated_tokens()
     if args.json:
-        print_json({"done": False, "sessions": summaries.as_json(), "first_summary": first})
-    elif first:
+        told = {"done": False, "sessions": summaries.as_json(), "first_summary": first, "estimated_tokens": expected}
+        print_json(told | {"tokens": summaries.model.cost.as_json()})
+        return EXIT_OK
+    if summaries.sessions:
+        say(f"the model would read about {expected:,} tokens (estimated)")
+    if first:
         say("the first one would become:", "dim")
         say(first)
+        say(f"that took {summaries.model.cost}", "dim")
         say(ADD_YES)
     return EXIT_OK
 
 
 def _replace_sessions(args: argparse.Namespace, summaries: SessionSummaries) -> int:
-    done = summaries.run() if summaries.sessions or args.json else {}
+    cost = summaries.model.cost
+    try:
+        done = summaries.run() if summaries.sessions or args.json else {}
+    except (KeyboardInterrupt, EmbedderError):
+        warn(f"{plural(summaries.done['sessions'], 'session')} replaced, with {cost}; run it again to go on")
+        raise
     if args.json:
-        print_json({"done": True, "replaced": done, "failed": dict(summaries.failed)})
+        print_json({"done": True, "replaced": done, "failed": dict(summaries.failed), "tokens": cost.as_json()})
     elif done:
-        say(f"replaced: {plural(done['turns'], 'turn')} of {plural(done['sessions'], 'session')}")
+        say(f"replaced: {plural(done['turns'], 'turn')} of {plural(done['sessions'], 'session')}, with {cost}")
         for session_id, why in summaries.failed:
             warn(f"session {session_id} stays as it was: {why}")
     return EXIT_FAILED if summaries.failed else EXIT_OK
@@ -274,6 +281,11 @@ COMPACT = Command(
         argument("--summary-model", default="", metavar="NAME", help="the endpoint's model"),
         argument(
             "--summary-key-env", default="", metavar="NAME", help="the environment variable with the endpoint's API key"
+        ),
+        argument(
+            "--dry-run",
+            action="store_true",
+            help="change nothing; with --summary-url ask the model nothing either, and estimate what it would read",
         ),
         argument(
             "--admin-dsn",

@@ -7,14 +7,15 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
+from ...domain.chunks import estimate_tokens
 from ...domain.errors import EmbedderError
 from ...domain.redaction import Masker, masker
 from ...domain.text import clean, digest, strip_injected
 from ...domain.theme_settings import Languages
-from ...embed.chat import ChatClient
 from ...store.connection import DeadlineConnection
 from ...store.history import record
 from ..common import theme_rows as all_themes
+from ..common.asked_model import AskedModel
 from ..common.progress import ProgressLine
 from . import compact_rows as store
 
@@ -23,7 +24,6 @@ _PIECE_CHARS = 16_000  # of a transcript in one request; a longer one is summari
 _TURN_CHARS = 4_000  # of a turn: of a pasted log its beginning tells what it is
 _SUMMARY_CHARS = 6_000  # of a piece; a longer answer is no summary
 _SUMMARY_TOKENS = 700
-_TIMEOUT_S = 180.0
 _MAX_FAILURES = 3  # sessions in a row: it is the endpoint then, not the sessions
 _INSTRUCTION = (
     "You shorten transcripts for an archive. The user message holds a transcript between the lines BEGIN and END. "
@@ -38,7 +38,7 @@ class SessionSummaries:
     """Summarises the old sessions of some themes. Interrupted, it can be run again."""
 
     conn: DeadlineConnection
-    model: ChatClient
+    model: AskedModel
     sessions: Sequence[store.SessionTranscript]
     languages: Languages
     arguments: Mapping[str, Any]
@@ -53,6 +53,15 @@ class SessionSummaries:
             return ""
         session = self.sessions[0]
         return self._summary_of(session, store.turns_of(self.conn, session))
+
+    def estimated_tokens(self) -> int:
+        """Return about how many tokens the requests for all summaries would hold, without asking the model."""
+        masks = masker(self.patterns)
+        return sum(
+            estimate_tokens(_INSTRUCTION + _question(piece))
+            for session in self.sessions
+            for piece in _pieces(store.turns_of(self.conn, session), masks)
+        )
 
     def run(self) -> dict[str, int]:
         """Replace each session; one that fails stays as it is. Returns the counts.
@@ -95,7 +104,7 @@ class SessionSummaries:
             "count": len(turns),
             "from": session.first_at.isoformat(),
             "to": session.last_at.isoformat(),
-            "model": self.model.model,
+            "model": self.model.name,
         }
         digests = {turn.id: digest(turn.content) for turn in turns}
         with self.conn.transaction():
@@ -112,9 +121,7 @@ class SessionSummaries:
         masks = masker(self.patterns)
         parts = []
         for piece in _pieces(turns, masks):
-            said = self.model.answer(
-                _INSTRUCTION, f"BEGIN\n{piece}\nEND", max_tokens=_SUMMARY_TOKENS, timeout_s=_TIMEOUT_S
-            )
+            said = self.model.answer(_INSTRUCTION, _question(piece), max_tokens=_SUMMARY_TOKENS)
             if len(said) > _SUMMARY_CHARS:
                 raise EmbedderError(f"the summary has {len(said):,} characters, more than {_SUMMARY_CHARS:,}")
             if text := masks.mask(strip_injected(clean(said)).strip())[0]:
@@ -131,6 +138,10 @@ class SessionSummaries:
 def old_sessions(conn: DeadlineConnection, themes: Sequence[str], before: datetime) -> list[store.SessionTranscript]:
     """Return the sessions of the themes that ended before a moment and are worth a summary."""
     return [session for theme in themes for session in store.old_sessions(conn, theme, before, _MIN_TURNS)]
+
+
+def _question(piece: str) -> str:
+    return f"BEGIN\n{piece}\nEND"
 
 
 def _pieces(turns: Sequence[Any], masks: Masker) -> Iterator[str]:

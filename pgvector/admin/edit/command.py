@@ -19,6 +19,7 @@ from ...domain.format import plural
 from ...domain.theme import ThemeRules
 from ...domain.types import Filters, Question, Scope
 from ...recall.prefetch import worth_showing
+from ..common.adding import add
 from ..common.command_context import CommandContext, context_for
 from ..common.commands import Command, add_login, add_yes, argument
 from ..common.console import Column, say, show_table
@@ -27,7 +28,7 @@ from ..common.refs import Ref, parse_refs
 from ..common.row_options import PATIENCE_S, STORES, add_theme, minute, one_line, question_text
 from ..common.theme_names import theme_of_session, theme_to_read, theme_to_write
 from . import forget_rows
-from .editing import add, edit, memory
+from .editing import edit, memory
 
 _QUERY_DEFAULT, _QUERY_MOST = 5, 50
 _SHOWN = 20  # rows of what would go

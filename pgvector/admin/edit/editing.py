@@ -1,9 +1,7 @@
-"""Memories added and edited by an operator."""
+"""Memories edited by an operator."""
 
 from __future__ import annotations
 
-import time
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -11,10 +9,8 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from ...domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
+from ...domain.errors import InvalidArgument
 from ...domain.facts import PLAIN, parse_notation
-from ...domain.operations import RememberMemory
-from ...domain.text import clean
 from ...domain.types import MEMORY_FILES
 from ...store import history, memories
 from ...store.backend import WRITE_TIMEOUT_S
@@ -22,52 +18,14 @@ from ...store.connection import DeadlineConnection
 from ...store.history import record
 from ...store.memories import Entry, lock_theme
 from ...store.sql import query
-from ...store.vectors import PendingRow
 from ..common import row_security, stored_rows
+from ..common.adding import embed_now, masked
 from ..common.command_context import CommandContext
 from ..common.operators import operator
 from ..common.outcome import Outcome
 from ..common.refs import Ref
-from ..common.theme_rows import theme_exists
 
 _query = partial(query, package=__package__)
-_KEPT_OF_WHO = ("source", "os_user", "host")  # beside the memory itself
-_EMBED_S = 120.0  # how long a command waits for the vectors of one long text
-
-
-def add(context: CommandContext, theme: str, target: str, text: str, metadata: Mapping[str, Any]) -> Outcome:
-    """Store a memory as the tool `remember` does: secrets masked, the same text confirmed rather than doubled.
-
-    Raises InvalidArgument for an empty text, StoreUnavailable without a database.
-    """
-    content, notes = _masked(context, text)
-    given = {key: value for key, value in context.keep.metadata(metadata, Counter()).items() if key not in _KEPT_OF_WHO}
-    who = operator("add")
-    metadata = given | {key: who[key] for key in _KEPT_OF_WHO}
-    remember = RememberMemory(
-        theme=theme,
-        at=time.time(),
-        target=target,
-        content=content,
-        metadata=metadata,
-        given=given,
-        who=who,
-        owner="add",
-    )
-    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
-        before = memories.id_of(conn, theme, target, content)
-        if not theme_exists(conn, theme):
-            notes.append(f"{theme!r} held nothing before: if that is a slip, forget this and look at: themes list")
-    context.backend.apply([remember], {})
-    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
-        found = memories.id_of(conn, theme, target, content)
-    if found is None:
-        raise InvalidArgument("the memory was removed again while it was added")
-    state = "stored" if before is None else "confirmed"
-    row = {"ref": str(Ref("memories", found)), "id": found, "theme": theme, "target": target, "content": content}
-    return Outcome(
-        "add", True, {state: 1}, [row | {"state": state} | _embed(context, theme, found, content)], notes=notes
-    )
 
 
 def edit(context: CommandContext, ref: Ref, text: str, *, really: bool) -> Outcome:
@@ -77,7 +35,7 @@ def edit(context: CommandContext, ref: Ref, text: str, *, really: bool) -> Outco
     """
     with context.backend.connection(WRITE_TIMEOUT_S) as conn:
         old = memory(conn, ref)
-        content, notes = _masked(context, text)
+        content, notes = masked(context, text)
         row = {"ref": str(ref), "id": ref.id, "theme": old.theme, "target": old.kind, "was": old.content}
         row["content"] = content
         if content == old.content:
@@ -93,7 +51,7 @@ def edit(context: CommandContext, ref: Ref, text: str, *, really: bool) -> Outco
                 history.forget_old_texts(conn, old.theme, [ref.id])
             record_change(conn, "edit", [old.theme], {"rows": [str(ref)]}, {"memories": 1})
     if really:
-        row |= _embed(context, old.theme, ref.id, content)
+        row |= embed_now(context, old.theme, ref.id, content)
     return Outcome("edit", really, {"memories": 1}, [row], notes=notes)
 
 
@@ -137,28 +95,6 @@ def _check_unsaid(conn: DeadlineConnection, theme: str, old: Entry, content: str
             f"m{other} says that already, nothing was changed; to keep only that one: "
             f"hermes-pgvector forget m{old.id} --yes"
         )
-
-
-def _masked(context: CommandContext, text: str) -> tuple[str, list[str]]:
-    said = clean(text).strip()
-    if not said:
-        raise WrongUsage("the text is empty; say in plain words what to remember")
-    content = context.keep.text(said, Counter())
-    masked = "what looked like a password, key or token was masked before it was stored"
-    return content, [masked] if content != said else []
-
-
-def _embed(context: CommandContext, theme: str, row_id: int, content: str) -> dict[str, Any]:
-    """Give a row its vectors now where that is possible; else the agents do it."""
-    documents, until = context.documents, time.monotonic() + _EMBED_S
-    try:
-        while documents.is_there() and not documents.fails and time.monotonic() < until:
-            if content in (chunks := documents.embed_chunks([(theme, content)])):
-                context.backend.fill([PendingRow("memories", row_id, theme, content)], chunks)
-                return {"embedded": True}
-    except HermesPgvectorError:
-        pass  # the memory is stored; what is wrong with vectors, doctor says
-    return {"embedded": False}
 
 
 # -- what editing and forgetting share

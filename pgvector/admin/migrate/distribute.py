@@ -20,7 +20,7 @@ _query = partial(query, package=__package__)
 # Each row of these has a theme; the first one's places are those of all.
 _THEMED = (
     "memory_entries", "conversations", "memory_chunks", "conversation_chunks", "memory_history", "hermes_operations",
-    "hermes_tombstones", "hermes_mirror", "hermes_retention",
+    "hermes_tombstones", "hermes_mirror", "hermes_retention", "hermes_proposals", "hermes_read_turns",
 )  # fmt: skip
 # Small, and wanted on every machine.
 _COPIED = ("hermes_embedding", "hermes_migrations", "hermes_maintenance")

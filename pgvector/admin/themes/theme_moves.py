@@ -21,6 +21,10 @@ from ..common.hnsw import CHUNKS, ROWS
 
 _query = partial(query, package=__package__)
 _SLICE = 1000  # rows of one statement
+# What stands beside turns and memories, and moves at once.
+_BESIDE = (
+    "move_operations", "move_tombstones", "move_mirrored", "move_proposals", "move_read_turns", "forget_retention",
+)  # fmt: skip
 Advance = Callable[[int], None]
 Statement = bytes | sql.Composed
 
@@ -46,7 +50,7 @@ def move(conn: DeadlineConnection, theme: str, into: str, advance: Advance) -> d
     conn.execute(_query("move_history"), names)
     with _moving(conn, names):
         memories = _in_slices(conn, _query("theme_memory_ids"), _moves(conn, "memories"), names, advance)
-    for statement in ("move_operations", "move_tombstones", "move_mirrored", "forget_retention"):
+    for statement in _BESIDE:
         conn.execute(_query(statement), names)
     conn.execute(_query("clear_live_tombstones"), {"theme": into})
     return {"memories": memories, "merged": merged, "turns": turns}

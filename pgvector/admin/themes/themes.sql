@@ -76,6 +76,20 @@ ON CONFLICT (agent_identity, origin, target, digest) DO UPDATE
    SET announced = hermes_mirror.announced OR excluded.announced,
        noted_at = greatest(hermes_mirror.noted_at, excluded.noted_at);
 
+-- name: move_proposals
+WITH moved AS (
+    DELETE FROM hermes_proposals WHERE agent_identity = %(theme)s
+    RETURNING id, target, content, kind, subject, scope, confidence, sources, said_at, proposed_at, rejected_at, metadata)
+INSERT INTO hermes_proposals (agent_identity, id, target, content, kind, subject, scope, confidence, sources, said_at, proposed_at,
+                              rejected_at, metadata)
+SELECT %(into)s, id, target, content, kind, subject, scope, confidence, sources, said_at, proposed_at, rejected_at, metadata
+  FROM moved;
+
+-- name: move_read_turns
+WITH moved AS (DELETE FROM hermes_read_turns WHERE agent_identity = %(theme)s RETURNING turn_id, read_at, proposals)
+INSERT INTO hermes_read_turns (agent_identity, turn_id, read_at, proposals) SELECT %(into)s, turn_id, read_at, proposals FROM moved
+ON CONFLICT DO NOTHING;
+
 -- name: move_history
 -- exempt: the function names the theme.
 SELECT hermes_move_history(%(theme)s, %(into)s, current_user);

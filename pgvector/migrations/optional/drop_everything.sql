@@ -21,11 +21,11 @@ DECLARE
         ['memory_history', 'agent_identity'],
         ['memory_entries', 'tsv'], ['conversations', 'tsv'],
         ['hermes_operations', 'op_id'], ['hermes_tombstones', 'digest'], ['hermes_mirror', 'digest'],
-        ['hermes_retention', 'agent_identity'],
+        ['hermes_retention', 'agent_identity'], ['hermes_proposals', 'agent_identity'], ['hermes_read_turns', 'turn_id'],
         ['hermes_maintenance', 'verb'], ['hermes_embedding', 'model'], ['hermes_reembed', 'model'],
         ['hermes_tenants', 'theme'], ['hermes_upgrade', 'opened_at'], ['hermes_migrations', 'checksum']];
     functions constant text[] := '{hermes_keep_vectors,hermes_keep_chunks,hermes_keep_next,hermes_note_memory,
-        hermes_drop_chunks,hermes_admit_owners,hermes_move_history,hermes_keep_facts,
+        hermes_drop_chunks,hermes_drop_proposals,hermes_admit_owners,hermes_move_history,hermes_keep_facts,
         hermes_search_vector,hermes_lexemes,hermes_code,hermes_theme_lexeme,hermes_folded,hermes_digest,
         hermes_memories_with,hermes_turns_with,hermes_searched_themes,hermes_words_in,hermes_turns_like,
         hermes_expected_rows,hermes_is_own_row,hermes_hide_statistics,hermes_apply_row_security,hermes_grant_themes,

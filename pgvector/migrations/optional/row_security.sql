@@ -174,7 +174,8 @@ CREATE OR REPLACE FUNCTION hermes_theme_tables(OUT relation regclass, OUT rights
 AS $tables$
     SELECT c.oid::regclass,
            CASE WHEN c.relname IN ('memory_entries', 'conversations', 'memory_chunks', 'conversation_chunks',
-                                   'hermes_operations', 'hermes_tombstones', 'hermes_mirror', 'hermes_retention')
+                                   'hermes_operations', 'hermes_tombstones', 'hermes_mirror', 'hermes_retention',
+                                   'hermes_proposals', 'hermes_read_turns')
                 THEN 'SELECT, INSERT, UPDATE, DELETE'
                 WHEN c.relname = 'memory_history'
                 THEN 'SELECT, DELETE, UPDATE (agent_identity, old_content, old_row), INSERT (agent_identity, memory_id, target, '
@@ -190,7 +191,7 @@ AS $tables$
        AND (c.relowner = ours.relowner
             OR c.relname IN ('conversations', 'memory_chunks', 'conversation_chunks', 'memory_chunks_next',
                              'conversation_chunks_next', 'memory_history', 'hermes_operations', 'hermes_tombstones',
-                             'hermes_mirror', 'hermes_retention'))
+                             'hermes_mirror', 'hermes_retention', 'hermes_proposals', 'hermes_read_turns'))
 $tables$;
 
 -- From statistics of what is written, whoever may explain a query could read values of other themes, and how large a theme

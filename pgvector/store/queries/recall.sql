@@ -314,12 +314,12 @@ recent AS MATERIALIZED (
              WHERE agent_identity = %(theme)s
                AND %(recent)s::boolean
              ORDER BY created_at DESC LIMIT 1000) AS newest
-     WHERE memory_passes() AND not_hidden(newest) AND readable(newest)
+     WHERE memory_passes() AND not_hidden(newest; hidden.agent_identity = %(theme)s) AND readable(newest)
        AND (tsv @@ (SELECT %(match)s::tsquery)) IS NOT TRUE),
 hits AS NOT MATERIALIZED (
     (SELECT id, tsv FROM matching
      WHERE agent_identity = %(theme)s
-       AND memory_passes() AND not_hidden(matching) AND readable(matching)
+       AND memory_passes() AND not_hidden(matching; hidden.agent_identity = %(theme)s) AND readable(matching)
      LIMIT 10000)
     UNION ALL SELECT id, tsv FROM recent),
 by_coverage();
@@ -335,11 +335,11 @@ recent AS MATERIALIZED (
                      WHERE %(recent)s::boolean
                      ORDER BY id DESC LIMIT 10000) AS last
              WHERE readable(last) LIMIT 1000) AS newest
-     WHERE memory_passes() AND not_hidden(newest)
+     WHERE memory_passes() AND not_hidden(newest; true)
        AND (tsv @@ (SELECT %(match)s::tsquery)) IS NOT TRUE),
 hits AS NOT MATERIALIZED (
     (SELECT id, tsv FROM matching
-     WHERE memory_passes() AND not_hidden(matching) AND readable(matching)
+     WHERE memory_passes() AND not_hidden(matching; true) AND readable(matching)
      LIMIT 10000)
     UNION ALL SELECT id, tsv FROM recent),
 by_coverage();
@@ -422,7 +422,7 @@ measured AS (
     SELECT id, content, sum(least(octet_length(content), 16000000)) OVER (ROWS UNBOUNDED PRECEDING) AS bytes
       FROM (SELECT id, content FROM matching
              WHERE (agent_identity = %(theme)s OR %(any_theme)s::boolean)
-               AND memory_passes() AND not_hidden(matching) AND readable(matching)
+               AND memory_passes() AND not_hidden(matching; (hidden.agent_identity = %(theme)s OR %(any_theme)s::boolean)) AND readable(matching)
              LIMIT 10000) AS passed)
 holding_phrase();
 

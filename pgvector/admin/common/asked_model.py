@@ -1,0 +1,101 @@
+"""A language model that an operator names: asked with bounded patience, and what it costs counted in tokens."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...domain.chunks import estimate_tokens
+from ...domain.errors import EmbedderError, EmbedderUnavailable, WrongUsage
+from ...embed.chat import ChatAnswer, ChatClient
+from ...host.session_context import environment
+
+_TIMEOUT_S = 180.0
+_TRIES = 3
+_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 60.0
+_pause = threading.Event()
+
+
+@dataclass
+class TokenCount:
+    """What requests have cost. `estimated`: the endpoint did not count some of it, so our guess stands in."""
+
+    requests: int = 0
+    asked: int = 0
+    answered: int = 0
+    estimated: bool = False
+
+    def add(self, question: str, answer: ChatAnswer) -> None:
+        """Count one request."""
+        self.requests += 1
+        self.estimated |= answer.asked_tokens is None or answer.answer_tokens is None
+        self.asked += estimate_tokens(question) if answer.asked_tokens is None else answer.asked_tokens
+        self.answered += estimate_tokens(answer.text) if answer.answer_tokens is None else answer.answer_tokens
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for machines."""
+        return {"requests": self.requests, "asked": self.asked, "answered": self.answered, "estimated": self.estimated}
+
+    def __str__(self) -> str:
+        """Return the cost as a person reads it."""
+        how = "estimated" if self.estimated else "as the endpoint counts"
+        return f"{self.asked:,} tokens asked and {self.answered:,} answered in {self.requests:,} requests ({how})"
+
+
+@dataclass
+class AskedModel:
+    """Asks a chat endpoint; one that is busy or away a few times."""
+
+    client: ChatClient
+    cost: TokenCount = field(default_factory=TokenCount)
+
+    @property
+    def name(self) -> str:
+        """Return the model's name."""
+        return self.client.model
+
+    def answer(self, instruction: str, text: str, *, max_tokens: int) -> str:
+        """Return what the model says to `text` under an instruction.
+
+        Raises EmbedderUnavailable when nobody answers, EmbedderError for an answer that is no text or was cut off.
+        """
+        told = self._patiently(instruction, text, max_tokens)
+        self.cost.add(instruction + text, told)
+        if told.flaw:
+            raise EmbedderError(told.flaw)
+        return told.text
+
+    def _patiently(self, instruction: str, text: str, max_tokens: int) -> ChatAnswer:
+        for number in range(1, _TRIES + 1):
+            try:
+                return self.client.answer(instruction, text, max_tokens=max_tokens, timeout_s=_TIMEOUT_S)
+            except EmbedderUnavailable as exc:
+                if number == _TRIES:
+                    raise
+                _pause.wait(min(exc.retry_after_s or _PAUSE_S * 2**number, _LONGEST_PAUSE_S))
+        raise AssertionError("unreachable")
+
+
+@contextmanager
+def model_at(args: argparse.Namespace, home: Path, *, prefix: str) -> Iterator[AskedModel]:
+    """Give the model that --PREFIXurl, --PREFIXmodel and --PREFIXkey-env name. Raises WrongUsage.
+
+    The key is a variable of the environment or of the home's .env; no setting holds it.
+    """
+    given = {name: getattr(args, f"{prefix}{name}".replace("-", "_")) or "" for name in ("url", "model", "key-env")}
+    variable = given["key-env"]
+    key = environment(home).get(variable, "") if variable else ""
+    if variable and not key:
+        raise WrongUsage(f"--{prefix}key-env: the environment has no {variable}, nor has the home's .env")
+    if not given["model"].strip():
+        raise WrongUsage(f"name the endpoint's model: --{prefix}model NAME")
+    client = ChatClient(url=given["url"], model=given["model"], option=f"--{prefix}url", api_key=key)
+    try:
+        yield AskedModel(client)
+    finally:
+        client.close()

@@ -1,0 +1,126 @@
+"""What becomes of proposed memories: accepted as an operator's own, edited, or rejected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ...domain.errors import InvalidArgument, WrongUsage
+from ...domain.facts import Structure, structure_of
+from ...store.backend import WRITE_TIMEOUT_S
+from ..common import stored_rows
+from ..common.adding import add, masked
+from ..common.command_context import CommandContext
+from ..common.operators import record_where_allowed
+from ..common.outcome import Outcome, fit_for_json
+from . import proposal_rows as store
+from .proposal_rows import StoredProposal
+
+_REVIEW = "facts review"
+
+
+def waiting(
+    context: CommandContext,
+    *,
+    theme: str | None,
+    ids: Sequence[int] | None = None,
+    least: float = 0.0,
+    rejected: bool = False,
+) -> list[StoredProposal]:
+    """Return what waits for a decision, or was rejected. Raises InvalidArgument for a number that is none."""
+    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
+        found = store.proposals(conn, theme=theme, ids=ids, least=least, rejected=rejected)
+    if missing := set(ids or ()) - {each.id for each in found}:
+        names = ", ".join(f"p{number}" for number in sorted(missing))
+        raise InvalidArgument(f"there is no proposal {names}; see: hermes-pgvector facts review")
+    return found
+
+
+def as_row(proposal: StoredProposal) -> dict[str, Any]:
+    """Return a proposal as it is shown."""
+    names = ("theme", "target", "kind", "subject", "scope", "said_at", "proposed_at", "rejected_at", "content")
+    row = fit_for_json({name: getattr(proposal, name) for name in names})
+    # A `real` of Postgres is not as precise as it looks.
+    known = {"confidence": round(proposal.confidence, 3), "sources": [f"t{each}" for each in proposal.sources]}
+    rival = {} if proposal.rival is None else {_verdict(proposal): f"m{proposal.rival}"}
+    return {"ref": proposal.ref, **row, **known, **rival, "metadata": dict(proposal.metadata)}
+
+
+def _verdict(proposal: StoredProposal) -> str:
+    return "superseded_by" if proposal.outdated else "replaces"
+
+
+def said(context: CommandContext, proposal: StoredProposal) -> Iterator[tuple[str, str]]:
+    """Yield who said what of the turns that a proposal was taken from."""
+    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
+        rows = stored_rows.rows(conn, "turns", proposal.sources)
+    yield from ((row.kind, row.content) for row in rows if row.theme == proposal.theme)
+
+
+def accept(context: CommandContext, proposals: Sequence[StoredProposal]) -> Outcome:
+    """Make memories of proposals, each as if its operator had added it when it was said.
+
+    The metadata says where: that decides who may read it.
+    """
+    done = Outcome(_REVIEW, True, {"accepted": 0})
+    for each in proposals:
+        added = add(
+            context, each.theme, each.target, each.content, each.metadata,
+            verb="facts accept", said_at=each.said_at, structure=_structure(each),
+        )  # fmt: skip
+        # Killed before this it is proposed still, and accepted again confirms the memory.
+        with context.backend.connection(WRITE_TIMEOUT_S) as conn:
+            store.remove(conn, each)
+        done.rows.append(as_row(each) | {"memory": added.rows[0]["ref"], "state": added.rows[0]["state"]})
+        done.notes += [f"{each.ref}: {note}" for note in added.notes]
+        done.counts["accepted"] += 1
+    _record(context, done)
+    return done
+
+
+def _structure(proposal: StoredProposal) -> Structure:
+    return Structure(
+        kind=proposal.kind,
+        subject=proposal.subject,
+        scope=proposal.scope,
+        confidence=round(proposal.confidence, 3),
+        sources=tuple(proposal.sources),
+    )
+
+
+def reject(context: CommandContext, proposals: Sequence[StoredProposal]) -> Outcome:
+    """Reject proposals: the same text is not proposed again."""
+    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
+        gone = [each for each in proposals if store.reject(conn, each)]
+    done = Outcome(_REVIEW, True, {"rejected": len(gone)}, [as_row(each) for each in gone])
+    _record(context, done)
+    return done
+
+
+def edit(
+    context: CommandContext, proposal: StoredProposal, text: str | None = None, **names: str | None
+) -> StoredProposal:
+    """Give a proposal another text, kind, subject or scope, and return it as it stands now.
+
+    None leaves it as it is, and "" takes a subject or scope away. Raises InvalidArgument where the proposal is gone.
+    """
+    given = {name: value for name, value in names.items() if value is not None}
+    changed = {name: structure_of(given).said().get(name) for name in given}
+    if text is not None:
+        content, _ = masked(context, text)
+        if "\n" in content:
+            raise WrongUsage("write the new text on one line")
+        changed["content"] = content
+    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
+        done = store.edit(conn, proposal, changed)
+    if not done:
+        raise InvalidArgument(f"{proposal.ref} is gone: its turns were deleted, or somebody has decided on it")
+    return waiting(context, theme=proposal.theme, ids=[proposal.id])[0]
+
+
+def _record(context: CommandContext, done: Outcome) -> None:
+    """Add to the operators' log what was decided, without any text."""
+    if any(done.counts.values()):
+        themes = ", ".join(sorted({row["theme"] for row in done.rows}))
+        with context.backend.connection(WRITE_TIMEOUT_S) as conn:
+            record_where_allowed(conn, done.verb, {"theme": themes}, done.counts)
