@@ -39,6 +39,7 @@ class ClientMemory(PgvectorMemoryProvider):
         client = mask_identifiers(clean(place.client), self._settings.identity_key)
         scope = {**self._context.scope, "client": client or "mcp"}
         self._context = replace(self._context, scope=scope)
+        self.opened()[0].counts["mcp_servers"] = 1  # in this process, for `status`
         if place.access.themes:
             self._policy = replace(self._policy, reach=self._reach_of(place.access))
 
@@ -66,6 +67,10 @@ class ClientMemory(PgvectorMemoryProvider):
     def session_id(self) -> str:
         """Return the name of the session, as it is stored."""
         return self._session_id
+
+    def count_call(self) -> None:
+        """Count a call of a tool, for `status`."""
+        self.opened()[0].counts["mcp_calls"] += 1
 
     def recall(self, tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer of a tool that recalls. Raises InvalidArgument with what went wrong."""

@@ -83,7 +83,7 @@ class Handlers:
         args = params.get("arguments") or {}
         try:
             tool.check(args)
-            answer = await self._with_memory(exchange, lambda memory: tool.run(memory, args))
+            answer = await self._with_memory(exchange, lambda memory: _run(tool, memory, args))
         except HermesPgvectorError as exc:
             return {"content": [_text(str(exc))], "isError": True}
         if isinstance(answer, str):
@@ -153,6 +153,11 @@ class Handlers:
         finally:
             stop.set()
             future.cancel()
+
+
+def _run(tool: Tool, memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any] | str:
+    memory.count_call()
+    return tool.run(memory, args)
 
 
 def _text(text: str) -> dict[str, Any]:

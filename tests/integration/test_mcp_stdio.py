@@ -300,6 +300,16 @@ def test_a_huge_argument_is_answered(agent_home: HermesHome) -> None:
         assert not wire.call("remember", content="It still listens.")["isError"]
 
 
+def test_status_counts_the_server(agent_home: HermesHome) -> None:
+    def status() -> str:
+        return agent_home.python("-P", "-m", "hermes_memory_pgvector.cli", "status").stdout
+
+    with Wire(agent_home) as wire:
+        for _ in range(3):
+            wire.call("profile")
+        until(lambda: f"{wire.process.pid} runs, as MCP server with 3 calls" in status(), what="its counters")
+
+
 def test_sigterm_brings_what_was_accepted_to_postgres(agent_home: HermesHome, dsn: str) -> None:
     with Wire(agent_home) as wire:
         wire.call("remember", content="Written just before the end.")

@@ -195,7 +195,8 @@ def _without_embedding(database: Mapping[str, Any]) -> str:
 def _process_lines(process: dict[str, Any]) -> list[str]:
     report = process["report"]
     state = "runs" if process["living"] else "is gone; what waits follows when an agent starts"
-    lines = [f"process    {process['pid']} {state}: {process['waiting']} waiting"]
+    kind = f", as MCP server with {report.get('mcp_calls', 0)} calls" if report.get("mcp_servers") else ""
+    lines = [f"process    {process['pid']} {state}{kind}: {process['waiting']} waiting"]
     if process["problem"]:
         lines.append(f"           {process['problem']}")
     if process["living"] and report:
