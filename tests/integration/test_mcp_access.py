@@ -62,6 +62,29 @@ def test_a_token_reads_and_writes_in_its_themes_alone(agent_home: HermesHome, ur
     run(talk)
 
 
+def test_the_session_of_another_token_gives_nothing_away(agent_home: HermesHome, url: str) -> None:
+    work = add_token(agent_home.path, "work", ["work"], read_only=False).secret
+    other = add_token(agent_home.path, "other", ["other"], read_only=False).secret
+
+    def ask(secret: str, method: str, session: str = "", **params: object) -> httpx.Response:
+        shown = {"Authorization": f"Bearer {secret}", "Accept": "application/json, text/event-stream"}
+        message = {"jsonrpc": "2.0", "method": method, "params": params}
+        numbered = message if method.startswith("notifications/") else message | {"id": 1}
+        return httpx.post(url, json=numbered, headers=shown | ({"Mcp-Session-Id": session} if session else {}))
+
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+    session = ask(work, "initialize", **hello).headers["mcp-session-id"]
+    ask(work, "notifications/initialized", session)
+    kept = ask(
+        work, "tools/call", session, name="remember", arguments={"content": "The launch is in May.", "sync": True}
+    )
+    stolen = ask(other, "tools/call", session, name="recall", arguments={"query": "launch"})
+
+    assert '"theme":"work"' in kept.text.replace(" ", "").replace("\\", "")
+    assert stolen.status_code == 200
+    assert "May" not in stolen.text
+
+
 def test_a_token_for_reading_writes_nothing(agent_home: HermesHome, url: str, dsn: str) -> None:
     writer = add_token(agent_home.path, "writer", ["work"], read_only=False).secret
     reader = add_token(agent_home.path, "reader", ["work"], read_only=True).secret

@@ -259,6 +259,18 @@ def test_settings_that_the_server_would_not_have_are_told(run: Install, monkeypa
 
 
 @pytest.mark.parametrize("client", CLIENTS)
+def test_uninstall_names_the_entries_that_stay(
+    client: str, user: Path, home: Path, run: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("--client", client)
+
+    assert main(["uninstall", "--hermes-home", str(home), "--json"]) == 0
+
+    left = json.loads(capsys.readouterr().out)["left"]
+    assert [str(user / FILES[client][0]) in each for each in left if "MCP" in each] == [True]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
 def test_doctor_names_an_entry_that_starts_nothing(client: str, user: Path, home: Path, run: Install) -> None:
     path = user / FILES[client][0]
     command = run("--client", client)["entry"]["command"]

@@ -7,7 +7,8 @@ import os
 import re
 import shutil
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any, Literal
 import yaml
 
 from ...domain.errors import ConfigurationError
-from .client_entry import ClientFile, is_ours, renewed
+from .client_entry import CLIENTS, ClientFile, file_of, is_ours, renewed
 from .toml_tables import without_table, written_table
 from .yaml_file import replace_file, set_values
 
@@ -34,15 +35,35 @@ class Installed:
     backup: Path | None = None
 
 
+@dataclass(frozen=True)
+class InstalledEntry:
+    """An entry of ours in a client's file."""
+
+    client: str
+    path: Path
+    name: str
+    entry: Mapping[str, Any]
+
+
 def entry_in(place: ClientFile, name: str) -> object:
     """Return a client's entry of this name; None without one. Raises ConfigurationError for a file that is broken."""
     return _servers(place, _text(place)).get(name)
 
 
-def own_entries(place: ClientFile) -> dict[str, Mapping[str, Any]]:
-    """Return the entries of a client's file that start our server, by name. Raises ConfigurationError as above."""
-    servers = _servers(place, _text(place))
-    return {str(name): entry for name, entry in servers.items() if isinstance(entry, Mapping) and is_ours(entry)}
+def entries_for(home: Path) -> Iterator[InstalledEntry]:
+    """Yield the entries by which clients of this user start our server for a home; a broken file has none."""
+    for client in CLIENTS:
+        place = file_of(client, home, None)
+        with suppress(ConfigurationError):
+            for name, entry in _servers(place, _text(place)).items():
+                if is_ours(entry) and _is_for(home, entry):
+                    yield InstalledEntry(client, place.path, str(name), entry)
+
+
+def _is_for(home: Path, entry: Mapping[str, Any]) -> bool:
+    environment = entry.get("env")
+    named = environment.get("HERMES_HOME") if isinstance(environment, Mapping) else None
+    return isinstance(named, str) and os.path.realpath(named) == os.path.realpath(home)
 
 
 def install(place: ClientFile, name: str, entry: Mapping[str, Any], *, really: bool) -> Installed:
