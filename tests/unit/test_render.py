@@ -60,7 +60,8 @@ def said(content: str, kind: str) -> Hit:
 
 
 replies = st.builds(said, st.sampled_from(HOSTILE), st.just("assistant"))
-lines = st.builds(Line, hits, st.none() | replies, st.none() | st.tuples(st.sampled_from(HOSTILE), hits))
+predecessors = st.tuples(st.sampled_from(HOSTILE), st.datetimes(timezones=st.just(UTC)))
+lines = st.builds(Line, hits, st.none() | replies, st.none() | predecessors)
 
 
 @given(st.lists(lines, max_size=6), st.text(max_size=30), st.integers(0, 1000))

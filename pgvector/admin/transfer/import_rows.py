@@ -5,6 +5,8 @@ Every function works inside the caller's transaction.
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +18,7 @@ from ...domain.text import digest
 from ...domain.theme_settings import Languages
 from ...domain.types import EmbeddingSpace, Store
 from ...store.connection import DeadlineConnection
-from ...store.memories import lock_theme
+from ...store.memories import columns_of, lock_theme
 from ...store.sql import query
 from ...store.vectors import recorded_space
 from ..common.row_security import has_own_themes
@@ -24,6 +26,7 @@ from .float_arrays import as_vector, know_vectors
 from .records import MemoryRecord, Record, TurnRecord
 
 _TURN_COLUMNS = {"sessions": "session_id", "roles": "role", "times": "ts"}
+_dumps = functools.partial(json.dumps, default=datetime.isoformat)
 _Some = TypeVar("_Some", MemoryRecord, TurnRecord)
 
 
@@ -148,6 +151,7 @@ def _insert_memories(conn: DeadlineConnection, records: Sequence[MemoryRecord], 
     row = column_lists(records, targets="target", created="created_at", updated="updated_at") | {
         "ids": ids,
         "owners": [",".join(each.owners) for each in records],
+        "structures": [Jsonb(columns_of(each.structure), dumps=_dumps) for each in records],
     }
     conn.execute(query("bring_memories"), row | _columns(records, languages))
     conn.execute(query("lift_tombstones"), _names(records))

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from ...capture.sanitize import Sanitizer, session_name
 from ...config.settings import Settings
 from ...domain.errors import OperationRejected, StoreUnsettled
+from ...domain.facts import Structure
 from ...domain.text import clean, clean_json, digest
 from ...domain.theme import ThemeRules
 from ...domain.theme_settings import ROLES, Languages
@@ -30,6 +31,7 @@ BATCH_RECORDS = 500
 BATCH_CHARS = 2_000_000  # of text; a batch is one transaction and stays in memory
 MAX_CHARS = 50_000_000  # of one text: what Postgres takes in one row with room to spare
 _EXAMPLES = 20
+_NAMES = ("subject", "scope", "when")  # the texts of a structure
 
 Origin = Literal["foreign", "export", "copy"]
 
@@ -277,10 +279,17 @@ class _Gate:
         if text != record.content:
             changed |= {"embedding": None, "parts": ()}
         if isinstance(record, MemoryRecord):
-            changed["owners"] = ("import",)
+            changed |= {"owners": ("import",), "structure": self._structure(record.structure)}
         else:
             changed["session_id"] = session_name(record.session_id, self._intake.settings.identity_key) or "unknown"
         return dataclasses.replace(record, **changed)
+
+    def _structure(self, said: Structure) -> Structure:
+        given = {name: getattr(said, name) for name in _NAMES}
+        kept: dict[str, Any] = {
+            name: self._keep.text(clean(text), Counter()) for name, text in given.items() if text is not None
+        }
+        return dataclasses.replace(said, **kept)
 
     def _metadata(self, given: Mapping[str, Any]) -> dict[str, Any]:
         if self._intake.origin == "foreign":

@@ -51,12 +51,16 @@ SELECT nextval('memory_entries_id_seq') AS id FROM generate_series(1, %(count)s)
 
 -- name: bring_memories
 INSERT INTO memory_entries (agent_identity, id, target, content, created_at, updated_at, embedding, metadata, text_language,
-                            owners)
-SELECT theme, id, target, content, created_at, updated_at, embedding, metadata, language, string_to_array(owners, ',')
+                            owners, kind, subject, scope, state, expires_at, confidence, sources, applies_when, pinned)
+SELECT theme, id, target, content, created_at, updated_at, embedding, metadata, language, string_to_array(owners, ','),
+       said.kind, said.subject, said.scope, said.state, said.expires_at, said.confidence, said.sources, said.applies_when,
+       said.pinned
   FROM unnest(%(themes)s::text[], %(ids)s::bigint[], %(targets)s::text[], %(contents)s::text[],
               %(created)s::timestamptz[], %(updated)s::timestamptz[], %(embeddings)s::vector[], %(metadata)s::jsonb[],
-              %(languages)s::text[], %(owners)s::text[])
-       AS given(theme, id, target, content, created_at, updated_at, embedding, metadata, language, owners);
+              %(languages)s::text[], %(owners)s::text[], %(structures)s::jsonb[])
+       AS given(theme, id, target, content, created_at, updated_at, embedding, metadata, language, owners, structure),
+       jsonb_to_record(structure) AS said(kind text, subject text, scope text, state text, expires_at timestamptz,
+                                          confidence real, sources bigint[], applies_when text, pinned boolean);
 
 -- name: confirm_memories
 -- What is there already is as old as the older and as fresh as the fresher of the two, and has the owners of both.
