@@ -60,7 +60,7 @@ def said(content: str, kind: str) -> Hit:
 
 
 replies = st.builds(said, st.sampled_from(HOSTILE), st.just("assistant"))
-predecessors = st.tuples(st.sampled_from(HOSTILE), st.datetimes(timezones=st.just(UTC)))
+predecessors = st.tuples(st.sampled_from(HOSTILE), st.just(AT))
 lines = st.builds(Line, hits, st.none() | replies, st.none() | predecessors)
 
 

@@ -109,7 +109,7 @@ INSTALL = Command(
         argument(
             "--theme",
             metavar="THEME",
-            help="the theme for this client (default: by token, session key or project folder)",
+            help="the theme for this client (default: the project folder)",
         ),
         argument("--compat", choices=COMPATIBLE, help="have the server offer these tools instead of ours"),
         argument("--dry-run", action="store_true", help="only show what would be written"),

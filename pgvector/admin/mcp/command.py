@@ -64,7 +64,7 @@ MCP = Command(
         argument(
             "--theme",
             metavar="THEME",
-            help="the theme for all that connect (default: by token, session key or project folder)",
+            help="the theme for all that connect (default: the project folder)",
         ),
         argument("--compat", choices=COMPATIBLE, help="serve these tools instead of ours"),
         argument("--http", type=_address, metavar="HOST:PORT", help="serve many clients over streamable HTTP"),
