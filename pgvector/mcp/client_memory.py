@@ -17,6 +17,7 @@ from ..domain.theme_access import Reach, SharedChats
 from ..host.hook_operations import Turn
 from ..host.provider import PgvectorMemoryProvider
 from ..host.session_context import SessionContext, profile_of
+from ..recall.hot import HotLimits
 from ..runtime.process import Runtime
 from .access import Access, Place
 
@@ -102,6 +103,15 @@ class ClientMemory(PgvectorMemoryProvider):
         except InvalidArgument:
             return False
         return True
+
+    def hot_block(self, max_tokens: int) -> str:
+        """Return what holds in the theme now, see recall/hot.py; "" where nothing does or recall is off."""
+        runtime, context = self.opened()
+        limits = replace(HotLimits.of(self._settings), tokens=min(self._settings.hot_tokens, max_tokens))
+        if not limits.tokens or self._policy.silences(context.place, runtime.counts):
+            return ""
+        memories, turns = context.place.memories.name, context.place.turns.name
+        return runtime.searcher.hot(memories, turns, limits, deadline_s=self.patience_s).text
 
     def record_turn(self, user: str, assistant: str, session: str) -> str:
         """Accept a finished turn; return why nothing of it is stored, "" when something is. Raises InvalidArgument."""

@@ -42,7 +42,7 @@ PROMPTS: Final = (
     {
         "name": "context",
         "title": "What is remembered",
-        "description": "What is known of the user, the newest notes, and what fits a message: to begin a session with.",
+        "description": "What holds, what is known of the user, the newest notes, and what fits a message.",
         "arguments": [
             {"name": "message", "description": "what the session is about", "required": False},
             {"name": "max_tokens", "description": f"at most this long (default {_CONTEXT_TOKENS})", "required": False},
@@ -109,11 +109,11 @@ def _session(memory: ClientMemory, session: str) -> dict[str, Any]:
 
 
 def prompt(memory: ClientMemory, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the prompt `context`: the profile as lines, and what fits the message, within a number of tokens."""
+    """Return the prompt `context`: what holds, the profile as lines, and what fits the message, within some tokens."""
     most = whole(args, "max_tokens", 100, _CONTEXT_MOST, _CONTEXT_TOKENS)
-    fitting = memory.prefetch(clean(args.get("message") or ""))
-    left = most - estimate_tokens(fitting)
-    parts = [_profile(memory, left), fitting]
+    hot, fitting = memory.hot_block(most), memory.prefetch(clean(args.get("message") or ""))
+    left = most - estimate_tokens(hot) - estimate_tokens(fitting)
+    parts = [hot, _profile(memory, left), fitting]
     text = "\n\n".join(filter(None, parts)) or "Nothing is remembered here yet."
     content = {"type": "text", "text": text}
     return {"description": "What is remembered", "messages": [{"role": "user", "content": content}]}

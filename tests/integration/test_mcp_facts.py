@@ -38,6 +38,8 @@ def test_a_fact_takes_the_place_of_the_one_before(agent_home: HermesHome) -> Non
             gone = await called(client, "facts", state="superseded")
             assert [fact["content"] for fact in gone["facts"]] == ["Tokens last seven days."]
             assert await recalled(client, "tokens last", of="memories") == ["Tokens last one day."]
+            (message,) = (await client.get_prompt("context")).messages
+            assert "D[auth @heron]: Tokens last one day." in message.content.text  # type: ignore[union-attr]
 
     run(talk)
 
