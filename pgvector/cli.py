@@ -98,6 +98,11 @@ def command_groups() -> dict[str, tuple[Verb, ...]]:
                 "make old turns smaller: delete duplicates, drop vectors to their codes; measured before",
                 "compact.command",
             ),
+            Verb(
+                "relieve",
+                "move entries of MEMORY.md and USER.md that need not stand in every prompt into the database",
+                "relieve.command",
+            ),
         ),
         "move": (
             Verb("export", "write memories and turns to a file", "transfer.command"),

@@ -144,9 +144,9 @@ def with_note(answer: str, note: str) -> str:
     return json.dumps(result, ensure_ascii=False)
 
 
-def prompt_block(tools: Iterable[str]) -> str:
-    """Return what stands in the system prompt: the same words as long as the same tools are switched on."""
-    return "\n".join([_BLOCK, *(_SENTENCES[name] for name in switched_on(tools))])
+def prompt_block(tools: Iterable[str], hot: str) -> str:
+    """Return what stands in the system prompt: the same words as long as the same tools are on and the same holds."""
+    return "\n".join([_BLOCK, *(_SENTENCES[name] for name in switched_on(tools)), *filter(None, [hot])])
 
 
 def settings_in_file(config: Mapping[str, Any] | None) -> Settings:

@@ -108,7 +108,18 @@ def _leave() -> None:
 
 
 def _log_to_stderr() -> None:
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    if not os.environ.get("HERMES_PGVECTOR_DEBUG"):
+        handler.addFilter(_is_worth_saying)
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, format="%(levelname)s %(message)s")
+
+
+def _is_worth_saying(record: logging.LogRecord) -> bool:
+    """Return whether a record is ours or the HTTP server's; the SDK quotes messages, and tells of clients that left."""
+    if record.name.startswith("uvicorn"):
+        record.exc_info = record.exc_text = None
+        return True
+    return record.name.startswith(__name__.partition(".")[0])
 
 
 def http_app(served: Served, guard: Callable[[AsgiApp], AsgiApp]) -> AsgiApp:
@@ -146,5 +157,5 @@ def serve_http(served: Served, host: str, port: int, guard: Callable[[AsgiApp], 
     _log_to_stderr()
     import uvicorn
 
-    uvicorn.run(http_app(served, guard), host=host, port=port, log_level="warning", access_log=False)
+    uvicorn.run(http_app(served, guard), host=host, port=port, log_config=None, access_log=False)
     close_all()

@@ -215,15 +215,15 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "due_themes_memories", "due_themes_turns", "cold_themes_turns",  # names of themes
         "sample_texts", "no_vectors",
         "take_over_mirrored", "mirror_difference", "forget_mirrored",  # this host's own file
-        "hold_removals", "withdraw_removals",
+        "hold_removals", "withdraw_removals", "entries_of_files",
         "server_start",  # a time
         "held_removals", "count_held_removals", "keep_held", "removed_memories", "restore_memory",  # for the operator
         "keep_undecided",
         "forget_removed_texts",
         "lock_arrivals", "try_hold_space", "new_memory_ids", "database_identity",  # touch no stored text
         "may_write_history", "may_write_log",
-        "themes_with_traces",  # names for the operator
         "proposals",  # for the operator
+        "themes_with_traces", "hot_themes",  # names for the operator
         "own_columns", "begin_moves", "end_moves", "keys_without_theme",  # touch no table
         "move_history",  # its function names the theme
         "distribution_state", "distributed_tables", "nodes_with_shards",  # the catalogue

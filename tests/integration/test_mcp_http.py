@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from tests.conftest import DIMS
 from tests.support.hermes import HermesHome
-from tests.support.mcp_client import called, connected_over_http, mcp_home, recalled, run, serving
+from tests.support.mcp_client import SERVER, called, connected_over_http, mcp_home, recalled, run, serving
 
 
 @pytest.fixture
@@ -61,3 +62,13 @@ def test_pages_of_other_hosts_are_kept_out(url: str) -> None:
     strange = httpx.post(url, json=ask, headers=accept | {"host": "evil.example"})
     page = httpx.post(url, json=ask, headers=accept | {"origin": "https://evil.example"})
     assert strange.is_client_error and page.is_client_error
+
+
+def test_an_address_that_is_taken_is_told(agent_home: HermesHome, url: str) -> None:
+    address = url.removeprefix("http://").removesuffix("/mcp")
+    done = subprocess.run(
+        [*SERVER, "--http", address], env=agent_home.environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "address already in use" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -54,12 +54,12 @@ async def connected(home: HermesHome, *arguments: str, folder: str = "") -> Asyn
 
 
 @contextmanager
-def serving(home: HermesHome, *arguments: str) -> Iterator[str]:
+def serving(home: HermesHome, *arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[str]:
     """The URL of a server of this home that listens on loopback."""
     port = free_port()
     command = [*SERVER, "--http", f"127.0.0.1:{port}", *arguments]
     with (home.path / "mcp.log").open("a", encoding="utf-8") as log:
-        process = subprocess.Popen(command, env=home.environment(), stdin=subprocess.DEVNULL, stderr=log)
+        process = subprocess.Popen(command, env=home.environment(environment), stdin=subprocess.DEVNULL, stderr=log)
         try:
             until(lambda: _listens(port, process), what="the server to listen")
             yield f"http://127.0.0.1:{port}/mcp"

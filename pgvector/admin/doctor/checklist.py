@@ -16,6 +16,7 @@ from .check_disk import check_disk
 from .check_endpoints import check_endpoints
 from .check_forms import check_forms
 from .check_installation import check_installation
+from .check_memory_files import check_memory_files
 from .check_replica import check_read_replica
 
 _MARKS: dict[State, str] = {"ok": "ok  ", "note": "note", "fail": "FAIL"}
@@ -33,6 +34,7 @@ def examine(
         *check_database(context),
         *check_read_replica(context),
         *check_endpoints(context),
+        *check_memory_files(home),
         *check_disk(context),
     ]
 

@@ -516,3 +516,28 @@ SELECT id, agent_identity AS theme, role AS kind, session_id,
    AND agent_identity || '' = %(theme)s
    AND NOT EXISTS (SELECT FROM conversations WHERE session_id = %(session_id)s AND agent_identity || '' = %(theme)s)
  ORDER BY ts DESC, id DESC LIMIT %(limit)s;
+
+-- name: hot_facts
+-- What holds in a theme and may stand in its hot block, and when the scope of each was last written of. Where a theme has
+-- nothing of the kind, this is one look at an index.
+WITH holding AS MATERIALIZED (
+    SELECT id, content, updated_at, kind, subject, scope, state, pinned, expires_at,
+           max(updated_at) OVER (PARTITION BY lower(scope)) AS scope_at
+      FROM memory_entries
+     WHERE agent_identity = %(theme)s AND (state IS NOT NULL OR pinned)
+       AND coalesce(state, 'active') = 'active' AND (expires_at IS NULL OR expires_at > now()))
+SELECT id, left(content, 2000) AS content, updated_at, coalesce(kind, '') AS kind, coalesce(subject, '') AS subject,
+       coalesce(scope, '') AS scope, coalesce(state, '') AS state, pinned IS TRUE AS pinned, expires_at, scope_at
+  FROM holding
+ WHERE pinned OR kind IN ('constraint', 'question', 'decision', 'value')
+ ORDER BY kind = 'constraint' DESC NULLS LAST, pinned IS TRUE DESC, updated_at DESC, id DESC LIMIT %(limit)s;
+
+-- name: turns_naming
+-- The newest turns of a theme, and which of `scopes` each of them names in words that the text index holds.
+WITH asked AS MATERIALIZED (
+    SELECT scope, (SELECT string_agg('''' || replace(replace(lexeme, '\', '\\'), '''', '''''') || '''', ' & ')::tsquery
+                     FROM unnest(hermes_lexemes(scope, %(language)s))) AS words
+      FROM unnest(%(scopes)s::text[]) AS scope),
+newest AS MATERIALIZED (
+    SELECT ts, tsv FROM conversations WHERE agent_identity = %(theme)s ORDER BY ts DESC LIMIT %(limit)s)
+SELECT ts AS at, ARRAY(SELECT scope FROM asked WHERE newest.tsv @@ words) AS named FROM newest;
