@@ -106,7 +106,11 @@ INSTALL = Command(
     [
         argument("--client", choices=(*CLIENTS, "print"), required=True, help="whose file; print shows all of them"),
         *add_client_options,
-        argument("--theme", metavar="THEME", help="the theme for this client (default: see docs/mcp.md)"),
+        argument(
+            "--theme",
+            metavar="THEME",
+            help="the theme for this client (default: by token, session key or project folder)",
+        ),
         argument("--compat", choices=COMPATIBLE, help="have the server offer these tools instead of ours"),
         argument("--dry-run", action="store_true", help="only show what would be written"),
     ],

@@ -61,7 +61,11 @@ MCP = Command(
     "hermes-pgvector mcp install --client claude-code",
     _serve,
     [
-        argument("--theme", metavar="THEME", help="the theme for all that connect (default: see docs/mcp.md)"),
+        argument(
+            "--theme",
+            metavar="THEME",
+            help="the theme for all that connect (default: by token, session key or project folder)",
+        ),
         argument("--compat", choices=COMPATIBLE, help="serve these tools instead of ours"),
         argument("--http", type=_address, metavar="HOST:PORT", help="serve many clients over streamable HTTP"),
         argument(
