@@ -30,8 +30,9 @@ _DECISIVE: Final = frozenset(
     {"host", "origin", "authorization", "content-length", "x-hermes-session-key", "mcp-session-id"}
 )
 _ANY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # no names to call a server by
-_UNKNOWN_TOKENS_PER_S: Final = 1.0  # of an address, and
-_UNKNOWN_TOKENS_BURST: Final = 20
+# Of one address: unknown tokens that are looked at, and lines of the log about what was refused.
+_REFUSED_PER_S: Final = 1.0
+_REFUSED_BURST: Final = 20
 _ERROR_CODE: Final = -32600  # JSON-RPC's code of a request that is not served
 
 
@@ -76,7 +77,8 @@ class HttpGuard:
                 "`hermes-pgvector mcp token add NAME --theme THEME`, or listen on 127.0.0.1"
             )
         self._rates = RequestRates(self._limits.requests_per_s, self._limits.burst)
-        self._unknown = RequestRates(_UNKNOWN_TOKENS_PER_S, _UNKNOWN_TOKENS_BURST)
+        self._unknown = RequestRates(_REFUSED_PER_S, _REFUSED_BURST)
+        self._told = RequestRates(_REFUSED_PER_S, _REFUSED_BURST)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Serve a request, or answer with what is wrong with it."""
@@ -92,13 +94,17 @@ class HttpGuard:
             access = self._admitted(headers, _address(scope))
             body = await self._body(headers, receive)
         except _Refused as no:
-            logger.log(no.level, "MCP: a request from %s was refused: %s", _address(scope), no)
+            self._log(_address(scope), no)
             await _answer(no, send)
             return
         scope.pop(SCOPE_KEY, None)
         if access is not None:
             scope[SCOPE_KEY] = access
         await self._app(scope, _replayed(body, receive), send)
+
+    def _log(self, address: str, no: _Refused) -> None:
+        if not self._told.wait_s(address, time.monotonic()):
+            logger.warning("hermes-pgvector: a request from %s was refused: %s", address, no)
 
     def _check_names(self, headers: _Headers) -> None:
         """Keep out web pages that had a name of theirs point at this address."""
@@ -139,10 +145,7 @@ class HttpGuard:
     def _count(self, rates: RequestRates, caller: str) -> None:
         if wait_s := rates.wait_s(caller, time.monotonic()):
             seconds = str(math.ceil(wait_s))
-            # At debug level, or whoever floods the server would flood the log as well.
-            raise _Refused(
-                429, f"too many requests; try again in {seconds} s", ("retry-after", seconds), level=logging.DEBUG
-            )
+            raise _Refused(429, f"too many requests; try again in {seconds} s", ("retry-after", seconds))
 
     async def _body(self, headers: _Headers, receive: Receive) -> bytes:
         too_large = _Refused(413, f"the request is larger than {self._limits.body_bytes:,} bytes")
@@ -156,7 +159,7 @@ class HttpGuard:
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise _Refused(400, "the request ended before its body did", level=logging.DEBUG)
+                        raise _Refused(400, "the request ended before its body did")
                     chunks.append(message.get("body", b""))
                     size += len(chunks[-1])
                     if size > self._limits.body_bytes:
@@ -177,13 +180,11 @@ class _Refused(Exception):
         header: tuple[str, str] | None = None,
         *,
         told: str = "",
-        level: int = logging.WARNING,
     ) -> None:
         super().__init__(why)
         self.status = status
         self.told = told or why
         self.header = header
-        self.level = level
 
 
 class _Headers:

@@ -125,7 +125,9 @@ def test_requests_that_are_refused_reach_no_tool(agent_home: HermesHome) -> None
         assert httpx.post(url, content=b"x" * 5_000_000, headers=shown).status_code == 413
         assert 429 in [httpx.post(url, json={}, headers=shown).status_code for _ in range(10)]
 
-    assert secret[4:] not in (agent_home.path / "mcp.log").read_text()
+    log = (agent_home.path / "mcp.log").read_text()
+    assert "was refused: the request is larger" in log
+    assert secret[4:] not in log
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:8766", "[::]:8766"])

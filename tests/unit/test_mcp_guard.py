@@ -257,3 +257,14 @@ def test_no_token_stands_in_a_log(serve: Serve, home: Path, caplog: pytest.LogCa
     assert not any(
         secret[4:] in record.getMessage() for record in caplog.records if record.name.startswith(("herm", "uvi"))
     )
+
+
+def test_whoever_is_refused_often_does_not_fill_the_log(serve: Serve, records: Callable[[int], list[str]]) -> None:
+    url = serve().url
+
+    with httpx.Client(headers={"Host": "evil.example"}) as client:
+        assert {client.get(url).status_code for _ in range(200)} == {403}
+
+    lines = [line for line in records(logging.WARNING) if "was refused" in line]
+    assert 20 <= len(lines) < 100
+    assert all("127.0.0.1" in line and "evil.example" in line for line in lines)
