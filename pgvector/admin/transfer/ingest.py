@@ -15,7 +15,6 @@ from typing import Any, Literal
 from ...capture.sanitize import Sanitizer, session_name
 from ...config.settings import Settings
 from ...domain.errors import OperationRejected, StoreUnsettled
-from ...domain.facts import Structure
 from ...domain.text import clean, clean_json, digest
 from ...domain.theme import ThemeRules
 from ...domain.theme_settings import ROLES, Languages
@@ -26,6 +25,7 @@ from ...store.vectors import hold_space, record_space
 from ..common.operators import operator
 from . import import_rows as store
 from .records import TARGETS, MemoryRecord, Record, TurnRecord, time_flaw
+from .said_structure import as_stored
 
 BATCH_RECORDS = 500
 BATCH_CHARS = 2_000_000  # of text; a batch is one transaction and stays in memory
@@ -62,7 +62,10 @@ class IngestOptions:
 
 @dataclass
 class IngestResult:
-    """What became of the records, counted; `skipped` by reason, with `examples` of where the skipped ones stood."""
+    """What became of the records, counted; `skipped` by reason, with `examples` of where the skipped ones stood.
+
+    `without_replaced` and `without_sources`: memories that name a memory or turns which are not here.
+    """
 
     memories_added: int = 0
     memories_there: int = 0
@@ -70,6 +73,8 @@ class IngestResult:
     turns_there: int = 0
     vectors: int = 0
     masked: int = 0
+    without_replaced: int = 0
+    without_sources: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
     themes: Counter[str] = field(default_factory=Counter)
@@ -110,6 +115,8 @@ class IngestResult:
     def as_json(self) -> dict[str, Any]:
         """Everything, for machines."""
         return self.counts() | {
+            "without_replaced": self.without_replaced,
+            "without_sources": self.without_sources,
             "skipped": dict(self.skipped),
             "examples": self.examples,
             "themes": dict(sorted(self.themes.items())),
@@ -135,6 +142,7 @@ def take_in(
     found = IngestResult()
     gate = _Gate(intake, found)
     languages = Languages(intake.settings.text_language, intake.settings.text_languages)
+    linked: list[MemoryRecord] = []
     for batch in _batches(records):
         fit = gate.let_in(batch)
         try:
@@ -143,7 +151,19 @@ def take_in(
             for record in fit:
                 _write_alone(conn, record, intake, languages, found)
         progress(len(batch))
+        linked += [each for each in fit if isinstance(each, MemoryRecord) and each.said.links()]
+    if intake.really:
+        for start in range(0, len(linked), BATCH_RECORDS):
+            _link(conn, linked[start : start + BATCH_RECORDS], found)
     return found
+
+
+def _link(conn: DeadlineConnection, records: Sequence[MemoryRecord], found: IngestResult) -> None:
+    """Have memories name the rows that they named where they come from, now that all are there."""
+    with translated(), conn.transaction():
+        replaced, sources = store.link(conn, records)
+    found.without_replaced += replaced
+    found.without_sources += sources
 
 
 def _batches(records: Iterable[Record]) -> Iterator[list[Record]]:
@@ -279,17 +299,14 @@ class _Gate:
         if text != record.content:
             changed |= {"embedding": None, "parts": ()}
         if isinstance(record, MemoryRecord):
-            changed |= {"owners": ("import",), "structure": self._structure(record.structure)}
+            changed["owners"] = ("import",)
+            changed["said"] = as_stored(record.said, text, lambda name: self._keep.text(name, counts), self._session)
         else:
-            changed["session_id"] = session_name(record.session_id, self._intake.settings.identity_key) or "unknown"
+            changed["session_id"] = self._session(record.session_id)
         return dataclasses.replace(record, **changed)
 
-    def _structure(self, said: Structure) -> Structure:
-        given = {name: getattr(said, name) for name in _NAMES}
-        kept: dict[str, Any] = {
-            name: self._keep.text(clean(text), Counter()) for name, text in given.items() if text is not None
-        }
-        return dataclasses.replace(said, **kept)
+    def _session(self, name: str) -> str:
+        return session_name(name, self._intake.settings.identity_key) or "unknown"
 
     def _metadata(self, given: Mapping[str, Any]) -> dict[str, Any]:
         if self._intake.origin == "foreign":

@@ -8,6 +8,7 @@ from typing import Any
 
 from ....domain.facts import NAME_MOST_CHARS, Structure
 from ..records import MemoryRecord
+from ..said_structure import Said
 from .source import ProfileFile, SourceTally, at_epoch
 from .sqlite_file import SqliteFile, read_only
 from .stored_facts import memory_of
@@ -63,7 +64,7 @@ class FactNotes(ProfileFile):
                 # What became of a fact later makes it no fresher.
                 updated = at_epoch(row["updated_at"]) if row["status"] == "active" else created
                 for record in memory_of(_text(row), created, updated, target, metadata, tally, where):
-                    yield dataclasses.replace(record, structure=_said(row, scopes))
+                    yield dataclasses.replace(record, said=Said(_said(row, scopes)))
 
 
 def _flaw(row: Mapping[str, Any], seen: set[str]) -> str:
