@@ -122,13 +122,20 @@ def unknown_arguments(tool: str, args: object, tools: Iterable[str], *, structur
 
     A call that would change memory is refused then; one that only reads is answered without them, with a note.
     """
-    known = next((list(each["parameters"]["properties"]) for each in _known(tools) if each["name"] == tool), [])
-    known += ALSO_TAKEN.get(tool, ()) if known else ()
-    known += STRUCTURE_TAKEN if structure and tool == "remember" and known else ()
+    known = _taken(tool, tools, structure=structure)
     if not known or not isinstance(args, Mapping):
         return ""
     strange = [name for name, value in args.items() if name not in known and value is not None]
     return f"{tool} has no argument {_quoted(strange)}: it takes {_quoted(known)}" if strange else ""
+
+
+def _taken(tool: str, tools: Iterable[str], *, structure: bool) -> list[str]:
+    """Return the arguments that a tool takes; none of an unknown one."""
+    for each in _known(tools):
+        if each["name"] == tool:
+            besides = _STRUCTURE_TAKEN if structure and tool == "remember" else ()
+            return [*each["parameters"]["properties"], *ALSO_TAKEN.get(tool, ()), *besides]
+    return []
 
 
 def _quoted(names: Iterable[object]) -> str:
