@@ -133,7 +133,7 @@ def _taken(tool: str, tools: Iterable[str], *, structure: bool) -> list[str]:
     """Return the arguments that a tool takes; none of an unknown one."""
     for each in _known(tools):
         if each["name"] == tool:
-            besides = _STRUCTURE_TAKEN if structure and tool == "remember" else ()
+            besides = STRUCTURE_TAKEN if structure and tool == "remember" else ()
             return [*each["parameters"]["properties"], *ALSO_TAKEN.get(tool, ()), *besides]
     return []
 
