@@ -74,12 +74,17 @@ def command_groups() -> dict[str, tuple[Verb, ...]]:
             Verb("history", "show who wrote, replaced, moved and removed memories, and when", "browse.command"),
             Verb("sessions", "list the sessions of a theme, and read one", "browse.command"),
             Verb("themes", "show, rename, merge, delete and export themes", "themes.command", [export_theme]),
-            Verb("add", "store a memory", "edit.command"),
+            Verb("add", "store a memory", "edit.add_command"),
             Verb("edit", "change what a memory says", "edit.command"),
             Verb(
                 "forget", "delete memories or turns for good, with everything that was derived of them", "edit.command"
             ),
-            Verb("facts", "memories that a language model proposes when asked to: extract and review", "facts.command"),
+            Verb(
+                "facts",
+                "list, add, edit and delete memories by kind and subject; have a model propose some",
+                "facts.command",
+            ),
+            Verb("reflections", "list what went well or badly", "facts.command"),
             Verb(
                 "restore",
                 "bring back memories that a memory file let go of, with their theme, times and origin",

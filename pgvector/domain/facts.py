@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -24,6 +23,7 @@ _MARKS = {"C": "constraint", "D": "decision", "V": "value", "?": "question"}
 _DONE, _OBSOLETE = "✓✔", "~"
 _LINE = re.compile(r"([CDV?✓✔~])\[([^\[\]\r\n]{1,200})\](:?)[ \t]*([^\r\n]*)")
 _SPAN = re.compile(r"\d+\s*[a-zA-Z]+")  # "7d" ago, said of what is to come
+_FIRST_S, _LAST_S = -6e10, 2e11  # the years 68 to 8307
 _ALMOST = re.compile(r"[CDV?✓✔~]\[")
 
 
@@ -122,7 +122,7 @@ def _short(most: int) -> Any:
 
 
 def _moment(value: object, name: str) -> float:
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and abs(value) < 2e11:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and _FIRST_S < value < _LAST_S:
         return float(value)
     now = datetime.now(UTC)
     when = parse_when(value, name, end=True, now=now)

@@ -17,7 +17,6 @@ from urllib.parse import unquote, urlsplit
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 NOT_FOUND: Final = -32002  # of a resource
-LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _KINDS: Final = {  # by method: how the SDK names its request, parameters and result
     "tools/list": ("ListTools", "PaginatedRequestParams"),
     "tools/call": ("CallTool", "CallToolRequestParams"),
@@ -206,15 +205,13 @@ async def serve_streams(server: Any, stdin: Any, stdout: Any) -> None:
         await server.run(reading, writing, server.create_initialization_options())
 
 
-def session_manager(server: Any, *, loopback_names_only: bool) -> Any:
+def session_manager(server: Any) -> Any:
     """Return what speaks with many clients over streamable HTTP: `run()`, a context, and `handle_request`, an ASGI app.
 
-    It does not check who asks; and with `loopback_names_only` that Host and Origin are names of this machine.
+    It checks neither who asks nor Host and Origin.
     """
     security = import_module("mcp.server.transport_security").TransportSecuritySettings(
-        enable_dns_rebinding_protection=loopback_names_only,
-        allowed_hosts=[f"{name}:*" for name in LOOPBACK],
-        allowed_origins=[f"http://{name}:*" for name in LOOPBACK],
+        enable_dns_rebinding_protection=False
     )
     manager = import_module("mcp.server.streamable_http_manager").StreamableHTTPSessionManager
     return manager(app=server, security_settings=security)

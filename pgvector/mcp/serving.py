@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..config.settings import Settings
-from ..domain.errors import ConfigurationError, WrongUsage
+from ..domain.errors import ConfigurationError
 from ..domain.fork_safety import at_import
 from ..host import availability
 from ..host.session_context import load_settings
@@ -34,6 +34,7 @@ TOOL_SETS: Final[dict[str, tuple[Tool, ...]]] = {
     "hermes-memory": HERMES_MEMORY,
     "search-fetch": (SEARCH, FETCH),
 }
+COMPATIBLE: Final = tuple(sorted(filter(None, TOOL_SETS)))
 
 Scope = MutableMapping[str, Any]
 AsgiApp = Callable[[Scope, Any, Any], Awaitable[None]]
@@ -121,8 +122,8 @@ def _is_worth_saying(record: logging.LogRecord) -> bool:
     return record.name.startswith(__name__.partition(".")[0])
 
 
-def http_app(served: Served, guard: Callable[[AsgiApp], AsgiApp] | None = None) -> AsgiApp:
-    """Return the ASGI app: the protocol at /mcp, behind `guard`, without which only names of this machine may be used.
+def http_app(served: Served, guard: Callable[[AsgiApp], AsgiApp]) -> AsgiApp:
+    """Return the ASGI app: the protocol at /mcp, behind `guard`.
 
     What `guard` finds out of a request it puts into the scope, as an Access.
     """
@@ -130,9 +131,8 @@ def http_app(served: Served, guard: Callable[[AsgiApp], AsgiApp] | None = None) 
         from starlette.applications import Starlette
         from starlette.routing import Route
 
-    manager = sdk.session_manager(served.server(), loopback_names_only=guard is None)
-    inner: AsgiApp = manager.handle_request
-    app = inner if guard is None else guard(inner)
+    manager = sdk.session_manager(served.server())
+    app = guard(manager.handle_request)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -152,12 +152,10 @@ class _Mounted:
         await self._app(scope, receive, send)
 
 
-def serve_http(served: Served, host: str, port: int) -> None:
-    """Serve clients of this machine over HTTP until SIGTERM or Ctrl-C. Raises WrongUsage for any other address."""
-    if host not in ("127.0.0.1", "::1", "localhost"):
-        raise WrongUsage(f"{host} leads beyond this machine: listen at 127.0.0.1")
+def serve_http(served: Served, host: str, port: int, guard: Callable[[AsgiApp], AsgiApp]) -> None:
+    """Serve clients over HTTP, behind `guard`, until SIGTERM or Ctrl-C."""
     _log_to_stderr()
     import uvicorn
 
-    uvicorn.run(http_app(served), host=host, port=port, log_config=None, access_log=False)
+    uvicorn.run(http_app(served, guard), host=host, port=port, log_config=None, access_log=False)
     close_all()

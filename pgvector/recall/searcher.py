@@ -99,6 +99,11 @@ class Searcher:
         languages = self._backend.languages
         return languages.all if scope.kind == "all" else (languages.of(scope.theme),)
 
+    def begin_bars(self) -> None:
+        """Begin in the background to measure what `bars` will tell, which the first question would wait for."""
+        if self._bars is not None:
+            self._bars.begin()
+
     def bars(self, text: str, until: float) -> MinSimilarity | None:
         """Return from which similarity on a row is worth showing for a question that was asked before.
 

@@ -192,6 +192,8 @@ def acquire(settings: Settings, home: Path, environ: Mapping[str, str], user: ob
         if runtime is None:
             runtime = _registry.runtimes[key] = Runtime(*key)
             runtime.writer.start()
+            if settings.prefetch_limit and settings.min_similarity == "auto":
+                runtime.searcher.begin_bars()
         runtime.users.add(user)
         return runtime
 

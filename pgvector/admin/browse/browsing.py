@@ -45,10 +45,22 @@ def listed(
         "pending": wanted.pending,
         "chars": chars,
     }
+    found = conn.execute(_query(f"list_{store}"), asked | page.values()).fetchall()
+    said = stored_rows.structures(conn, [row.id for row in found]) if store == "memories" else {}
     return [
-        {"ref": str(Ref(store, row.id)), "store": store, "theme": theme} | fit_for_json(row._asdict())
-        for row in conn.execute(_query(f"list_{store}"), asked | page.values())
+        {"ref": str(Ref(store, row.id)), "store": store, "theme": theme}
+        | fit_for_json(row._asdict())
+        | _structure(said.get(row.id))
+        for row in found
     ]
+
+
+def _structure_of(conn: DeadlineConnection, ref: Ref) -> dict[str, Any]:
+    return _structure(stored_rows.structures(conn, [ref.id]).get(ref.id)) if ref.store == "memories" else {}
+
+
+def _structure(said: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {} if said is None else {"structure": stored_rows.structure_as_json(said)}
 
 
 def shown(conn: DeadlineConnection, ref: Ref, theme: str | None, rules: ThemeRules) -> dict[str, Any]:
@@ -63,7 +75,7 @@ def shown(conn: DeadlineConnection, ref: Ref, theme: str | None, rules: ThemeRul
     stands_in = row["theme"] if row is not None else past[0]["theme"]
     if theme is not None and stands_in not in (theme, rules.resolve_name(theme)):
         raise InvalidArgument(f"{ref} is a row of the theme {stands_in!r}")
-    found = {"ref": str(ref), "store": ref.store} | _described(row, stands_in)
+    found = {"ref": str(ref), "store": ref.store} | _described(row, stands_in) | _structure_of(conn, ref)
     return found | {"history": [_event(each) for each in past]} if ref.store == "memories" else found
 
 

@@ -24,9 +24,11 @@ _ROWS = (
     Column("kind"),
     Column("date", style="dim"),
     Column("session_id", "session", style="dim"),
+    Column("about", style="dim"),
     Column("note", "", style="yellow"),
     Column("content", "text", flexible=True),
 )
+_ACTIONS = ("added", "replaced", "moved", "removed", "superseded", "closed", "archived", "reopened")
 _EVENTS = (
     Column("date", "when", style="dim"),
     Column("action"),
@@ -82,7 +84,11 @@ def _reading_theme(args: argparse.Namespace, home: Path) -> Iterator[tuple[Deadl
 
 def _show_rows(rows: list[dict[str, Any]], *, empty: str) -> None:
     for row in rows:
-        row |= {"date": minute(row["at"]), "note": "no vector yet" if row["pending"] else ""}
+        said = row.get("structure", {})
+        notes = ["no vector yet"] if row["pending"] else []
+        notes += [said["state"]] if said.get("state", "active") != "active" else []
+        about = " ".join(str(said[name]) for name in ("kind", "subject", "scope") if name in said)
+        row |= {"date": minute(row["at"]), "about": about, "note": ", ".join(notes)}
     show_table(_used(_ROWS, rows), rows, empty=empty)
 
 
@@ -105,10 +111,11 @@ def _show(args: argparse.Namespace, home: Path) -> int:
 
 def _show_row(row: dict[str, Any]) -> None:
     past, content = row.pop("history", []), row.pop("content", None)
-    metadata = row.pop("metadata", {})
+    metadata, said = row.pop("metadata", {}), row.pop("structure", {})
     for name in ("id", "store", "pending"):
         row.pop(name, None)
     show_pairs((name.replace("_", " "), value) for name, value in row.items() if value not in (None, "", 0))
+    show_pairs((f"says {name.replace('_', ' ')}", _plain(value)) for name, value in said.items())
     show_pairs((f"metadata {name}", _plain(value)) for name, value in metadata.items())
     if content is not None:
         say()
@@ -127,7 +134,7 @@ def _plain(value: Any) -> str:
 
 def _history_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("id", nargs="*", metavar="ID", help="only this memory, also one that is gone: m123")
-    command.add_argument("--action", choices=("added", "replaced", "moved", "removed"), help="only what was done so")
+    command.add_argument("--action", choices=_ACTIONS, help="only what was done so")
     command.add_argument("--target", choices=("memory", "user"), help="only notes, or only facts about the user")
     command.add_argument("--session", metavar="ID", help="only what was done in this session")
     add_page(command, limit=20, what="what was done")

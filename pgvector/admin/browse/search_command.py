@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...domain.errors import EmbedderError, InvalidArgument, WrongUsage
+from ...domain.facts import KINDS
 from ...domain.theme import ThemeRules
 from ...domain.theme_access import EVERYTHING
 from ...domain.types import PAGES_END, Answer, Filters, Hit, Question, Scope, Store
@@ -33,6 +34,12 @@ from ..common.row_options import (
 )
 from ..common.theme_names import theme_of_session, theme_to_read
 
+_TYPES: Mapping[str, tuple[str, ...] | None] = {
+    "facts": tuple(kind for kind in KINDS if kind not in ("procedure", "reflection")),
+    "episodes": None,
+    "procedures": ("procedure",),
+    "reflections": ("reflection",),
+}
 _UNLIKE = 0.005  # a similarity that would be shown as 0.00
 
 
@@ -46,7 +53,9 @@ def _search_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--session", metavar="ID", help="only this session")
     command.add_argument("--role", choices=("user", "assistant", "tool"), help="turns: only what that side said")
     command.add_argument("--target", choices=("memory", "user"), help="memories: only notes, or only facts of the user")
+    command.add_argument("--type", choices=_TYPES, help="only this: of memories by their kind, or episodes, the turns")
     add_page(command, limit=5, what="what was written or said")
+    command.add_argument("--top-k", dest="limit", type=int, default=argparse.SUPPRESS, metavar="N", help="as --limit")
     command.add_argument("--around", action="store_true", help="show the turns right before and after a turn as well")
     command.add_argument("--no-rerank", action="store_true", help="leave the order to the search, also with a reranker")
     command.add_argument("--explain", action="store_true", help="say which leg found a result, at which rank")
@@ -125,9 +134,19 @@ def _stores(args: argparse.Namespace) -> list[Store]:
     """Return where to look; a filter that only one of the two stores has leaves out the other."""
     if (args.role and args.store == "memories") or (args.target and args.store == "turns"):
         raise WrongUsage("--role is for turns, --target for memories")
+    if args.type:
+        return [_store_of_type(args)]
     if args.store != "both" or bool(args.role) == bool(args.target):
         return ["memories", "turns"] if args.store == "both" else [args.store]
     return ["turns"] if args.role else ["memories"]
+
+
+def _store_of_type(args: argparse.Namespace) -> Store:
+    """Return where what --type names is stored. Raises WrongUsage where another option looks elsewhere."""
+    store: Store = "memories" if _TYPES[args.type] else "turns"
+    if args.store not in ("both", store) or (args.role and store == "memories") or (args.target and store == "turns"):
+        raise WrongUsage(f"--type {args.type} looks among {store}: --store, --role or --target does not")
+    return store
 
 
 def _word(args: argparse.Namespace) -> str:
@@ -157,7 +176,7 @@ def _check_scope(args: argparse.Namespace, word: str) -> None:
 
 
 def _question(args: argparse.Namespace, text: str, scope: Scope, store: Store, bounds: Page) -> Question:
-    kind = {"target": args.target} if store == "memories" else {"role": args.role}
+    kind = {"target": args.target, "kinds": _TYPES.get(args.type)} if store == "memories" else {"role": args.role}
     return Question(
         text,
         scope,
@@ -171,10 +190,12 @@ def _question(args: argparse.Namespace, text: str, scope: Scope, store: Store, b
 
 
 def _say_hit(result: Mapping[str, Any], text: str, args: argparse.Namespace) -> None:
-    kind = result.get("role") or result.get("target")
+    kind = " ".join(str(result[name]) for name in ("role", "target", "kind", "subject", "scope") if name in result)
     near = "" if result["similarity"] is None else f"  similarity {result['similarity']:.2f}"
     say(f"{result['ref']}  {kind}  {minute(result['date'])}  {result['theme']}{near}", "bold")
     say("    " + one_line(result["content"], text, lines=3, indent=4))
+    if replaced := result.get("replaced"):
+        say(f"    replaces: {one_line(replaced['content'], text, indent=14)}", "dim")
     if args.around:
         for turn in result.get("around", ()):
             say("      " + one_line(f"{turn['role']}: {turn['content']}", text, indent=6), "dim")
@@ -198,6 +219,7 @@ def _legs(explained: Mapping[str, Any]) -> str:
 SEARCH = Command(
     'hermes-pgvector search "what does the Atlas cost"\n'
     'hermes-pgvector search "budget" --theme marketing --store memories --explain\n'
+    'hermes-pgvector search "deadline" --type facts --top-k 10\n'
     "hermes-pgvector search ERR_CONN_42 --store turns --role user --since 7d --around --json",
     _search,
     [_search_arguments],

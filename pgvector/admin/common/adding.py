@@ -8,13 +8,16 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from ...capture.sanitize import Sanitizer
 from ...domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
-from ...domain.facts import PLAIN, Structure
+from ...domain.facts import PLAIN, Structure, malformed_notation
 from ...domain.operations import RememberMemory
 from ...domain.text import clean
 from ...store import memories
 from ...store.backend import WRITE_TIMEOUT_S
+from ...store.connection import DeadlineConnection
 from ...store.vectors import PendingRow
+from . import stored_rows
 from .command_context import CommandContext
 from .operators import operator
 from .outcome import Outcome
@@ -22,6 +25,7 @@ from .refs import Ref
 from .theme_rows import theme_exists
 
 _KEPT_OF_WHO = ("source", "os_user", "host")  # beside the memory itself
+_MALFORMED = "this looks like notation and is none, so it is kept as plain text: D[auth]: what was decided"
 _EMBED_S = 120.0  # how long a command waits for the vectors of one long text
 
 
@@ -38,45 +42,76 @@ def add(
 ) -> Outcome:
     """Store a memory as the tool `remember` does: secrets masked, the same text confirmed rather than doubled.
 
-    Without `said_at` it is said now. Raises InvalidArgument for an empty text, StoreUnavailable without a database.
+    Without `said_at` it is said now. Raises InvalidArgument for an empty text or where the theme does not hold what it
+    shall replace, StoreUnavailable without a database.
     """
-    content, notes = masked(context, text)
-    given = {key: value for key, value in context.keep.metadata(metadata, Counter()).items() if key not in _KEPT_OF_WHO}
+    op, notes = memory_to_add(
+        context.keep, theme, target, text, metadata, verb=verb, said_at=said_at, structure=structure
+    )
+    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
+        before = memories.id_of(conn, theme, target, op.content)
+        _check_replaced(conn, theme, structure, before)
+        if not theme_exists(conn, theme):
+            notes.append(f"{theme!r} held nothing before: if that is a slip, forget this and look at: themes list")
+    context.backend.apply([op], {})
+    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
+        found = memories.id_of(conn, theme, target, op.content)
+        said = {} if found is None else stored_rows.structures(conn, [found]).get(found, {})
+    if found is None:
+        raise InvalidArgument("the memory was removed again while it was added")
+    state = "stored" if before is None else "confirmed"
+    row = {"ref": str(Ref("memories", found)), "id": found, "theme": theme, "target": target, "content": op.content}
+    row |= {"state": state} | ({"structure": stored_rows.structure_as_json(said)} if said else {})
+    return Outcome(verb, True, {state: 1}, [row | embed_now(context, theme, found, op.content)], notes=notes)
+
+
+def memory_to_add(
+    keep: Sanitizer,
+    theme: str,
+    target: str,
+    text: str,
+    metadata: Mapping[str, Any],
+    *,
+    verb: str = "add",
+    said_at: datetime | None = None,
+    structure: Structure = PLAIN,
+) -> tuple[RememberMemory, list[str]]:
+    """Return the write of an operator's memory, and what there is to say of it. Raises WrongUsage."""
+    content, notes = masked(keep, text)
+    if malformed_notation(content):
+        notes.append(_MALFORMED)
+    given = {key: value for key, value in keep.metadata(metadata, Counter()).items() if key not in _KEPT_OF_WHO}
     who = operator(verb)
-    metadata = given | {key: who[key] for key in _KEPT_OF_WHO}
-    remember = RememberMemory(
+    op = RememberMemory(
         theme=theme,
         at=time.time() if said_at is None else said_at.timestamp(),
         target=target,
         content=content,
         structure=structure,
-        metadata=metadata,
+        metadata=given | {key: who[key] for key in _KEPT_OF_WHO},
         given=given,
         who=who,
         owner="add",
     )
-    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
-        before = memories.id_of(conn, theme, target, content)
-        if not theme_exists(conn, theme):
-            notes.append(f"{theme!r} held nothing before: if that is a slip, forget this and look at: themes list")
-    context.backend.apply([remember], {})
-    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
-        found = memories.id_of(conn, theme, target, content)
-    if found is None:
-        raise InvalidArgument("the memory was removed again while it was added")
-    state = "stored" if before is None else "confirmed"
-    row = {"ref": str(Ref("memories", found)), "id": found, "theme": theme, "target": target, "content": content}
-    return Outcome(
-        verb, True, {state: 1}, [row | {"state": state} | embed_now(context, theme, found, content)], notes=notes
-    )
+    return op, notes
 
 
-def masked(context: CommandContext, text: str) -> tuple[str, list[str]]:
+def _check_replaced(conn: DeadlineConnection, theme: str, said: Structure, own: int | None) -> None:
+    """Raise InvalidArgument where the theme does not hold the memory that is to be replaced."""
+    if said.replaces is None:
+        return
+    if said.replaces == own:
+        raise InvalidArgument(f"m{own} says that itself: it cannot take its own place")
+    if not memories.entries(conn, theme, [said.replaces]):
+        raise InvalidArgument(f"the theme {theme!r} holds no memory m{said.replaces} that could be replaced")
+
+
+def masked(keep: Sanitizer, text: str) -> tuple[str, list[str]]:
     """Return a text as it is stored, without secrets, and a note where some were masked. Raises WrongUsage."""
     said = clean(text).strip()
     if not said:
         raise WrongUsage("the text is empty; say in plain words what to remember")
-    content = context.keep.text(said, Counter())
+    content = keep.text(said, Counter())
     told = "what looked like a password, key or token was masked before it was stored"
     return content, [told] if content != said else []
 

@@ -5,7 +5,7 @@ Functions that are given a connection work inside the caller's transaction, with
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,8 @@ from ...domain.types import Store
 from ...store.backend import WRITE_TIMEOUT_S, Backend
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
+from .outcome import fit_for_json
+from .refs import Ref
 
 _query = partial(query, package=__package__)
 
@@ -20,6 +22,27 @@ _query = partial(query, package=__package__)
 def rows(conn: DeadlineConnection, store: Store, ids: Sequence[int]) -> list[Any]:
     """Return those of the rows that are there: id, theme, kind, at, content."""
     return conn.execute(_query(f"rows_of_{store}"), {"ids": list(ids)}).fetchall()
+
+
+def structures(conn: DeadlineConnection, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """Return what memories say of themselves besides their text, by their ids; only of those that say anything.
+
+    With the ids of what each `replaces`, and of what it is `replaced_by`.
+    """
+    found = {}
+    for row in conn.execute(_query("structures"), {"ids": list(ids)}):
+        said = {name: value for name, value in row._asdict().items() if value is not None and name != "id"}
+        if "confidence" in said:
+            said["confidence"] = round(said["confidence"], 3)  # a `real` is not as precise as it looks
+        found[int(row.id)] = said
+    return found
+
+
+def structure_as_json(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `structures` gives of a memory as it is shown, with the names of rows instead of their ids."""
+    shown = fit_for_json(said)
+    shown |= {name: str(Ref("memories", said[name])) for name in ("replaces", "replaced_by") if name in said}
+    return shown | ({"sources": [str(Ref("turns", each)) for each in said["sources"]]} if "sources" in said else {})
 
 
 def themes_of_session(conn: DeadlineConnection, session_id: str) -> dict[str, int]:

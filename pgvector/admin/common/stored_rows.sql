@@ -9,6 +9,17 @@ SELECT id, agent_identity AS theme, target AS kind, updated_at AS at, content FR
 -- exempt: rows by the numbers that an operator names.
 SELECT id, agent_identity AS theme, role AS kind, ts AS at, content FROM conversations WHERE id = ANY(%(ids)s) ORDER BY id;
 
+-- name: structures
+-- exempt: rows by the numbers that an operator names. What they say of themselves besides their text, where they say anything.
+SELECT m.id, m.kind, m.subject, m.scope, m.state, m.expires_at, m.confidence, m.sources, m.applies_when AS when,
+       nullif(m.pinned, false) AS pinned, m.replaces, max(successor.id) AS replaced_by
+  FROM memory_entries AS m
+  LEFT JOIN memory_entries AS successor ON successor.agent_identity = m.agent_identity AND successor.replaces = m.id
+ WHERE m.id = ANY(%(ids)s)
+   AND (m.kind IS NOT NULL OR m.state IS NOT NULL OR m.scope IS NOT NULL OR m.expires_at IS NOT NULL OR m.confidence IS NOT NULL
+        OR m.sources IS NOT NULL OR m.applies_when IS NOT NULL OR m.pinned OR m.replaces IS NOT NULL)
+ GROUP BY m.id, m.agent_identity ORDER BY m.id;
+
 -- name: session_themes
 -- exempt: names for the operator, no stored text. Two keys of the API server may have given a session one name.
 SELECT agent_identity AS theme, count(*) AS turns FROM conversations WHERE session_id = %(session_id)s GROUP BY 1 ORDER BY 1;

@@ -10,6 +10,7 @@ from typing import Any
 from ...config.settings import Settings
 from ...domain.errors import ConfigurationError
 from .check import Check, DoctorContext, Locate, State
+from .check_clients import check_clients
 from .check_database import check_database
 from .check_disk import check_disk
 from .check_endpoints import check_endpoints
@@ -29,6 +30,7 @@ def examine(
     return [
         *check_installation(home),
         *check_forms(home),
+        *check_clients(home),
         *check_database(context),
         *check_read_replica(context),
         *check_endpoints(context),

@@ -1,15 +1,14 @@
-"""add, edit, forget."""
+"""edit, forget."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
 import subprocess
-import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,16 @@ from ...domain.format import plural
 from ...domain.theme import ThemeRules
 from ...domain.types import Filters, Question, Scope
 from ...recall.prefetch import worth_showing
-from ..common.adding import add
 from ..common.command_context import CommandContext, context_for
 from ..common.commands import Command, add_login, add_yes, argument
 from ..common.console import Column, say, show_table
+from ..common.fact_options import EDIT_OPTIONS, said_in
 from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
 from ..common.refs import Ref, parse_refs
 from ..common.row_options import PATIENCE_S, STORES, add_theme, minute, one_line, question_text
-from ..common.theme_names import theme_of_session, theme_to_read, theme_to_write
+from ..common.theme_names import theme_of_session, theme_to_read
 from . import forget_rows
+from .add_command import given_text, vector_follows
 from .editing import edit, memory
 
 _QUERY_DEFAULT, _QUERY_MOST = 5, 50
@@ -42,46 +42,6 @@ _ROWS = (
 )
 
 
-def _text(given: str) -> str:
-    """Return the text of an argument, or with `-` what stands on stdin."""
-    return sys.stdin.read() if given == "-" else given
-
-
-# -- add
-
-
-def _add(args: argparse.Namespace, home: Path) -> int:
-    metadata = _metadata(args.metadata)
-    text = _text(args.text)
-    with context_for(args, home) as (context, rules):
-        theme, note = theme_to_write(args.theme, rules, home)
-        done = add(context, theme, args.target, text, metadata)
-        done.notes += [note] if note else []
-        done.hints += _vector_follows(done, context)
-    (row,) = done.rows
-    told = f"{row['state']} {row['ref']} in the theme {theme!r}: {one_line(row['content'])}"
-    return print_outcome(done, as_json=args.json, before=lambda: say(told))
-
-
-def _metadata(given: str | None) -> dict[str, Any]:
-    try:
-        value = json.loads(given) if given is not None else {}
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        raise WrongUsage(
-            f"--metadata {given!r} is not a JSON object of names and values; write, in single quotes: "
-            '--metadata \'{"ticket": "OPS-12"}\''
-        )
-    return value
-
-
-def _vector_follows(done: Outcome, context: CommandContext) -> list[str]:
-    if context.embedder is None or not any(row.get("embedded") is False for row in done.rows):
-        return []
-    return [typed("it is found by words; its vector follows with the next agent, or hermes-pgvector backfill")]
-
-
 # -- edit
 
 
@@ -90,25 +50,40 @@ def _edit(args: argparse.Namespace, home: Path) -> int:
     if len(refs) != 1:
         raise WrongUsage("edit takes one memory at a time")
     with context_for(args, home) as (context, _):
-        if args.text is None:
-            with context.backend.connection(PATIENCE_S) as conn:
-                now = memory(conn, refs[0]).content
-            text = _edited(now)
-        else:
-            text = _text(args.text)
-        done = edit(context, refs[0], text, really=args.yes)
-        done.hints += _vector_follows(done, context)
+        changes = said_in(args, context.keep)
+        done = edit(context, refs[0], _new_text(args, context, refs[0], changes), changes, really=args.yes)
+        done.hints += vector_follows(done, context)
     unchanged = ADD_YES if done.counts["memories"] else "nothing was changed"
     return print_outcome(
         done, as_json=args.json, before=lambda: _show_edited(done), summary="done" if done.done else unchanged
     )
 
 
+def _new_text(args: argparse.Namespace, context: CommandContext, ref: Ref, changes: Mapping[str, Any]) -> str | None:
+    """Return the text that was given, or what the editor gives where nothing else was; None for the text as it is."""
+    if args.text is not None:
+        return given_text(args.text)
+    if changes:
+        return None
+    with context.backend.connection(PATIENCE_S) as conn:
+        now = memory(conn, ref).content
+    return _edited(now)
+
+
 def _show_edited(done: Outcome) -> None:
     (row,) = done.rows
     say(f"{row['ref']} in the theme {row['theme']!r}")
-    say(f"  was  {one_line(row['was'], lines=3, indent=7)}", "dim")
-    say(f"  now  {one_line(row['content'], lines=3, indent=7)}")
+    if row["was"] != row["content"]:
+        say(f"  was  {one_line(row['was'], lines=3, indent=7)}", "dim")
+        say(f"  now  {one_line(row['content'], lines=3, indent=7)}")
+    else:
+        say(f"       {one_line(row['content'], lines=3, indent=7)}", "dim")
+    for name, (was, now) in row.get("changes", {}).items():
+        say(f"  {name.replace('_', ' ')}: {_told(was)} -> {_told(now)}")
+
+
+def _told(value: Any) -> str:
+    return "none" if value in (None, False, []) else ", ".join(value) if isinstance(value, list) else str(value)
 
 
 def _edited(text: str) -> str:
@@ -205,32 +180,18 @@ def _forget_summary(args: argparse.Namespace, done: Outcome, refs: list[Ref]) ->
     return "\n".join(lines)
 
 
-ADD = Command(
-    'hermes-pgvector add "The staging database is rebuilt every Sunday" --theme sre\n'
-    'hermes-pgvector add --target user "Prefers short answers" --metadata \'{"ticket": "OPS-12"}\'\n'
-    "hermes-pgvector add - --theme sre < note.txt",
-    _add,
-    [
-        argument("text", metavar="TEXT", help="what to remember; - reads it from stdin"),
-        argument(
-            "--target",
-            choices=("memory", "user"),
-            default="memory",
-            help="a note (the default), or a fact about the user",
-        ),
-        argument("--metadata", metavar="JSON", help="an object to keep beside it"),
-        add_theme,
-    ],
-)
 EDIT = Command(
     'hermes-pgvector edit m12 "The staging database is rebuilt every Monday"\n'
-    "hermes-pgvector edit m12 --yes          # opens $EDITOR",
+    "hermes-pgvector edit m12 --yes          # opens $EDITOR\n"
+    "hermes-pgvector edit m12 --subject staging.db --kind value --yes\n"
+    "hermes-pgvector edit m12 --state archived --yes",
     _edit,
     [
         argument("id", metavar="ID", help="the memory: m123, or 123"),
         argument(
             "text", nargs="?", metavar="TEXT", help="what it shall say; - reads it from stdin (default: opens $EDITOR)"
         ),
+        *EDIT_OPTIONS,
         add_yes,
         add_login,
     ],

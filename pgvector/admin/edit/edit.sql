@@ -8,6 +8,13 @@ UPDATE memory_entries
        state = coalesce(state, %(state)s)
  WHERE agent_identity = %(theme)s AND id = %(id)s AND digest = hermes_digest(%(old_content)s);
 
+-- name: edit_structure
+UPDATE memory_entries
+   SET kind = %(kind)s, subject = %(subject)s, scope = %(scope)s, state = %(state)s, expires_at = %(expires_at)s,
+       confidence = %(confidence)s, sources = %(sources)s, applies_when = %(applies_when)s, pinned = %(pinned)s,
+       updated_at = CASE WHEN %(anew)s THEN %(at)s ELSE updated_at END
+ WHERE agent_identity = %(theme)s AND id = %(id)s AND digest = hermes_digest(%(content)s);
+
 -- name: bury_text
 -- No file that still holds it brings it back.
 INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at)

@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 
 from ...domain.commandline import typed
 from ...domain.errors import InvalidArgument
-from ...domain.facts import PLAIN, parse_notation
+from ...domain.facts import PLAIN, Structure, parse_notation
 from ...domain.types import MEMORY_FILES
 from ...store import history, memories
 from ...store.backend import WRITE_TIMEOUT_S
@@ -27,33 +27,87 @@ from ..common.outcome import Outcome
 from ..common.refs import Ref
 
 _query = partial(query, package=__package__)
+_KEPT = ("kind", "subject", "scope", "state", "expires_at", "confidence", "sources", "when", "pinned")
+_MATTERS = {"kind", "subject", "scope", "state"}  # where one of them changes, another memory may lose its place
 
 
-def edit(context: CommandContext, ref: Ref, text: str, *, really: bool) -> Outcome:
-    """Give a memory another text. It keeps its number and its age, and gets a new vector.
+def edit(context: CommandContext, ref: Ref, text: str | None, changes: Mapping[str, Any], *, really: bool) -> Outcome:
+    """Give a memory another text, where one is given, and what `changes` says of it besides.
 
+    It keeps its number and its age, and gets a new vector. `changes` are by the names of `Structure`, None takes away.
     Raises InvalidArgument for a turn, an unknown number, an empty text, or one that another memory says already.
     """
     with context.backend.connection(WRITE_TIMEOUT_S) as conn:
         old = memory(conn, ref)
-        content, notes = masked(context, text)
+        content, notes = _new_text(context, old, text)
         row = {"ref": str(ref), "id": ref.id, "theme": old.theme, "target": old.kind, "was": old.content}
         row["content"] = content
-        if content == old.content:
+        now = stored_rows.structures(conn, [ref.id]).get(ref.id, {})
+        changed = _changed(now, changes)
+        if content == old.content and not changed:
             return Outcome("edit", False, {"memories": 0}, [row], notes=[*notes, "it says that already"])
-        entry = entry_of(old)
-        _check_unsaid(conn, old.theme, entry, content)
-        in_files, origin = context.in_files()
-        notes += still_in_files([entry], in_files)
+        row["changes"] = {name: _both(name, now.get(name), value) for name, value in changed.items()}
+        if content != old.content:
+            notes += _rewrite(context, conn, old, content, really=really)
         if really:
-            if not _replace(conn, old.theme, entry, content, in_files, origin):
-                raise InvalidArgument(f"{ref} was changed by somebody else just now; nothing was done: look again")
-            if not context.settings.history_texts:
-                history.forget_old_texts(conn, old.theme, [ref.id])
+            if changed:
+                _restructure(conn, old, content, now, changed)
             record_change(conn, "edit", [old.theme], {"rows": [str(ref)]}, {"memories": 1})
-    if really:
+    if really and (content != old.content or changed.get("state") == "active"):
         row |= embed_now(context, old.theme, ref.id, content)
     return Outcome("edit", really, {"memories": 1}, [row], notes=notes)
+
+
+def _new_text(context: CommandContext, old: Any, text: str | None) -> tuple[str, list[str]]:
+    return (old.content, []) if text is None else masked(context.keep, text)
+
+
+def _rewrite(context: CommandContext, conn: DeadlineConnection, old: Any, content: str, *, really: bool) -> list[str]:
+    """Give a memory another text, if `really`; return what there is to say about it."""
+    entry = entry_of(old)
+    _check_unsaid(conn, old.theme, entry, content)
+    in_files, origin = context.in_files()
+    if really:
+        if not _replace(conn, old.theme, entry, content, in_files, origin):
+            raise InvalidArgument(f"m{old.id} was changed by somebody else just now; nothing was done: look again")
+        if not context.settings.history_texts:
+            history.forget_old_texts(conn, old.theme, [old.id])
+    return still_in_files([entry], in_files)
+
+
+def _changed(now: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of the changes is not so yet."""
+    stored = memories.columns_of(Structure(**changes))
+    stored |= {"pinned": stored["pinned"] or None, "when": stored["applies_when"]}
+    return {name: value for name, value in changes.items() if stored.get(name, value) != now.get(name)}
+
+
+def _both(name: str, was: Any, now: Any) -> tuple[Any, Any]:
+    """Return a value before and after as it is shown."""
+    if name == "expires_at" and now is not None:
+        now = datetime.fromtimestamp(now, UTC)
+    shown = [stored_rows.structure_as_json({} if each is None else {name: each}).get(name) for each in (was, now)]
+    return shown[0], shown[1]
+
+
+def _restructure(
+    conn: DeadlineConnection, old: Any, content: str, now: Mapping[str, Any], changed: Mapping[str, Any]
+) -> None:
+    """Write what a memory says of itself besides its text. What becomes current of a subject counts as said now."""
+    lock_theme(conn, old.theme)
+    history.note_actor(conn, operator("edit"))
+    said = {name: value for name, value in now.items() if name in _KEPT}
+    if "expires_at" in said:
+        said["expires_at"] = said["expires_at"].timestamp()
+    merged = Structure(**{**said, **changed}).settled()
+    row = memories.columns_of(merged) | {"theme": old.theme, "target": old.kind, "id": old.id, "content": content}
+    row |= {"at": datetime.now(UTC), "anew": merged.state == "active" and bool(changed.keys() & _MATTERS)}
+    if not conn.execute(_query("edit_structure"), row).rowcount:
+        raise InvalidArgument(f"m{old.id} was changed by somebody else just now; nothing was done: look again")
+    if (replaced := changed.get("replaces")) is not None:
+        if not memories.entries(conn, old.theme, [replaced]) or replaced == old.id:
+            raise InvalidArgument(f"the theme {old.theme!r} holds no other memory m{replaced} that could be replaced")
+        conn.execute(query("supersede_memory"), row | {"id": replaced})
 
 
 def _replace(

@@ -69,3 +69,15 @@ UPDATE hermes_proposals SET rejected_at = now() WHERE agent_identity = %(theme)s
 
 -- name: remove_proposal
 DELETE FROM hermes_proposals WHERE agent_identity = %(theme)s AND id = %(id)s;
+
+-- name: list_facts
+-- The most recently written or confirmed ones first. A memory of no kind is a fact; one of no state is active.
+SELECT m.id, m.target, m.created_at, m.updated_at AS at, left(m.content, %(chars)s) AS content, length(m.content) AS chars
+  FROM memory_entries AS m
+ WHERE m.agent_identity = %(theme)s AND m.updated_at >= %(since)s::timestamptz AND m.updated_at < %(until)s::timestamptz
+   AND coalesce(m.kind, 'fact') = ANY(%(kinds)s)
+   AND (%(subject)s::text IS NULL OR lower(m.subject) = lower(%(subject)s)
+        OR starts_with(lower(m.subject), lower(%(subject)s) || '.'))
+   AND (%(scope)s::text IS NULL OR lower(m.scope) = lower(%(scope)s))
+   AND CASE %(state)s WHEN 'all' THEN true WHEN 'recalled' THEN is_current(m) ELSE coalesce(m.state, 'active') = %(state)s END
+ ORDER BY m.updated_at DESC, m.id DESC LIMIT %(limit)s OFFSET %(offset)s;

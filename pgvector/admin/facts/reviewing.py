@@ -107,7 +107,7 @@ def edit(
     given = {name: value for name, value in names.items() if value is not None}
     changed = {name: structure_of(given).said().get(name) for name in given}
     if text is not None:
-        content, _ = masked(context, text)
+        content, _ = masked(context.keep, text)
         if "\n" in content:
             raise WrongUsage("write the new text on one line")
         changed["content"] = content

@@ -115,6 +115,10 @@ def show_arrivals(arrivals: IngestResult, *, dry_run: bool) -> None:
         say(f"{arrivals.vectors:,} of them with their vectors")
     if arrivals.masked:
         say(f"{plural(arrivals.masked, 'secret')} masked in them")
+    if arrivals.without_replaced:
+        say(f"{plural(arrivals.without_replaced, 'memory', 'memories')} took the place of one that is not here")
+    if arrivals.without_sources:
+        say(f"{plural(arrivals.without_sources, 'memory', 'memories')} came from turns that are not here")
     for reason, count in arrivals.skipped.most_common():
         say(f"{count:,} left out: {reason}", "yellow")
     for example in arrivals.examples:

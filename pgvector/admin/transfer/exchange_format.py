@@ -19,11 +19,22 @@ from typing import Any
 from ...domain.errors import ConfigurationError, InvalidArgument
 from ...domain.types import EmbeddingSpace, Removed
 from .records import TARGETS, MemoryRecord, Part, Record, TurnRecord, time_flaw
+from .said_structure import read_said, said_as_json
 
 FORMAT = "hermes-memory-pgvector"
 VERSION = 1
 MAX_LINE_BYTES = 256 * 1024 * 1024
-_MEMORY_FIELDS = ("theme", "target", "content", "created_at", "updated_at", "metadata", "embedding", "parts")
+_MEMORY_FIELDS = (
+    "theme",
+    "target",
+    "content",
+    "created_at",
+    "updated_at",
+    "metadata",
+    "embedding",
+    "parts",
+    "structure",
+)
 _TURN_FIELDS = ("theme", "session_id", "role", "content", "ts", "metadata", "embedding", "parts")
 
 
@@ -146,6 +157,8 @@ def row_line(record: Record) -> bytes:
             "created_at": record.created_at.isoformat(),
             "updated_at": record.updated_at.isoformat(),
         }
+        if said := said_as_json(record.said):
+            row["structure"] = said
     else:
         row = {
             "store": "turns",
@@ -191,6 +204,7 @@ def read_row(line: bytes, number: int) -> Record | Removed:
                 return MemoryRecord(
                     _text(row, "theme"), _text(row, "target"), _text(row, "content"), _time(row, "created_at"),
                     _time(row, "updated_at"), metadata, _floats(row.get("embedding")), _parts(row), where,
+                    said=read_said(row.get("structure")),
                 )  # fmt: skip
             case "turns":
                 metadata = _metadata(row, _TURN_FIELDS)

@@ -19,6 +19,7 @@ from ...store.vectors import recorded_space
 from ..common.theme_rows import every_theme
 from .float_arrays import as_floats, know_vectors
 from .records import MemoryRecord, Part, Record, TurnRecord
+from .said_structure import read_said
 
 _SLICE = 500  # rows of one statement
 _IDS = {"memories": "leaving_memory_ids", "turns": "leaving_turn_ids"}
@@ -85,7 +86,7 @@ def _record(theme: str, store: Store, row: Any, parts: Sequence[Part]) -> Record
     if store == "memories":
         return MemoryRecord(
             theme, row.target, row.content, row.created_at, row.updated_at, row.metadata, embedding, known,
-            owners=tuple(row.owners),
+            owners=tuple(row.owners), said=read_said(row.said),
         )  # fmt: skip
     return TurnRecord(theme, row.session_id, row.role, row.content, row.ts, row.metadata, embedding, known)
 

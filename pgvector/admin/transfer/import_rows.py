@@ -16,14 +16,16 @@ from ...domain.text import digest
 from ...domain.theme_settings import Languages
 from ...domain.types import EmbeddingSpace, Store
 from ...store.connection import DeadlineConnection
-from ...store.memories import lock_theme
+from ...store.memories import columns_of, lock_theme
 from ...store.sql import query
 from ...store.vectors import recorded_space
 from ..common.row_security import has_own_themes
 from .float_arrays import as_vector, know_vectors
 from .records import MemoryRecord, Record, TurnRecord
+from .said_structure import NOTHING_SAID
 
 _TURN_COLUMNS = {"sessions": "session_id", "roles": "role", "times": "ts"}
+_SAID_COLUMNS = ("kind", "subject", "scope", "state", "expires_at", "confidence", "applies_when", "pinned")
 _Some = TypeVar("_Some", MemoryRecord, TurnRecord)
 
 
@@ -149,7 +151,7 @@ def _insert_memories(conn: DeadlineConnection, records: Sequence[MemoryRecord], 
         "ids": ids,
         "owners": [",".join(each.owners) for each in records],
     }
-    conn.execute(query("bring_memories"), row | _columns(records, languages))
+    conn.execute(query("bring_memories"), row | _columns(records, languages) | _said(records))
     conn.execute(query("lift_tombstones"), _names(records))
     _bring_chunks(conn, "memories", list(zip(ids, records, strict=True)))
 
@@ -161,7 +163,43 @@ def _confirm(conn: DeadlineConnection, there: Sequence[tuple[int, MemoryRecord]]
             "ids": [id for id, _ in there],
             "owners": [",".join(each.owners) for each in records],
         }
+        _confirm_structure(conn, [(id, record) for id, record in there if record.said != NOTHING_SAID])
         conn.execute(query("confirm_memories"), row)
+
+
+def _confirm_structure(conn: DeadlineConnection, there: Sequence[tuple[int, MemoryRecord]]) -> None:
+    if there:
+        records = [record for _, record in there]
+        row = column_lists(records, themes="theme", updated="updated_at") | {"ids": [id for id, _ in there]}
+        conn.execute(query("confirm_structure"), row | _said(records))
+
+
+def _said(records: Sequence[MemoryRecord]) -> dict[str, list[Any]]:
+    rows = [columns_of(each.said.structure) for each in records]
+    return {name: [row[name] for row in rows] for name in _SAID_COLUMNS}
+
+
+def link(conn: DeadlineConnection, records: Sequence[MemoryRecord]) -> tuple[int, int]:
+    """Have memories name what they took the place of, and the turns that say them, once all of these are there.
+
+    Return how many lack the first, and how many some of the second.
+    """
+    names = _names(records)
+    replaced = [(each, each.said.replaced) for each in records if each.said.replaced is not None]
+    if replaced:
+        row = _names([record for record, _ in replaced])
+        old = [memory for _, memory in replaced]
+        conn.execute(query("link_replaced"), row | column_lists(old, old_targets="target", old_digests="digest"))
+    turns = [(each, turn) for each in records for turn in each.said.sources]
+    if turns:
+        row = _names([record for record, _ in turns])
+        said = [turn for _, turn in turns]
+        row |= column_lists(said, sessions="session_id", roles="role", times="ts", turn_digests="digest")
+        conn.execute(query("link_sources"), row)
+    names["replaced"] = [each.said.replaced is not None for each in records]
+    names["turns"] = [len(each.said.sources) for each in records]
+    left = conn.execute(query("unlinked"), names).fetchone()
+    return (0, 0) if left is None else (int(left.replaced), int(left.sources))
 
 
 def _names(records: Sequence[MemoryRecord]) -> dict[str, Any]:

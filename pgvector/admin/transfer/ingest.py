@@ -25,11 +25,13 @@ from ...store.vectors import hold_space, record_space
 from ..common.operators import operator
 from . import import_rows as store
 from .records import TARGETS, MemoryRecord, Record, TurnRecord, time_flaw
+from .said_structure import as_stored
 
 BATCH_RECORDS = 500
 BATCH_CHARS = 2_000_000  # of text; a batch is one transaction and stays in memory
 MAX_CHARS = 50_000_000  # of one text: what Postgres takes in one row with room to spare
 _EXAMPLES = 20
+_NAMES = ("subject", "scope", "when")  # the texts of a structure
 
 Origin = Literal["foreign", "export", "copy"]
 
@@ -60,7 +62,10 @@ class IngestOptions:
 
 @dataclass
 class IngestResult:
-    """What became of the records, counted; `skipped` by reason, with `examples` of where the skipped ones stood."""
+    """What became of the records, counted; `skipped` by reason, with `examples` of where the skipped ones stood.
+
+    `without_replaced` and `without_sources`: memories that name a memory or turns which are not here.
+    """
 
     memories_added: int = 0
     memories_there: int = 0
@@ -68,6 +73,8 @@ class IngestResult:
     turns_there: int = 0
     vectors: int = 0
     masked: int = 0
+    without_replaced: int = 0
+    without_sources: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
     themes: Counter[str] = field(default_factory=Counter)
@@ -108,6 +115,8 @@ class IngestResult:
     def as_json(self) -> dict[str, Any]:
         """Everything, for machines."""
         return self.counts() | {
+            "without_replaced": self.without_replaced,
+            "without_sources": self.without_sources,
             "skipped": dict(self.skipped),
             "examples": self.examples,
             "themes": dict(sorted(self.themes.items())),
@@ -133,6 +142,7 @@ def take_in(
     found = IngestResult()
     gate = _Gate(intake, found)
     languages = Languages(intake.settings.text_language, intake.settings.text_languages)
+    linked: list[MemoryRecord] = []
     for batch in _batches(records):
         fit = gate.let_in(batch)
         try:
@@ -141,7 +151,19 @@ def take_in(
             for record in fit:
                 _write_alone(conn, record, intake, languages, found)
         progress(len(batch))
+        linked += [each for each in fit if isinstance(each, MemoryRecord) and each.said.links()]
+    if intake.really:
+        for start in range(0, len(linked), BATCH_RECORDS):
+            _link(conn, linked[start : start + BATCH_RECORDS], found)
     return found
+
+
+def _link(conn: DeadlineConnection, records: Sequence[MemoryRecord], found: IngestResult) -> None:
+    """Have memories name the rows that they named where they come from, now that all are there."""
+    with translated(), conn.transaction():
+        replaced, sources = store.link(conn, records)
+    found.without_replaced += replaced
+    found.without_sources += sources
 
 
 def _batches(records: Iterable[Record]) -> Iterator[list[Record]]:
@@ -278,9 +300,13 @@ class _Gate:
             changed |= {"embedding": None, "parts": ()}
         if isinstance(record, MemoryRecord):
             changed["owners"] = ("import",)
+            changed["said"] = as_stored(record.said, text, lambda name: self._keep.text(name, counts), self._session)
         else:
-            changed["session_id"] = session_name(record.session_id, self._intake.settings.identity_key) or "unknown"
+            changed["session_id"] = self._session(record.session_id)
         return dataclasses.replace(record, **changed)
+
+    def _session(self, name: str) -> str:
+        return session_name(name, self._intake.settings.identity_key) or "unknown"
 
     def _metadata(self, given: Mapping[str, Any]) -> dict[str, Any]:
         if self._intake.origin == "foreign":

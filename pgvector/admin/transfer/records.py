@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from ...domain.types import MEMORY_FILES
+from .said_structure import NOTHING_SAID, Said
 
 TARGETS: Final = tuple(MEMORY_FILES)
 _FIRST_YEAR, _LAST_YEAR = 2, 9998
@@ -25,7 +26,7 @@ class MemoryRecord:
     """A durable memory. `target` is memory or user; the times have a zone.
 
     `embedding` is the vector of the text, of a long text that of its beginning; `parts` are those of the rest.
-    `owners` keep it besides the hosts' memory files.
+    `owners` keep it besides the hosts' memory files. `said`: what it says of itself besides its text.
     `where` tells a person where the record stood, as "line 12": it is not stored.
     """
 
@@ -39,6 +40,7 @@ class MemoryRecord:
     parts: tuple[Part, ...] = ()
     where: str = ""
     owners: tuple[str, ...] = ()
+    said: Said = NOTHING_SAID
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,14 @@ SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true) AS iterative,
        set_config('hnsw.scan_mem_multiplier', '8', true) AS memory;
 
 -- name: plan_for_values
--- exempt: touches no table. Whether a filter across all themes lets one row pass or all, no plan can serve both.
-SELECT set_config('plan_cache_mode', 'force_custom_plan', true) AS mode;
+-- exempt: touches no table. Whether a filter across all themes lets one row pass or all, no plan can serve both; and that an
+-- index is of one theme only a plan for that theme can tell.
+SELECT set_config('hermes_pgvector.plans', current_setting('plan_cache_mode'), true) AS before,
+       set_config('plan_cache_mode', 'force_custom_plan', true) AS mode;
+
+-- name: plan_as_before
+-- exempt: touches no table. As it was when `plan_for_values` was asked for in this transaction.
+SELECT set_config('plan_cache_mode', current_setting('hermes_pgvector.plans'), true) AS mode;
 
 -- name: has_graph
 -- exempt: reads the catalogue only. Of which column there is a graph: an operator may have dropped it for a bulk load or
@@ -48,6 +54,13 @@ SELECT min(n.attname) AS found
   JOIN pg_attribute AS n ON n.attrelid = i.indrelid AND n.attnum = i.indkey[0]
  WHERE i.indrelid = %(table)s::regclass AND i.indisvalid AND i.indpred IS NULL AND a.amname = 'hnsw'
    AND n.attname IN ('embedding', 'sig');
+
+-- name: has_own_graph
+-- exempt: reads the catalogue only. Whether an operator has built a graph of one theme, it is whole, and it has so many rows.
+-- After `walk_vectors` and `plan_for_values` the statements of the theme take their codes from it: of that order, and for the
+-- LIMIT it says, any other way would be a sort.
+SELECT EXISTS (SELECT FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+                WHERE i.indexrelid = to_regclass(%(index)s) AND i.indisvalid AND c.reltuples >= %(rows)s) AS found;
 
 -- name: vector_search_memories_walk_sig
 -- exempt: the explicit scope 'all', of what is readable. After `walk_vectors`: the index gives rows nearly in
@@ -503,6 +516,10 @@ noted(theme) AS (
     SELECT (SELECT agent_identity FROM memory_entries WHERE agent_identity > noted.theme ORDER BY agent_identity LIMIT 1)
       FROM noted WHERE theme IS NOT NULL)
 SELECT theme FROM said WHERE theme IS NOT NULL UNION SELECT theme FROM noted WHERE theme IS NOT NULL ORDER BY 1;
+
+-- name: theme_names_spread
+-- exempt: as theme_names, where the tables are spread over machines, each of which reads its own.
+SELECT agent_identity AS theme FROM conversations UNION SELECT agent_identity FROM memory_entries ORDER BY 1;
 
 -- name: turns_before
 -- The end of the session before this one, newest first. `|| ''`: see neighbours.

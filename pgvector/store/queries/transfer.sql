@@ -51,12 +51,72 @@ SELECT nextval('memory_entries_id_seq') AS id FROM generate_series(1, %(count)s)
 
 -- name: bring_memories
 INSERT INTO memory_entries (agent_identity, id, target, content, created_at, updated_at, embedding, metadata, text_language,
-                            owners)
-SELECT theme, id, target, content, created_at, updated_at, embedding, metadata, language, string_to_array(owners, ',')
+                            owners, kind, subject, scope, state, expires_at, confidence, applies_when, pinned)
+SELECT theme, id, target, content, created_at, updated_at, embedding, metadata, language, string_to_array(owners, ','),
+       kind, subject, scope, state, expires_at, confidence, applies_when, pinned
   FROM unnest(%(themes)s::text[], %(ids)s::bigint[], %(targets)s::text[], %(contents)s::text[],
               %(created)s::timestamptz[], %(updated)s::timestamptz[], %(embeddings)s::vector[], %(metadata)s::jsonb[],
-              %(languages)s::text[], %(owners)s::text[])
-       AS given(theme, id, target, content, created_at, updated_at, embedding, metadata, language, owners);
+              %(languages)s::text[], %(owners)s::text[], %(kind)s::text[], %(subject)s::text[], %(scope)s::text[],
+              %(state)s::text[], %(expires_at)s::timestamptz[], %(confidence)s::real[], %(applies_when)s::text[],
+              %(pinned)s::boolean[])
+       AS given(theme, id, target, content, created_at, updated_at, embedding, metadata, language, owners,
+                kind, subject, scope, state, expires_at, confidence, applies_when, pinned);
+
+-- name: confirm_structure
+-- What is there already takes what is said of it where nothing is, or where that was said later. What came of it since stays: an
+-- old copy brings nothing back that was closed, replaced or put away.
+UPDATE memory_entries AS m
+   SET kind = CASE WHEN given.later THEN coalesce(given.kind, m.kind) ELSE coalesce(m.kind, given.kind) END,
+       subject = CASE WHEN given.later THEN coalesce(given.subject, m.subject) ELSE coalesce(m.subject, given.subject) END,
+       scope = CASE WHEN given.later THEN coalesce(given.scope, m.scope) ELSE coalesce(m.scope, given.scope) END,
+       state = CASE WHEN given.later OR coalesce(m.state, 'active') = 'active' THEN coalesce(given.state, m.state)
+                    ELSE m.state END,
+       expires_at = CASE WHEN given.later THEN coalesce(given.expires_at, m.expires_at)
+                         ELSE coalesce(m.expires_at, given.expires_at) END,
+       confidence = CASE WHEN given.later THEN coalesce(given.confidence, m.confidence)
+                         ELSE coalesce(m.confidence, given.confidence) END,
+       applies_when = CASE WHEN given.later THEN coalesce(given.applies_when, m.applies_when)
+                           ELSE coalesce(m.applies_when, given.applies_when) END,
+       pinned = CASE WHEN given.later THEN coalesce(given.pinned, m.pinned) ELSE coalesce(m.pinned, given.pinned) END
+  FROM (SELECT each.*, old.updated_at < each.updated_at AS later
+          FROM unnest(%(themes)s::text[], %(ids)s::bigint[], %(updated)s::timestamptz[], %(kind)s::text[], %(subject)s::text[],
+                      %(scope)s::text[], %(state)s::text[], %(expires_at)s::timestamptz[], %(confidence)s::real[],
+                      %(applies_when)s::text[], %(pinned)s::boolean[])
+               AS each(theme, id, updated_at, kind, subject, scope, state, expires_at, confidence, applies_when, pinned)
+          JOIN memory_entries AS old ON old.id = each.id AND old.agent_identity = each.theme
+         WHERE old.updated_at <= each.updated_at) AS given
+ WHERE m.id = given.id AND m.agent_identity = given.theme;
+
+-- name: link_replaced
+-- Which memory took the place of which, by what they say.
+UPDATE memory_entries AS m SET replaces = old.id
+  FROM unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[], %(old_targets)s::text[], %(old_digests)s::bytea[])
+       AS given(theme, target, digest, old_target, old_digest)
+  JOIN memory_entries AS old
+    ON old.agent_identity = given.theme AND old.target = given.old_target AND old.digest = given.old_digest
+ WHERE m.agent_identity = given.theme AND m.target = given.target AND m.digest = given.digest AND m.id <> old.id
+   AND m.replaces IS NULL;
+
+-- name: link_sources
+-- The turns that a memory was drawn from; those that are not here are left out.
+WITH found AS (
+    SELECT given.theme, given.target, given.digest, array_agg(DISTINCT c.id) AS turns
+      FROM unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[], %(sessions)s::text[], %(roles)s::text[],
+                  %(times)s::timestamptz[], %(turn_digests)s::bytea[])
+           AS given(theme, target, digest, session_id, role, ts, turn_digest)
+      JOIN conversations AS c ON c.session_id = given.session_id AND c.ts = given.ts AND c.role = given.role
+                             AND c.agent_identity = given.theme AND hermes_digest(c.content) = given.turn_digest
+     GROUP BY 1, 2, 3)
+UPDATE memory_entries AS m SET sources = found.turns FROM found
+ WHERE m.agent_identity = found.theme AND m.target = found.target AND m.digest = found.digest AND m.sources IS NULL;
+
+-- name: unlinked
+-- How many of these memories lack what they name.
+SELECT count(*) FILTER (WHERE given.replaced AND m.replaces IS NULL) AS replaced,
+       count(*) FILTER (WHERE given.turns > coalesce(cardinality(m.sources), 0)) AS sources
+  FROM unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[], %(replaced)s::boolean[], %(turns)s::integer[])
+       AS given(theme, target, digest, replaced, turns)
+  JOIN memory_entries AS m ON m.agent_identity = given.theme AND m.target = given.target AND m.digest = given.digest;
 
 -- name: confirm_memories
 -- What is there already is as old as the older and as fresh as the fresher of the two, and has the owners of both.
@@ -75,10 +135,13 @@ DELETE FROM hermes_tombstones AS t
  WHERE t.agent_identity = given.theme AND t.target = given.target AND t.digest = given.digest;
 
 -- name: bring_chunks_memories
+-- What is not recalled gets none.
 INSERT INTO memory_chunks (row_id, part, agent_identity, first_char, embedding, sig)
 SELECT row_id, part, theme, first_char, embedding, binary_quantize(embedding)
   FROM unnest(%(themes)s::text[], %(row_ids)s::bigint[], %(parts)s::integer[], %(first_chars)s::integer[],
-              %(embeddings)s::vector[]) AS given(theme, row_id, part, first_char, embedding);
+              %(embeddings)s::vector[]) AS given(theme, row_id, part, first_char, embedding)
+ WHERE NOT EXISTS (SELECT FROM memory_entries AS m
+                    WHERE m.agent_identity = given.theme AND m.id = given.row_id AND m.state IN ('superseded', 'archived'));
 
 -- name: bring_chunks_turns
 INSERT INTO conversation_chunks (row_id, part, agent_identity, first_char, embedding, sig)
@@ -100,8 +163,24 @@ SELECT id FROM conversations
  ORDER BY id + 0;
 
 -- name: leaving_memories
-SELECT id, target, content, created_at, updated_at, metadata, owners, CASE WHEN %(vectors)s::boolean THEN embedding END AS embedding
-  FROM memory_entries WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) ORDER BY id;
+-- `said`: what it says of itself besides its text; other rows by what they are, as their numbers are others elsewhere.
+SELECT m.id, m.target, m.content, m.created_at, m.updated_at, m.metadata, m.owners,
+       CASE WHEN %(vectors)s::boolean THEN m.embedding END AS embedding,
+       CASE WHEN m.kind IS NOT NULL OR m.subject IS NOT NULL OR m.scope IS NOT NULL OR m.state IS NOT NULL
+              OR m.expires_at IS NOT NULL OR m.confidence IS NOT NULL OR m.applies_when IS NOT NULL OR m.pinned IS NOT NULL
+              OR m.replaces IS NOT NULL OR m.sources IS NOT NULL
+            THEN jsonb_strip_nulls(jsonb_build_object(
+                'kind', m.kind, 'subject', m.subject, 'scope', m.scope, 'state', m.state,
+                'expires_at', CASE WHEN isfinite(m.expires_at) THEN extract(epoch FROM m.expires_at) END, 'confidence', m.confidence, 'when', m.applies_when,
+                'pinned', m.pinned,
+                'replaces', (SELECT jsonb_build_object('target', old.target, 'sha256', encode(old.digest, 'hex'))
+                               FROM memory_entries AS old
+                              WHERE old.agent_identity = %(theme)s AND old.id = m.replaces),
+                'sources', (SELECT jsonb_agg(jsonb_build_object('session_id', c.session_id, 'role', c.role, 'ts', c.ts,
+                                                                'sha256', encode(hermes_digest(c.content), 'hex')) ORDER BY c.id)
+                              FROM conversations AS c
+                             WHERE c.agent_identity = %(theme)s AND c.id = ANY(m.sources)))) END AS said
+  FROM memory_entries AS m WHERE m.agent_identity = %(theme)s AND m.id = ANY(%(ids)s) ORDER BY m.id;
 
 -- name: leaving_turns
 SELECT id, session_id, role, content, ts, metadata, CASE WHEN %(vectors)s::boolean THEN embedding END AS embedding

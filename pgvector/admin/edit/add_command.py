@@ -1,0 +1,172 @@
+"""add, also as `facts add`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ...capture.sanitize import Sanitizer
+from ...capture.spool_directory import SpoolDirectory, destination_of, spool_folders
+from ...domain.commandline import typed
+from ...domain.errors import WrongUsage
+from ...domain.facts import Structure, parse_notation
+from ...host.session_context import Policy
+from ..common.adding import add, memory_to_add
+from ..common.command_context import CommandContext, context_for
+from ..common.commands import Argument, Command, argument
+from ..common.console import say
+from ..common.database import settings_of
+from ..common.fact_options import ADD_OPTIONS, said_in
+from ..common.outcome import Outcome, print_outcome
+from ..common.row_options import add_theme, one_line
+from ..common.spool_views import inspect_spools
+from ..common.theme_names import theme_to_write
+
+
+def given_text(given: str) -> str:
+    """Return the text of an argument, or with `-` what stands on stdin."""
+    return sys.stdin.read() if given == "-" else given
+
+
+def vector_follows(done: Outcome, context: CommandContext) -> list[str]:
+    """Return what there is to say where a row has no vector yet."""
+    if context.embedder is None or not any(row.get("embedded") is False for row in done.rows):
+        return []
+    return [typed("it is found by words; its vector follows with the next agent, or hermes-pgvector backfill")]
+
+
+def _add(default_kind: str | None, args: argparse.Namespace, home: Path) -> int:
+    metadata = _metadata(args.metadata)
+    text = given_text(args.text)
+    done = _stored(args, home, text, metadata, default_kind) if args.wait else _handed_over(
+        args, home, text, metadata, default_kind
+    )  # fmt: skip
+    return print_outcome(done, as_json=args.json, before=lambda: _show(done))
+
+
+def _stored(
+    args: argparse.Namespace, home: Path, text: str, metadata: dict[str, Any], default_kind: str | None
+) -> Outcome:
+    with context_for(args, home) as (context, rules):
+        theme, note = theme_to_write(args.theme, rules, home)
+        structure = _structure(args, context.keep, text, default_kind)
+        done = add(context, theme, args.target, text, metadata, structure=structure)
+        done.notes += [note] if note else []
+        done.hints += vector_follows(done, context)
+    return done
+
+
+def _handed_over(
+    args: argparse.Namespace, home: Path, text: str, metadata: dict[str, Any], default_kind: str | None
+) -> Outcome:
+    """Keep the memory in the spool of this home, from where an agent writes it; no database is asked."""
+    settings = settings_of(home)
+    keep = Sanitizer(settings)
+    theme, note = theme_to_write(args.theme, Policy.of(settings).rules, home)
+    structure = _structure(args, keep, text, default_kind)
+    op, notes = memory_to_add(keep, theme, args.target, text, metadata, structure=structure)
+    folder, *elsewhere = spool_folders(home)
+    spools = SpoolDirectory(
+        folder,
+        max_bytes=settings.spool_max_mb * 1_000_000,
+        sync=settings.spool_sync,
+        spill=elsewhere,
+        destination=destination_of(settings, home),
+    )
+    spool = spools.open_own(taken_bytes=sum(view.size_bytes for view in inspect_spools(home)))
+    try:
+        spool.append(op)
+    finally:
+        spools.discard(spool)
+    row = {"theme": theme, "target": args.target, "content": op.content, "state": "accepted", "op_id": str(op.op_id)}
+    return Outcome("add", True, {"accepted": 1}, [row], notes=[*notes, *([note] if note else [])])
+
+
+def _structure(args: argparse.Namespace, keep: Sanitizer, text: str, default_kind: str | None) -> Structure:
+    said = Structure(**said_in(args, keep))
+    if default_kind is not None and said.kind is None and parse_notation(text) is None:
+        return Structure(kind=default_kind).over(said)
+    return said
+
+
+def _metadata(given: Sequence[str]) -> dict[str, Any]:
+    """Return what the values of --metadata say, the last of a name. Raises WrongUsage."""
+    found: dict[str, Any] = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        found |= {name.strip(): value} if equals and name.strip() and not each.startswith("{") else _object(each)
+    return found
+
+
+def _object(given: str) -> dict[str, Any]:
+    try:
+        value = json.loads(given)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise WrongUsage(
+            f"--metadata {given!r} is neither KEY=VALUE nor a JSON object of names and values; write "
+            '--metadata ticket=OPS-12 or, in single quotes, --metadata \'{"ticket": "OPS-12"}\''
+        )
+    return value
+
+
+def _show(done: Outcome) -> None:
+    (row,) = done.rows
+    if row["state"] == "accepted":
+        say(f"accepted for the theme {row['theme']!r}, an agent of this home writes it: {one_line(row['content'])}")
+        return
+    say(f"{row['state']} {row['ref']} in the theme {row['theme']!r}: {one_line(row['content'])}")
+    said = row.get("structure", {})
+    if "replaces" in said:
+        say(f"it takes the place of {said['replaces']}")
+    if "replaced_by" in said and said.get("state") == "superseded":
+        say(f"{said['replaced_by']} was said later and stays current")
+
+
+def _arguments() -> list[Argument]:
+    return [
+        argument("text", metavar="TEXT", help="what to remember; - reads it from stdin"),
+        argument(
+            "--target",
+            choices=("memory", "user"),
+            default="memory",
+            help="a note (the default), or a fact about the user",
+        ),
+        argument(
+            "--metadata", action="append", default=[], metavar="KEY=VALUE",
+            help="to keep beside it; repeatable, or one JSON object",
+        ),
+        *ADD_OPTIONS,
+        argument(
+            "--sync", dest="wait", action="store_true", default=True, help="wait until it is stored: the default"
+        ),
+        argument(
+            "--no-wait", dest="wait", action="store_false",
+            help="only keep it on this machine, also without a database: an agent of this home writes it",
+        ),
+        add_theme,
+    ]  # fmt: skip
+
+
+ADD = Command(
+    'hermes-pgvector add "The staging database is rebuilt every Sunday" --theme sre\n'
+    'hermes-pgvector add --target user "Prefers short answers" --metadata ticket=OPS-12 --metadata team=sre\n'
+    'hermes-pgvector add "D[auth]: tokens last 7 days"\n'
+    'hermes-pgvector add "Deploy, then watch the queue" --kind procedure --when "deploying the API" --no-wait\n'
+    "hermes-pgvector add - --theme sre < note.txt",
+    partial(_add, None),
+    _arguments(),
+)
+ADD_FACT = Command(
+    'hermes-pgvector facts add "The API listens on port 3005" --kind value --subject srv.prod\n'
+    'hermes-pgvector facts add "The office moved to Nantes" --replaces m12\n'
+    'hermes-pgvector facts add "Deploy from main only" --kind constraint --subject deploy --scope api --pinned',
+    partial(_add, "fact"),
+    _arguments(),
+)

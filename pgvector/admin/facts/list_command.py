@@ -1,0 +1,113 @@
+"""`hermes-pgvector facts list` and `reflections list`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ...domain.facts import KINDS, STATES
+from ...store.connection import DeadlineConnection
+from ...store.sql import query
+from ..common import stored_rows
+from ..common.commands import Argument, Command, argument, positive, printed
+from ..common.console import Column, show_table
+from ..common.outcome import fit_for_json
+from ..common.refs import Ref
+from ..common.row_options import PIPED_CHARS, WHOLE, Page, add_page, add_theme, minute, page, reading, tell_theme
+from ..common.theme_names import theme_to_read
+
+_query = partial(query, package=__package__)
+_RECALLED = "recalled"
+_REFLECTIONS = ("reflection",)
+_FACTS = tuple(kind for kind in KINDS if kind not in ("procedure", "reflection"))
+_FOUND = (
+    Column("ref", "id", style="bold"),
+    Column("kind"),
+    Column("subject"),
+    Column("scope"),
+    Column("shown_state", "state", style="yellow"),
+    Column("date", "said", style="dim"),
+    Column("when"),
+    Column("content", "text", flexible=True),
+)
+
+
+def _list(kinds: Sequence[str], args: argparse.Namespace, home: Path) -> int:
+    wanted = {
+        "kinds": [args.kind] if getattr(args, "kind", None) else list(kinds),
+        "subject": args.subject,
+        "scope": args.scope,
+        "state": args.state,
+    }
+    if args.recent is not None:
+        args.limit = args.recent
+    bounds, chars = page(args), WHOLE if args.json else PIPED_CHARS + 1
+    with reading(args, home) as (conn, rules):
+        theme = theme_to_read(conn, args.theme, rules, home)
+        tell_theme(args, conn, theme)
+        rows = _found(conn, theme, wanted, bounds, chars)
+    return printed(args, rows, lambda: _show(rows, empty=f"the theme {theme!r} has none of these"))
+
+
+def _found(
+    conn: DeadlineConnection, theme: str, wanted: dict[str, Any], bounds: Page, chars: int
+) -> list[dict[str, Any]]:
+    asked = wanted | bounds.values() | {"theme": theme, "chars": chars}
+    found = conn.execute(_query("list_facts"), asked).fetchall()
+    said = stored_rows.structures(conn, [row.id for row in found])
+    return [
+        {"ref": str(Ref("memories", row.id)), "theme": theme}
+        | fit_for_json(row._asdict())
+        | stored_rows.structure_as_json(said.get(row.id, {}))
+        for row in found
+    ]
+
+
+def _show(rows: Sequence[dict[str, Any]], *, empty: str) -> None:
+    shown = [row | {"date": minute(row["at"])[:10], "shown_state": _state(row)} for row in rows]
+    columns = [column for column in _FOUND if any(row.get(column.key) for row in shown)]
+    show_table(columns, shown, empty=empty)
+
+
+def _state(row: dict[str, Any]) -> str:
+    """Return what is not plain of a state, and what took its place."""
+    parts = [] if row.get("state", "active") == "active" else [str(row["state"])]
+    parts += [f"by {row['replaced_by']}"] if row.get("state") == "superseded" and "replaced_by" in row else []
+    parts += [f"until {minute(row['expires_at'])[:10]}"] if "expires_at" in row else []
+    return " ".join([*parts, *(["pinned"] if row.get("pinned") else [])])
+
+
+def _arguments() -> list[Argument]:
+    return [
+        argument("--subject", metavar="NAME", help="about this, and about what is below it, such as srv.prod of srv"),
+        argument("--scope", metavar="NAME", help="of this project or task"),
+        argument(
+            "--state",
+            choices=(_RECALLED, *STATES, "all"),
+            default=_RECALLED,
+            help="in this state (default: recalled, which is active or closed and not expired)",
+        ),
+        argument("--recent", type=positive, metavar="N", help="the newest N, as --limit"),
+        partial(add_page, limit=20, what="what was last written"),
+        add_theme,
+    ]
+
+
+LIST = Command(
+    "hermes-pgvector facts list --recent 20\n"
+    "hermes-pgvector facts list --kind decision --subject auth --state all\n"
+    "hermes-pgvector facts list --theme sre --scope migration --json",
+    partial(_list, _FACTS),
+    [
+        argument("--kind", choices=KINDS, help="of this kind (default: all but procedures and reflections)"),
+        *_arguments(),
+    ],
+)
+LIST_REFLECTIONS = Command(
+    "hermes-pgvector reflections list\nhermes-pgvector reflections list --theme sre --since 30d",
+    partial(_list, _REFLECTIONS),
+    _arguments(),
+)

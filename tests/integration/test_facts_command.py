@@ -1,0 +1,176 @@
+"""`hermes-pgvector facts list|add|edit|delete`, `reflections list`, and the structure that other commands show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_memory_pgvector.cli import main
+from tests.conftest import DIMS, MakeProvider
+from tests.support.memory import called
+from tests.support.scripted_embedder import ScriptedEmbedder
+from tests.support.stored import Database
+from tests.support.waiting import until
+
+Say = Callable[..., str]
+Ask = Callable[..., Any]
+
+
+def configure(home: Path, dsn: str, **settings: object) -> None:
+    section = {"dsn": dsn, "dims": DIMS} | settings
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": section}}))
+
+
+@pytest.fixture
+def say(home: Path, dsn: str, capsys: pytest.CaptureFixture[str]) -> Say:
+    """Runs `hermes-pgvector ARGUMENTS` in this process; returns what it printed, or what went wrong."""
+    configure(home, dsn)
+
+    def run(*arguments: str, code: int = 0) -> str:
+        capsys.readouterr()
+        ended = main([*arguments, "--hermes-home", str(home)])
+        said = capsys.readouterr()
+        assert ended == code, said.out + said.err
+        return said.err if code else said.out
+
+    return run
+
+
+@pytest.fixture
+def ask(say: Say) -> Ask:
+    """As `say`, with --json; returns the value."""
+    return lambda *arguments: json.loads(say(*arguments, "--json"))
+
+
+def add(ask: Ask, text: str, *arguments: str) -> str:
+    """Store a fact in the theme `sre` and return what it is called."""
+    (row,) = ask("facts", "add", text, "--theme", "sre", *arguments)["rows"]
+    return str(row["ref"])
+
+
+def texts(rows: list[dict[str, Any]]) -> list[str]:
+    return [row["content"] for row in rows]
+
+
+def test_facts_are_added_listed_and_replace_each_other(ask: Ask, say: Say) -> None:
+    plain = add(ask, "The office is in Lyon")
+    old = add(ask, "The API listens on 3000", "--kind", "value", "--subject", "srv.prod", "--confidence", "0.8")
+    add(ask, "C[db.id]: UUIDs, never a sequence", "--pinned")
+    new = add(ask, "The API listens on 3005", "--kind", "value", "--subject", "SRV.prod", "--expires-at", "7d")
+    add(ask, "Retry the queue first", "--kind", "reflection", "--when", "deploying")
+    listed = {row["ref"]: row for row in ask("facts", "list", "--theme", "sre")}
+    assert old not in listed and len(listed) == 3
+    assert listed[plain]["kind"] == "fact" and listed[plain]["state"] == "active"
+    assert listed[new]["replaces"] == old and listed[new]["expires_at"]
+    every = {row["ref"]: row for row in ask("facts", "list", "--theme", "sre", "--state", "all")}
+    assert every[old]["replaced_by"] == new and every[old]["state"] == "superseded" and every[old]["confidence"] == 0.8
+    assert texts(ask("facts", "list", "--theme", "sre", "--subject", "srv")) == ["The API listens on 3005"]
+    assert texts(ask("facts", "list", "--theme", "sre", "--kind", "constraint")) == [
+        "C[db.id]: UUIDs, never a sequence"
+    ]
+    assert len(ask("facts", "list", "--theme", "sre", "--recent", "2")) == 2
+    (reflection,) = ask("reflections", "list", "--theme", "sre")
+    assert reflection["when"] == "deploying"
+    shown = say("facts", "list", "--theme", "sre", "--state", "all")
+    assert f"superseded by {new}" in shown and "pinned" in shown
+    assert "takes the place of " + plain in say(
+        "facts", "add", "The office moved to Nantes", "--theme", "sre", "--replaces", plain
+    )
+    assert "no memory m999" in say("add", "The sea is near", "--theme", "sre", "--replaces", "m999", code=1)
+
+
+def test_edit_changes_what_a_memory_says_of_itself(
+    ask: Ask, say: Say, make_provider: MakeProvider, home: Path, dsn: str, embedder: ScriptedEmbedder
+) -> None:
+    configure(home, dsn, embed_url=embedder.url)
+    first = add(ask, "Deploys run on Fridays")
+    second = add(ask, "Deploys run on Mondays", "--kind", "decision", "--subject", "deploys")
+    planned = ask("facts", "edit", first, "--kind", "decision", "--subject", "deploys", "--pin")
+    assert not planned["done"] and planned["rows"][0]["changes"]["subject"] == [None, "deploys"]
+    assert len(ask("facts", "list", "--theme", "sre")) == 2
+    assert ask("facts", "edit", first, "--kind", "decision", "--subject", "deploys", "--pin", "--yes")["done"]
+    (left,) = ask("facts", "list", "--theme", "sre")
+    assert left["ref"] == first and left["pinned"] and left["replaces"] == second, "what is edited is said now"
+    assert "says that already" in say("facts", "edit", first, "--subject", "deploys", "--yes")
+    say("facts", "edit", first, "--state", "archived", "--unpin", "--subject", "", "--yes")
+    (archived,) = ask("facts", "list", "--theme", "sre", "--state", "archived")
+    assert archived["ref"] == first and "subject" not in archived and "pinned" not in archived
+    assert ask("edit", second, "Deploys run daily", "--state", "active", "--confidence", "0.5", "--yes")["done"]
+    (current,) = ask("facts", "list", "--theme", "sre")
+    assert (current["ref"], current["content"], current["confidence"]) == (second, "Deploys run daily", 0.5)
+    provider = make_provider({"embed_url": embedder.url}, gateway_session_key="", agent_identity="sre")
+    hits = called(provider, "recall_memory", {"query": "Deploys run daily"})["results"]
+    assert [hit["content"] for hit in hits] == ["Deploys run daily"] and hits[0]["similarity"] > 0.99
+    actions = [event["action"] for event in ask("history", second)]
+    assert sorted(actions) == ["added", "reopened", "replaced", "superseded"]
+    assert "no other memory" in say("edit", second, "--replaces", second, "--yes", code=1)
+
+
+def test_facts_delete_is_forget(ask: Ask, dsn: str) -> None:
+    ref = add(ask, "The office is in Lyon")
+    assert not ask("facts", "delete", ref)["done"] and ask("facts", "delete", ref, "--yes")["done"]
+    assert Database(dsn).column("SELECT content FROM memory_entries") == []
+
+
+def test_add_takes_metadata_in_both_forms(ask: Ask, say: Say) -> None:
+    given = ("--metadata", "ticket=OPS-12", "--metadata", "url=http://x/?a=b", "--metadata", '{"tries": 3}')
+    (row,) = ask("add", "Atlas is blue", "--theme", "sre", *given)["rows"]
+    metadata = ask("show", row["ref"])["metadata"]
+    assert (metadata["ticket"], metadata["url"], metadata["tries"]) == ("OPS-12", "http://x/?a=b", 3)
+    for wrong in ("nothing", "=x", "[1]", "{"):
+        assert "KEY=VALUE" in say("add", "Atlas is red", "--theme", "sre", "--metadata", wrong, code=2)
+    assert "stored" in say("add", "Atlas is green", "--theme", "sre", "--sync")
+
+
+def test_add_without_waiting_asks_no_database_and_an_agent_writes_it(
+    ask: Ask, say: Say, home: Path, dsn: str, make_provider: MakeProvider
+) -> None:
+    key = "sk-abcdefghijklmnopqrstuvwxyz123456"
+    configure(home, "postgresql://nobody@127.0.0.1:1/none")
+    said = say("add", f"D[auth]: tokens, key {key}", "--theme", "sre", "--no-wait", "--scope", "pilot")
+    assert "accepted" in said and key not in said
+    assert b"abcdefghijklmnop" not in b"".join(path.read_bytes() for path in home.rglob("*.db*"))
+    configure(home, dsn)
+    waiting = ask("facts", "add", "The API listens on 3005", "--theme", "sre", "--no-wait")
+    assert waiting["counts"] == {"accepted": 1} and ask("status")["waiting"] == 2
+    make_provider()
+    said = "concat_ws(' ', kind, subject, scope, state, owners[1])"
+
+    def stored() -> list[str]:
+        return Database(dsn).column(f"SELECT {said} FROM memory_entries ORDER BY kind")
+
+    until(lambda: stored() == ["decision auth pilot active add", "fact active add"])
+
+
+def test_list_show_history_and_search_tell_what_a_memory_says_of_itself(ask: Ask, say: Say) -> None:
+    old = add(ask, "The harbour opens at seven", "--kind", "value", "--subject", "harbour.hours")
+    new = add(ask, "The harbour opens at nine", "--kind", "value", "--subject", "harbour.hours", "--scope", "")
+    add(ask, "At the harbour ring twice", "--kind", "procedure", "--when", "arriving at the harbour")
+    add(ask, "The harbour call went badly", "--kind", "reflection")
+    say("add", "The harbour has a crane", "--theme", "sre")
+    listed = {row["ref"]: row for row in ask("list", "--theme", "sre")}
+    assert listed[old]["kind"] == "memory" and listed[old]["structure"]["replaced_by"] == new
+    assert not listed[old]["pending"] or listed[old]["structure"]["state"] == "superseded"
+    assert [row["content"] for row in listed.values() if "structure" not in row] == ["The harbour has a crane"]
+    assert "value harbour.hours" in say("list", "--theme", "sre")
+    shown = ask("show", new)["structure"]
+    assert (shown["kind"], shown["subject"], shown["replaces"]) == ("value", "harbour.hours", old)
+    assert "says replaced by" in say("show", old)
+    assert [event["ref"] for event in ask("history", "--theme", "sre", "--action", "superseded")] == [old]
+
+    def found(*arguments: str) -> set[str]:
+        results = ask("search", "harbour", "--theme", "sre", "--top-k", "10", *arguments)["results"]
+        return {result["content"] for result in results}
+
+    assert found("--type", "facts") == {"The harbour opens at nine", "The harbour has a crane"}
+    assert found("--type", "procedures") == {"At the harbour ring twice"}
+    assert found("--type", "reflections") == {"The harbour call went badly"}
+    assert found("--type", "episodes") == set()
+    assert len(ask("search", "harbour", "--theme", "sre", "--top-k", "1")["results"]) == 1
+    assert "looks among turns" in say("search", "harbour", "--type", "episodes", "--target", "user", code=2)
+    said = say("search", "harbour opens", "--theme", "sre")
+    assert "value harbour.hours" in said and "replaces: The harbour opens at seven" in said
