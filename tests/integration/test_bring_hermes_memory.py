@@ -66,20 +66,14 @@ def test_facts_keep_when_they_were_said_and_what_became_of_them(bring: Bring, fi
     bring.only("hermes-memory", "--yes")
 
     with psycopg.connect(dsn) as connection:
-        at, updated, metadata = (
-            connection.execute(
-                "SELECT created_at, updated_at, metadata FROM memory_entries WHERE content LIKE '%30 days'"
-            ).fetchone()
-            or ()
-        )
-        (heir,) = (
-            connection.execute(
-                "SELECT metadata ->> 'fact' FROM memory_entries WHERE content LIKE '%refresh 6j'"
-            ).fetchone()
-            or ()
-        )
-    assert at == updated == datetime(2025, 6, 15, 15, 8, 40, tzinfo=UTC)
-    assert (metadata["source"], metadata["superseded_by"]) == ("import:hermes-memory", heir)
+        (row,) = connection.execute(
+            "SELECT old.created_at, old.updated_at, old.metadata ->> 'source', old.content, m.content,"
+            " old.metadata ->> 'superseded_by' = m.metadata ->> 'fact'"
+            " FROM memory_entries AS m JOIN memory_entries AS old ON old.id = m.replaces"
+        ).fetchall()
+    at = datetime(2025, 6, 15, 15, 8, 40, tzinfo=UTC)
+    said = ("D[auth]: sessions last 30 days", "D[auth]: JWT 7j refresh 6j")
+    assert row == (at, at, "import:hermes-memory", *said, True)
 
 
 def test_what_is_superseded_is_not_recalled_and_the_next_fact_replaces(

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ....domain.facts import NAME_MOST_CHARS, Structure
+from ....domain.text import clean, digest
 from ..records import MemoryRecord
-from ..said_structure import Said
+from ..said_structure import ReplacedMemory, Said
 from .source import ProfileFile, SourceTally, at_epoch
 from .sqlite_file import SqliteFile, read_only
 from .stored_facts import memory_of
@@ -48,7 +49,9 @@ class FactNotes(ProfileFile):
         with read_only(self.path, self.EXPECTED) as file:
             file.demand("facts", *_DEMANDED)
             scopes = _scopes(file)
-            for row in file.rows("facts", _COLUMNS, order=_ORDER):
+            rows = file.rows("facts", _COLUMNS, order=_ORDER)
+            replaced = {row["superseded_by"]: row for row in rows if row["superseded_by"] and not _strange(row)}
+            for row in rows:
                 tally.read += 1
                 where = f"fact {row['id']}"
                 if flaw := _flaw(row, seen):
@@ -64,12 +67,12 @@ class FactNotes(ProfileFile):
                 # What became of a fact later makes it no fresher.
                 updated = at_epoch(row["updated_at"]) if row["status"] == "active" else created
                 for record in memory_of(_text(row), created, updated, target, metadata, tally, where):
-                    yield dataclasses.replace(record, said=Said(_said(row, scopes)))
+                    yield dataclasses.replace(record, said=Said(_said(row, scopes), _memory(replaced.get(row["id"]))))
 
 
 def _flaw(row: Mapping[str, Any], seen: set[str]) -> str:
     """Return why a fact is left out; "" where it is not, and then it is among those that were seen."""
-    if row["type"] not in _TYPES or row["status"] not in _STATES:
+    if _strange(row):
         return "of a type or status that is not known"
     if not str(row["content"] or "").strip():
         return "empty"
@@ -78,6 +81,14 @@ def _flaw(row: Mapping[str, Any], seen: set[str]) -> str:
         return "says the same as another fact"
     seen.add(text)
     return ""
+
+
+def _strange(row: Mapping[str, Any]) -> bool:
+    return row["type"] not in _TYPES or row["status"] not in _STATES
+
+
+def _memory(row: Mapping[str, Any] | None) -> ReplacedMemory | None:
+    return None if row is None else ReplacedMemory("memory", digest(clean(_text(row)).strip()))
 
 
 def _text(row: Mapping[str, Any]) -> str:
