@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
@@ -85,22 +85,20 @@ def _build(args: argparse.Namespace, home: Path) -> int:
         ours = not (settings_of(home).dsn or given_admin_dsn(args))
         todo = to_build(conn, full=args.full) if args.theme is None else _of_theme(conn, args.theme, rules)
         memory = args.memory or _memory_for(todo, ours=ours)
-        if not args.dry_run:
+        names = [index.name for index in todo]
+        told: dict[str, Any] = {"built": names, "memory": memory}
+        if args.dry_run:
+            told |= {"built": [], "to_build": names}
+        elif args.theme is None:
             with building() as tell:
-                if args.theme is None:
-                    build(conn, conninfo, tell, memory=memory, full=args.full)
-                else:
-                    build_for(conn, conninfo, tell, todo, memory=memory)
-        shares = {} if args.dry_run or args.theme is None else _found_shares(conn, todo)
+                build(conn, conninfo, tell, memory=memory, full=args.full)
+        else:
+            with building() as tell:
+                build_for(conn, conninfo, tell, todo, memory=memory)
+            told["found_share"] = _found_shares(conn, todo)
         left = _all(conn)
-    names = [index.name for index in todo]
-    told: dict[str, Any] = {"built": names, "memory": memory, "indexes": [index._asdict() for index in left]}
-    if shares:
-        told["found_share"] = shares
-    if args.dry_run:
-        told |= {"built": [], "to_build": names}
-    said = ("would build: " if args.dry_run else "built: ") + ", ".join(names) if names else "nothing to build"
-    return printed(args, told, lambda: _show_built(left, [said, *_described(shares)]))
+    told["indexes"] = [index._asdict() for index in left]
+    return printed(args, told, lambda: _show_built(left, _described(told)))
 
 
 def _of_theme(conn: DeadlineConnection, given: str, rules: ThemeRules) -> list[HnswIndex]:
@@ -115,13 +113,18 @@ def _found_shares(conn: DeadlineConnection, built: Sequence[HnswIndex]) -> dict[
     return {name: round(share, 3) for name, share in shares.items() if share is not None}
 
 
-def _described(shares: Mapping[str, float]) -> Iterator[str]:
-    for name, share in shares.items():
+def _described(told: Mapping[str, Any]) -> Iterator[str]:
+    names = told.get("to_build", told["built"])
+    if not names:
+        yield "nothing to build"
+        return
+    yield ("would build: " if "to_build" in told else "built: ") + ", ".join(names)
+    for name, share in told.get("found_share", {}).items():
         less = "" if share >= _ENOUGH else "; that is too little: drop it again"
         yield f"{name} finds {share:.0%} of the nearest rows that reading all codes finds{less}"
 
 
-def _show_built(left: Sequence[HnswIndex], lines: Sequence[str]) -> None:
+def _show_built(left: Sequence[HnswIndex], lines: Iterable[str]) -> None:
     _table(left)
     for line in lines:
         say(line)
