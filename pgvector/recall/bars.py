@@ -17,6 +17,7 @@ from functools import partial
 from operator import mul
 
 from ..domain.errors import EmbedderError
+from ..domain.gil import yielding_gil
 from ..embed.embedder import Embedder, Vector
 from .background import Background, result_by
 
@@ -110,7 +111,7 @@ class Unrelated:
     @classmethod
     def of(cls, questions: Sequence[Vector], texts: Sequence[Vector]) -> Unrelated:
         """Measure unit vectors."""
-        near = [[_dot(question, text) for text in texts] for question in questions]
+        near = [[_dot(question, text) for text in texts] for question in yielding_gil(questions)]
         centre = [statistics.fmean(each) for each in zip(*texts, strict=True)]
         spread = math.sqrt(statistics.fmean(map(statistics.pvariance, near)))
         return cls(centre, statistics.fmean(map(statistics.fmean, near)), spread)

@@ -252,7 +252,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "codes_are_missing", "fill_codes", "index_codes", "index_signatures", "signatures_are_apart",
         "replace_signatures",
         "record_switch", "drop_next", "lock_stored_tables",
-        "walk_vectors", "walk_timeline", "plan_for_values", "plan_as_before",  # touch no stored text
+        "walk_vectors", "walk_timeline", "plan_for_values", "plan_as_before", "plan_as_recall",  # touch no stored text
         "has_graph", "has_own_graph", "theme_indexes", "index_hnsw_theme",  # the catalogue
         "hnsw_index_state", "build_progress",
         "compact_sizes", "count_cold", "keep_signatures", "calibrate_signatures", "signature_scale",

@@ -33,3 +33,13 @@ SELECT c.relname::text AS name, greatest(0, c.reltuples)::bigint AS rows,
 -- exempt: only the catalogue changes.
 CREATE INDEX CONCURRENTLY {index} ON {rows} USING hnsw (code bit_hamming_ops) WITH (m = 16, ef_construction = 64)
   WHERE agent_identity = {theme};
+
+-- name: some_vectors
+-- Of rows from all over a theme, the same ones each time.
+SELECT embedding FROM {table} WHERE agent_identity = %(theme)s AND embedding IS NOT NULL ORDER BY hashint8(id) LIMIT %(most)s;
+
+-- name: plan_as_recall
+-- exempt: touches no table. What a transaction of an agent relies on, see set_timeouts.
+SELECT set_config('enable_sort', 'off', true) AS sort, set_config('jit', 'off', true) AS jit,
+       set_config('plan_cache_mode', 'force_generic_plan', true) AS plans,
+       set_config('random_page_cost', current_setting('seq_page_cost'), true) AS seeks;

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from shlex import quote
+from statistics import fmean
 
 from psycopg import sql
 
-from ...domain.types import Store
+from ...domain.types import Filters, Scope, Store
 from ...store.connection import DeadlineConnection, translated
+from ...store.pipeline import Pipeline
 from ...store.sql import query
-from ...store.vector_search import own_graph_name
+from ...store.vector_search import SentVector, VectorSearch, own_graph_name
 from ...store.vectors import STORES
 from .hnsw import ROWS, HnswIndex, Tell, build_with, drop_index, index_of, make_ready, steering, told
+
+_QUESTIONS, _NEAREST = 20, 10  # to tell what an index finds
 
 
 def theme_indexes(conn: DeadlineConnection, theme: str | None = None) -> list[HnswIndex]:
@@ -46,6 +50,28 @@ def build_for(conn: DeadlineConnection, conninfo: str, tell: Tell, todo: Sequenc
             names = {"index": sql.Identifier(index.name), "rows": sql.Identifier(ROWS[index.store])}
             with told(conninfo, conn.info.backend_pid, index.name, tell):
                 build_with(conn, index.name, statement.format(**names, theme=sql.Literal(index.theme)))
+
+
+def found_share(conn: DeadlineConnection, index: HnswIndex) -> float | None:
+    """Return the share of the rows nearest to some of the theme, as all codes tell them, that its index finds as well.
+
+    None where the theme has too few rows with vectors to tell.
+    """
+    with translated(), conn.transaction():
+        some = sql.SQL(query("some_vectors", package=__package__).decode())
+        asked = some.format(table=sql.Identifier(ROWS[index.store]))
+        vectors = [row.embedding for row in conn.execute(asked, {"theme": index.theme, "most": _QUESTIONS})]
+        if len(vectors) < _QUESTIONS:
+            return None
+        conn.execute(query("plan_as_recall", package=__package__))
+        codes, graph = ([_nearest(conn, index, each, own_graph=own) for each in vectors] for own in (False, True))
+        return fmean(len(one & other) / len(one) for one, other in zip(codes, graph, strict=True))
+
+
+def _nearest(conn: DeadlineConnection, index: HnswIndex, vector: SentVector, *, own_graph: bool) -> set[int]:
+    scope = Scope("theme", index.theme)
+    search = VectorSearch(Pipeline(conn), index.store, scope, Filters(), vector, limit=_NEAREST, own_graph=own_graph)
+    return {each.id for each in search.candidates()}
 
 
 def drop_for(conn: DeadlineConnection, theme: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
@@ -32,9 +32,11 @@ from ..common.hnsw import HnswIndex, build, drop, indexes, to_build
 from ..common.new_vectors import admin_connection
 from ..common.outcome import ADD_YES
 from ..common.progress import building
-from ..common.theme_indexes import build_for, drop_for, theme_indexes, to_build_for
+from ..common.theme_indexes import build_for, drop_for, found_share, theme_indexes, to_build_for
 from ..common.theme_names import existing
 from .build_memory import build_memory, size
+
+_ENOUGH = 0.97  # of the nearest rows, where an index of a theme is worth having
 
 
 def _show(args: argparse.Namespace, home: Path) -> int:
@@ -83,19 +85,20 @@ def _build(args: argparse.Namespace, home: Path) -> int:
         ours = not (settings_of(home).dsn or given_admin_dsn(args))
         todo = to_build(conn, full=args.full) if args.theme is None else _of_theme(conn, args.theme, rules)
         memory = args.memory or _memory_for(todo, ours=ours)
-        if not args.dry_run:
+        names = [index.name for index in todo]
+        told: dict[str, Any] = {"built": names, "memory": memory}
+        if args.dry_run:
+            told |= {"built": [], "to_build": names}
+        elif args.theme is None:
             with building() as tell:
-                if args.theme is None:
-                    build(conn, conninfo, tell, memory=memory, full=args.full)
-                else:
-                    build_for(conn, conninfo, tell, todo, memory=memory)
+                build(conn, conninfo, tell, memory=memory, full=args.full)
+        else:
+            with building() as tell:
+                build_for(conn, conninfo, tell, todo, memory=memory)
+            told["found_share"] = _found_shares(conn, todo)
         left = _all(conn)
-    names = [index.name for index in todo]
-    told: dict[str, Any] = {"built": names, "memory": memory, "indexes": [index._asdict() for index in left]}
-    if args.dry_run:
-        told |= {"built": [], "to_build": names}
-    said = ("would build: " if args.dry_run else "built: ") + ", ".join(names) if names else "nothing to build"
-    return printed(args, told, lambda: _show_built(left, said))
+    told["indexes"] = [index._asdict() for index in left]
+    return printed(args, told, lambda: _show_built(left, _described(told)))
 
 
 def _of_theme(conn: DeadlineConnection, given: str, rules: ThemeRules) -> list[HnswIndex]:
@@ -104,9 +107,27 @@ def _of_theme(conn: DeadlineConnection, given: str, rules: ThemeRules) -> list[H
     return to_build_for(conn, theme, {"memories": held["memories"] + held["user_facts"], "turns": held["turns"]})
 
 
-def _show_built(left: Sequence[HnswIndex], said: str) -> None:
+def _found_shares(conn: DeadlineConnection, built: Sequence[HnswIndex]) -> dict[str, float]:
+    """Return what of the nearest rows each index of a theme finds, where that can be told."""
+    shares = {index.name: found_share(conn, index) for index in built}
+    return {name: round(share, 3) for name, share in shares.items() if share is not None}
+
+
+def _described(told: Mapping[str, Any]) -> Iterator[str]:
+    names = told.get("to_build", told["built"])
+    if not names:
+        yield "nothing to build"
+        return
+    yield ("would build: " if "to_build" in told else "built: ") + ", ".join(names)
+    for name, share in told.get("found_share", {}).items():
+        less = "" if share >= _ENOUGH else "; that is too little: drop it again"
+        yield f"{name} finds {share:.0%} of the nearest rows that reading all codes finds{less}"
+
+
+def _show_built(left: Sequence[HnswIndex], lines: Iterable[str]) -> None:
     _table(left)
-    say(said)
+    for line in lines:
+        say(line)
 
 
 def _memory_for(todo: Sequence[HnswIndex], *, ours: bool) -> str:
