@@ -45,6 +45,7 @@ def command_groups() -> dict[str, tuple[Verb, ...]]:
                 "let three agents with themes of their own write and recall, and show what each sees",
                 "doctor.demo",
             ),
+            Verb("mcp", "give other agents this memory: a server of the Model Context Protocol", "mcp.command"),
             Verb("completion", "print a script that completes our commands in a shell", completion),
             Verb(
                 "deactivate",
@@ -102,6 +103,11 @@ def command_groups() -> dict[str, tuple[Verb, ...]]:
                 "compact",
                 "make old turns smaller: delete duplicates, drop vectors to their codes; measured before",
                 "compact.command",
+            ),
+            Verb(
+                "relieve",
+                "move entries of MEMORY.md and USER.md that need not stand in every prompt into the database",
+                "relieve.command",
             ),
         ),
         "move": (

@@ -37,9 +37,14 @@ def page() -> str:
     whole = command_line()
     fill_all(whole)
     for name, parser in _below(whole):
-        parts.append(_section(2, name, parser))
-        parts += [_section(3, f"{name} {action}", own) for action, own in _below(parser)]
+        parts += _sections(2, name, parser)
     return "\n".join(parts)
+
+
+def _sections(rank: int, name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+    yield _section(rank, name, parser)
+    for action, own in _below(parser):
+        yield from _sections(3, f"{name} {action}", own)
 
 
 def _contents() -> str:

@@ -6,7 +6,8 @@ Each needs an environment of its own, because their dependencies and ours do not
     python -m venv /tmp/hindsight && /tmp/hindsight/bin/pip install hindsight-api-slim==1.1.0
     pip install --target /tmp/client --no-deps hindsight-client==0.6.1 aiohttp-retry==2.9.1
     python -m venv /tmp/other && /tmp/other/bin/pip install hermes-memory-pgvector==1.0.0
-    python scripts/make_history_fixtures.py --mem0 /tmp/mem0 --other /tmp/other \\
+    python -m venv /tmp/facts && /tmp/facts/bin/pip install hermes-memory==0.3.0
+    python scripts/make_history_fixtures.py --mem0 /tmp/mem0 --other /tmp/other --hermes-memory /tmp/facts \\
         --hindsight /tmp/hindsight --client /tmp/client
 
 Run by an environment with the extras `test` and `embedded`. A fixture whose environment is not named stays as it is.
@@ -194,6 +195,13 @@ def make_predecessor(environment: Path, place: Path, database: str) -> None:
     record(database, "hermes-memory-pgvector 1.0.0", ["memory_entries", "conversations"], "predecessor.json")
 
 
+def make_hermes_memory(environment: Path) -> None:
+    """tests/fixtures/hermes_memory.db."""
+    file = FIXTURES / "hermes_memory.db"
+    file.unlink(missing_ok=True)
+    run(environment / "bin" / "python", "hermes_memory_writer.py", file)
+
+
 def _until_it_answers(url: str) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while True:
@@ -219,9 +227,12 @@ def main() -> None:
         ("--hindsight", "an environment with hindsight-api-slim"),
         ("--client", "a folder with hindsight-client"),
         ("--other", "an environment with the other hermes-memory-pgvector"),
+        ("--hermes-memory", "an environment with hermes-memory"),
     ):
         parser.add_argument(name, type=Path, help=what)
     args = parser.parse_args()
+    if args.hermes_memory:
+        make_hermes_memory(args.hermes_memory)
     place = Path(tempfile.mkdtemp(prefix="hermes-fixtures-", dir="/tmp"))
     place.chmod(0o755)
     try:

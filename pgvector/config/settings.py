@@ -113,6 +113,25 @@ class Settings:
         low=0,
         high=50,
     )
+    hot_tokens: int = _setting(
+        180,
+        "Most of the system prompt for what is pinned and for constraints, open questions, decisions and values that "
+        "hold, in tokens; 0 turns that off",
+        low=0,
+        high=4000,
+    )
+    hot_deadline_s: float = _setting(
+        0.3, "Longest time the first prompt of a session waits for that, in seconds", low=0.01, high=8.0
+    )
+    hot_scope_days: float = _setting(
+        14.0,
+        "Days of silence after which a scope has cooled: when the hot block is nearly full, its facts leave that",
+        low=0.01,
+        high=3650,
+    )
+    hot_scope_turns: int = _setting(
+        100, "Turns of the theme without a word of a scope after which that has cooled, too", low=1, high=1000
+    )
     recall_deadline_s: float = _setting(5.0, "Longest time a recall tool call takes, in seconds", low=0.01, high=300)
     recall_max_tokens: int = _setting(2000, "Size limit of a recall tool's answer, in tokens", low=200, high=100_000)
     rerank: str = _setting(

@@ -21,6 +21,7 @@ from .onnx_session import OnnxSession, SharedModels, Translated, exclusively, lo
 _CHARS_PER_TOKEN = 32
 # Vectors of a call, for the next one where it runs out of time: 2,048 of 1,024 doubles are 16 MB.
 _MAX_KEPT = 2_048
+_ONE_TEXT_S = 2.0  # at most, which `close` waits for
 
 
 class OnnxEmbedder:
@@ -82,17 +83,28 @@ class OnnxEmbedder:
         return self._counters.snapshot()
 
     def close(self) -> None:
-        """Let go of the model; the last embedder to do so frees its memory. Later calls raise EmbedderUnavailable."""
-        self._shared = None
+        """Let go of the model once its texts at hand are done; the last embedder to do so frees its memory.
+
+        What is embedded after that raises EmbedderUnavailable, also the rest of a call that is under way.
+        """
+        shared, self._shared = self._shared, None
+        if shared is not None:
+            # A process that ended in the middle of a text would be aborted.
+            for lock in (shared.documents, shared.queries):
+                if lock.acquire(timeout=_ONE_TEXT_S):
+                    lock.release()
 
     def _ready(self, deadline: float) -> tuple[_SharedModel, _Model]:
-        shared = self._shared
-        if shared is None:
-            raise EmbedderUnavailable(f"the local model {self.model} was closed")
+        shared = self._open()
         model = shared.loaded(deadline)
         if model.dims not in (0, self.dims):
             raise EmbedderError(_other_dims(self.model, model.dims, self.dims))
         return shared, model
+
+    def _open(self) -> _SharedModel:
+        if self._shared is None:
+            raise EmbedderUnavailable(f"the local model {self.model} was closed")
+        return self._shared
 
     @property
     def instructions(self) -> Instructions:
@@ -125,6 +137,7 @@ class OnnxEmbedder:
 
     def _run(self, lock: threading.Lock, model: _Model, text: str, deadline: float) -> Vector:
         with exclusively(lock, deadline, self.model), Translated(f"the local model {self.model} failed"):
+            self._open()
             vector = model.vector(text)
         if len(vector) != self.dims:
             raise EmbedderError(_other_dims(self.model, len(vector), self.dims))

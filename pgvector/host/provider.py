@@ -146,8 +146,11 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     @guarded("")
     def system_prompt_block(self, **kwargs: Any) -> str:
-        """Return the same words as long as the same tools are on, so that the prompt cache stays warm."""
-        return prompt_block(self._known_settings().tools)
+        """Return the tools and what holds: the same words throughout a session, so that the prompt cache stays warm."""
+        settings, ready, hot = self._known_settings(), self._ready(), ""
+        if ready is not None and settings.hot_tokens and not self._policy.silences(ready[1].place, ready[0].counts):
+            hot = ready[0].hot.of_session(ready[1].place, self._session_id)
+        return prompt_block(settings.tools, hot)
 
     @guarded(None)
     def on_turn_start(self, turn_number: int = 0, message: str = "", **kwargs: Any) -> None:

@@ -132,6 +132,12 @@ def hermes_home(given: object = None) -> Path:
     return Path(get_hermes_home())
 
 
+def profile_of(home: Path) -> str:
+    """Return the profile's name as the host derives it from the home."""
+    where = home.expanduser().resolve()
+    return where.name if where.parent.name == "profiles" else "default"
+
+
 def environment(home: Path) -> dict[str, str]:
     """Return the environment with the home's own .env over it: another profile's values may stand in it."""
     return {**os.environ, **read_dotenv(home)}

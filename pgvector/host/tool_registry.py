@@ -76,7 +76,7 @@ _STRUCTURE: Final[Mapping[str, Any]] = {
     "expires_at": {"type": "string"},
     "replaces": {"type": "integer", "description": "id of the memory that no longer holds"},
 }
-_STRUCTURE_TAKEN: Final = (*_STRUCTURE, "state", "confidence", "sources", "pinned")
+STRUCTURE_TAKEN: Final = (*_STRUCTURE, "state", "confidence", "sources", "pinned")
 _BLOCK = (
     "# Long-term memory (pgvector)\n"
     "Memories and earlier conversations are stored across sessions. What fits the current message may stand in the\n"
@@ -124,7 +124,7 @@ def unknown_arguments(tool: str, args: object, tools: Iterable[str], *, structur
     """
     known = next((list(each["parameters"]["properties"]) for each in _known(tools) if each["name"] == tool), [])
     known += ALSO_TAKEN.get(tool, ()) if known else ()
-    known += _STRUCTURE_TAKEN if structure and tool == "remember" and known else ()
+    known += STRUCTURE_TAKEN if structure and tool == "remember" and known else ()
     if not known or not isinstance(args, Mapping):
         return ""
     strange = [name for name, value in args.items() if name not in known and value is not None]
@@ -144,9 +144,9 @@ def with_note(answer: str, note: str) -> str:
     return json.dumps(result, ensure_ascii=False)
 
 
-def prompt_block(tools: Iterable[str]) -> str:
-    """Return what stands in the system prompt: the same words as long as the same tools are switched on."""
-    return "\n".join([_BLOCK, *(_SENTENCES[name] for name in switched_on(tools))])
+def prompt_block(tools: Iterable[str], hot: str) -> str:
+    """Return what stands in the system prompt: the same words as long as the same tools are on and the same holds."""
+    return "\n".join([_BLOCK, *(_SENTENCES[name] for name in switched_on(tools)), *filter(None, [hot])])
 
 
 def settings_in_file(config: Mapping[str, Any] | None) -> Settings:

@@ -124,7 +124,7 @@ class Unrelated:
 
 
 class Bars:
-    """Knows the bars of a model, which it measures when it is first asked. Safe to call from several threads."""
+    """Knows the bars of a model, measured when it is told to or first asked. Safe to call from several threads."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -134,7 +134,7 @@ class Bars:
 
     def of(self, question: Vector, until: float) -> MinSimilarity | None:
         """Return the bars for the vector of a question; None where the model was not measured by then (monotonic)."""
-        measured = self._begun()
+        measured = self.begin()
         if measured is None:
             return None
         try:
@@ -142,8 +142,8 @@ class Bars:
         except (TimeoutError, EmbedderError):
             return None
 
-    def _begun(self) -> Future[Unrelated] | None:
-        """Return the measurement, begun anew after one that failed."""
+    def begin(self) -> Future[Unrelated] | None:
+        """Return the measurement, begun in the background, anew after one that failed; None while too many run."""
         with self._lock:
             if self._measured is None or (self._measured.done() and self._measured.exception() is not None):
                 self._measured = self._threads.submit(partial(_measure, self._embedder))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ..domain.periods import named_periods
 from ..domain.types import PAGES_END, Candidate, EmbeddingSpace, Hit, Question, Store
 from ..embed.embedder import Vector
-from ..store.lexical import LexicalSearch, QuestionReader, ask_size, search_words, size_of
+from ..store.lexical import EXACT_ROWS, LexicalSearch, QuestionReader, ask_size, search_words, size_of
 from ..store.pipeline import Pipeline, Rows
 from ..store.vector_search import (
     Beside,
@@ -24,7 +24,9 @@ from ..store.vector_search import (
     ask_held,
     ask_hits,
     ask_neighbours,
+    ask_own_graph,
     ask_surroundings,
+    has_own_graph,
 )
 from ..store.vectors import ask_space, space_in
 from .fuse import LENDERS, LENT_SHARES, favour, fuse, smooth
@@ -66,6 +68,7 @@ class Search:
         self._wanted = wanted
         self._worded: Legs = {}
         self._nearest: Legs = {}
+        self._own_graphs: set[Store] = set()
         self._vector: SentVector | None = None
         # What need not be asked twice, once while the endpoint thinks and again by both legs.
         self._known_beside: dict[int, Beside] = {}
@@ -80,7 +83,11 @@ class Search:
     def by_words(self, pipe: Pipeline) -> None:
         """Run the leg that needs no vector; to be called next."""
         self._sizes = {store: size_of(rows) for store, rows in self._counted.items()}
+        # Travels with the words of a theme so large that it may have one.
+        large = [store for store, size in self._sizes.items() if size > EXACT_ROWS and self.asked.scope.kind == "theme"]
+        graphs = {store: ask_own_graph(pipe, store, self.asked.scope.theme) for store in large}
         self._worded = self._search_words(pipe, CANDIDATES)
+        self._own_graphs = {store for store, asked in graphs.items() if has_own_graph(asked)}
 
     def look_beside(self, pipe: Pipeline) -> None:
         """Look up the turns beside the best ones by words."""
@@ -143,7 +150,9 @@ class Search:
     ) -> dict[Store, VectorSearch]:
         scope, filters = self.asked.scope, self.asked.filters
         return {
-            store: VectorSearch(pipe, store, scope, filters, vector, limit=depth, lookup=lookup)
+            store: VectorSearch(
+                pipe, store, scope, filters, vector, limit=depth, lookup=lookup, own_graph=store in self._own_graphs
+            )
             for store in self._stores
         }
 

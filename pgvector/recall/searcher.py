@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from ..domain.errors import EmbedderError, HermesPgvectorError
 from ..domain.gil import note_recall
@@ -24,9 +25,11 @@ from ..store.read_routing import ReadSource
 from ..store.vector_search import turns_before
 from .background import Background, result_by
 from .bars import Bars, MinSimilarity
+from .hot import HotBlock, HotLimits, ask_facts, read_hot
 from .reranking import Reorderer
 from .search import Search
 
+_T = TypeVar("_T")
 QUERY_MAX_CHARS = 2000  # of a longer question the beginning and the end, half each: what is asked stands in one of them
 _PATIENCE_S = 0.002  # with a connection in hand: to let it go and take one again costs that much
 _RESERVED = 0.3  # share of a deadline that the embedding, and a vector leg that can still be done without, leave over
@@ -96,6 +99,11 @@ class Searcher:
         languages = self._backend.languages
         return languages.all if scope.kind == "all" else (languages.of(scope.theme),)
 
+    def begin_bars(self) -> None:
+        """Begin in the background to measure what `bars` will tell, which the first question would wait for."""
+        if self._bars is not None:
+            self._bars.begin()
+
     def bars(self, text: str, until: float) -> MinSimilarity | None:
         """Return from which similarity on a row is worth showing for a question that was asked before.
 
@@ -115,17 +123,29 @@ class Searcher:
         or DeadlineExceeded within `deadline_s`.
         """
         end = time.monotonic() + deadline_s
-        failure: HermesPgvectorError | None = None
-        for source in self._backend.sources(theme):
-            try:
-                pipe = Pipeline()
-                with source.reading(_left_s(end), pipe):
-                    hits = turns_before(pipe, theme, session_id, parent_session_id, limit=limit)
-                return self._standing(hits)
-            except HermesPgvectorError as exc:
-                failure = exc
-        assert failure is not None, "there is always a server to ask"
-        raise failure
+
+        def ask(source: ReadSource) -> list[Hit]:
+            pipe = Pipeline()
+            with source.reading(_left_s(end), pipe):
+                return turns_before(pipe, theme, session_id, parent_session_id, limit=limit)
+
+        return self._standing(self._first_answer(theme, ask))
+
+    def hot(self, memories: str, turns: str, limits: HotLimits, *, deadline_s: float) -> HotBlock:
+        """Return what holds now in the theme `memories`; which of its scopes are open, those tell that are in `turns`.
+
+        Raises StoreUnavailable or DeadlineExceeded within `deadline_s`.
+        """
+        end = time.monotonic() + deadline_s
+        language = self._backend.languages.of(turns)
+
+        def ask(source: ReadSource) -> HotBlock:
+            pipe = Pipeline()
+            facts = ask_facts(pipe, memories)
+            with source.reading(_left_s(end), pipe):
+                return read_hot(pipe, facts, turns, language, limits)
+
+        return self._first_answer(memories, ask)
 
     def _embed(self, text: str, timeout_s: float) -> Future[Vector] | None:
         """Embed the question in the background; None when there is nothing to embed with."""
@@ -150,10 +170,18 @@ class Searcher:
     ) -> tuple[list[Hit], str]:
         """Return the rows that the first server finds which answers, and by which legs."""
         everywhere, spoken = asked.scope.kind == "all", self._languages(asked.scope)
+
+        def ask(source: ReadSource) -> tuple[list[Hit], str]:
+            return self._search(source, Search(stores, asked, text, spoken, wanted), embedding, end)
+
+        return self._first_answer(None if everywhere else asked.scope.theme, ask)
+
+    def _first_answer(self, theme: str | None, ask: Callable[[ReadSource], _T]) -> _T:
+        """Return what the first server answers that can, of those to ask about a theme (None: about all)."""
         failure: HermesPgvectorError | None = None
-        for source in self._backend.sources(None if everywhere else asked.scope.theme):
+        for source in self._backend.sources(theme):
             try:
-                return self._search(source, Search(stores, asked, text, spoken, wanted), embedding, end)
+                return ask(source)
             except HermesPgvectorError as exc:
                 failure = exc
         assert failure is not None, "there is always a server to ask"

@@ -30,6 +30,7 @@ from ..domain.fork_safety import SLOW, fork_lock
 from ..domain.measures import latest
 from ..domain.session_turns import SessionTurns
 from ..domain.theme_settings import RetentionPolicy
+from ..recall.hot import HotBlocks, HotLimits
 from ..recall.transcripts import Transcripts
 from .agent_server import AgentServer
 from .parts import Models, backend_of
@@ -101,6 +102,8 @@ class Runtime:
             self.embedder.on_query = functools.partial(self.latencies.add, "embed_query")
         self.said = SessionTurns()
         self.searcher = models.searcher(self.backend, self.said)
+        limits, deadline_s = HotLimits.of(settings), settings.hot_deadline_s
+        self.hot = HotBlocks(functools.partial(self.searcher.hot, limits=limits, deadline_s=deadline_s), self.counts)
         self.transcripts = Transcripts(self.said)
         self.mirror = Mirror(home)
         self.pid = os.getpid()
@@ -189,6 +192,8 @@ def acquire(settings: Settings, home: Path, environ: Mapping[str, str], user: ob
         if runtime is None:
             runtime = _registry.runtimes[key] = Runtime(*key)
             runtime.writer.start()
+            if settings.prefetch_limit and settings.min_similarity == "auto":
+                runtime.searcher.begin_bars()
         runtime.users.add(user)
         return runtime
 

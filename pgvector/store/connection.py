@@ -6,7 +6,9 @@ import os
 import re
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
+from threading import Event
 from typing import Any, TypeVar
 
 import psycopg
@@ -53,6 +55,10 @@ _UNTIL_WRITABLE = "recall goes on, and writes follow when the server accepts the
 # What libpq says of a server when a writable one was asked for.
 _TAKES_NO_WRITES = ("session is read-only", "server is in hot standby mode")
 _TICK_S = 0.02  # how often a waiting call looks at its deadline
+_CANCEL_S = 1.0  # for the server to take note of it
+
+# Set by whoever may take a call back while it waits for Postgres, for the threads that work for it.
+stop_sign: ContextVar[Event | None] = ContextVar("stop_sign", default=None)
 
 
 class DeadlineConnection(psycopg.Connection[Any]):
@@ -73,18 +79,27 @@ class DeadlineConnection(psycopg.Connection[Any]):
         if self.deadline is None:
             return super().wait(gen, *args, **kwargs)
         try:
-            return super().wait(_until(gen, self.deadline), interval=_TICK_S)
+            return super().wait(_until(gen, self.deadline, self.stop), interval=_TICK_S)
         except DeadlineExceeded:
             self.pgconn.finish()
             raise
 
+    def stop(self) -> None:
+        """Have the server stop what it does for us: its answer is an error then, and the connection stays whole."""
+        with suppress(psycopg.Error):
+            self.cancel_safe(timeout=_CANCEL_S)
 
-def _until(gen: PQGen[_T], deadline: float) -> Generator[Any, Any, _T]:
-    """Pass `gen` through; raise when it is still waiting at `deadline`."""
+
+def _until(gen: PQGen[_T], deadline: float, stop: Callable[[], None]) -> Generator[Any, Any, _T]:
+    """Pass `gen` through; raise when it is still waiting at `deadline`. `stop` once when the call is taken back."""
+    sign = stop_sign.get()
     try:
         want = next(gen)
         while True:
             ready = yield want
+            if not ready and sign is not None and sign.is_set():
+                sign = None
+                stop()
             if not ready and time.monotonic() >= deadline:
                 raise DeadlineExceeded("Postgres did not answer in time")
             want = gen.send(ready)

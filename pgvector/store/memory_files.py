@@ -42,12 +42,10 @@ def reconcile(write: MemoryWriter, op: ReconcileFile) -> None:
     if back := changes["back"]:
         write.conn.execute(query("withdraw_removals"), row | {"digests": [each.digest for each in back]})
         write.counts["removals_withdrawn"] += len(back)
-    if gone := changes["gone"]:
-        row["digests"] = [each.digest for each in gone]
-        if why := _why_held(op, gone, len(changes["stays"]), changes["new"]):
-            _hold(write, op, row, gone, why)
-        else:
-            _let_go(write, row, gone)
+    if moved := changes["moved"]:
+        write.conn.execute(query("forget_mirrored"), row | {"digests": [each.digest for each in moved]})
+    if changes["gone"]:
+        _part_with_gone(write, op, row, changes)
 
 
 def _entry(write: MemoryWriter, op: ReconcileFile, change: Any) -> dict[str, Any]:
@@ -70,6 +68,17 @@ def _import(write: MemoryWriter, op: ReconcileFile, change: Any) -> None:
     write.conn.execute(query("clear_tombstone"), entry)
     write.conn.execute(query("note_mirrored"), entry)
     write.counts["memories_imported"] += 1
+
+
+def _part_with_gone(
+    write: MemoryWriter, op: ReconcileFile, row: dict[str, object], changes: dict[str, list[Any]]
+) -> None:
+    gone = changes["gone"]
+    row["digests"] = [each.digest for each in gone]
+    if why := _why_held(op, gone, len(changes["stays"]), changes["new"]):
+        _hold(write, op, row, gone, why)
+    else:
+        _let_go(write, row, gone)
 
 
 def _hold(write: MemoryWriter, op: ReconcileFile, row: dict[str, object], gone: Sequence[Any], why: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -32,6 +33,10 @@ BREADTH = 1000  # hnsw.ef_search
 WALK_DEPTH = 2000  # rows the graph gives; sorted again, for it gives them nearly in order only
 MAX_WALK = 40_000  # rows looked at for those that pass a filter
 MIN_SHARE = 0.01  # of all rows; where fewer pass a filter, a walk finds too few of them
+# Of a theme, from which to walk a graph of its own codes takes less than to read these. Of 50,000 real sentences it
+# finds .998 of the true top 10, and .972 of what they never spoke of, where the codes find .997 and .963.
+OWN_GRAPH_ROWS = 75_000
+OWN_BREADTH = 400  # hnsw.ef_search
 # Lexemes at which a text counts half of what it would if it said nothing else: a long one holds many words by chance.
 # Absolute, for among short texts the longer ones are no worse.
 LENGTH_PIVOT = 45
@@ -87,8 +92,10 @@ class VectorSearch:
     the HNSW graph is walked instead; what it does not give, as under a narrow filter, the codes do. Old turns without
     their vector are in no graph of vectors: they are read besides. Long texts count by a part.
 
+    With `own_graph`, which `has_own_graph` tells, an unfiltered question of a theme walks the graph of that theme.
+
     For the scope `all` `pipe` must have begun: the way depends on how many rows there are. `beside` holds the turns
-    that stand beside those of `lookup`, once the candidates were read; not where the graph was walked.
+    that stand beside those of `lookup`, once the candidates were read; not where the graph of all themes was walked.
     """
 
     def __init__(
@@ -102,6 +109,7 @@ class VectorSearch:
         limit: int,
         graph_rows: int = GRAPH_ROWS,
         lookup: Lookup | None = None,
+        own_graph: bool = False,
     ) -> None:
         self.beside: dict[int, Beside] = {}
         self._pipe = pipe
@@ -117,6 +125,7 @@ class VectorSearch:
         self._may_be_thin = scope.kind == "all" and not narrowed
         graph = self._graph_worth_walking(graph_rows)
         self._walked = self._walk(graph) if graph else []
+        self._own_graph = own_graph
         self._rows = self._ask_rows(narrowed=narrowed) if len(self._walked) < limit else None
         self._parts = self._ask_parts(narrowed=narrowed)
 
@@ -147,8 +156,15 @@ class VectorSearch:
             suffix += "_filtered"
         if suffix == "_all_filtered":
             self._pipe.ask("plan_for_values")
+        by_graph = self._own_graph and suffix == ""
+        if by_graph:
+            self._pipe.ask("walk_vectors", {"breadth": OWN_BREADTH, "most": MAX_WALK})
+            self._pipe.ask("plan_for_values")
         deep = {"depth": max(depth, self._limit), "deep": max(DEEP_RERANK, self._limit), "large": LARGE_THEME}
-        return self._pipe.ask(f"vector_search_{self._store}{suffix}", self._row | deep)
+        rows = self._pipe.ask(f"vector_search_{self._store}{suffix}", self._row | deep)
+        if by_graph:
+            self._pipe.ask("plan_as_before")
+        return rows
 
     def _ask_parts(self, *, narrowed: bool) -> Rows:
         suffix = "_all" if self._scope.kind == "all" else ""
@@ -191,6 +207,21 @@ def _best(limit: int, found: Iterable[Any]) -> list[Any]:
         if row.id not in best or row.similarity > best[row.id].similarity:
             best[row.id] = row
     return sorted(best.values(), key=lambda row: (-row.similarity, -row.id))[:limit]
+
+
+def own_graph_name(store: Store, theme: str) -> str:
+    """Return the name of the HNSW index over the rows of one theme, which `index build --theme` builds."""
+    return f"{_TABLES[store]}_theme_{hashlib.sha256(theme.encode()).hexdigest()[:16]}_idx"
+
+
+def ask_own_graph(pipe: Pipeline, store: Store, theme: str) -> Rows:
+    """Ask for `has_own_graph` of the theme."""
+    return pipe.ask("has_own_graph", {"index": own_graph_name(store, theme), "rows": OWN_GRAPH_ROWS})
+
+
+def has_own_graph(asked: Iterable[Any]) -> bool:
+    """Return whether the theme has a graph of its own that is whole, and takes less than its codes."""
+    return any(row.found for row in asked)
 
 
 def ask_estimate(pipe: Pipeline, store: Store, scope: Scope) -> Rows:
@@ -295,4 +326,4 @@ def theme_holds(conn: DeadlineConnection, scope: Scope) -> bool:
 def theme_names(conn: DeadlineConnection) -> list[str]:
     """Return the themes that hold rows, chats' among them: a session is told those that it may read."""
     with translated():
-        return [row.theme for row in conn.execute(query("theme_names"))]
+        return [row.theme for row in conn.execute(query("theme_names_spread" if conn.spread else "theme_names"))]

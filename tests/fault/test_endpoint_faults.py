@@ -37,6 +37,8 @@ FAULTS: tuple[Mode, ...] = (
 )
 # The breaker leaves an endpoint alone for 5 s at first, an idle drain looks for work every 5 s, the machine is busy.
 RECOVERY_TIMEOUT_S = 60.0
+# Nothing but rows is embedded: with `auto` the model is measured as soon as a session starts.
+UNMEASURED = {"min_similarity": 0.5}
 PENDING = "SELECT id FROM conversations WHERE embedding IS NULL"
 
 
@@ -70,7 +72,7 @@ def cases(postgres: EmbeddedServer, migrated_template: str, make_provider: MakeP
             stack.callback(connection.execute, sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
             endpoint = stack.enter_context(ScriptedEmbedder(dims=DIMS, mode=fault, retry_after="1"))
             dsn = make_conninfo(admin, dbname=f"endpoint_{fault}", user="hermes")
-            provider = make_provider({"dsn": dsn, "embed_url": endpoint.url, "embed_timeout_s": 0.5})
+            provider = make_provider({"dsn": dsn, "embed_url": endpoint.url, **UNMEASURED, "embed_timeout_s": 0.5})
             made[fault] = Case(provider, Database(dsn), endpoint)
         yield made
         for case in made.values():
@@ -123,7 +125,7 @@ def test_need_03_an_endpoint_that_names_a_pause_is_left_alone_for_so_long(
     pause_s = 8.0
     endpoint.retry_after = f"{pause_s:.0f}"
     endpoint.mode = "rate_limited"
-    provider = make_provider({"embed_url": endpoint.url})
+    provider = make_provider({"embed_url": endpoint.url, **UNMEASURED})
     asked_at = time.monotonic()
     provider.sync_turn(turn(0), "")
     assert endpoint.arrived.wait(60)
@@ -152,7 +154,7 @@ def test_need_03_processes_share_what_waits_for_a_vector_and_none_is_embedded_tw
     assert len(database.column(PENDING)) == 200
 
     endpoint.latency_ms = 60_000  # both have to have taken their share before either is done
-    config = {"dsn": dsn, "dims": DIMS, "embed_url": endpoint.url, "embed_timeout_s": 60}
+    config = {"dsn": dsn, "dims": DIMS, "embed_url": endpoint.url, **UNMEASURED, "embed_timeout_s": 60}
     with AgentProcess(config, home), AgentProcess(config, home):
         until(lambda: endpoint.requests == 2, 30, "both processes' first batch")
         first, second = (set(body["input"]) for body in endpoint.bodies)

@@ -34,6 +34,23 @@ def test_trap_11_initialize_does_not_wait_for_embeddings(
     assert embedder.requests <= 10, "entries are embedded in batches"
 
 
+def test_the_model_is_measured_while_nobody_waits(make_provider: MakeProvider, embedder: ScriptedEmbedder) -> None:
+    """Once a process, when its first session starts; and only where what is put before a turn asks for it."""
+    for quiet in ({"min_similarity": 0.5}, {"prefetch_limit": 0}):
+        make_provider({"embed_url": embedder.url, **quiet})
+    assert embedder.requests == 0
+    embedder.latency_ms = 4000
+    started = time.monotonic()
+    for number in range(3):
+        make_provider({"embed_url": embedder.url}, session_id=f"session-{number}")
+    assert time.monotonic() - started < NOT_WAITED_S
+    embedder.latency_ms = 0
+    until(lambda: embedder.requests == 2, what="the texts and the questions")
+    measured = len(embedder.texts)
+    make_provider({"embed_url": embedder.url}, session_id="another")
+    assert (embedder.requests, len(embedder.texts)) == (2, measured) and measured >= 48
+
+
 def test_trap_11_recalls_write_no_rows(
     make_provider: MakeProvider, direct_dsn: str, embedder: ScriptedEmbedder
 ) -> None:

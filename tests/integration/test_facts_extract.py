@@ -379,6 +379,19 @@ def test_need_04_what_was_deleted_while_the_model_read_it_proposes_nothing(facts
     assert [row["content"] for row in facts("review")] == ["The gate is red."]
 
 
+def test_need_03_where_two_runs_overlap_a_turn_counts_once(facts: Facts, dsn: str) -> None:
+    first, _ = say(dsn, "The crane is blue.", "The gate is red.")
+
+    def script(request: ChatRequest) -> Reply:
+        with psycopg.connect(dsn) as conn:
+            conn.execute("INSERT INTO hermes_read_turns (agent_identity, turn_id) VALUES ('marketing', %s)", (first,))
+        return echo(request)
+
+    with ModelServer(script) as model:
+        assert extract(facts, model)["turns"] == 1
+    assert [row["content"] for row in facts("review")] == ["The gate is red."]
+
+
 def test_need_04_a_private_chat_stays_private(facts: Facts, make_provider: MakeProvider, dsn: str) -> None:
     say(dsn, "The crane is blue.", metadata={"platform": "slack", "chat_type": "dm"})
     say(dsn, "The gate is red.", days=0.5)

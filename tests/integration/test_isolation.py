@@ -210,20 +210,21 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "forget_operations", "forget_tombstones", "record_space", "read_space", "hold_space",  # no stored text
         "count_all",
         "list_themes", "count_some", "recent_growth", "relation_sizes", "partial_index_rows", "database_bytes",
+        "recent_growth_spread", "relation_sizes_spread",
         "themes_of_home", "themes_of_clients",  # names and counts for the operator
         "record_maintenance", "read_maintenance",
         "due_themes_memories", "due_themes_turns", "cold_themes_turns",  # names of themes
         "sample_texts", "no_vectors",
         "take_over_mirrored", "mirror_difference", "forget_mirrored",  # this host's own file
-        "hold_removals", "withdraw_removals",
+        "hold_removals", "withdraw_removals", "entries_of_files",
         "server_start",  # a time
         "held_removals", "count_held_removals", "keep_held", "removed_memories", "restore_memory",  # for the operator
         "keep_undecided",
         "forget_removed_texts",
         "lock_arrivals", "try_hold_space", "new_memory_ids", "database_identity",  # touch no stored text
         "may_write_history", "may_write_log",
-        "themes_with_traces",  # names for the operator
         "proposals",  # for the operator
+        "themes_with_traces", "hot_themes",  # names for the operator
         "own_columns", "begin_moves", "end_moves", "keys_without_theme",  # touch no table
         "move_history",  # its function names the theme
         "distribution_state", "distributed_tables", "nodes_with_shards",  # the catalogue
@@ -232,7 +233,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "primary_position", "replica_position", "replica_timeline",
         "note_actor", "forget_history",  # touch no stored text of today
         "history_of_memory", "show_memory", "show_turn", "rows_of_memories", "rows_of_turns",  # by their number
-        "theme_names", "session_themes",  # names for the operator
+        "theme_names", "theme_names_spread", "session_themes",  # names for the operator
         "foreign_schema", "foreign_columns", "foreign_count",  # names and counts for the operator
         "predecessor_memories", "predecessor_turns", "predecessor_turns_without_parents",  # another program's tables
         "mem0_points", "hindsight_documents", "hindsight_facts", "next_old_memories", "next_old_turns",
@@ -251,7 +252,8 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "codes_are_missing", "fill_codes", "index_codes", "index_signatures", "signatures_are_apart",
         "replace_signatures",
         "record_switch", "drop_next", "lock_stored_tables",
-        "walk_vectors", "walk_timeline", "plan_for_values", "has_graph",  # touch no stored text
+        "walk_vectors", "walk_timeline", "plan_for_values", "plan_as_before",  # touch no stored text
+        "has_graph", "has_own_graph", "theme_indexes", "index_hnsw_theme",  # the catalogue
         "hnsw_index_state", "build_progress",
         "compact_sizes", "count_cold", "keep_signatures", "calibrate_signatures", "signature_scale",
         "vector_search_turns_cold",  # as vector_search_turns_walk_sig

@@ -150,3 +150,24 @@ def test_need_18_themes_are_granted_while_the_model_changes(owner: str, confined
         assert conn.execute(part.encode()).rowcount == 1
     with session(owner, "tenant_hired") as conn:
         assert conn.execute("SELECT count(*) FROM memory_chunks").fetchone() == (0,)
+
+
+def test_need_04_a_tenants_turn_takes_along_what_was_proposed_of_it(owner: str, confined: str) -> None:
+    proposed = (
+        "INSERT INTO hermes_proposals (id, agent_identity, target, content, kind, confidence, sources, said_at)"
+        " VALUES (1, %s, 'memory', 'x', 'fact', 1, '{1}', now())"
+    )
+    with connect(owner) as conn:
+        for theme in ("marketing", "sales"):
+            conn.execute(
+                "INSERT INTO conversations (id, agent_identity, session_id, role, content)"
+                " VALUES (1, %s, 's', 'user', 'x')", (theme,)
+            )  # fmt: skip
+            conn.execute(proposed.encode(), (theme,))
+            conn.execute("INSERT INTO hermes_read_turns VALUES (1, %s, now(), '{1}')", (theme,))
+    with psycopg.connect(confined, autocommit=True) as conn:
+        assert conn.execute("DELETE FROM conversations").rowcount == 1
+        for table in ("hermes_proposals", "hermes_read_turns"):
+            assert conn.execute(f"SELECT count(*) FROM {table}".encode()).fetchone() == (0,)
+    for table in ("hermes_proposals", "hermes_read_turns"):
+        assert Database(owner).column(f"SELECT agent_identity FROM {table}") == ["sales"]

@@ -12,10 +12,14 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
+from hermes_memory_pgvector.admin.common.holdings import COUNTED_ROWS
 from hermes_memory_pgvector.runtime.process import close_all
+from hermes_memory_pgvector.store.pool import connect
+from hermes_memory_pgvector.store.vector_search import theme_names
 from tests.conftest import MakeProvider
 from tests.support.memory import called, landed
 from tests.support.scripted_embedder import ScriptedEmbedder
+from tests.support.statements import every_statement
 
 QUESTION = "Who owns the Atlas budget?"
 ASKED: list[tuple[str, dict[str, Any]]] = [
@@ -70,3 +74,27 @@ def test_need_44_each_theme_is_told_the_same_where_the_tables_are_spread(
     landed(writer)
     held = [entry["content"] for entry in called(writer, "memory_profile", {})["memory"]]
     assert sorted(held) == ["Atlas was sold", *(f"The Atlas budget {n} is owned by marketing" for n in (0, 3))]
+
+
+def test_need_44_what_is_counted_of_all_themes_is_the_same_where_the_tables_are_spread(admin_dsn: str) -> None:
+    """By statements without recursion, which a database that is spread has no way to do."""
+    with connect(admin_dsn) as conn:
+        for theme, days in (("marketing", 0), ("marketing", 3), ("sales", 0), ("sales", 30)):
+            ago = f"now() - interval '{days} days'"
+            conn.execute(
+                "INSERT INTO conversations (session_id, agent_identity, role, content, ts)"
+                f" SELECT 's', %(theme)s, 'user', 'Turn ' || n, {ago} FROM generate_series(1, 5) AS n".encode(),
+                {"theme": theme},
+            )
+            conn.execute(
+                "INSERT INTO memory_entries (agent_identity, target, content, created_at)"
+                f" VALUES (%(theme)s || ' alone', 'memory', %(theme)s || {days}, {ago})".encode(),
+                {"theme": theme},
+            )
+        most = {"themes": 100, "most": COUNTED_ROWS}
+        growth = conn.execute(every_statement()["recent_growth"].encode(), most).fetchone()
+        assert conn.execute(every_statement()["recent_growth_spread"].encode()).fetchone() == growth
+        assert growth is not None and growth.themes == 4 and growth.turns_last_week == 15
+        names = theme_names(conn)
+        conn.spread = True
+        assert theme_names(conn) == names == ["marketing", "marketing alone", "sales", "sales alone"]

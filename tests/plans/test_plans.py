@@ -21,6 +21,7 @@ _TYPES = {
     "pivot": "float8", "signed": "bigint", "walked": "bigint", "match": "text", "recent": "boolean", "exact": "boolean",
     "rows": "float8", "role": "text", "phrase": "text", "words": "text[]", "initials": "text[]",
     "ids": "bigint[]", "any_theme": "boolean", "since": "text", "until": "text", "own": "text", "shared": "text[]",
+    "scopes": "text[]", "language": "text", "kinds": "text[]",
 }  # fmt: skip
 MODES = ("force_custom_plan", "force_generic_plan")
 
@@ -182,3 +183,22 @@ def test_need_20_what_the_question_alone_says_is_computed_once() -> None:
         for expression in once:
             assert text.count(expression) == text.count(f"(SELECT {expression})"), (name, expression)
         assert "%(match)s::tsquery) IS NOT TRUE" not in text.replace("(SELECT %(match)s::tsquery)", ""), name
+
+
+def test_what_holds_in_a_theme_comes_from_an_index_of_such_memories(filled: psycopg.Connection[Any]) -> None:
+    filled.execute("SET enable_sort = off")  # as set_timeouts does for the length of a transaction
+    for mode, theme in itertools.product(MODES, THEMES):
+        filled.execute(f"SET plan_cache_mode = {mode}".encode())
+        nodes = _plan(filled, "hot_facts", {"theme": theme})
+        (read,) = [node for node in nodes if node.get("Relation Name")]
+        assert (read["Index Name"], read["Actual Rows"]) == ("memory_entries_subject_idx", 0), (mode, theme)
+
+
+def test_the_turns_that_name_a_scope_are_looked_for_among_the_newest_alone(filled: psycopg.Connection[Any]) -> None:
+    filled.execute("SET enable_sort = off")  # as set_timeouts does for the length of a transaction
+    for mode in MODES:
+        filled.execute(f"SET plan_cache_mode = {mode}".encode())
+        asked = {"theme": "large", "scopes": ["topic", "9"], "language": "english", "limit": 40}
+        nodes = _plan(filled, "turns_naming", asked)
+        reads = [node for node in nodes if node.get("Relation Name") == "conversations"]
+        assert [(node["Index Name"], node["Actual Rows"]) for node in reads] == [("conversations_theme_time_idx", 40)]

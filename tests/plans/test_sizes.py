@@ -101,7 +101,7 @@ def test_need_13_the_graph_is_walked_where_it_is_asked_for(tables: MakeTables, t
                 assert graph not in indexes(nodes), (name, mode, nodes)
                 reranked = [node for node in nodes if node.get("Index Name") == f"{STORES[store]}_pkey"]
                 # After them, of those that are near enough, what stands beside them is looked up: of none here.
-                loops = [node["Actual Loops"] for node in reranked]
+                loops = [node["Actual Loops"] for node in reranked if node["Actual Loops"]]
                 assert turns == 10 or loops in ([400], [400, 40]), (name, mode, nodes)
 
 

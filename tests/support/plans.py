@@ -21,7 +21,7 @@ _TYPES = {
     "rows": "float8", "role": "text", "text": "text", "ids": "bigint[]",
     "any_theme": "boolean", "since": "text", "until": "text", "reach": "bigint",
     "pivot": "float8", "large": "bigint", "deep": "bigint", "signed": "bigint", "walked": "bigint",
-    "themes": "text[]", "digests": "bytea[]", "own": "text", "shared": "text[]", "words": "text[]",
+    "themes": "text[]", "digests": "bytea[]", "own": "text", "shared": "text[]", "words": "text[]", "kinds": "text[]",
     "lookup": "bigint", "lookups": "bigint[]",
 }  # fmt: skip
 _USUAL: Mapping[str, Any] = {

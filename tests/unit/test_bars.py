@@ -101,3 +101,16 @@ def test_after_a_failure_the_next_question_measures_again(endpoint: ScriptedEmbe
     assert bars.of(question, time.monotonic() + WAIT_S) is None
     endpoint.mode = "ok"
     assert bars.of(question, time.monotonic() + WAIT_S) is not None
+
+
+def test_a_measurement_that_was_begun_ahead_is_not_waited_for(
+    endpoint: ScriptedEmbedder, cached: CachedEmbedder
+) -> None:
+    question = cached.embed_query("Where is the crane?", timeout_s=WAIT_S)
+    bars = Bars(cached)
+    measured = bars.begin()
+    assert measured is not None
+    measured.result(timeout=WAIT_S)
+    asked = endpoint.requests
+    assert bars.of(question, time.monotonic()) is not None
+    assert endpoint.requests == asked

@@ -110,5 +110,5 @@ def test_need_37_of_what_contradicts_the_newer_stands_first_and_says_what_it_rep
     older, newer = memory("The stand-up is at 9:30.", 1), memory("The stand-up is at 10:00.", 2, day=2)
     hits = [older, SAID, newer]
     first, second = lines_of(hits[::-1] if reverse else hits)
-    assert first.told == newer and first.replaced == ("9:30", older)
+    assert first.told == newer and first.replaced == ("9:30", older.at)
     assert second.told == SAID and second.replaced is None

@@ -86,10 +86,11 @@ def actions_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPa
 
 def leaves() -> Iterator[tuple[str, argparse.ArgumentParser]]:
     """Every command that does something, with its full name."""
-    for name, parser in commands().items():
+    waiting = list(commands().items())
+    for name, parser in waiting:
         own = actions_of(parser)
-        yield from ((f"{name} {action}", each) for action, each in own.items())
-        if not own:
+        waiting += [(f"{name} {action}", each) for action, each in own.items()]
+        if "pgvector_run" in parser._defaults:
             yield name, parser
 
 
@@ -174,7 +175,8 @@ def test_every_command_prints_json_when_asked() -> None:
 
 def test_every_argument_has_help() -> None:
     for name, leaf in leaves():
-        assert [action.dest for action in leaf._actions if not action.help] == [], name
+        silent = [action.dest for action in leaf._actions if not action.help]
+        assert [dest for dest in silent if not dest.startswith("pgvector_command")] == [], name
 
 
 @pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.key)

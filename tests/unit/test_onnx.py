@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from operator import mul
@@ -23,6 +24,7 @@ from tests.support.blocked_packages import PoorEnvironment
 from tests.support.embedding_server import OnnxModel
 from tests.support.local_models import link_model
 from tests.support.model_files import MODEL_DIMS, MODEL_NAME, model_dir
+from tests.support.waiting import until
 
 TEXTS = [
     "hello world",
@@ -144,6 +146,27 @@ def test_all_embedders_of_a_folder_share_one_session(folder: Path, monkeypatch: 
         embedders[0].embed_query("hello", timeout_s=60)
     embedder_of(folder).embed_query("hello", timeout_s=60)
     assert len(made) == 2, "the model stayed in memory after its last embedder was closed"
+
+
+def test_a_call_under_way_ends_with_the_text_at_hand_when_the_model_is_closed(folder: Path) -> None:
+    """A process that ended in the middle of a text would be aborted."""
+    embedder = OnnxEmbedder(folder=folder, dims=MODEL_DIMS)
+    outcome: list[BaseException] = []
+
+    def embed() -> None:
+        try:
+            embedder.embed_documents([f"The harbour crane {number}" for number in range(2000)], timeout_s=60)
+        except EmbedderUnavailable as exc:
+            outcome.append(exc)
+
+    thread = threading.Thread(target=embed)
+    thread.start()
+    until(lambda: embedder.stats()["embed_texts"] > 0, what="the first text")
+    embedder.close()
+    done = embedder.stats()["embed_texts"]
+    thread.join()
+    assert "was closed" in str(outcome[0])
+    assert embedder.stats()["embed_texts"] - done <= 1, "counted after its lock is free"
 
 
 def test_what_was_embedded_before_the_time_ran_out_is_not_embedded_again(folder: Path) -> None:

@@ -60,7 +60,8 @@ def said(content: str, kind: str) -> Hit:
 
 
 replies = st.builds(said, st.sampled_from(HOSTILE), st.just("assistant"))
-lines = st.builds(Line, hits, st.none() | replies, st.none() | st.tuples(st.sampled_from(HOSTILE), hits))
+predecessors = st.tuples(st.sampled_from(HOSTILE), st.just(AT))
+lines = st.builds(Line, hits, st.none() | replies, st.none() | predecessors)
 
 
 @given(st.lists(lines, max_size=6), st.text(max_size=30), st.integers(0, 1000))
@@ -128,7 +129,7 @@ def test_need_37_an_exchange_is_one_line_with_the_question_in_brief() -> None:
 
 def test_need_37_what_replaces_another_says_so() -> None:
     older = hit("Tea is at three", at=datetime(2025, 1, 2, tzinfo=UTC))
-    block, _ = render_block([Line(hit("Tea is at four"), replaced=("three", older))], "tea", max_tokens=800)
+    block, _ = render_block([Line(hit("Tea is at four"), replaced=("three", older.at))], "tea", max_tokens=800)
     assert plain_lines(block) == ['- [2026-05-03, memory] "Tea is at four" (replaces "three" of 2025-01-02)']
 
 

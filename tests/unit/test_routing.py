@@ -31,6 +31,7 @@ ACROSS_THEMES = {
         "chunk_search_memories_all", "chunk_search_turns_all", "estimate_matches_memories", "estimate_matches_turns",
         "count_some_memories_all", "count_some_turns_all", "query_terms_memories_all", "query_terms_turns_all",
         "lexical_search_memories_all", "lexical_search_turns_all", "theme_names",
+        "theme_names_spread",
     },
     "the operator's: import, export, reembed": {
         "known_memories", "missing_turns", "nearest_when_cold", "sample_texts", "themes_with_traces",
@@ -40,9 +41,10 @@ ACROSS_THEMES = {
 
 
 def sent(name: str) -> str:
-    """The statement as a database gets it that is spread by theme: what recall asks is said of one theme."""
-    recall = files("hermes_memory_pgvector").joinpath("store", "queries", "recall.sql").read_text(encoding="utf-8")
-    one_theme = f"-- name: {name}\n" in recall or name == "known_vectors"
+    """The statement as a spread database gets it: what recall and sessions ask is said of one theme."""
+    folder = files("hermes_memory_pgvector").joinpath("store", "queries")
+    asked = "".join(folder.joinpath(file).read_text(encoding="utf-8") for file in ("recall.sql", "sessions.sql"))
+    one_theme = f"-- name: {name}\n" in asked or name == "known_vectors"
     return query(name, one_theme=one_theme).decode()
 
 

@@ -86,7 +86,7 @@ def test_what_was_mistyped_is_json_too(line: str, said: str, capsys: pytest.Capt
     [
         ("prune", "say of which themes: --theme THEME, which may be repeated, or --all-themes"),
         ("prune --theme a --all-themes --older-than 1d", "give --theme or --all-themes, not both"),
-        ("add x --metadata {ticket:1}", "--metadata '{ticket:1}' is not a JSON object"),
+        ("add x --metadata {ticket:1}", "--metadata '{ticket:1}' is neither KEY=VALUE nor a JSON object"),
         ("search ?", ""),
     ],
 )

@@ -45,34 +45,6 @@ SELECT c.id, c.agent_identity AS theme, c.session_id, c.role, c.content, c.ts, c
        c.embed_after, (SELECT count(*) FROM conversation_chunks AS k WHERE k.row_id = c.id) AS more_parts
   FROM conversations AS c WHERE c.id = %(id)s;
 
--- name: list_sessions
--- The theme's timeline is walked back from the end to each session that was not met before, so that the newest sessions of a
--- large theme cost what they hold, not what the theme does.
-WITH RECURSIVE walk AS (
-    (SELECT session_id, ts, ARRAY[session_id] AS met, 1 AS number FROM conversations
-      WHERE agent_identity = %(theme)s AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
-      ORDER BY ts DESC LIMIT 1)
-    UNION ALL
-    SELECT earlier.session_id, earlier.ts, walk.met || earlier.session_id, walk.number + 1
-      FROM walk CROSS JOIN LATERAL (
-        SELECT c.session_id, c.ts FROM conversations AS c
-         WHERE c.agent_identity = %(theme)s AND c.ts >= %(since)s::timestamptz AND c.ts <= walk.ts
-           AND c.session_id <> ALL (walk.met)
-         ORDER BY c.ts DESC LIMIT 1) AS earlier
-     WHERE walk.number < %(limit)s + %(offset)s),
-page AS MATERIALIZED (SELECT session_id, number FROM walk WHERE number > %(offset)s)
-SELECT page.session_id, held.turns, held.first_at, held.last_at, opening.parent_session_id, opening.content AS opening
-  FROM page
- CROSS JOIN LATERAL (SELECT count(*) AS turns, min(ts) AS first_at, max(ts) AS last_at FROM conversations AS c
-                      WHERE c.session_id = page.session_id
-                        AND CASE WHEN c.agent_identity = %(theme)s THEN true ELSE false END) AS held
-  LEFT JOIN LATERAL (SELECT left(c.content, %(chars)s) AS content, c.metadata ->> 'parent_session_id' AS parent_session_id
-                       FROM conversations AS c
-                      WHERE c.session_id = page.session_id
-                        AND CASE WHEN c.agent_identity = %(theme)s THEN true ELSE false END
-                      ORDER BY c.ts, c.id LIMIT 1) AS opening ON true
- ORDER BY page.number;
-
 -- name: list_history
 -- Newest first. A memory that was removed is still known by its number.
 SELECT id, at, action, memory_id, target, db_role, who, chars, encode(digest, 'hex') AS digest, old_theme, old_chars,

@@ -13,6 +13,7 @@ from typing import Any
 from ...domain.errors import InvalidArgument
 from ...domain.theme import ThemeRules
 from ...domain.types import Store
+from ...store import sessions as stored_sessions
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
 from ..common import stored_rows
@@ -21,7 +22,6 @@ from ..common.refs import Ref
 from ..common.row_options import Page
 
 _query = partial(query, package=__package__)
-_OPENING_CHARS = 300  # of a session's first turn
 _HISTORY_SHOWN = 50  # of one row
 
 
@@ -145,13 +145,15 @@ def _author(who: Mapping[str, Any], db_role: str) -> str:
 
 def sessions(conn: DeadlineConnection, theme: str, page: Page) -> list[dict[str, Any]]:
     """Return the sessions of a theme, those that spoke last first."""
-    asked = {"theme": theme, "chars": _OPENING_CHARS} | page.values()
-    return [fit_for_json(row._asdict()) for row in conn.execute(_query("list_sessions"), asked)]
+    found = stored_sessions.sessions(
+        conn, theme, limit=page.limit, offset=page.offset, since=page.since, until=page.until
+    )
+    return [fit_for_json(row) for row in found]
 
 
 def transcript(
     conn: DeadlineConnection, theme: str, session_id: str, *, limit: int | None, offset: int
 ) -> Iterator[dict[str, Any]]:
     """Yield the turns of a session in the order in which they were said."""
-    for row in stored_rows.transcript(conn, theme, session_id, limit=limit, offset=offset):
+    for row in stored_sessions.transcript(conn, theme, session_id, limit=limit, offset=offset):
         yield {"ref": str(Ref("turns", row["id"]))} | fit_for_json(row)

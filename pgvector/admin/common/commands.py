@@ -37,12 +37,16 @@ class Parser(argparse.ArgumentParser):
 
     _as_json = False
     verb: Verb | None = None  # what this is the parser of, until its arguments are added
+    taken: frozenset[str] = frozenset()  # what the verb above takes as well: what was given there holds here too
 
     def fill(self) -> None:
         """Add the arguments of the verb, whose module is loaded now. Raises ImportError where a package is missing."""
         verb, self.verb = self.verb, None
         if verb is not None:
             _add_command(self, verb.load())
+        for each in self._actions:
+            if each.dest in self.taken:
+                each.default = argparse.SUPPRESS
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -107,7 +111,8 @@ def abandon_stdout() -> None:
 class Command:
     """What a verb takes and does. `run` gets the parsed arguments and the hermes home and returns an exit code.
 
-    A verb with `actions` is only their common name. Each takes --hermes-home and --json beside its own arguments.
+    A verb with `actions` and no `run` is only their common name. Each takes --hermes-home and --json beside its own
+    arguments.
     """
 
     examples: str
@@ -155,11 +160,18 @@ def fill_all(parser: argparse.ArgumentParser) -> None:
                 fill_all(below)
 
 
-def _add_verbs(parser: argparse.ArgumentParser, verbs: Sequence[Verb], *, depth: int) -> None:
+def _add_verbs(
+    parser: argparse.ArgumentParser,
+    verbs: Sequence[Verb],
+    *,
+    depth: int,
+    required: bool = False,
+    taken: frozenset[str] = frozenset(),
+) -> None:
     parsers = parser.add_subparsers(
         dest=f"pgvector_command_{depth}" if depth else "pgvector_command",
         metavar="ACTION" if depth else "COMMAND",
-        required=depth > 0,
+        required=required,
         parser_class=Parser,
     )
     for verb in verbs:
@@ -170,21 +182,24 @@ def _add_verbs(parser: argparse.ArgumentParser, verbs: Sequence[Verb], *, depth:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         own.verb = verb
+        own.taken = taken
 
 
 def _add_command(parser: Parser, command: Command) -> None:
     """Complete the parser of a verb; what is parsed carries the `run` that was meant."""
     parser.epilog = f"Examples:\n{_indented(typed(command.examples))}\n\n{EXITS}"
+    if command.run is not None:
+        parser.add_argument(
+            "--hermes-home", type=Path, metavar="DIR", help="the hermes home (default: $HERMES_HOME or ~/.hermes)"
+        )
+        for add in command.arguments:
+            add(parser)
+        parser.add_argument("--json", action="store_true", help="print JSON")
+        parser.set_defaults(pgvector_run=command.run)
     if command.actions:
-        _add_verbs(parser, command.actions, depth=1)
-        return
-    parser.add_argument(
-        "--hermes-home", type=Path, metavar="DIR", help="the hermes home (default: $HERMES_HOME or ~/.hermes)"
-    )
-    for add in command.arguments:
-        add(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(pgvector_run=command.run)
+        given = {each.dest for each in parser._actions if each.option_strings and each.dest != "help"}
+        taken = parser.taken | frozenset(given)
+        _add_verbs(parser, command.actions, depth=1, required=command.run is None, taken=taken)
 
 
 def action(name: str, summary: str, examples: str, run: Run, arguments: Sequence[Argument] = ()) -> Verb:

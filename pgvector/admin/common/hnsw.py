@@ -32,6 +32,7 @@ _never = threading.Event()
 class HnswIndex(NamedTuple):
     """One HNSW index. `state` is whole, missing, unfinished or being built; `rows` are estimated.
 
+    `theme` is the one whose rows it holds, empty for that of a whole table.
     `wants_bytes` is the maintenance_work_mem in which it is built in one go, `given_bytes` what the server gives.
     """
 
@@ -42,6 +43,7 @@ class HnswIndex(NamedTuple):
     index_bytes: int
     wants_bytes: int
     given_bytes: int
+    theme: str = ""
 
     def is_to_build(self) -> bool:
         """Return True when it is not there, or not whole, and nobody is building it."""
@@ -86,18 +88,23 @@ def indexes(conn: DeadlineConnection) -> list[HnswIndex]:
     """Return how the HNSW indexes stand: of each table that of whole vectors where there is one, else of signatures."""
     found = []
     for store in STORES:
-        full = _index(conn, store, _full_name(store))
-        found.append(_index(conn, store, _name(store)) if full.state == "missing" else full)
+        full = index_of(conn, store, _full_name(store))
+        found.append(index_of(conn, store, _name(store)) if full.state == "missing" else full)
     return found
 
 
-def _index(conn: DeadlineConnection, store: Store, name: str) -> HnswIndex:
+def index_of(
+    conn: DeadlineConnection, store: Store, name: str, *, theme: str = "", rows: int | None = None
+) -> HnswIndex:
+    """Return how the index of that name stands, of a theme of so many `rows` or of the whole table."""
     with translated():
         names = {"table": ROWS[store], "index": name}
         row = conn.execute(query("hnsw_index_state", package=__package__), names).fetchone()
     assert row is not None
-    wants = row.rows * ((4 * row.dims if name == _full_name(store) else row.dims // 8) + _NEIGHBOURS_BYTES)
-    return HnswIndex(store, name, row.state, int(row.rows), row.index_bytes, wants, row.given_bytes)
+    rows = int(row.rows) if rows is None else rows
+    bits = 3 * row.dims if theme else 32 * row.dims if name == _full_name(store) else row.dims
+    wants = rows * (bits // 8 + _NEIGHBOURS_BYTES)
+    return HnswIndex(store, name, row.state, rows, row.index_bytes, wants, row.given_bytes, theme)
 
 
 def is_changing(conn: DeadlineConnection) -> bool:
@@ -109,9 +116,9 @@ def drop(conn: DeadlineConnection) -> list[str]:
     """Drop the HNSW indexes while agents go on; the names of those that were there."""
     dropped = []
     with translated(), steering(conn):
-        for index in (_index(conn, store, name(store)) for store in STORES for name in (_name, _full_name)):
+        for index in (index_of(conn, store, name(store)) for store in STORES for name in (_name, _full_name)):
             if index.state != "missing":
-                _drop(conn, index.name)
+                drop_index(conn, index.name)
                 dropped.append(index.name)
     return dropped
 
@@ -119,8 +126,8 @@ def drop(conn: DeadlineConnection) -> list[str]:
 def drop_former(conn: DeadlineConnection) -> None:
     """Drop the indexes of whole vectors that versions before 1.1 made, under `steering`."""
     for store in STORES:
-        if conn.execute(query("is_former_index", package=__package__), {"index": _name(store)}).fetchone() == (True,):
-            _drop(conn, _name(store))
+        if _is_former(conn, _name(store)):
+            drop_index(conn, _name(store))
 
 
 def build(conn: DeadlineConnection, conninfo: str, tell: Tell, *, memory: str = "", full: bool = False) -> list[str]:
@@ -133,27 +140,31 @@ def build(conn: DeadlineConnection, conninfo: str, tell: Tell, *, memory: str = 
     the model is being changed.
     """
     with translated(), steering(conn):
-        if is_changing(conn):
-            raise ConfigurationError(
-                "a change of the model is under way, and builds its own; see: hermes-pgvector doctor"
-            )
-        if memory:
-            conn.execute("SELECT set_config('maintenance_work_mem', %s, false)", (memory,))
+        make_ready(conn, memory)
         drop_former(conn)
         todo = to_build(conn, full=full)
         for index in todo:
             statement = "index_hnsw" if index.name == _name(index.store) else "index_hnsw_full"
-            with _told(conninfo, conn.info.backend_pid, index.name, tell):
+            with told(conninfo, conn.info.backend_pid, index.name, tell):
                 build_index(conn, index.store, index.name, statement, column="sig")
             if index.name != _name(index.store):
-                _drop(conn, _name(index.store))
+                drop_index(conn, _name(index.store))
     return [index.name for index in todo]
+
+
+def make_ready(conn: DeadlineConnection, memory: str) -> None:
+    """Give builds their memory. Raises ConfigurationError while the model is being changed."""
+    if is_changing(conn):
+        raise ConfigurationError("a change of the model is under way, and builds its own; see: hermes-pgvector doctor")
+    if memory:
+        conn.execute("SELECT set_config('maintenance_work_mem', %s, false)", (memory,))
 
 
 def to_build(conn: DeadlineConnection, *, full: bool = False) -> list[HnswIndex]:
     """Return what `build` builds."""
-    wanted = [_index(conn, store, _full_name(store)) for store in STORES] if full else indexes(conn)
-    return [index for index in wanted if index.is_to_build()]
+    wanted = [index_of(conn, store, _full_name(store)) for store in STORES] if full else indexes(conn)
+    former = [_name(store) for store in STORES if _is_former(conn, _name(store))]
+    return [index for index in wanted if index.is_to_build() or index.name in former]
 
 
 def restore(conn: DeadlineConnection) -> None:
@@ -209,7 +220,7 @@ def steering(conn: DeadlineConnection) -> Iterator[None]:
 
 
 @contextmanager
-def _told(conninfo: str, backend: int, index: str, tell: Tell) -> Iterator[None]:
+def told(conninfo: str, backend: int, index: str, tell: Tell) -> Iterator[None]:
     """Tell how far the build that `backend` does in the block is."""
     ended = threading.Event()
 
@@ -230,8 +241,13 @@ def _told(conninfo: str, backend: int, index: str, tell: Tell) -> Iterator[None]
         watcher.join()
 
 
-def _drop(conn: DeadlineConnection, index: str) -> None:
+def drop_index(conn: DeadlineConnection, index: str) -> None:
+    """Drop an index while agents go on, under `steering`."""
     conn.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(index)))
+
+
+def _is_former(conn: DeadlineConnection, index: str) -> bool:
+    return conn.execute(query("is_former_index", package=__package__), {"index": index}).fetchone() == (True,)
 
 
 def _name(store: Store) -> str:

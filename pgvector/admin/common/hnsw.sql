@@ -20,3 +20,16 @@ SELECT EXISTS (SELECT FROM pg_index AS i JOIN pg_attribute AS a ON a.attrelid = 
 -- exempt: figures of a build of an index, no stored text.
 SELECT blocks_done AS done, blocks_total AS total FROM pg_stat_progress_create_index
  WHERE pid = %(backend)s AND blocks_total > 0 AND phase LIKE 'building index%%';
+
+-- name: theme_indexes
+-- exempt: reads the catalogue only. Those over the rows of one theme; which one that is, their condition says.
+SELECT c.relname::text AS name, greatest(0, c.reltuples)::bigint AS rows,
+       replace(substring(pg_get_expr(i.indpred, i.indrelid) FROM '''(.*)''::text'), '''''', '''') AS theme
+  FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_am AS m ON m.oid = c.relam
+ WHERE i.indrelid = %(table)s::regclass AND m.amname = 'hnsw' AND c.relname ~ '_theme_[0-9a-f]{16}_idx$'
+ ORDER BY theme;
+
+-- name: index_hnsw_theme
+-- exempt: only the catalogue changes.
+CREATE INDEX CONCURRENTLY {index} ON {rows} USING hnsw (code bit_hamming_ops) WITH (m = 16, ef_construction = 64)
+  WHERE agent_identity = {theme};

@@ -22,19 +22,23 @@ def holdings(conn: DeadlineConnection) -> dict[str, Any]:
     """Return rows, what waits for a vector, themes, growth by the rows' own times, and bytes.
 
     `about` names the numbers that are estimates: rows from the planner's statistics, what waits from the catalogue's.
+    A database that is spread over machines counts all: what it would be estimated by is of its parts.
     """
+    spread = "_spread" if conn.spread else ""
     with translated():
         counts, about = _counts(conn)
-        grown = _one(conn, "recent_growth", {"themes": COUNTED_THEMES + 1, "most": COUNTED_ROWS})
-        if grown.themes > COUNTED_THEMES:
+        grown = _one(conn, f"recent_growth{spread}", {"themes": COUNTED_THEMES + 1, "most": COUNTED_ROWS})
+        if not spread and grown.themes > COUNTED_THEMES:
             about |= {"themes", *(name for name in grown._fields if name.endswith(("_day", "_week")))}
         size = int(_one(conn, "database_bytes", {}).bytes)
-        tables = [table._asdict() for table in conn.execute(_query("relation_sizes"))]
+        tables = [table._asdict() for table in conn.execute(_query(f"relation_sizes{spread}"))]
     return {**counts, **grown._asdict()} | {"database_bytes": size, "tables": tables, "about": sorted(about)}
 
 
 def _counts(conn: DeadlineConnection) -> tuple[dict[str, int], set[str]]:
     """Return how many rows there are and wait, and which of these numbers are estimates."""
+    if conn.spread:
+        return _one(conn, "count_some", {"most": None})._asdict(), set()
     counts: dict[str, int] = _one(conn, "count_some", {"most": COUNTED_ROWS + 1})._asdict()
     about = {name for name, count in counts.items() if count > COUNTED_ROWS}
     for store in _STORES:
@@ -60,7 +64,7 @@ def held_removals(conn: DeadlineConnection) -> list[Any]:
     return conn.execute(_query("count_held_removals")).fetchall()
 
 
-def _one(conn: DeadlineConnection, statement: str, asked: dict[str, int]) -> Any:
+def _one(conn: DeadlineConnection, statement: str, asked: dict[str, int | None]) -> Any:
     row = conn.execute(_query(statement), asked).fetchone()
     assert row is not None
     return row

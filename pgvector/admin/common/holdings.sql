@@ -1,7 +1,7 @@
 -- What an operator watches, again and again: nothing here reads a large table whole.
 
 -- name: count_some
--- exempt: totals for the operator, no stored text. Not further than `most`: the planner's estimate serves beyond.
+-- exempt: totals for the operator, no stored text. Not further than `most`, without that to the end.
 SELECT (SELECT count(*) FROM (SELECT 1 FROM memory_entries LIMIT %(most)s) AS few) AS memories,
        (SELECT count(*) FROM (SELECT 1 FROM conversations LIMIT %(most)s) AS few) AS turns,
        (SELECT count(*) FROM (SELECT 1 FROM memory_entries WHERE embedding IS NULL AND sig IS NULL
@@ -16,6 +16,12 @@ SELECT c.relname AS name, pg_table_size(c.oid) AS table_bytes, pg_indexes_size(c
  WHERE c.relkind = 'r' AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('conversations'))
    AND (c.relname IN ('memory_entries', 'conversations', 'memory_chunks', 'conversation_chunks', 'memory_history')
         OR c.relname LIKE 'hermes\_%%')
+ ORDER BY 2 DESC, 1;
+
+-- name: relation_sizes_spread
+-- exempt: sizes for the operator, no stored text. Of tables that are spread over machines, with all their parts.
+SELECT name, table_bytes, citus_total_relation_size(name::regclass) - table_bytes AS index_bytes
+  FROM (SELECT logicalrelid::text AS name, citus_table_size(logicalrelid) AS table_bytes FROM pg_dist_partition) AS spread
  ORDER BY 2 DESC, 1;
 
 -- name: partial_index_rows
@@ -57,6 +63,22 @@ SELECT (SELECT count(*) FROM (SELECT theme FROM some_turns UNION SELECT theme FR
        turns.day AS turns_last_day, turns.week AS turns_last_week,
        memories.day AS memories_last_day, memories.week AS memories_last_week
   FROM turns CROSS JOIN memories;
+
+-- name: recent_growth_spread
+-- exempt: totals for the operator, no stored text. Where the tables are spread over machines, which count their own themes.
+WITH turns AS (
+    SELECT agent_identity, count(*) FILTER (WHERE ts >= now() - interval '1 day') AS day,
+           count(*) FILTER (WHERE ts >= now() - interval '7 days') AS week
+      FROM conversations GROUP BY agent_identity),
+memories AS (
+    SELECT agent_identity, count(*) FILTER (WHERE created_at >= now() - interval '1 day') AS day,
+           count(*) FILTER (WHERE created_at >= now() - interval '7 days') AS week
+      FROM memory_entries GROUP BY agent_identity)
+SELECT (SELECT count(*) FROM (SELECT agent_identity FROM turns UNION SELECT agent_identity FROM memories) AS each) AS themes,
+       coalesce((SELECT sum(day) FROM turns), 0)::bigint AS turns_last_day,
+       coalesce((SELECT sum(week) FROM turns), 0)::bigint AS turns_last_week,
+       coalesce((SELECT sum(day) FROM memories), 0)::bigint AS memories_last_day,
+       coalesce((SELECT sum(week) FROM memories), 0)::bigint AS memories_last_week;
 
 -- name: count_held_removals
 -- exempt: counts for the operator, no stored text.

@@ -11,7 +11,7 @@ from ...domain.format import plural
 from .commands import EXIT_OK, print_json
 from .console import say
 
-_ONE = {"memories": "memory"}
+_ONE = {"memories": "memory", "entries": "entry"}
 ADD_YES = "nothing was changed: add --yes"
 
 

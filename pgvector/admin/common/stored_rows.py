@@ -1,11 +1,11 @@
-"""Single rows by their numbers, and the turns of a session.
+"""Single rows by their numbers, and the sessions that they are of.
 
 Functions that are given a connection work inside the caller's transaction, with its errors translated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,6 @@ from .outcome import fit_for_json
 from .refs import Ref
 
 _query = partial(query, package=__package__)
-_SLICE = 500  # turns of one statement
 
 
 def rows(conn: DeadlineConnection, store: Store, ids: Sequence[int]) -> list[Any]:
@@ -56,20 +55,3 @@ def forget_session(backend: Backend, theme: str, session_id: str) -> None:
     with backend.connection(WRITE_TIMEOUT_S) as conn:
         conn.execute(query("forget_session"), {"theme": theme, "session_id": session_id})
     backend.wrote([theme])
-
-
-def transcript(
-    conn: DeadlineConnection, theme: str, session_id: str, *, limit: int | None, offset: int
-) -> Iterator[dict[str, Any]]:
-    """Yield the turns of a session in the order in which they were said."""
-    after: dict[str, Any] = {"after_ts": "-infinity", "after_id": 0, "offset": offset}
-    left = limit
-    while left is None or left > 0:
-        size = _SLICE if left is None else min(_SLICE, left)
-        asked = {"theme": theme, "session_id": session_id, "limit": size} | after
-        found = conn.execute(_query("transcript_of_session"), asked).fetchall()
-        yield from (row._asdict() for row in found)
-        if len(found) < size:
-            return
-        left = None if left is None else left - len(found)
-        after = {"after_ts": found[-1].ts.isoformat(), "after_id": found[-1].id, "offset": 0}

@@ -23,10 +23,3 @@ SELECT m.id, m.kind, m.subject, m.scope, m.state, m.expires_at, m.confidence, m.
 -- name: session_themes
 -- exempt: names for the operator, no stored text. Two keys of the API server may have given a session one name.
 SELECT agent_identity AS theme, count(*) AS turns FROM conversations WHERE session_id = %(session_id)s GROUP BY 1 ORDER BY 1;
-
--- name: transcript_of_session
--- In the order in which they were said, from after a turn on.
-SELECT id, role, content, ts, metadata, embedding IS NULL AND sig IS NULL AS pending FROM conversations
- WHERE session_id = %(session_id)s AND CASE WHEN agent_identity = %(theme)s THEN true ELSE false END
-   AND (ts, id) > (%(after_ts)s::timestamptz, %(after_id)s::bigint)
- ORDER BY ts, id LIMIT %(limit)s OFFSET %(offset)s;

@@ -9,18 +9,13 @@ from typing import Any
 from ...domain.errors import InvalidArgument
 from ...domain.text import clean
 from ...domain.theme import Surface, ThemeRules, session_themes
+from ...host.session_context import profile_of
 from ...store.connection import DeadlineConnection
 from ...store.vector_search import theme_names
 from . import stored_rows
 from .theme_rows import counts, rows_in, theme_exists
 
 _NAMED = 12  # themes in a message
-
-
-def profile_of(home: Path) -> str:
-    """Return the profile's name as the host derives it from the home."""
-    where = home.expanduser().resolve()
-    return where.name if where.parent.name == "profiles" else "default"
 
 
 def theme_to_read(conn: DeadlineConnection, given: str | None, rules: ThemeRules, home: Path) -> str:

@@ -29,38 +29,42 @@ Key = tuple[str, ...]
 _BOM = "\ufeff"
 
 
-def set_values(home: Path, values: Mapping[Key, object]) -> bool:
-    """Set nested keys such as ("memory", "provider") in the home's config.yaml; return whether that changed anything.
+def set_values(home: Path, values: Mapping[Key, object], *, really: bool = True) -> bool:
+    """Set nested keys such as ("memory", "provider") in the home's config.yaml; return whether that changes anything.
 
-    The file and its directories are made when missing; it is replaced in one step and keeps its mode. Raises
-    ConfigurationError, with the file untouched, when it cannot be read, written or changed without changing something
-    else; the message says what to write by hand.
+    The file and its directories are made when missing; it is replaced in one step and keeps its mode; `really` False
+    only looks. Raises ConfigurationError, with the file untouched, when it cannot be read, written or changed without
+    changing something else; the message says what to write by hand.
     """
     # A link stays a link: what it points at is replaced.
     path = Path(os.path.realpath(home / CONFIG_NAME))
     plain = {key: _plain(value) for key, value in values.items()}
+    text, edited = _before_and_after(path, plain)
+    if really and edited != text:
+        try:
+            replace_file(path, edited.encode())
+        except OSError as error:
+            raise _refusal(path, plain, f"it cannot be written ({error.strerror})") from error
+    return edited != text
+
+
+def _before_and_after(path: Path, values: Mapping[Key, object]) -> tuple[str, str]:
     try:
         before = _read(path)
         text = before.decode()
         bom = _BOM if text.startswith(_BOM) else ""
-        edited = bom + _edited(text.removeprefix(_BOM), plain)
-        if edited == text:
-            return False
+        edited = bom + _edited(text.removeprefix(_BOM), values)
         if _read(path) != before:
             raise _CannotEdit("it was changed by another program just now")
     except OSError as error:
-        raise _refusal(path, plain, f"it cannot be read ({error.strerror})") from error
+        raise _refusal(path, values, f"it cannot be read ({error.strerror})") from error
     except UnicodeDecodeError:
-        raise _refusal(path, plain, "it is not UTF-8 text") from None
+        raise _refusal(path, values, "it is not UTF-8 text") from None
     except RecursionError:
-        raise _refusal(path, plain, "it refers to itself") from None
+        raise _refusal(path, values, "it refers to itself") from None
     except _CannotEdit as why:
-        raise _refusal(path, plain, str(why)) from None
-    try:
-        replace_file(path, edited.encode())
-    except OSError as error:
-        raise _refusal(path, plain, f"it cannot be written ({error.strerror})") from error
-    return True
+        raise _refusal(path, values, str(why)) from None
+    return text, edited
 
 
 def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from ...capture.mirror import Mirror
 from ...config.settings import Settings
-from ...config.sources import at, host_config
 from ...domain.theme import Surface, ThemeRules, session_themes
+from ...host.session_context import profile_of
 from ...store.connection import DeadlineConnection
 from ..common import theme_rows
-from ..common.theme_names import profile_of
+from ..common.file_fill import files_in_prompts
 from .check import Check, DoctorContext
 
 MANY_KEYS = 3  # one or two may well be a person's own scripts
@@ -70,7 +70,7 @@ def _homes(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
 
 def _shared_files(conn: DeadlineConnection, home: Path) -> str:
     """Return a sentence on what the themes of a home share; empty where they share nothing."""
-    files = _built_in_memory(home)
+    files = files_in_prompts(home)
     if not files:
         return ""
     origin = Mirror(home).origin if (home / "pgvector" / "origin").is_file() else ""
@@ -79,11 +79,3 @@ def _shared_files(conn: DeadlineConnection, home: Path) -> str:
         return ""
     some = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
     return f"{' and '.join(files)} of this profile stand in the prompts of {len(names)} themes ({some})"
-
-
-def _built_in_memory(hermes_home: Path) -> list[str]:
-    """Return the files of the host's own memory that stand in its prompts: MEMORY.md, USER.md, both or none."""
-    config = host_config(hermes_home)
-    switches = {"MEMORY.md": "memory_enabled", "USER.md": "user_profile_enabled"}
-    # On where nothing is said.
-    return [name for name, switch in switches.items() if at(config, "memory", switch) not in (False, "false", 0)]

@@ -10,11 +10,13 @@ from typing import Any
 from ...config.settings import Settings
 from ...domain.errors import ConfigurationError
 from .check import Check, DoctorContext, Locate, State
+from .check_clients import check_clients
 from .check_database import check_database
 from .check_disk import check_disk
 from .check_endpoints import check_endpoints
 from .check_forms import check_forms
 from .check_installation import check_installation
+from .check_memory_files import check_memory_files
 from .check_replica import check_read_replica
 
 _MARKS: dict[State, str] = {"ok": "ok  ", "note": "note", "fail": "FAIL"}
@@ -28,9 +30,11 @@ def examine(
     return [
         *check_installation(home),
         *check_forms(home),
+        *check_clients(home),
         *check_database(context),
         *check_read_replica(context),
         *check_endpoints(context),
+        *check_memory_files(home),
         *check_disk(context),
     ]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
+from ...domain.commandline import typed
 from ...domain.errors import InvalidArgument
 from ...domain.facts import PLAIN, Structure, parse_notation
 from ...domain.types import MEMORY_FILES
@@ -179,7 +180,7 @@ def still_in_files(entries: Sequence[Entry], in_files: Collection[tuple[str, str
     names = " and ".join(MEMORY_FILES[target] for target in targets)
     return [
         f"it also stands in this host's {names}, from where it is in every prompt of the profile: remove it there by "
-        "hand; it is not read in again"
+        f"hand, or with {typed('hermes-pgvector relieve')}; it is not read in again"
     ]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from ...domain.errors import InvalidArgument
 from ...domain.format import plural
 from ...domain.types import Store
-from ...store import history, memories
+from ...store import history, memories, sessions
 from ...store.backend import WRITE_TIMEOUT_S
 from ...store.connection import DeadlineConnection
 from ...store.memories import Entry
@@ -167,7 +167,7 @@ def forget_session(context: CommandContext, theme: str, session_id: str, *, real
     """Delete the turns of one session of a theme, of which the outcome's `rows` are the first; its memories stay."""
     with context.backend.connection(WRITE_TIMEOUT_S) as conn:
         first: list[Mapping[str, Any]] = list(
-            stored_rows.transcript(conn, theme, session_id, limit=_SESSION_SHOWN, offset=0)
+            sessions.transcript(conn, theme, session_id, limit=_SESSION_SHOWN, offset=0)
         )
         rows = [_row(Ref("turns", row["id"]), theme, row["role"], row["ts"], row["content"]) for row in first]
         counts = {"turns": stored_rows.themes_of_session(conn, session_id).get(theme, 0)}

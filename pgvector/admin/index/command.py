@@ -6,8 +6,13 @@ import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
+from typing import Any
 
 from ...domain.commandline import typed
+from ...domain.errors import InvalidArgument
+from ...domain.theme import ThemeRules
+from ...host.session_context import Policy
 from ...store.connection import DeadlineConnection
 from ...store.schema import ensure_schema
 from ..common.admin_login import admin_conninfo
@@ -27,42 +32,76 @@ from ..common.hnsw import HnswIndex, build, drop, indexes, to_build
 from ..common.new_vectors import admin_connection
 from ..common.outcome import ADD_YES
 from ..common.progress import building
+from ..common.theme_indexes import build_for, drop_for, theme_indexes, to_build_for
+from ..common.theme_names import existing
 from .build_memory import build_memory, size
 
 
 def _show(args: argparse.Namespace, home: Path) -> int:
     with database(args, home) as (conn, _, _):
-        found = indexes(conn)
+        found = _all(conn)
     return printed(args, [index._asdict() for index in found], lambda: _table(found))
 
 
+def _all(conn: DeadlineConnection) -> list[HnswIndex]:
+    return [*indexes(conn), *theme_indexes(conn)]
+
+
 def _drop(args: argparse.Namespace, home: Path) -> int:
-    with _admin(args, home) as (conn, _):
-        dropped = drop(conn) if args.yes else []
-        left = indexes(conn)
+    with _admin(args, home) as (conn, _, rules):
+        dropped = _dropped(conn, args.theme, rules, really=args.yes)
+        left = _all(conn)
     told = {"dropped": dropped, "left": [index._asdict() for index in left]}
-    return printed(args, told, lambda: _show_dropped(left, dropped, done=args.yes))
+    return printed(args, told, lambda: _show_dropped(left, dropped, args.theme, done=args.yes))
 
 
-def _show_dropped(left: Sequence[HnswIndex], dropped: Sequence[str], *, done: bool) -> None:
+def _dropped(conn: DeadlineConnection, given: str | None, rules: ThemeRules, *, really: bool) -> list[str]:
+    """Drop the indexes of the whole tables, or of a theme that may hold nothing any more; their names."""
+    if given is None:
+        return drop(conn) if really else []
+    known = {index.theme for index in theme_indexes(conn)}
+    theme = next((name for name in (given, rules.resolve_name(given)) if name in known), None)
+    if theme is None:
+        raise InvalidArgument(f"no theme {given!r} has indexes of its own; see: hermes-pgvector index show")
+    return drop_for(conn, theme) if really else []
+
+
+def _show_dropped(left: Sequence[HnswIndex], dropped: Sequence[str], theme: str | None, *, done: bool) -> None:
     _table(left)
     if done:
+        again = "hermes-pgvector index build" + (f" --theme {quote(theme)}" if theme else "")
         say(f"dropped: {', '.join(dropped)}" if dropped else "there was none to drop")
-        say(typed("To have them back: hermes-pgvector index build"), "dim")
+        say(typed(f"To have them back: {again}"), "dim")
     else:
         say(ADD_YES)
 
 
 def _build(args: argparse.Namespace, home: Path) -> int:
-    with _admin(args, home) as (conn, conninfo):
+    if args.full and args.theme is not None:
+        raise InvalidArgument("--full and --theme do not go together: a theme's own indexes are over codes")
+    with _admin(args, home) as (conn, conninfo, rules):
         ours = not (settings_of(home).dsn or given_admin_dsn(args))
-        memory = args.memory or _memory_for(to_build(conn, full=args.full), ours=ours)
-        with building() as tell:
-            built = build(conn, conninfo, tell, memory=memory, full=args.full)
-        left = indexes(conn)
-    said = f"built: {', '.join(built)}" if built else "nothing to build"
-    told = {"built": built, "memory": memory, "indexes": [index._asdict() for index in left]}
+        todo = to_build(conn, full=args.full) if args.theme is None else _of_theme(conn, args.theme, rules)
+        memory = args.memory or _memory_for(todo, ours=ours)
+        if not args.dry_run:
+            with building() as tell:
+                if args.theme is None:
+                    build(conn, conninfo, tell, memory=memory, full=args.full)
+                else:
+                    build_for(conn, conninfo, tell, todo, memory=memory)
+        left = _all(conn)
+    names = [index.name for index in todo]
+    told: dict[str, Any] = {"built": names, "memory": memory, "indexes": [index._asdict() for index in left]}
+    if args.dry_run:
+        told |= {"built": [], "to_build": names}
+    said = ("would build: " if args.dry_run else "built: ") + ", ".join(names) if names else "nothing to build"
     return printed(args, told, lambda: _show_built(left, said))
+
+
+def _of_theme(conn: DeadlineConnection, given: str, rules: ThemeRules) -> list[HnswIndex]:
+    """Return what a theme lacks of its own indexes. Raises InvalidArgument where there is no such theme."""
+    theme, held = existing(conn, given, rules)
+    return to_build_for(conn, theme, {"memories": held["memories"] + held["user_facts"], "turns": held["turns"]})
 
 
 def _show_built(left: Sequence[HnswIndex], said: str) -> None:
@@ -84,19 +123,26 @@ def _memory_for(todo: Sequence[HnswIndex], *, ours: bool) -> str:
 
 
 @contextmanager
-def _admin(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConnection, str]]:
-    """Yield an admin's connection, and how it logged in."""
+def _admin(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConnection, str, ThemeRules]]:
+    """Yield an admin's connection, how it logged in, and the rules of names."""
     settings = settings_of(home)
     with admin_conninfo(settings, given_admin_dsn(args)) as conninfo, admin_connection(conninfo) as conn:
         ensure_schema(conn, dims=settings.dims)
-        yield conn, conninfo
+        yield conn, conninfo, Policy.of(settings).rules
 
 
 def _table(found: Sequence[HnswIndex]) -> None:
-    columns = [Column("index"), Column("state"), *(Column(key, right=True) for key in ("rows", "size", "wants"))]
+    of_theme = [Column("theme", flexible=True)] if any(index.theme for index in found) else []
+    columns = [
+        Column("index"),
+        *of_theme,
+        Column("state"),
+        *(Column(key, right=True) for key in ("rows", "size", "wants")),
+    ]
     rows = [
         {
             "index": index.name,
+            "theme": index.theme,
             "state": index.state,
             "rows": index.rows,
             "size": size(index.index_bytes),
@@ -122,13 +168,14 @@ INDEX = Command(
             "drop them while agents go on: writing gets cheaper, recall across all themes of a very large table dearer",
             "hermes-pgvector index drop          # what is there\nhermes-pgvector index drop --yes",
             _drop,
-            [add_admin_dsn, add_yes],
+            [add_admin_dsn, argument("--theme", metavar="NAME", help="those over this theme instead"), add_yes],
         ),
         action(
             "build",
             "build those that are missing or were not built to their end, while agents go on",
             "hermes-pgvector index build\n"
-            'hermes-pgvector index build --memory 4GB --admin-dsn "dbname=hermes_memory user=postgres"',
+            'hermes-pgvector index build --memory 4GB --admin-dsn "dbname=hermes_memory user=postgres"\n'
+            "hermes-pgvector index build --theme sales --dry-run",
             _build,
             [
                 add_admin_dsn,
@@ -145,6 +192,12 @@ INDEX = Command(
                     help="of whole vectors instead of signatures, for your own queries: ten times the size, and over "
                     "twice the work for each row",
                 ),
+                argument(
+                    "--theme",
+                    metavar="NAME",
+                    help="those over the rows of this theme instead: recall of it then takes a fraction of the work",
+                ),
+                argument("--dry-run", action="store_true", help="only show what would be built"),
             ],
         ),
     ],

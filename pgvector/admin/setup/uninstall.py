@@ -15,6 +15,7 @@ from ...domain.commandline import pip_uninstall
 from ...domain.errors import ConfigurationError
 from ...domain.format import format_bytes, plural
 from ..common.activation import deactivate
+from ..common.client_files import entries_for
 from ..common.commands import Command, add_yes, argument, printed
 from ..common.console import say, warn
 from ..common.database import settings_of
@@ -64,6 +65,9 @@ def _left(home: Path, settings: Settings, *, data: bool) -> list[str]:
     left.append("plugins.pgvector in config.yaml; MEMORY.md and USER.md, which are the host's")
     if data and (venv := home / "pgvector" / _VENV).exists():
         left.append(f"the Python environment {venv}, which the installer made: remove the folder")
+    left += [
+        f"the MCP server {each.name!r} in {each.path}, by which {each.client} starts it" for each in entries_for(home)
+    ]
     if is_distributed():
         left.append(f"the package: {pip_uninstall(DISTRIBUTION)}")
     return left

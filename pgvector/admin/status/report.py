@@ -16,11 +16,13 @@ from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError, StoreMisconfigured
 from ...domain.format import format_bytes, format_duration
 from ...store.backend import Backend
+from ..common.file_fill import fills
 from ..common.holdings import held_removals, holdings
 from ..common.outcome import counted
 from ..common.retention_report import described, retention_state
 from ..common.spool_views import SpoolView, inspect_spools, short_id
 from .detail import detail
+from .hot_report import hot_lines, hot_themes
 
 Status = dict[str, Any]
 WORK = ("embed", "embed_query", "write", "search", "rerank")  # what is timed
@@ -54,6 +56,7 @@ class Watcher:
             "recall": _recall([view.report for view in views if view.living]),
             "processes": [_process(view) for view in views],
             "database": self._database(),
+            "memory_files": [each.row() | {"nearly_full": each.nearly_full} for each in fills(self._home)],
         }
 
     def _spooled(self, views: Sequence[SpoolView]) -> dict[str, Any]:
@@ -75,6 +78,7 @@ class Watcher:
             with self._backend.connection(_VERBOSE_S if self._verbose else _DATABASE_S) as conn:
                 held = holdings(conn) | {"retention": retention_state(conn, self._settings)}
                 held["removals_held"] = sum(each.count for each in held_removals(conn))
+                held["hot"] = hot_themes(conn, self._settings)
                 held["by_meaning"] = bool(self._settings.embed_url.strip())
                 if self._verbose:
                     held["detail"] = detail(conn)
@@ -149,11 +153,22 @@ def render_status(status: Status) -> str:
     ]
     if rates:
         lines.append("recall     " + ", ".join(rates))
+    lines += _full_lines(status["memory_files"])
     for process in status["processes"]:
         lines += _process_lines(process)
     if not status["processes"]:
         lines.append("processes  no agent of this home runs, and none has left writes behind")
     return "\n".join(lines)
+
+
+def _full_lines(files: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [
+        typed(
+            f"full       {each['file']} {each['chars']:,} of {each['limit']:,} characters; see: hermes-pgvector relieve"
+        )
+        for each in files
+        if each["nearly_full"]
+    ]
 
 
 def _writes(count: int) -> str:
@@ -181,6 +196,7 @@ def _database_lines(database: Mapping[str, Any]) -> list[str]:
         f"size       {format_bytes(database['database_bytes'])} ({largest}); "
         f"answered in {database['answered_in_ms']:.0f} ms",
         f"retention  {described(database['retention'])}",
+        *hot_lines(database["hot"]),
     ]
     if held := database["removals_held"]:
         lines.append(
@@ -200,7 +216,8 @@ def _without_embedding(database: Mapping[str, Any]) -> str:
 def _process_lines(process: dict[str, Any]) -> list[str]:
     report = process["report"]
     state = "runs" if process["living"] else "is gone; what waits follows when an agent starts"
-    lines = [f"process    {process['pid']} {state}: {process['waiting']} waiting"]
+    kind = f", as MCP server with {report.get('mcp_calls', 0)} calls" if report.get("mcp_servers") else ""
+    lines = [f"process    {process['pid']} {state}{kind}: {process['waiting']} waiting"]
     if process["problem"]:
         lines.append(f"           {process['problem']}")
     if process["living"] and report:

@@ -13,6 +13,7 @@ from ..common import theme_rows
 from ..common.operators import operator
 from ..common.outcome import Outcome, fit_for_json
 from ..common.progress import progress
+from ..common.theme_indexes import left_behind
 from ..common.theme_names import existing, not_allowed
 from ..common.theme_rows import rows_in
 from . import theme_moves
@@ -76,6 +77,7 @@ def _move(
     *,
     really: bool,
 ) -> Outcome:
+    notes += left_behind(conn, theme, into)
     if really:
         with progress(f"moved to {into}", rows_in(counts)) as advance:
             note_actor(conn, operator(verb))
@@ -93,7 +95,7 @@ def delete(conn: DeadlineConnection, name: str, rules: ThemeRules, *, really: bo
     with conn.transaction():
         theme_rows.begin(conn)
         theme, counts = existing(conn, name, rules)
-        notes = []
+        notes = left_behind(conn, theme)
         if counts["in_files"]:
             notes.append(
                 f"{counts['in_files']} of the memories also stood in a MEMORY.md or USER.md when it was last read; "

@@ -31,7 +31,7 @@ Statement = bytes | sql.Composed
 
 def shared(conn: DeadlineConnection, theme: str, into: str) -> int:
     """Return how many memories stand in both themes."""
-    return sum(len(pairs) for pairs in _shared(conn, theme, into))
+    return sum(len(pairs) for pairs in _shared(conn, theme, into, "memory_digests"))
 
 
 def move(conn: DeadlineConnection, theme: str, into: str, advance: Advance) -> dict[str, int]:
@@ -75,15 +75,16 @@ def log(conn: DeadlineConnection, limit: int) -> list[dict[str, Any]]:
     return [row._asdict() for row in conn.execute(_query("read_maintenance"), {"limit": limit})]
 
 
-def _shared(conn: DeadlineConnection, theme: str, into: str) -> Iterator[dict[int, Any]]:
+def _shared(conn: DeadlineConnection, theme: str, into: str, statement: str) -> Iterator[dict[int, Any]]:
     """Yield memories of `theme` that `into` holds as well, by their number there, a slice at a time.
 
-    A theme at a time: a database that is spread by theme joins no two of them.
+    They are what `statement` tells of them, the target and the digest at least. A theme at a time: a database that is
+    spread by theme joins no two of them.
     """
     ids = [row.id for row in conn.execute(_query("theme_memory_ids"), {"theme": theme})]
     for start in range(0, len(ids), _SLICE):
         some = {"theme": theme, "ids": ids[start : start + _SLICE]}
-        rows = {(row.target, row.digest): row for row in conn.execute(_query("memories_to_merge"), some)}
+        rows = {(row.target, row.digest): row for row in conn.execute(_query(statement), some)}
         asked = {"theme": into, "digests": [digest for _, digest in rows]}
         same = conn.execute(_query("same_memories"), asked)
         yield {kept.id: rows[key] for kept in same if (key := (kept.target, kept.digest)) in rows}
@@ -92,7 +93,7 @@ def _shared(conn: DeadlineConnection, theme: str, into: str) -> Iterator[dict[in
 def _merge(conn: DeadlineConnection, theme: str, into: str, advance: Advance) -> int:
     """Leave what both themes hold in `into` alone; return how many memories that were."""
     merged = 0
-    for pairs in _shared(conn, theme, into):
+    for pairs in _shared(conn, theme, into, "memories_to_merge"):
         rows = list(pairs.values())
         given = {
             "theme": into,

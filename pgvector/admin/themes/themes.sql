@@ -6,6 +6,9 @@ SELECT id FROM memory_entries WHERE agent_identity = %(theme)s ORDER BY id;
 -- name: theme_turn_ids
 SELECT id FROM conversations WHERE agent_identity = %(theme)s ORDER BY id;
 
+-- name: memory_digests
+SELECT target, digest FROM memory_entries WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s);
+
 -- name: memories_to_merge
 -- The vector of a long text is no use without those of its other parts.
 SELECT id, target, digest, created_at, updated_at, array_to_string(owners, ',') AS owners,

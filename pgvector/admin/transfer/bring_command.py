@@ -35,6 +35,7 @@ from ..common.stored_rows import themes_of_session
 from .bring import NEAR_S, Report, SourceReport, bring
 from .import_rows import noted_elsewhere
 from .ingest import IngestOptions
+from .sources.fact_notes import FactNotes
 from .sources.hindsight import HindsightTables
 from .sources.holographic import FactStore
 from .sources.mem0 import COLLECTION, Mem0Settings, Mem0Store, configured
@@ -52,7 +53,7 @@ Sources = Callable[[argparse.Namespace, Path, "ImportDestination"], Sequence["So
 
 
 def _of_profiles(
-    kind: type[SessionDatabase | MemoryFiles | FactStore],
+    kind: type[SessionDatabase | MemoryFiles | FactStore | FactNotes],
     args: argparse.Namespace,
     home: Path,
     destination: ImportDestination,
@@ -275,6 +276,15 @@ BRING = Command(
             "hermes-pgvector bring holographic\nhermes-pgvector bring holographic --path /backup/memory_store.db --yes",
             partial(_of_profiles, FactStore),
             _path("another memory_store.db"),
+            _PROFILE,
+        ),
+        _action(
+            "hermes-memory",
+            "the facts of hermes-memory, the MCP server, with their kinds, scopes and states",
+            "hermes-pgvector bring hermes-memory\n"
+            "hermes-pgvector bring hermes-memory --path ~/project/memory.db --theme project --yes",
+            partial(_of_profiles, FactNotes),
+            _path("another memory.db"),
             _PROFILE,
         ),
         _action(

@@ -31,6 +31,7 @@ BATCH_RECORDS = 500
 BATCH_CHARS = 2_000_000  # of text; a batch is one transaction and stays in memory
 MAX_CHARS = 50_000_000  # of one text: what Postgres takes in one row with room to spare
 _EXAMPLES = 20
+_NAMES = ("subject", "scope", "when")  # the texts of a structure
 
 Origin = Literal["foreign", "export", "copy"]
 

@@ -103,11 +103,10 @@ coalesce({t}.embedding <=> %(vector)s::vector,
 -- Whether a memory is recalled: nothing has taken its place, nobody has put it away, and its time is not over.
 ({t}.state IS NULL OR {t}.state IN ('active', 'closed')) AND ({t}.expires_at IS NULL OR {t}.expires_at > now())
 
--- fragment: not_hidden(rows)
+-- fragment: not_hidden(rows; wanted)
 -- Likewise, without the time, of rows of the text index, which tells no states.
 {rows}.id NOT IN (SELECT hidden.id FROM memory_entries AS hidden
-                   WHERE (hidden.agent_identity = %(theme)s OR %(any_theme)s::boolean)
-                     AND hidden.state IN ('superseded', 'archived'))
+                   WHERE {wanted} AND hidden.state IN ('superseded', 'archived'))
 
 -- fragment: said_columns()
 -- What a memory says of itself besides its text. See domain/facts.py.

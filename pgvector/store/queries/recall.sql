@@ -37,8 +37,14 @@ SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true) AS iterative,
        set_config('hnsw.scan_mem_multiplier', '8', true) AS memory;
 
 -- name: plan_for_values
--- exempt: touches no table. Whether a filter across all themes lets one row pass or all, no plan can serve both.
-SELECT set_config('plan_cache_mode', 'force_custom_plan', true) AS mode;
+-- exempt: touches no table. Whether a filter across all themes lets one row pass or all, no plan can serve both; and that an
+-- index is of one theme only a plan for that theme can tell.
+SELECT set_config('hermes_pgvector.plans', current_setting('plan_cache_mode'), true) AS before,
+       set_config('plan_cache_mode', 'force_custom_plan', true) AS mode;
+
+-- name: plan_as_before
+-- exempt: touches no table. As it was when `plan_for_values` was asked for in this transaction.
+SELECT set_config('plan_cache_mode', current_setting('hermes_pgvector.plans'), true) AS mode;
 
 -- name: has_graph
 -- exempt: reads the catalogue only. Of which column there is a graph: an operator may have dropped it for a bulk load or
@@ -48,6 +54,13 @@ SELECT min(n.attname) AS found
   JOIN pg_attribute AS n ON n.attrelid = i.indrelid AND n.attnum = i.indkey[0]
  WHERE i.indrelid = %(table)s::regclass AND i.indisvalid AND i.indpred IS NULL AND a.amname = 'hnsw'
    AND n.attname IN ('embedding', 'sig');
+
+-- name: has_own_graph
+-- exempt: reads the catalogue only. Whether an operator has built a graph of one theme, it is whole, and it has so many rows.
+-- After `walk_vectors` and `plan_for_values` the statements of the theme take their codes from it: of that order, and for the
+-- LIMIT it says, any other way would be a sort.
+SELECT EXISTS (SELECT FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+                WHERE i.indexrelid = to_regclass(%(index)s) AND i.indisvalid AND c.reltuples >= %(rows)s) AS found;
 
 -- name: vector_search_memories_walk_sig
 -- exempt: the explicit scope 'all', of what is readable. After `walk_vectors`: the index gives rows nearly in
@@ -314,12 +327,12 @@ recent AS MATERIALIZED (
              WHERE agent_identity = %(theme)s
                AND %(recent)s::boolean
              ORDER BY created_at DESC LIMIT 1000) AS newest
-     WHERE memory_passes() AND not_hidden(newest) AND readable(newest)
+     WHERE memory_passes() AND not_hidden(newest; hidden.agent_identity = %(theme)s) AND readable(newest)
        AND (tsv @@ (SELECT %(match)s::tsquery)) IS NOT TRUE),
 hits AS NOT MATERIALIZED (
     (SELECT id, tsv FROM matching
      WHERE agent_identity = %(theme)s
-       AND memory_passes() AND not_hidden(matching) AND readable(matching)
+       AND memory_passes() AND not_hidden(matching; hidden.agent_identity = %(theme)s) AND readable(matching)
      LIMIT 10000)
     UNION ALL SELECT id, tsv FROM recent),
 by_coverage();
@@ -335,11 +348,11 @@ recent AS MATERIALIZED (
                      WHERE %(recent)s::boolean
                      ORDER BY id DESC LIMIT 10000) AS last
              WHERE readable(last) LIMIT 1000) AS newest
-     WHERE memory_passes() AND not_hidden(newest)
+     WHERE memory_passes() AND not_hidden(newest; true)
        AND (tsv @@ (SELECT %(match)s::tsquery)) IS NOT TRUE),
 hits AS NOT MATERIALIZED (
     (SELECT id, tsv FROM matching
-     WHERE memory_passes() AND not_hidden(matching) AND readable(matching)
+     WHERE memory_passes() AND not_hidden(matching; true) AND readable(matching)
      LIMIT 10000)
     UNION ALL SELECT id, tsv FROM recent),
 by_coverage();
@@ -422,7 +435,7 @@ measured AS (
     SELECT id, content, sum(least(octet_length(content), 16000000)) OVER (ROWS UNBOUNDED PRECEDING) AS bytes
       FROM (SELECT id, content FROM matching
              WHERE (agent_identity = %(theme)s OR %(any_theme)s::boolean)
-               AND memory_passes() AND not_hidden(matching) AND readable(matching)
+               AND memory_passes() AND not_hidden(matching; (hidden.agent_identity = %(theme)s OR %(any_theme)s::boolean)) AND readable(matching)
              LIMIT 10000) AS passed)
 holding_phrase();
 
@@ -504,6 +517,10 @@ noted(theme) AS (
       FROM noted WHERE theme IS NOT NULL)
 SELECT theme FROM said WHERE theme IS NOT NULL UNION SELECT theme FROM noted WHERE theme IS NOT NULL ORDER BY 1;
 
+-- name: theme_names_spread
+-- exempt: as theme_names, where the tables are spread over machines, each of which reads its own.
+SELECT agent_identity AS theme FROM conversations UNION SELECT agent_identity FROM memory_entries ORDER BY 1;
+
 -- name: turns_before
 -- The end of the session before this one, newest first. `|| ''`: see neighbours.
 SELECT id, agent_identity AS theme, role AS kind, session_id,
@@ -516,3 +533,28 @@ SELECT id, agent_identity AS theme, role AS kind, session_id,
    AND agent_identity || '' = %(theme)s
    AND NOT EXISTS (SELECT FROM conversations WHERE session_id = %(session_id)s AND agent_identity || '' = %(theme)s)
  ORDER BY ts DESC, id DESC LIMIT %(limit)s;
+
+-- name: hot_facts
+-- What holds in a theme and may stand in its hot block, and when the scope of each was last written of. Where a theme has
+-- nothing of the kind, this is one look at an index.
+WITH holding AS MATERIALIZED (
+    SELECT id, content, updated_at, kind, subject, scope, state, pinned, expires_at,
+           max(updated_at) OVER (PARTITION BY lower(scope)) AS scope_at
+      FROM memory_entries
+     WHERE agent_identity = %(theme)s AND (state IS NOT NULL OR pinned)
+       AND coalesce(state, 'active') = 'active' AND (expires_at IS NULL OR expires_at > now()))
+SELECT id, left(content, 2000) AS content, updated_at, coalesce(kind, '') AS kind, coalesce(subject, '') AS subject,
+       coalesce(scope, '') AS scope, coalesce(state, '') AS state, pinned IS TRUE AS pinned, expires_at, scope_at
+  FROM holding
+ WHERE pinned OR kind IN ('constraint', 'question', 'decision', 'value')
+ ORDER BY kind = 'constraint' DESC NULLS LAST, pinned IS TRUE DESC, updated_at DESC, id DESC LIMIT %(limit)s;
+
+-- name: turns_naming
+-- The newest turns of a theme, and which of `scopes` each of them names in words that the text index holds.
+WITH asked AS MATERIALIZED (
+    SELECT scope, (SELECT string_agg('''' || replace(replace(lexeme, '\', '\\'), '''', '''''') || '''', ' & ')::tsquery
+                     FROM unnest(hermes_lexemes(scope, %(language)s))) AS words
+      FROM unnest(%(scopes)s::text[]) AS scope),
+newest AS MATERIALIZED (
+    SELECT ts, tsv FROM conversations WHERE agent_identity = %(theme)s ORDER BY ts DESC LIMIT %(limit)s)
+SELECT ts AS at, ARRAY(SELECT scope FROM asked WHERE newest.tsv @@ words) AS named FROM newest;

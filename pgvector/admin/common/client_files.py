@@ -1,0 +1,211 @@
+"""The configuration files of MCP clients: an entry read from them, or put into them with all else kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from ...domain.errors import ConfigurationError
+from .client_entry import CLIENTS, ClientFile, file_of, is_ours, renewed
+from .toml_tables import without_table, written_table
+from .yaml_file import replace_file, set_values
+
+_INDENT = re.compile(r"^([ \t]+)\"", re.MULTILINE)
+_BOM = "\ufeff"
+
+
+@dataclass(frozen=True)
+class Installed:
+    """What became of an entry, and where the file as it was before is kept."""
+
+    action: Literal["added", "renewed", "unchanged"]
+    path: Path
+    entry: dict[str, Any]
+    backup: Path | None = None
+
+
+@dataclass(frozen=True)
+class InstalledEntry:
+    """An entry of ours in a client's file."""
+
+    client: str
+    path: Path
+    name: str
+    entry: Mapping[str, Any]
+
+
+def entry_in(place: ClientFile, name: str) -> object:
+    """Return a client's entry of this name; None without one. Raises ConfigurationError for a file that is broken."""
+    return _servers(place, _text(place)).get(name)
+
+
+def entries_for(home: Path) -> Iterator[InstalledEntry]:
+    """Yield the entries by which clients of this user start our server for a home; a broken file has none."""
+    for client in CLIENTS:
+        place = file_of(client, home, None)
+        with suppress(ConfigurationError):
+            for name, entry in _servers(place, _text(place)).items():
+                if is_ours(entry) and _is_for(home, entry):
+                    yield InstalledEntry(client, place.path, str(name), entry)
+
+
+def _is_for(home: Path, entry: Mapping[str, Any]) -> bool:
+    environment = entry.get("env")
+    named = environment.get("HERMES_HOME") if isinstance(environment, Mapping) else None
+    return isinstance(named, str) and os.path.realpath(named) == os.path.realpath(home)
+
+
+def install(place: ClientFile, name: str, entry: Mapping[str, Any], *, really: bool) -> Installed:
+    """Put an entry into a client's file, which is replaced in one step; once it is there nothing is changed.
+
+    Raises ConfigurationError, with the file as it was, for one that is broken, cannot be written or has another
+    server under this name.
+    """
+    path = Path(os.path.realpath(place.path))  # a link stays a link: what it points at is replaced
+    before = _text(place)
+    found = _servers(place, before).get(name)
+    if found is not None and not is_ours(found):
+        raise ConfigurationError(
+            f"{place.path} has another server {name!r}; it was left as it is: take another name with --name"
+        )
+    wanted = renewed(found, entry)
+    if wanted == found:
+        return Installed("unchanged", path, wanted)
+    action: Literal["added", "renewed"] = "added" if found is None else "renewed"
+    change = _change_yaml if place.form == "yaml" else _change_text
+    change(place, before, name, wanted, really=False)
+    if not really:
+        return Installed(action, path, wanted)
+    backup = _kept(path)
+    change(place, before, name, wanted, really=True)
+    return Installed(action, path, wanted, backup)
+
+
+def shown_entry(place: ClientFile, name: str, entry: Mapping[str, Any]) -> str:
+    """Return the lines that put an entry into a file by hand."""
+    if place.form == "toml":
+        return written_table((place.table, name), entry)
+    whole = {place.table: {name: dict(entry)}}
+    if place.form == "yaml":
+        text: str = yaml.safe_dump(whole, sort_keys=False, allow_unicode=True)
+        return text
+    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+
+
+def _text(place: ClientFile) -> str:
+    try:
+        return place.path.read_bytes().decode()
+    except FileNotFoundError:
+        return ""
+    except OSError as exc:
+        raise ConfigurationError(f"{place.path} cannot be read ({exc.strerror or exc})") from exc
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{place.path} was left as it is: it is not UTF-8 text") from None
+
+
+def _servers(place: ClientFile, text: str) -> Mapping[str, Any]:
+    whole = _parsed(place, text)
+    servers = whole.get(place.table) if isinstance(whole, Mapping) else None
+    if not isinstance(whole, Mapping) or not isinstance(servers, Mapping | None):
+        raise ConfigurationError(
+            f"{place.path} was left as it is: {place.table!r} is no table of servers in it; correct that first"
+        )
+    return servers or {}
+
+
+def _parsed(place: ClientFile, text: str) -> Any:
+    """Return what the client finds in the text."""
+    plain = text.removeprefix(_BOM)
+    if not plain.strip():
+        return {}
+    try:
+        if place.form == "toml":
+            return tomllib.loads(plain)
+        if place.form == "json":
+            return json.loads(plain, object_pairs_hook=_once)
+        return yaml.safe_load(plain) or {}
+    except (ValueError, RecursionError, yaml.YAMLError) as exc:
+        what = {"json": "JSON", "toml": "TOML", "yaml": "YAML"}[place.form]
+        reason = " ".join(str(exc).split())
+        raise ConfigurationError(f"{place.path} was left as it is: it is not valid {what} ({reason})") from exc
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a name that stands twice, of which writing the file anew would keep one."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return found
+
+
+def _change_yaml(place: ClientFile, before: str, name: str, entry: Mapping[str, Any], *, really: bool) -> None:
+    found = _servers(place, before).get(name)
+    there = found if isinstance(found, Mapping) else {}
+    changed: dict[tuple[str, ...], Any] = {
+        (key,): value for key, value in entry.items() if key != "env" and there.get(key) != value
+    }
+    changed |= {("env", key): value for key, value in entry["env"].items()}
+    set_values(place.path.parent, {(place.table, name, *key): value for key, value in changed.items()}, really=really)
+
+
+def _change_text(place: ClientFile, before: str, name: str, entry: Mapping[str, Any], *, really: bool) -> None:
+    whole = _parsed(place, before)
+    wanted = {**whole, place.table: {**(whole.get(place.table) or {}), name: entry}}
+    edited = _with_toml(place, before, name, entry) if place.form == "toml" else _with_json(before, wanted)
+    by_hand = f"Put this into it by hand:\n{shown_entry(place, name, entry)}"
+    try:
+        unspoilt = _parsed(place, edited) == wanted
+    except ConfigurationError:
+        unspoilt = False
+    if not unspoilt:
+        raise ConfigurationError(
+            f"{place.path} was left as it is: {name!r} cannot be put there without changing something else. {by_hand}"
+        )
+    if really:
+        try:
+            replace_file(Path(os.path.realpath(place.path)), edited.encode())
+        except OSError as exc:
+            raise ConfigurationError(f"{place.path} cannot be written ({exc.strerror or exc}). {by_hand}") from exc
+
+
+def _with_json(before: str, wanted: Mapping[str, Any]) -> str:
+    found = _INDENT.search(before)
+    indent = found[1] if found else 2
+    edited = json.dumps(wanted, indent=indent, ensure_ascii=False)
+    if any("\ud800" <= char <= "\udfff" for char in edited):  # half a pair, which UTF-8 cannot hold
+        edited = json.dumps(wanted, indent=indent)
+    if not before or before.endswith("\n"):
+        edited += "\n"
+    if "\r\n" in before:
+        edited = edited.replace("\n", "\r\n")
+    return (_BOM if before.startswith(_BOM) else "") + edited
+
+
+def _with_toml(place: ClientFile, before: str, name: str, entry: Mapping[str, Any]) -> str:
+    key = (place.table, name)
+    kept = without_table(before, key).rstrip("\r\n")
+    added = written_table(key, entry)
+    return (kept + "\n\n" if kept else "") + added
+
+
+def _kept(path: Path) -> Path | None:
+    """Return the copy that is made of a file before it is changed."""
+    if not path.exists():
+        return None
+    backup = path.with_name(f"{path.name}.{datetime.now(UTC):%Y%m%d-%H%M%S-%f}.bak")
+    try:
+        shutil.copy2(path, backup)
+    except OSError as exc:
+        raise ConfigurationError(f"{path} was left as it is: no copy can be kept ({exc.strerror or exc})") from exc
+    return backup

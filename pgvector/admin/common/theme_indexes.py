@@ -1,0 +1,65 @@
+"""HNSW indexes over the codes of one theme, for a huge one: recall of that theme uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from shlex import quote
+
+from psycopg import sql
+
+from ...domain.types import Store
+from ...store.connection import DeadlineConnection, translated
+from ...store.sql import query
+from ...store.vector_search import own_graph_name
+from ...store.vectors import STORES
+from .hnsw import ROWS, HnswIndex, Tell, build_with, drop_index, index_of, make_ready, steering, told
+
+
+def theme_indexes(conn: DeadlineConnection, theme: str | None = None) -> list[HnswIndex]:
+    """Return those that there are, of every theme or of one."""
+    found = []
+    for store in STORES:
+        with translated():
+            rows = conn.execute(query("theme_indexes", package=__package__), {"table": ROWS[store]}).fetchall()
+        found += [
+            index_of(conn, store, row.name, theme=row.theme, rows=row.rows)
+            for row in rows
+            if theme is None or row.theme == theme
+        ]
+    return found
+
+
+def to_build_for(conn: DeadlineConnection, theme: str, rows: Mapping[Store, int]) -> list[HnswIndex]:
+    """Return what `build_for` builds for a theme of so many `rows`."""
+    wanted = [
+        index_of(conn, store, own_graph_name(store, theme), theme=theme, rows=count) for store, count in rows.items()
+    ]
+    return [index for index in wanted if index.is_to_build()]
+
+
+def build_for(conn: DeadlineConnection, conninfo: str, tell: Tell, todo: Sequence[HnswIndex], *, memory: str) -> None:
+    """Build `todo` while agents go on, however long it takes; otherwise as `build`."""
+    statement = sql.SQL(query("index_hnsw_theme", package=__package__).decode())
+    with translated(), steering(conn):
+        make_ready(conn, memory)
+        for index in todo:
+            names = {"index": sql.Identifier(index.name), "rows": sql.Identifier(ROWS[index.store])}
+            with told(conninfo, conn.info.backend_pid, index.name, tell):
+                build_with(conn, index.name, statement.format(**names, theme=sql.Literal(index.theme)))
+
+
+def drop_for(conn: DeadlineConnection, theme: str) -> list[str]:
+    """Drop those of a theme while agents go on; their names."""
+    with translated(), steering(conn):
+        names = [index.name for index in theme_indexes(conn, theme)]
+        for name in names:
+            drop_index(conn, name)
+    return names
+
+
+def left_behind(conn: DeadlineConnection, theme: str, into: str = "") -> list[str]:
+    """Return what there is to say of the indexes of a theme whose rows are deleted, or moved `into` another one."""
+    if not theme_indexes(conn, theme):
+        return []
+    note = f"its indexes stay behind without rows: hermes-pgvector index drop --theme {quote(theme)} --yes"
+    return [f"{note}; to have them again: hermes-pgvector index build --theme {quote(into)}" if into else note]

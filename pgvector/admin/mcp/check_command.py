@@ -1,0 +1,144 @@
+"""`hermes-pgvector mcp check`."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from ...domain.errors import ConfigurationError, HermesPgvectorError
+from ...domain.redaction import mask_dsn
+from ..common.client_entry import CLIENTS, entry_of, file_of
+from ..common.client_files import entry_in
+from ..common.commands import EXIT_FAILED, EXIT_OK, Command, argument, printed
+from ..common.console import say
+from .client_command import add_client_options
+from .stdio_client import ServerFailed, StdioClient
+
+_ANSWERS_S: Final = 60.0  # the first answer may wait for an embedded server that has to be started
+_FOUND_S: Final = 15.0
+_AGAIN_S: Final = 0.2
+State = Literal["ok", "failed", "not called"]
+
+
+@dataclass(frozen=True)
+class Called:
+    """What became of one call, in which time."""
+
+    name: str
+    state: State
+    note: str = ""
+    ms: int = 0
+
+
+def _check(args: argparse.Namespace, home: Path) -> int:
+    entry = _entry(args, home)
+    calls = list(_calls(entry, read_only=args.read_only))
+    told = {"ok": all(call.state != "failed" for call in calls), "entry": entry, "calls": [asdict(c) for c in calls]}
+    printed(args, told, lambda: _show(calls))
+    return EXIT_OK if told["ok"] else EXIT_FAILED
+
+
+def _entry(args: argparse.Namespace, home: Path) -> Mapping[str, Any]:
+    if args.client is None:
+        return entry_of("claude-code", home)
+    place = file_of(args.client, home, args.project)
+    entry = entry_in(place, args.name)
+    if entry is None:
+        raise ConfigurationError(
+            f"{place.path} has no entry {args.name!r}; make it: hermes-pgvector mcp install --client {args.client}"
+        )
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("command"), str):
+        raise ConfigurationError(
+            f"the entry {args.name!r} in {place.path} starts no program: there is nothing to check"
+        )
+    return entry
+
+
+def _show(calls: Sequence[Called]) -> None:
+    width = max(len(call.name) for call in calls)
+    for call in calls:
+        time_taken = f"{call.ms} ms" if call.state == "ok" else ""
+        say(f"{call.state:<10}  {call.name:<{width}}  {'; '.join(filter(None, (time_taken, call.note)))}".rstrip())
+
+
+def _calls(entry: Mapping[str, Any], *, read_only: bool) -> Iterator[Called]:
+    """Start the server and call its tools; what fails is the last of the calls."""
+    began = time.monotonic()
+    name = "start"
+    try:
+        with StdioClient(entry, answers_s=_ANSWERS_S) as client:
+            told = client.open()
+            tools = {tool["name"]: tool for tool in client.ask("tools/list", {})["tools"]}
+            server = told.get("serverInfo", {})
+            yield Called(name, "ok", f"{server.get('name')} {server.get('version')}, {len(tools)} tools", _ms(began))
+            for name, arguments in _reading(tools):
+                began = time.monotonic()
+                client.call(name, arguments)
+                yield Called(name, "ok", ms=_ms(began))
+            if not read_only and {"recall", "remember", "forget"} <= tools.keys():
+                name = "remember"
+                yield from _probe(client)
+    except HermesPgvectorError as exc:
+        yield Called(name, "failed", mask_dsn(str(exc)), _ms(began))
+        return
+    called = {"recall", *(read for read, _ in _reading(tools))} | (set() if read_only else {"remember", "forget"})
+    for left in tools.keys() - called:
+        yield Called(left, "not called", "it would write what cannot be taken back")
+
+
+def _reading(tools: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Give the tools that only read, with arguments for them."""
+    for name, tool in tools.items():
+        needed = tool.get("inputSchema", {}).get("required", ())
+        if tool.get("annotations", {}).get("readOnlyHint") and set(needed) <= {"query"}:
+            yield name, dict.fromkeys(needed, "mcp check")
+
+
+def _probe(client: StdioClient) -> Iterator[Called]:
+    """Write a memory, find it and forget it; none but this one is forgotten."""
+    mark = secrets.token_hex(8)
+    began = time.monotonic()
+    client.call("remember", {"content": f"probe {mark} of hermes-pgvector mcp check, to be forgotten"})
+    yield Called("remember", "ok", ms=_ms(began))
+    began = time.monotonic()
+    memory_id = _found(client, mark)
+    yield Called("recall", "ok", "what was written is found", _ms(began))
+    began = time.monotonic()
+    answer = client.call("forget", {"id": memory_id})
+    if answer.get("count") != 1:
+        raise ServerFailed(f"the probe was not forgotten; do it: hermes-pgvector forget m{memory_id} --yes")
+    yield Called("forget", "ok", ms=_ms(began))
+
+
+def _found(client: StdioClient, mark: str) -> int:
+    end = time.monotonic() + _FOUND_S
+    while True:
+        answer = client.call("recall", {"query": f"probe {mark}", "of": "memories"})
+        for row in answer.get("memories", {}).get("results", ()):
+            if mark in row.get("content", ""):
+                return int(row["id"])
+        if time.monotonic() > end:
+            raise ServerFailed(f"what was written is not recalled within {_FOUND_S:g} s; search for: {mark}")
+        time.sleep(_AGAIN_S)
+
+
+def _ms(began: float) -> int:
+    return round((time.monotonic() - began) * 1000)
+
+
+CHECK = Command(
+    "hermes-pgvector mcp check\nhermes-pgvector mcp check --client codex\nhermes-pgvector mcp check --read-only",
+    _check,
+    [
+        argument(
+            "--client", choices=CLIENTS, help="start what stands in this client's file (default: what install writes)"
+        ),
+        *add_client_options,
+        argument("--read-only", action="store_true", help="write no memory, not even one that is forgotten again"),
+    ],
+)

@@ -1,0 +1,117 @@
+"""`hermes-pgvector mcp install`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ...config.settings import ENV_PREFIX
+from ...config.sources import read_dotenv
+from ...domain.errors import WrongUsage
+from ...mcp.serving import COMPATIBLE
+from ..common.client_entry import CLIENTS, ENTRY_NAME, ClientFile, entry_of, file_of
+from ..common.client_files import Installed, install, shown_entry
+from ..common.commands import Argument, Command, argument, printed
+from ..common.console import say, warn
+
+_RESTART = "Start {} anew, or reload its servers, for it to see the memory."
+
+
+def _install(args: argparse.Namespace, home: Path) -> int:
+    if args.client == "print":
+        return _print(args, home)
+    place = file_of(args.client, home, args.project)
+    done = install(place, args.name, entry_of(args.client, home, *_options(args)), really=not args.dry_run)
+    told = {
+        "action": done.action,
+        "changed": done.action != "unchanged" and not args.dry_run,
+        "file": str(done.path),
+        "name": args.name,
+        "entry": done.entry,
+        "backup": str(done.backup) if done.backup else None,
+        "left_out": _left_out(home, done.entry),
+    }
+    return printed(args, told, lambda: _show(args, place, done, told["left_out"]))
+
+
+def _show(args: argparse.Namespace, place: ClientFile, done: Installed, left_out: list[str]) -> None:
+    if done.action == "unchanged":
+        say(f"{done.path} has the entry {args.name!r} already; nothing was changed")
+    elif args.dry_run:
+        say(f"{done.path} would have this entry {'added' if done.action == 'added' else 'renewed'}:")
+        print(shown_entry(place, args.name, done.entry), end="")
+    else:
+        say(f"{done.action}: {args.name!r} in {done.path}")
+        say(f"what it was before: {done.backup}" if done.backup else "the file is new")
+        say(_RESTART.format(args.client))
+        say(f"To try it: hermes-pgvector mcp check --client {args.client}")
+    if left_out:
+        warn(
+            f"set here, and not for the server that a client starts: {', '.join(left_out)}; "
+            "what it needs belongs into the .env of the home"
+        )
+
+
+def _print(args: argparse.Namespace, home: Path) -> int:
+    if args.project is not None or args.dry_run:
+        raise WrongUsage("print only prints: --project and --dry-run go with a client")
+    entries = {client: entry_of(client, home, *_options(args)) for client in CLIENTS}
+    places = {client: file_of(client, home, None) for client in CLIENTS}
+
+    def show() -> None:
+        for client, place in places.items():
+            say(f"{client}: into {place.path}", "bold")
+            print(shown_entry(place, args.name, entries[client]))
+        entry = entries["claude-code"]
+        say("as a command:", "bold")
+        print(
+            f"HERMES_HOME={shlex.quote(entry['env']['HERMES_HOME'])} {shlex.join([entry['command'], *entry['args']])}"
+        )
+
+    told = {client: {"file": str(places[client].path), "entry": entry} for client, entry in entries.items()}
+    return printed(args, told, show)
+
+
+def _options(args: argparse.Namespace) -> Iterator[str]:
+    for option, value in (("--theme", args.theme), ("--compat", args.compat)):
+        if value:
+            yield from (option, value)
+
+
+def _left_out(home: Path, entry: Mapping[str, Any]) -> list[str]:
+    """Return our variables of this shell that a server which the client starts will not have."""
+    known = {*read_dotenv(home), *entry["env"]}
+    return sorted(name for name in os.environ if name.startswith(ENV_PREFIX) and name not in known)
+
+
+add_client_options: tuple[Argument, ...] = (
+    argument("--name", default=ENTRY_NAME, metavar="NAME", help=f"what the client calls it (default: {ENTRY_NAME})"),
+    argument(
+        "--project",
+        type=Path,
+        metavar="DIR",
+        help="for this folder alone, in its .mcp.json or .cursor/mcp.json (claude-code and cursor)",
+    ),
+)
+INSTALL = Command(
+    "hermes-pgvector mcp install --client claude-code\n"
+    "hermes-pgvector mcp install --client codex --theme work --dry-run\n"
+    "hermes-pgvector mcp install --client cursor --project .\n"
+    "hermes-pgvector mcp install --client print",
+    _install,
+    [
+        argument("--client", choices=(*CLIENTS, "print"), required=True, help="whose file; print shows all of them"),
+        *add_client_options,
+        argument(
+            "--theme",
+            metavar="THEME",
+            help="the theme for this client (default: the project folder)",
+        ),
+        argument("--compat", choices=COMPATIBLE, help="have the server offer these tools instead of ours"),
+        argument("--dry-run", action="store_true", help="only show what would be written"),
+    ],
+)

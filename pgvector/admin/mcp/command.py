@@ -1,0 +1,91 @@
+"""mcp: the memory for other agents, as a server of the Model Context Protocol."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from ...domain.commandline import pip_install
+from ...domain.errors import WrongUsage
+from ...mcp.http_guard import AsgiApp, HttpGuard, HttpLimits
+from ...mcp.serving import COMPATIBLE, Served, serve_http, serve_stdio
+from ...mcp.tokens import TokenFile
+from ..common.commands import EXIT_OK, Command, Verb, argument, positive
+from ..common.installation import package_version
+from .check_command import CHECK
+from .client_command import INSTALL
+from .token_command import TOKEN
+
+_PACKAGE = "mcp>=1.26,<3"
+_RATE = 100
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise argparse.ArgumentTypeError("write HOST:PORT, as 127.0.0.1:8766")
+    return host.strip("[]"), int(port)
+
+
+def _serve(args: argparse.Namespace, home: Path) -> int:
+    if args.json:
+        raise WrongUsage("mcp speaks its protocol: it has no --json")
+    served = Served(home, package_version(), args.theme or "", args.compat or "")
+    try:
+        if args.http:
+            host, port = args.http
+            serve_http(served, host, port, _guard(args, home))
+        else:
+            serve_stdio(served)
+    except ModuleNotFoundError as exc:
+        if (exc.name or "").partition(".")[0] not in ("mcp", "starlette", "uvicorn"):
+            raise
+        print(f"error: this Python lacks the MCP SDK; run: {pip_install(_PACKAGE)}", file=sys.stderr)
+        return 1
+    return EXIT_OK
+
+
+def _guard(args: argparse.Namespace, home: Path) -> Callable[[AsgiApp], AsgiApp]:
+    limits = HttpLimits(requests_per_s=args.rate, burst=4 * args.rate)
+    return partial(HttpGuard, tokens=TokenFile(home), listen=args.http[0], names=args.allow_host or (), limits=limits)
+
+
+MCP = Command(
+    "hermes-pgvector mcp                              # for a client that starts it: stdio\n"
+    "hermes-pgvector mcp --theme marketing\n"
+    "hermes-pgvector mcp --http 127.0.0.1:8766\n"
+    "hermes-pgvector mcp --compat search-fetch\n"
+    "hermes-pgvector mcp install --client claude-code",
+    _serve,
+    [
+        argument(
+            "--theme",
+            metavar="THEME",
+            help="the theme for all that connect (default: the project folder)",
+        ),
+        argument("--compat", choices=COMPATIBLE, help="serve these tools instead of ours"),
+        argument("--http", type=_address, metavar="HOST:PORT", help="serve many clients over streamable HTTP"),
+        argument(
+            "--allow-host",
+            action="append",
+            metavar="NAME",
+            help="a further name that clients call the server by over HTTP; may be repeated",
+        ),
+        argument(
+            "--rate",
+            type=positive,
+            default=_RATE,
+            metavar="N",
+            help=f"requests a second of one token, or of one address without tokens (default: {_RATE}), four times as "
+            "many at once",
+        ),
+    ],
+    actions=[
+        Verb("install", "put the server into the configuration of another agent", INSTALL),
+        Verb("check", "start the server as a client would, and call its tools", CHECK),
+        Verb("token", "make, list and remove the tokens that clients show over HTTP", TOKEN),
+    ],
+)

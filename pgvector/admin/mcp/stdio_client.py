@@ -1,0 +1,140 @@
+"""A client of MCP that starts a server and speaks with it over its standard input and output."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final, Self
+
+from ...domain.errors import DeadlineExceeded, HermesPgvectorError
+from ..common.installation import package_version
+
+_REVISION: Final = "2025-06-18"
+_LEAVES_S: Final = 10.0
+_LOG_CHARS: Final = 2000
+# What clients give a server they start; hermes-agent nothing else.
+_PASSED_ON: Final = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TERM", "SHELL", "TMPDIR")
+_ENDED: Final = b""
+
+
+class ServerFailed(HermesPgvectorError):
+    """The MCP server did not answer as it should; run `hermes-pgvector doctor`."""
+
+
+class StdioClient:
+    """A server that was started by its entry in a client's file; it ends with the block. Not thread-safe."""
+
+    def __init__(self, entry: Mapping[str, Any], *, answers_s: float) -> None:
+        """`answers_s`: how long an answer may take. Raises ServerFailed where the command cannot be run."""
+        self._answers_s = answers_s
+        self._last = 0
+        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed when the block is left
+        passed = {name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith("XDG_")}
+        try:
+            self._process = subprocess.Popen(
+                [entry["command"], *entry.get("args", ())],
+                env={**passed, **entry.get("env", {})},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+            )
+        except OSError as exc:
+            self._log.close()
+            raise ServerFailed(f"{entry['command']} cannot be started: {exc.strerror or exc}") from exc
+        threading.Thread(target=self._read, name="hermes-pgvector-mcp-check", daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None
+        with suppress(BrokenPipeError):
+            stdin.close()
+        try:
+            self._process.wait(_LEAVES_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        stdout.close()
+        self._log.close()
+
+    def open(self) -> dict[str, Any]:
+        """Introduce ourselves; return what the server says of itself."""
+        client = {"name": "hermes-pgvector mcp check", "version": package_version()}
+        told = self.ask("initialize", {"protocolVersion": _REVISION, "capabilities": {}, "clientInfo": client})
+        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return told
+
+    def call(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a tool answers. Raises ServerFailed, also where it answers with an error."""
+        answer = self.ask("tools/call", {"name": tool, "arguments": arguments})
+        if answer.get("isError"):
+            said = " ".join(str(part.get("text", "")) for part in answer.get("content", ()))
+            raise ServerFailed(f"{tool}: {said}")
+        return dict(answer.get("structuredContent") or {})
+
+    def ask(self, method: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the result of a request. Raises ServerFailed, and DeadlineExceeded when it does not come."""
+        self._last += 1
+        self._send({"jsonrpc": "2.0", "id": self._last, "method": method, "params": parameters})
+        end = time.monotonic() + self._answers_s
+        while True:
+            message = self._next(method, end)
+            if message.get("id") != self._last or "method" in message:
+                continue  # a notification, or a question of the server
+            if "error" in message:
+                raise ServerFailed(f"{method}: {message['error'].get('message', message['error'])}")
+            return dict(message["result"])
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._ended() from None
+
+    def _next(self, method: str, end: float) -> dict[str, Any]:
+        try:
+            line = self._lines.get(timeout=max(0.0, end - time.monotonic()))
+        except queue.Empty:
+            raise DeadlineExceeded(
+                f"the server did not answer {method} within {self._answers_s:g} s{self._said()}"
+            ) from None
+        if line == _ENDED:
+            raise self._ended()
+        try:
+            message = json.loads(line)
+        except ValueError:
+            message = None
+        if not isinstance(message, dict):
+            raise ServerFailed(f"the server wrote what is no message of the protocol: {line[:200]!r}{self._said()}")
+        return message
+
+    def _ended(self) -> ServerFailed:
+        try:
+            code = str(self._process.wait(_LEAVES_S))
+        except subprocess.TimeoutExpired:
+            code = "unknown"
+        return ServerFailed(f"the server ended, with exit code {code}{self._said()}")
+
+    def _said(self) -> str:
+        self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, self._log.tell() - _LOG_CHARS))
+        said = self._log.read().decode(errors="replace").strip()
+        return f"; it said:\n{said}" if said else ""
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line)
+        self._lines.put(_ENDED)

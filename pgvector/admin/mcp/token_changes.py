@@ -1,0 +1,85 @@
+"""Tokens made and removed in the home's file, one operator at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ...domain.errors import ConfigurationError
+from ...domain.theme import normalise_theme
+from ...mcp.tokens import ANY_THEME, Token, TokenFile, check_name, dumped, hash_of, new_secret
+from ...server.locks import open_lock, try_exclusive
+from ..common.yaml_file import replace_file
+
+_OWNER_ONLY = 0o600
+
+
+@dataclass(frozen=True)
+class NewToken:
+    """A token that was made, and its text, which nobody can find out again."""
+
+    token: Token
+    secret: str
+
+
+def add_token(home: Path, name: str, themes: Sequence[str], *, read_only: bool) -> NewToken:
+    """Make a token and store its hash. Raises ConfigurationError for a name in use, or where it cannot be stored."""
+    check_name(name)
+    bound = tuple(dict.fromkeys(themes))
+    if blank := [theme for theme in bound if not normalise_theme(theme)]:
+        raise ConfigurationError(f"{blank[0]!r} is no name of a theme")
+    secret = new_secret()
+    token = Token(name, hash_of(secret), bound or (ANY_THEME,), read_only, datetime.now(UTC).isoformat("T", "seconds"))
+    with _changing(home) as (file, tokens):
+        if any(each.name == name for each in tokens):
+            raise ConfigurationError(
+                f"there is a token {name!r} already; take another name, or remove it first: "
+                f"hermes-pgvector mcp token remove {name}"
+            )
+        _store(file, [*tokens, token])
+    return NewToken(token, secret)
+
+
+def remove_token(home: Path, name: str, *, really: bool) -> Token:
+    """Remove a token, which a running server then refuses; return it. Raises ConfigurationError where there is none."""
+    with _changing(home) as (file, tokens):
+        found = next((each for each in tokens if each.name == name), None)
+        if found is None:
+            names = ", ".join(each.name for each in tokens) or "none"
+            raise ConfigurationError(f"there is no token {name!r}; those that there are: {names}")
+        if really:
+            _store(file, [each for each in tokens if each is not found])
+    return found
+
+
+@contextmanager
+def _changing(home: Path) -> Iterator[tuple[TokenFile, tuple[Token, ...]]]:
+    """Give the tokens while no other operator changes them."""
+    file = TokenFile(home)
+    lock = file.path.with_suffix(".lock")
+    try:
+        lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = open_lock(lock)
+    except OSError as exc:
+        raise _not_written(file, exc) from exc
+    try:
+        if not try_exclusive(descriptor):
+            raise ConfigurationError("another command changes the tokens right now; try again")
+        yield file, file.read()
+    finally:
+        os.close(descriptor)
+
+
+def _store(file: TokenFile, tokens: Sequence[Token]) -> None:
+    try:
+        replace_file(file.path, dumped(tokens), mode=_OWNER_ONLY)
+    except OSError as exc:
+        raise _not_written(file, exc) from exc
+
+
+def _not_written(file: TokenFile, exc: OSError) -> ConfigurationError:
+    return ConfigurationError(f"{file.path} cannot be written ({exc.strerror or exc}); nothing was changed")

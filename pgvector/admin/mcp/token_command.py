@@ -1,0 +1,102 @@
+"""`hermes-pgvector mcp token`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from ...domain.errors import WrongUsage
+from ...mcp.tokens import Token, TokenFile
+from ..common.commands import Command, action, argument, printed
+from ..common.console import Column, say, show_table
+from .token_changes import add_token, remove_token
+
+_COLUMNS = (Column("name", style="bold"), Column("themes", flexible=True), Column("may"), Column("created"))
+
+
+def _add(args: argparse.Namespace, home: Path) -> int:
+    if bool(args.theme) == args.any_theme:
+        raise WrongUsage("say what the token is for: --theme THEME, which may be repeated, or --any-theme")
+    made = add_token(home, args.name, args.theme or (), read_only=args.read_only)
+
+    def show() -> None:
+        say(f"made the token {made.token.name}: {_rights(made.token)} {_themes(made.token)}")
+        say("It is shown this once; clients send it as the header  Authorization: Bearer TOKEN")
+        print(made.secret)
+
+    return printed(args, _told(made.token) | {"token": made.secret}, show)
+
+
+def _list(args: argparse.Namespace, home: Path) -> int:
+    told = [_told(token) for token in TokenFile(home).read()]
+    shown = [
+        row | {"themes": ", ".join(row["themes"]) or "any", "may": "read" if row["read_only"] else "read and write"}
+        for row in told
+    ]
+    return printed(args, told, lambda: show_table(_COLUMNS, shown, empty="there is no token"))
+
+
+def _remove(args: argparse.Namespace, home: Path) -> int:
+    token = remove_token(home, args.name, really=not args.dry_run)
+    said = f"{'would remove' if args.dry_run else 'removed'} the token {token.name}: {_rights(token)} {_themes(token)}"
+    return printed(args, _told(token) | {"removed": not args.dry_run}, lambda: say(said))
+
+
+def _told(token: Token) -> dict[str, Any]:
+    return {
+        "name": token.name,
+        "themes": [] if token.any_theme else list(token.themes),
+        "any_theme": token.any_theme,
+        "read_only": token.read_only,
+        "created": token.created,
+    }
+
+
+def _rights(token: Token) -> str:
+    return "it may read" if token.read_only else "it may read and write"
+
+
+def _themes(token: Token) -> str:
+    if token.any_theme:
+        return "every theme"
+    return f"the {'theme' if len(token.themes) == 1 else 'themes'} {', '.join(token.themes)}"
+
+
+TOKEN = Command(
+    "hermes-pgvector mcp token add laptop --theme work\n"
+    "hermes-pgvector mcp token list\n"
+    "hermes-pgvector mcp token remove laptop",
+    actions=[
+        action(
+            "add",
+            "make a token and print it, this once",
+            "hermes-pgvector mcp token add laptop --theme work\n"
+            "hermes-pgvector mcp token add board --theme work --theme home --read-only",
+            _add,
+            [
+                argument("name", metavar="NAME", help="what to call it, in the list and in the log"),
+                argument(
+                    "--theme",
+                    action="append",
+                    metavar="THEME",
+                    help="a theme that it is for; may be repeated, and then the first is used unless a client names "
+                    "another one in X-Hermes-Session-Key",
+                ),
+                argument("--any-theme", action="store_true", help="let its bearer name any theme"),
+                argument("--read-only", action="store_true", help="let its bearer recall, and write nothing"),
+            ],
+        ),
+        action("list", "the tokens there are, without their texts", "hermes-pgvector mcp token list", _list),
+        action(
+            "remove",
+            "remove a token; a running server refuses it from then on",
+            "hermes-pgvector mcp token remove laptop --dry-run\nhermes-pgvector mcp token remove laptop",
+            _remove,
+            [
+                argument("name", metavar="NAME", help="the token"),
+                argument("--dry-run", action="store_true", help="only show what would be removed"),
+            ],
+        ),
+    ],
+)

@@ -1,0 +1,129 @@
+"""MEMORY.md and USER.md as they stand on disk, and their change under the host's own lock."""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...capture.mirror import DELIMITER
+from ...domain.errors import ConfigurationError
+from ...domain.types import MEMORY_FILES
+from ...server.locks import open_lock, try_exclusive
+from ..common.yaml_file import replace_file
+
+_LOCK_S = 10.0  # the host holds its lock for as long as one write takes
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFile:
+    """One file, taken apart at the host's delimiter; the blanks around entries stay with them.
+
+    `written_at`: seconds since the epoch, 0 where it is missing.
+    """
+
+    target: str
+    parts: tuple[str, ...]
+    written_at: float
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """Return the entries as the host reads them: in order, each once."""
+        return _entries(self.parts)
+
+    def entries_without(self, gone: Collection[str]) -> tuple[str, ...]:
+        """Return the entries that are left when some are taken out."""
+        return _entries(self.without(gone))
+
+    def entries_with_again(self, back: Sequence[tuple[int, str]]) -> tuple[str, ...]:
+        """Return the entries that there are with some put back."""
+        return _entries(self.with_again(back))
+
+    def without(self, gone: Collection[str]) -> tuple[str, ...]:
+        """Return the parts that are left when entries are taken out; what stays, stays to the letter."""
+        return tuple(part for part in self.parts if part.strip() not in gone)
+
+    def with_again(self, back: Sequence[tuple[int, str]]) -> tuple[str, ...]:
+        """Return the parts with entries put back, each at the place that it had among the entries, or at the end."""
+        there, parts = set(self.entries), [part for part in self.parts if part.strip()]
+        for place, entry in sorted(back):
+            if entry not in there:
+                parts.insert(place, entry)
+        return tuple(parts)
+
+
+def _entries(parts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, (part.strip() for part in parts))))
+
+
+def read_file(home: Path, target: str) -> MemoryFile:
+    """Read the file of a target; one that is missing is empty.
+
+    Raises ConfigurationError where it cannot be read, or holds bytes that are no text.
+    """
+    path = home / "memories" / MEMORY_FILES[target]
+    try:
+        written_at, data = path.stat().st_mtime, path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        written_at, data = 0.0, b""
+    except OSError as exc:
+        raise ConfigurationError(f"{path} cannot be read: {exc.strerror or exc}; let this user read it") from exc
+    try:
+        text = io.StringIO(data.decode("utf-8"), newline=None).read()
+    except UnicodeDecodeError as exc:
+        raise _damaged(path, data[: exc.start]) from exc
+    if "\0" in text:
+        raise _damaged(path, data[: data.index(b"\0")])
+    return MemoryFile(target, tuple(text.split(DELIMITER)) if text else (), written_at)
+
+
+def _damaged(path: Path, before: bytes) -> ConfigurationError:
+    line = before.count(b"\n") + 1
+    return ConfigurationError(
+        f"{path} is damaged: bytes that are no text stand in line {line}, and nothing was touched; put the file back "
+        "from a copy, or remove them by hand"
+    )
+
+
+def rewrite(home: Path, target: str, change: Callable[[MemoryFile], Sequence[str]]) -> MemoryFile:
+    """Give the file of a target the parts that `change` makes of it, under the host's lock and in one step.
+
+    Return what stood there before. Raises ConfigurationError where that cannot be done, with the file as it was.
+    """
+    path = home / "memories" / MEMORY_FILES[target]
+    with _host_lock(path):
+        now = read_file(home, target)
+        parts = tuple(change(now))
+        if parts != now.parts:
+            try:
+                replace_file(path.resolve(), DELIMITER.join(parts).encode())
+            except OSError as exc:
+                raise ConfigurationError(
+                    f"{path} cannot be written: {exc.strerror or exc}; it was left as it is"
+                ) from exc
+    return now
+
+
+@contextmanager
+def _host_lock(path: Path) -> Iterator[None]:
+    """Hold what hermes-agent locks while it changes this file. Raises ConfigurationError."""
+    lock = path.with_suffix(f"{path.suffix}.lock")
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        fd = open_lock(lock)
+    except OSError as exc:
+        raise ConfigurationError(f"{lock} cannot be opened: {exc.strerror or exc}; let this user write there") from exc
+    try:
+        until = time.monotonic() + _LOCK_S
+        while not try_exclusive(fd):
+            if time.monotonic() >= until:
+                raise ConfigurationError(f"{path} is being written by another program; run this again")
+            time.sleep(_POLL_S)
+        yield
+    finally:
+        os.close(fd)

@@ -1,0 +1,106 @@
+"""The facts of hermes-memory, the MCP server of that name, which keeps them in a SQLite file."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ....domain.facts import NAME_MOST_CHARS, Structure
+from ..records import MemoryRecord
+from ..said_structure import Said
+from .source import ProfileFile, SourceTally, at_epoch
+from .sqlite_file import SqliteFile, read_only
+from .stored_facts import memory_of
+
+_DEMANDED = ("id", "content", "type", "target", "status", "created_at")
+_COLUMNS = (*_DEMANDED, "scope_id", "superseded_by", "updated_at")
+# By its type: the mark before a fact in its notation, and what we call that kind.
+_TYPES = {
+    "C": ("C", "constraint"),
+    "D": ("D", "decision"),
+    "V": ("V", "value"),
+    "?": ("?", "question"),
+    "done": ("✓", "fact"),
+    "obs": ("~", "fact"),
+}
+_STATES = {"active": "active", "cold": "closed", "superseded": "superseded", "archived": "archived"}
+# What still holds comes first: of facts that say the same, one is stored.
+_ORDER = "CASE status WHEN 'active' THEN 0 WHEN 'cold' THEN 1 WHEN 'superseded' THEN 2 ELSE 3 END, created_at, rowid"
+
+
+class FactNotes(ProfileFile):
+    """The facts of one profile, in the notation in which they were written."""
+
+    NAME = "memory.db"
+    EXPECTED = "the facts of hermes-memory (memory.db, as of 0.3)"
+
+    def total(self) -> int:
+        """Return how many facts there are."""
+        with read_only(self.path, self.EXPECTED) as file:
+            file.demand("facts", *_DEMANDED)
+            return file.count("facts")
+
+    def records(self, tally: SourceTally) -> Iterator[MemoryRecord]:
+        """Yield a memory for each fact, with its kind, subject, scope and state, said when it was created."""
+        target = self.destination.of_memory({"agent_identity": self.home.profile})
+        seen: set[str] = set()
+        with read_only(self.path, self.EXPECTED) as file:
+            file.demand("facts", *_DEMANDED)
+            scopes = _scopes(file)
+            for row in file.rows("facts", _COLUMNS, order=_ORDER):
+                tally.read += 1
+                where = f"fact {row['id']}"
+                if flaw := _flaw(row, seen):
+                    tally.skip(flaw, where)
+                    continue
+                metadata = {
+                    "source": "import:hermes-memory",
+                    "profile": self.home.profile,
+                    "fact": row["id"],
+                    "superseded_by": row["superseded_by"],
+                }
+                created = at_epoch(row["created_at"])
+                # What became of a fact later makes it no fresher.
+                updated = at_epoch(row["updated_at"]) if row["status"] == "active" else created
+                for record in memory_of(_text(row), created, updated, target, metadata, tally, where):
+                    yield dataclasses.replace(record, said=Said(_said(row, scopes)))
+
+
+def _flaw(row: Mapping[str, Any], seen: set[str]) -> str:
+    """Return why a fact is left out; "" where it is not, and then it is among those that were seen."""
+    if row["type"] not in _TYPES or row["status"] not in _STATES:
+        return "of a type or status that is not known"
+    if not str(row["content"] or "").strip():
+        return "empty"
+    text = _text(row)
+    if text in seen:
+        return "says the same as another fact"
+    seen.add(text)
+    return ""
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    return f"{_TYPES[row['type']][0]}[{row['target']}]: {row['content']}"
+
+
+def _scopes(file: SqliteFile) -> dict[object, str]:
+    """Return the names of scopes by their ids."""
+    if not file.columns("scopes"):
+        return {}
+    return {row["id"]: str(row["label"]) for row in file.rows("scopes", ["id", "label"])}
+
+
+def _said(row: Mapping[str, Any], scopes: Mapping[object, str]) -> Structure:
+    state = _STATES[row["status"]]
+    closes = row["type"] == "done" and state == "active"
+    return Structure(
+        kind=_TYPES[row["type"]][1],
+        subject=_name(row["target"]),
+        scope=_name(scopes.get(row["scope_id"])),
+        state="closed" if closes else state,
+    )
+
+
+def _name(text: object) -> str | None:
+    return " ".join(str(text or "").split())[:NAME_MOST_CHARS] or None

@@ -1,0 +1,167 @@
+"""The memory of one client in one theme and session: the provider, called as hermes-agent would call it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..domain.errors import InvalidArgument, StoreUnavailable
+from ..domain.fork_safety import fork_lock
+from ..domain.lru import LruDict
+from ..domain.redaction import mask_identifiers
+from ..domain.text import clean
+from ..domain.theme_access import Reach, SharedChats
+from ..host.hook_operations import Turn
+from ..host.provider import PgvectorMemoryProvider
+from ..host.session_context import SessionContext, profile_of
+from ..recall.hot import HotLimits
+from ..runtime.process import Runtime
+from .access import Access, Place
+
+_OPEN_MOST = 256  # clients' memories kept ready
+_SETTLE_S = 1.0  # how long a reader of sessions waits for what this process has not written yet
+_NOT_READY = "memory is not ready: see what the server wrote to stderr, or run hermes-pgvector doctor"
+
+
+class ClientMemory(PgvectorMemoryProvider):
+    """A provider whose tools an MCP client calls, all of them whatever the setting `tools` says."""
+
+    def __init__(self, home: Path, place: Place) -> None:
+        super().__init__()
+        self._access = place.access
+        self.initialize(
+            place.session, hermes_home=str(home), gateway_session_key=place.theme, agent_identity=profile_of(home)
+        )
+        if self._context is None:
+            raise StoreUnavailable(_NOT_READY)
+        client = mask_identifiers(clean(place.client), self._settings.identity_key)
+        scope = {**self._context.scope, "client": client or "mcp"}
+        self._context = replace(self._context, scope=scope)
+        self.opened()[0].counts["mcp_servers"] = 1  # in this process, for `status`
+        if place.access.themes:
+            self._policy = replace(self._policy, reach=self._reach_of(place.access))
+
+    def _reach_of(self, access: Access) -> Reach:
+        """Return what may be read beyond the session's own theme: the token's other themes."""
+        # Named twice, so that a theme of the name `all` is no more than that.
+        words = [*access.themes, *access.themes] if len(access.themes) > 1 else ["none"]
+        shared = SharedChats(self._settings.shared_chats, self._settings.identity_key)
+        return Reach(words, self._policy.rules, shared)
+
+    def _reconcile(self, runtime: Runtime, context: SessionContext) -> None:
+        """Leave the host's memory files to the host."""
+
+    def _may_write(self, runtime: Runtime, context: SessionContext) -> bool:
+        return not self._access.read_only and super()._may_write(runtime, context)
+
+    def opened(self) -> tuple[Runtime, SessionContext]:
+        """Return the runtime, and who speaks in which themes. Raises StoreUnavailable."""
+        ready = self._ready()
+        if ready is None:
+            raise StoreUnavailable(_NOT_READY)
+        return ready
+
+    @property
+    def session_id(self) -> str:
+        """Return the name of the session, as it is stored."""
+        return self._session_id
+
+    def count_call(self) -> None:
+        """Count a call of a tool, for `status`."""
+        self.opened()[0].counts["mcp_calls"] += 1
+
+    def recall(self, tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer of a tool that recalls. Raises InvalidArgument with what went wrong."""
+        return _answered(self._recall(tool, args, *self.opened()))
+
+    def keep(self, tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer of a tool that writes, removes or lists memories. Raises as `recall`."""
+        return _answered(self._keep(tool, args, *self.opened()))
+
+    def check_writing(self) -> None:
+        """Raise InvalidArgument where this access does not write."""
+        if self._access.read_only:
+            raise InvalidArgument("this token may only read")
+
+    def check_reading(self) -> None:
+        """Raise InvalidArgument in a theme that recalls nothing."""
+        runtime, context = self.opened()
+        if self._policy.silences(context.place, runtime.counts):
+            raise InvalidArgument("recall is off in this theme (setting `recall_off`)")
+
+    def owns(self, theme: str) -> bool:
+        """Return whether this is the theme of the session's memories."""
+        return self._policy.rules.resolve_name(theme) == self.opened()[1].place.memories.name
+
+    def may_read(self, theme: str) -> bool:
+        """Return whether a tool may name this theme as its scope."""
+        try:
+            self._policy.reach.check(theme, own=frozenset(), chat=False)
+        except InvalidArgument:
+            return False
+        return True
+
+    def hot_block(self, max_tokens: int) -> str:
+        """Return what holds in the theme now, see recall/hot.py; "" where nothing does or recall is off."""
+        runtime, context = self.opened()
+        limits = replace(HotLimits.of(self._settings), tokens=min(self._settings.hot_tokens, max_tokens))
+        if not limits.tokens or self._policy.silences(context.place, runtime.counts):
+            return ""
+        memories, turns = context.place.memories.name, context.place.turns.name
+        return runtime.searcher.hot(memories, turns, limits, deadline_s=self.patience_s).text
+
+    def record_turn(self, user: str, assistant: str, session: str) -> str:
+        """Accept a finished turn; return why nothing of it is stored, "" when something is. Raises InvalidArgument."""
+        runtime, context = self.opened()
+        if not self._settings.sync_turns:
+            raise InvalidArgument("turns are not stored here (setting `sync_turns`)")
+        if not self._may_write(runtime, context):
+            raise InvalidArgument("this kind of run does not write (setting `write_contexts`)")
+        name = self._session_name(session) or self._session_id
+        place = (context.theme.name, name)
+        turn = Turn(place, context.provenance(name, ""), self._policy.keep, self._settings.turn_min_chars)
+        op = turn.operation(user, assistant, runtime.counts, runtime.said.generation(place))
+        if op is None:
+            return "nothing of it is worth keeping: it is too short, or not a conversation"
+        if not self._submit(runtime, op):
+            raise InvalidArgument("the turn was not accepted: the backlog of writes has reached its limit")
+        runtime.said.add(place, op.at, op.op_id)
+        return ""
+
+    def settle(self) -> None:
+        """Wait a moment for what was just recorded here to be in Postgres."""
+        self.opened()[0].writer.flush_own(min(_SETTLE_S, self.patience_s / 2))
+
+    @property
+    def patience_s(self) -> float:
+        """Return how long a call may take."""
+        return self._settings.recall_deadline_s
+
+
+def _answered(text: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(text)
+    if "error" in answer:
+        raise InvalidArgument(answer["error"])
+    return answer
+
+
+class Memories:
+    """The memories that the clients of one server use, made when first asked for."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._lock = fork_lock()
+        self._open: LruDict[Place, ClientMemory] = LruDict(_OPEN_MOST)
+
+    def at(self, place: Place) -> ClientMemory:
+        """Return the memory of a place. Raises HermesPgvectorError."""
+        with self._lock:
+            memory = self._open.use(place)
+        if memory is None:
+            memory = ClientMemory(self._home, place)
+            with self._lock:
+                self._open[place] = memory
+        return memory

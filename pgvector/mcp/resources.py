@@ -1,0 +1,139 @@
+"""What a client may read without a tool: resources by their addresses, and the prompt `context`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, unquote
+
+from ..domain.chunks import estimate_tokens
+from ..domain.errors import InvalidArgument
+from ..domain.text import clean
+from ..recall.render import HEADING, quoted
+from ..store.vector_search import theme_names
+from .client_memory import ClientMemory
+from .sdk import NOT_FOUND, RequestRefused
+from .tools import transcript, whole
+
+JSON: Final = "application/json"
+_THEMES: Final = "memory://themes"
+_THEMES_MOST = 1000
+_CONTEXT_TOKENS = 800
+_CONTEXT_MOST = 8000
+
+TEMPLATES: Final = (
+    {
+        "uriTemplate": "memory://theme/{name}/profile",
+        "name": "theme-profile",
+        "title": "Profile of a theme",
+        "description": "What is known of the user, and the newest notes, in a theme of this session or token.",
+        "mimeType": JSON,
+    },
+    {
+        "uriTemplate": "memory://session/{id}",
+        "name": "session",
+        "title": "Transcript of a session",
+        "description": "What was said in a session of this theme, in order.",
+        "mimeType": JSON,
+    },
+)
+PROMPTS: Final = (
+    {
+        "name": "context",
+        "title": "What is remembered",
+        "description": "What holds, what is known of the user, the newest notes, and what fits a message.",
+        "arguments": [
+            {"name": "message", "description": "what the session is about", "required": False},
+            {"name": "max_tokens", "description": f"at most this long (default {_CONTEXT_TOKENS})", "required": False},
+        ],
+    },
+)
+
+
+class ResourceAsked(NamedTuple):
+    """What a resource's address means: the theme it names, "" for the session's own, and what reads it there."""
+
+    theme: str
+    read: Callable[[ClientMemory], Mapping[str, Any]]
+
+
+def listed(memory: ClientMemory) -> list[dict[str, Any]]:
+    """Return the resources of a session by their addresses: the themes, and its own profile."""
+    own = memory.opened()[1].place.memories.name
+    return [
+        {"uri": _THEMES, "name": "themes", "title": "Themes that may be read here", "mimeType": JSON},
+        {
+            "uri": f"memory://theme/{quote(own, safe='')}/profile",
+            "name": "profile",
+            "title": f"Profile of the theme {own}",
+            "mimeType": JSON,
+        },
+    ]
+
+
+def asked(uri: str) -> ResourceAsked:
+    """Return what an address means. Raises RequestRefused."""
+    scheme, _, rest = uri.partition("://")
+    match [unquote(part) for part in rest.split("/")] if scheme == "memory" else []:
+        case ["themes"]:
+            return ResourceAsked("", _themes)
+        case ["theme", name, "profile"] if name.strip():
+            return ResourceAsked(name, lambda memory: memory.keep("memory_profile", {}))
+        case ["session", session] if session.strip():
+            return ResourceAsked("", lambda memory: _session(memory, session))
+    raise RequestRefused(NOT_FOUND, f"there is no resource {clean(uri)[:200]!r} here; see resources/templates/list")
+
+
+def contents(uri: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a resource's contents as `resources/read` gives them."""
+    text = json.dumps(answer, ensure_ascii=False, default=str)
+    return {"contents": [{"uri": uri, "mimeType": JSON, "text": text}]}
+
+
+def _themes(memory: ClientMemory) -> dict[str, Any]:
+    runtime, context = memory.opened()
+    with runtime.backend.connection(memory.patience_s) as conn:
+        names = [name for name in theme_names(conn) if not name.startswith("@")]
+    own = context.place.memories.name
+    readable = [name for name in names if name == own or memory.may_read(name)]
+    return {"own": own, "themes": readable[:_THEMES_MOST], "count": len(readable)}
+
+
+def _session(memory: ClientMemory, session: str) -> dict[str, Any]:
+    memory.check_reading()
+    found = transcript(memory, session)
+    if not found["turns"]:
+        raise RequestRefused(NOT_FOUND, f"no session {clean(session)[:200]!r} has turns in this theme")
+    return found
+
+
+def prompt(memory: ClientMemory, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the prompt `context`: what holds, the profile as lines, and what fits the message, within some tokens."""
+    most = whole(args, "max_tokens", 100, _CONTEXT_MOST, _CONTEXT_TOKENS)
+    hot, fitting = memory.hot_block(most), memory.prefetch(clean(args.get("message") or ""))
+    left = most - estimate_tokens(hot) - estimate_tokens(fitting)
+    parts = [hot, _profile(memory, left), fitting]
+    text = "\n\n".join(filter(None, parts)) or "Nothing is remembered here yet."
+    content = {"type": "text", "text": text}
+    return {"description": "What is remembered", "messages": [{"role": "user", "content": content}]}
+
+
+def _profile(memory: ClientMemory, tokens: int) -> str:
+    """Return the lines of the profile that fit; "" where nothing is known."""
+    if tokens < 100:
+        return ""
+    known = memory.keep("memory_profile", {"max_tokens": min(tokens, _CONTEXT_MOST)})
+    about = {"user": "about the user", "memory": "memory"}
+    lines = [
+        f'- [{line["date"][:10]}, {about[target]}] "{quoted(line["content"])}"'
+        for target in about
+        for line in known[target]
+    ]
+    return "\n".join([HEADING, *lines]) if lines else ""
+
+
+def check_prompt(name: object) -> None:
+    """Raise InvalidArgument for a prompt that there is not."""
+    if name != "context":
+        raise InvalidArgument("there is no such prompt; the only one is context")

@@ -1,0 +1,161 @@
+"""Runs the server: over standard input and output, or over streamable HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any, Final
+
+from ..config.settings import Settings
+from ..domain.errors import ConfigurationError
+from ..domain.fork_safety import at_import
+from ..host import availability
+from ..host.session_context import load_settings
+from ..runtime.process import close_all
+from . import sdk
+from .fact_tools import tools_with_structure
+from .handlers import INSTRUCTIONS, Handlers
+from .hermes_memory import HERMES_MEMORY
+from .search_fetch import FETCH, SEARCH
+from .tools import TOOLS, Tool
+
+NAME = "hermes-memory"
+# What --compat names; "" without it.
+TOOL_SETS: Final[dict[str, tuple[Tool, ...]]] = {
+    "": TOOLS,
+    "hermes-memory": HERMES_MEMORY,
+    "search-fetch": (SEARCH, FETCH),
+}
+COMPATIBLE: Final = tuple(sorted(filter(None, TOOL_SETS)))
+
+Scope = MutableMapping[str, Any]
+AsgiApp = Callable[[Scope, Any, Any], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Served:
+    """What is served: the memory of a home, by one of the TOOL_SETS, to all in one theme where `theme` is given."""
+
+    home: Path
+    version: str
+    theme: str = ""
+    compat: str = ""
+
+    def server(self) -> Any:
+        """Return the SDK's server. Raises ConfigurationError, and ImportError without the SDK."""
+        settings = self._settings()
+        tools = tools_with_structure() if settings.structure and not self.compat else TOOL_SETS[self.compat]
+        handlers = Handlers(self.home, tools, theme=self.theme, identity_key=settings.identity_key)
+        server = sdk.make_server(
+            NAME, self.version, INSTRUCTIONS, handlers.by_method(), on_roots_changed=handlers.forget_projects
+        )
+        handlers.warm_up()
+        return server
+
+    def _settings(self) -> Settings:
+        if problem := availability.problem(None, self.home):
+            raise ConfigurationError(problem)
+        return load_settings(None, self.home).settings
+
+
+def serve_stdio(served: Served) -> None:
+    """Speak with the client that started this process until it closes our standard input, or SIGTERM comes.
+
+    Whatever else is printed goes to stderr: standard output carries the protocol alone.
+    """
+    _log_to_stderr()
+    reading, writing = _claimed(0, os.O_RDONLY), _claimed(1, os.O_WRONLY)
+    stdin = TextIOWrapper(os.fdopen(reading, "rb"), encoding="utf-8", errors="replace")
+    stdout = TextIOWrapper(os.fdopen(writing, "wb"), encoding="utf-8", errors="replace", newline="\n")
+    server = served.server()
+
+    async def run() -> None:
+        import anyio
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, _leave)
+        await sdk.serve_streams(server, anyio.wrap_file(stdin), anyio.wrap_file(stdout))
+
+    asyncio.run(run())
+    close_all()
+
+
+def _claimed(number: int, mode: int) -> int:
+    """Return a copy of a standard stream; in its own place nothing is read, and what is written goes to stderr."""
+    copy = os.dup(number)
+    if mode == os.O_WRONLY:
+        os.dup2(2, number)
+    else:
+        nothing = os.open(os.devnull, mode)
+        os.dup2(nothing, number)
+        os.close(nothing)
+    return copy
+
+
+def _leave() -> None:
+    """Bring what was accepted to Postgres and end: a thread that waits for standard input would keep us."""
+    close_all()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    if not os.environ.get("HERMES_PGVECTOR_DEBUG"):
+        handler.addFilter(_is_worth_saying)
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, format="%(levelname)s %(message)s")
+
+
+def _is_worth_saying(record: logging.LogRecord) -> bool:
+    """Return whether a record is ours or the HTTP server's; the SDK quotes messages, and tells of clients that left."""
+    if record.name.startswith("uvicorn"):
+        record.exc_info = record.exc_text = None
+        return True
+    return record.name.startswith(__name__.partition(".")[0])
+
+
+def http_app(served: Served, guard: Callable[[AsgiApp], AsgiApp]) -> AsgiApp:
+    """Return the ASGI app: the protocol at /mcp, behind `guard`.
+
+    What `guard` finds out of a request it puts into the scope, as an Access.
+    """
+    with at_import:
+        from starlette.applications import Starlette
+        from starlette.routing import Route
+
+    manager = sdk.session_manager(served.server())
+    app = guard(manager.handle_request)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with manager.run():
+            yield
+
+    return Starlette(routes=[Route("/mcp", endpoint=_Mounted(app))], lifespan=lifespan)
+
+
+class _Mounted:
+    """An ASGI app as an endpoint that gets requests of every method."""
+
+    def __init__(self, app: AsgiApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+        await self._app(scope, receive, send)
+
+
+def serve_http(served: Served, host: str, port: int, guard: Callable[[AsgiApp], AsgiApp]) -> None:
+    """Serve clients over HTTP, behind `guard`, until SIGTERM or Ctrl-C."""
+    _log_to_stderr()
+    import uvicorn
+
+    uvicorn.run(http_app(served, guard), host=host, port=port, log_config=None, access_log=False)
+    close_all()

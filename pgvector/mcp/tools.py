@@ -1,0 +1,322 @@
+"""The tools: what a client is told of each, and what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from ..domain.dates import parse_when
+from ..domain.errors import InvalidArgument
+from ..domain.text import clean
+from ..host.recall_tools import MAX_LIMIT, one_of
+from ..host.tool_registry import (
+    ALSO_TAKEN,
+    PROFILE_DEFAULT_TOKENS,
+    PROFILE_LEAST_TOKENS,
+    PROFILE_MOST_TOKENS,
+    TARGETS,
+)
+from ..store import sessions as stored_sessions
+from .client_memory import ClientMemory
+
+Run = Callable[[ClientMemory, Mapping[str, Any]], Mapping[str, Any] | str]
+_NAME_CHARS = 60  # of an argument that a tool does not have
+_SESSIONS_DEFAULT = 20
+_SESSIONS_MOST = 100
+_TURNS_DEFAULT = 50
+_TURNS_MOST = 500
+_TURN_CHARS = 6000  # of one turn of a transcript
+_OF = ("both", "memories", "turns")
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool as a client lists it, and what runs when it is called: an object, or text that stands for itself.
+
+    `also` are arguments that it takes besides those that the client is told of.
+    """
+
+    name: str
+    title: str
+    description: str
+    takes: Mapping[str, Any]
+    run: Run
+    gives: Mapping[str, Any] | None = None
+    required: tuple[str, ...] = ()
+    reads: bool = False
+    destroys: bool = False
+    idempotent: bool = True
+    also: tuple[str, ...] = ()
+
+    def listed(self) -> dict[str, Any]:
+        """Return the tool as `tools/list` gives it."""
+        told: dict[str, Any] = {
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "inputSchema": _object(self.takes, self.required, closed=not self.also),
+            "annotations": {
+                "title": self.title,
+                "readOnlyHint": self.reads,
+                "destructiveHint": self.destroys,
+                "idempotentHint": self.idempotent,
+                "openWorldHint": False,
+            },
+        }
+        if self.gives is not None:
+            told["outputSchema"] = _object(self.gives, ())
+        return told
+
+    def check(self, args: Mapping[str, Any]) -> None:
+        """Raise InvalidArgument, naming them, for arguments that the tool does not have or that are not there."""
+        known = [*self.takes, *self.also]
+        if strange := [name for name, value in args.items() if name not in known and value is not None]:
+            raise InvalidArgument(f"{self.name} has no argument {_quoted(strange)}: it takes {_quoted(known)}")
+        if missing := [name for name in self.required if args.get(name) in (None, "")]:
+            raise InvalidArgument(f"{_quoted(missing)} is missing or empty")
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"`{clean(name)[:_NAME_CHARS]}`" for name in names)
+
+
+def _object(properties: Mapping[str, Any], required: tuple[str, ...], *, closed: bool = False) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object", "properties": dict(properties)}
+    if required:
+        schema["required"] = list(required)
+    return schema | ({"additionalProperties": False} if closed else {})
+
+
+TEXT: Final = {"type": "string"}
+_WHOLE: Final = {"type": "integer"}
+_TARGET = {
+    "type": "string",
+    "enum": list(TARGETS),
+    "description": "user: about the user; memory: everything else (the default)",
+}
+_RESULTS = {"type": "array", "items": {"type": "object"}}
+_PART = _object(
+    {"results": _RESULTS, "count": _WHOLE, "scope": TEXT, "mode": TEXT, "note": TEXT}, ("results", "count", "scope")
+)
+_BOUNDS = {
+    "since": {"type": "string", "description": "only from then on: 2026-05-03, 2026-05, 7d"},
+    "until": {"type": "string", "description": "only before then"},
+}
+
+
+# -- recall
+
+
+_RECALL_TOOLS = {"memories": "recall_memory", "turns": "recall_conversation"}
+_ONLY = {"target": "memories", "role": "turns"}  # what an argument is about
+
+
+def _recall(memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any]:
+    of = one_of(args.get("of"), "of", _OF) or "both"
+    about = {store for name, store in _ONLY.items() if args.get(name)} | ({of} - {"both"})
+    if len(about) > 1:
+        raise InvalidArgument("`target` is for memories and `role` for turns: leave one of them out")
+    rest = {name: value for name, value in args.items() if name != "of"}
+    return {store: memory.recall(tool, rest) for store, tool in _RECALL_TOOLS.items() if store in (about or {store})}
+
+
+RECALL = Tool(
+    "recall",
+    "Recall",
+    "Search what is remembered: lasting facts, preferences and decisions (memories) and earlier conversations (turns). "
+    "Use it before you say that something is not known, and before work that may have been discussed before.",
+    {
+        "query": {"type": "string", "description": "what to look for, in plain words"},
+        "of": {"type": "string", "enum": list(_OF), "default": "both"},
+        "scope": {"type": "string", "description": "current (this theme), session, all, or a theme's name"},
+        "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": 5},
+        "offset": {"type": "integer", "minimum": 0},
+        **_BOUNDS,
+        "target": _TARGET | {"description": "memories only: about the user, or everything else"},
+        "role": {"type": "string", "enum": ["user", "assistant", "tool"], "description": "turns only"},
+    },
+    _recall,
+    gives={"memories": _PART, "turns": _PART},
+    required=("query",),
+    reads=True,
+    also=ALSO_TAKEN["recall_memory"],
+)
+
+
+# -- remember, forget, profile
+
+
+def _remember(memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any]:
+    memory.check_writing()
+    return memory.keep("remember", args)
+
+
+REMEMBER = Tool(
+    "remember",
+    "Remember",
+    "Keep a fact, preference or decision for good, as one statement that stands by itself. Use it when something "
+    "should be known in later sessions.",
+    {"content": {"type": "string", "description": "one statement"}, "target": _TARGET},
+    _remember,
+    gives={"state": TEXT, "theme": TEXT, "target": TEXT, "content": TEXT, "id": _WHOLE, "note": TEXT},
+    required=("content",),
+    also=ALSO_TAKEN["remember"],
+)
+
+
+def _forget(memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any]:
+    memory.check_writing()
+    return memory.keep("forget", args)
+
+
+FORGET = Tool(
+    "forget",
+    "Forget",
+    "Remove memories for good, when asked to forget or to correct something: by the id of recall at once; `query` only "
+    "shows what would go, and a token to `confirm` it with.",
+    {
+        "id": _WHOLE,
+        "ids": {"type": "array", "items": _WHOLE},
+        "query": TEXT,
+        "target": _TARGET | {"description": "with `query`: only memories of that kind"},
+        "confirm": {"type": "string", "description": "the token of a call with `query`"},
+    },
+    _forget,
+    gives={"forgotten": _RESULTS, "would_forget": _RESULTS, "count": _WHOLE, "theme": TEXT, "confirm": TEXT},
+    destroys=True,
+    also=ALSO_TAKEN["forget"],
+)
+
+PROFILE = Tool(
+    "profile",
+    "Profile",
+    "Show what is known of the user, and the newest notes. Use it at the start of a session.",
+    {
+        "target": _TARGET | {"description": "only what is about the user, or only the rest"},
+        "max_tokens": {
+            "type": "integer",
+            "minimum": PROFILE_LEAST_TOKENS,
+            "maximum": PROFILE_MOST_TOKENS,
+            "default": PROFILE_DEFAULT_TOKENS,
+        },
+    },
+    lambda memory, args: memory.keep("memory_profile", args),
+    gives={"theme": TEXT, "user": _RESULTS, "memory": _RESULTS, "known": {"type": "object"}, "note": TEXT},
+    reads=True,
+)
+
+
+# -- sessions, record_turn
+
+
+def whole(args: Mapping[str, Any], name: str, low: int, high: int, default: int) -> int:
+    """Return a whole number among the arguments. Raises InvalidArgument."""
+    given = args.get(name)
+    if given is None or given == "":
+        return default
+    try:
+        value = int(str(given))
+    except ValueError:
+        value = low - 1
+    if not low <= value <= high:
+        raise InvalidArgument(f"`{name}` must be a whole number from {low} to {high}")
+    return value
+
+
+def _sessions(memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any]:
+    memory.check_reading()
+    runtime, context = memory.opened()
+    theme, offset = context.theme.name, whole(args, "offset", 0, 1_000_000, 0)
+    session = clean(args.get("session") or "").strip()
+    if session:
+        return transcript(memory, session, whole(args, "limit", 1, _TURNS_MOST, _TURNS_DEFAULT), offset)
+    limit = whole(args, "limit", 1, _SESSIONS_MOST, _SESSIONS_DEFAULT)
+    memory.settle()
+    since, until = parse_when(args.get("since"), "since"), parse_when(args.get("until"), "until", end=True)
+    with runtime.backend.connection(memory.patience_s) as conn:
+        found = stored_sessions.sessions(conn, theme, limit=limit, offset=offset, since=since, until=until)
+    return {"theme": theme, "sessions": [plain_row(row) for row in found], "count": len(found)}
+
+
+def transcript(memory: ClientMemory, session: str, limit: int = _TURNS_MOST, offset: int = 0) -> dict[str, Any]:
+    """Return what was said in a session of the memory's theme, in order."""
+    runtime, context = memory.opened()
+    theme = context.theme.name
+    memory.settle()
+    with runtime.backend.connection(memory.patience_s) as conn:
+        rows = list(stored_sessions.transcript(conn, theme, session, limit=limit, offset=offset))
+    turns = [_turn(row) for row in rows]
+    answer: dict[str, Any] = {"theme": theme, "session": session, "turns": turns, "count": len(turns)}
+    if not turns:
+        answer["note"] = "no such session has turns in this theme: call sessions without `session` to see which have"
+    elif len(turns) == limit:
+        answer["note"] = f"there may be more: call again with `offset` {offset + limit}"
+    return answer
+
+
+def _turn(row: Mapping[str, Any]) -> dict[str, Any]:
+    content = row["content"]
+    shown = {"id": row["id"], "role": row["role"], "date": row["ts"].isoformat(timespec="seconds")}
+    if len(content) > _TURN_CHARS:
+        return shown | {"content": content[:_TURN_CHARS] + "…", "excerpt_of_chars": len(content)}
+    return shown | {"content": content}
+
+
+def plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a row says, its times as text."""
+    return {
+        name: value.isoformat(timespec="seconds") if isinstance(value, datetime) else value
+        for name, value in row.items()
+        if value is not None
+    }
+
+
+SESSIONS = Tool(
+    "sessions",
+    "Sessions",
+    "List the sessions of this theme, those that spoke last first, or read one in full with `session`.",
+    {
+        "session": {"type": "string", "description": "the id of a session: what was said in it"},
+        "limit": {"type": "integer", "minimum": 1, "maximum": _TURNS_MOST},
+        "offset": {"type": "integer", "minimum": 0},
+        **_BOUNDS,
+    },
+    _sessions,
+    gives={
+        "theme": TEXT,
+        "sessions": _RESULTS,
+        "session": TEXT,
+        "turns": _RESULTS,
+        "count": _WHOLE,
+        "note": TEXT,
+    },
+    reads=True,
+)
+
+
+def _record_turn(memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any]:
+    memory.check_writing()
+    user, assistant = clean(args.get("user") or ""), clean(args.get("assistant") or "")
+    if not user.strip() and not assistant.strip():
+        raise InvalidArgument("give `user`, what was asked, and `assistant`, what was answered")
+    reason = memory.record_turn(user, assistant, clean(args.get("session") or ""))
+    return {"state": "skipped", "note": reason} if reason else {"state": "accepted"}
+
+
+RECORD_TURN = Tool(
+    "record_turn",
+    "Record a turn",
+    "Keep what was said in this conversation: once after each answer, where no hook does it.",
+    {
+        "user": {"type": "string", "description": "what the user wrote"},
+        "assistant": {"type": "string", "description": "what was answered"},
+        "session": {"type": "string", "description": "a name of the conversation (default: this connection)"},
+    },
+    _record_turn,
+    gives={"state": TEXT, "note": TEXT},
+    required=(),
+)
+
+TOOLS: Final = (RECALL, REMEMBER, FORGET, PROFILE, SESSIONS, RECORD_TURN)

@@ -1,0 +1,57 @@
+"""The sessions of a theme, and what was said in one. Every function works inside the caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from .connection import DeadlineConnection
+from .sql import query
+
+_OPENING_CHARS = 300  # of a session's first turn
+_SLICE = 500  # turns of one statement
+
+
+def sessions(
+    conn: DeadlineConnection,
+    theme: str,
+    *,
+    limit: int,
+    offset: int = 0,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> list[dict[str, Any]]:
+    """Return the sessions of a theme, those that spoke last first; of those that spoke before `until`."""
+    asked = {
+        "theme": theme,
+        "chars": _OPENING_CHARS,
+        "limit": limit,
+        "offset": offset,
+        "since": since.isoformat() if since else "-infinity",
+        "until": until.isoformat() if until else "infinity",
+    }
+    return [row._asdict() for row in conn.execute(query("list_sessions", one_theme=conn.spread), asked)]
+
+
+def transcript(
+    conn: DeadlineConnection, theme: str, session_id: str, *, limit: int | None, offset: int
+) -> Iterator[dict[str, Any]]:
+    """Yield the turns of a session in the order in which they were said."""
+    after: dict[str, Any] = {"after_ts": "-infinity", "after_id": 0, "offset": offset}
+    left = limit
+    while left is None or left > 0:
+        size = _SLICE if left is None else min(_SLICE, left)
+        asked = {"theme": theme, "session_id": session_id, "limit": size} | after
+        found = conn.execute(query("transcript_of_session", one_theme=conn.spread), asked).fetchall()
+        yield from (row._asdict() for row in found)
+        if len(found) < size:
+            return
+        left = None if left is None else left - len(found)
+        after = {"after_ts": found[-1].ts.isoformat(), "after_id": found[-1].id, "offset": 0}
+
+
+def turn(conn: DeadlineConnection, theme: str, turn_id: int) -> dict[str, Any] | None:
+    """Return one turn of a theme: session_id, role, content and ts; None where it has no such turn."""
+    row = conn.execute(query("turn_of_theme"), {"theme": theme, "id": turn_id}).fetchone()
+    return None if row is None else dict(row._asdict())

@@ -1,0 +1,140 @@
+"""What a token may do over HTTP, and nothing more, with a real Postgres behind the server."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+from mcp import ClientSession
+
+from hermes_memory_pgvector.admin.mcp.token_changes import add_token
+from tests.conftest import DIMS
+from tests.support.hermes import HermesHome
+from tests.support.mcp_client import (
+    SERVER,
+    called,
+    connected_over_http,
+    mcp_home,
+    recalled,
+    refused,
+    run,
+    serving,
+)
+
+
+@pytest.fixture
+def agent_home(tmp_path: Path, dsn: str) -> HermesHome:
+    return mcp_home(tmp_path / "agent", dsn=dsn, dims=DIMS)
+
+
+@pytest.fixture
+def url(agent_home: HermesHome) -> Iterator[str]:
+    with serving(agent_home) as address:
+        yield address
+
+
+def joined(url: str, secret: str, **headers: str) -> AbstractAsyncContextManager[ClientSession]:
+    """A session of whoever shows a token."""
+    return connected_over_http(url, authorization=f"Bearer {secret}", **headers)
+
+
+def test_a_token_reads_and_writes_in_its_themes_alone(agent_home: HermesHome, url: str) -> None:
+    work = add_token(agent_home.path, "work", ["work", "shared"], read_only=False).secret
+    other = add_token(agent_home.path, "other", ["other"], read_only=False).secret
+
+    async def talk() -> None:
+        async with joined(url, work) as one:
+            stored = await called(one, "remember", content="The launch is in May.", sync=True)
+            assert stored["theme"] == "work"
+        async with joined(url, work, x_hermes_session_key="shared") as one:
+            assert (await called(one, "profile"))["theme"] == "shared"
+            assert await recalled(one, "launch", scope="work") == ["The launch is in May."]
+        async with joined(url, other) as another:
+            assert await recalled(another, "launch") == []
+            assert "own" in await refused(another, "recall", query="launch", scope="work")
+            assert "all" in await refused(another, "recall", query="launch", scope="all")
+
+    run(talk)
+
+
+def test_the_session_of_another_token_gives_nothing_away(agent_home: HermesHome, url: str) -> None:
+    work = add_token(agent_home.path, "work", ["work"], read_only=False).secret
+    other = add_token(agent_home.path, "other", ["other"], read_only=False).secret
+
+    def ask(secret: str, method: str, session: str = "", **params: object) -> httpx.Response:
+        shown = {"Authorization": f"Bearer {secret}", "Accept": "application/json, text/event-stream"}
+        message = {"jsonrpc": "2.0", "method": method, "params": params}
+        numbered = message if method.startswith("notifications/") else message | {"id": 1}
+        return httpx.post(url, json=numbered, headers=shown | ({"Mcp-Session-Id": session} if session else {}))
+
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+    session = ask(work, "initialize", **hello).headers["mcp-session-id"]
+    ask(work, "notifications/initialized", session)
+    kept = ask(
+        work, "tools/call", session, name="remember", arguments={"content": "The launch is in May.", "sync": True}
+    )
+    stolen = ask(other, "tools/call", session, name="recall", arguments={"query": "launch"})
+
+    assert '"theme":"work"' in kept.text.replace(" ", "").replace("\\", "")
+    assert stolen.status_code == 200
+    assert "May" not in stolen.text
+
+
+def test_a_token_for_reading_writes_nothing(agent_home: HermesHome, url: str, dsn: str) -> None:
+    writer = add_token(agent_home.path, "writer", ["work"], read_only=False).secret
+    reader = add_token(agent_home.path, "reader", ["work"], read_only=True).secret
+
+    async def talk() -> None:
+        async with joined(url, writer) as one:
+            stored = await called(one, "remember", content="The launch is in May.", sync=True)
+        async with joined(url, reader) as one:
+            assert await recalled(one, "launch") == ["The launch is in May."]
+            assert "only read" in await refused(one, "remember", content="The launch is in June.")
+            assert "only read" in await refused(one, "forget", id=stored["id"])
+            assert "only read" in await refused(one, "record_turn", user="a long question", assistant="an answer")
+
+    run(talk)
+    with psycopg.connect(dsn) as conn:
+        assert conn.execute("SELECT content FROM memory_entries").fetchall() == [("The launch is in May.",)]
+
+
+def test_any_theme_is_the_one_that_the_header_names(agent_home: HermesHome, url: str) -> None:
+    every = add_token(agent_home.path, "every", [], read_only=False).secret
+
+    async def talk() -> None:
+        async with joined(url, every, x_hermes_session_key="marketing") as one:
+            assert (await called(one, "profile"))["theme"] == "marketing"
+
+    run(talk)
+
+
+def test_requests_that_are_refused_reach_no_tool(agent_home: HermesHome) -> None:
+    secret = add_token(agent_home.path, "a", ["work"], read_only=False).secret
+    shown = {"Authorization": f"Bearer {secret}", "Accept": "application/json, text/event-stream"}
+
+    with serving(agent_home, "--rate", "1", "--allow-host", "memory.example.com") as url:
+        assert httpx.post(url, json={}).status_code == 401
+        assert httpx.post(url, json={}, headers=shown | {"Origin": "https://evil.example"}).status_code == 403
+        assert httpx.post(url, json={}, headers=shown | {"Host": "evil.example"}).status_code == 403
+        assert httpx.post(url, json={}, headers=shown | {"Host": "memory.example.com"}).status_code == 400
+        assert httpx.post(url, content=b"x" * 5_000_000, headers=shown).status_code == 413
+        assert 429 in [httpx.post(url, json={}, headers=shown).status_code for _ in range(10)]
+
+    log = (agent_home.path / "mcp.log").read_text()
+    assert "was refused: the request is larger" in log
+    assert secret[4:] not in log
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:8766", "[::]:8766"])
+def test_it_does_not_listen_to_others_without_a_token(agent_home: HermesHome, address: str) -> None:
+    done = subprocess.run(
+        [*SERVER, "--http", address], env=agent_home.environment(), capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "mcp token add" in done.stderr

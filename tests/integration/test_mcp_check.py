@@ -1,0 +1,87 @@
+"""`mcp check`, and the entry by which hermes-agent starts the server, with a real Postgres."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.conftest import DIMS
+from tests.support.hermes import HermesHome, describe
+from tests.support.mcp_client import SERVER, mcp_home
+
+
+@pytest.fixture
+def agent_home(tmp_path: Path, dsn: str) -> HermesHome:
+    return mcp_home(tmp_path / "agent", dsn=dsn, dims=DIMS)
+
+
+def command(home: HermesHome, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`hermes-pgvector mcp ARGUMENTS`, run to its end."""
+    return subprocess.run(
+        [*SERVER, *arguments], env=home.environment(), capture_output=True, text=True, timeout=150, check=False
+    )
+
+
+def checked(home: HermesHome, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """The exit code of `mcp check`, and what it found."""
+    done = command(home, "check", "--json", *arguments)
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_check_calls_the_tools_and_leaves_nothing(agent_home: HermesHome, dsn: str) -> None:
+    code, told = checked(agent_home)
+
+    states = {call["name"]: call["state"] for call in told["calls"]}
+    assert code == 0, told
+    assert told["ok"]
+    assert {name for name, state in states.items() if state == "ok"} >= {
+        "start", "recall", "profile", "sessions", "remember", "forget",
+    }  # fmt: skip
+    assert states["record_turn"] == "not called"
+    with psycopg.connect(dsn) as conn:
+        assert conn.execute("SELECT count(*) FROM memory_entries").fetchone() == (0,)
+        assert conn.execute("SELECT count(*) FROM conversations").fetchone() == (0,)
+
+
+def test_check_starts_what_stands_in_the_clients_file(agent_home: HermesHome) -> None:
+    assert "mcp install --client cursor" in checked(agent_home, "--client", "cursor")[1]["error"]
+    assert command(agent_home, "install", "--client", "cursor").returncode == 0
+
+    code, told = checked(agent_home, "--client", "cursor", "--read-only")
+
+    states = {call["name"]: call["state"] for call in told["calls"]}
+    assert (code, states["recall"], states["remember"]) == (0, "ok", "not called")
+
+
+def test_hermes_agent_starts_it_by_its_entry(agent_home: HermesHome) -> None:
+    assert command(agent_home, "install", "--client", "hermes").returncode == 0
+
+    tried = agent_home.hermes("mcp", "test", "pgvector")
+
+    assert tried.returncode == 0, describe(tried)
+    assert all(tool in tried.stdout for tool in ("recall", "remember", "forget")), describe(tried)
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ({"command": "/nowhere/hermes-pgvector"}, "cannot be started"),
+        ({"command": "false"}, "exit code 1"),
+        ({"command": "sh", "args": ["-c", "read x; echo hello; read x"]}, "no message"),
+        ({"command": "sh", "args": ["-c", "echo the reason >&2; exit 3"]}, "the reason"),
+    ],
+)
+def test_check_says_why_a_server_does_not_answer(agent_home: HermesHome, entry: dict[str, Any], says: str) -> None:
+    home = Path(agent_home.environment()["HOME"])
+    (home / ".claude.json").write_text(json.dumps({"mcpServers": {"pgvector": entry}}))
+
+    code, told = checked(agent_home, "--client", "claude-code")
+
+    assert code == 1
+    assert [call["state"] for call in told["calls"]] == ["failed"]
+    assert says in told["calls"][0]["note"]

@@ -1,0 +1,74 @@
+"""One server for many clients: streamable HTTP on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.conftest import DIMS
+from tests.support.hermes import HermesHome
+from tests.support.mcp_client import SERVER, called, connected_over_http, mcp_home, recalled, run, serving
+
+
+@pytest.fixture
+def agent_home(tmp_path: Path, dsn: str) -> HermesHome:
+    return mcp_home(tmp_path / "agent", dsn=dsn, dims=DIMS)
+
+
+@pytest.fixture
+def url(agent_home: HermesHome) -> Iterator[str]:
+    with serving(agent_home) as address:
+        yield address
+
+
+def test_clients_have_the_theme_that_their_header_names(url: str) -> None:
+    async def talk() -> None:
+        async with connected_over_http(url, x_hermes_session_key="Tenant A") as one:
+            stored = await called(one, "remember", content="The vault code hangs behind the clock.", sync=True)
+            assert stored["theme"] == "tenant a"
+        async with connected_over_http(url, x_hermes_session_key="tenant a") as same:
+            assert await recalled(same, "vault clock") == ["The vault code hangs behind the clock."]
+        async with connected_over_http(url) as other:
+            assert await recalled(other, "vault clock") == []
+
+    run(talk)
+
+
+def test_many_clients_at_once_lose_nothing(url: str) -> None:
+    async def one(number: int) -> None:
+        async with connected_over_http(url) as client:
+            for each in range(3):
+                await called(client, "remember", content=f"Client {number} keeps the word {number}-{each}.")
+                await called(client, "recall", query="word", of="memories")
+
+    async def talk() -> int:
+        await asyncio.gather(*(one(number) for number in range(12)))
+        async with connected_over_http(url) as client:
+            await called(client, "remember", content="The last word.", sync=True)
+            known = await called(client, "profile")
+            return int(known["known"]["memory"])
+
+    assert run(talk) == 37
+
+
+def test_pages_of_other_hosts_are_kept_out(url: str) -> None:
+    ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    accept = {"accept": "application/json, text/event-stream"}
+    strange = httpx.post(url, json=ask, headers=accept | {"host": "evil.example"})
+    page = httpx.post(url, json=ask, headers=accept | {"origin": "https://evil.example"})
+    assert strange.is_client_error and page.is_client_error
+
+
+def test_an_address_that_is_taken_is_told(agent_home: HermesHome, url: str) -> None:
+    address = url.removeprefix("http://").removesuffix("/mcp")
+    done = subprocess.run(
+        [*SERVER, "--http", address], env=agent_home.environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "address already in use" in done.stderr
+    assert "Traceback" not in done.stderr
