@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from hermes_memory_pgvector.cli import main
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import called
+from tests.support.records import fill_theme
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
 from tests.support.waiting import until
@@ -174,3 +176,72 @@ def test_list_show_history_and_search_tell_what_a_memory_says_of_itself(ask: Ask
     assert "looks among turns" in say("search", "harbour", "--type", "episodes", "--target", "user", code=2)
     said = say("search", "harbour opens", "--theme", "sre")
     assert "value harbour.hours" in said and "replaces: The harbour opens at seven" in said
+
+
+def test_purge_deletes_what_was_superseded_or_archived_and_nothing_else(ask: Ask, say: Say, dsn: str) -> None:
+    first = add(ask, "Port 3000", "--kind", "value", "--subject", "srv")
+    second = add(ask, "Port 3005", "--kind", "value", "--subject", "srv")
+    away = add(ask, "The harbour opens at seven")
+    add(ask, "The office is in Lyon")
+    say("edit", away, "--state", "archived", "--yes")
+    say("facts", "add", "Elsewhere", "--theme", "other")
+    assert "--all-themes" in say("purge", code=2)
+    planned = ask("purge", "--theme", "sre")
+    assert {row["ref"] for row in planned["rows"]} == {first, away} and not planned["done"]
+    assert planned["themes"] == {"sre": {"superseded": 1, "archived": 1}}
+    assert ask("purge", "--all-themes", "--older-than", "1d")["counts"] == {"memories": 0}
+    with psycopg.connect(dsn) as conn:  # an old memory that was superseded just now is not old enough
+        conn.execute(
+            "UPDATE memory_entries SET updated_at = updated_at - interval '9 days' WHERE content = 'Port 3000'"
+        )
+    assert ask("purge", "--all-themes", "--older-than", "1d")["counts"] == {"memories": 0}
+    assert "would delete 2 memories" in say("purge", "--all-themes")
+    assert ask("purge", "--all-themes", "--yes")["counts"] == {"memories": 2}
+    left = Database(dsn).column("SELECT content FROM memory_entries ORDER BY content")
+    assert left == ["Elsewhere", "Port 3005", "The office is in Lyon"]
+    assert ask("history", first)[0]["action"] == "removed"
+    assert Database(dsn).column("SELECT count(*) FROM memory_history WHERE old_content IS NOT NULL") == [0]
+    assert "replaced_by" not in ask("show", second)["structure"]
+    assert ask("themes", "log")[0]["verb"] == "purge"
+
+
+def test_hidden_memories_wait_for_no_vector_and_get_into_no_index(
+    ask: Ask, say: Say, home: Path, admin_dsn: str, dsn: str, embedder: ScriptedEmbedder
+) -> None:
+    configure(home, dsn, embed_url=embedder.url)
+    add(ask, "Port 3000", "--kind", "value", "--subject", "srv")
+    add(ask, "Port 3005 " + "of the long story " * 200, "--kind", "value", "--subject", "srv")
+    add(ask, "Port 4000", "--kind", "value", "--subject", "srv")
+    hidden = "SELECT count(*) FROM memory_entries WHERE state = 'superseded' AND embedding IS NOT NULL AND "
+    assert Database(dsn).column(hidden + "sig IS NULL AND code IS NULL") == [2]
+    assert ask("status")["database"]["pending_memories"] == 0
+    assert ask("list", "--theme", "sre", "--pending") == []
+    say("backfill")
+    configure(home, dsn, embed_url=embedder.url, embed_model="another")
+    say("reembed", "--yes", "--admin-dsn", admin_dsn)
+    assert Database(dsn).column(hidden + "sig IS NULL AND code IS NULL") == [2]
+    assert Database(dsn).column("SELECT count(*) FROM memory_chunks") == [0]
+    assert ask("status")["database"]["pending_memories"] == 0
+    (long,) = [row for row in ask("list", "--theme", "sre") if row["content"].startswith("Port 3005")]
+    assert ask("edit", long["ref"], "--state", "active", "--yes")["rows"][0]["embedded"]
+    assert Database(dsn).column("SELECT count(*) > 0 FROM memory_chunks") == [True]
+
+
+def test_status_verbose_counts_episodes_facts_and_vectors(ask: Ask, say: Say, dsn: str) -> None:
+    fill_theme(dsn, "sales", turns=8, memories=2, dims=DIMS)
+    add(ask, "Port 3000", "--kind", "value", "--subject", "srv")
+    add(ask, "Port 3005", "--kind", "value", "--subject", "srv")
+    add(ask, "Retry first", "--kind", "procedure", "--when", "deploying")
+    add(ask, "It went well", "--kind", "reflection", "--expires-at", "2020-01-01")
+    with psycopg.connect(dsn) as conn:
+        conn.execute("SET hermes_pgvector.keep_sig = 'on'")
+        conn.execute("UPDATE conversations SET embedding = NULL WHERE session_id = 's-0'")
+    known = ask("status", "--verbose")["database"]["detail"]
+    (sales, sre) = known["themes"]
+    assert (sales["episodes"], sales["compacted"], sales["turns"], sales["facts"], sales["vectors"]) == (2, 1, 8, 2, 6)
+    assert (sre["facts"], sre["procedures"], sre["reflections"]) == (1, 1, 0)
+    assert (sre["superseded"], sre["archived"], sre["expired"]) == (1, 0, 1)
+    assert known["facts"] == 3 and known["last_compression"] is None
+    said = say("status", "--verbose")
+    assert "2 episodes (1 raw, 1 compacted) of 8 turns" in said and "1 superseded, 1 expired" in said
+    assert "detail" not in ask("status")["database"]

@@ -6,10 +6,10 @@ SELECT EXISTS (SELECT FROM {table} WHERE code IS NULL AND sig IS NOT NULL AND em
        pg_relation_size({table_name}::regclass) / current_setting('block_size')::integer AS blocks;
 
 -- name: fill_codes
--- exempt: a number for a vector, row by row, by their place in the table.
+-- exempt: a number for a vector, row by row, by their place in the table. What has a vector and no signature is not recalled.
 UPDATE {table} SET code = hermes_code(embedding)
  WHERE ctid >= format('(%%s,0)', %(first)s::bigint)::tid AND ctid < format('(%%s,0)', %(end)s::bigint)::tid
-   AND code IS NULL AND embedding IS NOT NULL;
+   AND code IS NULL AND embedding IS NOT NULL AND sig IS NOT NULL;
 
 -- name: index_codes
 -- exempt: only the catalogue changes.

@@ -213,6 +213,7 @@ def switch(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
             with _alone(conn):
                 if not space.model and not is_without_vectors(conn):
                     raise ConfigurationError("there are vectors by now; run hermes-pgvector reembed")
+                conn.execute(for_store("hide_next", "memories"))
                 for store in STORES:
                     conn.execute(for_store("switch_to_next", store))
                 conn.execute(_query("record_switch"), asdict(space))

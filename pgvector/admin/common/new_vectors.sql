@@ -149,6 +149,13 @@ CREATE INDEX CONCURRENTLY {index} ON {chunks_next} (agent_identity) INCLUDE (cod
 CREATE INDEX CONCURRENTLY {index} ON {rows} (id) INCLUDE (sig_next, role, ts)
   WHERE embedding_next IS NULL AND sig_next IS NOT NULL;
 
+-- name: hide_next
+-- exempt: by their state. What is superseded or archived is not recalled, and stands in no index of vectors.
+UPDATE memory_entries SET sig_next = NULL, code_next = NULL
+ WHERE state IN ('superseded', 'archived') AND sig_next IS NOT NULL;
+DELETE FROM {chunks_next} AS part USING memory_entries AS hidden
+ WHERE hidden.state IN ('superseded', 'archived') AND hidden.agent_identity = part.agent_identity AND hidden.id = part.row_id;
+
 -- name: switch_to_next
 -- exempt: only the catalogue changes, however many rows there are.
 DROP TRIGGER hermes_keep_next ON {rows};

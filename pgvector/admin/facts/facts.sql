@@ -70,7 +70,7 @@ UPDATE hermes_proposals SET rejected_at = now() WHERE agent_identity = %(theme)s
 -- name: remove_proposal
 DELETE FROM hermes_proposals WHERE agent_identity = %(theme)s AND id = %(id)s;
 
--- name: list_facts
+-- name: facts_of_theme
 -- The most recently written or confirmed ones first. A memory of no kind is a fact; one of no state is active.
 SELECT m.id, m.target, m.created_at, m.updated_at AS at, left(m.content, %(chars)s) AS content, length(m.content) AS chars
   FROM memory_entries AS m

@@ -56,7 +56,7 @@ def _found(
     conn: DeadlineConnection, theme: str, wanted: dict[str, Any], bounds: Page, chars: int
 ) -> list[dict[str, Any]]:
     asked = wanted | bounds.values() | {"theme": theme, "chars": chars}
-    found = conn.execute(_query("list_facts"), asked).fetchall()
+    found = conn.execute(_query("facts_of_theme"), asked).fetchall()
     said = stored_rows.structures(conn, [row.id for row in found])
     return [
         {"ref": str(Ref("memories", row.id)), "theme": theme}

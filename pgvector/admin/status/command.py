@@ -20,6 +20,7 @@ from ..common.embedded_server import borrowed_server
 from ..common.outcome import ADD_YES, counted
 from ..common.repeat import repeatedly, seconds, until_ended
 from ..common.spool_views import SpoolView, change_rejected, rejected_as_dict, render_rejected, send
+from .detail import detail_lines
 from .report import Status, Watcher, agreed, flat, render_status
 
 _EVERY_S = 2.0
@@ -29,8 +30,13 @@ _CLEAR = "\x1b[H\x1b[J"  # the cursor to the top, everything below it empty
 def _status(args: argparse.Namespace, home: Path) -> int:
     last: Status = {"database": {}}
     for last in _looks(args, home):
-        _show(args, agreed(last), render_status)
+        _show(args, agreed(last), _rendered)
     return EXIT_FAILED if "problem" in last["database"] else EXIT_OK
+
+
+def _rendered(status: Status) -> str:
+    more = status["database"].get("detail")
+    return "\n".join([render_status(status), *([] if more is None else detail_lines(more))])
 
 
 def _stats(args: argparse.Namespace, home: Path) -> int:
@@ -45,7 +51,11 @@ def _stats(args: argparse.Namespace, home: Path) -> int:
 def _looks(args: argparse.Namespace, home: Path) -> Iterator[Status]:
     """Look once, or with --watch one after the other."""
     settings = settings_of(home)
-    with until_ended(), borrowed_server(settings) as locate, Watcher(settings, home, locate) as watcher:
+    with (
+        until_ended(),
+        borrowed_server(settings) as locate,
+        Watcher(settings, home, locate, verbose=getattr(args, "verbose", False)) as watcher,
+    ):
         if args.watch is None:
             yield watcher.look()
             return
@@ -127,7 +137,12 @@ _REJECTED = (
     add_yes,
 )
 STATUS = Command(
-    "hermes-pgvector status\nhermes-pgvector status --watch 5\nhermes-pgvector status --json", _status, [_WATCH]
+    "hermes-pgvector status\nhermes-pgvector status --watch 5\nhermes-pgvector status --verbose --json",
+    _status,
+    [
+        _WATCH,
+        argument("--verbose", action="store_true", help="count episodes, facts and vectors too; reads every row"),
+    ],
 )
 STATS = Command("hermes-pgvector stats\nhermes-pgvector stats --watch 60 --json", _stats, [_WATCH])
 SPOOL = Command(

@@ -21,6 +21,7 @@ from ..common.holdings import held_removals, holdings
 from ..common.outcome import counted
 from ..common.retention_report import described, retention_state
 from ..common.spool_views import SpoolView, inspect_spools, short_id
+from .detail import detail
 from .hot_report import hot_lines, hot_themes
 
 Status = dict[str, Any]
@@ -33,12 +34,14 @@ _TOTALLED = ("spool_bytes", "set_aside")  # of all spools, those of processes th
 _TIMING = re.compile(r"_p50_|_p95_|^replica_lag_s$")
 _STALE_S = 60.0  # a living process tells its counters every five seconds
 _DATABASE_S = 8.0  # of a scrape that may take ten
+_VERBOSE_S = 300.0
 
 
 class Watcher:
-    """Looks at one home, as often as asked, over one connection that is kept."""
+    """Looks at one home, as often as asked, over one connection that is kept; `verbose`: counts every row too."""
 
-    def __init__(self, settings: Settings, home: Path, locate: Callable[[], str]) -> None:
+    def __init__(self, settings: Settings, home: Path, locate: Callable[[], str], *, verbose: bool = False) -> None:
+        self._verbose = verbose
         self._home = home
         self._settings = settings
         self._limit_bytes = settings.spool_max_mb * 1_000_000
@@ -72,11 +75,13 @@ class Watcher:
         try:
             self._backend.bring_up(quietly=True)
             started = time.monotonic()
-            with self._backend.connection(_DATABASE_S) as conn:
+            with self._backend.connection(_VERBOSE_S if self._verbose else _DATABASE_S) as conn:
                 held = holdings(conn) | {"retention": retention_state(conn, self._settings)}
                 held["removals_held"] = sum(each.count for each in held_removals(conn))
                 held["hot"] = hot_themes(conn, self._settings)
                 held["by_meaning"] = bool(self._settings.embed_url.strip())
+                if self._verbose:
+                    held["detail"] = detail(conn)
             return held | {"state": "up", "answered_in_ms": round((time.monotonic() - started) * 1000, 1)}
         except HermesPgvectorError as exc:
             return {"problem": str(exc), "state": "unusable" if isinstance(exc, StoreMisconfigured) else "down"}

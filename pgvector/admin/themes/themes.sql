@@ -23,8 +23,10 @@ SELECT id, target, digest FROM memory_entries WHERE agent_identity = %(theme)s A
 -- What both themes hold stays once, as old as the older and as fresh as the fresher of the two, with the owners of both.
 UPDATE memory_entries AS m
    SET created_at = least(m.created_at, given.created_at), updated_at = greatest(m.updated_at, given.updated_at),
-       embedding = coalesce(m.embedding, given.embedding), sig = coalesce(m.sig, binary_quantize(given.embedding)),
-       code = coalesce(m.code, hermes_code(given.embedding)),
+       embedding = coalesce(m.embedding, given.embedding),
+       -- What has a vector and no signature is not recalled.
+       sig = CASE WHEN m.embedding IS NULL THEN binary_quantize(given.embedding) ELSE m.sig END,
+       code = CASE WHEN m.embedding IS NULL THEN hermes_code(given.embedding) ELSE m.code END,
        owners = ARRAY(SELECT DISTINCT owner FROM unnest(m.owners || string_to_array(given.owners, ',')) AS owner)
   FROM unnest(%(ids)s::bigint[], %(created)s::timestamptz[], %(updated)s::timestamptz[], %(embeddings)s::vector[],
               %(owners)s::text[]) AS given(id, created_at, updated_at, embedding, owners)

@@ -22,7 +22,7 @@ from ...store.vectors import recorded_space
 from ..common.row_security import has_own_themes
 from .float_arrays import as_vector, know_vectors
 from .records import MemoryRecord, Record, TurnRecord
-from .said_structure import NOTHING_SAID
+from .said_structure import NOTHING_SAID, ReplacedMemory, SourceTurn
 
 _TURN_COLUMNS = {"sessions": "session_id", "roles": "role", "times": "ts"}
 _SAID_COLUMNS = ("kind", "subject", "scope", "state", "expires_at", "confidence", "applies_when", "pinned")
@@ -184,22 +184,27 @@ def link(conn: DeadlineConnection, records: Sequence[MemoryRecord]) -> tuple[int
 
     Return how many lack the first, and how many some of the second.
     """
-    names = _names(records)
-    replaced = [(each, each.said.replaced) for each in records if each.said.replaced is not None]
-    if replaced:
-        row = _names([record for record, _ in replaced])
-        old = [memory for _, memory in replaced]
-        conn.execute(query("link_replaced"), row | column_lists(old, old_targets="target", old_digests="digest"))
-    turns = [(each, turn) for each in records for turn in each.said.sources]
-    if turns:
-        row = _names([record for record, _ in turns])
-        said = [turn for _, turn in turns]
-        row |= column_lists(said, sessions="session_id", roles="role", times="ts", turn_digests="digest")
-        conn.execute(query("link_sources"), row)
-    names["replaced"] = [each.said.replaced is not None for each in records]
-    names["turns"] = [len(each.said.sources) for each in records]
-    left = conn.execute(query("unlinked"), names).fetchone()
+    _link_replaced(conn, [(each, each.said.replaced) for each in records if each.said.replaced is not None])
+    _link_sources(conn, [(each, turn) for each in records for turn in each.said.sources])
+    named = {
+        "replaced": [each.said.replaced is not None for each in records],
+        "turns": [len(each.said.sources) for each in records],
+    }
+    left = conn.execute(query("unlinked"), _names(records) | named).fetchone()
     return (0, 0) if left is None else (int(left.replaced), int(left.sources))
+
+
+def _link_replaced(conn: DeadlineConnection, pairs: Sequence[tuple[MemoryRecord, ReplacedMemory]]) -> None:
+    if pairs:
+        named = column_lists([memory for _, memory in pairs], old_targets="target", old_digests="digest")
+        conn.execute(query("link_replaced"), _names([record for record, _ in pairs]) | named)
+
+
+def _link_sources(conn: DeadlineConnection, pairs: Sequence[tuple[MemoryRecord, SourceTurn]]) -> None:
+    if pairs:
+        columns = {"sessions": "session_id", "roles": "role", "times": "ts", "turn_digests": "digest"}
+        named = column_lists([turn for _, turn in pairs], **columns)
+        conn.execute(query("link_sources"), _names([record for record, _ in pairs]) | named)
 
 
 def _names(records: Sequence[MemoryRecord]) -> dict[str, Any]:

@@ -1,0 +1,65 @@
+"""purge."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ...domain.dates import parse_when
+from ...domain.errors import WrongUsage
+from ..common.command_context import context_for
+from ..common.commands import Command, add_login, add_yes, argument
+from ..common.console import Column, say, show_table
+from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
+from ..common.row_options import minute
+from .purging import PurgeRequest, purge
+
+_ROWS = (
+    Column("ref", "id", style="bold"),
+    Column("theme"),
+    Column("state"),
+    Column("kind"),
+    Column("subject"),
+    Column("date", "since", style="dim"),
+    Column("content", "text", flexible=True),
+)
+
+
+def _purge(args: argparse.Namespace, home: Path) -> int:
+    before = parse_when(args.older_than, "--older-than")
+    if before is not None and before > datetime.now(UTC):
+        raise WrongUsage(f"--older-than {args.older_than} lies in the future; leave it out for all of them")
+    request = PurgeRequest(tuple(args.theme), args.all_themes, before)
+    request.check()
+    with context_for(args, home) as (context, rules):
+        done = purge(context, request, rules, really=args.yes)
+    return print_outcome(done, as_json=args.json, before=lambda: _show(done), summary=_summary(done))
+
+
+def _show(done: Outcome) -> None:
+    if done.done:
+        return
+    rows = [row | {"date": minute(row["hidden_at"])[:10]} for row in done.rows]
+    show_table(_ROWS, rows, empty="nothing is superseded or archived")
+    if (more := done.counts["memories"] - len(rows)) > 0:
+        say(f"... and {more:,} more")
+
+
+def _summary(done: Outcome) -> str:
+    if done.done:
+        return f"deleted: {counted(done.counts, also_none=True)}"
+    return f"would delete {counted(done.counts)}; {ADD_YES}" if done.counts["memories"] else ""
+
+
+PURGE = Command(
+    "hermes-pgvector purge --theme sre\nhermes-pgvector purge --all-themes --older-than 90d --yes",
+    _purge,
+    [
+        argument("--theme", action="append", default=[], metavar="THEME", help="of this theme; repeatable"),
+        argument("--all-themes", action="store_true", help="of every theme"),
+        argument("--older-than", default="", metavar="WHEN", help="not recalled since before: 90d, 26w, 2026-01-01"),
+        add_login,
+        add_yes,
+    ],
+)
