@@ -85,20 +85,27 @@ def _build(args: argparse.Namespace, home: Path) -> int:
         ours = not (settings_of(home).dsn or given_admin_dsn(args))
         todo = to_build(conn, full=args.full) if args.theme is None else _of_theme(conn, args.theme, rules)
         memory = args.memory or _memory_for(todo, ours=ours)
-        names = [index.name for index in todo]
-        told: dict[str, Any] = {"built": names, "memory": memory}
+        told: dict[str, Any] = {"memory": memory}
         if args.dry_run:
-            told |= {"built": [], "to_build": names}
-        elif args.theme is None:
-            with building() as tell:
-                build(conn, conninfo, tell, memory=memory, full=args.full)
+            told |= {"built": [], "to_build": [index.name for index in todo]}
         else:
-            with building() as tell:
-                build_for(conn, conninfo, tell, todo, memory=memory)
-            told["found_share"] = _found_shares(conn, todo)
+            told |= _built(args, conn, conninfo, todo, memory)
         left = _all(conn)
     told["indexes"] = [index._asdict() for index in left]
     return printed(args, told, lambda: _show_built(left, _described(told)))
+
+
+def _built(
+    args: argparse.Namespace, conn: DeadlineConnection, conninfo: str, todo: Sequence[HnswIndex], memory: str
+) -> dict[str, Any]:
+    """Build the indexes; return what was built, and of a theme's own ones how much they find."""
+    done: dict[str, Any] = {"built": [index.name for index in todo]}
+    with building() as tell:
+        if args.theme is None:
+            build(conn, conninfo, tell, memory=memory, full=args.full)
+            return done
+        build_for(conn, conninfo, tell, todo, memory=memory)
+    return done | {"found_share": _found_shares(conn, todo)}
 
 
 def _of_theme(conn: DeadlineConnection, given: str, rules: ThemeRules) -> list[HnswIndex]:
