@@ -46,7 +46,7 @@ def provider(make_provider: MakeProvider) -> PgvectorMemoryProvider:
 def test_the_first_message_of_a_session_gets_the_end_of_the_one_before(provider: PgvectorMemoryProvider) -> None:
     provider.on_session_switch("session-2", parent_session_id="session-1", reset=True)
     block = provider.prefetch(ASK_CRANE)
-    assert subjects_in(block) == ["bridges", "clocks", "crane"], "the last turns, oldest first; then the rest"
+    assert subjects_in(block) == ["crane", "bridges", "clocks"], "what answers; then the last turns, oldest first"
     assert 'user said] "Let us speak about clocks' in block
     assert provider.prefetch(WEATHER) == "", "only the first message"
 

@@ -504,6 +504,18 @@ noted(theme) AS (
       FROM noted WHERE theme IS NOT NULL)
 SELECT theme FROM said WHERE theme IS NOT NULL UNION SELECT theme FROM noted WHERE theme IS NOT NULL ORDER BY 1;
 
+-- name: procedures
+-- The procedures and reflections of a theme that say when they apply, the newest, with the words of that.
+SELECT own.id, agent_identity AS theme, target AS kind, metadata ->> 'session_id' AS session_id,
+       CASE WHEN octet_length(content) <= 100000 THEN content ELSE left(content, 20000) END AS content, updated_at AS at,
+       NULL::float8 AS similarity, 0 AS nearest_char, 0 AS first_char, 0 AS size, said_of(own),
+       tsvector_to_array(hermes_lexemes(applies_when, text_language)) AS terms
+  FROM (SELECT id, agent_identity, target, metadata, content, created_at, updated_at, text_language, said_columns()
+          FROM memory_entries AS m
+         WHERE agent_identity = %(theme)s AND applies_when IS NOT NULL AND kind IN ('procedure', 'reflection')
+           AND state IS NOT NULL AND is_current(m) AND readable(m)
+         ORDER BY updated_at DESC, id DESC LIMIT %(limit)s) AS own;
+
 -- name: turns_before
 -- The end of the session before this one, newest first. `|| ''`: see neighbours.
 SELECT id, agent_identity AS theme, role AS kind, session_id,
