@@ -22,7 +22,7 @@ from .transcripts import Transcripts
 MIN_COVERAGE = 0.35  # share of the question's weight in words that makes a hit good enough
 SURE_COVERAGE = 0.60  # likewise, however far off in meaning it seems: models know nothing of error codes
 _FAR = 1.7  # spreads below the similarity that is good enough, where words are held to be shared by chance
-_SHARE_BEFORE = 0.2  # of the deadline, for the turns of the session before
+_SHARE_BEFORE = 0.2  # of the deadline, for the turns of the sessions before
 # What a cross-encoder and similarity say together. Of a memory in quite other words the first says little: that differs
 # from what it says of another subject in the third digit of the chance, so the unit is the logit.
 SIMILARITY_WEIGHT = 4.5  # of a spread
@@ -56,7 +56,7 @@ def prefetch_block(
     """
     end = time.monotonic() + settings.prefetch_deadline_s
     begins = where.starts and not transcripts.was_asked(where.session)
-    before = _end_of_the_session_before(searcher, transcripts, where, settings) if begins else []
+    before = _end_of_the_sessions_before(searcher, transcripts, where, settings) if begins else []
     lines = _lines(searcher, transcripts, text, where, settings, before, end, begins=begins)
     block, told = render_block(lines, text, max_tokens=settings.prefetch_max_tokens)
     transcripts.add(where.session, [line.told.content for line in told])
@@ -203,23 +203,32 @@ def _logit(chance: float) -> float:
     return math.log(chance / (1 - chance))
 
 
-def _end_of_the_session_before(
+def _end_of_the_sessions_before(
     searcher: Searcher, transcripts: Transcripts, where: MessagePlace, settings: Settings
 ) -> list[Hit]:
-    """Return the last turns of the session before; none when they are late."""
+    """Return the last turns of the sessions before; none when they are late."""
     limit = settings.prefetch_recent_turns if settings.prefetch_passes == "several" else 0
     if not limit:
         return []
     deadline_s = settings.prefetch_deadline_s * _SHARE_BEFORE
     try:
         before = searcher.before_session(
-            where.theme, where.session_id, where.parent_session_id, limit=limit, deadline_s=deadline_s
+            where.theme,
+            where.session_id,
+            where.parent_session_id,
+            limit=limit,
+            sessions=settings.prefetch_recent_sessions,
+            deadline_s=deadline_s,
         )
     except HermesPgvectorError:
         return []  # the search that follows has an answer of its own, or says what is wrong
     transcripts.add(where.session, [])
-    beside = zip([(), *((hit,) for hit in before)], before, [*((hit,) for hit in before[1:]), ()], strict=False)
-    return [replace(hit, around=(*earlier, *later)) for earlier, hit, later in beside]
+    return [replace(hit, around=tuple(_beside(hit, before[max(0, n - 1) : n + 2]))) for n, hit in enumerate(before)]
+
+
+def _beside(hit: Hit, near: Sequence[Hit]) -> Iterator[Hit]:
+    """Yield the turns of the same session that stand before and after a turn."""
+    return (other for other in near if other is not hit and other.session_id == hit.session_id)
 
 
 def _in_order(hits: Sequence[Hit], passes: str) -> Sequence[Hit]:

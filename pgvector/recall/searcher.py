@@ -121,12 +121,11 @@ class Searcher:
         return [replace(hit, similarity=known.get(hit.when)) for hit in procedures]
 
     def before_session(
-        self, theme: str, session_id: str, parent_session_id: str, *, limit: int, deadline_s: float
+        self, theme: str, session_id: str, parent_session_id: str, *, limit: int, sessions: int, deadline_s: float
     ) -> list[Hit]:
-        """Return the last turns of the session before this one, oldest first; none once this one has turns of its own.
+        """Return the last turns of the sessions before this one, see `turns_before`.
 
-        That is the parent where there is one, else the session of the theme that spoke last. Raises StoreUnavailable
-        or DeadlineExceeded within `deadline_s`.
+        Raises StoreUnavailable or DeadlineExceeded within `deadline_s`.
         """
         end = time.monotonic() + deadline_s
         failure: HermesPgvectorError | None = None
@@ -134,7 +133,7 @@ class Searcher:
             try:
                 pipe = Pipeline()
                 with source.reading(_left_s(end), pipe):
-                    hits = turns_before(pipe, theme, session_id, parent_session_id, limit=limit)
+                    hits = turns_before(pipe, theme, session_id, parent_session_id, limit=limit, sessions=sessions)
                 return self._standing(hits)
             except HermesPgvectorError as exc:
                 failure = exc

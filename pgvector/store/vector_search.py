@@ -260,12 +260,21 @@ def procedures_in(rows: Rows, terms: Collection[str]) -> tuple[Hit, ...]:
     return tuple(replace(hit, coverage=len(when.intersection(terms)) / max(1, len(when))) for hit, when in found)
 
 
-def turns_before(pipe: Pipeline, theme: str, session_id: str, parent_session_id: str, *, limit: int) -> list[Hit]:
-    """Return the last turns of the session before `session_id`, oldest first; none when that one has turns already.
+def turns_before(
+    pipe: Pipeline, theme: str, session_id: str, parent_session_id: str, *, limit: int, sessions: int
+) -> list[Hit]:
+    """Return the last `limit` turns of each of the sessions before `session_id`; none when that one has turns already.
 
-    The session before is the parent, or where none is named the one of the theme that spoke last.
+    The oldest stand first, and the nearest session last: that is the parent, or where none is named the one of the
+    theme that spoke last.
     """
-    row = {"theme": theme, "session_id": session_id, "parent": parent_session_id or None, "limit": limit}
+    row = {
+        "theme": theme,
+        "session_id": session_id,
+        "parent": parent_session_id or None,
+        "limit": limit,
+        "sessions": sessions,
+    }
     return [Hit("turns", *found) for found in pipe.ask("turns_before", row)][::-1]
 
 

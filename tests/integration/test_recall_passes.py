@@ -70,6 +70,16 @@ def test_need_04_the_session_before_is_one_of_the_same_theme(
         assert other.prefetch(WEATHER) == ""
 
 
+def test_more_than_one_session_before(make_provider: MakeProvider, provider: PgvectorMemoryProvider) -> None:
+    two = SEVERAL | {"prefetch_recent_sessions": 2, "prefetch_recent_turns": 2}
+    assert subjects_in(make_provider(two, session_id="session-9").prefetch(WEATHER)) == ["dykes", "clocks"]
+    talk(provider, "session-10", "apples")
+    later = make_provider(two, session_id="session-11", parent_session_id="session-0")
+    assert subjects_in(later.prefetch(WEATHER)) == ["dykes", "apples"], "the parent, and the one that spoke last"
+    three = make_provider(two | {"prefetch_recent_sessions": 20, "prefetch_recent_turns": 1}, session_id="session-12")
+    assert subjects_in(three.prefetch(WEATHER)) == ["dykes", "clocks", "apples"]
+
+
 def test_a_session_that_goes_on_gets_no_session_before(
     make_provider: MakeProvider, provider: PgvectorMemoryProvider
 ) -> None:

@@ -19,9 +19,11 @@ from ..common import stored_rows
 from ..common.outcome import fit_for_json
 from ..common.refs import Ref
 from ..common.row_options import Page
+from .titles import title_of
 
 _query = partial(query, package=__package__)
 _OPENING_CHARS = 300  # of a session's first turn
+_ASKED = 5  # of its first user's messages, one of which is its title
 _HISTORY_SHOWN = 50  # of one row
 
 
@@ -132,9 +134,24 @@ def _author(who: Mapping[str, Any], db_role: str) -> str:
 
 
 def sessions(conn: DeadlineConnection, theme: str, page: Page) -> list[dict[str, Any]]:
-    """Return the sessions of a theme, those that spoke last first."""
-    asked = {"theme": theme, "chars": _OPENING_CHARS} | page.values()
-    return [fit_for_json(row._asdict()) for row in conn.execute(_query("list_sessions"), asked)]
+    """Return the sessions of a theme with their titles, those that spoke last first."""
+    asked = {"theme": theme, "chars": _OPENING_CHARS, "asked": _ASKED} | page.values()
+    return [_titled(row._asdict()) for row in conn.execute(_query("list_sessions"), asked)]
+
+
+def session(conn: DeadlineConnection, theme: str, session_id: str) -> dict[str, Any]:
+    """Return the title, the time and the number of turns of a session."""
+    asked = {"theme": theme, "session_id": session_id, "chars": _OPENING_CHARS, "asked": _ASKED}
+    row = conn.execute(_query("describe_session"), asked).fetchone()
+    assert row is not None, "a count has a row"
+    found = _titled(row._asdict())
+    found.pop("opening")
+    return found
+
+
+def _titled(row: dict[str, Any]) -> dict[str, Any]:
+    title = title_of(row.pop("asked") or [row["opening"] or ""])
+    return fit_for_json(row) | {"title": title}
 
 
 def transcript(

@@ -517,14 +517,28 @@ SELECT own.id, agent_identity AS theme, target AS kind, metadata ->> 'session_id
          ORDER BY updated_at DESC, id DESC LIMIT %(limit)s) AS own;
 
 -- name: turns_before
--- The end of the session before this one, newest first. `|| ''`: see neighbours.
-SELECT id, agent_identity AS theme, role AS kind, session_id,
-       CASE WHEN octet_length(content) <= 100000 THEN content ELSE left(content, 20000) END AS content, ts AS at,
-       NULL::float8 AS similarity
-  FROM conversations
- WHERE session_id = coalesce(%(parent)s::text,
-                             (SELECT session_id FROM conversations
-                               WHERE agent_identity = %(theme)s ORDER BY ts DESC LIMIT 1))
-   AND agent_identity || '' = %(theme)s
-   AND NOT EXISTS (SELECT FROM conversations WHERE session_id = %(session_id)s AND agent_identity || '' = %(theme)s)
- ORDER BY ts DESC, id DESC LIMIT %(limit)s;
+-- The ends of the sessions before this one, the nearest first, newest first. `|| ''`: see neighbours. The theme's timeline is
+-- walked back to each session that was not met before, as it is for a list of sessions.
+WITH RECURSIVE before(session_id, ts, met, number) AS (
+    (SELECT coalesce(%(parent)s::text, last.session_id),
+            CASE WHEN %(parent)s::text IS NULL THEN last.ts ELSE 'infinity' END,
+            ARRAY[coalesce(%(parent)s::text, last.session_id), %(session_id)s::text], 1
+       FROM (SELECT 1) AS always LEFT JOIN LATERAL (
+            SELECT session_id, ts FROM conversations WHERE agent_identity = %(theme)s ORDER BY ts DESC LIMIT 1) AS last ON true)
+    UNION ALL
+    SELECT earlier.session_id, earlier.ts, before.met || earlier.session_id, before.number + 1
+      FROM before CROSS JOIN LATERAL (
+        SELECT c.session_id, c.ts FROM conversations AS c
+         WHERE c.agent_identity = %(theme)s AND c.ts <= before.ts AND c.session_id <> ALL (before.met)
+         ORDER BY c.ts DESC LIMIT 1) AS earlier
+     WHERE before.number < %(sessions)s)
+SELECT said.*
+  FROM before CROSS JOIN LATERAL (
+       SELECT id, agent_identity AS theme, role AS kind, session_id,
+              CASE WHEN octet_length(content) <= 100000 THEN content ELSE left(content, 20000) END AS content, ts AS at,
+              NULL::float8 AS similarity
+         FROM conversations AS c
+        WHERE c.session_id = before.session_id AND c.agent_identity || '' = %(theme)s
+        ORDER BY c.ts DESC, c.id DESC LIMIT %(limit)s) AS said
+ WHERE NOT EXISTS (SELECT FROM conversations WHERE session_id = %(session_id)s AND agent_identity || '' = %(theme)s)
+ ORDER BY before.number, said.at DESC, said.id DESC;
