@@ -83,7 +83,7 @@ def _lines(
     found: dict[tuple[Store, int], Hit] = {}
     for limit, without in _passes(found, transcripts, where.session, settings.prefetch_limit * _SPARE):
         some, procedures = _found(searcher, text, where.theme, limit, without, end, begins=begins and not found)
-        besides += _fitting(searcher, procedures, text, settings, end)
+        besides += fitting(searcher, procedures, text, settings, end)
         found |= some
         worth = worth_showing(searcher, list(found.values()), text, settings, end)
         new = [hit for hit in worth if not transcripts.holds(where.session, hit)]
@@ -122,7 +122,7 @@ def _found(
     return {(hit.store, hit.id): hit for hit in answer.hits}, answer.procedures
 
 
-def _fitting(
+def fitting(
     searcher: Searcher, procedures: Sequence[Hit], text: str, settings: Settings, until: float
 ) -> Sequence[Hit]:
     """Return the one procedure whose situation the message speaks of most clearly, if it does of any."""
