@@ -505,16 +505,19 @@ noted(theme) AS (
 SELECT theme FROM said WHERE theme IS NOT NULL UNION SELECT theme FROM noted WHERE theme IS NOT NULL ORDER BY 1;
 
 -- name: procedures
--- The procedures and reflections of a theme that say when they apply, the newest, with the words of that.
+-- The procedures and reflections of a theme that say when they apply, the newest, with the words of that. The order by
+-- subject takes them from the index of what has a state, which holds nothing of most themes.
+WITH own AS MATERIALIZED (
+    SELECT id, agent_identity, target, metadata, content, created_at, updated_at, text_language, said_columns()
+      FROM memory_entries AS m
+     WHERE agent_identity = %(theme)s AND state IS NOT NULL AND applies_when IS NOT NULL
+       AND kind IN ('procedure', 'reflection') AND is_current(m) AND readable(m)
+     ORDER BY lower(subject))
 SELECT own.id, agent_identity AS theme, target AS kind, metadata ->> 'session_id' AS session_id,
        CASE WHEN octet_length(content) <= 100000 THEN content ELSE left(content, 20000) END AS content, updated_at AS at,
        NULL::float8 AS similarity, 0 AS nearest_char, 0 AS first_char, 0 AS size, said_of(own),
        tsvector_to_array(hermes_lexemes(applies_when, text_language)) AS terms
-  FROM (SELECT id, agent_identity, target, metadata, content, created_at, updated_at, text_language, said_columns()
-          FROM memory_entries AS m
-         WHERE agent_identity = %(theme)s AND applies_when IS NOT NULL AND kind IN ('procedure', 'reflection')
-           AND state IS NOT NULL AND is_current(m) AND readable(m)
-         ORDER BY updated_at DESC, id DESC LIMIT %(limit)s) AS own;
+  FROM own ORDER BY updated_at DESC, id DESC LIMIT %(limit)s;
 
 -- name: turns_before
 -- The ends of the sessions before this one, the nearest first, newest first. `|| ''`: see neighbours. The theme's timeline is
