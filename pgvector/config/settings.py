@@ -103,13 +103,13 @@ class Settings:
     prefetch_max_tokens: int = _setting(800, "Size limit of what is put before a turn, in tokens", low=64, high=100_000)
     prefetch_passes: str = _setting(
         "one",
-        "one: what fits best by meaning and words together; several: the end of the previous session, then "
-        "alternately the nearest by meaning and the best by words",
+        "one: what fits best by meaning and words together; several: alternately the nearest by meaning and the best "
+        "by words, then the end of the previous sessions",
         choices=("one", "several"),
     )
     prefetch_recent_turns: int = _setting(
         3,
-        "Turns of the previous session that the first message of a session gets; only with several passes",
+        "Turns of each previous session that the first message of a session gets; only with several passes",
         low=0,
         high=50,
     )
@@ -131,6 +131,12 @@ class Settings:
     )
     hot_scope_turns: int = _setting(
         100, "Turns of the theme without a word of a scope after which that has cooled, too", low=1, high=1000
+    )
+    prefetch_recent_sessions: int = _setting(
+        1,
+        "Previous sessions of which the first message of a session gets the end; only with several passes",
+        low=1,
+        high=20,
     )
     recall_deadline_s: float = _setting(5.0, "Longest time a recall tool call takes, in seconds", low=0.01, high=300)
     recall_max_tokens: int = _setting(2000, "Size limit of a recall tool's answer, in tokens", low=200, high=100_000)

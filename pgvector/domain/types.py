@@ -93,6 +93,11 @@ class Hit:
     relevance: float | None = None
     around: tuple[Hit, ...] = ()
 
+    @property
+    def when(self) -> str:
+        """Return the situation that a procedure or a reflection is for, "" where it names none."""
+        return str((self.structure or {}).get("when", ""))
+
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingSpace:
@@ -120,7 +125,7 @@ class Question:
     """What to look for, where, and how much of it.
 
     `around`: the turns before and after each hit as well. `rerank`: in the order of a cross-encoder, where there is
-    one. `without`: turns that are left out.
+    one. `without`: turns that are left out. `begins_task`: what to do in which situation is wanted as well.
     """
 
     text: str
@@ -132,18 +137,21 @@ class Question:
     around: bool = False
     rerank: bool = False
     without: HeldTurns = ()
+    begins_task: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What was found; whether the vector leg took part (`hybrid`) or only words did (`lexical`); who had the last word.
 
-    `reranked`: the order is a cross-encoder's.
+    `reranked`: the order is a cross-encoder's. `procedures` are the newest of the theme that name a situation, whether
+    it is this one or not; the `coverage` of each is the share of its situation's words that the question has.
     """
 
     hits: tuple[Hit, ...]
     mode: str
     reranked: bool = False
+    procedures: tuple[Hit, ...] = ()
 
 
 class Removed(NamedTuple):

@@ -148,4 +148,5 @@ class ChatSearcher:
         second = self._searcher.recall(["memories"], left)
         hits: list[Hit] = sorted((*first.hits, *second.hits), key=lambda hit: -hit.score)
         mode = "hybrid" if "hybrid" in (first.mode, second.mode) else first.mode
-        return replace(first, hits=tuple(hits[asked.offset :][: asked.limit]), mode=mode)
+        shown = tuple(hits[asked.offset :][: asked.limit])
+        return replace(first, hits=shown, mode=mode, procedures=second.procedures)

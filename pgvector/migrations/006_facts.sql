@@ -43,6 +43,8 @@ COMMENT ON COLUMN memory_entries.pinned IS 'stands in the prompt of every sessio
 
 CREATE INDEX IF NOT EXISTS memory_entries_subject_idx ON memory_entries (agent_identity, lower(subject))
     WHERE state IS NOT NULL OR pinned;
+CREATE INDEX IF NOT EXISTS memory_entries_procedures_idx ON memory_entries (agent_identity, updated_at)
+    WHERE applies_when IS NOT NULL;
 CREATE INDEX IF NOT EXISTS memory_entries_hidden_idx ON memory_entries (agent_identity, id)
     WHERE state IN ('superseded', 'archived');
 
@@ -181,7 +183,7 @@ CREATE OR REPLACE TRIGGER hermes_note_change AFTER UPDATE OF content, agent_iden
     EXECUTE FUNCTION hermes_note_memory();
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (6, 'facts', 'bde8ebaa6d07c94a39c2ac9fdc94a903260e6682fbcb1ed1afa7497d934adab9')
+VALUES (6, 'facts', '77d91b2695b0938068080fa47f1dcab9120b86abcd1e9afb2f1fc7efbe53159c')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;

@@ -10,14 +10,17 @@ from __future__ import annotations
 import math
 import statistics
 import threading
+from array import array
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import mul
 
 from ..domain.errors import EmbedderError
 from ..domain.gil import yielding_gil
+from ..domain.lru import LruDict
 from ..embed.embedder import Embedder, Vector
 from .background import Background, result_by
 
@@ -25,11 +28,13 @@ from .background import Background, result_by
 # the nearer is the nearest unrelated one.
 MEMORIES_ABOVE = 2.8
 TURNS_ABOVE = 4.2
+SITUATIONS_ABOVE = 4.3  # chosen with benchmarks/quality/structure.py
 # How much a question's own similarity to the texts counts, and not what is usual for the model. A question with a rare
 # word is far from everything, and what is left near it is a memory that shares the word by chance.
 _OWN_SHARE_OF_MEMORIES = 0.25
 _OWN_SHARE_OF_TURNS = 0.5
 _TIMEOUT_S = 30.0  # longer than any question waits: the one after it profits
+_SITUATIONS = 512  # of which a vector is kept
 _USUAL_SPREAD = 0.06  # of the bundled model, for a bar that a user has set
 # Plain, short, and each about something else. They are not taken from the database: one that is about one subject holds
 # nothing that is unrelated to a question about it.
@@ -95,6 +100,11 @@ class MinSimilarity:
     turns: float
     spread: float = _USUAL_SPREAD
 
+    @property
+    def situations(self) -> float:
+        """Return the similarity from which a question speaks of a situation."""
+        return self.memories + (SITUATIONS_ABOVE - MEMORIES_ABOVE) * self.spread
+
 
 @dataclass(frozen=True, slots=True)
 class Unrelated:
@@ -122,6 +132,41 @@ class Unrelated:
         memories = self.usual + _OWN_SHARE_OF_MEMORIES * differs + MEMORIES_ABOVE * self.spread
         turns = self.usual + _OWN_SHARE_OF_TURNS * differs + TURNS_ABOVE * self.spread
         return MinSimilarity(memories, turns, self.spread)
+
+
+class Situations:
+    """Knows how near a question is to situations, in a few words each. Safe to call from several threads."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._threads = Background("hermes-pgvector-situations")
+        self._lock = threading.Lock()
+        self._vectors: LruDict[str, array[float]] = LruDict(_SITUATIONS)
+
+    def similarities(self, question: Vector, whens: Sequence[str], until: float) -> dict[str, float]:
+        """Return the similarity of `question` to those of `whens` that are embedded by the moment `until` (monotonic).
+
+        What is late is known the next time.
+        """
+        known = self._known(whens)
+        unknown = [when for when in dict.fromkeys(whens) if when not in known]
+        embedded = self._threads.submit(partial(self._embed, unknown)) if unknown else None
+        if embedded is not None:
+            with suppress(TimeoutError, EmbedderError):
+                late = result_by(embedded, until)
+                known |= late
+        return {when: _dot(question, vector) for when, vector in known.items()}
+
+    def _known(self, whens: Sequence[str]) -> dict[str, Vector]:
+        with self._lock:
+            return {when: vector.tolist() for when in whens if (vector := self._vectors.use(when)) is not None}
+
+    def _embed(self, whens: Sequence[str]) -> dict[str, Vector]:
+        vectors = self._embedder.embed_documents(whens, timeout_s=_TIMEOUT_S)
+        with self._lock:
+            for when, vector in zip(whens, vectors, strict=True):
+                self._vectors[when] = array("d", vector)
+        return dict(zip(whens, vectors, strict=True))
 
 
 class Bars:

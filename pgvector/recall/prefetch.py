@@ -22,7 +22,7 @@ from .transcripts import Transcripts
 MIN_COVERAGE = 0.35  # share of the question's weight in words that makes a hit good enough
 SURE_COVERAGE = 0.60  # likewise, however far off in meaning it seems: models know nothing of error codes
 _FAR = 1.7  # spreads below the similarity that is good enough, where words are held to be shared by chance
-_SHARE_BEFORE = 0.2  # of the deadline, for the turns of the session before
+_SHARE_BEFORE = 0.2  # of the deadline, for the turns of the sessions before
 # What a cross-encoder and similarity say together. Of a memory in quite other words the first says little: that differs
 # from what it says of another subject in the third digit of the chance, so the unit is the logit.
 SIMILARITY_WEIGHT = 4.5  # of a spread
@@ -55,9 +55,9 @@ def prefetch_block(
     Raises StoreUnavailable or DeadlineExceeded within `prefetch_deadline_s`.
     """
     end = time.monotonic() + settings.prefetch_deadline_s
-    before = _end_of_the_session_before(searcher, transcripts, where, settings)
-    lines = _lines(searcher, transcripts, text, where, settings, before, end)
-    lines = _limited(lines, {hit.id for hit in before}, settings.prefetch_limit)
+    begins = where.starts and not transcripts.was_asked(where.session)
+    before = _end_of_the_sessions_before(searcher, transcripts, where, settings) if begins else []
+    lines = _lines(searcher, transcripts, text, where, settings, before, end, begins=begins)
     block, told = render_block(lines, text, max_tokens=settings.prefetch_max_tokens)
     transcripts.add(where.session, [line.told.content for line in told])
     return block
@@ -71,22 +71,28 @@ def _lines(
     settings: Settings,
     before: Sequence[Hit],
     end: float,
+    *,
+    begins: bool,
 ) -> list[Line]:
-    """Return what is worth showing of what is found, with the turns `before`, and was not shown yet."""
+    """Return what is worth showing of what is found and was not shown yet, and what is shown besides.
+
+    That is what to do in the situation with which a session `begins`, and the turns `before`.
+    """
     lines: list[Line] = []
+    besides = list(before)
     found: dict[tuple[Store, int], Hit] = {}
     for limit, without in _passes(found, transcripts, where.session, settings.prefetch_limit * _SPARE):
-        some = _found(searcher, text, where.theme, limit, without, end)
+        some, procedures = _found(searcher, text, where.theme, limit, without, end, begins=begins and not found)
+        besides += fitting(searcher, procedures, text, settings, end)
         found |= some
         worth = worth_showing(searcher, list(found.values()), text, settings, end)
         new = [hit for hit in worth if not transcripts.holds(where.session, hit)]
-        # Both together: what was said last may say the same as what was found.
-        said = lines_of([*before, *_in_order(new, settings.prefetch_passes)])
+        # All together: what was said last may say the same as what was found.
+        said = lines_of([*besides, *_in_order(new, settings.prefetch_passes)])
         lines = [line for line in said if not transcripts.was_shown(where.session, line.told.content)]
-        looked_at = [hit for hit in worth if (hit.store, hit.id) in some]
-        if len(some) < limit or not _may_miss_some(said, looked_at, settings.prefetch_limit):
+        if len(some) < limit or not _may_miss_some(said, worth, some, settings.prefetch_limit):
             break
-    return lines
+    return _limited(lines, besides, settings.prefetch_limit)
 
 
 def _passes(
@@ -104,19 +110,44 @@ def _passes(
 
 
 def _found(
-    searcher: Searcher, text: str, theme: str, limit: int, without: HeldTurns, end: float
-) -> dict[tuple[Store, int], Hit]:
-    """Return the rows that are found, by their names, best first."""
+    searcher: Searcher, text: str, theme: str, limit: int, without: HeldTurns, end: float, *, begins: bool
+) -> tuple[dict[tuple[Store, int], Hit], Sequence[Hit]]:
+    """Return the rows that are found, by their names, best first; and the procedures of the theme."""
     left_s = max(0.01, end - time.monotonic())
     rerank = searcher.reranks_prefetch
-    asked = Question(text, Scope("theme", theme), limit, left_s, around=True, rerank=rerank, without=without)
-    return {(hit.store, hit.id): hit for hit in searcher.recall(["memories", "turns"], asked).hits}
+    asked = Question(
+        text, Scope("theme", theme), limit, left_s, around=True, rerank=rerank, without=without, begins_task=begins
+    )
+    answer = searcher.recall(["memories", "turns"], asked)
+    return {(hit.store, hit.id): hit for hit in answer.hits}, answer.procedures
 
 
-def _may_miss_some(said: Sequence[Line], worth: Sequence[Hit], limit: int) -> bool:
+def fitting(
+    searcher: Searcher, procedures: Sequence[Hit], text: str, settings: Settings, until: float
+) -> Sequence[Hit]:
+    """Return the one procedure whose situation the message speaks of most clearly, if it does of any."""
+    if not procedures:
+        return ()
+    known = searcher.with_similarity(procedures, text, until)
+    near = _bars(searcher, known, text, settings, until)
+    fit = [hit for hit in known if _fits(hit, near)]
+    return sorted(fit, key=lambda hit: (hit.similarity or 0.0, hit.coverage, hit.at))[-1:]
+
+
+def _fits(hit: Hit, near: MinSimilarity | None) -> bool:
+    """Return whether a message speaks of the procedure's situation, by its words or by its meaning."""
+    if hit.coverage >= SURE_COVERAGE:
+        return True
+    return near is not None and hit.similarity is not None and hit.similarity >= near.situations
+
+
+def _may_miss_some(
+    said: Sequence[Line], worth: Sequence[Hit], found: Collection[tuple[Store, int]], limit: int
+) -> bool:
     """Return whether others may stand behind a long session's own turns, or a question that is asked often."""
     firm = sum(not line.yields for line in said)
-    return firm < limit and len(exchanges_in(worth)) - firm > firm
+    looked_at = [hit for hit in worth if (hit.store, hit.id) in found]
+    return firm < limit and len(exchanges_in(looked_at)) - firm > firm
 
 
 def _bars(searcher: Searcher, found: Sequence[Hit], text: str, settings: Settings, end: float) -> MinSimilarity | None:
@@ -137,11 +168,12 @@ def worth_showing(searcher: Searcher, found: Sequence[Hit], text: str, settings:
     return [hit for hit in found if is_worth_showing(hit, near, most)]
 
 
-def _limited(lines: Sequence[Line], recent: Collection[int], limit: int) -> list[Line]:
-    """Return the lines of the turns `recent`, oldest first, and of the others the first `limit`."""
-    last = [line for line in lines if line.told.store == "turns" and line.told.id in recent]
+def _limited(lines: Sequence[Line], besides: Sequence[Hit], limit: int) -> list[Line]:
+    """Return the first `limit` lines of what answers, then those of `besides`: the procedure, turns oldest first."""
+    rows = {(hit.store, hit.id) for hit in besides}
+    last = [line for line in lines if (line.told.store, line.told.id) in rows]
     others = [line for line in lines if line not in last]
-    return sorted(last, key=lambda line: (line.told.at, line.told.id)) + others[:limit]
+    return others[:limit] + sorted(last, key=lambda line: (line.told.store, line.told.at, line.told.id))
 
 
 def is_worth_showing(hit: Hit, near: MinSimilarity | None, most: float = 1.0) -> bool:
@@ -171,23 +203,32 @@ def _logit(chance: float) -> float:
     return math.log(chance / (1 - chance))
 
 
-def _end_of_the_session_before(
+def _end_of_the_sessions_before(
     searcher: Searcher, transcripts: Transcripts, where: MessagePlace, settings: Settings
 ) -> list[Hit]:
-    """Return the last turns of the session before, for the first message of a session only; none when they are late."""
+    """Return the last turns of the sessions before; none when they are late."""
     limit = settings.prefetch_recent_turns if settings.prefetch_passes == "several" else 0
-    if not limit or not where.starts or transcripts.was_asked(where.session):
+    if not limit:
         return []
     deadline_s = settings.prefetch_deadline_s * _SHARE_BEFORE
     try:
         before = searcher.before_session(
-            where.theme, where.session_id, where.parent_session_id, limit=limit, deadline_s=deadline_s
+            where.theme,
+            where.session_id,
+            where.parent_session_id,
+            limit=limit,
+            sessions=settings.prefetch_recent_sessions,
+            deadline_s=deadline_s,
         )
     except HermesPgvectorError:
         return []  # the search that follows has an answer of its own, or says what is wrong
     transcripts.add(where.session, [])
-    beside = zip([(), *((hit,) for hit in before)], before, [*((hit,) for hit in before[1:]), ()], strict=False)
-    return [replace(hit, around=(*earlier, *later)) for earlier, hit, later in beside]
+    return [replace(hit, around=tuple(_beside(hit, before[max(0, n - 1) : n + 2]))) for n, hit in enumerate(before)]
+
+
+def _beside(hit: Hit, near: Sequence[Hit]) -> Iterator[Hit]:
+    """Yield the turns of the same session that stand before and after a turn."""
+    return (other for other in near if other is not hit and other.session_id == hit.session_id)
 
 
 def _in_order(hits: Sequence[Hit], passes: str) -> Sequence[Hit]:

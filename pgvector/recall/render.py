@@ -30,6 +30,8 @@ _FENCE = re.compile(
     r"|<\|[^|<>]{1,40}\|>|<</?SYS>>|\[/?INST\]|```+|~~~+",
     re.IGNORECASE,
 )
+_NO_BRACKETS = str.maketrans("[]", "()")  # they frame what stands before a quote
+_WHEN = re.compile(r"^when\s+", re.IGNORECASE)
 _SPACE = re.compile(r"\s+")
 _VISIBLE = {"Cc": " ", "Cf": ""}  # control characters, and those for direction, joining and hidden text
 
@@ -58,11 +60,12 @@ def render_block(lines: Sequence[Line], question: str, *, max_tokens: int) -> tu
 def _frame(line: Line, question: str) -> tuple[str, str]:
     """Return what stands before and after the quote: date and speaker, the other half of the exchange, what is over."""
     first = line.told
-    begin, end = f"- [{first.at:%Y-%m-%d}, {_label(first)}] ", ""
+    begin, end = f"- [{first.at:%Y-%m-%d}, {_label(first, question)}] ", ""
     brief = "" if line.beside is None else quoted(line.beside.content, question, max_chars=BRIEF_MAX_CHARS)
     if line.beside is not None and brief:
         asked = line.beside.kind == "user"
-        begin = f'- [{first.at:%Y-%m-%d}, {_label(line.beside)}] "{brief}" [{first.kind}] ' if asked else begin
+        if asked:
+            begin = f'- [{first.at:%Y-%m-%d}, {line.beside.kind} said] "{brief}" [{first.kind}] '
         end = "" if asked else f' [{line.beside.kind}] "{brief}"'
     if line.replaced is not None:
         part, said_at = line.replaced
@@ -79,9 +82,12 @@ def _within(quote: str, question: str, tokens: int) -> str:
     return quote
 
 
-def _label(hit: Hit) -> str:
+def _label(hit: Hit, question: str) -> str:
     if hit.store == "turns":
         return f"{hit.kind} said"
+    if hit.when:
+        when = quoted(hit.when, question, max_chars=BRIEF_MAX_CHARS).translate(_NO_BRACKETS)
+        return f"{(hit.structure or {}).get('kind', 'memory')}, when {_WHEN.sub('', when)}"
     return "about the user" if hit.kind == "user" else "memory"
 
 

@@ -25,8 +25,10 @@ from ..store.vector_search import (
     ask_hits,
     ask_neighbours,
     ask_own_graph,
+    ask_procedures,
     ask_surroundings,
     has_own_graph,
+    procedures_in,
 )
 from ..store.vectors import ask_space, space_in
 from .fuse import LENDERS, LENT_SHARES, favour, fuse, smooth
@@ -74,11 +76,15 @@ class Search:
         self._known_beside: dict[int, Beside] = {}
         self._around: dict[int, tuple[Hit, ...]] = {}
         self._periods = named_periods(text, datetime.now(UTC))
+        self._asked_procedures: Rows | None = None
+        self.procedures: tuple[Hit, ...] = ()
 
     def ask_question(self, pipe: Pipeline) -> None:
         """Have the question read, and the rows counted; to be called first."""
         self._question = QuestionReader(pipe, self._text, self._languages)
         self._counted = {store: ask_size(pipe, store, self.asked.scope) for store in self._stores}
+        if self.asked.begins_task and "memories" in self._stores:
+            self._asked_procedures = ask_procedures(pipe, self.asked.scope)
 
     def by_words(self, pipe: Pipeline) -> None:
         """Run the leg that needs no vector; to be called next."""
@@ -86,6 +92,8 @@ class Search:
         # Travels with the words of a theme so large that it may have one.
         large = [store for store, size in self._sizes.items() if size > EXACT_ROWS and self.asked.scope.kind == "theme"]
         graphs = {store: ask_own_graph(pipe, store, self.asked.scope.theme) for store in large}
+        if self._asked_procedures is not None:
+            self.procedures = procedures_in(self._asked_procedures, set(self._question.words.terms.values()))
         self._worded = self._search_words(pipe, CANDIDATES)
         self._own_graphs = {store for store, asked in graphs.items() if has_own_graph(asked)}
 

@@ -24,7 +24,7 @@ from ..store.pipeline import Pipeline
 from ..store.read_routing import ReadSource
 from ..store.vector_search import turns_before
 from .background import Background, result_by
-from .bars import Bars, MinSimilarity
+from .bars import Bars, MinSimilarity, Situations
 from .hot import HotBlock, HotLimits, ask_facts, read_hot
 from .reranking import Reorderer
 from .search import Search
@@ -51,6 +51,7 @@ class Searcher:
         self._backend = backend
         self._embedder = embedder
         self._bars = Bars(embedder) if embedder is not None else None
+        self._situations = Situations(embedder) if embedder is not None else None
         self._reorderer = reorderer
         self._background = Background("hermes-pgvector-embed")
         self.counts: Counter[str] = Counter()
@@ -79,14 +80,14 @@ class Searcher:
         reorderer = self._asked_to_rerank(asked, text)
         wanted = max(asked.offset + asked.limit, reorderer.candidates if reorderer else 0)
         embedding = self._embed(text, asked.deadline_s)
-        hits, mode = self._found(stores, asked, text, wanted, embedding, end)
-        hits = self._standing(hits)
+        found = self._found(stores, asked, text, wanted, embedding, end)
+        hits = self._standing(found.hits)
         reranked = False
         if reorderer is not None:
             hits, reranked = reorderer.reorder(text, hits, end)
         self.counts["searches"] += 1
         self._latencies.add("search", time.monotonic() - started)
-        return Answer(tuple(hits[asked.offset : asked.offset + asked.limit]), mode, reranked)
+        return replace(found, hits=tuple(hits[asked.offset : asked.offset + asked.limit]), reranked=reranked)
 
     def _asked_to_rerank(self, asked: Question, text: str) -> Reorderer | None:
         """Return who reranks: nobody where none is wanted, has a say in this page, or reads the language."""
@@ -114,20 +115,32 @@ class Searcher:
         vector = self._embedder.known_query(both_ends(text, QUERY_MAX_CHARS))
         return None if vector is None else self._bars.of(vector, until)
 
-    def before_session(
-        self, theme: str, session_id: str, parent_session_id: str, *, limit: int, deadline_s: float
-    ) -> list[Hit]:
-        """Return the last turns of the session before this one, oldest first; none once this one has turns of its own.
+    def with_similarity(self, procedures: Sequence[Hit], text: str, until: float) -> list[Hit]:
+        """Return the procedures with the similarity of their situations to a question that was asked before.
 
-        That is the parent where there is one, else the session of the theme that spoke last. Raises StoreUnavailable
-        or DeadlineExceeded within `deadline_s`.
+        Those of which it is not known by the moment `until` (monotonic) have None.
+        """
+        if self._embedder is None or self._situations is None:
+            return list(procedures)
+        vector = self._embedder.known_query(both_ends(text, QUERY_MAX_CHARS))
+        if vector is None:
+            return list(procedures)
+        known = self._situations.similarities(vector, [hit.when for hit in procedures], until)
+        return [replace(hit, similarity=known.get(hit.when)) for hit in procedures]
+
+    def before_session(
+        self, theme: str, session_id: str, parent_session_id: str, *, limit: int, sessions: int, deadline_s: float
+    ) -> list[Hit]:
+        """Return the last turns of the sessions before this one, see `turns_before`.
+
+        Raises StoreUnavailable or DeadlineExceeded within `deadline_s`.
         """
         end = time.monotonic() + deadline_s
 
         def ask(source: ReadSource) -> list[Hit]:
             pipe = Pipeline()
             with source.reading(_left_s(end), pipe):
-                return turns_before(pipe, theme, session_id, parent_session_id, limit=limit)
+                return turns_before(pipe, theme, session_id, parent_session_id, limit=limit, sessions=sessions)
 
         return self._standing(self._first_answer(theme, ask))
 
@@ -167,12 +180,14 @@ class Searcher:
         wanted: int,
         embedding: Future[Vector] | None,
         end: float,
-    ) -> tuple[list[Hit], str]:
+    ) -> Answer:
         """Return the rows that the first server finds which answers, and by which legs."""
         everywhere, spoken = asked.scope.kind == "all", self._languages(asked.scope)
 
-        def ask(source: ReadSource) -> tuple[list[Hit], str]:
-            return self._search(source, Search(stores, asked, text, spoken, wanted), embedding, end)
+        def ask(source: ReadSource) -> Answer:
+            search = Search(stores, asked, text, spoken, wanted)
+            hits, mode = self._search(source, search, embedding, end)
+            return Answer(tuple(hits), mode, procedures=search.procedures)
 
         return self._first_answer(None if everywhere else asked.scope.theme, ask)
 

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from ..domain.titles import title_of
 from .connection import DeadlineConnection
 from .sql import query
 
 _OPENING_CHARS = 300  # of a session's first turn
+_ASKED = 5  # of its first user's messages, one of which is its title
 _SLICE = 500  # turns of one statement
 
 
@@ -22,16 +24,29 @@ def sessions(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the sessions of a theme, those that spoke last first; of those that spoke before `until`."""
+    """Return the sessions of a theme with their titles, those that spoke last first; what was said before `until`."""
     asked = {
         "theme": theme,
         "chars": _OPENING_CHARS,
+        "asked": _ASKED,
         "limit": limit,
         "offset": offset,
         "since": since.isoformat() if since else "-infinity",
         "until": until.isoformat() if until else "infinity",
     }
-    return [row._asdict() for row in conn.execute(query("list_sessions", one_theme=conn.spread), asked)]
+    return [_titled(row._asdict()) for row in conn.execute(query("list_sessions", one_theme=conn.spread), asked)]
+
+
+def session(conn: DeadlineConnection, theme: str, session_id: str) -> dict[str, Any]:
+    """Return the title, the time and the number of turns of a session."""
+    asked = {"theme": theme, "session_id": session_id, "chars": _OPENING_CHARS, "asked": _ASKED}
+    row = conn.execute(query("describe_session", one_theme=conn.spread), asked).fetchone()
+    assert row is not None, "a count has a row"
+    return _titled(row._asdict())
+
+
+def _titled(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"title": title_of(row.pop("asked") or [row["opening"] or ""])}
 
 
 def transcript(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ OWN_BREADTH = 400  # hnsw.ef_search
 # Lexemes at which a text counts half of what it would if it said nothing else: a long one holds many words by chance.
 # Absolute, for among short texts the longer ones are no worse.
 LENGTH_PIVOT = 45
+MOST_PROCEDURES = 100  # of a theme, the newest, that are compared with the first message of a session
 # Of scripts without spaces any two characters say as much.
 _LONG_WORD = re.compile(r"\w{4,}|[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
 _MOST_WORDS = 3  # of a question, that are looked for in a very long text
@@ -278,12 +280,32 @@ def ask_hits(
     return pipe.ask(f"fetch_{store}", {"ids": list(ids), "vector": vector, "words": words} | themes_of(scope))
 
 
-def turns_before(pipe: Pipeline, theme: str, session_id: str, parent_session_id: str, *, limit: int) -> list[Hit]:
-    """Return the last turns of the session before `session_id`, oldest first; none when that one has turns already.
+def ask_procedures(pipe: Pipeline, scope: Scope) -> Rows:
+    """Ask for the newest procedures of the theme that say when they apply; see `procedures_in`."""
+    return pipe.ask("procedures", {"limit": MOST_PROCEDURES} | themes_of(scope))
 
-    The session before is the parent, or where none is named the one of the theme that spoke last.
+
+def procedures_in(rows: Rows, terms: Collection[str]) -> tuple[Hit, ...]:
+    """Return what `ask_procedures` has found, each with the share of its situation's words that are among `terms`."""
+    found = ((Hit("memories", *columns), frozenset(when)) for *columns, when in rows)
+    return tuple(replace(hit, coverage=len(when.intersection(terms)) / max(1, len(when))) for hit, when in found)
+
+
+def turns_before(
+    pipe: Pipeline, theme: str, session_id: str, parent_session_id: str, *, limit: int, sessions: int
+) -> list[Hit]:
+    """Return the last `limit` turns of each of the sessions before `session_id`; none when that one has turns already.
+
+    The oldest stand first, and the nearest session last: that is the parent, or where none is named the one of the
+    theme that spoke last.
     """
-    row = {"theme": theme, "session_id": session_id, "parent": parent_session_id or None, "limit": limit}
+    row = {
+        "theme": theme,
+        "session_id": session_id,
+        "parent": parent_session_id or None,
+        "limit": limit,
+        "sessions": sessions,
+    }
     return [Hit("turns", *found) for found in pipe.ask("turns_before", row)][::-1]
 
 

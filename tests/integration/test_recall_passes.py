@@ -46,7 +46,7 @@ def provider(make_provider: MakeProvider) -> PgvectorMemoryProvider:
 def test_the_first_message_of_a_session_gets_the_end_of_the_one_before(provider: PgvectorMemoryProvider) -> None:
     provider.on_session_switch("session-2", parent_session_id="session-1", reset=True)
     block = provider.prefetch(ASK_CRANE)
-    assert subjects_in(block) == ["bridges", "clocks", "crane"], "the last turns, oldest first; then the rest"
+    assert subjects_in(block) == ["crane", "bridges", "clocks"], "what answers; then the last turns, oldest first"
     assert 'user said] "Let us speak about clocks' in block
     assert provider.prefetch(WEATHER) == "", "only the first message"
 
@@ -68,6 +68,16 @@ def test_need_04_the_session_before_is_one_of_the_same_theme(
             SEVERAL, session_id=f"sales-{parent}", gateway_session_key="sales", parent_session_id=parent
         )
         assert other.prefetch(WEATHER) == ""
+
+
+def test_more_than_one_session_before(make_provider: MakeProvider, provider: PgvectorMemoryProvider) -> None:
+    two = SEVERAL | {"prefetch_recent_sessions": 2, "prefetch_recent_turns": 2}
+    assert subjects_in(make_provider(two, session_id="session-9").prefetch(WEATHER)) == ["dykes", "clocks"]
+    talk(provider, "session-10", "apples")
+    later = make_provider(two, session_id="session-11", parent_session_id="session-0")
+    assert subjects_in(later.prefetch(WEATHER)) == ["dykes", "apples"], "the parent, and the one that spoke last"
+    three = make_provider(two | {"prefetch_recent_sessions": 20, "prefetch_recent_turns": 1}, session_id="session-12")
+    assert subjects_in(three.prefetch(WEATHER)) == ["dykes", "clocks", "apples"]
 
 
 def test_a_session_that_goes_on_gets_no_session_before(

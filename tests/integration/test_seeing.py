@@ -251,15 +251,23 @@ def test_need_16_sessions_are_a_timeline_with_their_links(make_provider: MakePro
         ("s-2", 2, "s-1"), ("s-1", 4, None),
     ]  # fmt: skip
     assert rows[1]["opening"].startswith("Please tell me what you know of this: the first")
+    assert [row["title"] for row in rows] == [
+        f"Tell me what you know of this: the {which}?" for which in ("third", "first")
+    ]
     assert rows[1]["first_at"] <= rows[1]["last_at"] <= rows[0]["first_at"]
     assert [row["session_id"] for row in ask("sessions", "list", "--theme", "marketing", "--offset", "1")] == ["s-1"]
     assert ask("sessions", "list", "--theme", "marketing", "--until", "yesterday") == []
     shown = ask("sessions", "show", "s-1", "--theme", "marketing")
     assert [turn["role"] for turn in shown["turns"]] == ["user", "assistant"] * 2
+    assert [shown[name] for name in ("title", "first_at", "last_at")] == [
+        rows[1][name] for name in ("title", "first_at", "last_at")
+    ]
     assert "elsewhere" not in json.dumps(shown) and "the second" in shown["turns"][-1]["content"]
     assert len(ask("sessions", "show", "s-1", "--theme", "marketing", "--limit", "1", "--offset", "3")["turns"]) == 1
     assert "marketing, sales" in say("sessions", "show", "s-1", code=1)
     assert "after the session s-1" in say("sessions", "show", "s-2")
+    for command in (("list",), ("show", "s-2")):
+        assert "Tell me what you know of this: the third?" in say("sessions", *command, "--theme", "marketing")
 
 
 def test_need_04_without_a_theme_the_only_one_is_meant_and_never_a_guess(make_provider: MakeProvider, say: Say) -> None:

@@ -116,6 +116,27 @@ def test_need_20_no_statement_by_words_reads_the_whole_table(admin_dsn: str, ana
                 assert not read, (name, mode, match, read)
 
 
+@pytest.mark.parametrize("analysed", [True, False], ids=["analysed", "not analysed"])
+def test_procedures_are_looked_for_among_what_has_a_state(admin_dsn: str, analysed: bool) -> None:
+    """In a large theme without any, beside one with facts, that is one look into an index."""
+    with psycopg.connect(admin_dsn, autocommit=True) as admin:
+        admin.execute("""
+            INSERT INTO memory_entries (agent_identity, target, content, kind, state, applies_when)
+            SELECT CASE WHEN n % 3 = 0 THEN 'facts' ELSE 'plain' END, 'memory', 'Memory ' || n,
+                   CASE WHEN n % 3 > 0 THEN NULL WHEN n % 300 = 0 THEN 'procedure' ELSE 'fact' END,
+                   CASE WHEN n % 3 = 0 THEN 'active' END, CASE WHEN n % 300 = 0 THEN 'deploying ' || n END
+              FROM generate_series(1, 6000) AS n""")
+        if analysed:
+            admin.execute("VACUUM ANALYZE memory_entries")
+        admin.execute("SET ROLE hermes")
+        admin.execute("SET enable_sort = off")  # as set_timeouts does for the length of a transaction
+        for mode, (theme, rows) in itertools.product(MODES, (("plain", 0), ("facts", 20))):
+            admin.execute(f"SET plan_cache_mode = {mode}".encode())
+            nodes = _plan(admin, "procedures", {"theme": theme, "any_theme": False})
+            (read,) = [node for node in nodes if node.get("Index Name") == "memory_entries_subject_idx"]
+            assert read["Actual Rows"] == rows, (theme, mode)
+
+
 def test_need_20_phrases_and_slips_come_from_the_text_index(filled: psycopg.Connection[Any]) -> None:
     filled.execute("RESET ROLE")
     filled.execute("CREATE EXTENSION pg_trgm")
@@ -191,7 +212,7 @@ def test_what_holds_in_a_theme_comes_from_an_index_of_such_memories(filled: psyc
         filled.execute(f"SET plan_cache_mode = {mode}".encode())
         nodes = _plan(filled, "hot_facts", {"theme": theme})
         (read,) = [node for node in nodes if node.get("Relation Name")]
-        assert (read["Index Name"], read["Actual Rows"]) == ("memory_entries_subject_idx", 0), (mode, theme)
+        assert (read["Index Name"], read["Actual Rows"]) == ("memory_entries_procedures_idx", 0), (mode, theme)
 
 
 def test_the_turns_that_name_a_scope_are_looked_for_among_the_newest_alone(filled: psycopg.Connection[Any]) -> None:

@@ -8,7 +8,8 @@ import unicodedata
 from hermes_memory_pgvector.recall.render import HEADING
 
 LINE = re.compile(
-    r'- \[\d{4}-\d{2}-\d{2}, (?:memory|about the user|(?:user|assistant|tool) said)\] "[^"\n]*"'
+    r"- \[\d{4}-\d{2}-\d{2}, "
+    r'(?:memory|about the user|(?:user|assistant|tool) said|[a-z]+, when [^\[\]"\n]+)\] "[^"\n]*"'
     r'(?: \[(?:assistant|user)\] "[^"\n]*")?(?: \(replaces "[^"\n]*" of \d{4}-\d{2}-\d{2}\))?'
 )
 # What the host takes for its own marks (agent/memory_manager.py of hermes-agent 0.19.0).

@@ -151,6 +151,13 @@ def sessions(conn: DeadlineConnection, theme: str, page: Page) -> list[dict[str,
     return [fit_for_json(row) for row in found]
 
 
+def session(conn: DeadlineConnection, theme: str, session_id: str) -> dict[str, Any]:
+    """Return the title, the time and the number of turns of a session."""
+    found = fit_for_json(stored_sessions.session(conn, theme, session_id))
+    found.pop("opening")
+    return found
+
+
 def transcript(
     conn: DeadlineConnection, theme: str, session_id: str, *, limit: int | None, offset: int
 ) -> Iterator[dict[str, Any]]:

@@ -43,7 +43,7 @@ _SESSIONS = (
     Column("last", style="dim"),
     Column("turns", right=True),
     Column("parent_session_id", "after", style="dim"),
-    Column("opening", flexible=True),
+    Column("title", flexible=True),
 )
 
 
@@ -198,10 +198,14 @@ def _session(args: argparse.Namespace, home: Path) -> int:
         raise WrongUsage("--limit must be at least 1, --offset must not be negative")
     with reading(args, home) as (conn, rules):
         theme = theme_of_session(conn, args.session, args.theme, rules)
+        whole = browsing.session(conn, theme, args.session)
         turns = browsing.transcript(conn, theme, args.session, limit=args.limit, offset=args.offset)
         if args.json:
-            print_json({"session_id": args.session, "theme": theme, "turns": list(turns)})
+            said = {name: whole[name] for name in ("title", "first_at", "last_at")}
+            print_json({"session_id": args.session, "theme": theme} | said | {"turns": list(turns)})
             return EXIT_OK
+        say(whole["title"], "bold")
+        say(f"{minute(whole['first_at'])} to {minute(whole['last_at'])}, {whole['turns']:,} turns", "dim")
         for number, turn in enumerate(turns):
             if not number and (parent := turn["metadata"].get("parent_session_id")):
                 say(f"after the session {parent}", "dim")

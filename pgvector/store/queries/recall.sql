@@ -521,19 +521,6 @@ SELECT theme FROM said WHERE theme IS NOT NULL UNION SELECT theme FROM noted WHE
 -- exempt: as theme_names, where the tables are spread over machines, each of which reads its own.
 SELECT agent_identity AS theme FROM conversations UNION SELECT agent_identity FROM memory_entries ORDER BY 1;
 
--- name: turns_before
--- The end of the session before this one, newest first. `|| ''`: see neighbours.
-SELECT id, agent_identity AS theme, role AS kind, session_id,
-       CASE WHEN octet_length(content) <= 100000 THEN content ELSE left(content, 20000) END AS content, ts AS at,
-       NULL::float8 AS similarity
-  FROM conversations
- WHERE session_id = coalesce(%(parent)s::text,
-                             (SELECT session_id FROM conversations
-                               WHERE agent_identity = %(theme)s ORDER BY ts DESC LIMIT 1))
-   AND agent_identity || '' = %(theme)s
-   AND NOT EXISTS (SELECT FROM conversations WHERE session_id = %(session_id)s AND agent_identity || '' = %(theme)s)
- ORDER BY ts DESC, id DESC LIMIT %(limit)s;
-
 -- name: hot_facts
 -- What holds in a theme and may stand in its hot block, and when the scope of each was last written of. Where a theme has
 -- nothing of the kind, this is one look at an index.
@@ -558,3 +545,44 @@ WITH asked AS MATERIALIZED (
 newest AS MATERIALIZED (
     SELECT ts, tsv FROM conversations WHERE agent_identity = %(theme)s ORDER BY ts DESC LIMIT %(limit)s)
 SELECT ts AS at, ARRAY(SELECT scope FROM asked WHERE newest.tsv @@ words) AS named FROM newest;
+
+-- name: procedures
+-- The procedures and reflections of a theme that say when they apply, the newest, with the words of that.
+WITH own AS (
+    SELECT id, agent_identity, target, metadata, content, created_at, updated_at, text_language, said_columns()
+      FROM memory_entries AS m
+     WHERE agent_identity = %(theme)s AND applies_when IS NOT NULL
+       AND kind IN ('procedure', 'reflection') AND is_current(m) AND readable(m)
+     ORDER BY updated_at DESC, id DESC LIMIT %(limit)s)
+SELECT own.id, agent_identity AS theme, target AS kind, metadata ->> 'session_id' AS session_id,
+       CASE WHEN octet_length(content) <= 100000 THEN content ELSE left(content, 20000) END AS content, updated_at AS at,
+       NULL::float8 AS similarity, 0 AS nearest_char, 0 AS first_char, 0 AS size, said_of(own),
+       tsvector_to_array(hermes_lexemes(applies_when, text_language)) AS terms
+  FROM own ORDER BY updated_at DESC, id DESC;
+
+-- name: turns_before
+-- The ends of the sessions before this one, the nearest first, newest first. `|| ''`: see neighbours. The theme's timeline is
+-- walked back to each session that was not met before, as it is for a list of sessions.
+WITH RECURSIVE before(session_id, ts, met, number) AS (
+    (SELECT coalesce(%(parent)s::text, last.session_id),
+            CASE WHEN %(parent)s::text IS NULL THEN last.ts ELSE 'infinity' END,
+            ARRAY[coalesce(%(parent)s::text, last.session_id), %(session_id)s::text], 1
+       FROM (SELECT 1) AS always LEFT JOIN LATERAL (
+            SELECT session_id, ts FROM conversations WHERE agent_identity = %(theme)s ORDER BY ts DESC LIMIT 1) AS last ON true)
+    UNION ALL
+    SELECT earlier.session_id, earlier.ts, before.met || earlier.session_id, before.number + 1
+      FROM before CROSS JOIN LATERAL (
+        SELECT c.session_id, c.ts FROM conversations AS c
+         WHERE c.agent_identity = %(theme)s AND c.ts <= before.ts AND c.session_id <> ALL (before.met)
+         ORDER BY c.ts DESC LIMIT 1) AS earlier
+     WHERE before.number < %(sessions)s)
+SELECT said.*
+  FROM before CROSS JOIN LATERAL (
+       SELECT id, agent_identity AS theme, role AS kind, session_id,
+              CASE WHEN octet_length(content) <= 100000 THEN content ELSE left(content, 20000) END AS content, ts AS at,
+              NULL::float8 AS similarity
+         FROM conversations AS c
+        WHERE c.session_id = before.session_id AND c.agent_identity || '' = %(theme)s
+        ORDER BY c.ts DESC, c.id DESC LIMIT %(limit)s) AS said
+ WHERE NOT EXISTS (SELECT FROM conversations WHERE session_id = %(session_id)s AND agent_identity || '' = %(theme)s)
+ ORDER BY before.number, said.at DESC, said.id DESC;

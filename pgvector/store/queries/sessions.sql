@@ -16,7 +16,11 @@ WITH RECURSIVE walk AS (
          ORDER BY c.ts DESC LIMIT 1) AS earlier
      WHERE walk.number < %(limit)s + %(offset)s),
 page AS MATERIALIZED (SELECT session_id, number FROM walk WHERE number > %(offset)s)
-SELECT page.session_id, held.turns, held.first_at, held.last_at, opening.parent_session_id, opening.content AS opening
+SELECT page.session_id, held.turns, held.first_at, held.last_at, opening.parent_session_id, opening.content AS opening,
+       ARRAY(SELECT left(c.content, %(chars)s) FROM conversations AS c
+              WHERE c.session_id = page.session_id AND c.role = 'user'
+                AND CASE WHEN c.agent_identity = %(theme)s THEN true ELSE false END
+              ORDER BY c.ts, c.id LIMIT %(asked)s) AS asked
   FROM page
  CROSS JOIN LATERAL (SELECT count(*) AS turns, min(ts) AS first_at, max(ts) AS last_at FROM conversations AS c
                       WHERE c.session_id = page.session_id
@@ -27,6 +31,18 @@ SELECT page.session_id, held.turns, held.first_at, held.last_at, opening.parent_
                         AND CASE WHEN c.agent_identity = %(theme)s THEN true ELSE false END
                       ORDER BY c.ts, c.id LIMIT 1) AS opening ON true
  ORDER BY page.number;
+
+-- name: describe_session
+SELECT count(*) AS turns, min(ts) AS first_at, max(ts) AS last_at,
+       (SELECT left(o.content, %(chars)s) FROM conversations AS o
+         WHERE o.session_id = %(session_id)s AND CASE WHEN o.agent_identity = %(theme)s THEN true ELSE false END
+         ORDER BY o.ts, o.id LIMIT 1) AS opening,
+       ARRAY(SELECT left(o.content, %(chars)s) FROM conversations AS o
+              WHERE o.session_id = %(session_id)s AND o.role = 'user'
+                AND CASE WHEN o.agent_identity = %(theme)s THEN true ELSE false END
+              ORDER BY o.ts, o.id LIMIT %(asked)s) AS asked
+  FROM conversations AS c
+ WHERE c.session_id = %(session_id)s AND CASE WHEN c.agent_identity = %(theme)s THEN true ELSE false END;
 
 -- name: transcript_of_session
 -- In the order in which they were said, from after a turn on.
