@@ -133,7 +133,7 @@ def test_procedures_are_looked_for_among_what_has_a_state(admin_dsn: str, analys
         for mode, (theme, rows) in itertools.product(MODES, (("plain", 0), ("facts", 20))):
             admin.execute(f"SET plan_cache_mode = {mode}".encode())
             nodes = _plan(admin, "procedures", {"theme": theme, "any_theme": False})
-            (read,) = [node for node in nodes if node.get("Index Name") == "memory_entries_subject_idx"]
+            (read,) = [node for node in nodes if node.get("Index Name") == "memory_entries_procedures_idx"]
             assert read["Actual Rows"] == rows, (theme, mode)
 
 
@@ -212,7 +212,7 @@ def test_what_holds_in_a_theme_comes_from_an_index_of_such_memories(filled: psyc
         filled.execute(f"SET plan_cache_mode = {mode}".encode())
         nodes = _plan(filled, "hot_facts", {"theme": theme})
         (read,) = [node for node in nodes if node.get("Relation Name")]
-        assert (read["Index Name"], read["Actual Rows"]) == ("memory_entries_procedures_idx", 0), (mode, theme)
+        assert (read["Index Name"], read["Actual Rows"]) == ("memory_entries_subject_idx", 0), (mode, theme)
 
 
 def test_the_turns_that_name_a_scope_are_looked_for_among_the_newest_alone(filled: psycopg.Connection[Any]) -> None:
