@@ -56,14 +56,19 @@ AS $keep$
 DECLARE
     rival record;
 BEGIN
-    IF NEW.state = 'active' AND NEW.subject IS NOT NULL THEN
+    -- Whoever only embeds a row waits for nobody: the theme's writers wait for such rows.
+    IF NEW.state = 'active' AND NEW.subject IS NOT NULL
+       AND (NEW.kind, NEW.subject, NEW.scope, NEW.state, NEW.updated_at)
+           IS DISTINCT FROM (OLD.kind, OLD.subject, OLD.scope, OLD.state, OLD.updated_at) THEN
         PERFORM pg_advisory_xact_lock(731057946, hashtext(NEW.agent_identity));
         FOR rival IN SELECT id, updated_at FROM memory_entries
                       WHERE agent_identity = NEW.agent_identity AND lower(subject) = lower(NEW.subject)
                         AND kind = NEW.kind AND coalesce(lower(scope), '') = coalesce(lower(NEW.scope), '')
                         AND state = 'active' AND id <> NEW.id
                       ORDER BY updated_at, id LOOP
-            IF (rival.updated_at, rival.id) > (NEW.updated_at, NEW.id) THEN
+            -- Nothing was said at a time to come: the clock of its host was wrong, and it gives way.
+            IF (rival.updated_at, rival.id) > (NEW.updated_at, NEW.id)
+               AND rival.updated_at < clock_timestamp() + interval '5 minutes' THEN
                 UPDATE memory_entries SET state = 'superseded' WHERE agent_identity = NEW.agent_identity AND id = NEW.id;
                 UPDATE memory_entries SET replaces = coalesce(replaces, NEW.id)
                  WHERE agent_identity = NEW.agent_identity AND id = rival.id;
@@ -181,7 +186,7 @@ CREATE OR REPLACE TRIGGER hermes_note_change AFTER UPDATE OF content, agent_iden
     EXECUTE FUNCTION hermes_note_memory();
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (6, 'facts', 'bde8ebaa6d07c94a39c2ac9fdc94a903260e6682fbcb1ed1afa7497d934adab9')
+VALUES (6, 'facts', '5aec29f12ade1d672969c5cb594e2f2fc08cc02a7fd09a4640ba02d137e5ac91')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;
