@@ -34,9 +34,10 @@ _ALMOST = re.compile(r"[CDV?✓✔~]\[")
 class Structure:
     """What one write says of a memory besides its text; None where it says nothing.
 
-    Subjects and scopes differ by their letters, not by case, width or marks that nobody sees. `expires_at` is in seconds
-    since the epoch, `sources` are ids of turns, `replaces` is the id of a memory. `closes`: the scope or the question of
-    that subject is done. `obsoletes`: what is current of that subject is replaced, and gives its kind and scope.
+    Subjects and scopes differ by their letters, not by case, width or marks that nobody sees. `expires_at` is in
+    seconds since the epoch, `sources` are ids of turns, `replaces` is the id of a memory. `closes`: the scope or the
+    question of that subject is done. `obsoletes`: what is current of that subject is replaced, and gives its kind and
+    scope.
     """
 
     kind: str | None = None

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import psycopg
 import pytest
 
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import MakeProvider
+from tests.support.memory import called, landed, write_entries
+from tests.support.row_security import tenant_of
 
 from .test_facts import STRUCTURED, fetched, found, remember, rows
 
@@ -92,3 +97,30 @@ def test_subjects_that_look_alike_are_one(make_provider: MakeProvider, dsn: str,
     remember(provider, "third", kind="decision", subject=other)
     assert sorted(states(dsn).values()) == ["active", "superseded", "superseded"]
     assert fetched(dsn, "SELECT content FROM memory_entries WHERE state = 'active'") == [("third",)]
+
+
+def test_of_two_lines_of_one_subject_in_a_file_the_lower_one_is_current(
+    make_provider: MakeProvider, home: Path, dsn: str
+) -> None:
+    write_entries(home, *(f"V[srv.{name}]: {port}" for port in (9, 5, 7) for name in "abcdef"))
+    landed(make_provider(STRUCTURED))
+    current = {content for content, state in states(dsn).items() if state == "active"}
+    assert current == {f"V[srv.{name}]: 7" for name in "abcdef"}
+
+
+def test_a_confined_role_replaces_in_its_own_theme_only(
+    make_provider: MakeProvider, postgres: EmbeddedServer, admin_dsn: str
+) -> None:
+    remember(make_provider({"dsn": admin_dsn, **STRUCTURED}, gateway_session_key="sales"), "V[srv]: nine.example")
+    (foreign,) = fetched(admin_dsn, "SELECT id FROM memory_entries")[0]
+    confined = tenant_of(postgres, admin_dsn, "marketing")
+    tenant = make_provider({"dsn": confined, **STRUCTURED}, gateway_session_key="marketing", session_id="tenant")
+    remember(tenant, "V[srv]: ten.example")
+    remember(tenant, "V[srv]: eleven.example")
+    refused = called(tenant, "remember", {"content": "V[srv]: mine", "replaces": foreign})
+    assert str(foreign) in refused["error"]
+    assert states(admin_dsn) == {
+        "V[srv]: nine.example": "active",
+        "V[srv]: ten.example": "superseded",
+        "V[srv]: eleven.example": "active",
+    }

@@ -194,6 +194,7 @@ def build_indexes(conn: DeadlineConnection, space: EmbeddingSpace, say: Callable
     with steering(conn):
         if running(conn) != space:
             return
+        conn.execute(for_store("hide_next", "memories"))
         for store in STORES:
             for name, statement in (_INDEXES | (_INDEXES_OF_TURNS if store == "turns" else {})).items():
                 index = name.format(rows=ROWS[store], chunks=CHUNKS[store])
@@ -213,6 +214,7 @@ def switch(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
             with _alone(conn):
                 if not space.model and not is_without_vectors(conn):
                     raise ConfigurationError("there are vectors by now; run hermes-pgvector reembed")
+                conn.execute(for_store("hide_next", "memories"))
                 for store in STORES:
                     conn.execute(for_store("switch_to_next", store))
                 conn.execute(_query("record_switch"), asdict(space))
