@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
@@ -24,6 +25,8 @@ _DONE, _OBSOLETE = "✓✔", "~"
 _LINE = re.compile(r"([CDV?✓✔~])\[([^\[\]\r\n]{1,200})\](:?)[ \t]*([^\r\n]*)")
 _SPAN = re.compile(r"\d+\s*[a-zA-Z]+")  # "7d" ago, said of what is to come
 _FIRST_S, _LAST_S = -6e10, 2e11  # the years 68 to 8307
+# Marks that nobody sees, which would make two subjects of one; those that join letters and emojis stay.
+_UNSEEN = dict.fromkeys([0xAD, 0x61C, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF])
 _ALMOST = re.compile(r"[CDV?✓✔~]\[")
 
 
@@ -31,9 +34,10 @@ _ALMOST = re.compile(r"[CDV?✓✔~]\[")
 class Structure:
     """What one write says of a memory besides its text; None where it says nothing.
 
-    Subjects and scopes differ by their letters, not by their case. `expires_at` is in seconds since the epoch,
-    `sources` are ids of turns, `replaces` is the id of a memory. `closes`: the scope or the question of that subject is
-    done. `obsoletes`: what is current of that subject is replaced, and gives its kind.
+    Subjects and scopes differ by their letters, not by case, width or marks that nobody sees. `expires_at` is in
+    seconds since the epoch, `sources` are ids of turns, `replaces` is the id of a memory. `closes`: the scope or the
+    question of that subject is done. `obsoletes`: what is current of that subject is replaced, and gives its kind and
+    scope.
     """
 
     kind: str | None = None
@@ -78,7 +82,7 @@ def parse_notation(text: str) -> Structure | None:
     if found is None:
         return None
     mark, subject, colon, said = found.groups()
-    subject = subject.strip()
+    subject = _name(subject)
     if not subject or not ((colon and said.strip()) or (mark in _DONE and not said)):
         return None
     if mark in _DONE:
@@ -86,6 +90,11 @@ def parse_notation(text: str) -> Structure | None:
     if mark == _OBSOLETE:
         return Structure(subject=subject, obsoletes=True)
     return Structure(kind=_MARKS[mark], subject=subject)
+
+
+def _name(text: str) -> str:
+    """Return a subject or a scope in the one form of those that look alike."""
+    return " ".join(unicodedata.normalize("NFKC", clean(text).translate(_UNSEEN)).split())
 
 
 def malformed_notation(text: str) -> bool:
@@ -113,7 +122,7 @@ def _one_of(choices: tuple[str, ...]) -> Any:
 
 def _short(most: int) -> Any:
     def read(value: object, name: str) -> str | None:
-        text = " ".join(clean(value).split()) if isinstance(value, str) else ""
+        text = _name(value) if isinstance(value, str) else ""
         if not text or len(text) > most:
             raise InvalidArgument(f"`{name}` must be a text of 1 to {most} characters, or left out")
         return text

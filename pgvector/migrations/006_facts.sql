@@ -58,14 +58,19 @@ AS $keep$
 DECLARE
     rival record;
 BEGIN
-    IF NEW.state = 'active' AND NEW.subject IS NOT NULL THEN
+    -- Whoever only embeds a row waits for nobody: the theme's writers wait for such rows.
+    IF NEW.state = 'active' AND NEW.subject IS NOT NULL
+       AND (NEW.kind, NEW.subject, NEW.scope, NEW.state, NEW.updated_at)
+           IS DISTINCT FROM (OLD.kind, OLD.subject, OLD.scope, OLD.state, OLD.updated_at) THEN
         PERFORM pg_advisory_xact_lock(731057946, hashtext(NEW.agent_identity));
         FOR rival IN SELECT id, updated_at FROM memory_entries
                       WHERE agent_identity = NEW.agent_identity AND lower(subject) = lower(NEW.subject)
                         AND kind = NEW.kind AND coalesce(lower(scope), '') = coalesce(lower(NEW.scope), '')
                         AND state = 'active' AND id <> NEW.id
                       ORDER BY updated_at, id LOOP
-            IF (rival.updated_at, rival.id) > (NEW.updated_at, NEW.id) THEN
+            -- Nothing was said at a time to come: the clock of its host was wrong, and it gives way.
+            IF (rival.updated_at, rival.id) > (NEW.updated_at, NEW.id)
+               AND rival.updated_at < clock_timestamp() + interval '5 minutes' THEN
                 UPDATE memory_entries SET state = 'superseded' WHERE agent_identity = NEW.agent_identity AND id = NEW.id;
                 UPDATE memory_entries SET replaces = coalesce(replaces, NEW.id)
                  WHERE agent_identity = NEW.agent_identity AND id = rival.id;
@@ -177,13 +182,14 @@ BEGIN
 END
 $note$;
 
-CREATE OR REPLACE TRIGGER hermes_note_change AFTER UPDATE OF content, agent_identity, state ON memory_entries
-    FOR EACH ROW WHEN (NEW.content IS DISTINCT FROM OLD.content OR NEW.agent_identity IS DISTINCT FROM OLD.agent_identity
-                       OR NEW.state IS DISTINCT FROM OLD.state)
+-- Beside hermes_note_change, which notes the state of what changes in other ways as well.
+CREATE OR REPLACE TRIGGER hermes_note_state AFTER UPDATE OF state ON memory_entries
+    FOR EACH ROW WHEN (NEW.state IS DISTINCT FROM OLD.state AND NEW.content IS NOT DISTINCT FROM OLD.content
+                       AND NEW.agent_identity IS NOT DISTINCT FROM OLD.agent_identity)
     EXECUTE FUNCTION hermes_note_memory();
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (6, 'facts', '77d91b2695b0938068080fa47f1dcab9120b86abcd1e9afb2f1fc7efbe53159c')
+VALUES (6, 'facts', '0114fcf37a718ec04c91a8279c895faccca7331f450894afc6bfab53fdc2ccd6')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;

@@ -110,13 +110,17 @@ class MemoryWriter:
         """Store a memory by a statement, and do to others what its structure says; `row` holds what `content` gives."""
         said: Structure = row["structure"]
         if said.obsoletes and (old := self.conn.execute(query("current_of_subject"), row).fetchone()) is not None:
-            row |= {"kind": old.kind}
+            row |= {"kind": old.kind, "scope": old.scope}
+        # It gives way first, or a later time of it would supersede what replaces it.
+        replaced = {"replaced": said.replaces}
+        gone = said.replaces and self.conn.execute(query("supersede_memory"), row | replaced).fetchone()
         self.conn.execute(query(statement), row)
         if said.closes:
             self.counts["facts_closed"] += len(self.conn.execute(query("close_scope"), row).fetchall())
         if said.replaces is not None:
-            done = self.conn.execute(query("supersede_memory"), row | {"id": said.replaces}).fetchone()
-            self.counts["memories_superseded" if done else "replaces_unmatched"] += 1
+            if gone:
+                self.conn.execute(query("note_replaced"), row | replaced)
+            self.counts["memories_superseded" if gone else "replaces_unmatched"] += 1
 
     def content(self, op: MemoryOperation, text: str, said: Structure = PLAIN) -> dict[str, Any]:
         """Return the parameters that say what a memory holds; without a vector where there is none yet.

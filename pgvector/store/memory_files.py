@@ -37,7 +37,9 @@ def reconcile(write: MemoryWriter, op: ReconcileFile) -> None:
         # Noted as seen, or it would count as new when somebody edits another line of this file.
         write.conn.execute(query("note_mirrored"), _entry(write, op, change))
         write.counts["memories_kept_removed"] += 1
-    for change in changes["new"]:
+    # Of two lines of one subject the lower one is current.
+    places = {content: place for place, content in enumerate(op.contents)}
+    for change in sorted(changes["new"], key=lambda each: places[each.content]):
         _import(write, op, change)
     if back := changes["back"]:
         write.conn.execute(query("withdraw_removals"), row | {"digests": [each.digest for each in back]})

@@ -145,6 +145,27 @@ def test_a_theme_that_is_renamed_or_merged_keeps_what_its_memories_say(facts: No
     assert Database(dsn).column(STRUCTURE) == [row.replace("sales | ", "shop | ", 1) for row in before]
 
 
+def test_a_merge_keeps_what_was_said_later_of_what_both_themes_hold(run: Run, dsn: str) -> None:
+    fill_theme(dsn, "sales", turns=1, memories=0, dims=DIMS)
+    fill_theme(dsn, "shop", turns=1, memories=0, dims=DIMS)
+    for text, where, *more in (
+        ("Port 1", "sales", "--kind", "value", "--subject", "srv"),  # plain in the other theme, said there later
+        ("Port 1", "shop"),
+        ("Port 2", "shop"),  # and the other way round
+        ("Port 2", "sales", "--kind", "value", "--subject", "db", "--pinned"),
+        ("Port 3", "sales", "--kind", "value", "--subject", "queue"),  # another is current there, said later
+        ("Port 4", "shop", "--kind", "value", "--subject", "Queue"),
+    ):
+        run("facts" if more else "add", *(["add"] if more else []), text, "--theme", where, *more)
+    run("themes", "merge", "sales", "shop", "--yes")
+    assert Database(dsn).column(STRUCTURE) == [
+        "shop | Port 1 | value | srv | active",
+        "shop | Port 2 | value | db | active | t",
+        "shop | Port 3 | value | queue | superseded",
+        "shop | Port 4 | value | Queue | active | Port 3",
+    ]
+
+
 def test_a_memory_that_is_restored_says_what_it_said(facts: None, run: Run, dsn: str) -> None:
     before = Database(dsn).column(STRUCTURE)
     with psycopg.connect(dsn) as conn:

@@ -114,6 +114,10 @@ def test_need_18_reembed_changes_model_and_length(
     written(make_provider, settings, dsn)
     configured(home, dsn, settings)
     database = Database(dsn)
+    hidden = make_provider(settings | {"tools": ["remember"]})
+    for said in ("D[berth]: seven", "D[berth]: eight", f"D[log]: {LONG}", "D[log]: none"):
+        called(hidden, "remember", {"content": said, "sync": True})
+    until(lambda: database.column(WITHOUT_VECTOR) == [0], 30, "the vectors of all rows")
     content = database.column("SELECT md5(string_agg(content, '|' ORDER BY id)) FROM conversations")
 
     said = cli(*arguments, "--yes")
@@ -122,8 +126,17 @@ def test_need_18_reembed_changes_model_and_length(
     assert "newer" in said.stdout
     assert database.column(WITHOUT_VECTOR) == [0]
     assert set(database.column("SELECT vector_dims(embedding) FROM conversations")) == {NEW_DIMS}
-    assert set(database.column("SELECT length(sig) FROM memory_entries")) == {NEW_DIMS}
-    assert set(database.column("SELECT length(code) FROM memory_entries")) == {3 * NEW_DIMS}
+    in_state = "SELECT length({}) FROM memory_entries WHERE state IS DISTINCT FROM 'superseded'"
+    assert set(database.column(in_state.format("sig"))) == {NEW_DIMS}
+    assert set(database.column(in_state.format("code"))) == {3 * NEW_DIMS}
+    # What is not recalled takes no place in the new indexes either.
+    assert (
+        database.column("SELECT sig IS NULL AND code IS NULL FROM memory_entries WHERE state = 'superseded'")
+        == [True] * 2
+    )
+    assert database.column(
+        "SELECT count(*) FROM memory_chunks JOIN memory_entries AS m ON m.id = row_id WHERE state = 'superseded'"
+    ) == [0]
     assert database.column("SELECT count(*) >= 3 FROM memory_chunks") == [True]
     assert database.column("SELECT md5(string_agg(content, '|' ORDER BY id)) FROM conversations") == content
     assert database.column("SELECT model FROM hermes_embedding") == ["newer"]

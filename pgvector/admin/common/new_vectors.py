@@ -194,6 +194,7 @@ def build_indexes(conn: DeadlineConnection, space: EmbeddingSpace, say: Callable
     with steering(conn):
         if running(conn) != space:
             return
+        conn.execute(for_store("hide_next", "memories"))
         for store in STORES:
             for name, statement in (_INDEXES | (_INDEXES_OF_TURNS if store == "turns" else {})).items():
                 index = name.format(rows=ROWS[store], chunks=CHUNKS[store])

@@ -102,12 +102,13 @@ def _restructure(
     merged = Structure(**{**said, **changed}).settled()
     row = memories.columns_of(merged) | {"theme": old.theme, "target": old.kind, "id": old.id, "content": content}
     row |= {"at": datetime.now(UTC), "anew": merged.state == "active" and bool(changed.keys() & _MATTERS)}
+    if (replaced := changed.get("replaces")) is not None:
+        row["replaced"] = replaced
+        if not conn.execute(query("supersede_memory"), row).rowcount:
+            raise InvalidArgument(f"the theme {old.theme!r} holds no other memory m{replaced} that could be replaced")
+        conn.execute(query("note_replaced"), row)
     if not conn.execute(_query("edit_structure"), row).rowcount:
         raise InvalidArgument(f"m{old.id} was changed by somebody else just now; nothing was done: look again")
-    if (replaced := changed.get("replaces")) is not None:
-        if not memories.entries(conn, old.theme, [replaced]) or replaced == old.id:
-            raise InvalidArgument(f"the theme {old.theme!r} holds no other memory m{replaced} that could be replaced")
-        conn.execute(query("supersede_memory"), row | {"id": replaced})
 
 
 def _replace(

@@ -102,6 +102,7 @@ def _merge(conn: DeadlineConnection, theme: str, into: str, advance: Advance) ->
             "updated": [row.updated_at for row in rows],
             "embeddings": [row.embedding for row in rows],
             "owners": [row.owners for row in rows],
+            "said": [row.said for row in rows],
         }
         conn.execute(_query("merge_memories"), given)
         conn.execute(_query("delete_merged"), {"theme": theme, "ids": [row.id for row in rows]})

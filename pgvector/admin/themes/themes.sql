@@ -13,7 +13,10 @@ SELECT target, digest FROM memory_entries WHERE agent_identity = %(theme)s AND i
 -- The vector of a long text is no use without those of its other parts.
 SELECT id, target, digest, created_at, updated_at, array_to_string(owners, ',') AS owners,
        CASE WHEN NOT EXISTS (SELECT FROM memory_chunks AS k WHERE k.agent_identity = %(theme)s AND k.row_id = m.id)
-            THEN m.embedding::text END AS embedding
+            THEN m.embedding::text END AS embedding,
+       jsonb_build_object('kind', m.kind, 'subject', m.subject, 'scope', m.scope, 'state', m.state, 'expires_at', m.expires_at,
+                          'confidence', m.confidence, 'sources', m.sources, 'replaces', m.replaces,
+                          'applies_when', m.applies_when, 'pinned', m.pinned)::text AS said
   FROM memory_entries AS m WHERE m.agent_identity = %(theme)s AND m.id = ANY(%(ids)s);
 
 -- name: same_memories
@@ -21,15 +24,30 @@ SELECT id, target, digest FROM memory_entries WHERE agent_identity = %(theme)s A
 
 -- name: merge_memories
 -- What both themes hold stays once, as old as the older and as fresh as the fresher of the two, with the owners of both.
+-- What was said of it later counts; where that is nothing, what was said before, and what is plain there is current.
 UPDATE memory_entries AS m
    SET created_at = least(m.created_at, given.created_at), updated_at = greatest(m.updated_at, given.updated_at),
        embedding = coalesce(m.embedding, given.embedding),
        -- What has a vector and no signature is not recalled.
        sig = CASE WHEN m.embedding IS NULL THEN binary_quantize(given.embedding) ELSE m.sig END,
        code = CASE WHEN m.embedding IS NULL THEN hermes_code(given.embedding) ELSE m.code END,
-       owners = ARRAY(SELECT DISTINCT owner FROM unnest(m.owners || string_to_array(given.owners, ',')) AS owner)
+       owners = ARRAY(SELECT DISTINCT owner FROM unnest(m.owners || string_to_array(given.owners, ',')) AS owner),
+       state = CASE WHEN m.state IS NULL AND said.state IS NULL THEN NULL
+                    WHEN given.updated_at > m.updated_at THEN coalesce(said.state, 'active') ELSE coalesce(m.state, 'active') END,
+       kind = of_later(kind),
+       subject = of_later(subject),
+       scope = of_later(scope),
+       expires_at = of_later(expires_at),
+       confidence = of_later(confidence),
+       sources = of_later(sources),
+       replaces = of_later(replaces),
+       applies_when = of_later(applies_when),
+       pinned = of_later(pinned)
   FROM unnest(%(ids)s::bigint[], %(created)s::timestamptz[], %(updated)s::timestamptz[], %(embeddings)s::vector[],
-              %(owners)s::text[]) AS given(id, created_at, updated_at, embedding, owners)
+              %(owners)s::text[], %(said)s::jsonb[]) AS given(id, created_at, updated_at, embedding, owners, said)
+ CROSS JOIN LATERAL jsonb_to_record(given.said)
+       AS said(kind text, subject text, scope text, state text, expires_at timestamptz, confidence real, sources bigint[],
+               replaces bigint, applies_when text, pinned boolean)
  WHERE m.agent_identity = %(theme)s AND m.id = given.id;
 
 -- name: delete_merged

@@ -152,6 +152,10 @@ kind = coalesce(excluded.kind, memory_entries.kind), subject = coalesce(excluded
        applies_when = coalesce(excluded.applies_when, memory_entries.applies_when),
        pinned = coalesce(excluded.pinned, memory_entries.pinned)
 
+-- fragment: of_later(column)
+-- Of a memory `m` and the same text `given`, what was said of it later; what was said before where that is nothing.
+CASE WHEN given.updated_at > m.updated_at THEN coalesce(said.{column}, m.{column}) ELSE coalesce(m.{column}, said.{column}) END
+
 -- fragment: memory_passes()
 -- The filters of a question. A generic plan folds no parameter: outside a sub-select it would be cast for each row.
 (%(target)s::text IS NULL OR target = %(target)s)

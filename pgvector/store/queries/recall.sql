@@ -525,16 +525,24 @@ SELECT agent_identity AS theme FROM conversations UNION SELECT agent_identity FR
 -- What holds in a theme and may stand in its hot block, and when the scope of each was last written of. Where a theme has
 -- nothing of the kind, this is one look at an index.
 WITH holding AS MATERIALIZED (
-    SELECT id, content, updated_at, kind, subject, scope, state, pinned, expires_at,
-           max(updated_at) OVER (PARTITION BY lower(scope)) AS scope_at
+    SELECT id, content, updated_at, kind, subject, scope, state, pinned, expires_at
       FROM memory_entries
      WHERE agent_identity = %(theme)s AND (state IS NOT NULL OR pinned)
-       AND coalesce(state, 'active') = 'active' AND (expires_at IS NULL OR expires_at > now()))
+       AND coalesce(state, 'active') = 'active' AND (expires_at IS NULL OR expires_at > now())
+       AND (pinned OR kind IN ('constraint', 'question', 'decision', 'value'))
+     ORDER BY kind = 'constraint' DESC NULLS LAST, pinned IS TRUE DESC, updated_at DESC, id DESC LIMIT %(limit)s),
+written AS MATERIALIZED (
+    SELECT lower(scope) AS scope, max(updated_at) AS at
+      FROM memory_entries
+     WHERE agent_identity = %(theme)s AND (state IS NOT NULL OR pinned)
+       AND coalesce(state, 'active') = 'active' AND (expires_at IS NULL OR expires_at > now())
+       AND lower(scope) IN (SELECT lower(scope) FROM holding)
+     GROUP BY 1)
 SELECT id, left(content, 2000) AS content, updated_at, coalesce(kind, '') AS kind, coalesce(subject, '') AS subject,
-       coalesce(scope, '') AS scope, coalesce(state, '') AS state, pinned IS TRUE AS pinned, expires_at, scope_at
-  FROM holding
- WHERE pinned OR kind IN ('constraint', 'question', 'decision', 'value')
- ORDER BY kind = 'constraint' DESC NULLS LAST, pinned IS TRUE DESC, updated_at DESC, id DESC LIMIT %(limit)s;
+       coalesce(holding.scope, '') AS scope, coalesce(state, '') AS state, pinned IS TRUE AS pinned, expires_at,
+       coalesce(written.at, updated_at) AS scope_at
+  FROM holding LEFT JOIN written ON written.scope = lower(holding.scope)
+ ORDER BY kind = 'constraint' DESC NULLS LAST, pinned IS TRUE DESC, updated_at DESC, id DESC;
 
 -- name: turns_naming
 -- The newest turns of a theme, and which of `scopes` each of them names in words that the text index holds.

@@ -205,23 +205,23 @@ UPDATE memory_entries
  WHERE agent_identity = %(theme)s AND id = %(id)s;
 
 -- name: current_of_subject
--- What is current of a subject, said last before `at`.
-SELECT id, kind FROM memory_entries
- WHERE agent_identity = %(theme)s AND lower(subject) = lower(%(subject)s) AND state = 'active' AND updated_at <= %(at)s
+-- What is current of a subject, said last before `at`; where all of it was said later, what was said last.
+SELECT id, kind, scope FROM memory_entries
+ WHERE agent_identity = %(theme)s AND lower(subject) = lower(%(subject)s) AND state = 'active'
    AND content <> %(content)s
    AND (%(scope)s::text IS NULL OR lower(scope) = lower(%(scope)s))
- ORDER BY updated_at DESC, id DESC LIMIT 1;
+ ORDER BY updated_at <= %(at)s DESC, updated_at DESC, id DESC LIMIT 1;
 
 -- name: supersede_memory
--- Another memory takes its place.
-WITH successor AS (
-    UPDATE memory_entries SET replaces = %(id)s
-     WHERE agent_identity = %(theme)s AND target = %(target)s AND digest = hermes_digest(%(content)s) AND id <> %(id)s
-       AND EXISTS (SELECT FROM memory_entries AS m WHERE m.agent_identity = %(theme)s AND m.id = %(id)s)
-    RETURNING id)
+-- Another memory takes its place, unless it says the same.
 UPDATE memory_entries SET state = 'superseded'
- WHERE agent_identity = %(theme)s AND id = %(id)s AND EXISTS (SELECT FROM successor)
+ WHERE agent_identity = %(theme)s AND id = %(replaced)s
+   AND (target, digest) <> (%(target)s::text, hermes_digest(%(content)s))
 RETURNING id;
+
+-- name: note_replaced
+UPDATE memory_entries SET replaces = %(replaced)s
+ WHERE agent_identity = %(theme)s AND target = %(target)s AND digest = hermes_digest(%(content)s);
 
 -- name: close_scope
 -- What belongs to a scope, and of what belongs to none the questions, decisions and values of that name.
