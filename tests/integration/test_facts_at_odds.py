@@ -124,3 +124,27 @@ def test_a_confined_role_replaces_in_its_own_theme_only(
         "V[srv]: ten.example": "superseded",
         "V[srv]: eleven.example": "active",
     }
+
+
+def test_what_was_replaced_is_forgotten_by_its_own_number(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider(STRUCTURED)
+    remember(provider, "V[home]: Elm Street 4")
+    new = remember(provider, "V[home]: Oak Street 9")["id"]
+    (hit,) = found(provider, "street home")
+    old = hit["replaced"]["id"]
+    assert called(provider, "forget", {"id": new})["count"] == 1
+    assert states(dsn) == {"V[home]: Elm Street 4": "superseded"}
+    assert found(provider, "street home") == []
+    assert called(provider, "forget", {"id": old})["count"] == 1
+    assert states(dsn) == {}
+
+
+@pytest.mark.parametrize("subject", ["\ufdfa" * 200, "x" * 201, "\u200b"])
+def test_a_subject_that_is_too_long_or_nothing_is_plain_text(
+    make_provider: MakeProvider, dsn: str, subject: str
+) -> None:
+    provider = make_provider(STRUCTURED)
+    assert "plain text" in remember(provider, f"D[{subject}]: said")["note"]
+    assert [row[1:4] for row in rows(dsn).values()] == [(None, None, None)]
+    remember(provider, "D[long]: " + "word \U0001f600 " * 100_000)
+    assert [row[1:4] for row in rows(dsn).values()][1:] == [("long", None, "active")]
