@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -148,3 +149,38 @@ def test_a_subject_that_is_too_long_or_nothing_is_plain_text(
     assert [row[1:4] for row in rows(dsn).values()] == [(None, None, None)]
     remember(provider, "D[long]: " + "word \U0001f600 " * 100_000)
     assert [row[1:4] for row in rows(dsn).values()][1:] == [("long", None, "active")]
+
+
+def test_hosts_that_write_one_subject_at_once_leave_one_current(
+    make_provider: MakeProvider, dsn: str, admin_dsn: str
+) -> None:
+    providers = [
+        make_provider(STRUCTURED, gateway_session_key="atlas", session_id=f"host-{number}") for number in range(3)
+    ]
+
+    def say(number: int) -> None:
+        for each in range(15):
+            remember(providers[number], f"V[srv.{each % 3}]: from {number}, {each}")
+
+    def by_hand() -> None:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            for each in range(45):
+                connection.execute(
+                    "INSERT INTO memory_entries (agent_identity, target, content, kind, subject, state) "
+                    "VALUES ('atlas', 'memory', %s, 'value', %s, 'active')",
+                    (f"by hand {each}", f"srv.{each % 3}"),
+                )
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(by_hand), *(pool.submit(say, number) for number in range(3))]:
+            done.result()
+    assert fetched(
+        dsn, "SELECT subject, count(*) FROM memory_entries WHERE state = 'active' GROUP BY 1 ORDER BY 1"
+    ) == [
+        ("srv.0", 1),
+        ("srv.1", 1),
+        ("srv.2", 1),
+    ]
+    assert fetched(dsn, "SELECT count(*) FROM memory_entries") == [(90,)]
+    (deadlocks,) = fetched(admin_dsn, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")[0]
+    assert deadlocks == 0
