@@ -184,3 +184,13 @@ def test_hosts_that_write_one_subject_at_once_leave_one_current(
     assert fetched(dsn, "SELECT count(*) FROM memory_entries") == [(90,)]
     (deadlocks,) = fetched(admin_dsn, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")[0]
     assert deadlocks == 0
+
+
+def test_an_obsolete_line_that_was_said_before_what_stands_there_does_not_stand_beside_it(
+    make_provider: MakeProvider, dsn: str
+) -> None:
+    provider = make_provider(STRUCTURED)
+    remember(provider, "D[auth]: tokens")
+    put_off(dsn, "1 minute")
+    remember(provider, "~[auth]: sessions instead")
+    assert states(dsn) == {"D[auth]: tokens": "active", "~[auth]: sessions instead": "superseded"}
