@@ -83,7 +83,7 @@ def parse_notation(text: str) -> Structure | None:
         return None
     mark, subject, colon, said = found.groups()
     subject = _name(subject)
-    if not subject or not ((colon and said.strip()) or (mark in _DONE and not said)):
+    if not 0 < len(subject) <= NAME_MOST_CHARS or not ((colon and said.strip()) or (mark in _DONE and not said)):
         return None
     if mark in _DONE:
         return Structure(subject=subject, closes=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -124,3 +125,72 @@ def test_a_confined_role_replaces_in_its_own_theme_only(
         "V[srv]: ten.example": "superseded",
         "V[srv]: eleven.example": "active",
     }
+
+
+def test_what_was_replaced_is_forgotten_by_its_own_number(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider(STRUCTURED)
+    remember(provider, "V[home]: Elm Street 4")
+    new = remember(provider, "V[home]: Oak Street 9")["id"]
+    (hit,) = found(provider, "street home")
+    old = hit["replaced"]["id"]
+    assert called(provider, "forget", {"id": new})["count"] == 1
+    assert states(dsn) == {"V[home]: Elm Street 4": "superseded"}
+    assert found(provider, "street home") == []
+    assert called(provider, "forget", {"id": old})["count"] == 1
+    assert states(dsn) == {}
+
+
+@pytest.mark.parametrize("subject", ["\ufdfa" * 200, "x" * 201, "\u200b"])
+def test_a_subject_that_is_too_long_or_nothing_is_plain_text(
+    make_provider: MakeProvider, dsn: str, subject: str
+) -> None:
+    provider = make_provider(STRUCTURED)
+    assert "plain text" in remember(provider, f"D[{subject}]: said")["note"]
+    assert [row[1:4] for row in rows(dsn).values()] == [(None, None, None)]
+    remember(provider, "D[long]: " + "word \U0001f600 " * 100_000)
+    assert [row[1:4] for row in rows(dsn).values()][1:] == [("long", None, "active")]
+
+
+def test_hosts_that_write_one_subject_at_once_leave_one_current(
+    make_provider: MakeProvider, dsn: str, admin_dsn: str
+) -> None:
+    providers = [
+        make_provider(STRUCTURED, gateway_session_key="atlas", session_id=f"host-{number}") for number in range(3)
+    ]
+
+    def say(number: int) -> None:
+        for each in range(15):
+            remember(providers[number], f"V[srv.{each % 3}]: from {number}, {each}")
+
+    def by_hand() -> None:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            for each in range(45):
+                connection.execute(
+                    "INSERT INTO memory_entries (agent_identity, target, content, kind, subject, state) "
+                    "VALUES ('atlas', 'memory', %s, 'value', %s, 'active')",
+                    (f"by hand {each}", f"srv.{each % 3}"),
+                )
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(by_hand), *(pool.submit(say, number) for number in range(3))]:
+            done.result()
+    assert fetched(
+        dsn, "SELECT subject, count(*) FROM memory_entries WHERE state = 'active' GROUP BY 1 ORDER BY 1"
+    ) == [
+        ("srv.0", 1),
+        ("srv.1", 1),
+        ("srv.2", 1),
+    ]
+    assert fetched(dsn, "SELECT count(*) FROM memory_entries") == [(90,)]
+    (deadlocks,) = fetched(admin_dsn, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")[0]
+    assert deadlocks == 0
+
+
+def test_an_obsolete_line_that_was_said_before_what_stands_there_does_not_stand_beside_it(
+    make_provider: MakeProvider, dsn: str
+) -> None:
+    provider = make_provider(STRUCTURED)
+    remember(provider, "D[auth]: tokens")
+    put_off(dsn, "1 minute")
+    remember(provider, "~[auth]: sessions instead")
+    assert states(dsn) == {"D[auth]: tokens": "active", "~[auth]: sessions instead": "superseded"}

@@ -128,7 +128,7 @@ kind = coalesce(%(kind)s, kind), subject = coalesce(%(subject)s, subject), scope
 CASE WHEN {own}.state IS NOT NULL OR {own}.replaces IS NOT NULL OR {own}.kind IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
             'kind', {own}.kind, 'subject', {own}.subject, 'scope', {own}.scope, 'state', nullif({own}.state, 'active'),
             'when', {own}.applies_when, 'confidence', {own}.confidence, 'expires_at', {own}.expires_at,
-            'replaced', (SELECT jsonb_build_object('content', left(before.content, 300), 'said_at', before.updated_at,
+            'replaced', (SELECT jsonb_build_object('id', before.id, 'content', left(before.content, 300), 'said_at', before.updated_at,
                                                    'until', {own}.created_at)
                            FROM memory_entries AS before
                           WHERE before.agent_identity = {own}.agent_identity AND before.id = {own}.replaces
