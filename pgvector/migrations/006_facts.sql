@@ -1,9 +1,10 @@
 -- hermes-memory-pgvector, migration 006: a memory may say what kind it is, what about, and until when; and what is said anew
 -- of the same subject takes the place of what was said before.
 --
--- Run it after 005_keys.sql, in the same ways. Running it again changes nothing. It adds columns that are empty for every row
--- that is stored, and takes no longer for a large table. It waits for the table at most 0.8 s, in which everybody else waits
--- as well: when it ends with "canceling statement due to lock timeout", nothing was changed, and it may be run again at once.
+-- Run it after 005_keys.sql, in the same ways. Running it again changes nothing. First it adds columns that are empty for every
+-- row that is stored, which takes no longer for a large table. Then it builds indexes, while memories are read and their writes
+-- wait: that is once through the table for each. For either it waits for the table at most 0.8 s, in which everybody else waits
+-- as well: when it ends with "canceling statement due to lock timeout", it may be run again at once.
 
 BEGIN;
 
@@ -40,6 +41,11 @@ COMMENT ON COLUMN memory_entries.sources IS 'the turns it was drawn from, by the
 COMMENT ON COLUMN memory_entries.replaces IS 'the id of the memory of this theme that it took the place of';
 COMMENT ON COLUMN memory_entries.applies_when IS 'the situation that a procedure or reflection is for';
 COMMENT ON COLUMN memory_entries.pinned IS 'stands in the prompt of every session of the theme';
+
+COMMIT;
+BEGIN;
+SELECT pg_advisory_xact_lock(7310579462);
+SET LOCAL lock_timeout = '800ms';
 
 CREATE INDEX IF NOT EXISTS memory_entries_subject_idx ON memory_entries (agent_identity, lower(subject))
     WHERE state IS NOT NULL OR pinned;
@@ -189,7 +195,7 @@ CREATE OR REPLACE TRIGGER hermes_note_state AFTER UPDATE OF state ON memory_entr
     EXECUTE FUNCTION hermes_note_memory();
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (6, 'facts', '0114fcf37a718ec04c91a8279c895faccca7331f450894afc6bfab53fdc2ccd6')
+VALUES (6, 'facts', 'c34ed4305b3a3b1da0c03a35f9d4af8f8c8c4c2666d1ce86ba19ac2f3541da98')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;
