@@ -97,7 +97,9 @@ def execute(dsn: str, statements: str) -> None:
 
 
 def without_code(dsn: str) -> list[dict[str, Any]]:
-    return [{name: value for name, value in row.items() if name != "code"} for row in Database(dsn).column(CONTENTS)]
+    """Return the rows without their codes, and without what is empty, as columns are that came later."""
+    rows: list[dict[str, Any]] = Database(dsn).column(CONTENTS)
+    return [{name: value for name, value in row.items() if name != "code" and value is not None} for row in rows]
 
 
 def test_an_earlier_database_gets_the_schema_of_a_new_one_and_keeps_its_rows(
