@@ -134,7 +134,7 @@ stage "All tests" tests/plans tests/fault tests/host tests/server tests/integrat
 # Once more where Postgres holds the agents' role to a list of themes, and through PgBouncer where that role has every theme.
 # shellcheck disable=SC2046
 PGVECTOR_TEST_ROW_SECURITY=some stage "Tests with row-level security" $(in_folder integration \
-  search_words search_exact recall_prefetch recall_filters mirror_hooks mirror_files contexts reuse)
+  facts search_words search_exact recall_prefetch recall_filters mirror_hooks mirror_files contexts reuse)
 # shellcheck disable=SC2046
 PGVECTOR_TEST_ROW_SECURITY=all PGVECTOR_TEST_POOLER=1 stage "Tests with row-level security, through PgBouncer" $(
   # Those for which the role, its policies or the pooler change what happens. Who makes a database, a role or a pooler of

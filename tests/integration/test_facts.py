@@ -62,7 +62,7 @@ def test_need_43_what_is_said_anew_of_a_subject_replaces_what_was_said(make_prov
 
 def test_another_kind_scope_or_theme_is_another_fact(make_provider: MakeProvider, dsn: str) -> None:
     atlas = make_provider(STRUCTURED, gateway_session_key="atlas")
-    other = make_provider(STRUCTURED, gateway_session_key="borealis")
+    other = make_provider(STRUCTURED, gateway_session_key="sales")
     remember(atlas, "Tokens last 7 days", kind="decision", subject="auth")
     remember(atlas, "Tokens are never logged", kind="constraint", subject="auth")
     remember(atlas, "In the pilot tokens last an hour", kind="decision", subject="auth", scope="pilot")

@@ -112,14 +112,6 @@ SELECT filled.id, chunk.part, filled.agent_identity, chunk.first_char, chunk.emb
  CROSS JOIN unnest(%(first_chars)s::integer[], %(embeddings)s::vector[])
        WITH ORDINALITY AS chunk(first_char, embedding, part);
 
--- name: hide_next
--- exempt: every theme's memories that are not recalled stay out of the new indexes, as they are out of the old ones.
-WITH hidden AS (
-    UPDATE {rows} SET sig_next = NULL, code_next = NULL
-     WHERE state IN ('superseded', 'archived') AND sig_next IS NOT NULL
-    RETURNING id, agent_identity)
-DELETE FROM {chunks_next} AS k USING hidden WHERE k.row_id = hidden.id AND k.agent_identity = hidden.agent_identity;
-
 -- name: index_hnsw
 -- exempt: only the catalogue changes.
 CREATE INDEX CONCURRENTLY IF NOT EXISTS {index} ON {rows} USING hnsw ({column} bit_hamming_ops)
