@@ -50,7 +50,9 @@ def test_agents_with_the_plugin_and_with_the_server_recall_each_other(
         say = json.dumps({"content": OURS, "sync": True})
         assert plugin.post_chat(f"call: remember {say}", key="marketing", session="one").status == 200
 
-        until(lambda: "shipyard" in call(client, model, "recall", query="contracts of the shipyard"), 60, "what was said")
+        until(
+            lambda: "shipyard" in call(client, model, "recall", query="contracts of the shipyard"), 60, "what was said"
+        )
         assert "stored" in call(client, model, "remember", content=THEIRS, sync=True)
 
         answer = plugin.post_chat("Which folder holds the invoices of the lighthouse?", key="marketing", session="two")
