@@ -148,7 +148,7 @@ def _share(value: object, name: str) -> float:
 
 
 def _id(value: object, name: str) -> int:
-    if isinstance(value, str) and value.isascii() and value.isdigit():
+    if isinstance(value, str) and len(value) < 20 and value.isascii() and value.isdigit():
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63:
         return value

@@ -75,7 +75,7 @@ def listed(memory: ClientMemory) -> list[dict[str, Any]]:
 def asked(uri: str) -> ResourceAsked:
     """Return what an address means. Raises RequestRefused."""
     scheme, _, rest = uri.partition("://")
-    match [unquote(part) for part in rest.split("/")] if scheme == "memory" else []:
+    match [clean(unquote(part)) for part in rest.split("/")] if scheme == "memory" else []:
         case ["themes"]:
             return ResourceAsked("", _themes)
         case ["theme", name, "profile"] if name.strip():

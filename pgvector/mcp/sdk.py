@@ -17,6 +17,8 @@ from urllib.parse import unquote, urlsplit
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 NOT_FOUND: Final = -32002  # of a resource
+INVALID_REQUEST: Final = -32600
+SESSION_HEADER: Final = b"mcp-session-id"
 _KINDS: Final = {  # by method: how the SDK names its request, parameters and result
     "tools/list": ("ListTools", "PaginatedRequestParams"),
     "tools/call": ("CallTool", "CallToolRequestParams"),
@@ -215,3 +217,13 @@ def session_manager(server: Any) -> Any:
     )
     manager = import_module("mcp.server.streamable_http_manager").StreamableHTTPSessionManager
     return manager(app=server, security_settings=security)
+
+
+async def end_session(manager: Any, session_id: str) -> None:
+    """End a session of `session_manager` and keep nothing of it.
+
+    The line 1.x has no other way to it, and keeps even those that their clients end.
+    """
+    transport = manager._server_instances.pop(session_id, None)
+    if transport is not None and not transport.is_terminated:
+        await transport.terminate()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import signal
@@ -24,6 +25,7 @@ from . import sdk
 from .fact_tools import tools_with_structure
 from .handlers import INSTRUCTIONS, Handlers
 from .hermes_memory import HERMES_MEMORY
+from .http_sessions import HttpSessions
 from .search_fetch import FETCH, SEARCH
 from .tools import TOOLS, Tool
 
@@ -132,7 +134,7 @@ def http_app(served: Served, guard: Callable[[AsgiApp], AsgiApp]) -> AsgiApp:
         from starlette.routing import Route
 
     manager = sdk.session_manager(served.server())
-    app = guard(manager.handle_request)
+    app = guard(HttpSessions(manager.handle_request, functools.partial(sdk.end_session, manager)))
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -81,8 +81,9 @@ def test_the_session_of_another_token_gives_nothing_away(agent_home: HermesHome,
     stolen = ask(other, "tools/call", session, name="recall", arguments={"query": "launch"})
 
     assert '"theme":"work"' in kept.text.replace(" ", "").replace("\\", "")
-    assert stolen.status_code == 200
+    assert stolen.status_code == 404
     assert "May" not in stolen.text
+    assert "May" in ask(work, "tools/call", session, name="recall", arguments={"query": "launch"}).text
 
 
 def test_a_token_for_reading_writes_nothing(agent_home: HermesHome, url: str, dsn: str) -> None:

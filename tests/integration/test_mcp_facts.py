@@ -25,6 +25,15 @@ async def said(session: ClientSession, tool: str, /, **arguments: object) -> str
     return str(result.content[0].text)  # type: ignore[union-attr]
 
 
+def test_a_number_without_end_names_no_memory(agent_home: HermesHome) -> None:
+    async def talk() -> None:
+        async with connected(agent_home) as client:
+            said = await refused(client, "remember", content="Tokens last one day.", replaces="9" * 5000)
+            assert "`replaces` must be the number of a row" in said
+
+    run(talk)
+
+
 def test_a_fact_takes_the_place_of_the_one_before(agent_home: HermesHome) -> None:
     async def talk() -> None:
         async with connected(agent_home) as client:

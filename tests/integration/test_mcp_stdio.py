@@ -153,6 +153,8 @@ def test_themes_profiles_and_sessions_are_resources(agent_home: HermesHome) -> N
             assert [each["content"] for each in (await read(client, addresses[1]))["user"]] == ["Backups run at two."]
             told = await read(client, "memory://session/night")
             assert [each["content"] for each in told["turns"]] == list(turn.values())
+            nul = await read(client, "memory://session/ni%00ght")
+            assert nul["turns"] == told["turns"]
             for strange in ("memory://theme/other/profile", "memory://session/none", "memory://nothing", "file:///x"):
                 with pytest.raises(McpError):
                     await read(client, strange)

@@ -1,0 +1,87 @@
+"""Clients that do not read, or leave in the middle of a call, cost the others nothing."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psutil
+import psycopg
+import pytest
+
+from tests.conftest import DIMS
+from tests.integration.test_mcp_stdio import Wire
+from tests.support.hermes import HermesHome
+from tests.support.mcp_client import called, connected_over_http, mcp_home, recalled, run, serving
+from tests.support.waiting import until
+
+FACT = "The slow clerk reads one page a day."
+
+
+@pytest.fixture
+def agent_home(tmp_path: Path, dsn: str) -> HermesHome:
+    return mcp_home(tmp_path / "agent", dsn=dsn, dims=DIMS)
+
+
+def ask(number: int, method: str, **params: object) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode()
+
+
+def test_a_client_that_stops_reading_is_answered_when_it_goes_on(agent_home: HermesHome, dsn: str) -> None:
+    with Wire(agent_home) as wire:
+        assert not wire.call("remember", content=FACT, sync=True)["isError"]
+        for number in range(400):  # answers of far more than a pipe holds
+            wire.send(ask(10_000 + number, "tools/list"))
+        wire.send(ask(20_000, "tools/call", name="remember", arguments={"content": "Said before anybody read."}))
+        assert wire.answer(10_000 + 399)["result"]["tools"]
+        assert not wire.answer(20_000)["result"]["isError"]
+
+
+def test_a_client_that_leaves_unread_answers_behind_ends_the_server(agent_home: HermesHome, dsn: str) -> None:
+    wire = Wire(agent_home)
+    assert wire.process.stdout is not None and wire.process.stdin is not None
+    assert not wire.call("remember", content=FACT)["isError"]
+    for number in range(400):
+        wire.send(ask(10_000 + number, "tools/list"))
+    wire.process.stdout.close()
+    wire.process.stdin.close()
+    wire.process.wait(60)
+    with Wire(agent_home), psycopg.connect(dsn, autocommit=True) as conn:
+        rows = "SELECT content FROM memory_entries"
+        until(lambda: conn.execute(rows).fetchall() == [(FACT,)], what="what was accepted before")
+
+
+def test_http_clients_that_do_not_read_or_leave_keep_nobody_waiting(agent_home: HermesHome) -> None:
+    with serving(agent_home) as url:
+        address = urlsplit(url)
+        me = psutil.Process()
+
+        async def remember() -> None:
+            async with connected_over_http(url) as client:
+                await called(client, "remember", content=FACT, sync=True)
+
+        async def look() -> list[str]:
+            async with connected_over_http(url) as client:
+                return await recalled(client, "slow clerk")
+
+        run(remember)
+        (server,) = [each for each in me.children() if "--http" in each.cmdline()]
+        before = server.num_fds()
+        body = ask(
+            1, "initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo={"name": "s", "version": "1"}
+        )
+        head = (
+            f"POST /mcp HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Type: application/json\r\n"
+            f"Accept: application/json, text/event-stream\r\nContent-Length: {len(body)}\r\n\r\n"
+        ).encode()
+        wires = [socket.create_connection((address.hostname, address.port)) for _ in range(40)]
+        for number, wire in enumerate(wires):
+            # Some say everything and read nothing, some stop in the middle of what they say.
+            wire.sendall(head + (body if number % 2 else body[:20]))
+        assert run(look) == [FACT]
+        for wire in wires:
+            wire.close()
+        until(lambda: server.num_fds() <= before + 5, what="the connections to be let go")
+        assert run(look) == [FACT]
