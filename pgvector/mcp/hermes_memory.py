@@ -191,7 +191,10 @@ def _export(memory: ClientMemory, args: Mapping[str, Any]) -> str:
     known = _facts(memory, FactFilter(scope=_label(args)))
     hot = {fact["id"] for fact in _hot(known)}
     kept = [fact for fact in known if status == "all" or (fact["id"] in hot) == (status == "active")]
-    return "\n".join(map(_notation, kept)) or "(no facts to export)"
+    lines = [*map(_notation, kept)] or ["(no facts to export)"]
+    if len(known) == _READ_MOST:
+        lines.append(f"[truncated] these are of the first {_READ_MOST:,} facts: hermes-pgvector export writes all.")
+    return "\n".join(lines)
 
 
 def _facts(memory: ClientMemory, wanted: FactFilter | None = None) -> list[dict[str, Any]]:
