@@ -224,6 +224,9 @@ def rows(admin_dsn: str) -> Iterator[psycopg.Connection[Any]]:
                         with admin.transaction():
                             admin.execute("SELECT set_config('hermes_pgvector.keep_sig', 'on', true)")
                             admin.execute("UPDATE conversations SET embedding = NULL WHERE id = %s", (row[0],))
+        admin.execute(
+            "UPDATE memory_entries SET kind = 'procedure', state = 'active', applies_when = 'the vault opens'"
+        )
         admin.execute("SET ROLE hermes")
         yield admin
 
@@ -257,7 +260,7 @@ def test_need_35_no_statement_gives_another_theme_what_is_private(
         serves_all = "explicit scope 'all'" in queries()[name]
         if "%(any_theme)s" not in queries()[name] and serves_all != (theme is not None):
             continue
-        table = TABLES["memories" if "memor" in name else "turns"]
+        table = TABLES["memories" if "memor" in name or name == "procedures" else "turns"]
         ids = [row[0] for row in rows.execute(f"SELECT id FROM {table}".encode())]
         public = {row[0] for row in rows.execute(f"SELECT id FROM {table} WHERE content ~ 'publicword'".encode())}
         said = []

@@ -149,7 +149,7 @@ def test_need_30_every_question_is_answered_by_the_replica(
         assert recalled(provider, '"painted blue" Atlsa', scope="all", since="2020-01-01", target="memory")
         assert recalled(provider, turn(3), tool="recall_conversation", around=True, role="user", offset=1)
         assert recalled(provider, turn(4), tool="recall_conversation", scope="session")
-        assert runtime_of(provider).searcher.before_session(theme, "session-2", "", limit=3, deadline_s=5)
+        assert runtime_of(provider).searcher.before_session(theme, "session-2", "", limit=3, sessions=1, deadline_s=5)
     answered, by_primary = reads(provider)
     assert (answered - before[0] >= 6, by_primary) == (True, before[1]), told(provider)
     assert told(provider)["replica_failures"] == 0, "a standby refuses nothing that recall asks"
