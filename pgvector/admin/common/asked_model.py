@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,14 +72,13 @@ class AskedModel:
         return told.text
 
     def _patiently(self, instruction: str, text: str, max_tokens: int) -> ChatAnswer:
-        for number in range(1, _TRIES + 1):
+        ask = partial(self.client.answer, instruction, text, max_tokens=max_tokens, timeout_s=_TIMEOUT_S)
+        for number in range(1, _TRIES):
             try:
-                return self.client.answer(instruction, text, max_tokens=max_tokens, timeout_s=_TIMEOUT_S)
+                return ask()
             except EmbedderUnavailable as exc:
-                if number == _TRIES:
-                    raise
                 _pause.wait(min(exc.retry_after_s or _PAUSE_S * 2**number, _LONGEST_PAUSE_S))
-        raise AssertionError("unreachable")
+        return ask()
 
 
 @contextmanager
