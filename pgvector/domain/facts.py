@@ -15,7 +15,6 @@ from .text import clean
 
 KINDS: Final = ("fact", "preference", "constraint", "decision", "value", "question", "procedure", "reflection")
 STATES: Final = ("active", "closed", "superseded", "archived")
-HIDDEN_STATES: Final = ("superseded", "archived")  # these are not recalled
 NAME_MOST_CHARS: Final = 200  # of a subject or a scope
 WHEN_MOST_CHARS: Final = 1_000
 SOURCES_MOST: Final = 100

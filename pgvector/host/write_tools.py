@@ -22,13 +22,19 @@ from ..store import memories
 from ..store.memories import Entry
 from .recall_tools import QUESTION_MAX_CHARS, error, one_of
 from .session_context import Policy, SessionContext
-from .tool_registry import PREVIEW_MOST, PROFILE_DEFAULT_TOKENS, PROFILE_LEAST_TOKENS, PROFILE_MOST_TOKENS, TARGETS
+from .tool_registry import (
+    PREVIEW_MOST,
+    PROFILE_DEFAULT_TOKENS,
+    PROFILE_LEAST_TOKENS,
+    PROFILE_MOST_TOKENS,
+    STRUCTURE_TAKEN,
+    TARGETS,
+)
 
 if TYPE_CHECKING:
     from ..runtime.process import Runtime
 
 _NAMES = ("subject", "scope", "when")  # texts, in which a secret may stand
-_STRUCTURE = (*_NAMES, "kind", "state", "expires_at", "confidence", "sources", "replaces", "pinned")
 _PREVIEW_DEFAULT = 5
 _IDS_MOST = 100
 _PROFILE_ROWS = 200  # of each target; more would not fit
@@ -165,7 +171,7 @@ def _structure(args: Mapping[str, Any], context: WriteContext) -> Structure:
     """Return what the call says of the memory besides its text. Raises InvalidArgument."""
     keep, counts = context.policy.keep, context.runtime.counts
     texts = {name: keep.text(args[name], counts) for name in _NAMES if isinstance(args.get(name), str)}
-    said = structure_of({name: args[name] for name in _STRUCTURE if name in args} | texts)
+    said = structure_of({name: args[name] for name in STRUCTURE_TAKEN if name in args} | texts)
     if said.replaces is not None:
         # Without a database nothing is known of it; the write is accepted all the same.
         with contextlib.suppress(StoreUnavailable, DeadlineExceeded):
