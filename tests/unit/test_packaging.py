@@ -95,7 +95,7 @@ def test_the_metadata_says_what_users_need_to_know(wheel: Path, metadata: Messag
     assert metadata["Name"] == "hermes-memory-pgvector"
     assert metadata["License-Expression"] == "BSD-3-Clause"
     assert metadata["Requires-Python"] == ">=3.11"
-    assert set(metadata.get_all("Provides-Extra", [])) == {"embedded", "mcp", "metrics", "model", "test"}
+    assert set(metadata.get_all("Provides-Extra", [])) == {"embedded", "mcp", "metrics", "model", "test", "web"}
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith("entry_points.txt"))
         entry_points = archive.read(name).decode()

@@ -62,7 +62,17 @@ def context_for(
 
     Raises SchemaNotApplied and StoreUnavailable.
     """
-    settings, environ, login = settings_of(home), environment(home), args.admin_dsn
+    settings = settings_of(home)
+    with opened_context(settings, home, login=args.admin_dsn or "", reads=reads) as context:
+        yield context, Policy.of(settings).rules
+
+
+@contextmanager
+def opened_context(
+    settings: Settings, home: Path, *, login: str = "", reads: bool = False, connections: int = _CONNECTIONS
+) -> Iterator[CommandContext]:
+    """Give what searches and edits, by another login than the settings' where one is given; see `context_for`."""
+    environ = environment(home)
     models = Models.of(
         settings, home, environ.get(settings.embed_api_key_env, ""), environ.get(settings.rerank_api_key_env, "")
     )
@@ -70,14 +80,14 @@ def context_for(
         backend = backend_of(
             settings,
             lambda: login or settings.dsn or locate(),
-            connections=_CONNECTIONS,
+            connections=connections,
             replica=reads and not login,
         )
         try:
             backend.bring_up(quietly=True)
             if backend.replica is not None:
                 backend.replica.settle(_REPLICA_S)
-            context = CommandContext(
+            yield CommandContext(
                 home,
                 settings,
                 backend,
@@ -87,7 +97,6 @@ def context_for(
                 models.embedder,
                 tuple(models.problems.values()),
             )
-            yield context, Policy.of(settings).rules
         finally:
             backend.close()
             models.close()

@@ -30,7 +30,8 @@ ORIGIN_FILE = "origin.json"
 _PACKAGE_DIR = Path(__file__).resolve().parents[2]
 _SHIM_DIR = _PACKAGE_DIR / "admin" / "setup" / "shim"
 # What the host and its forms read from the directory itself, beside the shim's code.
-_SHARED_FILES = (MANIFEST, "after-install.md", "config_schema.py")
+_SHARED_FILES = (MANIFEST, "after-install.md", "config_schema.py", "dashboard/manifest.json", "dashboard/plugin_api.py")
+_SHARED_FOLDERS = ("dashboard/dist",)
 _COMPILED = "__pycache__"
 _UNINSTALLERS = ("pip", "uv")  # what they installed, they take out by the command that we name
 
@@ -162,9 +163,12 @@ def _build_and_swap(target: Path, mode: Mode, version: str) -> Action:
 def _write_shim(directory: Path, version: str) -> None:
     """Fill `directory` with the shim's code, the files the host reads, and where the package came from."""
     _copy_tree(_SHIM_DIR, directory)
+    (directory / "dashboard").mkdir()
     for name in _SHARED_FILES:
         if (_PACKAGE_DIR / name).exists():
             shutil.copyfile(_PACKAGE_DIR / name, directory / name)
+    for name in _SHARED_FOLDERS:
+        _copy_tree(_PACKAGE_DIR / name, directory / name)
     origin = {"requirement": reinstall_requirement(), "version": version}
     (directory / ORIGIN_FILE).write_text(json.dumps(origin, indent=2) + "\n", encoding="utf-8")
 

@@ -1,0 +1,9 @@
+const SDK = window.__HERMES_PLUGIN_SDK__;
+const { React } = SDK;
+const h = React.createElement;
+
+function MemoryPage() {
+  return h("div", { className: "hpg-page" }, "Memory");
+}
+
+window.__HERMES_PLUGINS__.register("pgvector", MemoryPage);

@@ -1,0 +1,19 @@
+"""One address of the API and what answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .desk import Desk
+from .params import Params
+
+
+@dataclass(frozen=True)
+class PageRoute:
+    """One address below the API. Only those with `changes` may change anything; they take a JSON body."""
+
+    path: str
+    answer: Callable[[Desk, Params], Mapping[str, Any]]
+    changes: bool = False

@@ -1,0 +1,17 @@
+"""Every question and every change that the page can send."""
+
+from __future__ import annotations
+
+from . import agent_view, changing, held, overview, searching, settings_view, stored, themes_view
+from .page_route import PageRoute
+
+ROUTES: tuple[PageRoute, ...] = (
+    *overview.ROUTES,
+    *searching.ROUTES,
+    *agent_view.ROUTES,
+    *themes_view.ROUTES,
+    *stored.ROUTES,
+    *changing.ROUTES,
+    *held.ROUTES,
+    *settings_view.ROUTES,
+)
