@@ -17,8 +17,8 @@ _CHROMIUM = DebianProgram(
     file="usr/lib/chromium/chromium",
     variable="PGVECTOR_TEST_CHROMIUM",
     names=("chromium", "chromium-browser", "google-chrome"),
-    # A machine without a screen may have no font either.
-    beside=("fonts-dejavu-core",),
+    # Its data; and a machine without a screen may have no font.
+    beside=("chromium-common", "fonts-dejavu-core"),
     advice="install Chromium (Debian: apt-get install chromium), or name the program in PGVECTOR_TEST_CHROMIUM",
 )
 

@@ -75,11 +75,10 @@ class DebianProgram:
             options = [word for name, place in places for word in ("-o", f"Dir::{name}={place}")]
             options += ["-o", "Acquire::Retries=5", "-o", "APT::Sandbox::User=", "-qq"]
             self._run(scratch, "apt-get", *options, "update")
-            plan = self._run(
-                scratch, "apt-get", *options, "-s", "--no-install-recommends", "install", self.package, *self.beside
-            )
+            wanted = self.package, *self.beside
+            plan = self._run(scratch, "apt-get", *options, "-s", "--no-install-recommends", "install", *wanted)
             lacking = {line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")}
-            self._run(scratch, "apt-get", *options, "download", *sorted(lacking | {self.package}))
+            self._run(scratch, "apt-get", *options, "download", *sorted(lacking.union(wanted)))
             for package in sorted(scratch.glob("*.deb")):
                 self._run(scratch, "dpkg-deb", "-x", str(package), str(scratch / "unpacked"))
             shutil.rmtree(folder, ignore_errors=True)
