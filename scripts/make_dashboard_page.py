@@ -7,7 +7,11 @@ from pathlib import Path
 
 DASHBOARD = Path(__file__).resolve().parents[1] / "pgvector" / "dashboard"
 # In the order in which they are needed: all share one scope.
-PARTS = ("start",)
+PARTS = (
+    *("core", "parts", "popups", "charts"),
+    *("overview", "search", "agent", "themes", "theme", "session", "row", "history", "removals", "settings"),
+    "start",
+)
 
 
 def page() -> str:

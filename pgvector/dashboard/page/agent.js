@@ -1,0 +1,3 @@
+function AgentView() {
+  return h(Page, { title: "As the agent sees it" });
+}

@@ -1,0 +1,3 @@
+function HistoryView() {
+  return h(Page, { title: "History" });
+}

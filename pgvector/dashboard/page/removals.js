@@ -1,0 +1,3 @@
+function RemovalsView() {
+  return h(Page, { title: "Removals" });
+}

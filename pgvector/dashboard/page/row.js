@@ -1,0 +1,3 @@
+function RowView() {
+  return h(Page, { title: "One row" });
+}

@@ -1,0 +1,3 @@
+function SearchView() {
+  return h(Page, { title: "Search" });
+}

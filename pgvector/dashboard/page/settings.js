@@ -1,0 +1,3 @@
+function SettingsView() {
+  return h(Page, { title: "Settings" });
+}
