@@ -1,6 +1,7 @@
 // As the agent would see it: what stands before a message of a theme.
 
-function AgentView({ params }) {
+function AgentView() {
+  const { params } = useAddress();
   return h(
     Page,
     { title: "As the agent would see it" },

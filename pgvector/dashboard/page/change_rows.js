@@ -102,17 +102,29 @@ function RowDialog({ action, row, onClose, onChanged }) {
   return null;
 }
 
+function focusTitleIfLost() {
+  const title = document.getElementById("hpg-title");
+  if (title && (document.activeElement === document.body || !document.activeElement)) title.focus({ preventScroll: true });
+}
+
 /** The actions of one row: a menu in a list, buttons side by side with `open`. */
 function RowActions({ row, open, onChanged }) {
   const [action, setAction] = useState(null);
-  const dialog = action && h(RowDialog, { action, row, onClose: () => setAction(null), onChanged });
-  const actions = actionsFor(row).map((each) => ({ ...each, onSelect: () => setAction(each.name) }));
+  const acted = useRef(false);
+  // Where the row goes away with its buttons, the focus goes to the top of the view instead of nowhere.
+  useEffect(() => () => acted.current && focusTitleIfLost(), []);
+  const done = (answer) => {
+    acted.current = true;
+    if (onChanged) onChanged(answer);
+  };
+  const dialog = action && h(RowDialog, { action, row, onClose: () => setAction(null), onChanged: done });
+  const actions = actionsFor(row).map((each) => ({ ...each, onClick: () => setAction(each.name) }));
   if (!open) return h(Fragment, null, h(MenuButton, { label: `Change ${row.ref}`, items: actions }), dialog);
   return h(
     "div",
     { className: "hpg-actions hpg-row-actions" },
-    actions.map(({ name, label, danger, onSelect }) =>
-      h(Act, { key: name, tone: danger ? "danger" : "plain", onClick: onSelect }, label),
+    actions.map(({ name, label, danger, onClick }) =>
+      h(Act, { key: name, tone: danger ? "danger" : "plain", onClick }, label),
     ),
     dialog,
   );

@@ -1,6 +1,7 @@
 // What happened to the memories of a theme.
 
-function HistoryView({ params }) {
+function HistoryView() {
+  const { params } = useAddress();
   return h(
     Page,
     { title: "History" },

@@ -1,6 +1,7 @@
 // Removals by memory files that wait for a decision, and memories that can be brought back.
 
-function RemovalsView({ params }) {
+function RemovalsView() {
+  const { params } = useAddress();
   return h(
     Page,
     { title: "Removals" },

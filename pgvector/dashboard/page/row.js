@@ -1,6 +1,7 @@
 // One memory or turn, whole, with all that is known of it.
 
-function RowView({ params }) {
+function RowView() {
+  const { params } = useAddress();
   const answer = useAnswer(params.ref ? "/row" : null, { ref: params.ref });
   if (!params.ref) {
     return h(Page, { title: "One row" }, h(Empty, { title: "Which row?" }, h("p", null, "Open one from a list, such as m12 or t345.")));

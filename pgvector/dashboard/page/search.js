@@ -25,7 +25,8 @@ const RERANK_CHOICES = [
   ["0", "Leave the order to the search"],
 ];
 
-function SearchView({ params }) {
+function SearchView() {
+  const { params } = useAddress();
   return h(
     Page,
     { title: "Search" },
