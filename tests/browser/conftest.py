@@ -18,7 +18,9 @@ from tests.support.host_dashboard import HostDashboard
 from tests.support.local_models import link_model
 from tests.support.model_files import MODEL_NAME
 from tests.support.page import Opened, opened
+from tests.support.stored import Database
 
+EDITED = "The colour of the Atlas logo is RAL 5017, traffic blue."
 DEMO = Path(__file__).resolve().parents[1] / "support" / "demo_memory.py"
 
 Open = Callable[..., Opened]
@@ -64,6 +66,38 @@ def dashboard(demo_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         filled = running.home.python(str(DEMO), str(running.home.path))
         assert filled.returncode == 0, describe(filled)
         yield running
+
+
+class Demo:
+    """What the tests know of the demo's rows."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def number(self, content: str) -> str:
+        """Return a memory's number, as the page shows it."""
+        (number,) = self.database.column("SELECT id FROM memory_entries WHERE content = %s", content)
+        return f"m{number}"
+
+    def session(self, theme: str) -> str:
+        """Return the newest session of a theme."""
+        query = "SELECT session_id FROM conversations WHERE agent_identity = %s ORDER BY ts DESC LIMIT 1"
+        (session,) = self.database.column(query, theme)
+        return str(session)
+
+    def params(self, view: str) -> dict[str, str]:
+        """Return the parameters of a view that depend on what is stored."""
+        if view == "session":
+            return {"session": self.session("sre")}
+        if view == "row":
+            return {"ref": self.number(EDITED)}
+        return {}
+
+
+@pytest.fixture(scope="session")
+def demo(dashboard: HostDashboard, demo_dsn: str) -> Demo:
+    """What stands in the demo's database."""
+    return Demo(Database(demo_dsn))
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote, urlencode, urlsplit
 
 import httpx
+from axe_core_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 
 from .host_dashboard import HostDashboard
@@ -19,6 +20,27 @@ SCHEMES = {"dark": "default", "light": "nous-blue"}  # the host's themes of colo
 _HOSTS_OWN = ("/api/auth/me",)
 DESK = (1440, 900)
 PHONE = (390, 844)
+
+_SIDEWAYS = """() => {
+  const own = document.querySelector(".hpg-page");
+  const wide = document.documentElement.clientWidth;
+  const scrolls = (node) => {
+    for (let at = node.parentElement; at && at !== own.parentElement; at = at.parentElement) {
+      if (["auto", "scroll", "hidden", "clip"].includes(getComputedStyle(at).overflowX)) return true;
+    }
+    return false;
+  };
+  const out = [...own.querySelectorAll("*")].filter((node) => {
+    const box = node.getBoundingClientRect();
+    return box.width > 1 && box.right > wide + 1 && !scrolls(node);
+  });
+  const found = out.slice(0, 5).map((node) => node.outerHTML.slice(0, 200));
+  const whole = document.documentElement.scrollWidth;
+  if (whole > wide) found.push(`the document is ${whole} wide`);
+  return found;
+}"""
+
+expect.set_options(timeout=20_000)
 
 
 @dataclass
@@ -59,10 +81,34 @@ class Opened:
     complaints: Complaints
 
     def view(self, view: str = "", **params: str) -> None:
-        """Load a view anew by its address, and wait until its heading stands there."""
+        """Load a view anew by its address."""
         self.page.goto(self.origin + address(view, **params))
-        expect(self.page.locator(".hpg-page").first).to_be_visible()
-        expect(self.page.locator("[aria-busy=true]")).to_have_count(0)
+        self.ready()
+
+    def ready(self) -> None:
+        """Wait until everything that the view asked is answered."""
+        expect(self.page.locator(".hpg-page #hpg-title")).to_be_visible()
+        expect(self.page.locator(".hpg-page :is(.hpg-loading, [aria-busy=true])")).to_have_count(0)
+
+    def resize(self, size: tuple[int, int]) -> None:
+        """Give the window another size."""
+        self.page.set_viewport_size({"width": size[0], "height": size[1]})
+
+    def sideways(self) -> list[str]:
+        """Return what of the page reaches out of the window to the right, unless it scrolls by itself."""
+        found: list[str] = self.page.evaluate(_SIDEWAYS)
+        return found
+
+    def barriers(self) -> list[str]:
+        """Return what axe finds on the page that is serious or critical for people who cannot see or point."""
+        self.page.evaluate(AXE_SCRIPT)
+        found = self.page.evaluate("() => axe.run('.hpg-page', {resultTypes: ['violations']})")
+        return [
+            f"{each['id']} ({each['impact']}): {each['help']}: {node['html'][:200]} {node['failureSummary'][:300]}"
+            for each in found["violations"]
+            if each["impact"] in ("serious", "critical")
+            for node in each["nodes"]
+        ]
 
 
 def address(view: str = "", **params: str) -> str:
