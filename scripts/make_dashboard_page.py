@@ -7,7 +7,12 @@ from pathlib import Path
 
 DASHBOARD = Path(__file__).resolve().parents[1] / "pgvector" / "dashboard"
 # In the order in which they are needed: all share one scope.
-PARTS = ("start",)
+PARTS = (
+    *("core", "parts", "popups", "charts"),
+    *("theme_field", "change", "change_texts", "change_rows", "events"),
+    *("overview", "search", "agent", "themes", "theme", "session", "row", "history", "removals", "settings"),
+    "start",
+)
 
 
 def page() -> str:

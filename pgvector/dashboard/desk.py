@@ -13,8 +13,11 @@ from ..admin.common.command_context import CommandContext, opened_context
 from ..config.settings import Settings
 from ..domain.errors import StoreUnavailable
 from ..domain.theme import ThemeRules
+from ..domain.theme_access import SharedChats
 from ..host.session_context import Policy, load_settings
 from ..store.connection import DeadlineConnection
+from .lately import Lately
+from .model_loading import ModelLoading
 
 READ_S = 0.9  # for what a page waits for; the rest of the second is for the way there and back
 _CONNECTIONS = 4
@@ -30,15 +33,19 @@ class Desk:
         self.home = home
         self.settings = settings
         self.rules: ThemeRules = Policy.of(settings).rules
+        self.chats = SharedChats(settings.shared_chats, settings.identity_key)
+        self.lately = Lately()
         self._stack = ExitStack()
         self._opener = ThreadPoolExecutor(1, "hermes-pgvector-desk")
         self._opening: Future[CommandContext] | None = None
+        self._opened: CommandContext | None = None
         self._lock = threading.Lock()
+        self.models = ModelLoading()
 
     def context(self, timeout_s: float = READ_S) -> CommandContext:
         """Return the parts to work with. Raises what opening them raised, and StoreUnavailable while it goes on."""
         with self._lock:
-            if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
+            if self._opening is None or (self._opening.done() and not self._is_open(self._opening)):
                 self._opening = self._opener.submit(self._open)
             opening = self._opening
         try:
@@ -46,8 +53,16 @@ class Desk:
         except TimeoutError:
             raise StoreUnavailable("the database is being connected to; ask again in a moment") from None
 
+    @staticmethod
+    def _is_open(opening: Future[CommandContext]) -> bool:
+        return opening.exception() is None and opening.result().backend.is_up()
+
     def _open(self) -> CommandContext:
-        return self._stack.enter_context(opened_context(self.settings, self.home, connections=_CONNECTIONS))
+        """Open everything, or, once it is open, connect to a database again that was down."""
+        if self._opened is None:
+            self._opened = self._stack.enter_context(opened_context(self.settings, self.home, connections=_CONNECTIONS))
+        self._opened.backend.bring_up(quietly=True)
+        return self._opened
 
     @contextmanager
     def reading(self, timeout_s: float = READ_S) -> Iterator[DeadlineConnection]:
@@ -58,6 +73,7 @@ class Desk:
 
     def close(self) -> None:
         """Let go of everything."""
+        self.lately.close()
         self._opener.shutdown(wait=True, cancel_futures=True)
         self._stack.close()
 

@@ -2,19 +2,163 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..store.vector_search import theme_names
+from ..admin.browse import theme_sizes
+from ..admin.common.embedded_server import borrowed_server
+from ..admin.common.installation import package_version
+from ..admin.doctor.check import Check
+from ..admin.doctor.checklist import examine
+from ..admin.status.report import Status, flat, look
+from ..domain.errors import HermesPgvectorError
+from ..embed.cross_encoder import MODEL
+from ..embed.embedder import space_of
+from ..embed.model_folder import models_folder
+from ..host.session_context import environment
 from .desk import Desk
+from .lately import Told
 from .page_route import PageRoute
 from .params import Params
 
+_DAYS = 30
+_LARGEST = 10
+_WAIT_S = 0.7  # of the second that the page waits
+_PATIENCE_S = 8.0  # of what is made in the background
+_FRESH_S = {"state": 1.0, "sizes": 20.0, "checks": 120.0}
+_FAILED_FRESH_S = 10.0  # of checks of which one failed: somebody may be mending it
+
 
 def overview(desk: Desk, params: Params) -> Mapping[str, Any]:
-    """Return how many themes there are."""
-    with desk.reading() as conn:
-        return {"themes": len(theme_names(conn))}
+    """Return what `status` and `doctor` say, how much there is, and how that grew.
+
+    What takes longer than the page waits is made in the background; of it the last answer is told, or null.
+    """
+    state, sizes, checks = _looked_at(desk)
+    status: Status = state.answer if state else {"database": {"problem": "it is being connected to"}}
+    database = status["database"]
+    return {
+        "health": _health(database, checks),
+        "version": package_version(),
+        "waiting": _waiting(status),
+        "recall": _recall(status) if state else None,
+        "processes": [
+            {name: each[name] for name in ("name", "pid", "living", "waiting")} for each in status.get("processes", ())
+        ],
+        "totals": {name: database.get(name) for name in ("themes", "memories", "turns", "database_bytes")},
+        "about": database.get("about", []),
+        "model": state.answer["model"] if state else None,
+    } | (sizes.answer if sizes else {"growth": [], "themes": []})
+
+
+def _looked_at(desk: Desk) -> list[Told | None]:
+    lately = desk.lately
+    lately.refresh("state", lambda: _state(desk), _FRESH_S["state"])
+    lately.refresh("sizes", lambda: _sizes(desk), _FRESH_S["sizes"])
+    lately.refresh("checks", lambda: _checks(desk), _FRESH_S["checks"])
+    return lately.told("state", "sizes", "checks", wait_s=_WAIT_S)
+
+
+def _state(desk: Desk) -> dict[str, Any]:
+    return look(desk.settings, desk.home, lambda: desk.reading(_PATIENCE_S)) | {"model": _model(desk)}
+
+
+def _model(desk: Desk) -> dict[str, Any]:
+    """Return what texts are compared by, and why that is by words only where it is."""
+    settings = desk.settings
+    told = {"name": None, "dims": settings.dims, "mode": "lexical", "why": "", "reranker": _reranker(desk)}
+    try:
+        context = desk.context()
+    except HermesPgvectorError as exc:
+        return told | {"why": str(exc)}
+    if context.embedder is None:
+        return told | {"why": context.why_by_words()}
+    space = space_of(context.embedder)
+    told |= {"name": space.model, "dims": space.dims}
+    if not context.backend.comparable(space):
+        return told | {"why": context.why_by_words()}
+    return told | {"mode": "hybrid"}
+
+
+def _reranker(desk: Desk) -> str | None:
+    if desk.settings.rerank == "off":
+        return None
+    if desk.settings.rerank_url:
+        return desk.settings.rerank_model or "an endpoint"
+    return MODEL if (models_folder(desk.home) / MODEL).is_dir() else None
+
+
+def _sizes(desk: Desk) -> dict[str, Any]:
+    with desk.reading(_PATIENCE_S) as conn:
+        largest = theme_sizes.theme_sizes(conn, theme_sizes.largest_themes(conn, _LARGEST))
+        return {
+            "growth": theme_sizes.growth(conn, _DAYS),
+            "themes": [each | {"private": not desk.chats.opens(each["theme"])} for each in largest],
+        }
+
+
+def _checks(desk: Desk) -> list[Check]:
+    environ = environment(desk.home)
+    with borrowed_server(desk.settings) as locate:
+        return examine(
+            desk.settings,
+            desk.home,
+            locate=locate,
+            api_key=environ.get(desk.settings.embed_api_key_env, ""),
+            rerank_key=environ.get(desk.settings.rerank_api_key_env, ""),
+        )
+
+
+def _health(database: Mapping[str, Any], checks: Told | None) -> dict[str, Any]:
+    """Return what is wrong: the database as it is now, the rest as `doctor` found it last."""
+    problems = []
+    if "problem" in database:
+        problems.append({"name": "postgres", "says": database["problem"], "fix": ""})
+    known: Sequence[Check] = checks.answer if checks else ()
+    problems += [
+        {"name": each.name, "says": each.said, "fix": each.fix}
+        for each in known
+        if each.state == "fail" and not (problems and each.name == "postgres")
+    ]
+    return {
+        "ok": not problems,
+        "line": _line(problems, checks),
+        "problems": problems,
+        "checked_at": checks and checks.at.isoformat(),
+    }
+
+
+def _line(problems: Sequence[Mapping[str, str]], checks: Told | None) -> str:
+    if not problems:
+        return "everything works" if checks else "Postgres answers; the other checks are under way"
+    more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+    return f"{problems[0]['name']}: {problems[0]['says']}{more}"
+
+
+def _waiting(status: Status) -> dict[str, Any]:
+    database = status["database"]
+    pending = None
+    if "pending_memories" in database:
+        pending = database["pending_memories"] + database["pending_turns"] if database["by_meaning"] else 0
+    return {
+        "writes": status.get("waiting"),
+        "rejected": status.get("set_aside"),
+        "pending_vectors": pending,
+        "held_removals": database.get("removals_held"),
+    }
+
+
+def _recall(status: Status) -> dict[str, Any]:
+    recall, numbers = status["recall"], flat(status)
+    asked = recall["prefetches"] + recall["tool_recalls"]
+    found = recall["prefetches_found"] + recall["tool_recalls_found"]
+    return {
+        "asked": asked,
+        "found": found,
+        "hit_rate": round(found / asked, 3) if asked else None,
+        "p50_ms": numbers.get("search_p50_ms"),
+        "p95_ms": numbers.get("search_p95_ms"),
+    }
 
 
 ROUTES = (PageRoute("/overview", overview),)

@@ -2,6 +2,158 @@
 
 from __future__ import annotations
 
-from .page_route import PageRoute
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
-ROUTES: tuple[PageRoute, ...] = ()
+from ..admin.browse import browsing
+from ..admin.browse.browsing import RowFilter
+from ..admin.common.row_options import Page
+from ..admin.common.theme_names import theme_of_session, theme_to_read
+from ..domain.errors import InvalidArgument
+from ..domain.facts import KINDS, STATES
+from ..domain.types import Store
+from ..store.connection import DeadlineConnection
+from .desk import Desk
+from .page_route import PageRoute
+from .params import Params
+from .rows import LISTED_CHARS, as_rows
+from .word_diff import word_diff
+
+ACTIONS = ("added", "replaced", "moved", "removed", "superseded", "closed", "archived", "reopened")
+ROW_CHARS = 200_000  # of the text of one row
+_ROLES = ("user", "assistant", "system", "tool")
+_TARGETS = ("memory", "user")
+_EVENT = ("ref", "action", "at", "by", "theme", "target", "chars", "old_chars", "old_theme")
+
+
+def memories(desk: Desk, params: Params) -> Mapping[str, Any]:
+    """Return a page of the memories of a theme, those that were written last first."""
+    wanted = RowFilter(
+        params.choice("target", _TARGETS),
+        params.optional("session"),
+        params.flag("pending"),
+        params.choice("kind", KINDS),
+        params.choice("state", STATES),
+    )
+    return _listed(desk, params, "memories", wanted)
+
+
+def turns(desk: Desk, params: Params) -> Mapping[str, Any]:
+    """Return a page of the turns of a theme, newest first."""
+    return _listed(desk, params, "turns", RowFilter(params.choice("role", _ROLES), params.optional("session")))
+
+
+def _listed(desk: Desk, params: Params, store: Store, wanted: RowFilter) -> Mapping[str, Any]:
+    page = params.page()
+    with _theme(desk, params) as (conn, theme):
+        found = browsing.listed(conn, store, theme, _and_one(page), wanted, chars=LISTED_CHARS)
+        return _page_of(as_rows(conn, desk, store, found[: page.limit]), found, page)
+
+
+def sessions(desk: Desk, params: Params) -> Mapping[str, Any]:
+    """Return a page of the sessions of a theme, those that spoke last first."""
+    page = params.page()
+    with _theme(desk, params) as (conn, theme):
+        found = browsing.sessions(conn, theme, _and_one(page))
+    return _page_of([_session_row(theme, row) for row in found[: page.limit]], found, page)
+
+
+def session(desk: Desk, params: Params) -> Mapping[str, Any]:
+    """Return a session and a page of what was said in it, first ones first."""
+    name, page = params.needed("session"), params.page()
+    with desk.reading() as conn:
+        theme = theme_of_session(conn, name, params.optional("theme"), desk.rules)
+        whole = browsing.session(conn, theme, name)
+        first = next(browsing.transcript(conn, theme, name, limit=1, offset=0))
+        found = browsing.said_in(conn, theme, name, limit=page.limit + 1, offset=page.offset, chars=LISTED_CHARS)
+        parent = {"session_id": name, "parent_session_id": first["metadata"].get("parent_session_id")}
+        rows = as_rows(conn, desk, "turns", found[: page.limit])
+    return _session_row(theme, whole | parent) | _page_of(rows, found, page)
+
+
+def _session_row(theme: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("session_id", "title", "first_at", "last_at", "turns", "parent_session_id")
+    return {"theme": theme} | {name: row[name] for name in names}
+
+
+def row(desk: Desk, params: Params) -> Mapping[str, Any]:
+    """Return one row with all that is known of it."""
+    refs = params.refs("ref")
+    if len(refs) != 1:
+        raise InvalidArgument("ref names one row, as m12 or t345")
+    with desk.reading() as conn:
+        found = browsing.shown(conn, refs[0], params.optional("theme"), desk.rules)
+        shown = {
+            "id": refs[0].id,
+            "kind": found.get("target") or found.get("role"),
+            "at": found.get("updated_at") or found.get("ts"),
+            "session_id": found.get("metadata", {}).get("session_id"),
+            "source": found.get("metadata", {}).get("source"),
+            "content": "",
+            "chars": 0,
+            "pending": False,
+        } | found
+        shown["content"] = shown["content"][:ROW_CHARS]
+        more = {name: value for name, value in shown.items() if name not in ("id", "history")}
+        told = more | as_rows(conn, desk, refs[0].store, [shown])[0]
+        if "history" in found:
+            told["history"] = _events(conn, found["history"], chars=ROW_CHARS)
+    return told
+
+
+def history(desk: Desk, params: Params) -> Mapping[str, Any]:
+    """Return a page of what happened to the memories of a theme, newest first."""
+    action, page = params.choice("action", ACTIONS), params.page()
+    with _theme(desk, params) as (conn, theme):
+        found = browsing.happened(conn, theme, _and_one(page), action=action, chars=LISTED_CHARS)
+        return _page_of(
+            _events(conn, [{"theme": theme} | each for each in found[: page.limit]], chars=LISTED_CHARS), found, page
+        )
+
+
+def _events(conn: DeadlineConnection, found: Sequence[Mapping[str, Any]], *, chars: int) -> list[dict[str, Any]]:
+    after = browsing.texts_after(conn, [each["id"] for each in found if each["action"] == "replaced"], chars=chars)
+    return [
+        {name: each[name] for name in _EVENT if name in each}
+        | {"session_id": each["who"].get("session_id"), "diff": _diff(each, after.get(each["id"]), chars)}
+        for each in found
+    ]
+
+
+def _diff(event: Mapping[str, Any], after: str | None, chars: int) -> list[list[str]] | None:
+    """Return what an event did to the text, None where that is not kept or nothing."""
+    before = event.get("old_content")
+    if before is None:
+        return None
+    if event["action"] == "removed":
+        return [["-", before[:chars]]]
+    return None if after is None else word_diff(before[:chars], after)
+
+
+@contextmanager
+def _theme(desk: Desk, params: Params) -> Iterator[tuple[DeadlineConnection, str]]:
+    """Give a transaction that reads and the theme that is meant."""
+    given = params.needed("theme")
+    with desk.reading() as conn:
+        yield conn, theme_to_read(conn, given, desk.rules, desk.home)
+
+
+def _and_one(page: Page) -> Page:
+    """Return the page with the row after it, which tells whether there are more."""
+    return replace(page, limit=page.limit + 1)
+
+
+def _page_of(rows: list[dict[str, Any]], found: Sequence[Any], page: Page) -> dict[str, Any]:
+    return {"rows": rows, "more": len(found) > page.limit}
+
+
+ROUTES = (
+    PageRoute("/memories", memories),
+    PageRoute("/turns", turns),
+    PageRoute("/sessions", sessions),
+    PageRoute("/session", session),
+    PageRoute("/row", row),
+    PageRoute("/history", history),
+)

@@ -31,9 +31,10 @@ from ..domain.operations import (
     UndoTurns,
 )
 from ..domain.session_turns import Session, SessionTurns, Span
-from ..domain.text import ENDS_CHARS, clean, flatten_within, named_uuid, strip_injected
+from ..domain.text import ENDS_CHARS, both_ends, clean, flatten_within, named_uuid, strip_injected
 from ..domain.theme import SessionThemes
 from .guard import warn_once
+from .recall_tools import QUESTION_MAX_CHARS
 from .session_context import SessionContext
 
 if TYPE_CHECKING:
@@ -67,6 +68,12 @@ def within_limit(content: object, max_chars: int, counts: Counter[str]) -> str:
 def storable(content: object, keep: Sanitizer, counts: Counter[str]) -> str:
     """Return the words of a message as they are stored: within the limit, and without secrets."""
     return keep.text(within_limit(content, keep.max_chars, counts).strip(), counts)
+
+
+def question_in(message: object, max_chars: int) -> str:
+    """Return the user's own words of a message, as they are looked up: of a long one both ends."""
+    asked = strip_injected(clean(flatten_within(message, max_chars)[0]))
+    return own_words(both_ends(asked, QUESTION_MAX_CHARS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,18 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ..capture.sanitize import session_name
-from ..capture.turn_filter import is_trivial_query, own_words
+from ..capture.turn_filter import is_trivial_query
 from ..config.settings import FIELDS, Settings
 from ..domain.errors import ConfigurationError, HermesPgvectorError
 from ..domain.fork_safety import at_import, fork_lock
 from ..domain.operations import Operation
-from ..domain.text import both_ends, clean, flatten_within, strip_injected
 from ..domain.types import Answer, Question, Store
 from . import availability, setup
 from .backup import hold_place, write_backup
 from .guard import guarded, warn_once, warn_unknown_themes
-from .hook_operations import BuiltInMemory, Turn, delegation, storable, taken_back
-from .recall_tools import QUESTION_MAX_CHARS, answer, error
+from .hook_operations import BuiltInMemory, Turn, delegation, question_in, storable, taken_back
+from .recall_tools import answer, error
 from .session_context import Policy, SessionContext, environment, hermes_home, load_settings
 from .tool_registry import CHANGES, prompt_block, schemas, settings_in_file, switched_on, unknown_arguments, with_note
 from .tool_scopes import ChatSearcher, ToolScope
@@ -170,8 +169,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         runtime, context = ready
         if self._policy.silences(context.place, runtime.counts):
             return ""
-        asked = strip_injected(clean(flatten_within(query, self._policy.keep.max_chars)[0]))
-        text = own_words(both_ends(asked, QUESTION_MAX_CHARS))
+        text = question_in(query, self._policy.keep.max_chars)
         if is_trivial_query(text):
             return ""
         with at_import:

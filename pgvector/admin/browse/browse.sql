@@ -7,6 +7,8 @@ WITH page AS MATERIALIZED (
      WHERE agent_identity = %(theme)s
        AND updated_at >= %(since)s::timestamptz AND updated_at < %(until)s::timestamptz
        AND (%(target)s::text IS NULL OR target = %(target)s)
+       AND (%(said_kind)s::text IS NULL OR coalesce(kind, 'fact') = %(said_kind)s)
+       AND (%(state)s::text IS NULL OR coalesce(state, 'active') = %(state)s)
        AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
        AND (NOT %(pending)s::boolean OR (embedding IS NULL AND sig IS NULL))
      ORDER BY updated_at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s)
@@ -29,6 +31,17 @@ SELECT c.id, c.role AS kind, c.ts AS at, c.ts AS created_at, c.session_id, c.met
   FROM page JOIN conversations AS c ON c.id = page.id
  ORDER BY page.ts DESC, page.id DESC;
 
+-- name: turns_of_session
+-- As they were said, first ones first; of each text at most `chars` characters.
+WITH page AS MATERIALIZED (
+    SELECT id, ts FROM conversations
+     WHERE session_id = %(session_id)s AND CASE WHEN agent_identity = %(theme)s THEN true ELSE false END
+     ORDER BY ts, id LIMIT %(limit)s OFFSET %(offset)s)
+SELECT c.id, c.role AS kind, c.ts AS at, c.ts AS created_at, c.session_id, c.metadata ->> 'source' AS source,
+       c.embedding IS NULL AND c.sig IS NULL AS pending, left(c.content, %(chars)s) AS content, length(c.content) AS chars
+  FROM page JOIN conversations AS c ON c.id = page.id
+ ORDER BY page.ts, page.id;
+
 -- name: show_memory
 -- exempt: one row, by the number that an operator names.
 SELECT m.id, m.agent_identity AS theme, m.target, m.content, m.created_at, m.updated_at, m.metadata, m.owners, m.text_language,
@@ -48,7 +61,7 @@ SELECT c.id, c.agent_identity AS theme, c.session_id, c.role, c.content, c.ts, c
 -- name: list_history
 -- Newest first. A memory that was removed is still known by its number.
 SELECT id, at, action, memory_id, target, db_role, who, chars, encode(digest, 'hex') AS digest, old_theme, old_chars,
-       encode(old_digest, 'hex') AS old_digest, old_content
+       encode(old_digest, 'hex') AS old_digest, left(old_content, %(chars)s) AS old_content
   FROM memory_history
  WHERE agent_identity = %(theme)s AND at >= %(since)s::timestamptz AND at < %(until)s::timestamptz
    AND (%(action)s::text IS NULL OR action = %(action)s)
@@ -59,5 +72,16 @@ SELECT id, at, action, memory_id, target, db_role, who, chars, encode(digest, 'h
 -- name: history_of_memory
 -- exempt: of one memory, by the number that an operator names; it may be gone, and with it its theme's last row.
 SELECT id, agent_identity AS theme, at, action, memory_id, target, db_role, who, chars, encode(digest, 'hex') AS digest, old_theme,
-       old_chars, encode(old_digest, 'hex') AS old_digest, old_content
+       old_chars, encode(old_digest, 'hex') AS old_digest, left(old_content, %(chars)s) AS old_content
   FROM memory_history WHERE memory_id = %(memory_id)s ORDER BY id DESC LIMIT %(limit)s OFFSET %(offset)s;
+
+-- name: texts_after
+-- exempt: of what happened to memories, by its numbers. The text that each left behind: what the next change found there, or
+-- what stands there still.
+SELECT h.id, left(coalesce(
+           (SELECT later.old_content FROM memory_history AS later
+             WHERE later.memory_id = h.memory_id AND later.id > h.id AND later.old_digest = h.digest
+             ORDER BY later.id LIMIT 1),
+           (SELECT m.content FROM memory_entries AS m WHERE m.id = h.memory_id AND substr(m.digest, 1, 8) = h.digest)),
+       %(chars)s) AS content
+  FROM memory_history AS h WHERE h.id = ANY(%(ids)s);

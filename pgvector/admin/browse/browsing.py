@@ -5,7 +5,7 @@ Every function works inside the caller's transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from ...store.sql import query
 from ..common import stored_rows
 from ..common.outcome import fit_for_json
 from ..common.refs import Ref
-from ..common.row_options import Page
+from ..common.row_options import WHOLE, Page
 
 _query = partial(query, package=__package__)
 _HISTORY_SHOWN = 50  # of one row
@@ -27,11 +27,16 @@ _HISTORY_SHOWN = 50  # of one row
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Conditions on a listed row. `kind` is a memory's target or a turn's role."""
+    """Conditions on a listed row. `kind` is a memory's target or a turn's role.
+
+    `said_kind` and `state` are what a memory says of itself; one that says nothing is an active fact.
+    """
 
     kind: str | None = None
     session_id: str | None = None
     pending: bool = False
+    said_kind: str | None = None
+    state: str | None = None
 
 
 def listed(
@@ -43,16 +48,25 @@ def listed(
         "target" if store == "memories" else "role": wanted.kind,
         "session_id": wanted.session_id,
         "pending": wanted.pending,
+        "said_kind": wanted.said_kind,
+        "state": wanted.state,
         "chars": chars,
     }
     found = conn.execute(_query(f"list_{store}"), asked | page.values()).fetchall()
     said = stored_rows.structures(conn, [row.id for row in found]) if store == "memories" else {}
-    return [
-        {"ref": str(Ref(store, row.id)), "store": store, "theme": theme}
-        | fit_for_json(row._asdict())
-        | _structure(said.get(row.id))
-        for row in found
-    ]
+    return [_named(store, theme, row) | _structure(said.get(row.id)) for row in found]
+
+
+def said_in(
+    conn: DeadlineConnection, theme: str, session_id: str, *, limit: int, offset: int, chars: int
+) -> list[dict[str, Any]]:
+    """Return turns of a session as `listed` does, in the order in which they were said."""
+    asked = {"theme": theme, "session_id": session_id, "limit": limit, "offset": offset, "chars": chars}
+    return [_named("turns", theme, row) for row in conn.execute(_query("turns_of_session"), asked)]
+
+
+def _named(store: Store, theme: str, row: Any) -> dict[str, Any]:
+    return {"ref": str(Ref(store, row.id)), "store": store, "theme": theme} | fit_for_json(row._asdict())
 
 
 def _structure_of(conn: DeadlineConnection, ref: Ref) -> dict[str, Any]:
@@ -102,10 +116,17 @@ def _missing(conn: DeadlineConnection, ref: Ref) -> str:
 
 
 def happened(
-    conn: DeadlineConnection, theme: str, page: Page, *, action: str | None, target: str | None, session: str | None
+    conn: DeadlineConnection,
+    theme: str,
+    page: Page,
+    *,
+    action: str | None,
+    target: str | None = None,
+    session: str | None = None,
+    chars: int = WHOLE,
 ) -> list[dict[str, Any]]:
-    """Return what happened to the memories of a theme, newest first."""
-    asked = {"theme": theme, "action": action, "target": target, "session_id": session}
+    """Return what happened to the memories of a theme, newest first; `chars` is the most of each text."""
+    asked = {"theme": theme, "action": action, "target": target, "session_id": session, "chars": chars}
     return [_event(row._asdict()) for row in conn.execute(_query("list_history"), asked | page.values())]
 
 
@@ -121,8 +142,14 @@ def happened_to(conn: DeadlineConnection, ref: Ref, page: Page) -> list[dict[str
 
 def _history_of(conn: DeadlineConnection, memory_id: int, page: Page) -> list[dict[str, Any]]:
     """Return what happened to one memory, in whichever theme; also to one that is gone."""
-    asked = {"memory_id": memory_id, "limit": page.limit, "offset": page.offset}
+    asked = {"memory_id": memory_id, "limit": page.limit, "offset": page.offset, "chars": WHOLE}
     return [row._asdict() for row in conn.execute(_query("history_of_memory"), asked)]
+
+
+def texts_after(conn: DeadlineConnection, ids: Sequence[int], *, chars: int) -> dict[int, str]:
+    """Return by the ids of events the texts that they left behind, as far as those are kept."""
+    found = conn.execute(_query("texts_after"), {"ids": list(ids), "chars": chars})
+    return {row.id: row.content for row in found if row.content is not None}
 
 
 def _event(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,11 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...domain.errors import EmbedderError, InvalidArgument, WrongUsage
-from ...domain.facts import KINDS
+from ...domain.errors import EmbedderError, WrongUsage
 from ...domain.theme import ThemeRules
-from ...domain.theme_access import EVERYTHING
-from ...domain.types import PAGES_END, Answer, Filters, Hit, Question, Scope, Store
+from ...domain.types import Answer, Question, Scope, Store
 from ...embed.onnx_session import is_loading
 from ...recall.render import as_result
 from ...recall.searcher import Searcher
@@ -23,7 +21,6 @@ from ..common.refs import Ref
 from ..common.row_options import (
     PATIENCE_S,
     STORES,
-    Page,
     add_page,
     add_theme,
     minute,
@@ -32,15 +29,7 @@ from ..common.row_options import (
     question_text,
     tell_theme,
 )
-from ..common.theme_names import theme_of_session, theme_to_read
-
-_TYPES: Mapping[str, tuple[str, ...] | None] = {
-    "facts": tuple(kind for kind in KINDS if kind not in ("procedure", "reflection")),
-    "episodes": None,
-    "procedures": ("procedure",),
-    "reflections": ("reflection",),
-}
-_UNLIKE = 0.005  # a similarity that would be shown as 0.00
+from .finding import TYPES, Wanted, is_unlike, scope_of
 
 
 def _search_arguments(command: argparse.ArgumentParser) -> None:
@@ -53,7 +42,7 @@ def _search_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--session", metavar="ID", help="only this session")
     command.add_argument("--role", choices=("user", "assistant", "tool"), help="turns: only what that side said")
     command.add_argument("--target", choices=("memory", "user"), help="memories: only notes, or only facts of the user")
-    command.add_argument("--type", choices=_TYPES, help="only this: of memories by their kind, or episodes, the turns")
+    command.add_argument("--type", choices=TYPES, help="only this: of memories by their kind, or episodes, the turns")
     add_page(command, limit=5, what="what was written or said")
     command.add_argument("--top-k", dest="limit", type=int, default=argparse.SUPPRESS, metavar="N", help="as --limit")
     command.add_argument("--around", action="store_true", help="show the turns right before and after a turn as well")
@@ -64,14 +53,14 @@ def _search_arguments(command: argparse.ArgumentParser) -> None:
 
 def _search(args: argparse.Namespace, home: Path) -> int:
     text = question_text(args.question)
-    stores = _stores(args)
-    bounds = page(args)
+    wanted = Wanted(text, page(args), args.store, args.role, args.target, args.type, not args.no_rerank)
+    stores = wanted.stores()
     with context_for(args, home, reads=True) as (context, rules):
         with context.backend.connection(PATIENCE_S) as conn:
             scope = _scope(args, conn, rules, home)
             if scope.kind == "theme" and _word(args) == "current":
                 tell_theme(args, conn, scope.theme)
-        asked = {store: _question(args, text, scope, store, bounds) for store in stores}
+        asked = {store: wanted.question([store], scope, PATIENCE_S) for store in stores}
         with said_while("loading the embedding model into this process ...", is_loading):
             _load_reranker(args, context.searcher)
             found, unlike = _find(context.searcher.recall, asked, explain=args.explain)
@@ -105,48 +94,21 @@ def _find(
 ) -> tuple[dict[str, Any], set[str]]:
     """Look up a question in each store by itself, as each tool does; return the tools' results with the rows' names.
 
-    And the names of those that only fill the page. Raises InvalidArgument for a page too far down.
+    And the names of those that only fill the page.
     """
     results: list[dict[str, Any]] = []
     unlike: set[str] = set()
     modes, reranked = set(), False
     for store, question in asked.items():
-        if question.offset + question.limit > PAGES_END:
-            raise InvalidArgument(f"--offset and --limit reach {PAGES_END} results at most; ask a narrower question")
         answer = recall([store], question)
         modes.add(answer.mode)
         reranked |= answer.reranked
         for hit in answer.hits:
             ref = str(Ref(store, hit.id))
             results.append({"ref": ref, "store": store} | as_result(hit, question.text, explain=explain))
-            unlike |= {ref} if _is_unlike(hit) else set()
+            unlike |= {ref} if is_unlike(hit) else set()
     mode = "hybrid" if "hybrid" in modes else "lexical"
     return {"results": results, "count": len(results), "mode": mode, "reranked": reranked}, unlike
-
-
-def _is_unlike(hit: Hit) -> bool:
-    """Return whether a row only fills the page: it was proposed by meaning, and is nothing like the question."""
-    proposed_by_meaning = hit.vector_rank is not None and hit.word_rank is None and hit.rerank_rank is None
-    return proposed_by_meaning and hit.similarity is not None and hit.similarity < _UNLIKE
-
-
-def _stores(args: argparse.Namespace) -> list[Store]:
-    """Return where to look; a filter that only one of the two stores has leaves out the other."""
-    if (args.role and args.store == "memories") or (args.target and args.store == "turns"):
-        raise WrongUsage("--role is for turns, --target for memories")
-    if args.type:
-        return [_store_of_type(args)]
-    if args.store != "both" or bool(args.role) == bool(args.target):
-        return ["memories", "turns"] if args.store == "both" else [args.store]
-    return ["turns"] if args.role else ["memories"]
-
-
-def _store_of_type(args: argparse.Namespace) -> Store:
-    """Return where what --type names is stored. Raises WrongUsage where another option looks elsewhere."""
-    store: Store = "memories" if _TYPES[args.type] else "turns"
-    if args.store not in ("both", store) or (args.role and store == "memories") or (args.target and store == "turns"):
-        raise WrongUsage(f"--type {args.type} looks among {store}: --store, --role or --target does not")
-    return store
 
 
 def _word(args: argparse.Namespace) -> str:
@@ -158,12 +120,8 @@ def _word(args: argparse.Namespace) -> str:
 def _scope(args: argparse.Namespace, conn: DeadlineConnection, rules: ThemeRules, home: Path) -> Scope:
     word = _word(args)
     _check_scope(args, word)
-    if args.session:
-        return Scope("session", theme_of_session(conn, args.session, args.theme, rules), args.session)
-    if word == "all":
-        return Scope("all", rules.default, shared=EVERYTHING)
-    name = args.theme if word == "current" else word.removeprefix("theme:")
-    return Scope("theme", theme_to_read(conn, name, rules, home))
+    name = args.theme if word in ("current", "session") else word.removeprefix("theme:")
+    return scope_of(conn, rules, home, theme=name, session=args.session, everywhere=word == "all")
 
 
 def _check_scope(args: argparse.Namespace, word: str) -> None:
@@ -173,20 +131,6 @@ def _check_scope(args: argparse.Namespace, word: str) -> None:
         raise WrongUsage("give --session or --scope, not both")
     if word == "session" and not args.session:
         raise WrongUsage("--scope session needs --session ID; see: hermes-pgvector sessions list")
-
-
-def _question(args: argparse.Namespace, text: str, scope: Scope, store: Store, bounds: Page) -> Question:
-    kind = {"target": args.target, "kinds": _TYPES.get(args.type)} if store == "memories" else {"role": args.role}
-    return Question(
-        text,
-        scope,
-        bounds.limit,
-        PATIENCE_S,
-        Filters(**kind, since=bounds.since, until=bounds.until),
-        offset=bounds.offset,
-        around=store == "turns",
-        rerank=not args.no_rerank,
-    )
 
 
 def _say_hit(result: Mapping[str, Any], text: str, args: argparse.Namespace) -> None:

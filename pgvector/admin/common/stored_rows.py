@@ -24,6 +24,12 @@ def rows(conn: DeadlineConnection, store: Store, ids: Sequence[int]) -> list[Any
     return conn.execute(_query(f"rows_of_{store}"), {"ids": list(ids)}).fetchall()
 
 
+def private(conn: DeadlineConnection, store: Store, ids: Sequence[int], shared: Sequence[str]) -> set[int]:
+    """Return those of the rows that no session of another theme reads, with `shared` addresses of chats."""
+    asked = {"ids": list(ids), "own": None, "shared": list(shared)}
+    return {row.id for row in conn.execute(_query(f"private_{store}"), asked)}
+
+
 def structures(conn: DeadlineConnection, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
     """Return what memories say of themselves besides their text, by their ids; only of those that say anything.
 

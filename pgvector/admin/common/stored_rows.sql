@@ -23,3 +23,11 @@ SELECT m.id, m.kind, m.subject, m.scope, m.state, m.expires_at, m.confidence, m.
 -- name: session_themes
 -- exempt: names for the operator, no stored text. Two keys of the API server may have given a session one name.
 SELECT agent_identity AS theme, count(*) AS turns FROM conversations WHERE session_id = %(session_id)s GROUP BY 1 ORDER BY 1;
+
+-- name: private_memories
+-- exempt: rows by the numbers that an operator names. Those that no session of another theme reads.
+SELECT m.id FROM memory_entries AS m WHERE m.id = ANY(%(ids)s) AND NOT readable(m);
+
+-- name: private_turns
+-- exempt: as private_memories.
+SELECT c.id FROM conversations AS c WHERE c.id = ANY(%(ids)s) AND NOT readable(c);

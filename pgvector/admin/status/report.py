@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +17,7 @@ from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError, StoreMisconfigured
 from ...domain.format import format_bytes, format_duration
 from ...store.backend import Backend
+from ...store.connection import DeadlineConnection
 from ..common.file_fill import fills
 from ..common.holdings import held_removals, holdings
 from ..common.outcome import counted
@@ -44,47 +46,19 @@ class Watcher:
         self._verbose = verbose
         self._home = home
         self._settings = settings
-        self._limit_bytes = settings.spool_max_mb * 1_000_000
         self._backend = Backend(
             lambda: settings.dsn or locate(), dims=settings.dims, pool_max_size=1, pooler=settings.pooler
         )
 
     def look(self) -> Status:
-        """Return totals, one entry a process, recall's success, and what the database holds or its problem."""
-        views = inspect_spools(self._home)
-        return self._spooled(views) | {
-            "recall": _recall([view.report for view in views if view.living]),
-            "processes": [_process(view) for view in views],
-            "database": self._database(),
-            "memory_files": [each.row() | {"nearly_full": each.nearly_full} for each in fills(self._home)],
-        }
+        """Look once, see `look`."""
+        return look(self._settings, self._home, self._connection, verbose=self._verbose)
 
-    def _spooled(self, views: Sequence[SpoolView]) -> dict[str, Any]:
-        here = destination_of(self._settings, self._home)
-        oldest = min((view.oldest_at for view in views if view.oldest_at), default=None)
-        return {
-            "waiting": sum(view.waiting for view in views),
-            "spool_bytes": sum(view.size_bytes for view in views),
-            "spool_limit_bytes": self._limit_bytes,
-            "oldest_waiting_s": 0.0 if oldest is None else round(max(0.0, time.time() - oldest), 1),
-            "set_aside": sum(len(view.rejected) for view in views),
-            "waiting_for_another": sum(view.waiting for view in views if not view.living and not view.is_for(here)),
-        }
-
-    def _database(self) -> dict[str, Any]:
-        try:
-            self._backend.bring_up(quietly=True)
-            started = time.monotonic()
-            with self._backend.connection(_VERBOSE_S if self._verbose else _DATABASE_S) as conn:
-                held = holdings(conn) | {"retention": retention_state(conn, self._settings)}
-                held["removals_held"] = sum(each.count for each in held_removals(conn))
-                held["hot"] = hot_themes(conn, self._settings)
-                held["by_meaning"] = bool(self._settings.embed_url.strip())
-                if self._verbose:
-                    held["detail"] = detail(conn)
-            return held | {"state": "up", "answered_in_ms": round((time.monotonic() - started) * 1000, 1)}
-        except HermesPgvectorError as exc:
-            return {"problem": str(exc), "state": "unusable" if isinstance(exc, StoreMisconfigured) else "down"}
+    @contextmanager
+    def _connection(self) -> Iterator[DeadlineConnection]:
+        self._backend.bring_up(quietly=True)
+        with self._backend.connection(_VERBOSE_S if self._verbose else _DATABASE_S) as conn:
+            yield conn
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -103,6 +77,53 @@ def collect(settings: Settings, home: Path, locate: Callable[[], str]) -> Status
     """Look once, see `Watcher.look`."""
     with Watcher(settings, home, locate) as watcher:
         return watcher.look()
+
+
+def look(
+    settings: Settings,
+    home: Path,
+    connection: Callable[[], AbstractContextManager[DeadlineConnection]],
+    *,
+    verbose: bool = False,
+) -> Status:
+    """Return totals, one entry a process, recall's success, and what the database holds or its problem."""
+    views = inspect_spools(home)
+    return _spooled(views, settings, home) | {
+        "recall": _recall([view.report for view in views if view.living]),
+        "processes": [_process(view) for view in views],
+        "database": _database(settings, connection, verbose=verbose),
+        "memory_files": [each.row() | {"nearly_full": each.nearly_full} for each in fills(home)],
+    }
+
+
+def _spooled(views: Sequence[SpoolView], settings: Settings, home: Path) -> dict[str, Any]:
+    here = destination_of(settings, home)
+    oldest = min((view.oldest_at for view in views if view.oldest_at), default=None)
+    return {
+        "waiting": sum(view.waiting for view in views),
+        "spool_bytes": sum(view.size_bytes for view in views),
+        "spool_limit_bytes": settings.spool_max_mb * 1_000_000,
+        "oldest_waiting_s": 0.0 if oldest is None else round(max(0.0, time.time() - oldest), 1),
+        "set_aside": sum(len(view.rejected) for view in views),
+        "waiting_for_another": sum(view.waiting for view in views if not view.living and not view.is_for(here)),
+    }
+
+
+def _database(
+    settings: Settings, connection: Callable[[], AbstractContextManager[DeadlineConnection]], *, verbose: bool
+) -> dict[str, Any]:
+    try:
+        with connection() as conn:
+            started = time.monotonic()
+            held = holdings(conn) | {"retention": retention_state(conn, settings)}
+            held["removals_held"] = sum(each.count for each in held_removals(conn))
+            held["hot"] = hot_themes(conn, settings)
+            held["by_meaning"] = bool(settings.embed_url.strip())
+            if verbose:
+                held["detail"] = detail(conn)
+        return held | {"state": "up", "answered_in_ms": round((time.monotonic() - started) * 1000, 1)}
+    except HermesPgvectorError as exc:
+        return {"problem": str(exc), "state": "unusable" if isinstance(exc, StoreMisconfigured) else "down"}
 
 
 def _process(view: SpoolView) -> dict[str, Any]:

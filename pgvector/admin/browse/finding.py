@@ -1,0 +1,112 @@
+"""A question of an operator's: where to look for what, asked as the agents' tools ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...domain.errors import InvalidArgument, WrongUsage
+from ...domain.facts import KINDS
+from ...domain.theme import ThemeRules
+from ...domain.theme_access import EVERYTHING
+from ...domain.types import PAGES_END, Filters, Hit, Question, Scope, Store
+from ...store.connection import DeadlineConnection
+from ..common.row_options import Page
+from ..common.theme_names import theme_of_session, theme_to_read
+
+TYPES: Mapping[str, tuple[str, ...] | None] = {
+    "facts": tuple(kind for kind in KINDS if kind not in ("procedure", "reflection")),
+    "episodes": None,
+    "procedures": ("procedure",),
+    "reflections": ("reflection",),
+}
+_UNLIKE = 0.005  # a similarity that would be shown as 0.00
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to look for: the words, the rows that count, and which page of them.
+
+    `store` may be `both`. `role` is for turns, `target` for memories, and `type` one of TYPES.
+    """
+
+    text: str
+    page: Page
+    store: str = "both"
+    role: str | None = None
+    target: str | None = None
+    type: str | None = None
+    rerank: bool = True
+
+    def stores(self) -> list[Store]:
+        """Return where to look; a filter that only one of the two stores has leaves out the other.
+
+        Raises WrongUsage where filters do not go together.
+        """
+        if (self.role and self.store == "memories") or (self.target and self.store == "turns"):
+            raise WrongUsage("role is for turns, target for memories")
+        if self.type:
+            return [self._store_of_type(self.type)]
+        if self.store != "both":
+            return ["turns" if self.store == "turns" else "memories"]
+        if bool(self.role) == bool(self.target):
+            return ["memories", "turns"]
+        return ["turns"] if self.role else ["memories"]
+
+    def _store_of_type(self, type_: str) -> Store:
+        store: Store = "memories" if TYPES[type_] else "turns"
+        if (
+            self.store not in ("both", store)
+            or (self.role and store == "memories")
+            or (self.target and store == "turns")
+        ):
+            raise WrongUsage(f"the type {type_} looks among {store}: store, role or target does not")
+        return store
+
+    def question(self, stores: Sequence[Store], scope: Scope, deadline_s: float) -> Question:
+        """Return the question to these stores. Raises InvalidArgument for a page too far down."""
+        if self.page.offset + self.page.limit > PAGES_END:
+            raise InvalidArgument(f"offset and limit reach {PAGES_END} results at most; ask a narrower question")
+        return Question(
+            self.text,
+            scope,
+            self.page.limit,
+            deadline_s,
+            Filters(
+                target=self.target if "memories" in stores else None,
+                kinds=TYPES.get(self.type or "") if "memories" in stores else None,
+                role=self.role if "turns" in stores else None,
+                since=self.page.since,
+                until=self.page.until,
+            ),
+            offset=self.page.offset,
+            around="turns" in stores,
+            rerank=self.rerank,
+        )
+
+
+def scope_of(
+    conn: DeadlineConnection,
+    rules: ThemeRules,
+    home: Path,
+    *,
+    theme: str | None = None,
+    session: str | None = None,
+    everywhere: bool = False,
+) -> Scope:
+    """Return where to look: in a session, in every theme, else in one theme, see `theme_to_read`.
+
+    Raises InvalidArgument where there is no such theme or session.
+    """
+    if session:
+        return Scope("session", theme_of_session(conn, session, theme, rules), session)
+    if everywhere:
+        return Scope("all", rules.default, shared=EVERYTHING)
+    return Scope("theme", theme_to_read(conn, theme, rules, home))
+
+
+def is_unlike(hit: Hit) -> bool:
+    """Return whether a row only fills the page: it was proposed by meaning, and is nothing like the question."""
+    proposed_by_meaning = hit.vector_rank is not None and hit.word_rank is None and hit.rerank_rank is None
+    return proposed_by_meaning and hit.similarity is not None and hit.similarity < _UNLIKE

@@ -1,0 +1,72 @@
+-- How much themes hold, and how they grew: along the indexes of themes and times, and no further than `most` rows.
+
+-- name: theme_sizes
+-- exempt: counts and times for the operator, no stored text.
+SELECT asked.theme, memories.count AS memories, turns.count AS turns, greatest(memories.last_at, turns.last_at) AS last_at
+  FROM unnest(%(themes)s::text[]) WITH ORDINALITY AS asked(theme, place)
+ CROSS JOIN LATERAL (
+       SELECT (SELECT count(*) FROM (SELECT FROM memory_entries WHERE agent_identity = theme LIMIT %(most)s) AS few) AS count,
+              (SELECT created_at FROM memory_entries WHERE agent_identity = theme ORDER BY created_at DESC LIMIT 1) AS last_at
+       ) AS memories
+ CROSS JOIN LATERAL (
+       SELECT (SELECT count(*) FROM (SELECT FROM conversations WHERE agent_identity = theme LIMIT %(most)s) AS few) AS count,
+              (SELECT ts FROM conversations WHERE agent_identity = theme ORDER BY ts DESC LIMIT 1) AS last_at
+       ) AS turns
+ ORDER BY asked.place;
+
+-- name: largest_themes
+-- exempt: names for the operator, no stored text.
+SELECT theme FROM (
+    SELECT agent_identity AS theme, count(*) AS count FROM conversations GROUP BY 1
+    UNION ALL
+    SELECT agent_identity, count(*) FROM memory_entries GROUP BY 1) AS counted
+ GROUP BY theme ORDER BY sum(count) DESC, theme LIMIT %(limit)s;
+
+-- name: growth
+-- exempt: totals for the operator, no stored text. The themes are found one by one along an index, and of each its last days
+-- at the end of the same index.
+WITH RECURSIVE turn_themes(theme) AS (
+    (SELECT agent_identity FROM conversations ORDER BY agent_identity LIMIT 1)
+    UNION ALL
+    SELECT (SELECT agent_identity FROM conversations WHERE agent_identity > t.theme ORDER BY agent_identity LIMIT 1)
+      FROM turn_themes AS t WHERE t.theme IS NOT NULL),
+memory_themes(theme) AS (
+    (SELECT agent_identity FROM memory_entries ORDER BY agent_identity LIMIT 1)
+    UNION ALL
+    SELECT (SELECT agent_identity FROM memory_entries WHERE agent_identity > t.theme ORDER BY agent_identity LIMIT 1)
+      FROM memory_themes AS t WHERE t.theme IS NOT NULL)
+SELECT (each.at AT TIME ZONE 'UTC')::date AS day, count(*) FILTER (WHERE each.memory) AS memories,
+       count(*) FILTER (WHERE NOT each.memory) AS turns
+  FROM (SELECT c.ts AS at, false AS memory FROM turn_themes AS t
+         CROSS JOIN LATERAL (SELECT ts FROM conversations WHERE agent_identity = t.theme AND ts >= %(since)s::timestamptz
+                              ORDER BY ts DESC LIMIT %(most)s) AS c
+        UNION ALL
+        SELECT m.created_at, true FROM memory_themes AS t
+         CROSS JOIN LATERAL (SELECT created_at FROM memory_entries
+                              WHERE agent_identity = t.theme AND created_at >= %(since)s::timestamptz
+                              ORDER BY created_at DESC LIMIT %(most)s) AS m) AS each
+ GROUP BY 1 ORDER BY 1;
+
+-- name: timeline
+SELECT to_char(at AT TIME ZONE 'UTC', %(form)s) AS name, count(*) FILTER (WHERE memory) AS memories,
+       count(*) FILTER (WHERE NOT memory) AS turns
+  FROM (SELECT ts AS at, false AS memory FROM conversations WHERE agent_identity = %(theme)s
+        UNION ALL
+        SELECT created_at, true FROM memory_entries WHERE agent_identity = %(theme)s) AS each
+ GROUP BY 1 ORDER BY 1;
+
+-- name: writers
+-- Of the newest `most` rows of each table.
+SELECT profile, platform, host, source, count(*) FILTER (WHERE memory) AS memories, count(*) FILTER (WHERE NOT memory) AS turns,
+       max(at) AS last_at
+  FROM (SELECT metadata ->> 'profile' AS profile, metadata ->> 'platform' AS platform, metadata ->> 'host' AS host,
+               metadata ->> 'source' AS source, at, memory
+          FROM ((SELECT metadata, ts AS at, false AS memory FROM conversations WHERE agent_identity = %(theme)s
+                  ORDER BY ts DESC LIMIT %(most)s)
+                UNION ALL
+                (SELECT metadata, created_at, true FROM memory_entries WHERE agent_identity = %(theme)s
+                  ORDER BY created_at DESC LIMIT %(most)s)) AS newest) AS each
+ GROUP BY 1, 2, 3, 4 ORDER BY max(at) DESC;
+
+-- name: has_facts
+SELECT EXISTS (SELECT FROM memory_entries WHERE agent_identity = %(theme)s AND (state IS NOT NULL OR pinned)) AS found;

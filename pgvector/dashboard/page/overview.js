@@ -1,0 +1,3 @@
+function OverviewView() {
+  return h(Page, { title: "Overview" });
+}

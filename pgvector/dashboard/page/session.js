@@ -1,0 +1,3 @@
+function SessionView() {
+  return h(Page, { title: "Session" });
+}

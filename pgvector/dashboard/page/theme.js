@@ -1,0 +1,3 @@
+function ThemeView() {
+  return h(Page, { title: "Theme" });
+}

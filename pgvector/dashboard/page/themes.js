@@ -1,0 +1,3 @@
+function ThemesView() {
+  return h(Page, { title: "Themes" });
+}

@@ -1,0 +1,29 @@
+"""Stored rows as the page is given them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..admin.common import stored_rows
+from ..domain.types import Store
+from ..store.connection import DeadlineConnection
+from .desk import Desk
+
+LISTED_CHARS = 2_000  # of each text in a list
+_NAMES = (
+    "ref", "store", "theme", "kind", "at", "created_at", "session_id", "content", "chars", "pending", "structure",
+    "source",
+)  # fmt: skip
+
+
+def as_rows(
+    conn: DeadlineConnection, desk: Desk, store: Store, found: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return rows of a list for the page; each says whether it is private and whether its text is cut."""
+    private = stored_rows.private(conn, store, [row["id"] for row in found], desk.chats.addresses)
+    return [
+        {name: row[name] for name in _NAMES if name in row}
+        | {"private": row["id"] in private, "cut": len(row["content"]) < row["chars"]}
+        for row in found
+    ]
