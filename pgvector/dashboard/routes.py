@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import agent_view, changing, held, overview, searching, settings_view, stored, themes_view
+from . import agent_view, changing, held, overview, profile_homes, searching, settings_view, stored, themes_view
 from .page_route import PageRoute
 
 ROUTES: tuple[PageRoute, ...] = (
@@ -14,4 +14,5 @@ ROUTES: tuple[PageRoute, ...] = (
     *changing.ROUTES,
     *held.ROUTES,
     *settings_view.ROUTES,
+    *profile_homes.ROUTES,
 )
