@@ -66,6 +66,7 @@ def command_groups() -> dict[str, tuple[Verb, ...]]:
             ),
             Verb("stats", "print the counters, one a line, for scripts", "status.command"),
             Verb("metrics", "give Prometheus what status shows, over HTTP or in a file", "status.metrics_command"),
+            Verb("web", "look at the memory and correct it in a browser, without hermes", ".dashboard.web_command"),
         ),
         "see and correct": (
             Verb("search", "search memories and turns as the agents' tools do", "browse.search_command"),

@@ -9,6 +9,7 @@
 #   PGVECTOR_TEST_VENV     the environment (default: .venv-test in the repository)
 #   PGVECTOR_TEST_POSTGRES the bin directory of another Postgres with pgvector, for most of the tests
 #   PGVECTOR_TEST_PGBOUNCER  the pgbouncer to use (default: the machine's own, else Debian's, fetched to .cache)
+#   PGVECTOR_TEST_CHROMIUM the Chromium to use (default: the machine's own, else Debian's, fetched to .cache)
 #   PGVECTOR_TEST_MODEL    the folder of the embedding model, with the reranker below it (default: .cache/model in the repository)
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
@@ -47,7 +48,13 @@ fi
 # The version is the same as the last time, the contents may not be.
 pip install --force-reinstall --no-deps "$wheel" || fail "the package could not be installed"
 "$python" tests/support/model_files.py "${PGVECTOR_TEST_MODEL:-.cache/model}" || fail "the models for the tests could not be fetched"
-quietly "$python" tests/support/pooler_files.py .cache/pgbouncer || fail "PgBouncer, which the tests run, is not there and could not be fetched"
+# program MODULE FOLDER: makes sure that a program of Debian's is there; its modules are found from here.
+program() { PYTHONPATH=. quietly "$python" -m "tests.support.$1" "$2"; }
+program pooler_files .cache/pgbouncer || fail "PgBouncer, which the tests run, is not there and could not be fetched"
+case " $* " in
+  *" --all "* | *tests/browser*)
+    program browser_files .cache/chromium || fail "Chromium, which the tests run, is not there and could not be fetched" ;;
+esac
 
 step "Checking the code"
 quietly "$python" -m ruff check --cache-dir .cache/ruff . || fail "ruff check found something"
@@ -134,7 +141,7 @@ run_and_note() {
   return "$result"
 }
 
-stage "All tests" tests/plans tests/fault tests/host tests/server tests/integration tests/unit
+stage "All tests" tests/plans tests/fault tests/host tests/browser tests/server tests/integration tests/unit
 
 # Once more where Postgres holds the agents' role to a list of themes, and through PgBouncer where that role has every theme.
 # shellcheck disable=SC2046

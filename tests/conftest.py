@@ -88,13 +88,13 @@ def migrated_template(postgres: EmbeddedServer) -> str:
 @pytest.fixture
 def empty_admin_dsn(postgres: EmbeddedServer) -> Iterator[str]:
     """An admin's conninfo of a new database without our schema."""
-    yield from _database(postgres, "template0")
+    yield from new_database(postgres, "template0")
 
 
 @pytest.fixture
 def admin_dsn(postgres: EmbeddedServer, migrated_template: str) -> Iterator[str]:
     """An admin's conninfo of a new, migrated database."""
-    yield from _database(postgres, migrated_template)
+    yield from new_database(postgres, migrated_template)
 
 
 @pytest.fixture(scope="session")
@@ -119,7 +119,8 @@ def direct_dsn(admin_dsn: str) -> str:
     return make_conninfo(admin_dsn, user="hermes")
 
 
-def _database(postgres: EmbeddedServer, template: str) -> Iterator[str]:
+def new_database(postgres: EmbeddedServer, template: str) -> Iterator[str]:
+    """Give an admin's conninfo of a copy of `template`, which is gone afterwards."""
     admin = postgres.ensure().admin
     name = f"test_{next(_numbers)}"
     _create_database(admin, name, template)

@@ -60,6 +60,12 @@ class _Overheard:
         self.near = self._searcher.bars(text, until)
         return self.near
 
+    def bar(self, settings: Settings) -> MinSimilarity | None:
+        """Return the similarity that was asked for; None where only words decided."""
+        if settings.min_similarity == "auto":
+            return self.near
+        return MinSimilarity(settings.min_similarity, settings.min_similarity)
+
     def before_session(self, *place: str, **limits: Any) -> list[Hit]:
         """As the searcher."""
         before = self._searcher.before_session(*place, **limits)
@@ -90,7 +96,7 @@ def agent_view(desk: Desk, params: Params) -> Mapping[str, Any]:
     """Return the block that a message gets in a theme, what it leaves out, and why there is none."""
     started = time.monotonic()
     message = params.needed("message")
-    context = desk.context()
+    ready = desk.models.ready(desk.context())
     with desk.reading() as conn:
         theme = theme_to_read(conn, params.optional("theme"), desk.rules, desk.home)
     place = _themes(theme, desk)
@@ -98,7 +104,7 @@ def agent_view(desk: Desk, params: Params) -> Mapping[str, Any]:
     silent = _silenced(desk.settings, place, text)
     session = params.text("session")
     where = MessagePlace(theme, session, starts=not session)
-    overheard, transcript, block = _Overheard(context.searcher), _NewTranscript(), ""
+    overheard, transcript, block = _Overheard(ready.searcher), _NewTranscript(), ""
     left_s = max(0.05, READ_S - _AFTER_S - (time.monotonic() - started))
     settings = replace(desk.settings, prefetch_deadline_s=min(desk.settings.prefetch_deadline_s, left_s))
     if not silent:
@@ -107,6 +113,7 @@ def agent_view(desk: Desk, params: Params) -> Mapping[str, Any]:
     known = overheard.by_text()
     told = [known[shown] for shown in transcript.texts if shown in known]
     below = _below(overheard, transcript, told, text, where, settings)
+    near = overheard.bar(settings)
     return {
         "theme": theme,
         "block": block,
@@ -114,10 +121,12 @@ def agent_view(desk: Desk, params: Params) -> Mapping[str, Any]:
         "budget_tokens": settings.prefetch_max_tokens,
         "lines": [_line(hit, text) for hit in told],
         "below": below,
-        "bar": _bar(overheard.near),
+        "bar": None if near is None else round(near.memories, 4),
+        "bar_of_turns": None if near is None else round(near.turns, 4),
         "silent": silent or (None if block else _nothing(below)),
         "mode": overheard.mode,
-        "why_by_words": context.why_by_words() if overheard.mode == "lexical" and not silent else None,
+        "why_by_words": None if silent else ready.why_by_words(overheard.mode),
+        "loading": ready.loading,
         "took_ms": round((time.monotonic() - started) * 1000),
     }
 
@@ -169,9 +178,7 @@ def _below(
     lines = lines_of([hit for hit in found if (hit.store, hit.id) in worth])
     beside = {(line.beside.store, line.beside.id) for line in lines if line.beside is not None}
     leading = {(line.told.store, line.told.id) for line in lines}
-    near = overheard.near
-    if settings.min_similarity != "auto":
-        near = MinSimilarity(settings.min_similarity, settings.min_similarity)
+    near = overheard.bar(settings)
 
     def why(hit: Hit) -> str:
         row = (hit.store, hit.id)
@@ -200,10 +207,6 @@ def _too_far(hit: Hit, near: MinSimilarity | None) -> str:
     if hit.relevance is None:
         said.append(f"it holds {hit.coverage:.0%} of the question's words by weight, and {MIN_COVERAGE:.0%} may do")
     return "; ".join(said)
-
-
-def _bar(near: MinSimilarity | None) -> dict[str, float] | None:
-    return None if near is None else {"memories": round(near.memories, 4), "turns": round(near.turns, 4)}
 
 
 def _line(hit: Hit, text: str) -> dict[str, Any]:

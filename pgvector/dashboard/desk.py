@@ -17,6 +17,7 @@ from ..domain.theme_access import SharedChats
 from ..host.session_context import Policy, load_settings
 from ..store.connection import DeadlineConnection
 from .lately import Lately
+from .model_loading import ModelLoading
 
 READ_S = 0.9  # for what a page waits for; the rest of the second is for the way there and back
 _CONNECTIONS = 4
@@ -39,6 +40,7 @@ class Desk:
         self._opening: Future[CommandContext] | None = None
         self._opened: CommandContext | None = None
         self._lock = threading.Lock()
+        self.models = ModelLoading()
 
     def context(self, timeout_s: float = READ_S) -> CommandContext:
         """Return the parts to work with. Raises what opening them raised, and StoreUnavailable while it goes on."""

@@ -47,16 +47,16 @@ def _router() -> APIRouter:
 def _handler(route: PageRoute) -> Callable[[Request], Awaitable[JSONResponse]]:
     async def handle(request: Request) -> JSONResponse:
         try:
-            values = await _body(request) if route.changes else dict(request.query_params)
+            values = await json_body(request) if route.changes else dict(request.query_params)
             work = to_thread.run_sync(_answer, route, values, abandon_on_cancel=True)
             return _told(await asyncio.wait_for(work, _CHANGE_S if route.changes else _READ_S))
         except TimeoutError:
-            return _problem(503, "that takes too long; ask again", "DeadlineExceeded")
+            return problem(503, "that takes too long; ask again", "DeadlineExceeded")
         except HermesPgvectorError as exc:
-            return _problem(_status(exc), str(exc), type(exc).__name__)
+            return problem(_status(exc), str(exc), type(exc).__name__)
         except Exception as exc:
             logger.warning("hermes-pgvector: the dashboard's %s failed", route.path, exc_info=True)
-            return _problem(500, f"unexpected {type(exc).__name__}: {mask_dsn(str(exc))}", type(exc).__name__)
+            return problem(500, f"unexpected {type(exc).__name__}: {mask_dsn(str(exc))}", type(exc).__name__)
 
     return handle
 
@@ -65,7 +65,7 @@ def _answer(route: PageRoute, values: Mapping[str, Any]) -> Mapping[str, Any]:
     return route.answer(desks.at(hermes_home()), Params(values))
 
 
-async def _body(request: Request) -> Mapping[str, Any]:
+async def json_body(request: Request) -> Mapping[str, Any]:
     """Return the JSON of a request that changes something. Raises InvalidArgument for any other kind of request."""
     _check_origin(request)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -104,7 +104,8 @@ def _told(found: Mapping[str, Any]) -> JSONResponse:
     return JSONResponse(dict(found), headers={"Cache-Control": "no-store"})
 
 
-def _problem(status: int, message: str, kind: str) -> JSONResponse:
+def problem(status: int, message: str, kind: str) -> JSONResponse:
+    """Return the answer that says what is wrong."""
     return JSONResponse({"error": message, "kind": kind}, status_code=status, headers={"Cache-Control": "no-store"})
 
 

@@ -27,18 +27,20 @@ def search(desk: Desk, params: Params) -> Mapping[str, Any]:
     started = time.monotonic()
     wanted = _wanted(params)
     context = desk.context()
+    ready = desk.models.ready(context)
     with desk.reading() as conn:
         scope = _scope(desk, params, conn)
     # One more than is shown tells whether there are others.
     asked = replace(wanted, page=replace(wanted.page, limit=wanted.page.limit + 1))
     left_s = max(0.05, READ_S - _AFTER_S - (time.monotonic() - started))
-    answer = context.searcher.recall(wanted.stores(), asked.question(wanted.stores(), scope, left_s))
+    answer = ready.searcher.recall(wanted.stores(), asked.question(wanted.stores(), scope, left_s))
     shown = [hit for hit in answer.hits[: wanted.page.limit] if not is_unlike(hit)]
     return {
         "results": _results(desk, shown, answer, wanted.text, scope),
         "count": len(shown),
         "mode": answer.mode,
-        "why_by_words": context.why_by_words() if answer.mode == "lexical" else None,
+        "why_by_words": ready.why_by_words(answer.mode),
+        "loading": ready.loading,
         "reranked": answer.reranked,
         "more": len(answer.hits) > wanted.page.limit,
         "took_ms": round((time.monotonic() - started) * 1000),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,13 +44,15 @@ class CommandContext:
         mirror = Mirror(self.home)
         return {(target, self.keep.text(text, Counter())) for target, text in mirror.entries()}, mirror.origin
 
-    def why_by_words(self) -> str:
-        """Return why a question was not compared by meaning."""
+    def why_by_words(self, before: Mapping[str, int] | None = None) -> str:
+        """Return why a question was not compared by meaning; `before`: the searcher's counts when it was asked."""
         if self.embedder is None:
             return "; ".join(self.problems) or "no embedding model is set (setting `embed_url`)"
-        counts = self.searcher.counts
-        if counts["query_embed_failures"] or counts["query_embed_late"]:
+        counts, former = self.searcher.counts, before or {}
+        if any(counts[name] > former.get(name, 0) for name in ("query_embed_failures", "query_embed_late")):
             return "the embedding endpoint did not answer; see: hermes-pgvector doctor"
+        if counts["vector_leg_failures"] > former.get("vector_leg_failures", 0):
+            return "the search by meaning did not answer in time; see: hermes-pgvector doctor"
         return "the stored vectors and the model that is set do not fit, or nothing has a vector yet"
 
 

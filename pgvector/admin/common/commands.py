@@ -125,8 +125,8 @@ class Command:
 class Verb:
     """A verb, or an action of one, as the help lists it.
 
-    `command` may name the module below admin/ that has it, by the verb's name in capitals. `more` are actions that
-    another feature has.
+    `command` may name the module below admin/, with a dot before it beside admin/, that has it by the verb's name in
+    capitals. `more` are actions that another feature has.
     """
 
     name: str

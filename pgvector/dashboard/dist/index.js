@@ -632,16 +632,1028 @@ function Bars({ label }) {
   return h("figure", { className: "hpg-chart", "aria-label": label });
 }
 
+// The name of a theme, with those that fit what was typed.
+
+const THEMES_OFFERED = 20;
+
+function ThemeField({ label, value, ...rest }) {
+  const id = useId();
+  const typed = useSettled(value || "", 250);
+  const [near, setNear] = useState(false); // nothing is asked before somebody is there
+  const { data } = useAnswer(near ? "/themes" : null, { search: typed, limit: THEMES_OFFERED });
+  const names = ((data && data.rows) || []).map((row) => row.theme);
+  return h(
+    "div",
+    { onFocusCapture: () => setNear(true) },
+    h(TextField, { label: label || "Theme", value, list: id, autoComplete: "off", spellCheck: false, ...rest }),
+    h("datalist", { id }, names.map((name) => h("option", { key: name, value: name }))),
+  );
+}
+
+// A change is tried first: the dialog says what would happen, then it is done, and the toast offers to undo it.
+
+const TRIAL_AFTER_MS = 350; // of silence while somebody types
+const ROWS_SHOWN = 12;
+
+// What somebody typed and did not save, by the dialog it was typed into: kept until it is saved or thrown away.
+const drafts = new Map();
+
+/** Return [values, set, forget, dirty] of a form: `set({name: value})` changes some; a draft left behind comes back. */
+function useDraft(key, initial) {
+  const first = useRef(initial);
+  const [values, setValues] = useState(() => ({ ...first.current, ...drafts.get(key) }));
+  const dirty = Object.keys(first.current).some((name) => values[name] !== first.current[name]);
+  useEffect(() => {
+    if (dirty) drafts.set(key, values);
+    else drafts.delete(key);
+  }, [key, values, dirty]);
+  const set = (some) => setValues((before) => ({ ...before, ...some }));
+  const forget = () => {
+    setValues({ ...first.current });
+    drafts.delete(key);
+  };
+  return [values, set, forget, dirty];
+}
+
+/** Ask before the page is left while something typed is unsaved. */
+function useLeaveGuard(dirty) {
+  useEffect(() => {
+    if (!dirty) return undefined;
+    const ask = (event) => event.preventDefault();
+    window.addEventListener("beforeunload", ask);
+    return () => window.removeEventListener("beforeunload", ask);
+  }, [dirty]);
+}
+
+/** Return {told, error, again}: what a change would do. `body` null asks nothing; a late answer is dropped. */
+function useTrial(path, body) {
+  const key = body === null ? null : JSON.stringify(body);
+  const [round, setRound] = useState(0);
+  const [trial, setTrial] = useState({ key: null, told: null, error: null });
+  const asked = useRef(false);
+  useEffect(() => {
+    if (key === null) return undefined;
+    let late = false;
+    const ask = async () => {
+      const found = { key, told: null, error: null };
+      try {
+        found.told = await api.post(path, { ...JSON.parse(key), dry_run: true });
+      } catch (error) {
+        found.error = error;
+      }
+      if (!late) setTrial(found);
+    };
+    const timer = setTimeout(ask, asked.current ? TRIAL_AFTER_MS : 0);
+    asked.current = true;
+    return () => {
+      late = true;
+      clearTimeout(timer);
+    };
+  }, [path, key, round]);
+  const again = () => setRound((before) => before + 1);
+  const { told, error } = trial.key === key ? trial : { told: null, error: null };
+  return { told, error, again };
+}
+
+/** Return whether a trial said that there is nothing to do. */
+function isNothing(told) {
+  const counts = Object.values(told.counts || {});
+  return counts.length > 0 && counts.every((count) => !count);
+}
+
+/**
+ * The frame of every change: `children` is the form, if there is one. `body` is what would be sent, null while it is
+ * incomplete; `verb` is what the button says. `onDone(answer)` follows the change, `onClose` also where there is none.
+ */
+function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone, onRefused, children }) {
+  const trial = useTrial(path, body);
+  const [failure, setFailure] = useState(null);
+  const [leaving, setLeaving] = useState(false);
+  const [doing, setDoing] = useState(false);
+  const busy = useRef(false);
+  useLeaveGuard(Boolean(dirty));
+  const key = JSON.stringify(body);
+  useEffect(() => setFailure(null), [key]);
+
+  const ready = trial.told !== null && !isNothing(trial.told) && !doing;
+  const act = async (event) => {
+    if (event) event.preventDefault();
+    if (!ready || busy.current) return;
+    busy.current = true;
+    setDoing(true);
+    setFailure(null);
+    try {
+      const answer = await api.post(path, body);
+      onDone(answer);
+    } catch (error) {
+      setFailure(error);
+      if (onRefused) onRefused(error);
+    } finally {
+      busy.current = false;
+      setDoing(false);
+    }
+  };
+  const close = () => {
+    if (busy.current) return;
+    if (dirty && !leaving) setLeaving(true);
+    else onClose(false); // a draft stays
+  };
+  const problem = failure || trial.error;
+  return h(
+    Dialog,
+    { title, onClose: close },
+    h(
+      "form",
+      { className: "hpg-form", onSubmit: act, noValidate: true },
+      children,
+      h(
+        "div",
+        { className: "hpg-trial", role: "status", "aria-live": "polite" },
+        body !== null && !trial.told && !problem && h("p", { className: "hpg-muted" }, "Looking at what would happen …"),
+        trial.told && !failure && h(TrialTold, { told: trial.told }),
+      ),
+      problem && h(Problem, { error: problem, again: failure ? act : trial.again }),
+      leaving
+        ? h(LeaveQuestion, { onStay: () => setLeaving(false), onLeave: () => onClose(true) })
+        : h(
+            "div",
+            { className: "hpg-actions" },
+            h(Act, { onClick: close }, "Cancel"),
+            h(
+              Act,
+              { type: "submit", tone: danger ? "danger" : "main", "aria-disabled": ready ? undefined : "true" },
+              doing ? "One moment …" : verb,
+            ),
+          ),
+    ),
+  );
+}
+
+function LeaveQuestion({ onStay, onLeave }) {
+  const asking = useRef(null);
+  useEffect(() => {
+    const [, stay] = asking.current.querySelectorAll("button");
+    stay.focus();
+  }, []);
+  return h(
+    "div",
+    { className: "hpg-leave", role: "alert", ref: asking },
+    h("p", null, "What you typed is not saved."),
+    h(
+      "div",
+      { className: "hpg-actions" },
+      h(Act, { tone: "danger", onClick: onLeave }, "Throw it away"),
+      h(Act, { tone: "main", onClick: onStay }, "Keep typing"),
+    ),
+  );
+}
+
+function TrialTold({ told }) {
+  return h(
+    Fragment,
+    null,
+    h("p", { className: "hpg-says" }, told.says),
+    (told.notes || []).map((note, at) => h("p", { key: at, className: "hpg-note" }, note)),
+    h(TrialRows, { rows: told.rows || [], counts: told.counts || {} }),
+  );
+}
+
+/** The rows that a change is about, also those that nobody named. */
+function TrialRows({ rows, counts }) {
+  if (!rows.length) return null;
+  const whole = Math.max(rows.length, (counts.memories || 0) + (counts.turns || 0));
+  const more = whole - Math.min(rows.length, ROWS_SHOWN);
+  return h(
+    "ul",
+    { className: "hpg-trial-rows", "aria-label": "What it is about" },
+    rows.slice(0, ROWS_SHOWN).map((row, at) =>
+      h(
+        "li",
+        { key: row.ref || at },
+        row.ref && h("code", { className: "hpg-ref" }, row.ref),
+        " ",
+        row.content && h(StoredText, { text: cutText(row.content), lines: 2 }),
+        row.changes && h(ChangedFields, { changes: row.changes }),
+      ),
+    ),
+    more > 0 && h("li", { className: "hpg-muted" }, `and ${more.toLocaleString()} more`),
+  );
+}
+
+function ChangedFields({ changes }) {
+  const shown = (value) => (value === null || value === false || value === undefined ? "none" : String(value));
+  return h(
+    "dl",
+    { className: "hpg-changes" },
+    Object.entries(changes).map(([name, [was, now]]) =>
+      h(
+        "div",
+        { key: name },
+        h("dt", null, fieldLabel(name)),
+        h("dd", null, h("del", null, shown(was)), " ", h("ins", null, shown(now))),
+      ),
+    ),
+  );
+}
+
+function cutText(text) {
+  return text.length > 300 ? `${text.slice(0, 300)} …` : text;
+}
+
+function fieldLabel(name) {
+  const words = name === "when" ? "applies when" : name.replaceAll("_", " ");
+  return words[0].toUpperCase() + words.slice(1);
+}
+
+/** Return onDone for a dialog: closes it, and says what was done with the way back. */
+function doneWith(onClose, onChanged) {
+  return (answer) => {
+    onClose(true);
+    toast(answer.says, { undo: answer.undo });
+    if (onChanged) onChanged(answer);
+  };
+}
+
+// Changes of what a memory says: add, edit, replace.
+
+const KINDS = ["fact", "preference", "constraint", "decision", "value", "question", "procedure", "reflection"];
+const STATES = ["active", "closed", "superseded", "archived"];
+const TARGETS = [
+  ["memory", "Notes (MEMORY.md)"],
+  ["user", "About the user (USER.md)"],
+];
+const STRUCTURE = ["kind", "subject", "scope", "state", "expires_at", "applies_when", "pinned"];
+
+/** Return the fields of a memory's structure as a form holds them. */
+function structureFields(structure) {
+  const said = structure || {};
+  const fields = { ...said, applies_when: said.applies_when || said.when };
+  return Object.fromEntries(
+    STRUCTURE.map((name) => [name, name === "pinned" ? Boolean(fields.pinned) : fields[name] || ""]),
+  );
+}
+
+/** Return what of a form differs from `before`, as the server takes it: null for what was emptied. */
+function changedFields(values, before) {
+  const changed = STRUCTURE.filter((name) => values[name] !== before[name]);
+  return Object.fromEntries(changed.map((name) => [name, values[name] === "" ? null : values[name]]));
+}
+
+function choicesOf(names, none) {
+  return [["", none], ...names.map((name) => [name, name])];
+}
+
+/** The fields that say something of a memory besides its text. */
+function StructureFields({ values, set, withState }) {
+  const field = (name) => ({ value: values[name], onInput: (value) => set({ [name]: value }) });
+  const said = STRUCTURE.some((name) => values[name]);
+  return h(
+    "details",
+    { className: "hpg-group", open: said || undefined },
+    h("summary", null, "Kind, subject and validity"),
+    h(
+      "div",
+      { className: "hpg-fields" },
+      h(SelectField, { label: "Kind", choices: choicesOf(KINDS, "none"), ...field("kind") }),
+      h(TextField, { label: "Subject", help: "Of one subject, one memory is current: srv.prod", ...field("subject") }),
+      h(TextField, { label: "Scope", help: "The project or task it belongs to", ...field("scope") }),
+      withState && h(SelectField, { label: "State", choices: choicesOf(STATES, "none"), ...field("state") }),
+      h(TextField, { label: "Expires", help: "2026-12-24, or 7d for in seven days", ...field("expires_at") }),
+      h(TextField, { label: "Applies when", help: "The situation it is for", ...field("applies_when") }),
+    ),
+    h(CheckField, { label: "Pinned: stands before every session of the theme", ...field("pinned") }),
+  );
+}
+
+function ContentField({ label, value, onInput }) {
+  return h(TextField, { label, value, onInput, rows: 6, required: true });
+}
+
+function DraftNote({ shown, onForget }) {
+  if (!shown) return null;
+  return h(
+    "p",
+    { className: "hpg-note" },
+    "What you typed here before was kept. ",
+    h(Act, { tone: "quiet", onClick: onForget }, "Start anew"),
+  );
+}
+
+function AddDialog({ theme, onClose, onChanged }) {
+  const blank = { theme: theme || "", target: "memory", content: "", ...structureFields(null) };
+  const key = `add:${theme || ""}`;
+  const kept = useRef(drafts.has(key));
+  const [values, set, forget, dirty] = useDraft(key, blank);
+  const structure = changedFields(values, blank);
+  const complete = values.content.trim() && values.theme.trim();
+  const body = complete
+    ? { theme: values.theme.trim(), target: values.target, content: values.content, ...structure }
+    : null;
+  const close = leaveDraft(forget, onClose);
+  return h(
+    ChangeDialog,
+    { title: "Add a memory", path: "/add", body, verb: "Add", dirty, onClose: close, onDone: doneWith(close, onChanged) },
+    h(DraftNote, { shown: kept.current && dirty, onForget: forget }),
+    h(ContentField, { label: "Memory", value: values.content, onInput: (content) => set({ content }) }),
+    h(ThemeField, { value: values.theme, onInput: (name) => set({ theme: name }), required: true }),
+    h(SelectField, {
+      label: "Among",
+      value: values.target,
+      choices: TARGETS,
+      onInput: (target) => set({ target }),
+    }),
+    h(StructureFields, { values, set }),
+  );
+}
+
+/** Return onClose for a form: what was saved or thrown away (`true`) leaves no draft. */
+function leaveDraft(forget, onClose) {
+  return (gone) => {
+    if (gone === true) forget();
+    onClose();
+  };
+}
+
+/** Edit a memory: its text where the whole of it is here, and what it says of itself. */
+function EditDialog({ row, onClose, onChanged }) {
+  return h(WholeRow, { row, title: `Edit ${row.ref}`, onClose }, (whole) =>
+    h(EditForm, { row: whole, onClose, onChanged }),
+  );
+}
+
+/** A dialog about a row of which a list has only the beginning: `children(row)` once the whole of it is here. */
+function WholeRow({ row, title, onClose, children }) {
+  const { data, error, slow, again } = useAnswer(row.cut || !row.structure ? "/row" : null, { ref: row.ref });
+  const whole = row.cut || !row.structure ? data : row;
+  const kept = useRef(null); // what the form began with; what others write meanwhile is no reason to lose what is typed
+  if (whole && !kept.current) kept.current = whole;
+  if (kept.current) return children(kept.current);
+  return h(
+    Dialog,
+    { title, onClose },
+    error ? h(Problem, { error, again }) : h(Loading, { when: slow }),
+    h("div", { className: "hpg-actions" }, h(Act, { onClick: onClose }, "Cancel")),
+  );
+}
+
+function EditForm({ row, onClose, onChanged }) {
+  const before = useRef({ content: row.content, ...structureFields(row.structure) }).current;
+  const key = `edit:${row.ref}`;
+  const kept = useRef(drafts.has(key));
+  const [values, set, forget, dirty] = useDraft(key, before);
+  const [expected, setExpected] = useState(row.content);
+  const [theirs, setTheirs] = useState(null);
+  const changes = changedFields(values, before);
+  const said = values.content !== before.content || expected !== row.content;
+  if (said) Object.assign(changes, { content: values.content, expected });
+  const body = Object.keys(changes).length && values.content.trim() ? { ref: row.ref, ...changes } : null;
+  const close = leaveDraft(forget, onClose);
+  const look = async () => {
+    const now = await api.get("/row", { ref: row.ref }).catch(() => null);
+    if (now && now.content !== undefined && now.content !== expected) setTheirs(now.content);
+  };
+  const settle = (content) => {
+    setExpected(theirs);
+    setTheirs(null);
+    set({ content });
+  };
+  return h(
+    ChangeDialog,
+    {
+      title: `Edit ${row.ref}`,
+      path: "/edit",
+      body,
+      verb: "Save",
+      dirty,
+      onClose: close,
+      onDone: doneWith(close, onChanged),
+      onRefused: look,
+    },
+    h(DraftNote, { shown: kept.current && dirty, onForget: forget }),
+    row.cut
+      ? h("p", { className: "hpg-note" }, `It has ${row.chars.toLocaleString()} characters: too long to edit here.`)
+      : h(ContentField, { label: "Memory", value: values.content, onInput: (content) => set({ content }) }),
+    theirs !== null && h(BothTexts, { theirs, mine: values.content, onSettle: settle }),
+    h(StructureFields, { values, set, withState: true }),
+  );
+}
+
+/** What somebody else made of a memory meanwhile, beside what was typed here. */
+function BothTexts({ theirs, mine, onSettle }) {
+  return h(
+    "div",
+    { className: "hpg-conflict", role: "alert" },
+    h("p", null, "It was changed by somebody else while you typed. It says now:"),
+    h("blockquote", null, h(StoredText, { text: theirs, lines: 6 })),
+    h("p", null, "You typed:"),
+    h("blockquote", null, h(StoredText, { text: mine, lines: 6 })),
+    h(
+      "div",
+      { className: "hpg-actions" },
+      h(Act, { onClick: () => onSettle(theirs) }, "Take what it says now"),
+      h(Act, { onClick: () => onSettle(mine) }, "Go on with mine"),
+    ),
+  );
+}
+
+/** Write a new memory that takes the place of an old one. */
+function ReplaceDialog({ row, onClose, onChanged }) {
+  return h(WholeRow, { row, title: `Replace ${row.ref}`, onClose }, (whole) =>
+    h(ReplaceForm, { row: whole, onClose, onChanged }),
+  );
+}
+
+function ReplaceForm({ row, onClose, onChanged }) {
+  const key = `replace:${row.ref}`;
+  const kept = useRef(drafts.has(key));
+  const [values, set, forget, dirty] = useDraft(key, { content: "" });
+  const body = values.content.trim() ? { ref: row.ref, content: values.content } : null;
+  const close = leaveDraft(forget, onClose);
+  return h(
+    ChangeDialog,
+    {
+      title: `Replace ${row.ref}`,
+      path: "/replace",
+      body,
+      verb: "Replace",
+      dirty,
+      onClose: close,
+      onDone: doneWith(close, onChanged),
+    },
+    h(DraftNote, { shown: kept.current && dirty, onForget: forget }),
+    h("p", { className: "hpg-muted" }, "It says now:"),
+    h("blockquote", null, h(StoredText, { text: row.content, lines: 6 })),
+    h(ContentField, { label: "What is true instead", value: values.content, onInput: (content) => set({ content }) }),
+  );
+}
+
+// Changes of whole rows: forget, restore, pin, archive, and what the mirror holds.
+
+/** Forget rows for good; the trial says what else would go. */
+function ForgetDialog({ refs, theme, onClose, onChanged }) {
+  return h(ChangeDialog, {
+    title: refs.length === 1 ? `Forget ${refs[0]}` : `Forget ${refs.length} rows`,
+    path: "/forget",
+    body: theme ? { refs, theme } : { refs },
+    verb: "Forget",
+    danger: true,
+    onClose,
+    onDone: doneWith(onClose, onChanged),
+  });
+}
+
+function ForgetSessionDialog({ theme, session, onClose, onChanged }) {
+  return h(
+    ChangeDialog,
+    {
+      title: "Forget a session",
+      path: "/forget-session",
+      body: { theme, session },
+      verb: "Forget the session",
+      danger: true,
+      onClose,
+      onDone: doneWith(onClose, onChanged),
+    },
+    h("p", null, "Session ", h(StoredText, { text: session, inline: true }), " in ", h(ThemeName, { theme, plain: true })),
+  );
+}
+
+function RestoreDialog({ refs, onClose, onChanged }) {
+  return h(ChangeDialog, {
+    title: refs.length === 1 ? `Restore ${refs[0]}` : `Restore ${refs.length} memories`,
+    path: "/restore",
+    body: { refs },
+    verb: "Restore",
+    onClose,
+    onDone: doneWith(onClose, onChanged),
+  });
+}
+
+const DECISIONS = {
+  confirm: { title: "Remove what the file lost", verb: "Remove", danger: true },
+  dismiss: { title: "Keep what the file lost", verb: "Keep", danger: false },
+};
+
+function DecisionDialog({ decision, refs, onClose, onChanged }) {
+  const { title, verb, danger } = DECISIONS[decision];
+  return h(ChangeDialog, {
+    title,
+    path: "/removals",
+    body: { decision, refs },
+    verb,
+    danger,
+    onClose,
+    onDone: doneWith(onClose, onChanged),
+  });
+}
+
+/** Pin, unpin, archive or reopen a memory: one field of it. */
+function FieldDialog({ row, title, verb, changes, onClose, onChanged }) {
+  return h(ChangeDialog, {
+    title: `${title} ${row.ref}`,
+    path: "/edit",
+    body: { ref: row.ref, ...changes },
+    verb,
+    onClose,
+    onDone: doneWith(onClose, onChanged),
+  });
+}
+
+const PIN = { title: "Pin", verb: "Pin", changes: { pinned: true } };
+const UNPIN = { title: "Unpin", verb: "Unpin", changes: { pinned: false } };
+const ARCHIVE = { title: "Archive", verb: "Archive", changes: { state: "archived" } };
+const REOPEN = { title: "Make current again:", verb: "Make current", changes: { state: "active" } };
+
+/** Return what can be done with a row: [{name, label, danger}]. */
+function actionsFor(row) {
+  const forget = { name: "forget", label: "Forget …", danger: true };
+  if (row.store !== "memories") return [forget];
+  const { pinned, state } = row.structure || {};
+  const state_action =
+    state === "active" ? { name: "archive", label: "Archive …" } : state && { name: "reopen", label: "Make current …" };
+  return [
+    { name: "edit", label: "Edit …" },
+    { name: "replace", label: "Replace …" },
+    pinned ? { name: "unpin", label: "Unpin …" } : { name: "pin", label: "Pin …" },
+    ...(state_action ? [state_action] : []),
+    forget,
+  ];
+}
+
+const FIELD_CHANGES = { pin: PIN, unpin: UNPIN, archive: ARCHIVE, reopen: REOPEN };
+
+/** The dialog of an action on a row; nothing without one. */
+function RowDialog({ action, row, onClose, onChanged }) {
+  if (action === "edit") return h(EditDialog, { row, onClose, onChanged });
+  if (action === "replace") return h(ReplaceDialog, { row, onClose, onChanged });
+  if (action === "forget") return h(ForgetDialog, { refs: [row.ref], onClose, onChanged });
+  if (FIELD_CHANGES[action]) return h(FieldDialog, { row, ...FIELD_CHANGES[action], onClose, onChanged });
+  return null;
+}
+
+function focusTitleIfLost() {
+  const title = document.getElementById("hpg-title");
+  if (title && (document.activeElement === document.body || !document.activeElement)) title.focus({ preventScroll: true });
+}
+
+/** The actions of one row: a menu in a list, buttons side by side with `open`. */
+function RowActions({ row, open, onChanged }) {
+  const [action, setAction] = useState(null);
+  const acted = useRef(false);
+  // Where the row goes away with its buttons, the focus goes to the top of the view instead of nowhere.
+  useEffect(() => () => acted.current && focusTitleIfLost(), []);
+  const done = (answer) => {
+    acted.current = true;
+    if (onChanged) onChanged(answer);
+  };
+  const dialog = action && h(RowDialog, { action, row, onClose: () => setAction(null), onChanged: done });
+  const actions = actionsFor(row).map((each) => ({ ...each, onClick: () => setAction(each.name) }));
+  if (!open) return h(Fragment, null, h(MenuButton, { label: `Change ${row.ref}`, items: actions }), dialog);
+  return h(
+    "div",
+    { className: "hpg-actions hpg-row-actions" },
+    actions.map(({ name, label, danger, onClick }) =>
+      h(Act, { key: name, tone: danger ? "danger" : "plain", onClick }, label),
+    ),
+    dialog,
+  );
+}
+
+/** A button that opens a dialog: `dialog` is its component, with the other properties. */
+function DialogButton({ label, dialog, tone, ...props }) {
+  const [open, setOpen] = useState(false);
+  return h(
+    Fragment,
+    null,
+    h(Act, { tone, onClick: () => setOpen(true) }, label),
+    open && h(dialog, { ...props, onClose: () => setOpen(false) }),
+  );
+}
+
+function AddButton({ theme, onChanged }) {
+  return h(DialogButton, { label: "Add a memory …", tone: "main", dialog: AddDialog, theme, onChanged });
+}
+
+function ForgetSessionButton({ theme, session, onChanged }) {
+  return h(DialogButton, {
+    label: "Forget the session …",
+    tone: "danger",
+    dialog: ForgetSessionDialog,
+    theme,
+    session,
+    onChanged,
+  });
+}
+
+// What happened to memories, with the differences in their texts.
+
+const ACTIONS = ["added", "replaced", "moved", "removed", "superseded", "closed", "archived", "reopened"];
+
+/** Events, the newest first; `whose` says of which memory each is. */
+function Events({ events, whose }) {
+  return h(
+    "ol",
+    { className: "hpg-events" },
+    events.map((event, at) => h(EventItem, { key: `${event.ref} ${event.at} ${at}`, event, whose })),
+  );
+}
+
+function EventItem({ event, whose }) {
+  return h(
+    "li",
+    { className: "hpg-event" },
+    h(
+      "div",
+      { className: "hpg-row-head" },
+      h("strong", null, event.action),
+      whose && h(Link, { view: "row", params: { ref: event.ref }, className: "hpg-ref" }, event.ref),
+      h(When, { at: event.at }),
+      event.by && h("span", { className: "hpg-muted" }, "by ", h(StoredText, { text: event.by, inline: true })),
+    ),
+    h(EventText, { event }),
+  );
+}
+
+function EventText({ event }) {
+  if (event.diff) return h(Diff, { parts: event.diff });
+  const was = event.old_content || event.content;
+  if (was) return h("blockquote", null, h(StoredText, { text: was, lines: 6 }));
+  if (event.old_theme) return h("p", null, "from the theme ", h(ThemeName, { theme: event.old_theme }));
+  if (event.says) return h("p", { className: "hpg-muted" }, event.says);
+  return null;
+}
+
+/** A text with what was taken out and what was put in; said in words too, for those who do not see the marks. */
+function Diff({ parts }) {
+  return h(
+    "p",
+    { className: "hpg-diff", dir: "auto" },
+    parts.map(([op, text], at) => h(DiffPart, { key: at, op, text })),
+  );
+}
+
+function DiffPart({ op, text }) {
+  if (op === "=") return h(StoredText, { text, inline: true });
+  const [tag, before, after] = op === "-" ? ["del", "[removed: ", "]"] : ["ins", "[added: ", "]"];
+  return h(
+    tag,
+    null,
+    h("span", { className: "hpg-sr" }, before),
+    h(StoredText, { text, inline: true }),
+    h("span", { className: "hpg-sr" }, after),
+  );
+}
+
 function OverviewView() {
   return h(Page, { title: "Overview" });
 }
 
+// Search in what this operator may see. The address holds the question and every filter.
+
+const SEARCH_FILTERS = ["theme", "store", "role", "target", "type", "session", "since", "until", "rerank"];
+const STORE_CHOICES = [
+  ["", "Memories and turns"],
+  ["memories", "Memories"],
+  ["turns", "Turns"],
+];
+const ROLE_CHOICES = [
+  ["", "Any side"],
+  ["user", "The user"],
+  ["assistant", "The assistant"],
+  ["tool", "A tool"],
+];
+const TARGET_CHOICES = [["", "Any"], ...TARGETS];
+const TYPE_CHOICES = [
+  ["", "Any"],
+  ["facts", "Facts"],
+  ["episodes", "Episodes (turns)"],
+  ["procedures", "Procedures"],
+  ["reflections", "Reflections"],
+];
+const RERANK_CHOICES = [
+  ["", "As set up"],
+  ["0", "Leave the order to the search"],
+];
+
 function SearchView() {
-  return h(Page, { title: "Search" });
+  const { params } = useAddress();
+  return h(
+    Page,
+    { title: "Search" },
+    h(SearchForm, { key: SEARCH_FILTERS.map((name) => params[name] || "").join("\n") + (params.q || ""), params }),
+    (params.q || "").trim() ? h(SearchAnswer, { params }) : h(SearchHint),
+  );
 }
 
+function SearchHint() {
+  return h(
+    Empty,
+    { title: "Ask in plain words" },
+    h("p", null, "Found are memories and turns that mean the same or use the same words, over every theme."),
+  );
+}
+
+/** The question and its filters; choices take effect at once, texts with Enter or the button. */
+function SearchForm({ params }) {
+  const [asked, setAsked] = useState(() => ({ ...params }));
+  const send = (more) => go("search", searchParams({ ...asked, ...more }));
+  const submit = (event) => {
+    event.preventDefault();
+    send({});
+  };
+  const text = (name) => ({
+    value: asked[name] || "",
+    onInput: (value) => setAsked((before) => ({ ...before, [name]: value })),
+  });
+  const choice = (name, choices) => ({
+    value: asked[name] || "",
+    choices,
+    onInput: (value) => {
+      setAsked((before) => ({ ...before, [name]: value }));
+      if ((asked.q || "").trim()) send({ [name]: value });
+    },
+  });
+  const set = SEARCH_FILTERS.filter((name) => params[name]).length;
+  return h(
+    "form",
+    { role: "search", className: "hpg-form", onSubmit: submit },
+    h(
+      "div",
+      { className: "hpg-search-line" },
+      h(TextField, { label: "Question", type: "search", name: "q", "data-hpg-search": "", ...text("q") }),
+      h(Act, { type: "submit", tone: "main" }, "Search"),
+    ),
+    h(
+      "details",
+      { className: "hpg-group", open: set > 0 || undefined },
+      h("summary", null, set ? `Filters (${set} set)` : "Filters"),
+      h(
+        "div",
+        { className: "hpg-fields" },
+        h(ThemeField, { help: "Empty: every theme", ...text("theme") }),
+        h(SelectField, { label: "Look among", ...choice("store", STORE_CHOICES) }),
+        h(SelectField, { label: "Who said it (turns)", ...choice("role", ROLE_CHOICES) }),
+        h(SelectField, { label: "About (memories)", ...choice("target", TARGET_CHOICES) }),
+        h(SelectField, { label: "Kind", ...choice("type", TYPE_CHOICES) }),
+        h(TextField, { label: "Since", help: "2026-05-03, 2026-05 or 7d", ...text("since") }),
+        h(TextField, { label: "Until", help: "2026-05-03, 2026-05 or 7d", ...text("until") }),
+        h(TextField, { label: "Session", ...text("session") }),
+        h(SelectField, { label: "Reranker", ...choice("rerank", RERANK_CHOICES) }),
+      ),
+      set > 0 &&
+        h(Link, { view: "search", params: { q: params.q }, className: "hpg-link" }, "Search without these filters"),
+    ),
+  );
+}
+
+/** Return what a search's address holds: nothing that is empty, and never a page of another question. */
+function searchParams(asked) {
+  const kept = ["q", ...SEARCH_FILTERS].filter((name) => (asked[name] || "").trim());
+  return Object.fromEntries(kept.map((name) => [name, asked[name].trim()]));
+}
+
+function SearchAnswer({ params }) {
+  const limit = 20;
+  const offset = Number(params.offset) || 0;
+  const question = { ...searchParams(params), limit, offset };
+  if (!params.theme) question.scope = "all";
+  const { data, error, slow, again } = useAnswer("/search", question);
+  if (error) return h(Problem, { error, again });
+  if (!data) return h(Loading, { when: slow });
+  return h(
+    "section",
+    { "aria-label": "Results" },
+    h("p", { className: "hpg-muted", role: "status" }, searchSummary(data)),
+    data.mode === "lexical" &&
+      h("p", { className: "hpg-note" }, `Searched by words only${data.why_by_words ? `: ${data.why_by_words}` : ""}`),
+    data.results.length
+      ? h("ol", { className: "hpg-results", start: offset + 1 }, data.results.map((row) => h(Found, { key: row.ref, row })))
+      : h(
+          Empty,
+          { title: "Nothing was found" },
+          h("p", null, "Ask with other words, or leave filters out."),
+        ),
+    h(Pager, { offset, limit, count: data.results.length, more: data.more, view: "search", params: searchParams(params) }),
+  );
+}
+
+function searchSummary({ count, results, more, took_ms, reranked }) {
+  const found = count ?? results.length;
+  const many = found === 1 ? "1 result" : `${found.toLocaleString()}${more ? " or more" : ""} results`;
+  return `${many} in ${durationText(took_ms)}${reranked ? ", ordered by the reranker" : ""}`;
+}
+
+/** One result: what it says, why it was found, and what was said around it. */
+function Found({ row }) {
+  const around = row.around || [];
+  return h(
+    "li",
+    { className: "hpg-result" },
+    h(
+      "article",
+      { "aria-label": row.ref },
+      h(RowHead, { row }, h(RowActions, { row })),
+      h(StoredText, { text: row.content, marks: row.marks, lines: 8 }),
+      row.cut && h("p", { className: "hpg-muted" }, `A part of ${row.chars.toLocaleString()} characters`),
+      h(
+        "details",
+        { className: "hpg-why" },
+        h("summary", null, (row.why && row.why.said) || "Why it was found"),
+        h(WhyFound, { row }),
+      ),
+      around.length > 0 &&
+        h(
+          "details",
+          { className: "hpg-around" },
+          h("summary", null, around.length === 1 ? "1 turn around it" : `${around.length} turns around it`),
+          h("ol", { className: "hpg-turns" }, around.map((turn) => h(TurnAround, { key: turn.ref, turn }))),
+        ),
+    ),
+  );
+}
+
+/** What a row is, in one line: its number as the way to it, where it stands, and since when. */
+function RowHead({ row, children }) {
+  const { kind: said, subject, state, pinned } = row.structure || {};
+  return h(
+    "div",
+    { className: "hpg-row-head" },
+    h(Link, { view: "row", params: { ref: row.ref }, className: "hpg-ref" }, row.ref),
+    h(Tag, null, row.store === "turns" ? row.kind : targetLabel(row.kind)),
+    said && h(Tag, null, said),
+    subject && h(Tag, null, h(StoredText, { text: subject, inline: true })),
+    pinned && h(Tag, null, "pinned"),
+    state && state !== "active" && h(Tag, { tone: "outline" }, state),
+    row.pending && h(Tag, { tone: "outline" }, "waits for its vector"),
+    row.theme && h(ThemeName, { theme: row.theme, private: row.private }),
+    row.at && h(When, { at: row.at }),
+    children,
+  );
+}
+
+function targetLabel(target) {
+  return target === "user" ? "about the user" : "note";
+}
+
+function WhyFound({ row }) {
+  const why = row.why || {};
+  const share = (value) => `${Math.round(value * 100)} %`;
+  const rank = (value) => (value === null || value === undefined ? null : `rank ${value.toLocaleString()}`);
+  const told = [
+    ["By words", rank(why.words_rank)],
+    ["Words of the question in it", why.words_coverage ? share(why.words_coverage) : null],
+    ["By meaning", rank(why.meaning_rank)],
+    ["Similarity", number(row.similarity)],
+    ["Beside a match", why.beside_a_match ? "yes: the turn next to it was found" : null],
+    ["By the reranker", rank(why.rerank_rank)],
+    ["The reranker's score", number(why.rerank_score)],
+    ["Score", number(why.score)],
+  ].filter(([, value]) => value !== null);
+  return h(Pairs, { pairs: told });
+}
+
+function number(value) {
+  return value === null || value === undefined ? null : value.toFixed(3);
+}
+
+/** Names and values, one below the other. */
+function Pairs({ pairs }) {
+  return h(
+    "dl",
+    { className: "hpg-pairs" },
+    pairs.map(([name, value], at) => h("div", { key: at }, h("dt", null, name), h("dd", null, value))),
+  );
+}
+
+function TurnAround({ turn }) {
+  return h(
+    "li",
+    null,
+    h(
+      "div",
+      { className: "hpg-row-head" },
+      h(Link, { view: "row", params: { ref: turn.ref }, className: "hpg-ref" }, turn.ref),
+      h(Tag, null, turn.role),
+      turn.at && h(When, { at: turn.at }),
+    ),
+    h(StoredText, { text: turn.content, lines: 6 }),
+  );
+}
+
+// As the agent would see it: what stands before a message of a theme.
+
 function AgentView() {
-  return h(Page, { title: "As the agent sees it" });
+  const { params } = useAddress();
+  return h(
+    Page,
+    { title: "As the agent would see it" },
+    h("p", { className: "hpg-muted" }, "What an agent gets from its memory together with this message, to the letter."),
+    h(AgentForm, { key: `${params.theme || ""}\n${params.session || ""}\n${params.message || ""}`, params }),
+    params.message && params.theme
+      ? h(AgentAnswer, { params })
+      : h(Empty, { title: "Which message, in which theme?" }, h("p", null, "Nothing is sent to a model or stored.")),
+  );
+}
+
+function AgentForm({ params }) {
+  const [asked, setAsked] = useState({
+    message: params.message || "",
+    theme: params.theme || "",
+    session: params.session || "",
+  });
+  const field = (name) => ({
+    value: asked[name],
+    onInput: (value) => setAsked((before) => ({ ...before, [name]: value })),
+  });
+  const ready = asked.message.trim() && asked.theme.trim();
+  const submit = (event) => {
+    event.preventDefault();
+    if (!ready) return;
+    const session = asked.session.trim();
+    go("agent", { message: asked.message, theme: asked.theme.trim(), ...(session && { session }) });
+  };
+  return h(
+    "form",
+    { className: "hpg-form", onSubmit: submit },
+    h(TextField, { label: "Message", rows: 3, required: true, ...field("message") }),
+    h(
+      "div",
+      { className: "hpg-fields" },
+      h(ThemeField, { required: true, ...field("theme") }),
+      h(TextField, { label: "Session", help: "Empty: a new one", ...field("session") }),
+    ),
+    h(
+      "div",
+      { className: "hpg-actions" },
+      h(Act, { type: "submit", tone: "main", "aria-disabled": ready ? undefined : "true" }, "Show"),
+    ),
+  );
+}
+
+function AgentAnswer({ params }) {
+  const asked = { message: params.message, theme: params.theme, session: params.session };
+  const { data, error, slow, again } = useAnswer("/agent-view", asked);
+  if (error) return h(Problem, { error, again });
+  if (!data) return h(Loading, { when: slow });
+  return h(
+    Fragment,
+    null,
+    h("p", { role: "status", className: "hpg-muted" }, agentSummary(data)),
+    data.silent && h("p", { className: "hpg-note" }, `Nothing is shown: ${data.silent}`),
+    data.block && h(AgentBlock, { block: data.block, tokens: data.tokens, budget: data.budget_tokens }),
+    h(AgentLines, { title: "In it", lines: data.lines || [], empty: "No row is in it." }),
+    h(AgentLines, {
+      title: data.bar === null || data.bar === undefined ? "Left out" : `Left out (the bar is ${number(data.bar)})`,
+      lines: data.below || [],
+      empty: "Nothing was left out.",
+    }),
+  );
+}
+
+function agentSummary({ tokens, budget_tokens: budget, took_ms: took, mode, lines }) {
+  const rows = (lines || []).length;
+  return [
+    `${(tokens || 0).toLocaleString()} of ${(budget || 0).toLocaleString()} tokens`,
+    rows === 1 ? "1 row" : `${rows} rows`,
+    mode === "lexical" ? "searched by words only" : "searched by words and meaning",
+    durationText(took),
+  ].join(" · ");
+}
+
+function AgentBlock({ block, tokens, budget }) {
+  return h(
+    "section",
+    { "aria-label": "The block", className: "hpg-card" },
+    budget
+      ? h("meter", { min: 0, max: budget, value: tokens, className: "hpg-meter", "aria-label": "Tokens of the budget" })
+      : null,
+    h("pre", { className: "hpg-block", tabIndex: 0, "aria-label": "What the agent gets" }, h(StoredText, { text: block })),
+  );
+}
+
+function AgentLines({ title, lines, empty }) {
+  return h(
+    "section",
+    { "aria-label": title },
+    h("h3", null, title),
+    lines.length ? h("ol", { className: "hpg-results" }, lines.map((line) => h(AgentLine, { key: line.ref, line }))) : null,
+    !lines.length && h("p", { className: "hpg-muted" }, empty),
+  );
+}
+
+function AgentLine({ line }) {
+  return h(
+    "li",
+    { className: "hpg-result" },
+    h(
+      "div",
+      { className: "hpg-row-head" },
+      h(Link, { view: "row", params: { ref: line.ref }, className: "hpg-ref" }, line.ref),
+      number(line.similarity) && h(Tag, null, `similarity ${number(line.similarity)}`),
+      line.why && h("span", { className: "hpg-muted" }, line.why),
+    ),
+    h(StoredText, { text: line.content, lines: 4 }),
+  );
 }
 
 function ThemesView() {
@@ -656,20 +1668,422 @@ function SessionView() {
   return h(Page, { title: "Session" });
 }
 
+// One memory or turn, whole, with all that is known of it.
+
 function RowView() {
-  return h(Page, { title: "One row" });
+  const { params } = useAddress();
+  const answer = useAnswer(params.ref ? "/row" : null, { ref: params.ref });
+  if (!params.ref) {
+    return h(Page, { title: "One row" }, h(Empty, { title: "Which row?" }, h("p", null, "Open one from a list, such as m12 or t345.")));
+  }
+  const { data } = answer;
+  const there = data && data.content !== undefined && data.content !== null;
+  return h(
+    Page,
+    { title: `${params.ref.startsWith("t") ? "Turn" : "Memory"} ${params.ref}`, actions: there && h(RowActions, { row: data, open: true }) },
+    h(Answered, { answer }, (row) => h(WholeRowTold, { row })),
+  );
 }
+
+function WholeRowTold({ row }) {
+  const history = row.history || [];
+  return h(
+    Fragment,
+    null,
+    row.content === undefined || row.content === null
+      ? h(GoneRow, { row })
+      : h(
+          Panel,
+          null,
+          h(RowHead, { row, own: true }),
+          h(StoredText, { text: row.content }),
+          row.cut && h("p", { className: "hpg-note" }, `The first part of ${countText(row.chars, "character")}.`),
+        ),
+    h(RowStructure, { structure: row.structure }),
+    h(RowFacts, { row }),
+    history.length > 0 && h(Panel, { title: "History" }, h(Events, { events: history })),
+  );
+}
+
+function GoneRow({ row }) {
+  return h(
+    Empty,
+    { title: "It is not there any more" },
+    h("p", null, "Its history is below."),
+    row.restorable && h(DialogButton, { label: "Restore …", tone: "main", dialog: RestoreDialog, refs: [row.ref] }),
+  );
+}
+
+/** What a memory says of itself besides its text. */
+function RowStructure({ structure }) {
+  const pairs = Object.entries(structure || {}).filter(([, value]) => value !== null && value !== "" && value !== false);
+  if (!pairs.length) return null;
+  return h(
+    Panel,
+    { title: "What it says of itself" },
+    h(Pairs, { pairs: pairs.map(([name, value]) => [fieldLabel(name), h(StructureValue, { name, value })]) }),
+  );
+}
+
+function StructureValue({ name, value }) {
+  if (name === "expires_at") return h(When, { at: value, exact: true });
+  if (name === "replaces" || name === "replaced_by") return h(RowLink, { at: value });
+  if (name === "sources") return value.map((at) => h(Fragment, { key: at }, h(RowLink, { at }), " "));
+  if (value === true) return "yes";
+  return h(StoredText, { text: String(value), inline: true });
+}
+
+function RowLink({ at }) {
+  return h(Link, { view: "row", params: { ref: at }, className: "hpg-ref" }, at);
+}
+
+/** Where it came from, and its metadata. */
+function RowFacts({ row }) {
+  const { theme, session_id: session, source, metadata } = row;
+  const told = [
+    ["Theme", theme && h(ThemeName, { theme, private: row.private })],
+    ["Session", session && h(Link, { view: "session", params: { theme, session } }, h(StoredText, { text: session, inline: true }))],
+    ["Written", row.at && h(When, { at: row.at, exact: true })],
+    ["Characters", numberText(row.chars)],
+    ["Vector", row.pending ? "waits for it" : "there"],
+    ["Source", typeof source === "string" && source && h(StoredText, { text: source, inline: true })],
+    ...Object.entries(metadata || {}).map(([name, value]) => [
+      h(StoredText, { text: name, inline: true }),
+      h(StoredText, { text: typeof value === "string" ? value : JSON.stringify(value), inline: true }),
+    ]),
+  ];
+  return h(Panel, { title: "Where it came from" }, h(Pairs, { pairs: told.filter(([, value]) => value) }));
+}
+
+// What happened to the memories of a theme.
 
 function HistoryView() {
-  return h(Page, { title: "History" });
+  const { params } = useAddress();
+  return h(
+    Page,
+    { title: "History" },
+    h(HistoryForm, { key: ["theme", "action", "since", "until"].map((name) => params[name] || "").join("\n"), params }),
+    params.theme
+      ? h(HistoryAnswer, { params })
+      : h(Empty, { title: "Of which theme?" }, h("p", null, "Name a theme to see what was added, changed and removed.")),
+  );
 }
+
+function HistoryForm({ params }) {
+  const [asked, setAsked] = useState(() => ({ ...params }));
+  const send = (more) => {
+    const wanted = { ...asked, ...more };
+    const names = ["theme", "action", "since", "until"].filter((name) => (wanted[name] || "").trim());
+    go("history", Object.fromEntries(names.map((name) => [name, wanted[name].trim()])));
+  };
+  const submit = (event) => {
+    event.preventDefault();
+    send({});
+  };
+  const text = (name) => ({
+    value: asked[name] || "",
+    onInput: (value) => setAsked((before) => ({ ...before, [name]: value })),
+  });
+  const choose = (action) => {
+    setAsked((before) => ({ ...before, action }));
+    if ((asked.theme || "").trim()) send({ action });
+  };
+  return h(
+    "form",
+    { className: "hpg-form", onSubmit: submit },
+    h(
+      "div",
+      { className: "hpg-fields" },
+      h(ThemeField, { required: true, ...text("theme") }),
+      h(SelectField, {
+        label: "What was done",
+        value: asked.action || "",
+        choices: [["", "Everything"], ...ACTIONS.map((name) => [name, name])],
+        onInput: choose,
+      }),
+      h(TextField, { label: "Since", help: "2026-05-03, 2026-05 or 7d", ...text("since") }),
+      h(TextField, { label: "Until", help: "2026-05-03, 2026-05 or 7d", ...text("until") }),
+    ),
+    h("div", { className: "hpg-actions" }, h(Act, { type: "submit", tone: "main" }, "Show")),
+  );
+}
+
+function HistoryAnswer({ params }) {
+  const limit = 50;
+  const offset = Number(params.offset) || 0;
+  const { theme, action, since, until } = params;
+  const { data, error, slow, again } = useAnswer("/history", { theme, action, since, until, limit, offset });
+  if (error) return h(Problem, { error, again });
+  if (!data) return h(Loading, { when: slow });
+  if (!data.rows.length) {
+    return h(Empty, { title: "Nothing happened" }, h("p", null, "Nothing of that kind, at that time, in that theme."));
+  }
+  return h(
+    Fragment,
+    null,
+    h(Events, { events: data.rows, whose: true }),
+    h(Pager, { offset, limit, count: data.rows.length, more: data.more, view: "history", params: { theme, action, since, until } }),
+  );
+}
+
+// Removals by memory files that wait for a decision, and memories that can be brought back.
 
 function RemovalsView() {
-  return h(Page, { title: "Removals" });
+  const { params } = useAddress();
+  return h(
+    Page,
+    { title: "Removals" },
+    h(HeldRemovals, { params }),
+    h(RemovedMemories, { params }),
+  );
 }
 
+function HeldRemovals({ params }) {
+  const limit = 50;
+  const offset = Number(params.offset) || 0;
+  const { data, error, slow, again } = useAnswer("/removals", { theme: params.theme, limit, offset });
+  const [chosen, setChosen] = useState([]);
+  const rows = (data && data.rows) || [];
+  const picked = chosen.filter((ref) => rows.some((row) => row.ref === ref));
+  return h(
+    "section",
+    { "aria-labelledby": "hpg-held" },
+    h("h3", { id: "hpg-held" }, "Waiting for a decision"),
+    h("p", { className: "hpg-muted" }, "A memory file lost these entries in a way that looks like an accident. They stay until you decide."),
+    error && h(Problem, { error, again }),
+    !data && !error && h(Loading, { when: slow }),
+    data && !rows.length && h(Empty, { title: "Nothing waits" }, h("p", null, "No removal needs a decision.")),
+    rows.length > 0 && h(ChooseBar, { rows, picked, setChosen }),
+    h(
+      "ul",
+      { className: "hpg-results" },
+      rows.map((row) => h(HeldRow, { key: row.ref, row, picked: picked.includes(row.ref), setChosen })),
+    ),
+    data && h(Pager, { offset, limit, count: rows.length, more: data.more, view: "removals", params: { theme: params.theme } }),
+  );
+}
+
+function ChooseBar({ rows, picked, setChosen }) {
+  const all = picked.length === rows.length;
+  return h(
+    "div",
+    { className: "hpg-actions hpg-choose" },
+    h(CheckField, {
+      label: picked.length ? `${picked.length} chosen` : "Choose all",
+      value: all,
+      onInput: () => setChosen(all ? [] : rows.map((row) => row.ref)),
+    }),
+    picked.length > 0 && h(Decide, { refs: picked, what: "chosen" }),
+  );
+}
+
+function Decide({ refs, what }) {
+  return h(
+    Fragment,
+    null,
+    h(DialogButton, { label: `Keep ${what} …`, dialog: DecisionDialog, decision: "dismiss", refs }),
+    h(DialogButton, {
+      label: `Remove ${what} …`,
+      tone: "danger",
+      dialog: DecisionDialog,
+      decision: "confirm",
+      refs,
+    }),
+  );
+}
+
+function HeldRow({ row, picked, setChosen }) {
+  const choose = (wanted) =>
+    setChosen((before) => (wanted ? [...before, row.ref] : before.filter((ref) => ref !== row.ref)));
+  return h(
+    "li",
+    { className: "hpg-result" },
+    h(
+      "div",
+      { className: "hpg-row-head" },
+      h(CheckField, { label: h("span", { className: "hpg-sr" }, `Choose ${row.ref}`), value: picked, onInput: choose }),
+      h(Link, { view: "row", params: { ref: row.ref }, className: "hpg-ref" }, row.ref),
+      h(ThemeName, { theme: row.theme }),
+      h(Tag, null, row.file),
+      row.host && h(Tag, null, row.host),
+    ),
+    h(StoredText, { text: row.content, lines: 4 }),
+    h("p", { className: "hpg-muted" }, h(StoredText, { text: row.why || "", inline: true }), " · held ", h(When, { at: row.held_at })),
+    row.goes_at && h("p", { className: "hpg-muted" }, "undecided, it ends ", h(When, { at: row.goes_at })),
+    h("div", { className: "hpg-actions" }, h(Decide, { refs: [row.ref], what: row.ref })),
+  );
+}
+
+function RemovedMemories({ params }) {
+  const { data, error, slow, again } = useAnswer("/removed", { theme: params.theme, since: params.since });
+  const rows = (data && data.rows) || [];
+  return h(
+    "section",
+    { "aria-labelledby": "hpg-removed" },
+    h("h3", { id: "hpg-removed" }, "Can be brought back"),
+    error && h(Problem, { error, again }),
+    !data && !error && h(Loading, { when: slow }),
+    data &&
+      !rows.length &&
+      h(Empty, { title: "Nothing was removed" }, h("p", null, "What a memory file lets go of can be restored here for a while.")),
+    rows.length > 1 &&
+      h(DialogButton, { label: "Restore all shown …", dialog: RestoreDialog, refs: rows.map((row) => row.ref) }),
+    h("ul", { className: "hpg-results" }, rows.map((row) => h(RemovedRow, { key: row.ref, row }))),
+    data && data.more && h("p", { className: "hpg-muted" }, "More was removed before these."),
+  );
+}
+
+function RemovedRow({ row }) {
+  return h(
+    "li",
+    { className: "hpg-result" },
+    h(
+      "div",
+      { className: "hpg-row-head" },
+      h(Link, { view: "row", params: { ref: row.ref }, className: "hpg-ref" }, row.ref),
+      h(ThemeName, { theme: row.theme }),
+      h("span", { className: "hpg-muted" }, "removed ", h(When, { at: row.removed_at })),
+      row.by && h("span", { className: "hpg-muted" }, "by ", h(StoredText, { text: row.by, inline: true })),
+      h(DialogButton, { label: "Restore …", dialog: RestoreDialog, refs: [row.ref] }),
+    ),
+    h(StoredText, { text: row.content, lines: 4 }),
+  );
+}
+
+// The settings that matter: tried before they are saved. A secret goes in and never comes out.
+
 function SettingsView() {
-  return h(Page, { title: "Settings" });
+  const answer = useAnswer("/settings", {});
+  return h(
+    Page,
+    { title: "Settings" },
+    h(Answered, { answer }, (data) => h(SettingsForm, { key: data.file, data })),
+  );
+}
+
+/** Return what a field holds as a form holds it. */
+function settingShown({ type, value }) {
+  if (type === "secret") return "";
+  if (type === "bool") return value === true || value === "true";
+  return value === null || value === undefined ? "" : String(value);
+}
+
+function SettingsForm({ data }) {
+  const initial = Object.fromEntries(data.fields.map((field) => [field.key, settingShown(field)]));
+  const [typed, setTyped] = useState(drafts.get("settings") || {}); // what differs from what is saved, by key
+  const changes = Object.fromEntries(Object.entries(typed).filter(([key, value]) => key in initial && value !== initial[key]));
+  const dirty = Object.keys(changes).length > 0;
+  const trial = useSettingsTrial(changes);
+  useLeaveGuard(dirty);
+  // A secret is not kept where another view could come upon it.
+  const secrets = data.fields.filter(({ type }) => type === "secret").map(({ key }) => key);
+  useEffect(() => {
+    const kept = Object.fromEntries(Object.entries(typed).filter(([key]) => !secrets.includes(key)));
+    drafts.set("settings", kept);
+  }, [typed]);
+  const problems = Object.fromEntries(((trial.told && trial.told.problems) || []).map((each) => [each.key, each]));
+  const submit = (event) => {
+    event.preventDefault();
+    if (trial.passed) trial.save(() => setTyped({}));
+    else if (dirty) trial.test();
+  };
+  return h(
+    "form",
+    { className: "hpg-form hpg-settings", onSubmit: submit, noValidate: true },
+    data.file && h("p", { className: "hpg-muted" }, "Kept in ", h(StoredText, { text: data.file, inline: true })),
+    h(
+      Panel,
+      null,
+      data.fields.map((field) =>
+        h(SettingField, {
+          key: field.key,
+          field,
+          value: field.key in typed ? typed[field.key] : initial[field.key],
+          problem: problems[field.key],
+          onInput: (value) => setTyped((before) => ({ ...before, [field.key]: value })),
+        }),
+      ),
+    ),
+    h(SettingsTold, { trial, dirty }),
+    h(
+      "div",
+      { className: "hpg-actions hpg-settings-actions" },
+      dirty && h(Act, { tone: "quiet", onClick: () => setTyped({}) }, "Throw changes away"),
+      h(Act, { onClick: trial.test, "aria-disabled": dirty && !trial.busy ? undefined : "true" }, "Test"),
+      h(Act, { type: "submit", tone: "main", "aria-disabled": trial.passed && !trial.busy ? undefined : "true" }, "Save"),
+    ),
+  );
+}
+
+/** Return {told, error, passed, busy, test, save}; what was told holds for exactly these changes. */
+function useSettingsTrial(changes) {
+  const key = JSON.stringify(changes);
+  const [state, setState] = useState({ key: null, told: null, error: null, failed: null });
+  const [busy, setBusy] = useState("");
+  const running = useRef(false);
+  const send = async (what, path, then) => {
+    if (running.current || key === "{}") return;
+    running.current = true;
+    setBusy(what);
+    try {
+      const told = await api.post(path, { changes });
+      if (then && told.ok) then(told);
+      setState({ key: then && told.ok ? null : key, told, error: null, failed: null });
+    } catch (error) {
+      setState((before) => ({ ...before, key, error, failed: what }));
+    } finally {
+      running.current = false;
+      setBusy("");
+    }
+  };
+  const { told, error, failed } = state.key === key ? state : { told: null, error: null, failed: null };
+  const test = () => send("test", "/settings/test");
+  const save = (cleared) =>
+    send("save", "/settings", (saved) => {
+      cleared();
+      toast([saved.says, saved.restart && "Restart what runs for it to take effect."].filter(Boolean).join(" "));
+    });
+  return { told, error, failed, busy, test, save, passed: Boolean(told && told.ok && !error) };
+}
+
+function SettingsTold({ trial, dirty }) {
+  const { told, error, busy, test } = trial;
+  const hint = !dirty ? "Nothing is changed." : "Test what you changed; then it can be saved.";
+  const says = busy ? (busy === "test" ? "Testing …" : "Saving …") : told ? told.says : hint;
+  return h(
+    Fragment,
+    null,
+    h(
+      "div",
+      { role: "status", "aria-live": "polite", className: cx("hpg-trial", told && !told.ok && "hpg-trial-failed") },
+      h("p", { className: "hpg-says" }, says),
+      !busy && told && (told.notes || []).map((note, at) => h("p", { key: at, className: "hpg-note" }, note)),
+      !busy && told && (told.problems || []).map((each, at) => h("p", { key: at, className: "hpg-note" }, problemText(each))),
+    ),
+    h(Problem, { error, again: test }),
+  );
+}
+
+function problemText({ key, says, fix }) {
+  return [key && `${key}: `, says, fix && ` To mend it: ${fix}`].filter(Boolean).join("");
+}
+
+function SettingField({ field, value, problem, onInput }) {
+  const { key, label, help, type, choices, source } = field;
+  const props = { label, value, onInput, name: key, problem: problem && problem.says };
+  const said = [help, source && `From ${source}.`].filter(Boolean).join(" ");
+  if (type === "bool") return h(CheckField, { ...props, help: said });
+  if (type === "choice") return h(SelectField, { ...props, choices: choices || [], help: said });
+  if (type === "secret") {
+    const set = field.set ? "It is set. Leave it empty to keep it." : "It is not set.";
+    return h(TextField, { ...props, type: "password", autoComplete: "new-password", help: `${said} ${set}`.trim() });
+  }
+  const number = type === "number" ? { inputMode: "decimal" } : {};
+  return h(TextField, { ...props, ...number, help: said, placeholder: defaultShown(field), spellCheck: false });
+}
+
+function defaultShown({ default: value }) {
+  return value === null || value === undefined || value === "" ? undefined : String(value);
 }
 
 // The views by the name in the address; those with a label are in the navigation.

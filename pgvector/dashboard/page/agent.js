@@ -1,3 +1,115 @@
+// As the agent would see it: what stands before a message of a theme.
+
 function AgentView() {
-  return h(Page, { title: "As the agent sees it" });
+  const { params } = useAddress();
+  return h(
+    Page,
+    { title: "As the agent would see it" },
+    h("p", { className: "hpg-muted" }, "What an agent gets from its memory together with this message, to the letter."),
+    h(AgentForm, { key: `${params.theme || ""}\n${params.session || ""}\n${params.message || ""}`, params }),
+    params.message && params.theme
+      ? h(AgentAnswer, { params })
+      : h(Empty, { title: "Which message, in which theme?" }, h("p", null, "Nothing is sent to a model or stored.")),
+  );
+}
+
+function AgentForm({ params }) {
+  const [asked, setAsked] = useState({
+    message: params.message || "",
+    theme: params.theme || "",
+    session: params.session || "",
+  });
+  const field = (name) => ({
+    value: asked[name],
+    onInput: (value) => setAsked((before) => ({ ...before, [name]: value })),
+  });
+  const ready = asked.message.trim() && asked.theme.trim();
+  const submit = (event) => {
+    event.preventDefault();
+    if (!ready) return;
+    const session = asked.session.trim();
+    go("agent", { message: asked.message, theme: asked.theme.trim(), ...(session && { session }) });
+  };
+  return h(
+    "form",
+    { className: "hpg-form", onSubmit: submit },
+    h(TextField, { label: "Message", rows: 3, required: true, ...field("message") }),
+    h(
+      "div",
+      { className: "hpg-fields" },
+      h(ThemeField, { required: true, ...field("theme") }),
+      h(TextField, { label: "Session", help: "Empty: a new one", ...field("session") }),
+    ),
+    h(
+      "div",
+      { className: "hpg-actions" },
+      h(Act, { type: "submit", tone: "main", "aria-disabled": ready ? undefined : "true" }, "Show"),
+    ),
+  );
+}
+
+function AgentAnswer({ params }) {
+  const asked = { message: params.message, theme: params.theme, session: params.session };
+  const { data, error, slow, again } = useAnswer("/agent-view", asked);
+  if (error) return h(Problem, { error, again });
+  if (!data) return h(Loading, { when: slow });
+  return h(
+    Fragment,
+    null,
+    h("p", { role: "status", className: "hpg-muted" }, agentSummary(data)),
+    data.silent && h("p", { className: "hpg-note" }, `Nothing is shown: ${data.silent}`),
+    data.block && h(AgentBlock, { block: data.block, tokens: data.tokens, budget: data.budget_tokens }),
+    h(AgentLines, { title: "In it", lines: data.lines || [], empty: "No row is in it." }),
+    h(AgentLines, {
+      title: data.bar === null || data.bar === undefined ? "Left out" : `Left out (the bar is ${number(data.bar)})`,
+      lines: data.below || [],
+      empty: "Nothing was left out.",
+    }),
+  );
+}
+
+function agentSummary({ tokens, budget_tokens: budget, took_ms: took, mode, lines }) {
+  const rows = (lines || []).length;
+  return [
+    `${(tokens || 0).toLocaleString()} of ${(budget || 0).toLocaleString()} tokens`,
+    rows === 1 ? "1 row" : `${rows} rows`,
+    mode === "lexical" ? "searched by words only" : "searched by words and meaning",
+    durationText(took),
+  ].join(" · ");
+}
+
+function AgentBlock({ block, tokens, budget }) {
+  return h(
+    "section",
+    { "aria-label": "The block", className: "hpg-card" },
+    budget
+      ? h("meter", { min: 0, max: budget, value: tokens, className: "hpg-meter", "aria-label": "Tokens of the budget" })
+      : null,
+    h("pre", { className: "hpg-block", tabIndex: 0, "aria-label": "What the agent gets" }, h(StoredText, { text: block })),
+  );
+}
+
+function AgentLines({ title, lines, empty }) {
+  return h(
+    "section",
+    { "aria-label": title },
+    h("h3", null, title),
+    lines.length ? h("ol", { className: "hpg-results" }, lines.map((line) => h(AgentLine, { key: line.ref, line }))) : null,
+    !lines.length && h("p", { className: "hpg-muted" }, empty),
+  );
+}
+
+function AgentLine({ line }) {
+  return h(
+    "li",
+    { className: "hpg-result" },
+    h(
+      "div",
+      { className: "hpg-row-head" },
+      h(Link, { view: "row", params: { ref: line.ref }, className: "hpg-ref" }, line.ref),
+      number(line.similarity) && h(Tag, null, `similarity ${number(line.similarity)}`),
+      line.why && h("span", { className: "hpg-muted" }, line.why),
+    ),
+    h(StoredText, { text: line.content, lines: 4 }),
+  );
 }

@@ -1,3 +1,70 @@
+// What happened to the memories of a theme.
+
 function HistoryView() {
-  return h(Page, { title: "History" });
+  const { params } = useAddress();
+  return h(
+    Page,
+    { title: "History" },
+    h(HistoryForm, { key: ["theme", "action", "since", "until"].map((name) => params[name] || "").join("\n"), params }),
+    params.theme
+      ? h(HistoryAnswer, { params })
+      : h(Empty, { title: "Of which theme?" }, h("p", null, "Name a theme to see what was added, changed and removed.")),
+  );
+}
+
+function HistoryForm({ params }) {
+  const [asked, setAsked] = useState(() => ({ ...params }));
+  const send = (more) => {
+    const wanted = { ...asked, ...more };
+    const names = ["theme", "action", "since", "until"].filter((name) => (wanted[name] || "").trim());
+    go("history", Object.fromEntries(names.map((name) => [name, wanted[name].trim()])));
+  };
+  const submit = (event) => {
+    event.preventDefault();
+    send({});
+  };
+  const text = (name) => ({
+    value: asked[name] || "",
+    onInput: (value) => setAsked((before) => ({ ...before, [name]: value })),
+  });
+  const choose = (action) => {
+    setAsked((before) => ({ ...before, action }));
+    if ((asked.theme || "").trim()) send({ action });
+  };
+  return h(
+    "form",
+    { className: "hpg-form", onSubmit: submit },
+    h(
+      "div",
+      { className: "hpg-fields" },
+      h(ThemeField, { required: true, ...text("theme") }),
+      h(SelectField, {
+        label: "What was done",
+        value: asked.action || "",
+        choices: [["", "Everything"], ...ACTIONS.map((name) => [name, name])],
+        onInput: choose,
+      }),
+      h(TextField, { label: "Since", help: "2026-05-03, 2026-05 or 7d", ...text("since") }),
+      h(TextField, { label: "Until", help: "2026-05-03, 2026-05 or 7d", ...text("until") }),
+    ),
+    h("div", { className: "hpg-actions" }, h(Act, { type: "submit", tone: "main" }, "Show")),
+  );
+}
+
+function HistoryAnswer({ params }) {
+  const limit = 50;
+  const offset = Number(params.offset) || 0;
+  const { theme, action, since, until } = params;
+  const { data, error, slow, again } = useAnswer("/history", { theme, action, since, until, limit, offset });
+  if (error) return h(Problem, { error, again });
+  if (!data) return h(Loading, { when: slow });
+  if (!data.rows.length) {
+    return h(Empty, { title: "Nothing happened" }, h("p", null, "Nothing of that kind, at that time, in that theme."));
+  }
+  return h(
+    Fragment,
+    null,
+    h(Events, { events: data.rows, whose: true }),
+    h(Pager, { offset, limit, count: data.rows.length, more: data.more, view: "history", params: { theme, action, since, until } }),
+  );
 }

@@ -1,3 +1,86 @@
+// One memory or turn, whole, with all that is known of it.
+
 function RowView() {
-  return h(Page, { title: "One row" });
+  const { params } = useAddress();
+  const answer = useAnswer(params.ref ? "/row" : null, { ref: params.ref });
+  if (!params.ref) {
+    return h(Page, { title: "One row" }, h(Empty, { title: "Which row?" }, h("p", null, "Open one from a list, such as m12 or t345.")));
+  }
+  const { data } = answer;
+  const there = data && data.content !== undefined && data.content !== null;
+  return h(
+    Page,
+    { title: `${params.ref.startsWith("t") ? "Turn" : "Memory"} ${params.ref}`, actions: there && h(RowActions, { row: data, open: true }) },
+    h(Answered, { answer }, (row) => h(WholeRowTold, { row })),
+  );
+}
+
+function WholeRowTold({ row }) {
+  const history = row.history || [];
+  return h(
+    Fragment,
+    null,
+    row.content === undefined || row.content === null
+      ? h(GoneRow, { row })
+      : h(
+          Panel,
+          null,
+          h(RowHead, { row, own: true }),
+          h(StoredText, { text: row.content }),
+          row.cut && h("p", { className: "hpg-note" }, `The first part of ${countText(row.chars, "character")}.`),
+        ),
+    h(RowStructure, { structure: row.structure }),
+    h(RowFacts, { row }),
+    history.length > 0 && h(Panel, { title: "History" }, h(Events, { events: history })),
+  );
+}
+
+function GoneRow({ row }) {
+  return h(
+    Empty,
+    { title: "It is not there any more" },
+    h("p", null, "Its history is below."),
+    row.restorable && h(DialogButton, { label: "Restore …", tone: "main", dialog: RestoreDialog, refs: [row.ref] }),
+  );
+}
+
+/** What a memory says of itself besides its text. */
+function RowStructure({ structure }) {
+  const pairs = Object.entries(structure || {}).filter(([, value]) => value !== null && value !== "" && value !== false);
+  if (!pairs.length) return null;
+  return h(
+    Panel,
+    { title: "What it says of itself" },
+    h(Pairs, { pairs: pairs.map(([name, value]) => [fieldLabel(name), h(StructureValue, { name, value })]) }),
+  );
+}
+
+function StructureValue({ name, value }) {
+  if (name === "expires_at") return h(When, { at: value, exact: true });
+  if (name === "replaces" || name === "replaced_by") return h(RowLink, { at: value });
+  if (name === "sources") return value.map((at) => h(Fragment, { key: at }, h(RowLink, { at }), " "));
+  if (value === true) return "yes";
+  return h(StoredText, { text: String(value), inline: true });
+}
+
+function RowLink({ at }) {
+  return h(Link, { view: "row", params: { ref: at }, className: "hpg-ref" }, at);
+}
+
+/** Where it came from, and its metadata. */
+function RowFacts({ row }) {
+  const { theme, session_id: session, source, metadata } = row;
+  const told = [
+    ["Theme", theme && h(ThemeName, { theme, private: row.private })],
+    ["Session", session && h(Link, { view: "session", params: { theme, session } }, h(StoredText, { text: session, inline: true }))],
+    ["Written", row.at && h(When, { at: row.at, exact: true })],
+    ["Characters", numberText(row.chars)],
+    ["Vector", row.pending ? "waits for it" : "there"],
+    ["Source", typeof source === "string" && source && h(StoredText, { text: source, inline: true })],
+    ...Object.entries(metadata || {}).map(([name, value]) => [
+      h(StoredText, { text: name, inline: true }),
+      h(StoredText, { text: typeof value === "string" ? value : JSON.stringify(value), inline: true }),
+    ]),
+  ];
+  return h(Panel, { title: "Where it came from" }, h(Pairs, { pairs: told.filter(([, value]) => value) }));
 }

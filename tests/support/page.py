@@ -1,0 +1,157 @@
+"""The dashboard's page in a browser, with an eye on what it must not do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from urllib.parse import quote, urlencode, urlsplit
+
+import httpx
+from axe_core_python.base import AXE_SCRIPT
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
+
+from .host_dashboard import HostDashboard
+from .limits import LEAST_WAIT_S
+
+PATH = "/pgvector-memory"
+SCHEMES = {"dark": "default", "light": "nous-blue"}  # the host's themes of colour
+# What the host itself complains of on every page of a dashboard without a login.
+_HOSTS_OWN = ("/api/auth/me",)
+DESK = (1440, 900)
+PHONE = (390, 844)
+
+_SIDEWAYS = """() => {
+  const own = document.querySelector(".hpg-page");
+  const wide = document.documentElement.clientWidth;
+  const scrolls = (node) => {
+    for (let at = node.parentElement; at && at !== own.parentElement; at = at.parentElement) {
+      if (["auto", "scroll", "hidden", "clip"].includes(getComputedStyle(at).overflowX)) return true;
+    }
+    return false;
+  };
+  const out = [...own.querySelectorAll("*")].filter((node) => {
+    const box = node.getBoundingClientRect();
+    return box.width > 1 && box.right > wide + 1 && !scrolls(node);
+  });
+  const found = out.slice(0, 5).map((node) => node.outerHTML.slice(0, 200));
+  const whole = document.documentElement.scrollWidth;
+  if (whole > wide) found.push(`the document is ${whole} wide`);
+  return found;
+}"""
+
+expect.set_options(timeout=20_000)
+
+
+@dataclass
+class Complaints:
+    """What a page did that it must not: messages on the console, errors, requests to another origin."""
+
+    origin: str
+    found: list[str] = field(default_factory=list)
+    # Parts of messages that the test itself brings about.
+    expected: list[str] = field(default_factory=list)
+
+    def watch(self, page: Page) -> None:
+        """Note whatever this page does from now on."""
+        page.on("console", self._message)
+        page.on("pageerror", lambda error: self._note(f"error: {error}"))
+        page.on("request", self._request)
+
+    def _message(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self._note(f"{message.type}: {message.text} ({message.location.get('url', '')})")
+
+    def _request(self, request: Request) -> None:
+        parts = urlsplit(request.url)
+        if parts.scheme not in ("data", "blob") and f"{parts.scheme}://{parts.netloc}" != self.origin:
+            self._note(f"request to elsewhere: {request.url}")
+
+    def _note(self, text: str) -> None:
+        if not any(part in text for part in (*_HOSTS_OWN, *self.expected)):
+            self.found.append(text)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A page that is open, and what it did."""
+
+    page: Page
+    origin: str
+    complaints: Complaints
+
+    def view(self, view: str = "", **params: str) -> None:
+        """Load a view anew by its address."""
+        self.page.goto(self.origin + address(view, **params))
+        self.ready()
+
+    def ready(self) -> None:
+        """Wait until everything that the view asked is answered."""
+        expect(self.page.locator(".hpg-page #hpg-title")).to_be_visible()
+        expect(self.page.locator(".hpg-page :is(.hpg-loading, [aria-busy=true])")).to_have_count(0)
+
+    def resize(self, size: tuple[int, int]) -> None:
+        """Give the window another size."""
+        self.page.set_viewport_size({"width": size[0], "height": size[1]})
+
+    def sideways(self) -> list[str]:
+        """Return what of the page reaches out of the window to the right, unless it scrolls by itself."""
+        found: list[str] = self.page.evaluate(_SIDEWAYS)
+        return found
+
+    def barriers(self) -> list[str]:
+        """Return what axe finds on the page that is serious or critical for people who cannot see or point."""
+        self.page.evaluate(AXE_SCRIPT)
+        found = self.page.evaluate("() => axe.run('.hpg-page', {resultTypes: ['violations']})")
+        return [
+            f"{each['id']} ({each['impact']}): {each['help']}: {node['html'][:200]} {node['failureSummary'][:300]}"
+            for each in found["violations"]
+            if each["impact"] in ("serious", "critical")
+            for node in each["nodes"]
+        ]
+
+
+def address(view: str = "", **params: str) -> str:
+    """Return the path and query of a view."""
+    query = urlencode({"view": view, **params} if view else params, quote_via=quote)
+    return f"{PATH}?{query}" if query else PATH
+
+
+@contextmanager
+def opened(browser: Browser, dashboard: HostDashboard) -> Iterator[Callable[..., Opened]]:
+    """Give a function that opens a view in a profile of its own.
+
+    Afterwards raises AssertionError where a page complained or asked elsewhere.
+    """
+    contexts = []
+    complaints = Complaints(dashboard.url)
+
+    def open_view(view: str = "", *, scheme: str = "dark", size: tuple[int, int] = DESK, **params: str) -> Opened:
+        wear(dashboard, scheme)
+        context = browser.new_context(
+            viewport={"width": size[0], "height": size[1]}, color_scheme="light" if scheme == "light" else "dark",
+            locale="en-GB", timezone_id="UTC", reduced_motion="reduce",
+        )  # fmt: skip
+        context.set_default_timeout(LEAST_WAIT_S * 1000)
+        contexts.append(context)
+        page = context.new_page()
+        complaints.watch(page)
+        made = Opened(page, dashboard.url, complaints)
+        made.view(view, **params)
+        return made
+
+    try:
+        yield open_view
+    finally:
+        for context in contexts:
+            context.close()
+    assert not complaints.found, "\n".join(complaints.found)
+
+
+def wear(dashboard: HostDashboard, scheme: str) -> None:
+    """Have the host show its pages in a light or a dark theme of colour."""
+    answer = httpx.put(
+        f"{dashboard.url}/api/dashboard/theme", json={"name": SCHEMES[scheme]},
+        headers={"X-Hermes-Session-Token": dashboard.token}, timeout=30,
+    )  # fmt: skip
+    assert answer.status_code == 200, answer.text
