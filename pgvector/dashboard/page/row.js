@@ -77,7 +77,7 @@ function RowFacts({ row }) {
     ["Characters", numberText(row.chars)],
     ["Vector", row.pending ? "waits for it" : "there"],
     ["Source", typeof source === "string" && source && h(StoredText, { text: source, inline: true })],
-    ...Object.entries(metadata || {}).map(([name, value]) => [
+    ...Object.entries(metadata || {}).filter(([name]) => name !== "source" && name !== "session_id").map(([name, value]) => [
       h(StoredText, { text: name, inline: true }),
       h(StoredText, { text: typeof value === "string" ? value : JSON.stringify(value), inline: true }),
     ]),
