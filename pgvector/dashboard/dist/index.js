@@ -1199,13 +1199,12 @@ function actionsFor(row) {
   const forget = { name: "forget", label: "Forget …", danger: true };
   if (row.store !== "memories") return [forget];
   const { pinned, state } = row.structure || {};
-  const state_action =
-    state === "active" ? { name: "archive", label: "Archive …" } : state && { name: "reopen", label: "Make current …" };
+  const over = state && state !== "active";
   return [
     { name: "edit", label: "Edit …" },
     { name: "replace", label: "Replace …" },
     pinned ? { name: "unpin", label: "Unpin …" } : { name: "pin", label: "Pin …" },
-    ...(state_action ? [state_action] : []),
+    over ? { name: "reopen", label: "Make current …" } : { name: "archive", label: "Archive …" },
     forget,
   ];
 }
@@ -1405,9 +1404,13 @@ function SearchForm({ params }) {
   });
   const chosen = SEARCH_FILTERS.filter((name) => params[name]).length;
   const [open] = useState(chosen > 0);
+  const form = useRef(null);
+  useEffect(() => {
+    if (!params.q) form.current.querySelector("[data-hpg-search]").focus();
+  }, []);
   return h(
     "form",
-    { role: "search", className: "hpg-form", onSubmit: submit },
+    { role: "search", className: "hpg-form", onSubmit: submit, ref: form },
     h(
       "div",
       { className: "hpg-search-line" },
@@ -1711,11 +1714,12 @@ function RowView() {
 
 function WholeRowTold({ row }) {
   const history = row.history || [];
+  const gone = row.state === "removed";
   return h(
     Fragment,
     null,
-    row.state === "removed"
-      ? h(GoneRow, { row })
+    gone
+      ? h(GoneRow, { row, kept: history.length > 0 && Boolean(history[0].diff) })
       : h(
           Panel,
           null,
@@ -1724,17 +1728,18 @@ function WholeRowTold({ row }) {
           row.cut && h("p", { className: "hpg-note" }, `The first part of ${countText(row.chars, "character")}.`),
         ),
     h(RowStructure, { structure: row.structure }),
-    h(RowFacts, { row }),
+    !gone && h(RowFacts, { row }),
     history.length > 0 && h(Panel, { title: "History" }, h(Events, { events: history })),
   );
 }
 
-function GoneRow({ row }) {
+/** Where a memory stood; what a file let go of is kept for a while and comes back, what was forgotten does not. */
+function GoneRow({ row, kept }) {
   return h(
     Empty,
     { title: "It is not there any more" },
-    h("p", null, "Its history is below."),
-    h(DialogButton, { label: "Restore …", tone: "main", dialog: RestoreDialog, refs: [row.ref] }),
+    h("p", null, kept ? "What it said is kept, and can be restored." : "What it said is not kept. Its history is below."),
+    kept && h(DialogButton, { label: "Restore …", tone: "main", dialog: RestoreDialog, refs: [row.ref] }),
   );
 }
 

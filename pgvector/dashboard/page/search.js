@@ -65,9 +65,13 @@ function SearchForm({ params }) {
   });
   const chosen = SEARCH_FILTERS.filter((name) => params[name]).length;
   const [open] = useState(chosen > 0);
+  const form = useRef(null);
+  useEffect(() => {
+    if (!params.q) form.current.querySelector("[data-hpg-search]").focus();
+  }, []);
   return h(
     "form",
-    { role: "search", className: "hpg-form", onSubmit: submit },
+    { role: "search", className: "hpg-form", onSubmit: submit, ref: form },
     h(
       "div",
       { className: "hpg-search-line" },
