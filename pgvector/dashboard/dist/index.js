@@ -1930,7 +1930,6 @@ function HeldRow({ row, picked, setChosen }) {
       h(Link, { view: "row", params: { ref: row.ref }, className: "hpg-ref" }, row.ref),
       h(ThemeName, { theme: row.theme }),
       h(Tag, null, row.file),
-      row.host && h(Tag, null, row.host),
     ),
     h(StoredText, { text: row.content, lines: 4 }),
     h("p", { className: "hpg-muted" }, h(StoredText, { text: row.why || "", inline: true }), " · held ", h(When, { at: row.held_at })),
