@@ -19,7 +19,7 @@ from .session_context import load_settings
 
 logger = logging.getLogger(__name__)
 
-_MODULES = {  # that we need, by module, with their names for pip
+REQUIRED_MODULES = {  # that we need, by module, with their names for pip
     "psycopg": "psycopg[binary]",
     "psycopg_pool": "psycopg-pool",
     "pgvector": "pgvector",
@@ -33,7 +33,7 @@ _one_at_a_time = fork_lock(SLOW)
 
 def lacking() -> str:
     """Return what this environment lacks and how to get it, as a sentence; "" when it lacks nothing."""
-    missing = [package for module, package in _MODULES.items() if find_spec(module) is None]
+    missing = [package for module, package in REQUIRED_MODULES.items() if find_spec(module) is None]
     return f"this Python lacks {', '.join(missing)}; run: {pip_install(*missing)}" if missing else ""
 
 

@@ -6,21 +6,23 @@ import logging
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ..capture.sanitize import session_name
 from ..capture.turn_filter import is_trivial_query
-from ..config.settings import FIELDS, Settings
+from ..config.settings import Settings
 from ..domain.errors import ConfigurationError, HermesPgvectorError
 from ..domain.fork_safety import at_import, fork_lock
 from ..domain.operations import Operation
 from ..domain.types import Answer, Question, Store
-from . import availability, setup
-from .backup import hold_place, write_backup
+from . import availability
+from .backup import hold_place
 from .guard import guarded, warn_once, warn_unknown_themes
 from .hook_operations import BuiltInMemory, Turn, delegation, question_in, storable, taken_back
+from .outside_sessions import OutsideSessions
 from .recall_tools import answer, error
 from .session_context import Policy, SessionContext, environment, hermes_home, load_settings
 from .tool_registry import CHANGES, prompt_block, schemas, settings_in_file, switched_on, unknown_arguments, with_note
@@ -38,12 +40,24 @@ except ImportError:  # outside the host: the command line and tests
 logger = logging.getLogger(__name__)
 
 
-class PgvectorMemoryProvider(MemoryProvider):
+@dataclass(frozen=True, slots=True)
+class RecallStatus:
+    """What was put before a message, as hosts that tell their users read it."""
+
+    provider_label: str
+    count: int
+    glyph: str = "🧠"
+
+
+class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
     """Memory on Postgres and pgvector for one session of the host. Instances are thin; no hook ever raises."""
+
+    # A host that compresses only what a provider has stored whole asks for 2. Of a transcript we store what was said.
+    pre_compress_checkpoint_api_version = 1
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         """`config` stands in for the section plugins.pgvector of the home's config.yaml."""
-        self._config = config
+        super().__init__(config)
         self._home = Path()
         self._settings = Settings()
         self._policy = Policy.of(self._settings)
@@ -55,7 +69,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         self._parent_session_id = ""
         self._starts_empty = True
         self._counted = ""  # the session whose transcript was counted
-        self._tells_status = False
+        self._lines_told = 0  # by the last prefetch
 
     @property
     def name(self) -> str:
@@ -69,28 +83,37 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     # -- life ----------------------------------------------------------------------------------------------------
 
-    @guarded(False)
-    def is_available(self, **kwargs: Any) -> bool:
-        """Return True while hooks can accept writes; what prevents that is logged once, with the remedy."""
-        home = hermes_home()
-        if problem := availability.problem(self._config, home):
-            warn_once(f"memory is off: {problem}")
-            return False
-        availability.load_at_startup(home)
-        return True
-
     @guarded(None)
     def initialize(self, session_id: str, **kwargs: Any) -> None:
         """Take note of who speaks; the process-wide runtime starts in the background. No network on this thread."""
+        if not self._take_note(session_id, kwargs):
+            return
+        self._runtime, context = self._acquire(), cast(SessionContext, self._context)
+        self._runtime = self._acquire()
+        self._runtime.counts["themes_unknown"] += len(context.place.unknown)
+        warn_unknown_themes(context.place.unknown, self._policy.rules.default)
+        self._follow_undo(session_id, told=False)
+        if not self._settings.dsn:
+            hold_place(self._home)
+        if self._settings.bulk_sync_on_init and self._may_write(self._runtime, context):
+            self._reconcile(self._runtime, context)
+
+    @guarded(None)
+    def initialize_for_inspection(self, session_id: str, **kwargs: Any) -> None:
+        """Take note of who speaks, so that prompt block and tools are this session's; nothing is started or read in."""
+        self._take_note(session_id, kwargs)
+
+    def _take_note(self, session_id: str, kwargs: Mapping[str, Any]) -> bool:
+        """Return False when memory is off, which is told."""
         if sentence := availability.lacking():
             warn_once(f"memory is off: {sentence}")
-            return
+            return False
         home = hermes_home(kwargs.get("hermes_home"))
         try:
             loaded = load_settings(self._config, home)
         except ConfigurationError as exc:
             warn_once(f"memory is off: {exc}")
-            return
+            return False
         for warning in loaded.warnings:
             warn_once(warning)
         self._settings = loaded.settings
@@ -101,14 +124,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         self._parent_session_id = self._session_name(kwargs.get("parent_session_id"))
         environ, keys = environment(home), (loaded.settings.embed_api_key_env, loaded.settings.rerank_api_key_env)
         self._secrets = {name: environ.get(name, "") for name in keys}
-        self._runtime = self._acquire()
-        self._runtime.counts["themes_unknown"] += len(self._context.place.unknown)
-        warn_unknown_themes(self._context.place.unknown, self._policy.rules.default)
-        self._follow_undo(session_id, told=False)
-        if not loaded.settings.dsn:
-            hold_place(home)
-        if loaded.settings.bulk_sync_on_init and self._may_write(self._runtime, self._context):
-            self._reconcile(self._runtime, self._context)
+        return True
 
     def _acquire(self) -> Runtime:
         with at_import:
@@ -163,6 +179,7 @@ class PgvectorMemoryProvider(MemoryProvider):
     @guarded("")
     def prefetch(self, query: str, *, session_id: str = "", **kwargs: Any) -> str:
         """Return what is remembered for this message, or nothing, within `prefetch_deadline_s`."""
+        self._lines_told = 0
         ready, settings = self._ready(), self._settings
         if ready is None or settings.prefetch_limit == 0:
             return ""
@@ -175,9 +192,11 @@ class PgvectorMemoryProvider(MemoryProvider):
         with at_import:
             from ..recall.prefetch import MessagePlace, prefetch_block
 
+        place = MessagePlace(context.theme.name, self._session_name(session_id))
         with self._session_lock:
-            session, parent, starts = self._session_id, self._parent_session_id, self._starts_empty
-        place = MessagePlace(context.theme.name, session, parent, starts=starts)
+            if place.session_id in ("", self._session_id):
+                noted = self._session_id, self._parent_session_id
+                place = MessagePlace(context.theme.name, *noted, starts=self._starts_empty)
         try:
             searcher = cast("Searcher", ChatSearcher(runtime.searcher, context.place))
             block = prefetch_block(searcher, runtime.transcripts, text, place, settings)
@@ -185,7 +204,14 @@ class PgvectorMemoryProvider(MemoryProvider):
             runtime.counts["prefetch_failures"] += 1  # the store has said once why
             return ""
         runtime.counts.update(prefetches=1, prefetches_found=bool(block))
+        self._lines_told = block.count("\n")  # which follow the heading
         return block
+
+    @guarded(None)
+    def recall_status(self, **kwargs: Any) -> RecallStatus | None:
+        """Return what the last `prefetch` put before the message; None when that was nothing, or was told already."""
+        told, self._lines_told = self._lines_told, 0
+        return RecallStatus(self.name, told) if told else None
 
     @guarded(None)
     def queue_prefetch(self, query: str, *, session_id: str = "", **kwargs: Any) -> None:
@@ -202,6 +228,7 @@ class PgvectorMemoryProvider(MemoryProvider):
         runtime, context = ready
         session = self._session_name(session_id) or self._session_id or "unknown"
         place = (context.theme.name, session)
+        context = context.of_author(kwargs.get("turn_author"), self._policy.rules)
         provenance = context.provenance(session, self._parent_session_id if session == self._session_id else "")
         turn = Turn(place, provenance, self._policy.keep, self._settings.turn_min_chars)
         op = turn.operation(user_content, assistant_content, runtime.counts, runtime.said.generation(place))
@@ -342,36 +369,6 @@ class PgvectorMemoryProvider(MemoryProvider):
 
     def _known_settings(self) -> Settings:
         return self._settings if self._context is not None else settings_in_file(self._config)
-
-    # -- configuration -------------------------------------------------------------------------------------------
-
-    @guarded(list)
-    def get_config_schema(self, **kwargs: Any) -> list[dict[str, Any]]:
-        """Return the fields of the host's forms, with what holds now."""
-        schema = setup.config_schema(FIELDS, hermes_home())
-        if self._tells_status:  # which lists every variable of a field as missing, and we require none
-            for field in schema:
-                field.pop("env_var", None)
-        return schema
-
-    def save_config(self, values: Mapping[str, Any], hermes_home: str, **kwargs: Any) -> None:
-        """Write non-secret settings to the home's config.yaml. Raises ValueError, which the host's forms show."""
-        setup.save_config(values, Path(hermes_home))
-
-    def post_setup(self, hermes_home: str, config: Any = None, **kwargs: Any) -> None:
-        """Run the wizard for `hermes memory setup pgvector`; exits with its code when that is not 0."""
-        setup.post_setup(Path(hermes_home))
-
-    @guarded(dict)
-    def get_status_config(self, config: Any = None, **kwargs: Any) -> dict[str, str]:
-        """Return what `hermes memory status` shows; no secrets."""
-        self._tells_status = True
-        return setup.status(self._config, hermes_home())
-
-    @guarded(list)
-    def backup_paths(self, **kwargs: Any) -> list[str]:
-        """Return a fresh export of the embedded database; a server of one's own is backed up there."""
-        return write_backup(self._config)
 
     # -- helpers -------------------------------------------------------------------------------------------------
 

@@ -66,12 +66,13 @@ class SessionContext:
     """Who is speaking, and in which themes. The session id lives in the provider: it changes.
 
     `scope` holds what is kept beside a row to filter by: profile and platform by name; user, chat and thread as
-    digests.
+    digests. `opened_by`: the digest of the user's plain id; `scope` prefers one that the platform never changes.
     """
 
     place: SessionThemes
     scope: Mapping[str, str]
     agent_context: str
+    opened_by: str = ""
 
     @property
     def theme(self) -> Theme:
@@ -87,10 +88,7 @@ class SessionContext:
             return value if isinstance(value, str) else ""
 
         def told_apart(*keys: str) -> str:
-            given = next(
-                (value for value in map(kwargs.get, keys) if isinstance(value, (str, int)) and value != ""), ""
-            )
-            return identity_digest(str(given), rules.identity_key) if given != "" else ""
+            return next(filter(None, (_told_apart(kwargs.get(key), rules) for key in keys)), "")
 
         platform = clean(text("platform")).strip().lower()
         surface = Surface(text("gateway_session_key"), platform, text("agent_identity"), text("agent_workspace"))
@@ -108,12 +106,23 @@ class SessionContext:
             agent_context=(
                 platform if platform in CONTEXT_PLATFORMS else _kind_of_run(text("agent_context")) or "primary"
             ),
+            opened_by=told_apart("user_id"),
         )
+
+    def of_author(self, author: object, rules: ThemeRules) -> SessionContext:
+        """Return the context of a turn whose author the host names: a chat has more than the one who opened it."""
+        user = _told_apart(author.get("id"), rules) if isinstance(author, Mapping) else ""
+        return self if user in ("", self.opened_by) else replace(self, scope={**self.scope, "user": user})
 
     def provenance(self, session_id: str, parent_session_id: str) -> dict[str, str]:
         """Return what is kept beside a row to tell where it came from."""
         known = {"session_id": session_id, "parent_session_id": parent_session_id, **self.scope}
         return {key: value for key, value in known.items() if value}
+
+
+def _told_apart(given: object, rules: ThemeRules) -> str:
+    """Return the digest of a platform's id of a user, chat or thread; "" where it gave none."""
+    return identity_digest(str(given), rules.identity_key) if isinstance(given, (str, int)) and given != "" else ""
 
 
 def _kind_of_run(word: str) -> str:

@@ -10,10 +10,13 @@ import tarfile
 import venv
 import zipfile
 from email.message import Message
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
 import yaml
+
+from hermes_memory_pgvector.host.availability import REQUIRED_MODULES
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = REPOSITORY / "pgvector"
@@ -130,6 +133,16 @@ def test_the_manifest_is_what_the_host_expects(metadata: Message) -> None:
         # The host takes this for the name to import, and installs again at each setup what it cannot import.
         __import__(dependency.replace("-", "_").split("[")[0])
         assert any(text.startswith(dependency.lower()) for text in needed)
+
+
+def test_what_a_copied_plugin_folder_lacks_the_host_installs_or_has() -> None:
+    manifest = yaml.safe_load((PACKAGE / "plugin.yaml").read_text(encoding="utf-8"))
+    theirs = {re.split(r"[^A-Za-z0-9._-]", text)[0].lower() for text in requires("hermes-agent") or []}
+
+    # Beside the manifest newer hosts would read this one, in its place.
+    assert not (PACKAGE / "pyproject.toml").exists()
+    lacking = {name.lower() for name in REQUIRED_MODULES.values()} - set(manifest["pip_dependencies"])
+    assert lacking <= theirs
 
 
 def test_the_wheel_neither_hides_nor_is_hidden_by_the_package_pgvector(wheel: Path, tmp_path: Path) -> None:
