@@ -62,7 +62,8 @@ def _add(desk: Desk, params: Params) -> dict[str, Any]:
     op, notes = memory_to_add(
         context.keep, theme, target, params.needed("content"), {}, verb=PLACE + "add", structure=structure
     )
-    answer = make_change(desk, context, _adding(context, op, "add", "forget it again"), dry_run=params.flag("dry_run"))
+    plan = _adding(context, op, "add", "forget it again")
+    answer = make_change(desk, context, plan, dry_run=params.flag("dry_run"))
     answer["notes"] += [*notes, *([note] if note else [])]
     return answer
 

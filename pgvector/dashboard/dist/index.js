@@ -1911,7 +1911,7 @@ function HeldRow({ row, picked, setChosen }) {
     ),
     h(StoredText, { text: row.content, lines: 4 }),
     h("p", { className: "hpg-muted" }, h(StoredText, { text: row.why || "", inline: true }), " · held ", h(When, { at: row.held_at })),
-    row.goes_at && h("p", { className: "hpg-muted" }, "undecided, it ends ", h(When, { at: row.goes_at })),
+    row.stays_from && h("p", { className: "hpg-muted" }, "undecided, it stays from ", h(When, { at: row.stays_from }), " on"),
     h("div", { className: "hpg-actions" }, h(Decide, { refs: [row.ref], what: row.ref })),
   );
 }
