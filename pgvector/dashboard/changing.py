@@ -1,7 +1,215 @@
-"""What the page changes, and how that is undone."""
+"""Memories that the page adds, edits and replaces, and changes taken back."""
 
 from __future__ import annotations
 
-from .page_route import PageRoute
+import hashlib
+from collections.abc import Mapping
+from typing import Any
 
-ROUTES: tuple[PageRoute, ...] = ()
+from ..admin.common import stored_rows
+from ..admin.common.adding import add_in, masked, memory_to_add
+from ..admin.common.command_context import CommandContext
+from ..admin.common.fact_options import said_of
+from ..admin.common.operators import operator
+from ..admin.common.outcome import Outcome
+from ..admin.common.refs import Ref
+from ..admin.common.theme_names import theme_to_write
+from ..admin.edit.editing import edit_in, memory
+from ..admin.edit.putting_back import put_back
+from ..admin.edit.row_images import RowKey, TextKey, find_subjects
+from ..domain.errors import HermesPgvectorError, InvalidArgument
+from ..domain.facts import Structure, parse_notation
+from ..domain.operations import RememberMemory
+from ..domain.types import MEMORY_FILES
+from ..store.connection import DeadlineConnection
+from ..store.memories import id_of
+from .change import OPEN_S, PLACE, WRITE_S, Plan, Watched, embed_rows, make_change, told
+from .desk import Desk
+from .journal import UndoableChange, journal
+from .page_route import PageRoute
+from .params import Params
+
+_TEXTS = ("kind", "subject", "scope", "state", "expires_at", "applies_when")
+_STAYS = ("kind", "subject", "scope", "when", "pinned")  # of a memory that another one takes the place of
+
+
+def _said(params: Params, context: CommandContext) -> dict[str, Any]:
+    """Return what a request says of a memory besides its text, by the names of `Structure`; None takes away."""
+    given: dict[str, Any] = {name: params.text(name) for name in _TEXTS if name in params.values}
+    if "applies_when" in given:
+        given["when"] = given.pop("applies_when")
+    if "pinned" in params.values:
+        given["pinned"] = params.flag("pinned")
+    return said_of(given, context.keep)
+
+
+def _subjects(*said: str | None) -> list[str]:
+    return [subject for subject in said if subject]
+
+
+def _memory_key(theme: str, id: int) -> RowKey:
+    return RowKey(theme, Ref("memories", id))
+
+
+# -- add
+
+
+def _add(desk: Desk, params: Params) -> dict[str, Any]:
+    context = desk.context(OPEN_S)
+    theme, note = theme_to_write(params.optional("theme"), desk.rules, desk.home)
+    target = params.choice("target", tuple(MEMORY_FILES)) or "memory"
+    structure = Structure(**{name: value for name, value in _said(params, context).items() if value is not None})
+    op, notes = memory_to_add(
+        context.keep, theme, target, params.needed("content"), {}, verb=PLACE + "add", structure=structure
+    )
+    answer = make_change(desk, context, _adding(context, op, "add", "forget it again"), dry_run=params.flag("dry_run"))
+    answer["notes"] += [*notes, *([note] if note else [])]
+    return answer
+
+
+def _adding(context: CommandContext, op: RememberMemory, verb: str, undo: str) -> Plan:
+    theme, said, noted = op.theme, op.structure, parse_notation(op.content) or Structure()
+
+    def watch(conn: DeadlineConnection) -> Watched:
+        ids = [id for id in (id_of(conn, theme, op.target, op.content), said.replaces) if id is not None]
+        rivals = find_subjects(conn, theme, _subjects(said.subject, noted.subject), ids)
+        keys = [*(_memory_key(theme, id) for id in ids), *rivals]
+        return Watched(list(dict.fromkeys(keys)), [TextKey.of(theme, op.target, op.content)])
+
+    def do(conn: DeadlineConnection) -> Outcome:
+        done = add_in(conn, context, op)
+        done.verb = verb
+        return done
+
+    def says(done: Outcome) -> str:
+        (row,) = done.rows
+        if row["state"] == "confirmed":
+            return f"{row['ref']} says that already: it {'was' if done.done else 'would be'} confirmed"
+        return f"added {row['ref']} to the theme {theme!r}" if done.done else f"would add it to the theme {theme!r}"
+
+    return Plan(verb, undo, watch, do, says, lambda done: _embed(context, done))
+
+
+def _embed(context: CommandContext, done: Outcome) -> list[str]:
+    return embed_rows(context, [(row["theme"], row["id"], row["content"]) for row in done.rows])
+
+
+# -- edit, replace
+
+
+def _edit(desk: Desk, params: Params) -> dict[str, Any]:
+    context, ref = desk.context(OPEN_S), _one_memory(params)
+    changes = _said(params, context)
+    text = params.text("content") if params.values.get("content") is not None else None
+    if text is None and not changes:
+        raise InvalidArgument(
+            "say what to change: content, kind, subject, scope, state, expires_at, applies_when, pinned"
+        )
+    plan = _editing(context, ref, text, changes, params.optional("expected"))
+    return make_change(desk, context, plan, dry_run=params.flag("dry_run"))
+
+
+def _editing(
+    context: CommandContext, ref: Ref, text: str | None, changes: Mapping[str, Any], expected: str | None
+) -> Plan:
+    def watch(conn: DeadlineConnection) -> Watched:
+        old = memory(conn, ref)
+        _check_expected(ref, old.content, expected)
+        said = parse_notation(text or "") or Structure()
+        rivals = find_subjects(conn, old.theme, _subjects(changes.get("subject"), said.subject), [ref.id])
+        new = [TextKey.of(old.theme, old.kind, masked(context.keep, text)[0])] if text is not None else []
+        return Watched(list(dict.fromkeys([RowKey(old.theme, ref), *rivals])), new)
+
+    def says(done: Outcome) -> str:
+        if not done.counts["memories"]:
+            return f"{ref} says that already; nothing was changed"
+        (row,) = done.rows
+        what = ["its text"] if row["content"] != row["was"] else []
+        what += [name.replace("_", " ") for name in row["changes"]]
+        return f"{'changed' if done.done else 'would change'} {ref}: {', '.join(what)}"
+
+    return Plan(
+        "edit",
+        "put back what it said before",
+        watch,
+        lambda conn: edit_in(conn, context, ref, text, changes, really=True, verb=PLACE + "edit"),
+        says,
+        lambda done: _embed_edited(context, done),
+    )
+
+
+def _embed_edited(context: CommandContext, done: Outcome) -> list[str]:
+    changed = [row for row in done.rows if done.done and row["content"] != row["was"]]
+    return embed_rows(context, [(row["theme"], row["id"], row["content"]) for row in changed])
+
+
+def _replace(desk: Desk, params: Params) -> dict[str, Any]:
+    """What is active of a subject or a kind gets a successor; any other memory another text."""
+    context, ref, text = desk.context(OPEN_S), _one_memory(params), params.needed("content")
+    with context.backend.connection(WRITE_S) as conn:
+        old = memory(conn, ref)
+        said = stored_rows.structures(conn, [ref.id]).get(ref.id, {})
+    _check_expected(ref, old.content, params.optional("expected"))
+    if said.get("state") != "active":
+        plan = _editing(context, ref, text, {}, old.content)
+        return make_change(desk, context, plan, dry_run=params.flag("dry_run"))
+    structure = Structure(replaces=ref.id, **{name: said[name] for name in _STAYS if name in said})
+    op, notes = memory_to_add(
+        context.keep, old.theme, old.kind, text, {}, verb=PLACE + "replace", structure=structure
+    )  # fmt: skip
+    plan = _adding(context, op, "replace", f"make {ref} current again")
+    answer = make_change(desk, context, plan, dry_run=params.flag("dry_run"))
+    answer["notes"] += notes
+    return answer
+
+
+def _one_memory(params: Params) -> Ref:
+    refs = params.refs("ref")
+    if len(refs) != 1:
+        raise InvalidArgument("name one memory, as m12")
+    return refs[0]
+
+
+def _check_expected(ref: Ref, now: str, expected: str | None) -> None:
+    """Raise InvalidArgument where somebody changed a text since it was shown; `expected` may be its SHA-256 in hex."""
+    if expected is not None and expected not in (now, hashlib.sha256(now.encode()).hexdigest()):
+        raise InvalidArgument(
+            f"{ref} was changed by somebody else meanwhile, nothing was done. Now it says: {now[:2000]}"
+        )
+
+
+# -- undo
+
+
+def _undo(desk: Desk, params: Params) -> dict[str, Any]:
+    token, dry_run = params.needed("token"), params.flag("dry_run")
+    context = desk.context(OPEN_S)
+    change = journal.look(token, desk.home) if dry_run else journal.take(token, desk.home)
+    try:
+        return _undone(context, change, dry_run=dry_run)
+    except InvalidArgument:
+        raise
+    except HermesPgvectorError:
+        if not dry_run:
+            journal.give_back(token, change)
+        raise
+
+
+def _undone(context: CommandContext, change: UndoableChange, *, dry_run: bool) -> dict[str, Any]:
+    who, keep_texts = operator(f"{PLACE}undo of {change.verb}"), context.settings.history_texts
+    with context.backend.connection(WRITE_S) as conn, conn.transaction(force_rollback=dry_run):
+        lacking = put_back(conn, change.rows, who, keep_texts=keep_texts)
+    rows = [{"ref": str(key.ref), "theme": key.theme} for key in change.rows.touched()]
+    done = Outcome("undo", not dry_run, {"rows": len(rows)}, rows)
+    if not dry_run:
+        context.backend.wrote(change.rows.themes())
+        done.notes += embed_rows(context, lacking)
+    return told(done, f"{'undone' if done.done else 'would undo'}: {change.verb}; {change.says}")
+
+
+ROUTES: tuple[PageRoute, ...] = (
+    PageRoute("/add", _add, changes=True),
+    PageRoute("/edit", _edit, changes=True),
+    PageRoute("/replace", _replace, changes=True),
+    PageRoute("/undo", _undo, changes=True),
+)

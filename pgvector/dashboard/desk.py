@@ -4,30 +4,51 @@ from __future__ import annotations
 
 import atexit
 import threading
+import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ..admin.common.command_context import CommandContext, opened_context
 from ..config.settings import Settings
-from ..domain.errors import StoreUnavailable
+from ..domain.errors import DeadlineExceeded, StoreUnavailable
 from ..domain.theme import ThemeRules
 from ..domain.theme_access import SharedChats
-from ..host.session_context import Policy, load_settings
+from ..host.session_context import Policy, environment, load_settings
 from ..store.connection import DeadlineConnection
 from .lately import Lately
 from .model_loading import ModelLoading
+from .workers import in_background
 
 READ_S = 0.9  # for what a page waits for; the rest of the second is for the way there and back
 _CONNECTIONS = 4
+_IDLE_S = 300.0  # until a desk that nobody asks is closed, so that an embedded Postgres may stop
+_MOST = 4  # desks at once
+_LEAVE_S = 2.0  # for desks to be closed when the process ends
+_DOCTOR = "see: hermes-pgvector doctor"
+
+
+class Terms(NamedTuple):
+    """What a desk is opened by; another desk takes its place when they change."""
+
+    settings: Settings
+    keys: tuple[str, str]  # of the embedding and the rerank endpoint
+
+    @classmethod
+    def of(cls, home: Path) -> Terms:
+        """Return what the home's files and the environment say now. Raises ConfigurationError."""
+        settings = load_settings(None, home).settings
+        environ = environment(home)
+        return cls(
+            settings, (environ.get(settings.embed_api_key_env, ""), environ.get(settings.rerank_api_key_env, ""))
+        )
 
 
 class Desk:
-    """One home, opened in the background by whoever asks first.
-
-    Settings that changed on disk are another desk's: see `Desks.at`.
-    """
+    """One home, opened in the background by whoever asks first."""
 
     def __init__(self, home: Path, settings: Settings) -> None:
         self.home = home
@@ -35,74 +56,152 @@ class Desk:
         self.rules: ThemeRules = Policy.of(settings).rules
         self.chats = SharedChats(settings.shared_chats, settings.identity_key)
         self.lately = Lately()
+        self.models = ModelLoading()
         self._stack = ExitStack()
-        self._opener = ThreadPoolExecutor(1, "hermes-pgvector-desk")
         self._opening: Future[CommandContext] | None = None
         self._opened: CommandContext | None = None
+        self._down = False
+        self._problem = ""
         self._lock = threading.Lock()
-        self.models = ModelLoading()
 
     def context(self, timeout_s: float = READ_S) -> CommandContext:
         """Return the parts to work with. Raises what opening them raised, and StoreUnavailable while it goes on."""
         with self._lock:
             if self._opening is None or (self._opening.done() and not self._is_open(self._opening)):
-                self._opening = self._opener.submit(self._open)
-            opening = self._opening
+                self._down = False
+                self._opening = in_background("hermes-pgvector-desk", self._open)
+            opening, problem = self._opening, self._problem
         try:
             return opening.result(timeout_s)
         except TimeoutError:
-            raise StoreUnavailable("the database is being connected to; ask again in a moment") from None
+            raise StoreUnavailable(
+                problem or f"Postgres does not answer yet; ask again in a moment, or {_DOCTOR}"
+            ) from None
 
-    @staticmethod
-    def _is_open(opening: Future[CommandContext]) -> bool:
-        return opening.exception() is None and opening.result().backend.is_up()
+    def _is_open(self, opening: Future[CommandContext]) -> bool:
+        if (exc := opening.exception()) is not None:
+            self._problem = str(exc)
+            return False
+        return not self._down and opening.result().backend.is_up()
 
     def _open(self) -> CommandContext:
         """Open everything, or, once it is open, connect to a database again that was down."""
         if self._opened is None:
             self._opened = self._stack.enter_context(opened_context(self.settings, self.home, connections=_CONNECTIONS))
+            self._opened.backend.on_down = self._note_down
         self._opened.backend.bring_up(quietly=True)
+        self._problem = ""
         return self._opened
+
+    def _note_down(self) -> None:
+        self._down = True
 
     @contextmanager
     def reading(self, timeout_s: float = READ_S) -> Iterator[DeadlineConnection]:
-        """Give a transaction in which nothing can be changed."""
-        with self.context().backend.connection(timeout_s) as conn:
-            conn.execute("SET TRANSACTION READ ONLY")
-            yield conn
+        """Give a transaction in which nothing can be changed. Raises StoreUnavailable when it takes longer."""
+        began = time.monotonic()
+        backend = self.context(timeout_s).backend
+        try:
+            with backend.connection(max(0.05, timeout_s - (time.monotonic() - began))) as conn:
+                conn.execute("SET TRANSACTION READ ONLY")
+                yield conn
+        except DeadlineExceeded:
+            raise StoreUnavailable(f"Postgres did not answer within {timeout_s:g} s; ask again, or {_DOCTOR}") from None
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Let go of everything, once what is being opened is open."""
         self.lately.close()
-        self._opener.shutdown(wait=True, cancel_futures=True)
+        with self._lock:
+            opening = self._opening
+        if opening is not None:
+            wait([opening])
         self._stack.close()
 
 
+@dataclass
+class _Kept:
+    desk: Desk
+    terms: Terms
+    users: int = 0
+    used_at: float = 0.0
+
+
 class Desks:
-    """The homes that are open in this process."""
+    """The homes that are open in this process. What is closed is closed in the background, once nobody uses it."""
 
-    def __init__(self) -> None:
+    def __init__(self, idle_s: float = _IDLE_S, most: int = _MOST) -> None:
+        self._idle_s = idle_s
+        self._most = most
         self._lock = threading.Lock()
-        self._desks: dict[Path, Desk] = {}
+        self._kept: dict[Path, _Kept] = {}
+        self._sweeping = False
+        self._closing: list[Future[None]] = []
 
-    def at(self, home: Path) -> Desk:
-        """Return the desk of a home, a new one where its settings have changed. Raises ConfigurationError."""
-        settings = load_settings(None, home).settings
+    @contextmanager
+    def at(self, home: Path) -> Iterator[Desk]:
+        """Lend the desk of a home, a new one where its terms have changed. Raises ConfigurationError."""
+        terms = Terms.of(home)
         with self._lock:
-            desk = self._desks.get(home)
-            if desk is not None and desk.settings == settings:
-                return desk
-            self._desks[home] = fresh = Desk(home, settings)
-        if desk is not None:
-            desk.close()
+            kept = self._current(home, terms)
+            kept.users += 1
+        try:
+            yield kept.desk
+        finally:
+            with self._lock:
+                kept.users -= 1
+                kept.used_at = time.monotonic()
+                if self._kept.get(home) is not kept:
+                    self._close_unused(kept)
+
+    def _current(self, home: Path, terms: Terms) -> _Kept:
+        kept = self._kept.get(home)
+        if kept is not None and kept.terms == terms:
+            return kept
+        if kept is not None:
+            del self._kept[home]
+            self._close_unused(kept)
+        self._make_room()
+        self._kept[home] = fresh = _Kept(Desk(home, terms.settings), terms)
+        if not self._sweeping:
+            self._sweeping = True
+            in_background("hermes-pgvector-desks", self._sweep)
         return fresh
 
+    def _make_room(self) -> None:
+        """Close the desk that was left first, where there are as many as there may be."""
+        if len(self._kept) < self._most:
+            return
+        unused = [(kept.used_at, home) for home, kept in self._kept.items() if not kept.users]
+        if not unused:
+            raise StoreUnavailable(f"{self._most} profiles are being looked at; ask again in a moment")
+        self._close_unused(self._kept.pop(min(unused)[1]))
+
+    def _close_unused(self, kept: _Kept) -> None:
+        if not kept.users:
+            self._closing = [each for each in self._closing if not each.done()]
+            self._closing.append(in_background("hermes-pgvector-desk", kept.desk.close))
+
+    def _sweep(self) -> None:
+        """Close what nobody has asked for a while, until nothing is left."""
+        while True:
+            time.sleep(self._idle_s / 4)
+            with self._lock:
+                long_ago = time.monotonic() - self._idle_s
+                for home, kept in list(self._kept.items()):
+                    if not kept.users and kept.used_at < long_ago:
+                        self._close_unused(self._kept.pop(home))
+                if not self._kept:
+                    self._sweeping = False
+                    return
+
     def close(self) -> None:
-        """Close them all."""
+        """Close them all, those in use when that ends."""
         with self._lock:
-            desks, self._desks = list(self._desks.values()), {}
-        for desk in desks:
-            desk.close()
+            kept, self._kept = list(self._kept.values()), {}
+            for each in kept:
+                self._close_unused(each)
+            closing = list(self._closing)
+        wait(closing, _LEAVE_S)
 
 
 desks = Desks()

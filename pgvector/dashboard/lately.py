@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-_THREADS = 3  # for as many kinds of answers
+_THREADS = 3
+_KINDS_MOST = 100  # that are kept, those asked for last
+_PAUSES = 10  # between two answers, of the time that one takes: the database has other things to do
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,8 @@ class Told:
 @dataclass
 class _Kept:
     told: Told | None = None
-    made_s: float = 0.0  # monotonic, when the last one ended
+    made_at: float = 0.0  # monotonic
+    took_s: float = 0.0
     making: Future[None] | None = None
 
 
@@ -36,32 +39,39 @@ class Lately:
         self._kept: dict[str, _Kept] = {}
         self._threads = ThreadPoolExecutor(_THREADS, "hermes-pgvector-lately")
 
-    def refresh(self, kind: str, make: Callable[[], Any], fresh_s: float) -> None:
-        """Have an answer made in the background, unless that goes on or the last one is at most `fresh_s` old."""
+    def begin(self, kind: str, make: Callable[[], Any], fresh_s: float) -> None:
+        """Have an answer made in the background, unless that goes on or the last one is at most `fresh_s` old.
+
+        What takes long is made less often.
+        """
         with self._lock:
-            kept = self._kept.setdefault(kind, _Kept())
-            stale = kept.told is None or time.monotonic() - kept.made_s > fresh_s
+            kept = self._kept[kind] = self._kept.pop(kind, None) or _Kept()
+            while len(self._kept) > _KINDS_MOST:
+                del self._kept[next(iter(self._kept))]
+            stale = kept.told is None or time.monotonic() > kept.made_at + max(fresh_s, _PAUSES * kept.took_s)
             if stale and (kept.making is None or kept.making.done()):
                 kept.making = self._threads.submit(self._make, kept, make)
 
     def _make(self, kept: _Kept, make: Callable[[], Any]) -> None:
+        began = time.monotonic()
         answer = make()
         with self._lock:
-            kept.told, kept.made_s = Told(answer, datetime.now(UTC)), time.monotonic()
+            kept.told, kept.made_at = Told(answer, datetime.now(UTC)), time.monotonic()
+            kept.took_s = kept.made_at - began
 
-    def told(self, *kinds: str, wait_s: float) -> list[Told | None]:
-        """Return the last answer of each kind, None where there is none; those being made are waited for.
+    def told(self, kind: str, until: float) -> Told | None:
+        """Return the last answer of a kind, None where there is none; one being made is waited for.
 
-        Raises what making one raised where there is no older one.
+        `until` is monotonic. Raises what making the answer raised where there is no older one.
         """
         with self._lock:
-            kept = [self._kept[kind] for kind in kinds]
-            making = [each.making for each in kept if each.making is not None]
-        wait(making, wait_s)
-        for each in kept:
-            if each.told is None and each.making is not None and each.making.done():
-                each.making.result()
-        return [each.told for each in kept]
+            kept = self._kept.get(kind) or _Kept()
+            making = kept.making
+        if making is not None:
+            wait([making], max(0.0, until - time.monotonic()))
+            if kept.told is None and making.done():
+                making.result()
+        return kept.told
 
     def close(self) -> None:
         """Make nothing more; what is being made is not waited for."""

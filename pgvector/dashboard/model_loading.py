@@ -20,6 +20,7 @@ from ..recall.searcher import Searcher
 BEING_LOADED = "the embedding model is being loaded"
 _QUESTION = "Is it ready?"
 _LOAD_S = 60.0
+_NOTHING_S = 0.02  # what is not there is loaded in less
 _PATIENCE_S = 0.25  # a model that was read lately is there again in less
 
 
@@ -57,7 +58,7 @@ class ModelLoading:
         before = dict(context.searcher.counts)
         if _is_late(self._embeds, _PATIENCE_S):
             return Ready(Searcher(context.backend, None, Latencies()), True, before, context)
-        return Ready(context.searcher, any(_is_late(each, 0) for each in self._others), before, context)
+        return Ready(context.searcher, any(_is_late(each, _NOTHING_S) for each in self._others), before, context)
 
     def _begin(self, context: CommandContext) -> None:
         """Begin once; of an endpoint there is nothing to load, but its bars are measured."""

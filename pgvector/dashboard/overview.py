@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from ..admin.browse import theme_sizes
 from ..admin.common.embedded_server import borrowed_server
 from ..admin.common.installation import package_version
 from ..admin.doctor.check import Check
-from ..admin.doctor.checklist import examine
+from ..admin.doctor.checklist import examine, healthy
 from ..admin.status.report import Status, flat, look
 from ..domain.errors import HermesPgvectorError
 from ..embed.cross_encoder import MODEL
@@ -24,8 +25,9 @@ from .params import Params
 _DAYS = 30
 _LARGEST = 10
 _WAIT_S = 0.7  # of the second that the page waits
+_CHECKS_WAIT_S = 0.3
 _PATIENCE_S = 8.0  # of what is made in the background
-_FRESH_S = {"state": 1.0, "sizes": 20.0, "checks": 120.0}
+_STATE_FRESH_S, _SIZES_FRESH_S, _CHECKS_FRESH_S = 1.0, 20.0, 120.0
 _FAILED_FRESH_S = 10.0  # of checks of which one failed: somebody may be mending it
 
 
@@ -34,7 +36,14 @@ def overview(desk: Desk, params: Params) -> Mapping[str, Any]:
 
     What takes longer than the page waits is made in the background; of it the last answer is told, or null.
     """
-    state, sizes, checks = _looked_at(desk)
+    began, lately = time.monotonic(), desk.lately
+    lately.begin("state", lambda: _state(desk), _STATE_FRESH_S)
+    lately.begin("sizes", lambda: _sizes(desk), _SIZES_FRESH_S)
+    before = lately.told("checks", until=0)
+    lately.begin("checks", lambda: _checks(desk), _CHECKS_FRESH_S if _passed(before) else _FAILED_FRESH_S)
+    state = lately.told("state", began + _WAIT_S)
+    checks = lately.told("checks", began + _CHECKS_WAIT_S)
+    sizes = lately.told("sizes", began + _WAIT_S)
     status: Status = state.answer if state else {"database": {"problem": "it is being connected to"}}
     database = status["database"]
     return {
@@ -48,15 +57,11 @@ def overview(desk: Desk, params: Params) -> Mapping[str, Any]:
         "totals": {name: database.get(name) for name in ("themes", "memories", "turns", "database_bytes")},
         "about": database.get("about", []),
         "model": state.answer["model"] if state else None,
-    } | (sizes.answer if sizes else {"growth": [], "themes": []})
+    } | (sizes.answer if sizes and sizes.answer else {"growth": [], "themes": []})
 
 
-def _looked_at(desk: Desk) -> list[Told | None]:
-    lately = desk.lately
-    lately.refresh("state", lambda: _state(desk), _FRESH_S["state"])
-    lately.refresh("sizes", lambda: _sizes(desk), _FRESH_S["sizes"])
-    lately.refresh("checks", lambda: _checks(desk), _FRESH_S["checks"])
-    return lately.told("state", "sizes", "checks", wait_s=_WAIT_S)
+def _passed(checks: Told | None) -> bool:
+    return checks is None or healthy(checks.answer)
 
 
 def _state(desk: Desk) -> dict[str, Any]:
@@ -88,13 +93,16 @@ def _reranker(desk: Desk) -> str | None:
     return MODEL if (models_folder(desk.home) / MODEL).is_dir() else None
 
 
-def _sizes(desk: Desk) -> dict[str, Any]:
-    with desk.reading(_PATIENCE_S) as conn:
-        largest = theme_sizes.theme_sizes(conn, theme_sizes.largest_themes(conn, _LARGEST))
-        return {
-            "growth": theme_sizes.growth(conn, _DAYS),
-            "themes": [each | {"private": not desk.chats.opens(each["theme"])} for each in largest],
-        }
+def _sizes(desk: Desk) -> dict[str, Any] | None:
+    try:
+        with desk.reading(_PATIENCE_S) as conn:
+            largest = theme_sizes.theme_sizes(conn, theme_sizes.largest_themes(conn, _LARGEST))
+            return {
+                "growth": theme_sizes.growth(conn, _DAYS),
+                "themes": [each | {"private": not desk.chats.opens(each["theme"])} for each in largest],
+            }
+    except HermesPgvectorError:
+        return None  # what is wrong, the state says
 
 
 def _checks(desk: Desk) -> list[Check]:

@@ -11,6 +11,7 @@ from ..admin.common.refs import Ref, parse_refs
 from ..admin.common.row_options import Page
 from ..domain.dates import parse_when
 from ..domain.errors import InvalidArgument
+from ..domain.text import clean
 
 _PAGE = 50  # rows, where a request names no number
 _PAGE_MOST = 200
@@ -26,13 +27,13 @@ class Params:
     values: Mapping[str, Any]
 
     def text(self, name: str) -> str:
-        """Return a text, empty where none was given."""
+        """Return a text as it would be stored, empty where none was given."""
         value = self.values.get(name)
         if value is None:
             return ""
         if not isinstance(value, str):
             raise InvalidArgument(f"{name} must be text")
-        return value
+        return clean(value)
 
     def optional(self, name: str) -> str | None:
         """Return a text, None where none or an empty one was given."""

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from . import agent_view, changing, held, overview, searching, settings_view, stored, themes_view
+from . import (
+    agent_view,
+    changing,
+    forgetting,
+    held,
+    overview,
+    profile_homes,
+    searching,
+    settings_view,
+    stored,
+    themes_view,
+)
 from .page_route import PageRoute
 
 ROUTES: tuple[PageRoute, ...] = (
@@ -12,6 +23,8 @@ ROUTES: tuple[PageRoute, ...] = (
     *themes_view.ROUTES,
     *stored.ROUTES,
     *changing.ROUTES,
+    *forgetting.ROUTES,
     *held.ROUTES,
     *settings_view.ROUTES,
+    *profile_homes.ROUTES,
 )

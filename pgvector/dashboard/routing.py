@@ -6,34 +6,31 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
-from urllib.parse import urlsplit
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
 
-from anyio import to_thread
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
+from starlette.requests import ClientDisconnect
 
-from ..domain.errors import (
-    ConfigurationError,
-    DeadlineExceeded,
-    HermesPgvectorError,
-    InvalidArgument,
-    SpoolError,
-    StoreUnavailable,
-)
+from ..domain.errors import HermesPgvectorError, InvalidArgument, OperationRejected
 from ..domain.redaction import mask_dsn
-from ..host.session_context import hermes_home
 from .desk import desks
 from .page_route import PageRoute
 from .params import Params
+from .profile_homes import home_of
 from .routes import ROUTES
+from .workers import Workers
 
 logger = logging.getLogger(__name__)
 
 _READ_S = 1.0
 _CHANGE_S = 30.0
 _BODY_MOST = 8_000_000  # bytes
-_UNAVAILABLE = (StoreUnavailable, DeadlineExceeded, SpoolError, ConfigurationError)
+_BODY_S = 30.0  # for it to arrive
+_questions = Workers("hermes-pgvector-page", 24)
+_changes = Workers("hermes-pgvector-change", 8)
 
 
 def _router() -> APIRouter:
@@ -45,13 +42,15 @@ def _router() -> APIRouter:
 
 
 def _handler(route: PageRoute) -> Callable[[Request], Awaitable[JSONResponse]]:
+    workers, patience_s = (_changes, _CHANGE_S) if route.changes else (_questions, _READ_S)
+
     async def handle(request: Request) -> JSONResponse:
         try:
             values = await json_body(request) if route.changes else dict(request.query_params)
-            work = to_thread.run_sync(_answer, route, values, abandon_on_cancel=True)
-            return _told(await asyncio.wait_for(work, _CHANGE_S if route.changes else _READ_S))
+            work = partial(_answer, route, home_of(request.query_params.get("profile", "")), values)
+            return _told(await workers.answer(work, patience_s))
         except TimeoutError:
-            return problem(503, "that takes too long; ask again", "DeadlineExceeded")
+            return problem(503, "that takes too long; ask again, or see: hermes-pgvector doctor", "DeadlineExceeded")
         except HermesPgvectorError as exc:
             return problem(_status(exc), str(exc), type(exc).__name__)
         except Exception as exc:
@@ -61,8 +60,9 @@ def _handler(route: PageRoute) -> Callable[[Request], Awaitable[JSONResponse]]:
     return handle
 
 
-def _answer(route: PageRoute, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    return route.answer(desks.at(hermes_home()), Params(values))
+def _answer(route: PageRoute, home: Path, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    with desks.at(home) as desk:
+        return route.answer(desk, Params(values))
 
 
 async def json_body(request: Request) -> Mapping[str, Any]:
@@ -71,42 +71,62 @@ async def json_body(request: Request) -> Mapping[str, Any]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise InvalidArgument("send application/json")
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > _BODY_MOST:
-            raise InvalidArgument(f"at most {_BODY_MOST:,} bytes are taken")
     try:
-        found = json.loads(bytes(body))
+        found = json.loads(await _received(request), parse_constant=_no_number)
     except (ValueError, RecursionError) as exc:
-        raise InvalidArgument("that is no JSON") from exc
+        raise InvalidArgument("that is no JSON, or one that is nested too deep") from exc
     if not isinstance(found, dict):
         raise InvalidArgument("send a JSON object")
     return found
 
 
+async def _received(request: Request) -> bytes:
+    body = bytearray()
+    try:
+        async with asyncio.timeout(_BODY_S):
+            async for part in request.stream():
+                body += part
+                if len(body) > _BODY_MOST:
+                    raise InvalidArgument(f"at most {_BODY_MOST:,} bytes are taken")
+    except ClientDisconnect as exc:
+        raise InvalidArgument("the request ended before its body did") from exc
+    return bytes(body)
+
+
+def _no_number(name: str) -> NoReturn:
+    """Refuse NaN and infinities, which Python would take."""
+    raise ValueError(name)
+
+
 def _check_origin(request: Request) -> None:
     """A page of another site must not have a browser change anything here."""
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
+    if origin is not None and origin.lower().partition("://")[2] != request.headers.get("host", "").lower():
         raise InvalidArgument("another site's page may not change anything here")
 
 
 def _status(exc: HermesPgvectorError) -> int:
-    if isinstance(exc, InvalidArgument):
-        return 400
-    if isinstance(exc, _UNAVAILABLE):
-        return 503
-    return 500
+    """Return 400 for what would fail again, and 503 for what somebody can mend."""
+    return 400 if isinstance(exc, (InvalidArgument, OperationRejected)) else 503
+
+
+class _Json(JSONResponse):
+    """JSON of whatever text there is: half a character, which has no UTF-8, becomes a question mark."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the body."""
+        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
+            "utf-8", "replace"
+        )
 
 
 def _told(found: Mapping[str, Any]) -> JSONResponse:
-    return JSONResponse(dict(found), headers={"Cache-Control": "no-store"})
+    return _Json(dict(found), headers={"Cache-Control": "no-store"})
 
 
 def problem(status: int, message: str, kind: str) -> JSONResponse:
     """Return the answer that says what is wrong."""
-    return JSONResponse({"error": message, "kind": kind}, status_code=status, headers={"Cache-Control": "no-store"})
+    return _Json({"error": message, "kind": kind}, status_code=status, headers={"Cache-Control": "no-store"})
 
 
 router = _router()

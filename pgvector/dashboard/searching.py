@@ -8,36 +8,41 @@ from dataclasses import replace
 from typing import Any
 
 from ..admin.browse.finding import TYPES, Wanted, is_unlike, scope_of
-from ..admin.browse.marking import Mark, marks
+from ..admin.browse.marking import marks
+from ..admin.common import stored_rows
 from ..admin.common.refs import Ref
 from ..admin.common.row_options import STORES, question_text
-from ..domain.types import Answer, Hit, Scope
+from ..domain.types import Hit, Scope, Store
 from ..recall.render import as_result
+from ..store.connection import DeadlineConnection
 from .desk import READ_S, Desk
 from .page_route import PageRoute
 from .params import Params
+from .rows import as_rows
 
-_CHARS = 600  # of a text among others
+_CHARS = 800  # of a text: what answers, with what stands around it
 _RESULTS, _RESULTS_MOST = 10, 50
-_AFTER_S = 0.15  # for what is looked up of the results
+_AFTER_S = 0.2  # for what is looked up of the results
 
 
 def search(desk: Desk, params: Params) -> Mapping[str, Any]:
-    """Return what was found in one theme, a session, or everywhere, best first, and why."""
+    """Return what was found in a theme, a session, or everywhere, best first, and why."""
     started = time.monotonic()
     wanted = _wanted(params)
-    context = desk.context()
-    ready = desk.models.ready(context)
+    stores = wanted.stores()
+    ready = desk.models.ready(desk.context())
     with desk.reading() as conn:
         scope = _scope(desk, params, conn)
     # One more than is shown tells whether there are others.
     asked = replace(wanted, page=replace(wanted.page, limit=wanted.page.limit + 1))
-    left_s = max(0.05, READ_S - _AFTER_S - (time.monotonic() - started))
-    answer = ready.searcher.recall(wanted.stores(), asked.question(wanted.stores(), scope, left_s))
-    shown = [hit for hit in answer.hits[: wanted.page.limit] if not is_unlike(hit)]
+    left_s = READ_S - _AFTER_S - (time.monotonic() - started)
+    answer = ready.searcher.recall(stores, asked.question(stores, scope, max(0.05, left_s)))
+    hits = [hit for hit in answer.hits[: wanted.page.limit] if not is_unlike(hit)]
+    with desk.reading() as conn:
+        results = _results(conn, desk, hits, wanted.text, scope)
     return {
-        "results": _results(desk, shown, answer, wanted.text, scope),
-        "count": len(shown),
+        "results": results,
+        "count": len(results),
         "mode": answer.mode,
         "why_by_words": ready.why_by_words(answer.mode),
         "loading": ready.loading,
@@ -56,53 +61,71 @@ def _wanted(params: Params) -> Wanted:
         params.choice("role", ("user", "assistant", "tool")),
         params.choice("target", ("memory", "user")),
         params.choice("type", tuple(TYPES)),
-        params.text("rerank") == "" or params.flag("rerank"),
+        rerank=params.text("rerank") == "" or params.flag("rerank"),
     )
 
 
-def _scope(desk: Desk, params: Params, conn: Any) -> Scope:
+def _scope(desk: Desk, params: Params, conn: DeadlineConnection) -> Scope:
+    """Return where to look: everywhere, unless a theme or a session is named."""
     theme, session = params.optional("theme"), params.optional("session")
-    params.choice("scope", ("all",))
-    return scope_of(conn, desk.rules, desk.home, theme=theme, session=session, everywhere=theme is None)
+    everywhere = params.choice("scope", ("all",)) is not None or theme is None
+    return scope_of(conn, desk.rules, desk.home, theme=theme, session=session, everywhere=everywhere)
 
 
-def _results(desk: Desk, hits: Sequence[Hit], answer: Answer, question: str, scope: Scope) -> list[dict[str, Any]]:
+def _results(
+    conn: DeadlineConnection, desk: Desk, hits: Sequence[Hit], question: str, scope: Scope
+) -> list[dict[str, Any]]:
+    """Return the hits as the page is given them, with what matches in each."""
     languages = desk.context().backend.languages
     spoken = languages.all if scope.kind == "all" else (languages.of(scope.theme),)
     told = [as_result(hit, question, explain=True, max_chars=_CHARS) for hit in hits]
-    with desk.reading() as conn:
-        marked = marks(conn, [result["content"] for result in told], question, spoken)
-    return [_row(hit, result, found, answer) for hit, result, found in zip(hits, told, marked, strict=True)]
+    marked = marks(conn, [result["content"] for result in told], question, spoken)
+    rows = _rows(conn, desk, hits)
+    results = []
+    for hit, result, parts in zip(hits, told, marked, strict=True):
+        row = rows[hit.store, hit.id]
+        found = {"content": result["content"], "cut": "excerpt_of_chars" in result, "marks": parts}
+        why = {"similarity": result["similarity"], "why": result["explain"] | {"said": _said(hit)}}
+        results.append(row | found | why | {"around": _around(hit, result)})
+    return results
 
 
-def _row(hit: Hit, result: Mapping[str, Any], found: Sequence[Mark], answer: Answer) -> dict[str, Any]:
-    chars = hit.size or len(hit.content)
+def _rows(conn: DeadlineConnection, desk: Desk, hits: Sequence[Hit]) -> dict[tuple[Store, int], dict[str, Any]]:
+    """Return what is stored of each hit, as in any list."""
+    found: dict[tuple[Store, int], dict[str, Any]] = {}
+    for store in dict.fromkeys(hit.store for hit in hits):
+        own = [hit for hit in hits if hit.store == store]
+        ids = [hit.id for hit in own]
+        beside = stored_rows.beside(conn, store, ids)
+        said = stored_rows.structures(conn, ids) if store == "memories" else {}
+        listed = [_listed(hit) | beside.get(hit.id, {}) | _structure(said.get(hit.id)) for hit in own]
+        found |= zip([(store, hit.id) for hit in own], as_rows(conn, desk, store, listed), strict=True)
+    return found
+
+
+def _listed(hit: Hit) -> dict[str, Any]:
     return {
         "ref": str(Ref(hit.store, hit.id)),
+        "id": hit.id,
         "store": hit.store,
         "theme": hit.theme,
-        "private": hit.theme.startswith("@"),
         "kind": hit.kind,
         "at": hit.at.isoformat(),
         "session_id": hit.session_id,
-        "content": result["content"],
-        "chars": chars,
-        "cut": "excerpt_of_chars" in result,
-        "pending": answer.mode == "hybrid" and hit.similarity is None,
-        "structure": hit.structure,
-        "marks": found,
-        "similarity": result["similarity"],
-        "why": result["explain"] | {"said": _said(hit)},
-        "around": [
-            {
-                "ref": str(Ref("turns", turn.id)),
-                "role": turn.kind,
-                "at": turn.at.isoformat(),
-                "content": said["content"],
-            }
-            for turn, said in zip(hit.around, result.get("around", ()), strict=True)
-        ],
+        "content": hit.content,
+        "chars": len(hit.content),
     }
+
+
+def _structure(said: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {} if said is None else {"structure": stored_rows.structure_as_json(said)}
+
+
+def _around(hit: Hit, result: Mapping[str, Any]) -> list[dict[str, str]]:
+    return [
+        {"ref": str(Ref("turns", turn.id)), "role": turn.kind, "at": turn.at.isoformat(), "content": said["content"]}
+        for turn, said in zip(hit.around, result.get("around", ()), strict=True)
+    ]
 
 
 def _said(hit: Hit) -> str:
@@ -113,7 +136,7 @@ def _said(hit: Hit) -> str:
     if hit.vector_rank is not None:
         near = "" if hit.similarity is None else f", with a similarity of {hit.similarity:.2f}"
         ways.append(f"by its meaning, as number {hit.vector_rank}{near}")
-    found = "Found " + " and ".join(ways) if ways else "Found because it stands beside a turn that matches"
+    found = "Found " + ", and ".join(ways) if ways else "Found because it stands beside a turn that matches"
     if hit.rerank_rank is not None:
         found += f"; the reranker made it number {hit.rerank_rank}"
     return found + "."

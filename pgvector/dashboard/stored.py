@@ -19,10 +19,11 @@ from .desk import Desk
 from .page_route import PageRoute
 from .params import Params
 from .rows import LISTED_CHARS, as_rows
-from .word_diff import word_diff
+from .word_diff import Diff, WordDiffs
 
 ACTIONS = ("added", "replaced", "moved", "removed", "superseded", "closed", "archived", "reopened")
 ROW_CHARS = 200_000  # of the text of one row
+_COMPARED_CHARS = 50_000  # of the texts before and after a change
 _ROLES = ("user", "assistant", "system", "tool")
 _TARGETS = ("memory", "user")
 _EVENT = ("ref", "action", "at", "by", "theme", "target", "chars", "old_chars", "old_theme")
@@ -66,11 +67,9 @@ def session(desk: Desk, params: Params) -> Mapping[str, Any]:
     with desk.reading() as conn:
         theme = theme_of_session(conn, name, params.optional("theme"), desk.rules)
         whole = browsing.session(conn, theme, name)
-        first = next(browsing.transcript(conn, theme, name, limit=1, offset=0))
         found = browsing.said_in(conn, theme, name, limit=page.limit + 1, offset=page.offset, chars=LISTED_CHARS)
-        parent = {"session_id": name, "parent_session_id": first["metadata"].get("parent_session_id")}
         rows = as_rows(conn, desk, "turns", found[: page.limit])
-    return _session_row(theme, whole | parent) | _page_of(rows, found, page)
+    return _session_row(theme, whole | {"session_id": name}) | _page_of(rows, found, page)
 
 
 def _session_row(theme: str, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,7 +98,7 @@ def row(desk: Desk, params: Params) -> Mapping[str, Any]:
         more = {name: value for name, value in shown.items() if name not in ("id", "history")}
         told = more | as_rows(conn, desk, refs[0].store, [shown])[0]
         if "history" in found:
-            told["history"] = _events(conn, found["history"], chars=ROW_CHARS)
+            told["history"] = _events(conn, found["history"])
     return told
 
 
@@ -107,29 +106,27 @@ def history(desk: Desk, params: Params) -> Mapping[str, Any]:
     """Return a page of what happened to the memories of a theme, newest first."""
     action, page = params.choice("action", ACTIONS), params.page()
     with _theme(desk, params) as (conn, theme):
-        found = browsing.happened(conn, theme, _and_one(page), action=action, chars=LISTED_CHARS)
-        return _page_of(
-            _events(conn, [{"theme": theme} | each for each in found[: page.limit]], chars=LISTED_CHARS), found, page
-        )
+        found = browsing.happened(conn, theme, _and_one(page), action=action, chars=_COMPARED_CHARS)
+        events = _events(conn, [{"theme": theme} | each for each in found[: page.limit]])
+    return _page_of(events, found, page)
 
 
-def _events(conn: DeadlineConnection, found: Sequence[Mapping[str, Any]], *, chars: int) -> list[dict[str, Any]]:
-    after = browsing.texts_after(conn, [each["id"] for each in found if each["action"] == "replaced"], chars=chars)
+def _events(conn: DeadlineConnection, found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    replaced = [each["id"] for each in found if each["action"] == "replaced"]
+    after, diffs = browsing.texts_after(conn, replaced, chars=_COMPARED_CHARS), WordDiffs()
     return [
         {name: each[name] for name in _EVENT if name in each}
-        | {"session_id": each["who"].get("session_id"), "diff": _diff(each, after.get(each["id"]), chars)}
+        | {"session_id": each["who"].get("session_id"), "diff": _diff(each, after.get(each["id"]), diffs)}
         for each in found
     ]
 
 
-def _diff(event: Mapping[str, Any], after: str | None, chars: int) -> list[list[str]] | None:
+def _diff(event: Mapping[str, Any], after: str | None, diffs: WordDiffs) -> Diff | None:
     """Return what an event did to the text, None where that is not kept or nothing."""
     before = event.get("old_content")
-    if before is None:
-        return None
     if event["action"] == "removed":
-        return [["-", before[:chars]]]
-    return None if after is None else word_diff(before[:chars], after)
+        after = ""
+    return None if before is None or after is None else diffs.diff(before[:_COMPARED_CHARS], after)
 
 
 @contextmanager

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from ..admin.browse import theme_sizes
 from ..admin.common.theme_names import theme_to_read
-from ..admin.common.theme_rows import counts
 from ..store.vector_search import theme_names
 from .desk import Desk
 from .page_route import PageRoute
 from .params import Params
+
+_WAIT_S = 0.7  # of the second that the page waits
+_PATIENCE_S = 8.0  # of what is made in the background
+_FRESH_S = 3.0
 
 
 def themes(desk: Desk, params: Params) -> Mapping[str, Any]:
@@ -29,22 +33,26 @@ def themes(desk: Desk, params: Params) -> Mapping[str, Any]:
 
 
 def theme(desk: Desk, params: Params) -> Mapping[str, Any]:
-    """Return what a theme holds, when that was written, and by whom."""
+    """Return what a theme holds, when that was written, and by whom.
+
+    What every row is read for is made in the background: it is null (`counting`) until it is there.
+    """
+    began, given = time.monotonic(), params.needed("theme")
     with desk.reading() as conn:
-        name = theme_to_read(conn, params.needed("theme"), desk.rules, desk.home)
-        held = counts(conn, name)
-        first, last = held["first_at"], held["last_at"]
+        name = theme_to_read(conn, given, desk.rules, desk.home)
+        held = theme_sizes.described(conn, name)
+    desk.lately.begin(f"theme {name}", lambda: _read_through(desk, name), _FRESH_S)
+    read = desk.lately.told(f"theme {name}", began + _WAIT_S)
+    more = read.answer if read else {"sessions": None, "writers": [], "timeline": []}
+    return {"theme": name, "private": not desk.chats.opens(name), "counting": read is None} | held | more
+
+
+def _read_through(desk: Desk, name: str) -> dict[str, Any]:
+    with desk.reading(_PATIENCE_S) as conn:
         return {
-            "theme": name,
-            "private": not desk.chats.opens(name),
-            "memories": held["memories"] + held["user_facts"],
-            "turns": held["turns"],
-            "sessions": held["sessions"],
-            "first_at": first and first.isoformat(),
-            "last_at": last and last.isoformat(),
+            "sessions": theme_sizes.sessions(conn, name),
             "writers": theme_sizes.writers(conn, name),
-            "timeline": theme_sizes.timeline(conn, name, first, last) if first and last else [],
-            "facts": theme_sizes.has_facts(conn, name),
+            "timeline": theme_sizes.timeline(conn, name),
         }
 
 

@@ -1,29 +1,82 @@
-"""What of a text is new, word by word."""
+"""What of a text is new, word by word, in a time that does not depend on what the texts are."""
 
 from __future__ import annotations
 
 import re
+import time
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 Diff = list[list[str]]  # each an op (`=` stays, `-` went, `+` came) and a text
 
-_WORD = re.compile(r"\w+\s*|\W")
+_WORDS = re.compile(r"\w+\s*|\W+")
+_LINES = re.compile(r"[^\n]*\n|[^\n]+")
+_COST_MOST = 100_000  # pairs of equal parts: what difflib looks at, again and again
+_BUDGET_S = 0.25  # for all texts of an answer
+_BESIDE_CHARS = 300  # of what stays, beside what changed
+_CHANGED_CHARS = 5_000  # of what went or came in one place
+_WORD_CHARS = 200
+_LEFT_OUT = " … "
 
 
-def word_diff(before: str, after: str) -> Diff:
-    """Return how to get from one text to the other."""
-    old, new = _WORD.findall(before), _WORD.findall(after)
+class WordDiffs:
+    """Compares the texts of one answer; once that has taken long, only what stands between equal ends is told."""
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + _BUDGET_S
+
+    def diff(self, before: str, after: str) -> Diff:
+        """Return how to get from one text to the other; the middle of what is long is left out."""
+        first = _boundary(before, after, _same(before, after))
+        old, new = before[first:], after[first:]
+        last = _boundary(old[::-1], new[::-1], _same(old[::-1], new[::-1]))
+        old, new = old[: len(old) - last], new[: len(new) - last]
+        found = [["=", before[:first]], *self._changed(old, new), ["=", before[len(before) - last :]]]
+        return [[op, _shortened(op, text)] for op, text in found if text]
+
+    def _changed(self, old: str, new: str) -> Diff:
+        for parts in (_WORDS, _LINES):
+            left, right = parts.findall(old), parts.findall(new)
+            if time.monotonic() < self._until and _cost(left, right) <= _COST_MOST:
+                return _compared(left, right)
+        return [["-", old], ["+", new]]
+
+
+def _compared(left: Sequence[str], right: Sequence[str]) -> Diff:
     found: Diff = []
-    for op, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    for op, a, b, c, d in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
         if op == "equal":
-            _add(found, "=", old[a:b])
-            continue
-        _add(found, "-", old[a:b])
-        _add(found, "+", new[c:d])
+            found.append(["=", "".join(left[a:b])])
+        else:
+            found += [["-", "".join(left[a:b])], ["+", "".join(right[c:d])]]
     return found
 
 
-def _add(found: Diff, op: str, words: Sequence[str]) -> None:
-    if words:
-        found.append([op, "".join(words)])
+def _cost(left: Sequence[str], right: Sequence[str]) -> int:
+    there = Counter(right)
+    return sum(count * there[part] for part, count in Counter(left).items())
+
+
+def _same(one: str, other: str) -> int:
+    """Return how many characters two texts begin with in common."""
+    return bisect_left(range(1, min(len(one), len(other)) + 1), True, key=lambda size: one[:size] != other[:size])
+
+
+def _boundary(one: str, other: str, size: int) -> int:
+    """Return the last place up to `size` that is inside no word; `size` where a word goes on for too long."""
+    for place in range(size, max(-1, size - _WORD_CHARS), -1):
+        if not (one[max(0, place - 1) : place].isalnum() and any(map(str.isalnum, one[place : place + 1] + other[place : place + 1]))):
+            return place
+    return size
+
+
+def _shortened(op: str, text: str) -> str:
+    if op == "=":
+        whole, first, last = 2 * _BESIDE_CHARS, _BESIDE_CHARS, _BESIDE_CHARS
+    else:
+        whole, first, last = _CHANGED_CHARS, _CHANGED_CHARS, 0
+    if len(text) <= whole + len(_LEFT_OUT):
+        return text
+    return text[:first] + _LEFT_OUT + text[len(text) - last :]

@@ -38,7 +38,7 @@ def sessions(
 
 
 def session(conn: DeadlineConnection, theme: str, session_id: str) -> dict[str, Any]:
-    """Return the title, the time and the number of turns of a session."""
+    """Return the title, the time and the number of turns of a session, and the session that it goes on with."""
     asked = {"theme": theme, "session_id": session_id, "chars": _OPENING_CHARS, "asked": _ASKED}
     row = conn.execute(query("describe_session", one_theme=conn.spread), asked).fetchone()
     assert row is not None, "a count has a row"

@@ -55,8 +55,13 @@ def served_home(root: Path, dsn: str, **settings: object) -> Iterator[HostDashbo
 @pytest.fixture(scope="session")
 def demo_dsn(postgres: EmbeddedServer, migrated_template: str) -> Iterator[str]:
     """The runtime role's conninfo of the demo's database."""
-    for dsn in new_database(postgres, migrated_template):
-        yield make_conninfo(dsn, user="hermes")
+    for admin_dsn in new_database(postgres, migrated_template):
+        yield runtime_dsn(admin_dsn)
+
+
+def runtime_dsn(admin_dsn: str) -> str:
+    """Return the runtime role's conninfo of the same database."""
+    return make_conninfo(admin_dsn, user="hermes")
 
 
 @pytest.fixture(scope="session")

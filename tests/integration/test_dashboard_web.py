@@ -21,10 +21,10 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 from hermes_memory_pgvector.dashboard.web_server import Admission
 from tests.conftest import DIMS
 from tests.support.blocked_packages import PoorEnvironment
+from tests.support.browser_files import browser_program
 from tests.support.waiting import until
 
 API = "/api/plugins/pgvector"
-CHROMIUM = "/usr/bin/chromium"
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
@@ -70,8 +70,9 @@ def web(home: Path, dsn: str, start_cli: Start) -> Iterator[Web]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    program, environment = browser_program()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"], env=dict(environment))
         yield browser
         browser.close()
 

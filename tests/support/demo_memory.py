@@ -92,6 +92,30 @@ TALK: Mapping[str, Sequence[tuple[str, str]]] = {
     ),
 }
 
+# What is said day by day, with other names and numbers each time.
+DAILY: Mapping[str, tuple[str, str, Sequence[str]]] = {
+    "sre": (
+        "How did the deployment of {name} go, and how is its queue now?",
+        "Release {number} of {name} is out since 14:{minute}, and its queue is empty again; no alert came.",
+        ("billing", "the tile server", "the route planner", "the status page", "the login", "search"),
+    ),
+    "marketing": (
+        "Please count the registrations for {name} once more.",
+        "There are {number} registrations for {name}, {minute} of them since Monday.",
+        ("the fair in Bilbao", "the webinar on tides", "the open day", "the newsletter", "the photo walk"),
+    ),
+    "support": (
+        "Ticket ATL-{number}: {name} does not get the daily report. What do I answer?",
+        "The report of {name} went to an old address in ATL-{number}; it is corrected, and sent again at 9:{minute}.",
+        ("Norwind", "Harbour Works", "Two Rivers", "Kestrel Lines", "Blue Ferry"),
+    ),
+    "research": (
+        "Summarise the interview with pilot {number} in one sentence.",
+        "Pilot {number} reads {name} first, and wants it {minute} percent larger at night.",
+        ("the depth", "the wind", "the berth plan", "the radio channel"),
+    ),
+}
+
 MEMORIES: Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]] = {
     "sre": (
         (
@@ -155,6 +179,7 @@ def fill(home: Path) -> None:
          "--kind", "value", "--subject", "orders.primary")  # fmt: skip
     number = _number(home, "The colour of the Atlas logo is RAL 5015.")
     _run(home, "edit", number, "The colour of the Atlas logo is RAL 5017, traffic blue.", "--yes")
+    _run(home, "backfill")
     _lose_a_file(home)
     _talk(home, CHAT, *CHAT_SAID)
 
@@ -181,21 +206,16 @@ def _records() -> Iterator[dict[str, Any]]:
         "dims": 0, "document_prefix": "", "query_prefix": "", "vectors": False, "themes": None, "since": None,
         "until": None,
     }  # fmt: skip
-    for theme, exchanges in TALK.items():
-        profile = {"sre": "default", "marketing": "default"}.get(theme, "desk")
+    for theme in TALK:
         for day in range(DAYS, 0, -1):
-            if chance.random() < 0.35:
-                continue
-            session = f"{theme}-{(now - timedelta(days=day)):%m%d}"
             at = now - timedelta(days=day, minutes=chance.randrange(400))
-            for question, answer in chance.sample(exchanges, chance.randint(1, min(3, len(exchanges)))):
-                for role, text in (("user", question), ("assistant", answer)):
-                    at += timedelta(seconds=40)
-                    yield {
-                        "store": "turns", "theme": theme, "session_id": session, "role": role, "content": text,
-                        "ts": at.isoformat(),
-                        "metadata": {"platform": ("cli", "api_server")[day % 2], "profile": profile, "host": "atlas-1"},
-                    }  # fmt: skip
+            for role, text in _said(theme, day, chance):
+                at += timedelta(seconds=40)
+                yield {
+                    "store": "turns", "theme": theme, "session_id": f"{theme}-{at:%m%d}", "role": role,
+                    "content": text, "ts": at.isoformat(),
+                    "metadata": {"platform": ("cli", "api_server")[day % 2], "profile": "default", "host": "atlas-1"},
+                }  # fmt: skip
     for theme, memories in MEMORIES.items():
         for number, (text, said) in enumerate(memories):
             at = (now - timedelta(days=DAYS - 4 * number, hours=5)).isoformat()
@@ -203,6 +223,18 @@ def _records() -> Iterator[dict[str, Any]]:
                 "store": "memories", "theme": theme, "target": "memory", "content": text, "created_at": at,
                 "updated_at": at, "metadata": {"source": "tool", "host": "atlas-1"}, "structure": dict(said),
             }  # fmt: skip
+
+
+def _said(theme: str, day: int, chance: random.Random) -> Iterator[tuple[str, str]]:
+    """Give what both sides say on a day: some of the daily talk, and what is asked once in a while."""
+    question, answer, names = DAILY[theme]
+    exchanges = [TALK[theme][day // 5]] if day % 5 == 0 and day // 5 < len(TALK[theme]) else []
+    for name in chance.sample(names, chance.randrange(len(names) - 1)):
+        words = {"name": name, "number": chance.randrange(120, 990), "minute": chance.randrange(10, 60)}
+        exchanges.append((question.format(**words), answer.format(**words)))
+    for said, answered in exchanges:
+        yield "user", said
+        yield "assistant", answered
 
 
 def _number(home: Path, text: str) -> str:

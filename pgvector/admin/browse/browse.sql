@@ -31,6 +31,12 @@ SELECT c.id, c.role AS kind, c.ts AS at, c.ts AS created_at, c.session_id, c.met
   FROM page JOIN conversations AS c ON c.id = page.id
  ORDER BY page.ts DESC, page.id DESC;
 
+-- name: sessions_far_down
+-- In the order of list_sessions. To read the theme takes less than to walk back over many sessions that are left out.
+SELECT session_id FROM conversations
+ WHERE agent_identity = %(theme)s AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
+ GROUP BY session_id ORDER BY max(ts) DESC, session_id LIMIT %(limit)s OFFSET %(offset)s;
+
 -- name: turns_of_session
 -- As they were said, first ones first; of each text at most `chars` characters.
 WITH page AS MATERIALIZED (

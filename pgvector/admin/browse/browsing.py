@@ -23,6 +23,7 @@ from ..common.row_options import WHOLE, Page
 
 _query = partial(query, package=__package__)
 _HISTORY_SHOWN = 50  # of one row
+_WALKED = 300  # sessions, beyond which a walk over them takes longer than to read a large theme
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +173,12 @@ def _author(who: Mapping[str, Any], db_role: str) -> str:
 
 def sessions(conn: DeadlineConnection, theme: str, page: Page) -> list[dict[str, Any]]:
     """Return the sessions of a theme, those that spoke last first."""
+    if page.offset > _WALKED:
+        far_down = conn.execute(_query("sessions_far_down"), {"theme": theme} | page.values()).fetchall()
+        return [
+            {"session_id": row.session_id} | fit_for_json(stored_sessions.session(conn, theme, row.session_id))
+            for row in far_down
+        ]
     found = stored_sessions.sessions(
         conn, theme, limit=page.limit, offset=page.offset, since=page.since, until=page.until
     )
@@ -179,7 +186,7 @@ def sessions(conn: DeadlineConnection, theme: str, page: Page) -> list[dict[str,
 
 
 def session(conn: DeadlineConnection, theme: str, session_id: str) -> dict[str, Any]:
-    """Return the title, the time and the number of turns of a session."""
+    """Return the title, the time and the number of turns of a session, and the session that it goes on with."""
     found = fit_for_json(stored_sessions.session(conn, theme, session_id))
     found.pop("opening")
     return found

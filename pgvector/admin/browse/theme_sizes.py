@@ -48,21 +48,34 @@ def _days(first: date, last: date) -> Iterator[date]:
         yield first + timedelta(days=number)
 
 
-def timeline(conn: DeadlineConnection, theme: str, first_at: datetime, last_at: datetime) -> list[dict[str, Any]]:
-    """Return how many memories and turns each day has, or each month, that has any."""
-    unit, form = ("month", "YYYY-MM") if (last_at - first_at).days > _DAYS_SHOWN else ("day", "YYYY-MM-DD")
-    found = conn.execute(_query("timeline"), {"theme": theme, "form": form})
-    return [{unit: row.name, "memories": row.memories, "turns": row.turns} for row in found]
+def described(conn: DeadlineConnection, theme: str) -> dict[str, Any]:
+    """Return what a theme holds, from when to when, and whether a memory of it says what it is about (`facts`)."""
+    row = conn.execute(_query("describe_theme"), {"theme": theme}).fetchone()
+    assert row is not None, "counts have a row"
+    return fit_for_json(row._asdict())
+
+
+def timeline(conn: DeadlineConnection, theme: str) -> list[dict[str, Any]]:
+    """Return how many memories and turns each day has, or in a long time each month, that has any; in UTC."""
+    days = conn.execute(_query("theme_by_day"), {"theme": theme}).fetchall()
+    if not days or (days[-1].day - days[0].day).days <= _DAYS_SHOWN:
+        return [{"day": str(row.day), "memories": row.memories, "turns": row.turns} for row in days]
+    months: dict[str, dict[str, Any]] = {}
+    for row in days:
+        name = f"{row.day:%Y-%m}"
+        month = months.setdefault(name, {"month": name, "memories": 0, "turns": 0})
+        month["memories"] += row.memories
+        month["turns"] += row.turns
+    return list(months.values())
+
+
+def sessions(conn: DeadlineConnection, theme: str) -> int:
+    """Return how many sessions a theme has; each of its turns is read for it."""
+    row = conn.execute(_query("theme_sessions"), {"theme": theme}).fetchone()
+    return 0 if row is None else int(row.sessions)
 
 
 def writers(conn: DeadlineConnection, theme: str) -> list[dict[str, Any]]:
     """Return who wrote the newest rows of a theme, those who wrote last first."""
-    return [
-        fit_for_json(row._asdict()) for row in conn.execute(_query("writers"), {"theme": theme, "most": COUNTED_ROWS})
-    ]
-
-
-def has_facts(conn: DeadlineConnection, theme: str) -> bool:
-    """Return whether a memory of the theme says what it is about."""
-    row = conn.execute(_query("has_facts"), {"theme": theme}).fetchone()
-    return bool(row and row.found)
+    found = conn.execute(_query("writers"), {"theme": theme, "most": COUNTED_ROWS})
+    return [fit_for_json(row._asdict()) for row in found]

@@ -47,13 +47,16 @@ SELECT (each.at AT TIME ZONE 'UTC')::date AS day, count(*) FILTER (WHERE each.me
                               ORDER BY created_at DESC LIMIT %(most)s) AS m) AS each
  GROUP BY 1 ORDER BY 1;
 
--- name: timeline
-SELECT to_char(at AT TIME ZONE 'UTC', %(form)s) AS name, count(*) FILTER (WHERE memory) AS memories,
-       count(*) FILTER (WHERE NOT memory) AS turns
+-- name: theme_by_day
+SELECT (each.at AT TIME ZONE 'UTC')::date AS day, count(*) FILTER (WHERE each.memory) AS memories,
+       count(*) FILTER (WHERE NOT each.memory) AS turns
   FROM (SELECT ts AS at, false AS memory FROM conversations WHERE agent_identity = %(theme)s
         UNION ALL
         SELECT created_at, true FROM memory_entries WHERE agent_identity = %(theme)s) AS each
  GROUP BY 1 ORDER BY 1;
+
+-- name: theme_sessions
+SELECT count(DISTINCT session_id) AS sessions FROM conversations WHERE agent_identity = %(theme)s;
 
 -- name: writers
 -- Of the newest `most` rows of each table.
@@ -68,5 +71,11 @@ SELECT profile, platform, host, source, count(*) FILTER (WHERE memory) AS memori
                   ORDER BY created_at DESC LIMIT %(most)s)) AS newest) AS each
  GROUP BY 1, 2, 3, 4 ORDER BY max(at) DESC;
 
--- name: has_facts
-SELECT EXISTS (SELECT FROM memory_entries WHERE agent_identity = %(theme)s AND (state IS NOT NULL OR pinned)) AS found;
+-- name: describe_theme
+SELECT (SELECT count(*) FROM memory_entries WHERE agent_identity = %(theme)s) AS memories,
+       (SELECT count(*) FROM conversations WHERE agent_identity = %(theme)s) AS turns,
+       least((SELECT min(created_at) FROM memory_entries WHERE agent_identity = %(theme)s),
+             (SELECT min(ts) FROM conversations WHERE agent_identity = %(theme)s)) AS first_at,
+       greatest((SELECT max(created_at) FROM memory_entries WHERE agent_identity = %(theme)s),
+                (SELECT max(ts) FROM conversations WHERE agent_identity = %(theme)s)) AS last_at,
+       EXISTS (SELECT FROM memory_entries WHERE agent_identity = %(theme)s AND (state IS NOT NULL OR pinned)) AS facts;

@@ -14,6 +14,7 @@ from ...domain.facts import PLAIN, Structure, malformed_notation
 from ...domain.operations import RememberMemory
 from ...domain.text import clean
 from ...store import memories
+from ...store.applying import apply_operations
 from ...store.backend import WRITE_TIMEOUT_S
 from ...store.connection import DeadlineConnection
 from ...store.vectors import PendingRow
@@ -26,6 +27,7 @@ from .theme_rows import theme_exists
 
 _KEPT_OF_WHO = ("source", "os_user", "host")  # beside the memory itself
 _MALFORMED = "this looks like notation and is none, so it is kept as plain text: D[auth]: what was decided"
+_NEW_THEME = "{theme!r} held nothing before: if that is a slip, forget this and look at: themes list"
 _EMBED_S = 120.0  # how long a command waits for the vectors of one long text
 
 
@@ -49,20 +51,39 @@ def add(
         context.keep, theme, target, text, metadata, verb=verb, said_at=said_at, structure=structure
     )
     with context.backend.connection(WRITE_TIMEOUT_S) as conn:
-        before = memories.id_of(conn, theme, target, op.content)
-        _check_replaced(conn, theme, structure, before)
-        if not theme_exists(conn, theme):
-            notes.append(f"{theme!r} held nothing before: if that is a slip, forget this and look at: themes list")
-    context.backend.apply([op], {})
-    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
-        found = memories.id_of(conn, theme, target, op.content)
-        said = {} if found is None else stored_rows.structures(conn, [found]).get(found, {})
+        done = add_in(conn, context, op)
+    done.notes[:0] = notes
+    embed_added(context, done)
+    return done
+
+
+def add_in(conn: DeadlineConnection, context: CommandContext, op: RememberMemory) -> Outcome:
+    """Store the memory of `memory_to_add`. Raises InvalidArgument as `add`."""
+    before = memories.id_of(conn, op.theme, op.target, op.content)
+    _check_replaced(conn, op.theme, op.structure, before)
+    new = "" if theme_exists(conn, op.theme) else _NEW_THEME.format(theme=op.theme)
+    apply_operations(conn, [op], {}, context.backend.languages, keep_removed=context.settings.history_texts)
+    found = memories.id_of(conn, op.theme, op.target, op.content)
     if found is None:
         raise InvalidArgument("the memory was removed again while it was added")
+    said = stored_rows.structures(conn, [found]).get(found, {})
     state = "stored" if before is None else "confirmed"
-    row = {"ref": str(Ref("memories", found)), "id": found, "theme": theme, "target": target, "content": op.content}
+    row = {
+        "ref": str(Ref("memories", found)),
+        "id": found,
+        "theme": op.theme,
+        "target": op.target,
+        "content": op.content,
+    }
     row |= {"state": state} | ({"structure": stored_rows.structure_as_json(said)} if said else {})
-    return Outcome(verb, True, {state: 1}, [row | embed_now(context, theme, found, op.content)], notes=notes)
+    return Outcome(str(op.who["verb"]), True, {state: 1}, [row], notes=[new] if new else [])
+
+
+def embed_added(context: CommandContext, done: Outcome, *, patience_s: float = _EMBED_S) -> None:
+    """Give memories that were added their vectors, where that is possible within `patience_s`."""
+    context.backend.wrote(row["theme"] for row in done.rows)
+    for row in done.rows:
+        row |= embed_now(context, row["theme"], row["id"], row["content"], patience_s=patience_s)
 
 
 def memory_to_add(
@@ -116,9 +137,11 @@ def masked(keep: Sanitizer, text: str) -> tuple[str, list[str]]:
     return content, [told] if content != said else []
 
 
-def embed_now(context: CommandContext, theme: str, row_id: int, content: str) -> dict[str, Any]:
+def embed_now(
+    context: CommandContext, theme: str, row_id: int, content: str, *, patience_s: float = _EMBED_S
+) -> dict[str, Any]:
     """Give a row its vectors now where that is possible; else the agents do it."""
-    documents, until = context.documents, time.monotonic() + _EMBED_S
+    documents, until = context.documents, time.monotonic() + patience_s
     try:
         while documents.is_there() and not documents.fails and time.monotonic() < until:
             if content in (chunks := documents.embed_chunks([(theme, content)])):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from ...capture.sanitize import Sanitizer
@@ -38,11 +39,16 @@ EDIT_OPTIONS = (
 
 
 def said_in(args: argparse.Namespace, keep: Sanitizer) -> dict[str, Any]:
-    """Return what the options say, by the names of `Structure`, secrets masked; None where "" takes it away.
+    """Return what the options say; see `said_of`."""
+    return said_of({name: value for name in _GIVEN if (value := getattr(args, name, None)) is not None}, keep)
+
+
+def said_of(given: Mapping[str, Any], keep: Sanitizer) -> dict[str, Any]:
+    """Return what is said of a memory, by the names of `Structure`, secrets masked; None where "" takes it away.
 
     Raises InvalidArgument.
     """
-    given = {name: value for name in _GIVEN if (value := getattr(args, name, None)) is not None}
+    given = dict(given)
     given |= {name: keep.text(given[name], Counter()) for name in _TEXTS if name in given}
     if "sources" in given:
         given["sources"] = [each.strip().lower().removeprefix("t") for each in given["sources"] if each.strip()]

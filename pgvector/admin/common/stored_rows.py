@@ -24,6 +24,11 @@ def rows(conn: DeadlineConnection, store: Store, ids: Sequence[int]) -> list[Any
     return conn.execute(_query(f"rows_of_{store}"), {"ids": list(ids)}).fetchall()
 
 
+def beside(conn: DeadlineConnection, store: Store, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """Return by their ids what a list shows of rows besides what a search tells: chars, pending, created_at, source."""
+    return {row.id: fit_for_json(row._asdict()) for row in conn.execute(_query(f"beside_{store}"), {"ids": list(ids)})}
+
+
 def private(conn: DeadlineConnection, store: Store, ids: Sequence[int], shared: Sequence[str]) -> set[int]:
     """Return those of the rows that no session of another theme reads, with `shared` addresses of chats."""
     asked = {"ids": list(ids), "own": None, "shared": list(shared)}

@@ -9,6 +9,19 @@ SELECT id, agent_identity AS theme, target AS kind, updated_at AS at, content FR
 -- exempt: rows by the numbers that an operator names.
 SELECT id, agent_identity AS theme, role AS kind, ts AS at, content FROM conversations WHERE id = ANY(%(ids)s) ORDER BY id;
 
+-- name: beside_memories
+-- exempt: rows by the numbers that an operator names, no stored text. What is shown of a row beside what a search tells; of a
+-- very long text the bytes, which are known without reading it.
+SELECT id, CASE WHEN octet_length(content) > 100000 THEN octet_length(content) ELSE length(content) END AS chars,
+       embedding IS NULL AND sig IS NULL AS pending, created_at, metadata ->> 'source' AS source
+  FROM memory_entries WHERE id = ANY(%(ids)s);
+
+-- name: beside_turns
+-- exempt: as beside_memories.
+SELECT id, CASE WHEN octet_length(content) > 100000 THEN octet_length(content) ELSE length(content) END AS chars,
+       embedding IS NULL AND sig IS NULL AS pending, ts AS created_at, metadata ->> 'source' AS source
+  FROM conversations WHERE id = ANY(%(ids)s);
+
 -- name: structures
 -- exempt: rows by the numbers that an operator names. What they say of themselves besides their text, where they say anything.
 SELECT m.id, m.kind, m.subject, m.scope, m.state, m.expires_at, m.confidence, m.sources, m.applies_when AS when,

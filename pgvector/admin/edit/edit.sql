@@ -67,3 +67,136 @@ UPDATE hermes_mirror AS f SET held_at = NULL, held_why = NULL, kept_at = now()
  WHERE f.held_at IS NOT NULL AND m.id = ANY(%(ids)s)
    AND m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest
 RETURNING f.agent_identity AS theme, f.target, f.digest;
+
+-- name: themes_of_memories
+-- exempt: names for the operator, no stored text.
+-- Of a memory that is gone, where the history has a text of it.
+SELECT id, agent_identity AS theme FROM memory_entries WHERE id = ANY(%(ids)s)
+UNION
+SELECT memory_id, agent_identity FROM memory_history WHERE memory_id = ANY(%(ids)s) AND old_row IS NOT NULL
+ORDER BY id;
+
+-- name: themes_of_turns
+-- exempt: names for the operator, no stored text.
+SELECT id, agent_identity AS theme FROM conversations WHERE id = ANY(%(ids)s) ORDER BY id;
+
+-- name: turns_of_session
+SELECT id FROM conversations WHERE agent_identity = %(theme)s AND session_id = %(session_id)s ORDER BY id;
+
+-- name: actives_of_subjects
+-- What is active of these subjects, or of those of these memories, or belongs to a scope of that name: see close_scope.
+WITH meant AS (
+    SELECT unnest(%(subjects)s::text[]) AS subject
+    UNION SELECT lower(subject) FROM memory_entries
+           WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) AND subject IS NOT NULL)
+SELECT m.id FROM memory_entries AS m
+ WHERE m.agent_identity = %(theme)s AND m.state = 'active'
+   AND EXISTS (SELECT FROM meant
+                WHERE lower(m.scope) = meant.subject OR lower(m.subject) = meant.subject
+                   OR starts_with(lower(m.subject), meant.subject || '.'))
+ ORDER BY m.id;
+
+-- name: memory_images
+-- Rows as JSON, as they stand, for whoever takes a change back; without vectors and what Postgres makes of the rest itself.
+SELECT m.id, m.target, m.digest, image.said::text AS image
+  FROM memory_entries AS m
+ CROSS JOIN LATERAL (SELECT jsonb_build_object(
+           'id', m.id, 'agent_identity', m.agent_identity, 'target', m.target, 'content', m.content,
+           'created_at', m.created_at, 'updated_at', m.updated_at, 'metadata', m.metadata, 'text_language', m.text_language,
+           'owners', m.owners, 'kind', m.kind, 'subject', m.subject, 'scope', m.scope, 'state', m.state,
+           'expires_at', m.expires_at, 'confidence', m.confidence, 'sources', m.sources, 'replaces', m.replaces,
+           'applies_when', m.applies_when, 'pinned', m.pinned) AS said) AS image
+ WHERE m.agent_identity = %(theme)s AND m.id = ANY(%(ids)s) ORDER BY m.id;
+
+-- name: turn_images
+SELECT c.id, jsonb_build_object(
+           'id', c.id, 'agent_identity', c.agent_identity, 'session_id', c.session_id, 'role', c.role, 'content', c.content,
+           'ts', c.ts, 'metadata', c.metadata, 'text_language', c.text_language)::text AS image
+  FROM conversations AS c WHERE c.agent_identity = %(theme)s AND c.id = ANY(%(ids)s) ORDER BY c.id;
+
+-- name: mark_images
+-- What is noted of texts besides the rows that hold them.
+SELECT given.target, given.digest,
+       (SELECT coalesce(jsonb_agg(to_jsonb(t)), '[]') FROM hermes_tombstones AS t
+         WHERE t.agent_identity = %(theme)s AND t.target = given.target AND t.digest = given.digest)::text AS tombstones,
+       (SELECT coalesce(jsonb_agg(to_jsonb(f) ORDER BY f.origin), '[]') FROM hermes_mirror AS f
+         WHERE f.agent_identity = %(theme)s AND f.target = given.target AND f.digest = given.digest)::text AS mirrored
+  FROM unnest(%(targets)s::text[], %(digests)s::bytea[]) AS given(target, digest);
+
+-- name: history_images
+-- What the history keeps of earlier texts and goes when these memories do, or another one of the same words.
+SELECT h.id, h.old_content, h.old_row::text AS old_row FROM memory_history AS h
+ WHERE h.agent_identity = %(theme)s AND h.old_content IS NOT NULL
+   AND (h.memory_id = ANY(%(ids)s)
+        OR h.old_digest IN (SELECT substr(given, 1, 8) FROM unnest(%(digests)s::bytea[]) AS given
+                            UNION SELECT g.digest FROM memory_history AS g
+                                   WHERE g.agent_identity = %(theme)s AND g.memory_id = ANY(%(ids)s) AND g.old_row IS NOT NULL));
+
+-- name: delete_memories
+DELETE FROM memory_entries WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s);
+
+-- name: says_it_already
+-- Another memory that says what one of these said.
+SELECT m.id FROM unnest(%(images)s::text[]) AS given(image)
+ CROSS JOIN LATERAL jsonb_to_record(given.image::jsonb) AS old(id bigint, target text, content text)
+  JOIN memory_entries AS m ON m.agent_identity = %(theme)s AND m.target = old.target AND m.digest = hermes_digest(old.content)
+ WHERE m.id <> old.id LIMIT 1;
+
+-- name: insert_memories_images
+INSERT INTO memory_entries (id, agent_identity, target, content, created_at, updated_at, metadata, text_language, owners,
+                            kind, subject, scope, state, expires_at, confidence, sources, replaces, applies_when, pinned)
+SELECT old.id, %(theme)s, old.target, old.content, old.created_at, old.updated_at, old.metadata, old.text_language, old.owners,
+       old.kind, old.subject, old.scope, old.state, old.expires_at, old.confidence, old.sources, old.replaces,
+       old.applies_when, old.pinned
+  FROM unnest(%(images)s::text[]) AS given(image)
+ CROSS JOIN LATERAL jsonb_populate_record(NULL::memory_entries, given.image::jsonb) AS old;
+
+-- name: insert_turns_images
+INSERT INTO conversations (id, agent_identity, session_id, role, content, ts, metadata, text_language)
+SELECT old.id, %(theme)s, old.session_id, old.role, old.content, old.ts, old.metadata, old.text_language
+  FROM unnest(%(images)s::text[]) AS given(image)
+ CROSS JOIN LATERAL jsonb_populate_record(NULL::conversations, given.image::jsonb) AS old;
+
+-- name: put_back_text
+UPDATE memory_entries
+   SET content = %(image)s::jsonb ->> 'content', embedding = NULL, sig = NULL, code = NULL, embed_after = NULL
+ WHERE agent_identity = %(theme)s AND id = %(id)s AND content <> %(image)s::jsonb ->> 'content';
+
+-- name: put_back_memory
+-- What a memory said of itself besides its text.
+UPDATE memory_entries AS m
+   SET created_at = old.created_at, updated_at = old.updated_at, metadata = old.metadata, text_language = old.text_language,
+       owners = old.owners, kind = old.kind, subject = old.subject, scope = old.scope, state = old.state,
+       expires_at = old.expires_at, confidence = old.confidence, sources = old.sources, replaces = old.replaces,
+       applies_when = old.applies_when, pinned = old.pinned
+  FROM jsonb_populate_record(NULL::memory_entries, %(image)s::jsonb) AS old
+ WHERE m.agent_identity = %(theme)s AND m.id = %(id)s;
+
+-- name: drop_tombstones
+DELETE FROM hermes_tombstones AS t USING unnest(%(targets)s::text[], %(digests)s::bytea[]) AS given(target, digest)
+ WHERE t.agent_identity = %(theme)s AND t.target = given.target AND t.digest = given.digest;
+
+-- name: drop_mirrored
+DELETE FROM hermes_mirror AS f USING unnest(%(targets)s::text[], %(digests)s::bytea[]) AS given(target, digest)
+ WHERE f.agent_identity = %(theme)s AND f.target = given.target AND f.digest = given.digest;
+
+-- name: put_back_tombstones
+INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at, origin)
+SELECT %(theme)s, old.target, old.digest, old.removed_at, old.origin
+  FROM unnest(%(tombstones)s::text[]) AS given(image)
+ CROSS JOIN LATERAL jsonb_populate_recordset(NULL::hermes_tombstones, given.image::jsonb) AS old;
+
+-- name: put_back_mirrored
+INSERT INTO hermes_mirror (agent_identity, origin, target, digest, announced, noted_at, held_at, held_why, kept_at)
+SELECT %(theme)s, old.origin, old.target, old.digest, old.announced, old.noted_at, old.held_at, old.held_why, old.kept_at
+  FROM unnest(%(mirrored)s::text[]) AS given(image)
+ CROSS JOIN LATERAL jsonb_populate_recordset(NULL::hermes_mirror, given.image::jsonb) AS old;
+
+-- name: put_back_history
+UPDATE memory_history AS h SET old_content = given.content, old_row = given.old_row::jsonb
+  FROM unnest(%(ids)s::bigint[], %(contents)s::text[], %(rows)s::text[]) AS given(id, content, old_row)
+ WHERE h.agent_identity = %(theme)s AND h.id = given.id AND h.old_content IS NULL;
+
+-- name: lacking_vectors
+SELECT agent_identity AS theme, id, content FROM memory_entries
+ WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) AND embedding IS NULL AND sig IS NULL ORDER BY id;

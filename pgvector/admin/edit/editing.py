@@ -32,43 +32,68 @@ _MATTERS = {"kind", "subject", "scope", "state"}  # where one of them changes, a
 
 
 def edit(context: CommandContext, ref: Ref, text: str | None, changes: Mapping[str, Any], *, really: bool) -> Outcome:
+    """As `edit_in`, in a transaction of its own; the memory gets its new vector at once where that is possible."""
+    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
+        done = edit_in(conn, context, ref, text, changes, really=really)
+    embed_edited(context, done)
+    return done
+
+
+def edit_in(
+    conn: DeadlineConnection,
+    context: CommandContext,
+    ref: Ref,
+    text: str | None,
+    changes: Mapping[str, Any],
+    *,
+    really: bool,
+    verb: str = "edit",
+) -> Outcome:
     """Give a memory another text, where one is given, and what `changes` says of it besides.
 
     It keeps its number and its age, and gets a new vector. `changes` are by the names of `Structure`, None takes away.
-    Raises InvalidArgument for a turn, an unknown number, an empty text, or one that another memory says already.
+    `verb` is for the history. Raises InvalidArgument for a turn, an unknown number, an empty text, or one that another
+    memory says already.
     """
-    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
-        old = memory(conn, ref)
-        content, notes = _new_text(context, old, text)
-        row = {"ref": str(ref), "id": ref.id, "theme": old.theme, "target": old.kind, "was": old.content}
-        row["content"] = content
-        now = stored_rows.structures(conn, [ref.id]).get(ref.id, {})
-        changed = _changed(now, changes)
-        if content == old.content and not changed:
-            return Outcome("edit", False, {"memories": 0}, [row], notes=[*notes, "it says that already"])
-        row["changes"] = {name: _both(name, now.get(name), value) for name, value in changed.items()}
-        if content != old.content:
-            notes += _rewrite(context, conn, old, content, really=really)
-        if really:
-            if changed:
-                _restructure(conn, old, content, now, changed)
-            record_change(conn, "edit", [old.theme], {"rows": [str(ref)]}, {"memories": 1})
-    if really and (content != old.content or changed.get("state") == "active"):
-        row |= embed_now(context, old.theme, ref.id, content)
+    old = memory(conn, ref)
+    content, notes = _new_text(context, old, text)
+    row = {"ref": str(ref), "id": ref.id, "theme": old.theme, "target": old.kind, "was": old.content}
+    row["content"] = content
+    now = stored_rows.structures(conn, [ref.id]).get(ref.id, {})
+    changed = _changed(now, changes)
+    if content == old.content and not changed:
+        return Outcome("edit", False, {"memories": 0}, [row], notes=[*notes, "it says that already"])
+    row["changes"] = {name: _both(name, now.get(name), value) for name, value in changed.items()}
+    if content != old.content:
+        notes += _rewrite(context, conn, old, content, operator(verb) if really else None)
+    if really:
+        if changed:
+            history.note_actor(conn, operator(verb))
+            _restructure(conn, old, content, now, changed)
+        record_change(conn, verb, [old.theme], {"rows": [str(ref)]}, {"memories": 1})
     return Outcome("edit", really, {"memories": 1}, [row], notes=notes)
+
+
+def embed_edited(context: CommandContext, done: Outcome) -> None:
+    """Give memories that were edited their new vectors, where that is possible now."""
+    for row in done.rows if done.done else ():
+        if row["content"] != row["was"] or row["changes"].get("state", ("", ""))[1] == "active":
+            row |= embed_now(context, row["theme"], row["id"], row["content"])
 
 
 def _new_text(context: CommandContext, old: Any, text: str | None) -> tuple[str, list[str]]:
     return (old.content, []) if text is None else masked(context.keep, text)
 
 
-def _rewrite(context: CommandContext, conn: DeadlineConnection, old: Any, content: str, *, really: bool) -> list[str]:
-    """Give a memory another text, if `really`; return what there is to say about it."""
+def _rewrite(
+    context: CommandContext, conn: DeadlineConnection, old: Any, content: str, who: Mapping[str, Any] | None
+) -> list[str]:
+    """Give a memory another text, unless nobody does it (`who` is None); return what there is to say about it."""
     entry = entry_of(old)
     _check_unsaid(conn, old.theme, entry, content)
     in_files, origin = context.in_files()
-    if really:
-        if not _replace(conn, old.theme, entry, content, in_files, origin):
+    if who is not None:
+        if not _replace(conn, old.theme, entry, content, in_files, origin, who):
             raise InvalidArgument(f"m{old.id} was changed by somebody else just now; nothing was done: look again")
         if not context.settings.history_texts:
             history.forget_old_texts(conn, old.theme, [old.id])
@@ -95,7 +120,6 @@ def _restructure(
 ) -> None:
     """Write what a memory says of itself besides its text. What becomes current of a subject counts as said now."""
     lock_theme(conn, old.theme)
-    history.note_actor(conn, operator("edit"))
     said = {name: value for name, value in now.items() if name in _KEPT}
     if "expires_at" in said:
         said["expires_at"] = said["expires_at"].timestamp()
@@ -118,6 +142,7 @@ def _replace(
     content: str,
     in_files: Collection[tuple[str, str]],
     origin: str,
+    who: Mapping[str, Any],
 ) -> bool:
     """Give a memory another text, under its number and as old as it was; False where it is not `old` any more.
 
@@ -126,7 +151,7 @@ def _replace(
     """
     lock_theme(conn, theme)
     _check_unsaid(conn, theme, old, content)
-    who, now = operator("edit"), datetime.now(UTC)
+    now = datetime.now(UTC)
     told = {
         "theme": theme, "target": old.target, "id": old.id, "at": now, "noted_at": now, "origin": origin,
         "announced": False,

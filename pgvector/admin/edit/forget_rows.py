@@ -64,21 +64,35 @@ def _row(ref: Ref, theme: str, kind: str, at: Any, content: str) -> dict[str, An
 
 
 def forget(context: CommandContext, refs: Sequence[Ref], *, theme: str | None, really: bool) -> Outcome:
+    """As `forget_in`, in a transaction of its own; then copies of the same texts in the spool go as well."""
+    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
+        done = forget_in(conn, context, refs, theme=theme, really=really)
+    if really:
+        done.notes += drop_spooled(context, done)
+    return done
+
+
+def forget_in(
+    conn: DeadlineConnection,
+    context: CommandContext,
+    refs: Sequence[Ref],
+    *,
+    theme: str | None,
+    really: bool,
+    verb: str = "forget",
+) -> Outcome:
     """Delete memories and turns for good, with what was derived of them; all of them or, where one is missing, none.
 
-    `theme`: they must stand there. Raises InvalidArgument.
+    `theme`: they must stand there. `verb` is for the history. Raises InvalidArgument.
     """
-    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
-        meant = _find(conn, refs, theme)
-        in_files, origin = context.in_files()
-        notes = _notes(conn, meant, in_files, really=really)
-        rows, counts = meant.rows(), meant.counts()
-        if really:
-            _delete(conn, meant, in_files, origin)
-            themes = [row["theme"] for row in rows]
-            record_change(conn, "forget", themes, {"rows": [str(ref) for ref in refs]}, counts)
+    meant = _find(conn, refs, theme)
+    in_files, origin = context.in_files()
+    notes = _notes(conn, meant, in_files, really=really)
+    rows, counts = meant.rows(), meant.counts()
     if really:
-        notes += _drop_spooled(context, meant)
+        _delete(conn, meant, in_files, origin, verb)
+        themes = [row["theme"] for row in rows]
+        record_change(conn, verb, themes, {"rows": [str(ref) for ref in refs]}, counts)
     return Outcome("forget", really, counts, rows, notes=notes)
 
 
@@ -114,9 +128,9 @@ def _notes(conn: DeadlineConnection, meant: _Meant, in_files: set[tuple[str, str
     return notes
 
 
-def _delete(conn: DeadlineConnection, meant: _Meant, in_files: set[tuple[str, str]], origin: str) -> None:
+def _delete(conn: DeadlineConnection, meant: _Meant, in_files: set[tuple[str, str]], origin: str, verb: str) -> None:
     for theme, entries in meant.entries().items():
-        if not memories.forget(conn, theme, entries, in_files, origin, operator("forget")):
+        if not memories.forget(conn, theme, entries, in_files, origin, operator(verb)):
             raise InvalidArgument("a memory was changed by somebody else just now; nothing was removed: look again")
     turns: defaultdict[str, list[int]] = defaultdict(list)
     for row in meant.turns:
@@ -127,9 +141,9 @@ def _delete(conn: DeadlineConnection, meant: _Meant, in_files: set[tuple[str, st
         conn.execute(_query("forget_removed"), {"theme": each.theme, "ids": [each.id]})
 
 
-def _drop_spooled(context: CommandContext, meant: _Meant) -> list[str]:
-    """Drop rejected and kept writes of the same texts from the spool; return what there is to say about it."""
-    texts = [(row.theme, row.content) for row in (*meant.memories, *meant.turns)]
+def drop_spooled(context: CommandContext, done: Outcome) -> list[str]:
+    """Drop rejected and kept writes of forgotten texts from the spool; return what there is to say about it."""
+    texts = [(row["theme"], row["content"]) for row in done.rows]
     dropped, waiting = drop_copies(context.home, texts)
     notes = []
     if dropped:
@@ -164,17 +178,22 @@ def _old_texts(conn: DeadlineConnection, theme: str, ids: Sequence[int]) -> int:
 
 
 def forget_session(context: CommandContext, theme: str, session_id: str, *, really: bool) -> Outcome:
-    """Delete the turns of one session of a theme, of which the outcome's `rows` are the first; its memories stay."""
+    """As `forget_session_in`, in a transaction of its own; then its acknowledged writes go from the spool."""
     with context.backend.connection(WRITE_TIMEOUT_S) as conn:
-        first: list[Mapping[str, Any]] = list(
-            sessions.transcript(conn, theme, session_id, limit=_SESSION_SHOWN, offset=0)
-        )
-        rows = [_row(Ref("turns", row["id"]), theme, row["role"], row["ts"], row["content"]) for row in first]
-        counts = {"turns": stored_rows.themes_of_session(conn, session_id).get(theme, 0)}
-        if really:
-            asked = {"theme": theme, "session_id": session_id}
-            counts["turns"] = conn.execute(query("forget_session"), asked).rowcount
-            record_change(conn, "forget", [theme], {"session": session_id}, counts)
+        done = forget_session_in(conn, theme, session_id, really=really)
     if really:
         drop_kept(context.home, theme, session_id)
+    return done
+
+
+def forget_session_in(
+    conn: DeadlineConnection, theme: str, session_id: str, *, really: bool, verb: str = "forget"
+) -> Outcome:
+    """Delete the turns of one session of a theme, of which the outcome's `rows` are the first; its memories stay."""
+    first: list[Mapping[str, Any]] = list(sessions.transcript(conn, theme, session_id, limit=_SESSION_SHOWN, offset=0))
+    rows = [_row(Ref("turns", row["id"]), theme, row["role"], row["ts"], row["content"]) for row in first]
+    counts = {"turns": stored_rows.themes_of_session(conn, session_id).get(theme, 0)}
+    if really:
+        counts["turns"] = conn.execute(query("forget_session"), {"theme": theme, "session_id": session_id}).rowcount
+        record_change(conn, verb, [theme], {"session": session_id}, counts)
     return Outcome("forget", really, counts, rows)

@@ -53,11 +53,19 @@ def _held_row(each: Any, origin: str, days: float) -> dict[str, Any]:
 
 
 def decide(
-    conn: DeadlineConnection, home: Path, days: float, decision: Decision, refs: Sequence[Ref] | None, *, really: bool
+    conn: DeadlineConnection,
+    home: Path,
+    days: float,
+    decision: Decision,
+    refs: Sequence[Ref] | None,
+    *,
+    really: bool,
+    place: str = "",
 ) -> Outcome:
     """Remove held memories (`confirm`) or keep them (`dismiss`): those of `refs`, or with None all.
 
-    Raises InvalidArgument for a number that names none of them.
+    `place`: where it was decided, for the history, if not by a command. Raises InvalidArgument for a number that names
+    none of them.
     """
     verb = f"removals {decision}"
     with conn.transaction():
@@ -65,12 +73,12 @@ def decide(
         counts = {"memories": len({each.id for each in chosen})}
         if really:
             if decision == "confirm":
-                _confirm(conn, chosen)
+                _confirm(conn, chosen, operator(place + verb))
             else:
                 _dismiss(conn, chosen)
         if really and chosen:
             themes = sorted({each.theme for each in chosen})
-            record_where_allowed(conn, verb, {"themes": themes}, counts)
+            record_where_allowed(conn, place + verb, {"themes": themes}, counts)
     origin = Mirror(home).origin
     return Outcome(verb, really, counts, [_held_row(each, origin, days) for each in chosen])
 
@@ -85,11 +93,11 @@ def _chosen(conn: DeadlineConnection, refs: Sequence[Ref] | None) -> list[Any]:
     return [each for each in waiting if Ref("memories", each.id) in refs]
 
 
-def _confirm(conn: DeadlineConnection, removals: Sequence[Any]) -> None:
+def _confirm(conn: DeadlineConnection, removals: Sequence[Any], who: Mapping[str, Any]) -> None:
     """Let the files go of these entries: what nobody else owns is removed, and can be brought back."""
     origins = {each.origin for each in removals}
     origin = origins.pop() if len(origins) == 1 else ""
-    note_actor(conn, operator("removals confirm"), origin=origin, keep_removed=True)
+    note_actor(conn, who, origin=origin, keep_removed=True)
     for theme in sorted({each.theme for each in removals}):
         lock_theme(conn, theme)
     now = datetime.now(UTC)
@@ -155,19 +163,20 @@ def restore(
     theme: str | None,
     since: datetime | None,
     really: bool,
+    verb: str = "restore",
 ) -> Outcome:
     """Bring back memories that a memory file let go of, with their themes, times and metadata.
 
-    Raises InvalidArgument for a number of which nothing is kept.
+    `verb` is for the history. Raises InvalidArgument for a number of which nothing is kept.
     """
     with conn.transaction():
         found = _restorable(conn, refs, theme, since)
         numbers: dict[int, int] = {}
         if really and found:
-            note_actor(conn, operator("restore"))
+            note_actor(conn, operator(verb))
             numbers = _bring_back(conn, found)
             themes = sorted({each.theme for each in found})
-            record_where_allowed(conn, "restore", {"themes": themes}, {"memories": len(numbers)})
+            record_where_allowed(conn, verb, {"themes": themes}, {"memories": len(numbers)})
     rows = [each.row(numbers.get(each.removal)) for each in found]
     return Outcome("restore", really, {"memories": len(rows)}, rows)
 

@@ -723,7 +723,7 @@ function isNothing(told) {
 
 /**
  * The frame of every change: `children` is the form, if there is one. `body` is what would be sent, null while it is
- * incomplete; `verb` is what the button says. `onDone(answer)` follows the change, `onClose` also where there is none.
+ * incomplete; `verb` is what the button says. `onDone(answer)` follows the change, `onRefused(error)` a refusal.
  */
 function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone, onRefused, children }) {
   const trial = useTrial(path, body);
@@ -734,6 +734,10 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
   useLeaveGuard(Boolean(dirty));
   const key = JSON.stringify(body);
   useEffect(() => setFailure(null), [key]);
+  const problem = failure || trial.error;
+  useEffect(() => {
+    if (problem && onRefused) onRefused(problem);
+  }, [problem]);
 
   const ready = trial.told !== null && !isNothing(trial.told) && !doing;
   const act = async (event) => {
@@ -747,7 +751,6 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
       onDone(answer);
     } catch (error) {
       setFailure(error);
-      if (onRefused) onRefused(error);
     } finally {
       busy.current = false;
       setDoing(false);
@@ -758,7 +761,6 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
     if (dirty && !leaving) setLeaving(true);
     else onClose(false); // a draft stays
   };
-  const problem = failure || trial.error;
   return h(
     Dialog,
     { title, onClose: close },
@@ -1677,7 +1679,7 @@ function RowView() {
     return h(Page, { title: "One row" }, h(Empty, { title: "Which row?" }, h("p", null, "Open one from a list, such as m12 or t345.")));
   }
   const { data } = answer;
-  const there = data && data.content !== undefined && data.content !== null;
+  const there = data && data.state !== "removed";
   return h(
     Page,
     { title: `${params.ref.startsWith("t") ? "Turn" : "Memory"} ${params.ref}`, actions: there && h(RowActions, { row: data, open: true }) },
@@ -1690,7 +1692,7 @@ function WholeRowTold({ row }) {
   return h(
     Fragment,
     null,
-    row.content === undefined || row.content === null
+    row.state === "removed"
       ? h(GoneRow, { row })
       : h(
           Panel,
@@ -1710,7 +1712,7 @@ function GoneRow({ row }) {
     Empty,
     { title: "It is not there any more" },
     h("p", null, "Its history is below."),
-    row.restorable && h(DialogButton, { label: "Restore …", tone: "main", dialog: RestoreDialog, refs: [row.ref] }),
+    h(DialogButton, { label: "Restore …", tone: "main", dialog: RestoreDialog, refs: [row.ref] }),
   );
 }
 

@@ -71,7 +71,7 @@ function isNothing(told) {
 
 /**
  * The frame of every change: `children` is the form, if there is one. `body` is what would be sent, null while it is
- * incomplete; `verb` is what the button says. `onDone(answer)` follows the change, `onClose` also where there is none.
+ * incomplete; `verb` is what the button says. `onDone(answer)` follows the change, `onRefused(error)` a refusal.
  */
 function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone, onRefused, children }) {
   const trial = useTrial(path, body);
@@ -82,6 +82,10 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
   useLeaveGuard(Boolean(dirty));
   const key = JSON.stringify(body);
   useEffect(() => setFailure(null), [key]);
+  const problem = failure || trial.error;
+  useEffect(() => {
+    if (problem && onRefused) onRefused(problem);
+  }, [problem]);
 
   const ready = trial.told !== null && !isNothing(trial.told) && !doing;
   const act = async (event) => {
@@ -95,7 +99,6 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
       onDone(answer);
     } catch (error) {
       setFailure(error);
-      if (onRefused) onRefused(error);
     } finally {
       busy.current = false;
       setDoing(false);
@@ -106,7 +109,6 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
     if (dirty && !leaving) setLeaving(true);
     else onClose(false); // a draft stays
   };
-  const problem = failure || trial.error;
   return h(
     Dialog,
     { title, onClose: close },

@@ -7,7 +7,7 @@ function RowView() {
     return h(Page, { title: "One row" }, h(Empty, { title: "Which row?" }, h("p", null, "Open one from a list, such as m12 or t345.")));
   }
   const { data } = answer;
-  const there = data && data.content !== undefined && data.content !== null;
+  const there = data && data.state !== "removed";
   return h(
     Page,
     { title: `${params.ref.startsWith("t") ? "Turn" : "Memory"} ${params.ref}`, actions: there && h(RowActions, { row: data, open: true }) },
@@ -20,7 +20,7 @@ function WholeRowTold({ row }) {
   return h(
     Fragment,
     null,
-    row.content === undefined || row.content === null
+    row.state === "removed"
       ? h(GoneRow, { row })
       : h(
           Panel,
@@ -40,7 +40,7 @@ function GoneRow({ row }) {
     Empty,
     { title: "It is not there any more" },
     h("p", null, "Its history is below."),
-    row.restorable && h(DialogButton, { label: "Restore …", tone: "main", dialog: RestoreDialog, refs: [row.ref] }),
+    h(DialogButton, { label: "Restore …", tone: "main", dialog: RestoreDialog, refs: [row.ref] }),
   );
 }
 

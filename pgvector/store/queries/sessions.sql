@@ -34,6 +34,9 @@ SELECT page.session_id, held.turns, held.first_at, held.last_at, opening.parent_
 
 -- name: describe_session
 SELECT count(*) AS turns, min(ts) AS first_at, max(ts) AS last_at,
+       (SELECT o.metadata ->> 'parent_session_id' FROM conversations AS o
+         WHERE o.session_id = %(session_id)s AND CASE WHEN o.agent_identity = %(theme)s THEN true ELSE false END
+         ORDER BY o.ts, o.id LIMIT 1) AS parent_session_id,
        (SELECT left(o.content, %(chars)s) FROM conversations AS o
          WHERE o.session_id = %(session_id)s AND CASE WHEN o.agent_identity = %(theme)s THEN true ELSE false END
          ORDER BY o.ts, o.id LIMIT 1) AS opening,

@@ -1,0 +1,151 @@
+"""What a change did to rows, and how it is taken back.
+
+Every function works inside the caller's transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from ...domain.errors import InvalidArgument
+from ...store.connection import DeadlineConnection
+from ...store.history import note_actor
+from ...store.sql import query
+from ...store.vectors import STORES
+from ..common.refs import Ref
+from .row_images import RowImages, RowKey, TextKey, ids_by_theme, take_images, text_names
+
+_query = partial(query, package=__package__)
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+@dataclass(frozen=True)
+class RowChange:
+    """The rows and marks that a change touched, as they were, and checksums of what it left of them.
+
+    Of earlier texts in the history, `before` has those that went.
+    """
+
+    before: RowImages
+    after: Mapping[RowKey, str]
+    marked: Mapping[TextKey, str]
+
+    def touched(self) -> list[RowKey]:
+        """Return the rows it is about."""
+        return list({**self.before.rows, **self.after})
+
+    def themes(self) -> list[str]:
+        """Return the themes in which it changed anything."""
+        themes = {key.theme for key in self.touched()} | {key.theme for key in self.marked}
+        return sorted(themes | {theme for theme, _ in self.before.texts})
+
+    def added(self, theme: str) -> dict[str, list[int]]:
+        """Return the rows of a theme that there were not before, by store."""
+        new = [key for key in self.after if key not in self.before.rows]
+        return ids_by_theme(new)[theme]
+
+
+def find_change(before: RowImages, after: RowImages) -> RowChange:
+    """Return what became of rows; both were taken within one transaction."""
+    marks = {key: mark for key, mark in before.marks.items() if after.marks[key] != mark}
+    return RowChange(
+        RowImages(_other_than(before.rows, after.rows), marks, _lacking_in(before.texts, after.texts)),
+        {key: _checksum(image) for key, image in _other_than(after.rows, before.rows).items()},
+        {key: _checksum(*after.marks[key]) for key in marks},
+    )
+
+
+def _other_than(these: Mapping[_K, _V], those: Mapping[_K, _V]) -> dict[_K, _V]:
+    return {key: value for key, value in these.items() if those.get(key) != value}
+
+
+def _lacking_in(these: Mapping[_K, _V], those: Mapping[_K, _V]) -> dict[_K, _V]:
+    return {key: value for key, value in these.items() if key not in those}
+
+
+def _checksum(*images: str) -> str:
+    return hashlib.sha256("\n".join(images).encode()).hexdigest()
+
+
+def put_back(conn: DeadlineConnection, change: RowChange, who: Mapping[str, Any], *, keep_texts: bool) -> list[Any]:
+    """Take a change back, or where the rows are not as it left them raise InvalidArgument.
+
+    `who` is for the history; `keep_texts`: it keeps what the rows said in between. Return theme, id and text of the
+    memories that lack a vector now.
+    """
+    now = take_images(conn, change.touched(), change.before.marks)
+    _check_as_left(now, change)
+    note_actor(conn, who)
+    for theme in change.themes():
+        _put_back_rows(conn, theme, change, now)
+        _put_back_marks(conn, theme, change, now)
+        _put_back_texts(conn, theme, now, change)
+        if not keep_texts:
+            ids = ids_by_theme(change.touched())[theme]["memories"]
+            conn.execute(query("forget_old_texts"), {"theme": theme, "ids": ids})
+    if take_images(conn, change.touched()).rows != change.before.rows:
+        raise InvalidArgument("something else has taken the place of what stood there since; nothing was changed")
+    return [row for theme in change.themes() for row in _lacking_vectors(conn, theme, change)]
+
+
+def _check_as_left(now: RowImages, change: RowChange) -> None:
+    left = {key: _checksum(image) for key, image in now.rows.items()}
+    changed = [str(key.ref) for key in change.touched() if left.get(key) != change.after.get(key)]
+    if changed:
+        names = ", ".join(changed[:5]) + (", ..." if len(changed) > 5 else "")
+        raise InvalidArgument(f"{names} was changed since, so this can no longer be undone; nothing was changed")
+
+
+def _put_back_rows(conn: DeadlineConnection, theme: str, change: RowChange, now: RowImages) -> None:
+    """Delete what there was not, insert what is gone, then give the others what they said, in the order of `before`."""
+    new = change.added(theme)
+    conn.execute(_query("delete_memories"), {"theme": theme, "ids": new["memories"]})
+    conn.execute(query("delete_turns"), {"theme": theme, "ids": new["turns"]})
+    before, there = change.before.of_theme(theme), now.of_theme(theme)
+    _check_unsaid(conn, theme, [image for ref, image in before.items() if ref.store == "memories"])
+    gone = _lacking_in(before, there)
+    for store in STORES:
+        images = [image for ref, image in gone.items() if ref.store == store]
+        conn.execute(_query(f"insert_{store}_images"), {"theme": theme, "images": images})
+    for ref, image in _lacking_in(before, gone).items():
+        row = {"theme": theme, "id": ref.id, "image": image}
+        conn.execute(_query("put_back_text"), row)
+        conn.execute(_query("put_back_memory"), row)
+
+
+def _check_unsaid(conn: DeadlineConnection, theme: str, images: Sequence[str]) -> None:
+    row = conn.execute(_query("says_it_already"), {"theme": theme, "images": list(images)}).fetchone()
+    if row is not None:
+        name = Ref("memories", row.id)
+        raise InvalidArgument(f"{name} says that already, so this can no longer be undone; nothing was changed")
+
+
+def _put_back_marks(conn: DeadlineConnection, theme: str, change: RowChange, now: RowImages) -> None:
+    """Put back tombstones and what memory files held, unless a file was read anew since."""
+    marks = {
+        key: mark
+        for key, mark in change.before.marks.items()
+        if key.theme == theme and _checksum(*now.marks[key]) == change.marked[key]
+    }
+    row = text_names(marks) | {"theme": theme}
+    row |= {name: [mark[at] for mark in marks.values()] for at, name in enumerate(("tombstones", "mirrored"))}
+    for statement in ("drop_tombstones", "drop_mirrored", "put_back_tombstones", "put_back_mirrored"):
+        conn.execute(_query(statement), row)
+
+
+def _put_back_texts(conn: DeadlineConnection, theme: str, now: RowImages, change: RowChange) -> None:
+    """Put back what the change took from the history, and what goes with rows that are deleted again."""
+    texts = [(id, *text) for (of, id), text in {**now.texts, **change.before.texts}.items() if of == theme]
+    if texts:
+        ids, contents, rows = (list(each) for each in zip(*texts, strict=True))
+        conn.execute(_query("put_back_history"), {"theme": theme, "ids": ids, "contents": contents, "rows": rows})
+
+
+def _lacking_vectors(conn: DeadlineConnection, theme: str, change: RowChange) -> list[Any]:
+    ids = ids_by_theme(change.before.rows)[theme]["memories"]
+    return conn.execute(_query("lacking_vectors"), {"theme": theme, "ids": ids}).fetchall()

@@ -1,0 +1,141 @@
+"""Rows as they stand at one moment, with what is noted of their texts besides.
+
+Every function works inside the caller's transaction.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+from ...domain.text import digest
+from ...store.connection import DeadlineConnection
+from ...store.memories import lock_theme
+from ...store.sql import query
+from ...store.vectors import STORES
+from ..common.refs import Ref
+
+_query = partial(query, package=__package__)
+
+
+class RowKey(NamedTuple):
+    """A row of a theme."""
+
+    theme: str
+    ref: Ref
+
+
+class TextKey(NamedTuple):
+    """A memory of a theme by its text: what is noted of it lasts when the row is gone."""
+
+    theme: str
+    target: str
+    digest: bytes
+
+    @classmethod
+    def of(cls, theme: str, target: str, content: str) -> TextKey:
+        """Return the key of a text."""
+        return cls(theme, target, digest(content))
+
+
+@dataclass
+class RowImages:
+    """What stood in the database at one moment, as JSON that Postgres wrote and reads; vectors are left out.
+
+    `marks`: tombstones and what memory files hold, by text; `texts`: what the history keeps of earlier ones, by theme
+    and its own number, as the text and what else brings a removed memory back.
+    """
+
+    rows: dict[RowKey, str] = field(default_factory=dict)
+    marks: dict[TextKey, tuple[str, str]] = field(default_factory=dict)
+    texts: dict[tuple[str, int], tuple[str, str | None]] = field(default_factory=dict)
+
+    def of_theme(self, theme: str) -> dict[Ref, str]:
+        """Return the rows of one theme."""
+        return {key.ref: image for key, image in self.rows.items() if key.theme == theme}
+
+    def chars(self) -> int:
+        """Return how much it takes to keep it."""
+        marks = sum(len(each) for pair in self.marks.values() for each in pair)
+        texts = sum(len(text) + len(row or "") for text, row in self.texts.values())
+        return sum(map(len, self.rows.values())) + marks + texts
+
+
+def find_themes(conn: DeadlineConnection, refs: Collection[Ref]) -> list[RowKey]:
+    """Return the rows of these numbers with their themes; of memories that are gone, where the history knows them."""
+    found = []
+    for store in STORES:
+        if ids := [ref.id for ref in refs if ref.store == store]:
+            rows = conn.execute(_query(f"themes_of_{store}"), {"ids": ids})
+            found += [RowKey(row.theme, Ref(store, row.id)) for row in rows]
+    return found
+
+
+def find_session(conn: DeadlineConnection, theme: str, session_id: str) -> list[RowKey]:
+    """Return the turns of a session of a theme."""
+    rows = conn.execute(_query("turns_of_session"), {"theme": theme, "session_id": session_id})
+    return [RowKey(theme, Ref("turns", row.id)) for row in rows]
+
+
+def find_subjects(
+    conn: DeadlineConnection, theme: str, subjects: Collection[str], ids: Collection[int]
+) -> list[RowKey]:
+    """Return what is active of some subjects and of those of memories, in their scopes too: what may lose its place."""
+    asked = {"theme": theme, "subjects": [each.lower() for each in subjects], "ids": list(ids)}
+    return [RowKey(theme, Ref("memories", row.id)) for row in conn.execute(_query("actives_of_subjects"), asked)]
+
+
+def take_images(conn: DeadlineConnection, keys: Iterable[RowKey], texts: Iterable[TextKey] = ()) -> RowImages:
+    """Return rows as they are, and what is noted of their texts and of `texts`; memories' writers wait from here on."""
+    images, noted = RowImages(), set(texts)
+    by_theme = ids_by_theme(keys)
+    for theme in sorted(by_theme.keys() | {each.theme for each in noted}):
+        lock_theme(conn, theme)
+    for theme, ids in by_theme.items():
+        noted |= _take_rows(conn, theme, ids, images)
+    for theme in by_theme.keys() | {each.theme for each in noted}:
+        _take_noted(conn, theme, [each for each in noted if each.theme == theme], by_theme[theme], images)
+    return images
+
+
+def ids_by_theme(keys: Iterable[RowKey]) -> defaultdict[str, dict[str, list[int]]]:
+    """Return the numbers of rows by theme and store."""
+    found: defaultdict[str, dict[str, list[int]]] = defaultdict(lambda: {store: [] for store in STORES})
+    for theme, ref in keys:
+        found[theme][ref.store].append(ref.id)
+    return found
+
+
+def _take_rows(
+    conn: DeadlineConnection, theme: str, ids: Mapping[str, Sequence[int]], images: RowImages
+) -> set[TextKey]:
+    found = {row.id: row for row in conn.execute(_query("memory_images"), {"theme": theme, "ids": ids["memories"]})}
+    for id in filter(found.__contains__, ids["memories"]):
+        images.rows[RowKey(theme, Ref("memories", id))] = found[id].image
+    if ids["turns"]:
+        for row in conn.execute(_query("turn_images"), {"theme": theme, "ids": ids["turns"]}):
+            images.rows[RowKey(theme, Ref("turns", row.id))] = row.image
+    return {TextKey(theme, row.target, bytes(row.digest)) for row in found.values()}
+
+
+def _take_noted(
+    conn: DeadlineConnection,
+    theme: str,
+    noted: Sequence[TextKey],
+    ids: Mapping[str, Sequence[int]],
+    images: RowImages,
+) -> None:
+    asked = text_names(noted) | {"theme": theme, "ids": ids["memories"]}
+    for row in conn.execute(_query("mark_images"), asked):
+        images.marks[TextKey(theme, row.target, bytes(row.digest))] = (row.tombstones, row.mirrored)
+    for row in conn.execute(_query("history_images"), asked):
+        images.texts[theme, row.id] = (row.old_content, row.old_row)
+
+
+def text_names(noted: Iterable[TextKey]) -> dict[str, list[Any]]:
+    """Return the parameters that name texts of a theme."""
+    some = list(noted)
+    return {"targets": [each.target for each in some], "digests": [each.digest for each in some]}

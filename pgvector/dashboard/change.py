@@ -1,0 +1,138 @@
+"""One change that the page asks for: done in one transaction, or only looked at, and kept so that it can be undone."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..admin.common.adding import embed_now
+from ..admin.common.command_context import CommandContext
+from ..admin.common.outcome import Outcome
+from ..admin.common.refs import Ref, parse_refs
+from ..admin.edit.putting_back import find_change
+from ..admin.edit.row_images import RowImages, RowKey, TextKey, take_images
+from ..domain.errors import InvalidArgument, OperationRejected
+from ..store.connection import DeadlineConnection
+from .desk import Desk
+from .journal import MOST_CHARS, UndoableChange, journal
+
+PLACE = "dashboard "  # before a verb, in the history and the operators' log
+OPEN_S = 10.0  # for the database to be connected to, before a change
+WRITE_S = 15.0
+_EMBED_S = 5.0
+_ROWS = 100  # of an answer
+_CHARS = 300  # of a text in it
+_LATER = "it is found by words; its vector follows with the next agent, or hermes-pgvector backfill"
+_TOO_LARGE = "it is too large to be undone here"
+_embedding = threading.Lock()  # a desk's embedder works on one long text at a time
+
+
+@dataclass(frozen=True)
+class Watched:
+    """The rows that a change may touch, the ones it is about first, and texts of which something may be noted."""
+
+    keys: Sequence[RowKey]
+    texts: Sequence[TextKey] = ()
+
+
+def _nothing(done: Outcome) -> Iterable[str]:
+    return ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A change: `watch` says what it may touch and `do` does it, in one transaction.
+
+    `says` gives the sentence for what was done, or would be where the outcome is not done; `undo` is what undoing it is
+    called. `after` does what follows when it is written, and returns what there is to say about it.
+    """
+
+    verb: str
+    undo: str
+    watch: Callable[[DeadlineConnection], Watched]
+    do: Callable[[DeadlineConnection], Outcome]
+    says: Callable[[Outcome], str]
+    after: Callable[[Outcome], Iterable[str]] = _nothing
+
+
+def make_change(desk: Desk, context: CommandContext, plan: Plan, *, dry_run: bool) -> dict[str, Any]:
+    """Do what the plan says, or only look what it would do. Raises InvalidArgument, also where a role may not."""
+    try:
+        with context.backend.connection(WRITE_S) as conn, conn.transaction(force_rollback=dry_run):
+            watched = plan.watch(conn)
+            before = take_images(conn, watched.keys, watched.texts)
+            done = plan.do(conn)
+            theirs = [RowKey(row["theme"], ref_of(row)) for row in done.rows]
+            after = take_images(conn, dict.fromkeys([*watched.keys, *theirs]), before.marks)
+    except OperationRejected as exc:
+        raise InvalidArgument(f"{exc}; nothing was changed") from exc
+    done.notes += _displaced(before, after, {ref_of(row) for row in done.rows}, past=not dry_run)
+    change = find_change(before, after)
+    too_large = [_TOO_LARGE] if change.before.chars() > MOST_CHARS else []
+    if dry_run:
+        done.done = False
+        return told(done, plan.says(done), too_large)
+    context.backend.wrote(change.themes())
+    done.notes += plan.after(done)
+    undo = None
+    if change.themes():
+        undo = journal.add(UndoableChange(desk.home, plan.verb, plan.undo, change))
+    return told(done, plan.says(done), too_large, undo)
+
+
+def ref_of(row: Mapping[str, Any]) -> Ref:
+    """Return the row that a line of an outcome is about."""
+    return parse_refs([row["ref"]])[0]
+
+
+def _displaced(before: RowImages, after: RowImages, own: set[Ref], *, past: bool) -> list[str]:
+    """Return what there is to say of other memories that are not current any more."""
+    others = {key: image for key, image in before.rows.items() if key.ref not in own and after.rows.get(key) != image}
+    gone = [str(key.ref) for key, image in others.items() if _state(image) == "active" != _state(after.rows.get(key))]
+    if not gone:
+        return []
+    was = ("was", "were") if past else ("is", "are")
+    return [f"{', '.join(gone)} {was[len(gone) > 1]} current until now, and {'stays' if len(gone) == 1 else 'stay'} as "
+            "what was said before"]  # fmt: skip
+
+
+def _state(image: str | None) -> str | None:
+    state = None if image is None else json.loads(image)["state"]
+    return None if state is None else str(state)
+
+
+def embed_rows(context: CommandContext, rows: Iterable[tuple[str, int, str]]) -> list[str]:
+    """Give memories (theme, id, text) their vectors, where that is possible at once; return what there is to say."""
+    if context.embedder is None:
+        return []
+    if _embedding.acquire(timeout=_EMBED_S):
+        try:
+            if all(embed_now(context, *row, patience_s=_EMBED_S)["embedded"] for row in rows):
+                return []
+        finally:
+            _embedding.release()
+    return [_LATER]
+
+
+def told(done: Outcome, says: str, notes: Sequence[str] = (), undo: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return what the page is told of a change."""
+    rows = [_cut(row) for row in done.rows[:_ROWS]]
+    return {
+        "verb": done.verb,
+        "done": done.done,
+        "says": says,
+        "rows": rows,
+        "counts": done.counts,
+        "notes": [*done.notes, *notes],
+        "undo": undo,
+    }
+
+
+def _cut(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with the beginnings of its texts."""
+    cut = {name: row[name][:_CHARS] for name in ("content", "was") if isinstance(row.get(name), str)}
+    chars = row.get("chars", len(row.get("content", "")))
+    return {**row, **cut, "chars": chars, "cut": chars > len(cut.get("content", ""))}

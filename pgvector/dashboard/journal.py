@@ -1,0 +1,107 @@
+"""Changes of the page that can be undone: for ten minutes, in the memory of the process that serves it."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from ..admin.edit.putting_back import RowChange
+from ..domain.errors import InvalidArgument
+
+KEPT_S = 600.0
+_MOST = 100  # changes
+MOST_CHARS = 64_000_000  # of what all of them keep
+_GONE = (
+    "this can no longer be undone: it was undone already, is older than ten minutes or was one of many, or the page "
+    "was started again since"
+)
+
+
+@dataclass(frozen=True)
+class UndoableChange:
+    """A change, how it is called in the history, and what undoing it is called on the page."""
+
+    home: Path
+    verb: str
+    says: str
+    rows: RowChange
+    until: float = field(default_factory=lambda: time.monotonic() + KEPT_S)
+
+
+class Journal:
+    """The last changes by their tokens; what is too old is let go of though nobody asks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._changes: OrderedDict[str, UndoableChange] = OrderedDict()
+        self._timer: threading.Timer | None = None
+
+    def add(self, change: UndoableChange) -> dict[str, Any] | None:
+        """Keep a change; return what the page needs to undo it, None where it is too large to be kept."""
+        if change.rows.before.chars() > MOST_CHARS:
+            return None
+        token = secrets.token_urlsafe(24)
+        with self._lock:
+            self._changes[token] = change
+            self._drop_surplus()
+            self._watch()
+        until = datetime.now(UTC) + timedelta(seconds=KEPT_S)
+        return {"token": token, "until": until.isoformat(timespec="seconds"), "says": change.says}
+
+    def look(self, token: str, home: Path) -> UndoableChange:
+        """Return a change of this home. Raises InvalidArgument."""
+        with self._lock:
+            self._drop_old()
+            change = self._changes.get(token)
+        if change is None or change.home != home:
+            raise InvalidArgument(_GONE)
+        return change
+
+    def take(self, token: str, home: Path) -> UndoableChange:
+        """Return a change of this home, which nobody gets again. Raises InvalidArgument."""
+        change = self.look(token, home)
+        with self._lock:
+            if self._changes.pop(token, None) is None:
+                raise InvalidArgument(_GONE)
+        return change
+
+    def give_back(self, token: str, change: UndoableChange) -> None:
+        """Keep a change again that could not be undone for now."""
+        with self._lock:
+            self._changes[token] = change
+            self._drop_old()
+            self._watch()
+
+    def _drop_surplus(self) -> None:
+        self._drop_old()
+        while (
+            len(self._changes) > _MOST or sum(each.rows.before.chars() for each in self._changes.values()) > MOST_CHARS
+        ):
+            self._changes.popitem(last=False)
+
+    def _drop_old(self) -> None:
+        now = time.monotonic()
+        for token in [token for token, change in self._changes.items() if change.until <= now]:
+            del self._changes[token]
+
+    def _watch(self) -> None:
+        if self._timer is None and self._changes:
+            wait_s = min(change.until for change in self._changes.values()) - time.monotonic()
+            self._timer = threading.Timer(max(0.0, wait_s), self._wake)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _wake(self) -> None:
+        with self._lock:
+            self._timer = None
+            self._drop_old()
+            self._watch()
+
+
+journal = Journal()

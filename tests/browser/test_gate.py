@@ -1,0 +1,129 @@
+"""Who may ask and change: the holder of the host's session token, from the host's own page, in the profile it names."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+from playwright.sync_api import Browser, expect
+
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
+from tests.conftest import new_database
+from tests.support.asgi_server import AsgiServer
+from tests.support.host_dashboard import API, HostDashboard
+from tests.support.page import opened
+from tests.support.tcp_proxy import TcpProxy
+from tests.support.waiting import until
+
+from .conftest import Demo, Open, runtime_dsn, served_home
+
+NOTE = "Nobody but the page may write this down."
+BODY = {"theme": "gate", "target": "memory", "content": NOTE}
+
+
+def test_need_42_without_the_session_token_nothing_is_told_or_changed(dashboard: HostDashboard, demo: Demo) -> None:
+    for headers in ({}, {"X-Hermes-Session-Token": "guess"}, {"Authorization": "Bearer guess"}):
+        with httpx.Client(base_url=dashboard.url + API, headers=headers) as http:
+            answers = [http.get("/overview"), http.get("/search", params={"q": "code"}), http.post("/add", json=BODY)]
+        assert [answer.status_code for answer in answers] == [401, 401, 401]
+        assert not any("bicycle" in answer.text for answer in answers)
+    assert demo.database.themes_of_memory(NOTE) == []
+
+
+@pytest.mark.parametrize("origin", ["https://elsewhere.example", "http://127.0.0.1:1", "null"])
+def test_need_42_a_page_from_elsewhere_changes_nothing(dashboard: HostDashboard, demo: Demo, origin: str) -> None:
+    with dashboard.http() as http:
+        answer = http.post("/add", json=BODY, headers={"Origin": origin})
+        assert answer.status_code in (400, 403), answer.text
+        form = http.post("/add", data=BODY, headers={"Origin": dashboard.url})
+        assert form.status_code == 400 and "application/json" in form.text
+        assert http.get("/add", params=BODY).status_code in (404, 405)
+    assert demo.database.themes_of_memory(NOTE) == []
+
+
+def test_need_42_a_browser_on_another_site_reaches_nothing(
+    browser: Browser, dashboard: HostDashboard, demo: Demo
+) -> None:
+    """What a page of another origin gets of the API, even where it had learned the token."""
+
+    async def page(scope: object, receive: object, send: object) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/html")]})  # type: ignore[operator]
+        await send({"type": "http.response.body", "body": b"<title>elsewhere</title>"})  # type: ignore[operator]
+
+    ask = """async ([url, token, body]) => {
+        const headers = {"Content-Type": "application/json", "X-Hermes-Session-Token": token};
+        const tries = [
+          fetch(url + "/add", {method: "POST", headers, body}),
+          fetch(url + "/add", {method: "POST", mode: "no-cors", credentials: "include", body}),
+          fetch(url + "/overview", {headers}).then((answer) => answer.text()),
+        ];
+        return (await Promise.allSettled(tries)).map((each) => each.status + (each.value?.status || ""));
+    }"""
+    with AsgiServer(page) as elsewhere:
+        tab = browser.new_page()
+        tab.goto(elsewhere.url)
+        told = tab.evaluate(ask, [dashboard.url + API, dashboard.token, '{"theme":"gate","content":"x"}'])
+        tab.close()
+    assert told[0] == "rejected" and told[2] == "rejected", "a browser must not be allowed to ask"
+    assert demo.database.column("SELECT id FROM memory_entries WHERE agent_identity = 'gate'") == []
+
+
+def test_need_42_each_profile_sees_its_own_memory(
+    open_page: Open, dashboard: HostDashboard, postgres: EmbeddedServer, migrated_template: str
+) -> None:
+    for admin_dsn in new_database(postgres, migrated_template):
+        dsn = runtime_dsn(admin_dsn)
+        path = dashboard.home.path / "profiles" / "coder"
+        path.mkdir(parents=True)
+        try:
+            config = dashboard.home.config_path.read_text(encoding="utf-8")
+            before = dashboard.home.read_config()["plugins"]["pgvector"]["dsn"]
+            (path / "config.yaml").write_text(config.replace(before, dsn), encoding="utf-8")
+            with psycopg.connect(dsn) as conn:
+                conn.execute(
+                    "INSERT INTO memory_entries (agent_identity, target, content)"
+                    " VALUES ('compilers', 'memory', 'The compiler of this profile is called Tern.')"
+                )
+            opened = open_page("themes", profile="coder")
+            page = opened.page.locator(".hpg-page")
+            expect(page.get_by_text("compilers").first).to_be_visible()
+            expect(page.get_by_text("marketing")).to_have_count(0)
+            page.get_by_role("link", name="compilers").click()
+            expect(page.get_by_text("called Tern").first).to_be_visible()
+            assert "profile=coder" in opened.page.url
+            opened.view("themes")
+            expect(page.get_by_text("marketing").first).to_be_visible()
+            expect(page.get_by_text("compilers")).to_have_count(0)
+            opened.complaints.expected.append("400")
+            opened.view("themes", profile="nobody")
+            expect(page.get_by_role("alert").first).to_contain_text("nobody")
+        finally:
+            shutil.rmtree(path)
+
+
+def test_need_42_while_the_database_is_away_the_page_says_so_and_comes_back(
+    browser: Browser, postgres: EmbeddedServer, migrated_template: str, tmp_path: Path
+) -> None:
+    for admin_dsn in new_database(postgres, migrated_template):
+        with (
+            TcpProxy.before(admin_dsn) as proxy,
+            served_home(tmp_path / "user", proxy.conninfo(runtime_dsn(admin_dsn))) as dashboard,
+            opened(browser, dashboard) as open_view,
+        ):
+            tab = open_view("themes")
+            tab.complaints.expected.append("503")
+            page = tab.page.locator(".hpg-page")
+            assert page.get_by_role("alert").count() == 0
+            proxy.stop()
+            with dashboard.http() as http:
+                until(lambda: http.get("/themes").status_code == 503, what="the API to notice")
+                assert http.get("/themes").json()["error"]
+            tab.view("themes")
+            expect(page.get_by_role("alert").first).to_contain_text("Postgres")
+            expect(page.get_by_role("button", name="Try again").first).to_be_visible()
+            proxy.start()
+            # By itself, without a click.
+            expect(page.get_by_role("alert")).to_have_count(0, timeout=60_000)
