@@ -24,10 +24,10 @@ _HEAD = """# Licences
 <!-- This page is made by scripts/list_licences.py: run it after a dependency was added. -->
 
 What is installed with hermes-memory-pgvector and its extras, by what each package says of itself. Ours is BSD-3-Clause.
-None of them is in our wheel. psycopg is under the LGPL, and is imported as a library; certifi, shtab and tqdm are under the
-MPL. The bundled model, bge-small-en-v1.5, is under the MIT licence and its reranker, ms-marco-MiniLM-L-12-v2, under
-Apache-2.0; PostgreSQL and pgvector in the embedded server are under the PostgreSQL licence. Versions are those of the day the
-page was made.
+None of them is in our wheel. psycopg is under the LGPL, and is imported as a library; certifi, shtab and tqdm are under
+the MPL. The bundled model, bge-small-en-v1.5, is under the MIT licence and its reranker, ms-marco-MiniLM-L-12-v2, under
+Apache-2.0; PostgreSQL and pgvector in the embedded server are under the PostgreSQL licence. Versions are those of the
+day the page was made.
 
 | Package | Version | Licence | Installed with | For |
 |---|---|---|---|---|
