@@ -17,6 +17,7 @@ from ...store import sessions as stored_sessions
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
 from ..common import stored_rows
+from ..common.operators import author
 from ..common.outcome import fit_for_json
 from ..common.refs import Ref
 from ..common.row_options import WHOLE, Page
@@ -167,18 +168,7 @@ def _event(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return one entry of the history, with what an operator calls the memory; what says nothing is left out."""
     kept = {key: value for key, value in fit_for_json(row).items() if value is not None}
     memory = kept.pop("memory_id")
-    return {"ref": str(Ref("memories", memory)), "memory_id": memory, "by": _author(row["who"], row["db_role"]), **kept}
-
-
-def _author(who: Mapping[str, Any], db_role: str) -> str:
-    """Return who did something, in a few words."""
-    source = str(who.get("source") or "")
-    if source == "operator":
-        return f"{who.get('os_user', '?')}@{who.get('host', '?')} ({who.get('verb', 'operator')})"
-    if not source:
-        return f"database role {db_role}"
-    where = "/".join(str(who[key]) for key in ("platform", "profile") if who.get(key))
-    return f"{source} ({where})" if where else source
+    return {"ref": str(Ref("memories", memory)), "memory_id": memory, "by": author(row["who"], row["db_role"]), **kept}
 
 
 def sessions(conn: DeadlineConnection, theme: str, page: Page) -> list[dict[str, Any]]:
