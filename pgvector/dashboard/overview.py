@@ -44,10 +44,10 @@ def overview(desk: Desk, params: Params) -> Mapping[str, Any]:
     state = lately.told("state", began + _WAIT_S)
     checks = lately.told("checks", began + _CHECKS_WAIT_S)
     sizes = lately.told("sizes", began + _WAIT_S)
-    status: Status = state.answer if state else {"database": {"problem": "it is being connected to"}}
+    status: Status = state.answer if state else {"database": {}}
     database = status["database"]
     return {
-        "health": _health(database, checks),
+        "health": _health(database, checks, known=state is not None),
         "version": package_version(),
         "waiting": _waiting(status),
         "recall": _recall(status) if state else None,
@@ -117,20 +117,20 @@ def _checks(desk: Desk) -> list[Check]:
         )
 
 
-def _health(database: Mapping[str, Any], checks: Told | None) -> dict[str, Any]:
-    """Return what is wrong: the database as it is now, the rest as `doctor` found it last."""
+def _health(database: Mapping[str, Any], checks: Told | None, *, known: bool) -> dict[str, Any]:
+    """Return what is wrong: the database as it is now, the rest as `doctor` found it last; not `known` is not wrong."""
     problems = []
     if "problem" in database:
         problems.append({"name": "postgres", "says": database["problem"], "fix": ""})
-    known: Sequence[Check] = checks.answer if checks else ()
+    found: Sequence[Check] = checks.answer if checks else ()
     problems += [
         {"name": each.name, "says": each.said, "fix": each.fix}
-        for each in known
+        for each in found
         if each.state == "fail" and not (problems and each.name == "postgres")
     ]
     return {
-        "ok": not problems,
-        "line": _line(problems, checks),
+        "ok": False if problems else True if checks and known else None,
+        "line": _line(problems, checks) if known else "Postgres is being connected to",
         "problems": problems,
         "checked_at": checks and checks.at.isoformat(),
     }
