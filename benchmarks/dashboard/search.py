@@ -92,7 +92,8 @@ def main() -> None:
             dsn = server.database(DIMS)
             admin = make_conninfo(server.server.ensure().admin, dbname=conninfo_to_dict(dsn)["dbname"])
             sizes = population.theme_sizes(args.rows, themes) if themes > 1 else {"theme-1": args.rows}
-            population.load(admin, population.rows(sizes, DIMS), memory="256MB")
+            # The graphs take most of the time, and answer no question about so few rows.
+            population.load(admin, population.rows(sizes, DIMS), memory="256MB", graphs=False)
             rows += served(dsn, url, f"themes: {themes}", place, args.questions)
     parameters = {"rows": args.rows, "questions": args.questions, "dims": DIMS, "embed_ms": EMBED_MS}
     common.report("dashboard-search", parameters, rows, args.json)
