@@ -43,7 +43,7 @@ class _Overheard:
         self.found: dict[tuple[Store, int], Hit] = {}
         self.besides: list[Hit] = []
         self.near: MinSimilarity | None = None
-        self.mode = "lexical"
+        self.mode: str | None = None  # nothing was looked up
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._searcher, name)
@@ -108,8 +108,8 @@ class _Asked:
         self._lines = lines_of(self._worth)
 
     @property
-    def mode(self) -> str:
-        """Return how the rows were found."""
+    def mode(self) -> str | None:
+        """Return how rows were looked for; None where they were not."""
         return self._overheard.mode
 
     @property
@@ -160,7 +160,7 @@ def agent_view(desk: Desk, params: Params) -> Mapping[str, Any]:
         **_bars(asked.near),
         "silent": silent or (None if asked.block else _nothing(below)),
         "mode": asked.mode,
-        "why_by_words": ready.why_by_words(asked.mode) if silent is None else None,
+        "why_by_words": ready.why_by_words(asked.mode),
         "loading": ready.loading,
         "took_ms": round((time.monotonic() - started) * 1000),
     }

@@ -206,6 +206,7 @@ def test_silence_has_a_reason(
     assert found["block"] == agent.prefetch(message) == ""
     assert (found["tokens"], found["lines"]) == (0, [])
     assert why in found["silent"]
+    assert (found["mode"] is None) == ("nothing in the theme" not in why)
 
 
 @pytest.mark.parametrize("mode", ["down", "hanging"])

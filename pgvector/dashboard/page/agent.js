@@ -67,14 +67,17 @@ function AgentAnswer({ params }) {
   );
 }
 
-function agentSummary({ tokens, budget_tokens: budget, took_ms: took, mode, lines }) {
+function agentSummary({ tokens, budget_tokens: budget, took_ms: took, mode, why_by_words: why, lines }) {
   const rows = (lines || []).length;
   return [
     `${(tokens || 0).toLocaleString()} of ${(budget || 0).toLocaleString()} tokens`,
     rows === 1 ? "1 row" : `${rows} rows`,
-    mode === "lexical" ? "searched by words only" : "searched by words and meaning",
+    mode === "hybrid" && "searched by words and meaning",
+    mode === "lexical" && `searched by words only${why ? `: ${why}` : ""}`,
     durationText(took),
-  ].join(" · ");
+  ]
+    .filter(Boolean)
+    .join(" · ");
 }
 
 function AgentBlock({ block, tokens, budget }) {
