@@ -1425,14 +1425,15 @@ function sentence(text) {
 }
 
 function Health({ health, version }) {
+  const bad = health.ok === false;
   return h(
     "div",
-    { className: cx("hpg-health", health.ok ? "hpg-health-ok" : "hpg-health-bad") },
+    { className: cx("hpg-health", bad && "hpg-health-bad", health.ok === null && "hpg-health-unknown") },
     h(
       "div",
       { className: "hpg-health-line", role: "status" },
       h("span", { className: "hpg-dot", "aria-hidden": "true" }),
-      h("strong", null, health.ok ? sentence(health.line) : "Something needs you"),
+      h("strong", null, bad ? "Something needs you" : sentence(health.line)),
       h("span", { className: "hpg-muted hpg-health-more" }, `Version ${version}`, health.checked_at && h(Fragment, null, ", checked ", h(When, { at: health.checked_at }))),
     ),
     health.problems.length > 0 &&
