@@ -49,6 +49,7 @@ def overview(desk: Desk, params: Params) -> Mapping[str, Any]:
     database = status["database"]
     return {
         "health": _health(database, checks) if state else _UNKNOWN,
+        "counting": state is None or sizes is None,
         "version": package_version(),
         "waiting": _waiting(status),
         "recall": _recall(status) if state else None,

@@ -185,12 +185,14 @@ function useAnswer(path, params, { every_s: everyS } = {}) {
         if (ended || mine !== asking) return;
         retryMs = RETRY_FIRST_MS;
         settle({ data });
-        if (everyS) later(everyS * 1000);
-        else if (data.loading) later(LOADING_MS);
+        if (data.loading || data.counting) later(LOADING_MS);
+        else if (everyS) later(everyS * 1000);
       } catch (error) {
         if (ended || mine !== asking || error.name === "AbortError") return;
-        settle({ error });
-        if (error.status === 503) {
+        const unavailable = error.status === 503;
+        // Of what is only just being opened nothing is said: the second time it is a problem.
+        if (!unavailable || retryMs > RETRY_FIRST_MS) settle({ error });
+        if (unavailable) {
           later(retryMs);
           retryMs = Math.min(retryMs * 2, RETRY_MOST_MS);
         }
@@ -265,6 +267,10 @@ function durationText(ms) {
   return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
 }
 
+function sentence(text) {
+  return text ? text[0].toUpperCase() + text.slice(1) : "";
+}
+
 // ---- the frame of a view ----
 
 function Page({ title, actions, children }) {
@@ -290,7 +296,7 @@ function Problem({ error, again }) {
   return h(
     "div",
     { className: "hpg-problem", role: "alert" },
-    h("span", null, error.message),
+    h(StoredText, { text: sentence(error.message), inline: true }),
     error.status === 401 ? h(Act, { onClick: () => window.location.reload() }, "Load again") : again && h(Act, { onClick: again }, "Try again"),
   );
 }
@@ -690,11 +696,11 @@ function ChartTable({ named, series, label }) {
   );
 }
 
-/** A table whose rows become cards on a phone. `columns` are {label, cell(row), number, wide}. */
-function Table({ label, columns, rows, keyOf }) {
+/** A table whose rows become cards on a phone, unless it is `narrow`. `columns` are {label, cell(row), number, wide}. */
+function Table({ label, columns, rows, keyOf, narrow }) {
   return h(
     "table",
-    { className: "hpg-table" },
+    { className: cx("hpg-table", !narrow && "hpg-table-cards") },
     h("caption", { className: "hpg-sr" }, label),
     h("thead", null, h("tr", null, columns.map((column) => h("th", { key: column.label, scope: "col", className: cx(column.number && "hpg-number") }, column.label)))),
     h(
@@ -1426,6 +1432,7 @@ function OverviewView() {
 
 function OverviewTold({ data }) {
   const { health, totals, growth, themes } = data;
+  if (health.ok === null) return h(Fragment, null, h(Health, { health, version: data.version }), h(Loading, { when: true }));
   const empty = totals.memories === 0 && totals.turns === 0;
   return h(
     Fragment,
@@ -1447,10 +1454,6 @@ function OverviewTold({ data }) {
 
 function StillCounting() {
   return h("p", { className: "hpg-muted" }, "Being counted …");
-}
-
-function sentence(text) {
-  return text ? text[0].toUpperCase() + text.slice(1) : "";
 }
 
 function Health({ health, version }) {
@@ -1991,7 +1994,6 @@ function ThemeTable({ rows }) {
 
 // One theme: what it holds, when that was written, and by whom.
 const ROWS_A_PAGE = 50;
-const COUNTING_AGAIN_MS = 1500;
 const TABS = {
   memories: { label: "Memories", view: ThemeMemories },
   turns: { label: "Turns", view: ThemeTurns },
@@ -2015,11 +2017,6 @@ function OneTheme({ theme, params }) {
   const answer = useAnswer("/theme", { theme });
   const { data } = answer;
   const tab = TABS[params.tab] ? params.tab : "memories";
-  useEffect(() => {
-    if (!data || !data.counting) return undefined;
-    const timer = setTimeout(answer.again, COUNTING_AGAIN_MS);
-    return () => clearTimeout(timer);
-  }, [data]);
   const title = h(ThemeName, { theme, private: data && data.private, plain: true });
   return h(
     Page,
@@ -2159,7 +2156,7 @@ function ThemeTimeline({ theme, told }) {
     Fragment,
     null,
     h(Panel, { title: monthly ? "By month" : "By day" }, h(Bars, { rows: told.timeline, series: GROWTH, label: "Turns and memories" })),
-    h(Table, { label: "Timeline", columns, rows: [...told.timeline].reverse(), keyOf: (each) => each.day || each.month }),
+    h(Table, { label: "Timeline", narrow: true, columns, rows: [...told.timeline].reverse(), keyOf: (each) => each.day || each.month }),
     history,
   );
 }
