@@ -2026,6 +2026,7 @@ function SettingsForm({ data }) {
     "form",
     { className: "hpg-form hpg-settings", onSubmit: submit, noValidate: true },
     data.file && h("p", { className: "hpg-muted" }, "Kept in ", h(StoredText, { text: data.file, inline: true })),
+    (data.notes || []).map((note, at) => h("p", { key: at, className: "hpg-note" }, note)),
     h(
       Panel,
       null,
