@@ -938,7 +938,7 @@ function TrialRows({ rows, counts }) {
       h(
         "li",
         { key: row.ref || at },
-        row.ref && h("code", { className: "hpg-ref" }, row.ref),
+        row.ref && h("span", { className: "hpg-ref" }, row.ref),
         " ",
         row.content && h(StoredText, { text: cutText(row.content), lines: 2 }),
         row.changes && h(ChangedFields, { changes: row.changes }),
@@ -1706,7 +1706,7 @@ function SearchAnswer({ params }) {
   if (!data) return h(Loading, { when: slow });
   return h(
     "section",
-    { "aria-label": "Results" },
+    { className: "hpg-section", "aria-label": "Results" },
     h("p", { className: "hpg-muted", role: "status" }, searchSummary(data)),
     data.mode === "lexical" &&
       h("p", { className: "hpg-note" }, `Searched by words only${data.why_by_words ? `: ${data.why_by_words}` : ""}`),
@@ -1901,7 +1901,7 @@ function agentSummary({ tokens, budget_tokens: budget, took_ms: took, mode, line
 function AgentBlock({ block, tokens, budget }) {
   return h(
     "section",
-    { "aria-label": "The block", className: "hpg-card" },
+    { "aria-label": "The block" },
     budget
       ? h("meter", { min: 0, max: budget, value: tokens, className: "hpg-meter", "aria-label": "Tokens of the budget" })
       : null,
@@ -1912,7 +1912,7 @@ function AgentBlock({ block, tokens, budget }) {
 function AgentLines({ title, lines, empty }) {
   return h(
     "section",
-    { "aria-label": title },
+    { className: "hpg-section", "aria-label": title },
     h("h3", null, title),
     lines.length ? h("ol", { className: "hpg-results" }, lines.map((line) => h(AgentLine, { key: line.ref, line }))) : null,
     !lines.length && h("p", { className: "hpg-muted" }, empty),
@@ -2420,7 +2420,7 @@ function HeldRemovals({ params }) {
   const picked = chosen.filter((ref) => rows.some((row) => row.ref === ref));
   return h(
     "section",
-    { "aria-labelledby": "hpg-held" },
+    { className: "hpg-section", "aria-labelledby": "hpg-held" },
     h("h3", { id: "hpg-held" }, "Waiting for a decision"),
     h("p", { className: "hpg-muted" }, "A memory file lost these entries in a way that may be an accident. Undecided, they are kept."),
     error && h(Problem, { error, again }),
@@ -2496,7 +2496,7 @@ function RemovedMemories({ params }) {
   const rows = (data && data.rows) || [];
   return h(
     "section",
-    { "aria-labelledby": "hpg-removed" },
+    { className: "hpg-section", "aria-labelledby": "hpg-removed" },
     h("h3", { id: "hpg-removed" }, "Can be brought back"),
     error && h(Problem, { error, again }),
     !data && !error && h(Loading, { when: slow }),
@@ -2582,13 +2582,17 @@ function SettingsForm({ data }) {
         }),
       ),
     ),
-    h(SettingsTold, { trial, dirty }),
     h(
       "div",
-      { className: "hpg-actions hpg-settings-actions" },
-      dirty && h(Act, { tone: "quiet", onClick: () => setTyped({}) }, "Throw changes away"),
-      h(Act, { onClick: trial.test, "aria-disabled": dirty && !trial.busy ? undefined : "true" }, "Test"),
-      h(Act, { type: "submit", tone: "main", "aria-disabled": trial.passed && !trial.busy ? undefined : "true" }, "Save"),
+      { className: "hpg-settings-foot" },
+      h(SettingsTold, { trial, dirty }),
+      h(
+        "div",
+        { className: "hpg-actions" },
+        h(Act, { onClick: trial.test, "aria-disabled": dirty && !trial.busy ? undefined : "true" }, "Test"),
+        h(Act, { type: "submit", tone: "main", "aria-disabled": trial.passed && !trial.busy ? undefined : "true" }, "Save"),
+        dirty && h(Act, { tone: "quiet", onClick: () => setTyped({}) }, "Throw changes away"),
+      ),
     ),
   );
 }
