@@ -76,7 +76,7 @@ class TokenFile:
                 self._seen = seen
         except FileNotFoundError:
             self._tokens, self._seen = (), ()
-        except (OSError, ValueError, TypeError, KeyError) as exc:
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as exc:
             reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else f"{type(exc).__name__}: {exc}"
             raise ConfigurationError(
                 f"the tokens of the MCP server cannot be read ({reason}); correct {self.path}, or move it away and "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,20 @@ def test_whoever_edits_what_another_one_changed_meanwhile_is_told(api: Dashboard
     assert status == 400 and "changed by somebody else" in error and error.endswith("The office is in Lyon")
     assert rows(dsn)[0]["content"] == "The office is in Lyon"
     assert api.refused("/replace", {"ref": ref, "content": "x", "expected": seen})[0] == 400
+
+
+def test_of_several_who_edit_at_once_one_is_first_and_the_others_are_told(api: DashboardApi, dsn: str) -> None:
+    ref = added(api, "The office is in Paris", subject="office")
+    cities = ("Lyon", "Nantes", "Brest", "Lille")
+
+    def edit(city: str) -> int:
+        body = {"ref": ref, "content": f"The office is in {city}", "expected": "The office is in Paris"}
+        return api.http.post("/api/plugins/pgvector/edit", json=body).status_code
+
+    with ThreadPoolExecutor(len(cities)) as pool:
+        answers = sorted(pool.map(edit, cities))
+    assert answers == [200, 400, 400, 400]
+    assert len([row for row in rows(dsn, "memory_history") if row["action"] == "replaced"]) == 1
 
 
 @pytest.mark.parametrize(

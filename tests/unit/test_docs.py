@@ -8,6 +8,7 @@ import importlib.util
 import json
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from datetime import UTC, datetime
@@ -135,6 +136,7 @@ def script_module(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # where dataclasses look their module up
     spec.loader.exec_module(module)
     return module
 
@@ -363,6 +365,16 @@ def test_every_setting_and_variable_that_is_named_exists(path: Path) -> None:
 
     assert not set(re.findall(r"plugins\.pgvector\.(\w+)", page)) - keys - {"x"}
     assert not set(_ENV_NAME.findall(page)) - variables
+
+
+def test_the_list_of_licences_has_every_package_that_comes_along() -> None:
+    script = script_module("list_licences")
+    rows = dict(re.findall(r"^\| (\S+) \| [^|]* \| ([^|]*) \|", text_of(script.PAGE), re.MULTILINE))
+
+    found = {package.name: package.licence for package in script.packages()}
+    assert {"psycopg", "onnxruntime", "mcp", "fastapi", "certifi"} <= set(found)
+    assert {name for name in found if name not in rows} == set(), "run scripts/list_licences.py"
+    assert "not declared" not in found.values()
 
 
 def test_the_pinned_server_is_the_same_everywhere() -> None:

@@ -87,7 +87,8 @@ def test_what_is_wrong_is_said(run: Run, arguments: list[str], code: int, says: 
 @pytest.mark.parametrize(
     "text",
     [
-        "", "{", "[]", "{}", '{"tokens": [{}]}', '{"tokens": 1}',
+        "", "{", "[]", "{}",
+        pytest.param('{"tokens": ' + "[" * 100_000, id="deep"), '{"tokens": [{}]}', '{"tokens": 1}',
         '{"tokens": [{"name": "a", "sha256": "short", "themes": ["x"], "read_only": false, "created": ""}]}',
         '{"tokens": [{"name": "a", "sha256": "%s", "themes": [], "read_only": false, "created": ""}]}' % ("0" * 64),
         '{"tokens": [{"name": "a", "sha256": "%s", "themes": ["x"], "read_only": "no", "created": ""}]}' % ("0" * 64),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email
+import os
 import re
 import subprocess
 import sys
@@ -92,6 +93,23 @@ def test_the_sdist_holds_the_package_the_tests_and_the_scripts(dist: Path) -> No
     assert {"pyproject.toml", "LICENSE", "README.md", "scripts/test.sh", "scripts/install.sh", ".ci/run"} <= names
     assert "tests/unit/test_packaging.py" in names
     assert not [name for name in names if name.startswith((".venv", ".cache", ".git/")) or "__pycache__" in name]
+
+
+def test_whoever_builds_again_from_the_sdist_gets_the_same_bytes(dist: Path, tmp_path: Path) -> None:
+    (sdist,) = dist.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path / "elsewhere", filter="data")
+    (source,) = (tmp_path / "elsewhere").iterdir()
+    for path in source.rglob("*"):  # neither the time of a checkout nor whose rights it has may tell
+        os.utime(path, (1e9, 1e9))
+        path.chmod(0o700 if path.is_dir() or path.stat().st_mode & 0o100 else 0o600)
+
+    again = tmp_path / "again"
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(again), str(source), cwd=tmp_path)
+
+    first, second = ({path.name: path.read_bytes() for path in folder.iterdir()} for folder in (dist, again))
+    assert sorted(first) == sorted(second)
+    assert [name for name in first if first[name] != second[name]] == []
 
 
 def test_the_metadata_says_what_users_need_to_know(wheel: Path, metadata: Message) -> None:

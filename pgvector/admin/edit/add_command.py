@@ -106,7 +106,7 @@ def _metadata(given: Sequence[str]) -> dict[str, Any]:
 def _object(given: str) -> dict[str, Any]:
     try:
         value = json.loads(given)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise WrongUsage(

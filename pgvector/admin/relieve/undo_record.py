@@ -66,7 +66,7 @@ def read_record(home: Path) -> UndoRecord | None:
         return UndoRecord(float(found["at"]), entries, dict(found["chars"]))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError) as exc:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as exc:
         raise ConfigurationError(
             f"{path} cannot be read ({exc}); the memories are stored: hermes-pgvector list"
         ) from exc

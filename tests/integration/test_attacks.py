@@ -1,0 +1,176 @@
+"""Attacks from outside that no other module plays: files of strangers, endpoints and models that turn on us."""
+
+from __future__ import annotations
+
+import gzip
+import http.server
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from hermes_memory_pgvector import cli
+from hermes_memory_pgvector.config.settings import TOOLS
+from hermes_memory_pgvector.domain.errors import EmbedderError
+from hermes_memory_pgvector.embed.http_embedder import HttpEmbedder
+from hermes_memory_pgvector.embed.model_folder import read_model_folder
+from tests.conftest import DIMS, MakeProvider
+from tests.support.memory import called, landed, recalled
+from tests.support.records import all_rows
+from tests.support.stored import Database
+
+DEEP = "[" * 100_000
+STATEMENTS = [
+    "'; DROP TABLE memory_entries; --",
+    "' OR agent_identity <> '' --",
+    "\\'; DELETE FROM conversations WHERE true; --",
+    "%(theme)s %s {theme} $1 :theme",
+    "marketing' UNION SELECT content FROM memory_entries WHERE agent_identity = 'sales",
+    "x\0' OR 1=1",
+    "{{''.__class__.__mro__}} ${jndi:ldap://127.0.0.1/x} $(touch /tmp/x) `id`",
+    "../../../../etc/passwd",
+]
+
+
+@pytest.fixture
+def configured(home: Path, dsn: str) -> str:
+    """The home's configuration names the test's database."""
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}))
+    return dsn
+
+
+class _Listener(http.server.ThreadingHTTPServer):
+    """Answers every POST with a redirect to `to`, else with a sentence; `asked` holds the headers of each."""
+
+    daemon_threads = True
+
+    def __init__(self, to: str = "") -> None:
+        super().__init__(("127.0.0.1", 0), _Redirect)
+        self.to = to
+        self.asked: list[dict[str, str]] = []
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+class _Redirect(http.server.BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        listener = cast(_Listener, self.server)
+        listener.asked.append(dict(self.headers))
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(307 if listener.to else 400)
+        if listener.to:
+            self.send_header("Location", listener.to)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def listen() -> Iterator[Callable[[str], _Listener]]:
+    """Starts listeners."""
+    running: list[_Listener] = []
+
+    def start(to: str = "") -> _Listener:
+        running.append(_Listener(to))
+        threading.Thread(target=running[-1].serve_forever, args=(0.01,)).start()
+        return running[-1]
+
+    yield start
+    for listener in running:
+        listener.shutdown()
+        listener.server_close()
+
+
+def test_an_endpoint_cannot_have_our_texts_and_key_sent_elsewhere(listen: Callable[[str], _Listener]) -> None:
+    thief = listen("")
+    endpoint = listen(f"{thief.url}/v1/embeddings")
+    embedder = HttpEmbedder(url=f"{endpoint.url}/v1", model="m", dims=DIMS, api_key="sk-ours")
+
+    with pytest.raises(EmbedderError, match="redirect"):
+        embedder.embed_query("what we keep to ourselves", timeout_s=10)
+
+    embedder.close()
+    assert endpoint.asked and all(each["Authorization"] == "Bearer sk-ours" for each in endpoint.asked)
+    assert thief.asked == []
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_no_argument_of_a_tool_reaches_another_theme_or_the_tables(
+    make_provider: MakeProvider, dsn: str, tool: str
+) -> None:
+    config = {"tools": list(TOOLS), "structure": True, "cross_theme": "none"}
+    provider, other = (make_provider(config, gateway_session_key=theme) for theme in ("marketing", "sales"))
+    for each, content in ((provider, "Atlas is blue"), (other, "the secret of sales")):
+        each.on_memory_write("add", "memory", content)
+        landed(each)
+    (schema,) = (each for each in provider.get_tool_schemas() if each["name"] == tool)
+    fine = {"query": "Atlas", "content": "something kept", "id": 1}
+    arguments = schema["parameters"]["properties"]
+
+    for name in arguments:
+        for hostile in [*STATEMENTS, [STATEMENTS[0]], {"$ne": STATEMENTS[0]}, 10**400, DEEP]:
+            args = {key: value for key, value in fine.items() if key in arguments} | {name: hostile}
+            assert "secret of sales" not in json.dumps(called(provider, tool, args)), (name, hostile)
+    landed(provider)
+
+    assert recalled(other, "What is the secret of sales?") == ["the secret of sales"]
+    themes = Database(dsn).column("SELECT DISTINCT agent_identity FROM memory_entries ORDER BY 1")
+    assert themes == ["marketing", "sales"]
+
+
+def test_an_import_that_unpacks_without_end_is_refused(
+    configured: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bomb = tmp_path / "bomb.jsonl.gz"
+    bomb.write_bytes(gzip.compress(bytes(64 << 20)) * 64)
+    assert bomb.stat().st_size < 8 << 20
+
+    assert cli.main(["import", str(bomb)]) == 1
+
+    assert "longer than" in capsys.readouterr().err
+    assert all_rows(configured) == []
+
+
+def test_an_import_of_hostile_lines_takes_nothing_in_and_says_it_plainly(
+    configured: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"store": "memories", "theme": "sales", "target": "memory", "content": "x", "created_at": "2026-01-01"}
+    odd: list[Any] = [
+        {"created_at": "9" * 30}, {"created_at": "99999-01-01T00:00:00Z"}, {"created_at": {}}, {"theme": ["sales"]},
+        {"theme": "\x1b]0;owned\x07\x1b[2J"}, {"content": None}, {"store": "\x1b[31mpg_authid"},
+        {"embedding": "[" * 99}, {"embedding": [1e400] * DIMS}, {"embedding": ["1"] * DIMS}, {"metadata": "x"},
+        {"id": 2**70}, {"id": "1; --"},
+    ]  # fmt: skip
+    lines = [json.dumps(row | each) for each in odd] + [DEEP, '{"store": ' + DEEP, "\x1b[2J", "9" * 5000, '"\ud800"']
+    path = tmp_path / "hostile.jsonl"
+    path.write_text("\n".join(lines), encoding="utf-8", errors="surrogatepass")
+
+    assert cli.main(["import", str(path)]) == 1
+    said = capsys.readouterr()
+    assert all_rows(configured) == []
+    assert cli.main(["import", str(path), "--salvage"]) == 1
+    salvaged = capsys.readouterr()
+
+    for text in (said.out, said.err, salvaged.out, salvaged.err):
+        assert "\x1b" not in text and "\x07" not in text
+        assert "Traceback" not in text and "internal" not in text
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json", "modules.json", "sentence_bert_config.json"])
+@pytest.mark.parametrize(
+    "text",
+    [pytest.param(DEEP, id="deep"), "[]", "null", '{"max_seq_length": 1e999}', '{"pad_token": {"content": []}}'],
+)
+def test_a_hostile_file_of_a_model_is_an_error_in_words_or_no_matter(tmp_path: Path, file: str, text: str) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"\0")
+    (tmp_path / "tokenizer.json").write_text("{}", encoding="utf-8")
+    (tmp_path / file).write_text(text, encoding="utf-8")
+
+    try:
+        read_model_folder(tmp_path)
+    except EmbedderError as error:
+        assert file in str(error)
