@@ -1280,16 +1280,16 @@ function ForgetSessionButton({ theme, session, onChanged }) {
 
 const ACTIONS = ["added", "replaced", "moved", "removed", "superseded", "closed", "archived", "reopened"];
 
-/** Events, the newest first; `whose` says of which memory each is. */
-function Events({ events, whose }) {
+/** Events, the newest first; `whose` says of which memory each is. A text that is `known` is not told again. */
+function Events({ events, whose, known }) {
   return h(
     "ol",
     { className: "hpg-events" },
-    events.map((event, at) => h(EventItem, { key: `${event.ref} ${event.at} ${at}`, event, whose })),
+    events.map((event, at) => h(EventItem, { key: `${event.ref} ${event.at} ${at}`, event, whose, known })),
   );
 }
 
-function EventItem({ event, whose }) {
+function EventItem({ event, whose, known }) {
   return h(
     "li",
     { className: "hpg-event" },
@@ -1298,20 +1298,24 @@ function EventItem({ event, whose }) {
       { className: "hpg-row-head" },
       h("strong", null, event.action),
       whose && h(Link, { view: "row", params: { ref: event.ref }, className: "hpg-ref" }, event.ref),
+      whose && event.theme && h(ThemeName, { theme: event.theme }),
       h(When, { at: event.at }),
       event.by && h("span", { className: "hpg-muted" }, "by ", h(StoredText, { text: event.by, inline: true })),
     ),
-    h(EventText, { event }),
+    h(EventText, { event, known }),
   );
 }
 
-function EventText({ event }) {
-  if (event.diff) return h(Diff, { parts: event.diff });
-  const was = event.old_content || event.content;
-  if (was) return h("blockquote", null, h(StoredText, { text: was, lines: 6 }));
-  if (event.old_theme) return h("p", null, "from the theme ", h(ThemeName, { theme: event.old_theme }));
-  if (event.says) return h("p", { className: "hpg-muted" }, event.says);
-  return null;
+function EventText({ event, known }) {
+  const { diff, content, old_theme: from } = event;
+  if (diff) return h(Diff, { parts: diff });
+  const told = content && !(known || "").startsWith(content);
+  return h(
+    Fragment,
+    null,
+    from && h("p", { className: "hpg-muted" }, "from the theme ", h(ThemeName, { theme: from })),
+    told && h(StoredText, { text: content, lines: 3 }),
+  );
 }
 
 /** A text with what was taken out and what was put in; said in words too, for those who do not see the marks. */
@@ -1731,7 +1735,7 @@ function WholeRowTold({ row }) {
         ),
     h(RowStructure, { structure: row.structure }),
     !gone && h(RowFacts, { row }),
-    history.length > 0 && h(Panel, { title: "History" }, h(Events, { events: history })),
+    history.length > 0 && h(Panel, { title: "History" }, h(Events, { events: history, known: row.content })),
   );
 }
 
@@ -1786,7 +1790,7 @@ function RowFacts({ row }) {
   return h(Panel, { title: "Where it came from" }, h(Pairs, { pairs: told.filter(([, value]) => value) }));
 }
 
-// What happened to the memories of a theme.
+// What happened to memories, of one theme or of all.
 
 function HistoryView() {
   const { params } = useAddress();
@@ -1794,9 +1798,7 @@ function HistoryView() {
     Page,
     { title: "History" },
     h(HistoryForm, { params }),
-    params.theme
-      ? h(HistoryAnswer, { params })
-      : h(Empty, { title: "Of which theme?" }, h("p", null, "Name a theme to see what was added, changed and removed.")),
+    h(HistoryAnswer, { params }),
   );
 }
 
@@ -1813,7 +1815,7 @@ function HistoryForm({ params }) {
   });
   const choose = (action) => {
     set({ action });
-    if (asked.theme.trim()) send({ action });
+    send({ action });
   };
   return h(
     "form",
@@ -1821,7 +1823,7 @@ function HistoryForm({ params }) {
     h(
       "div",
       { className: "hpg-fields" },
-      h(ThemeField, { required: true, ...text("theme") }),
+      h(ThemeField, { help: "Empty: every theme", ...text("theme") }),
       h(SelectField, {
         label: "What was done",
         value: asked.action,
@@ -1843,7 +1845,7 @@ function HistoryAnswer({ params }) {
   if (error) return h(Problem, { error, again });
   if (!data) return h(Loading, { when: slow });
   if (!data.rows.length) {
-    return h(Empty, { title: "Nothing happened" }, h("p", null, "Nothing of that kind, at that time, in that theme."));
+    return h(Empty, { title: "Nothing happened" }, h("p", null, "Nothing of that kind, at that time."));
   }
   return h(
     Fragment,
@@ -2074,7 +2076,7 @@ function useSettingsTrial(changes) {
   const save = (cleared) =>
     send("save", "/settings", (saved) => {
       cleared();
-      toast([saved.says, saved.restart && "Restart what runs for it to take effect."].filter(Boolean).join(" "));
+      toast([saved.says, saved.restart && "restart what runs, so that it takes effect"].filter(Boolean).join("; "));
     });
   return { told, error, failed, busy, test, save, passed: Boolean(told && told.ok && !error) };
 }

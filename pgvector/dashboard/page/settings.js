@@ -89,7 +89,7 @@ function useSettingsTrial(changes) {
   const save = (cleared) =>
     send("save", "/settings", (saved) => {
       cleared();
-      toast([saved.says, saved.restart && "Restart what runs for it to take effect."].filter(Boolean).join(" "));
+      toast([saved.says, saved.restart && "restart what runs, so that it takes effect"].filter(Boolean).join("; "));
     });
   return { told, error, failed, busy, test, save, passed: Boolean(told && told.ok && !error) };
 }
