@@ -30,8 +30,8 @@ def hostile(dashboard: HostDashboard, module_dsn: str) -> Iterator[None]:
     with psycopg.connect(module_dsn) as conn:
         for number, text in enumerate((*HOSTILE, LONG)):
             conn.execute(
-                "INSERT INTO memory_entries (agent_identity, target, content, subject, kind, scope, metadata)"
-                " VALUES (%s, 'memory', %s, %s, 'fact', %s, jsonb_build_object(%s::text, %s::text))",
+                "INSERT INTO memory_entries (agent_identity, target, content, subject, kind, state, scope, metadata)"
+                " VALUES (%s, 'memory', %s, %s, 'fact', 'active', %s, jsonb_build_object(%s::text, %s::text))",
                 (THEME, text, f"{SCRIPT} {number}", LINK[:64], SCRIPT, LINK),
             )
             conn.execute(
@@ -41,7 +41,8 @@ def hostile(dashboard: HostDashboard, module_dsn: str) -> Iterator[None]:
             )
         conn.execute(
             "INSERT INTO memory_entries (agent_identity, target, content)"
-            " SELECT 'tenant-' || lpad(n::text, 5, '0'), 'memory', 'The tenant number ' || n FROM generate_series(1, %s) n",
+            " SELECT 'tenant-' || lpad(n::text, 5, '0'), 'memory', 'Tenant number ' || n"
+            " FROM generate_series(1, %s) AS n",
             (THEMES,),
         )
     with profile(dashboard, "hostile", module_dsn):
@@ -87,7 +88,7 @@ def test_need_42_a_text_is_shown_as_it_is_stored(
         row = conn.execute("SELECT id FROM memory_entries WHERE content = %s", (text,)).fetchone()
     assert row is not None
     opened = open_page("row", profile="hostile", ref=f"m{row[0]}")
-    shown = opened.page.locator(".hpg-text").first
+    shown = opened.page.locator("div.hpg-text").first
     if text is BIDI:
         for mark in ("U+202E", "U+202C", "U+2066", "U+2069", "U+200B"):
             expect(shown).to_contain_text(mark)
