@@ -233,22 +233,26 @@ def test_what_comes_back_gets_its_vector(
 # -- the journal
 
 
+def where(home: Path) -> tuple[Path, str]:
+    return home, "localhost:5432/hermes"
+
+
 def change_of(home: Path, text: str = "x") -> UndoableChange:
     rows = {RowKey("sales", Ref("memories", 1)): text}
-    return UndoableChange(home, "forget", "bring it back", RowChange(RowImages(rows), {}, {}))
+    return UndoableChange(where(home), "forget", "bring it back", RowChange(RowImages(rows), {}, {}))
 
 
 def test_the_journal_keeps_a_hundred_changes_and_so_much_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = Journal()
     tokens = [kept.add(change_of(tmp_path))["token"] for _ in range(101)]
     with pytest.raises(InvalidArgument):
-        kept.look(tokens[0], tmp_path)
-    assert kept.look(tokens[1], tmp_path)
+        kept.look(tokens[0], where(tmp_path))
+    assert kept.look(tokens[1], where(tmp_path))
     monkeypatch.setattr(journals, "MOST_CHARS", 1_000)
     last = kept.add(change_of(tmp_path, "x" * 950))["token"]
-    assert kept.look(tokens[-1], tmp_path) and kept.look(last, tmp_path)
+    assert kept.look(tokens[-1], where(tmp_path)) and kept.look(last, where(tmp_path))
     with pytest.raises(InvalidArgument):
-        kept.look(tokens[1], tmp_path)
+        kept.look(tokens[1], where(tmp_path))
     assert kept.add(change_of(tmp_path, "x" * 1_001)) is None
 
 
@@ -260,4 +264,4 @@ def test_the_journal_lets_go_of_what_is_too_old_though_nobody_asks(
     token = kept.add(change_of(tmp_path))["token"]
     until(lambda: not kept, what="the journal to let go of it")
     with pytest.raises(InvalidArgument):
-        kept.take(token, tmp_path)
+        kept.take(token, where(tmp_path))

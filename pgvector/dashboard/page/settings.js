@@ -39,6 +39,7 @@ function SettingsForm({ data }) {
     "form",
     { className: "hpg-form hpg-settings", onSubmit: submit, noValidate: true },
     data.file && h("p", { className: "hpg-muted" }, "Kept in ", h(StoredText, { text: data.file, inline: true })),
+    (data.notes || []).map((note, at) => h("p", { key: at, className: "hpg-note" }, note)),
     h(
       Panel,
       null,
@@ -119,15 +120,22 @@ function problemText({ key, says, fix }) {
 function SettingField({ field, value, problem, onInput }) {
   const { key, label, help, type, choices, source } = field;
   const props = { label, value, onInput, name: key, problem: problem && problem.says };
-  const said = [help, source && `From ${source}.`].filter(Boolean).join(" ");
+  const said = sentences(help, source && `From ${source}`);
   if (type === "bool") return h(CheckField, { ...props, help: said });
   if (type === "choice") return h(SelectField, { ...props, choices: choices || [], help: said });
   if (type === "secret") {
-    const set = field.set ? "It is set. Leave it empty to keep it." : "It is not set.";
-    return h(TextField, { ...props, type: "password", autoComplete: "new-password", help: `${said} ${set}`.trim() });
+    const set = field.set ? "It is set. Leave it empty to keep it" : "It is not set";
+    return h(TextField, { ...props, type: "password", autoComplete: "new-password", help: sentences(said, set) });
   }
   const number = type === "number" ? { inputMode: "decimal" } : {};
   return h(TextField, { ...props, ...number, help: said, placeholder: defaultShown(field), spellCheck: false });
+}
+
+function sentences(...said) {
+  return said
+    .filter(Boolean)
+    .map((each) => (/[.!?]$/.test(each) ? each : `${each}.`))
+    .join(" ");
 }
 
 function defaultShown({ default: value }) {
