@@ -944,7 +944,7 @@ function TrialRows({ rows, counts }) {
       h(
         "li",
         { key: row.ref || at },
-        row.ref && h("code", { className: "hpg-ref" }, row.ref),
+        row.ref && h("span", { className: "hpg-ref" }, row.ref),
         " ",
         row.content && h(StoredText, { text: cutText(row.content), lines: 2 }),
         row.changes && h(ChangedFields, { changes: row.changes }),
@@ -1363,16 +1363,16 @@ function ForgetSessionButton({ theme, session, onChanged }) {
 
 const ACTIONS = ["added", "replaced", "moved", "removed", "superseded", "closed", "archived", "reopened"];
 
-/** Events, the newest first; `whose` says of which memory each is. */
-function Events({ events, whose }) {
+/** Events, the newest first; `whose` says of which memory each is. A text that is `known` is not told again. */
+function Events({ events, whose, known }) {
   return h(
     "ol",
     { className: "hpg-events" },
-    events.map((event, at) => h(EventItem, { key: `${event.ref} ${event.at} ${at}`, event, whose })),
+    events.map((event, at) => h(EventItem, { key: `${event.ref} ${event.at} ${at}`, event, whose, known })),
   );
 }
 
-function EventItem({ event, whose }) {
+function EventItem({ event, whose, known }) {
   return h(
     "li",
     { className: "hpg-event" },
@@ -1381,20 +1381,24 @@ function EventItem({ event, whose }) {
       { className: "hpg-row-head" },
       h("strong", null, event.action),
       whose && h(Link, { view: "row", params: { ref: event.ref }, className: "hpg-ref" }, event.ref),
+      whose && event.theme && h(ThemeName, { theme: event.theme }),
       h(When, { at: event.at }),
       event.by && h("span", { className: "hpg-muted" }, "by ", h(StoredText, { text: event.by, inline: true })),
     ),
-    h(EventText, { event }),
+    h(EventText, { event, known }),
   );
 }
 
-function EventText({ event }) {
-  if (event.diff) return h(Diff, { parts: event.diff });
-  const was = event.old_content || event.content;
-  if (was) return h("blockquote", null, h(StoredText, { text: was, lines: 6 }));
-  if (event.old_theme) return h("p", null, "from the theme ", h(ThemeName, { theme: event.old_theme }));
-  if (event.says) return h("p", { className: "hpg-muted" }, event.says);
-  return null;
+function EventText({ event, known }) {
+  const { diff, content, old_theme: from } = event;
+  if (diff) return h(Diff, { parts: diff });
+  const told = content && !(known || "").startsWith(content);
+  return h(
+    Fragment,
+    null,
+    from && h("p", { className: "hpg-muted" }, "from the theme ", h(ThemeName, { theme: from })),
+    told && h(StoredText, { text: content, lines: 3 }),
+  );
 }
 
 /** A text with what was taken out and what was put in; said in words too, for those who do not see the marks. */
@@ -1705,7 +1709,7 @@ function SearchAnswer({ params }) {
   if (!data) return h(Loading, { when: slow });
   return h(
     "section",
-    { "aria-label": "Results" },
+    { className: "hpg-section", "aria-label": "Results" },
     h("p", { className: "hpg-muted", role: "status" }, searchSummary(data)),
     data.mode === "lexical" &&
       h("p", { className: "hpg-note" }, `Searched by words only${data.why_by_words ? `: ${data.why_by_words}` : ""}`),
@@ -1908,7 +1912,7 @@ function agentSummary({ tokens, budget_tokens: budget, took_ms: took, mode, why_
 function AgentBlock({ block, tokens, budget }) {
   return h(
     "section",
-    { "aria-label": "The block", className: "hpg-card" },
+    { "aria-label": "The block" },
     budget
       ? h("meter", { min: 0, max: budget, value: tokens, className: "hpg-meter", "aria-label": "Tokens of the budget" })
       : null,
@@ -1919,7 +1923,7 @@ function AgentBlock({ block, tokens, budget }) {
 function AgentLines({ title, lines, empty }) {
   return h(
     "section",
-    { "aria-label": title },
+    { className: "hpg-section", "aria-label": title },
     h("h3", null, title),
     lines.length ? h("ol", { className: "hpg-results" }, lines.map((line) => h(AgentLine, { key: line.ref, line }))) : null,
     !lines.length && h("p", { className: "hpg-muted" }, empty),
@@ -2278,7 +2282,7 @@ function WholeRowTold({ row }) {
         ),
     h(RowStructure, { structure: row.structure }),
     !gone && h(RowFacts, { row }),
-    history.length > 0 && h(Panel, { title: "History" }, h(Events, { events: history })),
+    history.length > 0 && h(Panel, { title: "History" }, h(Events, { events: history, known: row.content })),
   );
 }
 
@@ -2333,7 +2337,7 @@ function RowFacts({ row }) {
   return h(Panel, { title: "Where it came from" }, h(Pairs, { pairs: told.filter(([, value]) => value) }));
 }
 
-// What happened to the memories of a theme.
+// What happened to memories, of one theme or of all.
 
 function HistoryView() {
   const { params } = useAddress();
@@ -2341,9 +2345,7 @@ function HistoryView() {
     Page,
     { title: "History" },
     h(HistoryForm, { params }),
-    params.theme
-      ? h(HistoryAnswer, { params })
-      : h(Empty, { title: "Of which theme?" }, h("p", null, "Name a theme to see what was added, changed and removed.")),
+    h(HistoryAnswer, { params }),
   );
 }
 
@@ -2360,7 +2362,7 @@ function HistoryForm({ params }) {
   });
   const choose = (action) => {
     set({ action });
-    if (asked.theme.trim()) send({ action });
+    send({ action });
   };
   return h(
     "form",
@@ -2368,7 +2370,7 @@ function HistoryForm({ params }) {
     h(
       "div",
       { className: "hpg-fields" },
-      h(ThemeField, { required: true, ...text("theme") }),
+      h(ThemeField, { help: "Empty: every theme", ...text("theme") }),
       h(SelectField, {
         label: "What was done",
         value: asked.action,
@@ -2390,7 +2392,7 @@ function HistoryAnswer({ params }) {
   if (error) return h(Problem, { error, again });
   if (!data) return h(Loading, { when: slow });
   if (!data.rows.length) {
-    return h(Empty, { title: "Nothing happened" }, h("p", null, "Nothing of that kind, at that time, in that theme."));
+    return h(Empty, { title: "Nothing happened" }, h("p", null, "Nothing of that kind, at that time."));
   }
   return h(
     Fragment,
@@ -2423,7 +2425,7 @@ function HeldRemovals({ params }) {
   const picked = chosen.filter((ref) => rows.some((row) => row.ref === ref));
   return h(
     "section",
-    { "aria-labelledby": "hpg-held" },
+    { className: "hpg-section", "aria-labelledby": "hpg-held" },
     h("h3", { id: "hpg-held" }, "Waiting for a decision"),
     h("p", { className: "hpg-muted" }, "A memory file lost these entries in a way that may be an accident. Undecided, they are kept."),
     error && h(Problem, { error, again }),
@@ -2499,7 +2501,7 @@ function RemovedMemories({ params }) {
   const rows = (data && data.rows) || [];
   return h(
     "section",
-    { "aria-labelledby": "hpg-removed" },
+    { className: "hpg-section", "aria-labelledby": "hpg-removed" },
     h("h3", { id: "hpg-removed" }, "Can be brought back"),
     error && h(Problem, { error, again }),
     !data && !error && h(Loading, { when: slow }),
@@ -2571,6 +2573,7 @@ function SettingsForm({ data }) {
     "form",
     { className: "hpg-form hpg-settings", onSubmit: submit, noValidate: true },
     data.file && h("p", { className: "hpg-muted" }, "Kept in ", h(StoredText, { text: data.file, inline: true })),
+    (data.notes || []).map((note, at) => h("p", { key: at, className: "hpg-note" }, note)),
     h(
       Panel,
       null,
@@ -2584,13 +2587,17 @@ function SettingsForm({ data }) {
         }),
       ),
     ),
-    h(SettingsTold, { trial, dirty }),
     h(
       "div",
-      { className: "hpg-actions hpg-settings-actions" },
-      dirty && h(Act, { tone: "quiet", onClick: () => setTyped({}) }, "Throw changes away"),
-      h(Act, { onClick: trial.test, "aria-disabled": dirty && !trial.busy ? undefined : "true" }, "Test"),
-      h(Act, { type: "submit", tone: "main", "aria-disabled": trial.passed && !trial.busy ? undefined : "true" }, "Save"),
+      { className: "hpg-settings-foot" },
+      h(SettingsTold, { trial, dirty }),
+      h(
+        "div",
+        { className: "hpg-actions" },
+        h(Act, { onClick: trial.test, "aria-disabled": dirty && !trial.busy ? undefined : "true" }, "Test"),
+        h(Act, { type: "submit", tone: "main", "aria-disabled": trial.passed && !trial.busy ? undefined : "true" }, "Save"),
+        dirty && h(Act, { tone: "quiet", onClick: () => setTyped({}) }, "Throw changes away"),
+      ),
     ),
   );
 }
@@ -2621,7 +2628,7 @@ function useSettingsTrial(changes) {
   const save = (cleared) =>
     send("save", "/settings", (saved) => {
       cleared();
-      toast([saved.says, saved.restart && "Restart what runs for it to take effect."].filter(Boolean).join(" "));
+      toast([saved.says, saved.restart && "restart what runs, so that it takes effect"].filter(Boolean).join("; "));
     });
   return { told, error, failed, busy, test, save, passed: Boolean(told && told.ok && !error) };
 }
@@ -2651,15 +2658,22 @@ function problemText({ key, says, fix }) {
 function SettingField({ field, value, problem, onInput }) {
   const { key, label, help, type, choices, source } = field;
   const props = { label, value, onInput, name: key, problem: problem && problem.says };
-  const said = [help, source && `From ${source}.`].filter(Boolean).join(" ");
+  const said = sentences(help, source && `From ${source}`);
   if (type === "bool") return h(CheckField, { ...props, help: said });
   if (type === "choice") return h(SelectField, { ...props, choices: choices || [], help: said });
   if (type === "secret") {
-    const set = field.set ? "It is set. Leave it empty to keep it." : "It is not set.";
-    return h(TextField, { ...props, type: "password", autoComplete: "new-password", help: `${said} ${set}`.trim() });
+    const set = field.set ? "It is set. Leave it empty to keep it" : "It is not set";
+    return h(TextField, { ...props, type: "password", autoComplete: "new-password", help: sentences(said, set) });
   }
   const number = type === "number" ? { inputMode: "decimal" } : {};
   return h(TextField, { ...props, ...number, help: said, placeholder: defaultShown(field), spellCheck: false });
+}
+
+function sentences(...said) {
+  return said
+    .filter(Boolean)
+    .map((each) => (/[.!?]$/.test(each) ? each : `${each}.`))
+    .join(" ");
 }
 
 function defaultShown({ default: value }) {
