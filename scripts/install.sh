@@ -209,7 +209,8 @@ if "$python" -c 'import hermes_cli' 2>/dev/null; then
   say "  hermes memory status          shows Provider: pgvector"
   say "  hermes pgvector doctor        checks everything, and says what to do"
   say "  hermes memory setup pgvector  changes the database or the model"
-  say "  Restart a running gateway, so that it loads the plugin."
+  say "  hermes dashboard              shows the memory in a browser, under Memory: look, search, correct, delete"
+  say "  Restart a running gateway or dashboard, so that it loads the plugin."
 else
   say "  Install hermes-agent, then run this script again: the package has to be in the environment that hermes runs in."
   say "  $environment/bin/hermes-pgvector doctor        checks everything, and says what to do"

@@ -9,7 +9,7 @@ DASHBOARD = Path(__file__).resolve().parents[1] / "pgvector" / "dashboard"
 # In the order in which they are needed: all share one scope.
 PARTS = (
     *("core", "parts", "popups", "charts"),
-    *("theme_field", "change", "change_texts", "change_rows", "events"),
+    *("asking", "change", "change_texts", "change_rows", "events"),
     *("overview", "search", "agent", "themes", "theme", "session", "row", "history", "removals", "settings"),
     "start",
 )

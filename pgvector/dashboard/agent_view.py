@@ -32,6 +32,7 @@ from .params import Params
 _CHARS = 600  # of a text among others
 _BELOW_MOST = 20
 _AFTER_S = 0.1  # for what is told of the rows that are not shown
+_NO_ROOM = "there was no room for another line (settings `prefetch_limit` and `prefetch_max_tokens`)"
 
 
 class _Overheard:
@@ -60,12 +61,6 @@ class _Overheard:
         self.near = self._searcher.bars(text, until)
         return self.near
 
-    def bar(self, settings: Settings) -> MinSimilarity | None:
-        """Return the similarity that was asked for; None where only words decided."""
-        if settings.min_similarity == "auto":
-            return self.near
-        return MinSimilarity(settings.min_similarity, settings.min_similarity)
-
     def before_session(self, *place: str, **limits: Any) -> list[Hit]:
         """As the searcher."""
         before = self._searcher.before_session(*place, **limits)
@@ -92,6 +87,56 @@ class _NewTranscript(Transcripts):
         super().add(session, shown)
 
 
+class _Asked:
+    """A message that was put to the agent's own code: the block that came of it, and all that was found."""
+
+    def __init__(self, searcher: Searcher, place: SessionThemes, session: str, settings: Settings) -> None:
+        self._overheard = _Overheard(searcher)
+        self._searcher = cast("Searcher", ChatSearcher(cast("Searcher", self._overheard), place))
+        self._transcript = _NewTranscript()
+        self._where = MessagePlace(place.turns.name, session, starts=not session)
+        self._settings = settings
+        self._text = ""
+        self.block = ""
+
+    def ask(self, text: str) -> None:
+        """Ask as `prefetch` does. Raises as `prefetch_block`."""
+        self._text = text
+        self.block = prefetch_block(self._searcher, self._transcript, text, self._where, self._settings)
+
+    @property
+    def mode(self) -> str:
+        """Return how the rows were found."""
+        return self._overheard.mode
+
+    @property
+    def near(self) -> MinSimilarity | None:
+        """Return the similarity that rows had to have; None where only words decided."""
+        if self._settings.min_similarity == "auto":
+            return self._overheard.near
+        return MinSimilarity(self._settings.min_similarity, self._settings.min_similarity)
+
+    def told(self) -> list[Hit]:
+        """Return the rows that the block quotes, in order."""
+        known = self._overheard.by_text()
+        return [known[text] for text in self._transcript.texts if text in known]
+
+    def left_out(self) -> list[tuple[Hit, str]]:
+        """Return the best of the rows that were found and are not in the block, each with the reason."""
+        shown = set(map(_row, self.told()))
+        found = list(self._overheard.found.values())
+        until = time.monotonic() + _AFTER_S
+        worth = worth_showing(self._searcher, found, self._text, self._settings, until)
+        lines = lines_of(worth)
+        reasons = dict.fromkeys(map(_row, worth), "another row says nearly the same, or its newer value")
+        reasons |= {_row(line.beside): "it stands in brief beside another row" for line in lines if line.beside}
+        reasons |= {_row(line.told): _NO_ROOM for line in lines}
+        held = {_row(hit) for hit in worth if self._transcript.holds(self._where.session, hit)}
+        reasons |= dict.fromkeys(held, "the session still has it before it")
+        others = [hit for hit in found if _row(hit) not in shown]
+        return [(hit, reasons.get(_row(hit)) or _too_far(hit, self.near)) for hit in others[:_BELOW_MOST]]
+
+
 def agent_view(desk: Desk, params: Params) -> Mapping[str, Any]:
     """Return the block that a message gets in a theme, what it leaves out, and why there is none."""
     started = time.monotonic()
@@ -102,33 +147,30 @@ def agent_view(desk: Desk, params: Params) -> Mapping[str, Any]:
     place = _themes(theme, desk)
     text = question_in(message, Policy.of(desk.settings).keep.max_chars)
     silent = _silenced(desk.settings, place, text)
-    session = params.text("session")
-    where = MessagePlace(theme, session, starts=not session)
-    overheard, transcript, block = _Overheard(ready.searcher), _NewTranscript(), ""
-    left_s = max(0.05, READ_S - _AFTER_S - (time.monotonic() - started))
-    settings = replace(desk.settings, prefetch_deadline_s=min(desk.settings.prefetch_deadline_s, left_s))
-    if not silent:
-        searcher = cast("Searcher", ChatSearcher(cast("Searcher", overheard), place))
-        block = prefetch_block(searcher, transcript, text, where, settings)
-    known = overheard.by_text()
-    told = [known[shown] for shown in transcript.texts if shown in known]
-    below = _below(overheard, transcript, told, text, where, settings)
-    near = overheard.bar(settings)
+    asked = _Asked(ready.searcher, place, params.text("session"), _hurried(desk.settings, started))
+    if silent is None:
+        asked.ask(text)
+    below = [_line(hit, text) | {"why": why} for hit, why in asked.left_out()]
     return {
         "theme": theme,
-        "block": block,
-        "tokens": estimate_tokens(block) if block else 0,
-        "budget_tokens": settings.prefetch_max_tokens,
-        "lines": [_line(hit, text) for hit in told],
+        "block": asked.block,
+        "tokens": estimate_tokens(asked.block) if asked.block else 0,
+        "budget_tokens": desk.settings.prefetch_max_tokens,
+        "lines": [_line(hit, text) for hit in asked.told()],
         "below": below,
-        "bar": None if near is None else round(near.memories, 4),
-        "bar_of_turns": None if near is None else round(near.turns, 4),
-        "silent": silent or (None if block else _nothing(below)),
-        "mode": overheard.mode,
-        "why_by_words": None if silent else ready.why_by_words(overheard.mode),
+        **_bars(asked.near),
+        "silent": silent or (None if asked.block else _nothing(below)),
+        "mode": asked.mode,
+        "why_by_words": ready.why_by_words(asked.mode) if silent is None else None,
         "loading": ready.loading,
         "took_ms": round((time.monotonic() - started) * 1000),
     }
+
+
+def _hurried(settings: Settings, started: float) -> Settings:
+    """Return the settings with a deadline that a page can wait for."""
+    left_s = max(0.05, READ_S - _AFTER_S - (time.monotonic() - started))
+    return replace(settings, prefetch_deadline_s=min(settings.prefetch_deadline_s, left_s))
 
 
 def _themes(theme: str, desk: Desk) -> SessionThemes:
@@ -139,9 +181,8 @@ def _themes(theme: str, desk: Desk) -> SessionThemes:
         return SessionThemes(turns, turns, own.files)
     profile = session_themes(Surface(profile=theme.split("/")[1] if "/" in theme else ""), desk.rules)
     turns = own.turns._replace(name=theme, source="chat")
-    return SessionThemes(
-        turns, profile.memories if desk.rules.messaging == "split" else turns, profile.files, chat=True
-    )
+    memories = profile.memories if desk.rules.messaging == "split" else turns
+    return SessionThemes(turns, memories, profile.files, chat=True)
 
 
 def _silenced(settings: Settings, place: SessionThemes, text: str) -> str | None:
@@ -157,56 +198,33 @@ def _silenced(settings: Settings, place: SessionThemes, text: str) -> str | None
 
 def _nothing(below: Sequence[Mapping[str, Any]]) -> str:
     """Return why nothing is shown of what was looked up."""
-    return (
-        "nothing in the theme is near enough to this message" if below else "nothing in the theme matches this message"
-    )
-
-
-def _below(
-    overheard: _Overheard,
-    transcript: Transcripts,
-    told: Sequence[Hit],
-    text: str,
-    where: MessagePlace,
-    settings: Settings,
-) -> list[dict[str, Any]]:
-    """Return the best of the rows that were found and are not in the block."""
-    found = list(overheard.found.values())
-    until = time.monotonic() + _AFTER_S
-    worth = {(hit.store, hit.id) for hit in worth_showing(cast("Searcher", overheard), found, text, settings, until)}
-    shown = {(hit.store, hit.id) for hit in told}
-    lines = lines_of([hit for hit in found if (hit.store, hit.id) in worth])
-    beside = {(line.beside.store, line.beside.id) for line in lines if line.beside is not None}
-    leading = {(line.told.store, line.told.id) for line in lines}
-    near = overheard.bar(settings)
-
-    def why(hit: Hit) -> str:
-        row = (hit.store, hit.id)
-        if row not in worth:
-            return _too_far(hit, near)
-        if transcript.holds(where.session, hit):
-            return "the session still has it before it"
-        if row in leading:
-            return "there was no room for another line (settings `prefetch_limit` and `prefetch_max_tokens`)"
-        if row in beside:
-            return "it is told in brief beside the other half of its exchange"
-        return "another row says nearly the same, or its newer value"
-
-    left_out = [hit for hit in found if (hit.store, hit.id) not in shown][:_BELOW_MOST]
-    return [_line(hit, text) | {"why": why(hit)} for hit in left_out]
+    return f"nothing in the theme {'is near enough to' if below else 'matches'} this message"
 
 
 def _too_far(hit: Hit, near: MinSimilarity | None) -> str:
     """Return why a row is not held for an answer."""
-    said = []
+    holds = f"{hit.coverage:.0%} of the question's words by weight"
+    if near is None or hit.similarity is None:
+        measured = "" if hit.relevance is None else f"; the reranker gives it a chance of {hit.relevance:.1%}"
+        return f"it holds {holds}, and {MIN_COVERAGE:.0%} would do{measured}"
+    bar = near.turns if hit.store == "turns" else near.memories
     if hit.relevance is not None:
-        said.append(f"the reranker gives it a chance of {hit.relevance:.1%}")
-    if near is not None and hit.similarity is not None:
-        bar = near.turns if hit.store == "turns" else near.memories
-        said.append(f"its similarity is {hit.similarity:.2f}, and {bar:.2f} would do")
-    if hit.relevance is None:
-        said.append(f"it holds {hit.coverage:.0%} of the question's words by weight, and {MIN_COVERAGE:.0%} may do")
-    return "; ".join(said)
+        return (
+            f"the reranker gives it a chance of {hit.relevance:.1%}, too little for a similarity of "
+            f"{hit.similarity:.2f} (the bar is {bar:.2f})"
+        )
+    return f"its similarity is {hit.similarity:.2f}, and {bar:.2f} would do; it holds {holds}, too few for that"
+
+
+def _bars(near: MinSimilarity | None) -> dict[str, float | None]:
+    """Return the similarity from which a memory is shown, and a turn."""
+    if near is None:
+        return {"bar": None, "bar_of_turns": None}
+    return {"bar": round(near.memories, 4), "bar_of_turns": round(near.turns, 4)}
+
+
+def _row(hit: Hit) -> tuple[Store, int]:
+    return hit.store, hit.id
 
 
 def _line(hit: Hit, text: str) -> dict[str, Any]:

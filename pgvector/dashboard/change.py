@@ -17,7 +17,7 @@ from ..admin.edit.row_images import RowImages, RowKey, TextKey, take_images
 from ..domain.errors import InvalidArgument, OperationRejected
 from ..store.connection import DeadlineConnection
 from .desk import Desk
-from .journal import MOST_CHARS, UndoableChange, journal
+from .journal import UndoableChange, journal
 
 PLACE = "dashboard "  # before a verb, in the history and the operators' log
 OPEN_S = 10.0  # for the database to be connected to, before a change
@@ -38,7 +38,7 @@ class Watched:
     texts: Sequence[TextKey] = ()
 
 
-def _nothing(done: Outcome) -> Iterable[str]:
+def _nothing(of: object) -> Iterable[str]:
     return ()
 
 
@@ -47,7 +47,8 @@ class Plan:
     """A change: `watch` says what it may touch and `do` does it, in one transaction.
 
     `says` gives the sentence for what was done, or would be where the outcome is not done; `undo` is what undoing it is
-    called. `after` does what follows when it is written, and returns what there is to say about it.
+    called. `besides` returns what there is to say of what stands there before; `after` does what follows when it is
+    written, and returns what there is to say about that.
     """
 
     verb: str
@@ -56,6 +57,7 @@ class Plan:
     do: Callable[[DeadlineConnection], Outcome]
     says: Callable[[Outcome], str]
     after: Callable[[Outcome], Iterable[str]] = _nothing
+    besides: Callable[[RowImages], Iterable[str]] = _nothing
 
 
 def make_change(desk: Desk, context: CommandContext, plan: Plan, *, dry_run: bool) -> dict[str, Any]:
@@ -69,9 +71,10 @@ def make_change(desk: Desk, context: CommandContext, plan: Plan, *, dry_run: boo
             after = take_images(conn, dict.fromkeys([*watched.keys, *theirs]), before.marks)
     except OperationRejected as exc:
         raise InvalidArgument(f"{exc}; nothing was changed") from exc
+    done.notes += plan.besides(before)
     done.notes += _displaced(before, after, {ref_of(row) for row in done.rows}, past=not dry_run)
     change = find_change(before, after)
-    too_large = [_TOO_LARGE] if change.before.chars() > MOST_CHARS else []
+    too_large = [] if journal.takes(before if dry_run else change.before) else [_TOO_LARGE]
     if dry_run:
         done.done = False
         return told(done, plan.says(done), too_large)
@@ -90,18 +93,18 @@ def ref_of(row: Mapping[str, Any]) -> Ref:
 
 def _displaced(before: RowImages, after: RowImages, own: set[Ref], *, past: bool) -> list[str]:
     """Return what there is to say of other memories that are not current any more."""
-    others = {key: image for key, image in before.rows.items() if key.ref not in own and after.rows.get(key) != image}
-    gone = [str(key.ref) for key, image in others.items() if _state(image) == "active" != _state(after.rows.get(key))]
+    was, still = _actives(before), _actives(after)
+    gone = [str(key.ref) for key in was if key in after.rows and key not in still and key.ref not in own]
     if not gone:
         return []
-    was = ("was", "were") if past else ("is", "are")
-    return [f"{', '.join(gone)} {was[len(gone) > 1]} current until now, and {'stays' if len(gone) == 1 else 'stay'} as "
-            "what was said before"]  # fmt: skip
+    if len(gone) == 1:
+        return [f"{gone[0]} {'was' if past else 'is'} current until now, and stays as what was said before"]
+    return [f"{', '.join(gone)} {'were' if past else 'are'} current until now, and stay as what was said before"]
 
 
-def _state(image: str | None) -> str | None:
-    state = None if image is None else json.loads(image)["state"]
-    return None if state is None else str(state)
+def _actives(images: RowImages) -> list[RowKey]:
+    memories = {key: json.loads(image) for key, image in images.rows.items() if key.ref.store == "memories"}
+    return [key for key, row in memories.items() if row["state"] == "active"]
 
 
 def embed_rows(context: CommandContext, rows: Iterable[tuple[str, int, str]]) -> list[str]:

@@ -22,7 +22,7 @@ from ..domain.facts import Structure, parse_notation
 from ..domain.operations import RememberMemory
 from ..domain.types import MEMORY_FILES
 from ..store.connection import DeadlineConnection
-from ..store.memories import id_of
+from ..store.memories import id_of, lock_theme
 from .change import OPEN_S, PLACE, WRITE_S, Plan, Watched, embed_rows, make_change, told
 from .desk import Desk
 from .journal import UndoableChange, journal
@@ -30,6 +30,7 @@ from .page_route import PageRoute
 from .params import Params
 
 _TEXTS = ("kind", "subject", "scope", "state", "expires_at", "applies_when")
+_TOLD = 2_000  # characters, of what somebody else wrote
 _STAYS = ("kind", "subject", "scope", "when", "pinned")  # of a memory that another one takes the place of
 
 
@@ -62,15 +63,20 @@ def _add(desk: Desk, params: Params) -> dict[str, Any]:
     op, notes = memory_to_add(
         context.keep, theme, target, params.needed("content"), {}, verb=PLACE + "add", structure=structure
     )
-    answer = make_change(desk, context, _adding(context, op, "add", "forget it again"), dry_run=params.flag("dry_run"))
+    plan = _adding(context, op, "add", "forget it again")
+    answer = make_change(desk, context, plan, dry_run=params.flag("dry_run"))
     answer["notes"] += [*notes, *([note] if note else [])]
     return answer
 
 
-def _adding(context: CommandContext, op: RememberMemory, verb: str, undo: str) -> Plan:
+def _adding(context: CommandContext, op: RememberMemory, verb: str, undo: str, expected: str | None = None) -> Plan:
+    """`expected`: what the memory that it replaces has to say."""
     theme, said, noted = op.theme, op.structure, parse_notation(op.content) or Structure()
 
     def watch(conn: DeadlineConnection) -> Watched:
+        lock_theme(conn, theme)
+        if said.replaces is not None:
+            _check_expected(conn, Ref("memories", said.replaces), expected)
         ids = [id for id in (id_of(conn, theme, op.target, op.content), said.replaces) if id is not None]
         rivals = find_subjects(conn, theme, _subjects(said.subject, noted.subject), ids)
         keys = [*(_memory_key(theme, id) for id in ids), *rivals]
@@ -114,7 +120,8 @@ def _editing(
 ) -> Plan:
     def watch(conn: DeadlineConnection) -> Watched:
         old = memory(conn, ref)
-        _check_expected(ref, old.content, expected)
+        lock_theme(conn, old.theme)
+        _check_expected(conn, ref, expected)
         said = parse_notation(text or "") or Structure()
         rivals = find_subjects(conn, old.theme, _subjects(changes.get("subject"), said.subject), [ref.id])
         new = [TextKey.of(old.theme, old.kind, masked(context.keep, text)[0])] if text is not None else []
@@ -149,15 +156,15 @@ def _replace(desk: Desk, params: Params) -> dict[str, Any]:
     with context.backend.connection(WRITE_S) as conn:
         old = memory(conn, ref)
         said = stored_rows.structures(conn, [ref.id]).get(ref.id, {})
-    _check_expected(ref, old.content, params.optional("expected"))
+    expected = params.optional("expected")
     if said.get("state") != "active":
-        plan = _editing(context, ref, text, {}, old.content)
+        plan = _editing(context, ref, text, {}, expected)
         return make_change(desk, context, plan, dry_run=params.flag("dry_run"))
     structure = Structure(replaces=ref.id, **{name: said[name] for name in _STAYS if name in said})
     op, notes = memory_to_add(
         context.keep, old.theme, old.kind, text, {}, verb=PLACE + "replace", structure=structure
     )  # fmt: skip
-    plan = _adding(context, op, "replace", f"make {ref} current again")
+    plan = _adding(context, op, "replace", f"make {ref} current again", expected)
     answer = make_change(desk, context, plan, dry_run=params.flag("dry_run"))
     answer["notes"] += notes
     return answer
@@ -170,8 +177,9 @@ def _one_memory(params: Params) -> Ref:
     return refs[0]
 
 
-def _check_expected(ref: Ref, now: str, expected: str | None) -> None:
+def _check_expected(conn: DeadlineConnection, ref: Ref, expected: str | None) -> None:
     """Raise InvalidArgument where somebody changed a text since it was shown; `expected` may be its SHA-256 in hex."""
+    now = memory(conn, ref).content
     if expected is not None and expected not in (now, hashlib.sha256(now.encode()).hexdigest()):
         raise InvalidArgument(
             f"{ref} was changed by somebody else meanwhile, nothing was done. Now it says: {now[:2000]}"

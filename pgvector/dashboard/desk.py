@@ -110,7 +110,6 @@ class Desk:
 
     def close(self) -> None:
         """Let go of everything, once what is being opened is open."""
-        self.lately.close()
         with self._lock:
             opening = self._opening
         if opening is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from ..admin.common.command_context import CommandContext
@@ -10,8 +12,9 @@ from ..admin.common.refs import Ref
 from ..admin.common.spool_views import drop_kept
 from ..admin.common.theme_names import theme_of_session, theme_to_read
 from ..admin.edit import forget_rows
-from ..admin.edit.row_images import find_session, find_themes
+from ..admin.edit.row_images import RowImages, TextKey, find_session, find_themes
 from ..domain.errors import InvalidArgument
+from ..domain.types import MEMORY_FILES
 from ..store.connection import DeadlineConnection
 from .change import OPEN_S, PLACE, Plan, Watched, make_change
 from .desk import Desk
@@ -19,6 +22,7 @@ from .page_route import PageRoute
 from .params import Params
 
 _REFS_MOST = 1_000
+_NAMED = 3  # of memories with several owners
 _BACK = "bring back what was forgotten"
 
 
@@ -30,7 +34,9 @@ def _forget(desk: Desk, params: Params) -> dict[str, Any]:
 
     def do(conn: DeadlineConnection) -> Outcome:
         theme = None if named is None else theme_to_read(conn, named, desk.rules, desk.home)
-        return forget_rows.forget_in(conn, context, refs, theme=theme, really=not dry_run, verb=PLACE + "forget")
+        done = forget_rows.forget_in(conn, context, refs, theme=theme, really=not dry_run, verb=PLACE + "forget")
+        done.notes += forget_rows.drop_spooled(context, done, really=False) if dry_run else []
+        return done
 
     plan = Plan(
         "forget",
@@ -39,12 +45,34 @@ def _forget(desk: Desk, params: Params) -> dict[str, Any]:
         do,
         _says,
         lambda done: forget_rows.drop_spooled(context, done),
+        _other_owners,
     )
     return make_change(desk, context, plan, dry_run=dry_run)
 
 
 def _watch(conn: DeadlineConnection, refs: list[Ref]) -> Watched:
     return Watched(find_themes(conn, refs))
+
+
+def _other_owners(before: RowImages) -> list[str]:
+    """Return who else keeps memories that one of them alone could let go of."""
+    kept = {
+        str(key.ref): _owners(before, key.theme, json.loads(image))
+        for key, image in before.rows.items()
+        if key.ref.store == "memories"
+    }
+    several = [f"{ref} by {', '.join(owners)}" for ref, owners in kept.items() if len(owners) > 1]
+    if not several:
+        return []
+    more = f" and {len(several) - _NAMED:,} more" if len(several) > _NAMED else ""
+    return [f"several keep the same: {'; '.join(several[:_NAMED])}{more}; it goes for all of them"]
+
+
+def _owners(before: RowImages, theme: str, row: Mapping[str, Any]) -> list[str]:
+    _, mirrored = before.marks[TextKey.of(theme, row["target"], row["content"])]
+    files = len(json.loads(mirrored))
+    homes = [] if not files else [MEMORY_FILES[row["target"]] + (f" of {files} homes" if files > 1 else "")]
+    return [*row["owners"], *homes]
 
 
 def _says(done: Outcome) -> str:

@@ -1,7 +1,104 @@
-"""Removals that wait for a decision, and what can be brought back."""
+"""Removals that wait for a decision, and memories that can be brought back."""
 
 from __future__ import annotations
 
-from .page_route import PageRoute
+from typing import Any, get_args
 
-ROUTES: tuple[PageRoute, ...] = ()
+from ..admin.common import stored_rows
+from ..admin.common.operators import author
+from ..admin.common.outcome import Outcome, counted
+from ..admin.common.refs import Ref
+from ..admin.common.row_options import WHOLE
+from ..admin.edit import removals
+from ..admin.edit.removals import Decision
+from ..admin.edit.row_images import TextKey, find_themes
+from ..domain.errors import InvalidArgument
+from ..domain.format import plural
+from ..store.connection import DeadlineConnection
+from .change import OPEN_S, PLACE, WRITE_S, Plan, Watched, embed_rows, make_change
+from .desk import Desk
+from .page_route import PageRoute
+from .params import Params
+
+
+def _held(desk: Desk, params: Params) -> dict[str, Any]:
+    theme, page = params.optional("theme"), params.page()
+    with desk.reading() as conn:
+        found = removals.held(conn, desk.home, desk.settings.removal_hold_days)
+    return _page([row for row in found if theme in (None, row["theme"])], page.offset, page.limit)
+
+
+def _removed(desk: Desk, params: Params) -> dict[str, Any]:
+    page = params.page()
+    with desk.reading() as conn:
+        found = removals.removed(conn, theme=params.optional("theme"), since=page.since)
+    rows = [each.row(None) | {"by": author(each.who, "")} for each in found]
+    return _page(rows, page.offset, page.limit)
+
+
+def _page(rows: list[dict[str, Any]], offset: int, limit: int) -> dict[str, Any]:
+    shown = rows[offset : offset + limit]
+    return {
+        "rows": [row | {"cut": row["chars"] > len(row["content"])} for row in shown],
+        "more": len(rows) > offset + limit,
+    }
+
+
+# -- changes
+
+
+def _decide(desk: Desk, params: Params) -> dict[str, Any]:
+    context, refs, dry_run = desk.context(OPEN_S), params.refs(), params.flag("dry_run")
+    if params.choice("decision", get_args(Decision)) is None:
+        raise InvalidArgument("decision is missing: confirm or dismiss")
+    decision: Decision = "confirm" if params.text("decision") == "confirm" else "dismiss"
+
+    def do(conn: DeadlineConnection) -> Outcome:
+        days = desk.settings.removal_hold_days
+        return removals.decide(conn, desk.home, days, decision, refs, really=True, place=PLACE)
+
+    def says(done: Outcome) -> str:
+        what = plural(done.counts["memories"], "memory", "memories")
+        if decision == "dismiss":
+            return f"{'kept' if done.done else 'would keep'} {what}, whatever the file holds"
+        return f"{'removed' if done.done else 'would remove'} {what}, which can be restored for a while"
+
+    plan = Plan(
+        f"removals {decision}", "let it wait for a decision again", lambda conn: _watch(conn, refs), do, says
+    )  # fmt: skip
+    return make_change(desk, context, plan, dry_run=dry_run)
+
+
+def _watch(conn: DeadlineConnection, refs: list[Ref]) -> Watched:
+    return Watched(find_themes(conn, refs))
+
+
+def _restore(desk: Desk, params: Params) -> dict[str, Any]:
+    context, refs, dry_run = desk.context(OPEN_S), params.refs(), params.flag("dry_run")
+    if turns := ", ".join(str(ref) for ref in refs if ref.store == "turns"):
+        raise InvalidArgument(f"{turns}: only memories can be brought back, turns are gone for good")
+
+    def watch(conn: DeadlineConnection) -> Watched:
+        found = removals.removed(conn, ids=[ref.id for ref in refs], chars=WHOLE)
+        return Watched(find_themes(conn, refs), [TextKey.of(each.theme, each.target, each.content) for each in found])
+
+    def do(conn: DeadlineConnection) -> Outcome:
+        return removals.restore(conn, refs=refs, theme=None, since=None, really=True, verb=PLACE + "restore")
+
+    def says(done: Outcome) -> str:
+        return f"{'restored' if done.done else 'would restore'}: {counted(done.counts)}"
+
+    def embed(done: Outcome) -> list[str]:
+        with context.backend.connection(WRITE_S) as conn:
+            found = stored_rows.rows(conn, "memories", [row["id"] for row in done.rows])
+        return embed_rows(context, [(row.theme, row.id, row.content) for row in found])
+
+    return make_change(desk, context, Plan("restore", "take it out again", watch, do, says, embed), dry_run=dry_run)
+
+
+ROUTES: tuple[PageRoute, ...] = (
+    PageRoute("/removals", _held),
+    PageRoute("/removed", _removed),
+    PageRoute("/removals", _decide, changes=True),
+    PageRoute("/restore", _restore, changes=True),
+)

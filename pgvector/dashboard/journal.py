@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..admin.edit.putting_back import RowChange
+from ..admin.edit.row_images import RowImages
 from ..domain.errors import InvalidArgument
 
 KEPT_S = 600.0
@@ -42,9 +43,16 @@ class Journal:
         self._changes: OrderedDict[str, UndoableChange] = OrderedDict()
         self._timer: threading.Timer | None = None
 
+    def __len__(self) -> int:
+        return len(self._changes)
+
+    def takes(self, images: RowImages) -> bool:
+        """Return whether what stood there is small enough to be kept."""
+        return images.chars() <= MOST_CHARS
+
     def add(self, change: UndoableChange) -> dict[str, Any] | None:
         """Keep a change; return what the page needs to undo it, None where it is too large to be kept."""
-        if change.rows.before.chars() > MOST_CHARS:
+        if not self.takes(change.rows.before):
             return None
         token = secrets.token_urlsafe(24)
         with self._lock:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
-_THREADS = 3
+from .workers import in_background
+
+_AT_ONCE = 4  # answers that are made
 _KINDS_MOST = 100  # that are kept, those asked for last
 _PAUSES = 10  # between two answers, of the time that one takes: the database has other things to do
 
@@ -30,6 +33,10 @@ class _Kept:
     took_s: float = 0.0
     making: Future[None] | None = None
 
+    def is_made(self) -> bool:
+        """Return whether an answer is being made."""
+        return self.making is not None and not self.making.done()
+
 
 class Lately:
     """Keeps the last answer of each kind. Thread safe."""
@@ -37,7 +44,6 @@ class Lately:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[str, _Kept] = {}
-        self._threads = ThreadPoolExecutor(_THREADS, "hermes-pgvector-lately")
 
     def begin(self, kind: str, make: Callable[[], Any], fresh_s: float) -> None:
         """Have an answer made in the background, unless that goes on or the last one is at most `fresh_s` old.
@@ -45,12 +51,13 @@ class Lately:
         What takes long is made less often.
         """
         with self._lock:
-            kept = self._kept[kind] = self._kept.pop(kind, None) or _Kept()
-            while len(self._kept) > _KINDS_MOST:
+            kept = self._kept.pop(kind, _Kept())
+            self._kept[kind] = kept
+            if len(self._kept) > _KINDS_MOST:
                 del self._kept[next(iter(self._kept))]
             stale = kept.told is None or time.monotonic() > kept.made_at + max(fresh_s, _PAUSES * kept.took_s)
-            if stale and (kept.making is None or kept.making.done()):
-                kept.making = self._threads.submit(self._make, kept, make)
+            if stale and not kept.is_made() and sum(each.is_made() for each in self._kept.values()) < _AT_ONCE:
+                kept.making = in_background("hermes-pgvector-lately", partial(self._make, kept, make))
 
     def _make(self, kept: _Kept, make: Callable[[], Any]) -> None:
         began = time.monotonic()
@@ -72,7 +79,3 @@ class Lately:
             if kept.told is None and making.done():
                 making.result()
         return kept.told
-
-    def close(self) -> None:
-        """Make nothing more; what is being made is not waited for."""
-        self._threads.shutdown(wait=False, cancel_futures=True)

@@ -13,6 +13,7 @@ from ..admin.common.row_options import Page
 from ..admin.common.theme_names import theme_of_session, theme_to_read
 from ..domain.errors import InvalidArgument
 from ..domain.facts import KINDS, STATES
+from ..domain.theme_settings import ROLES
 from ..domain.types import Store
 from ..store.connection import DeadlineConnection
 from .desk import Desk
@@ -21,10 +22,8 @@ from .params import Params
 from .rows import LISTED_CHARS, as_rows
 from .word_diff import Diff, WordDiffs
 
-ACTIONS = ("added", "replaced", "moved", "removed", "superseded", "closed", "archived", "reopened")
 ROW_CHARS = 200_000  # of the text of one row
 _COMPARED_CHARS = 50_000  # of the texts before and after a change
-_ROLES = ("user", "assistant", "system", "tool")
 _TARGETS = ("memory", "user")
 _EVENT = ("ref", "action", "at", "by", "theme", "target", "chars", "old_chars", "old_theme")
 
@@ -43,7 +42,7 @@ def memories(desk: Desk, params: Params) -> Mapping[str, Any]:
 
 def turns(desk: Desk, params: Params) -> Mapping[str, Any]:
     """Return a page of the turns of a theme, newest first."""
-    return _listed(desk, params, "turns", RowFilter(params.choice("role", _ROLES), params.optional("session")))
+    return _listed(desk, params, "turns", RowFilter(params.choice("role", ROLES), params.optional("session")))
 
 
 def _listed(desk: Desk, params: Params, store: Store, wanted: RowFilter) -> Mapping[str, Any]:
@@ -83,7 +82,7 @@ def row(desk: Desk, params: Params) -> Mapping[str, Any]:
     if len(refs) != 1:
         raise InvalidArgument("ref names one row, as m12 or t345")
     with desk.reading() as conn:
-        found = browsing.shown(conn, refs[0], params.optional("theme"), desk.rules)
+        found = browsing.shown(conn, refs[0], params.optional("theme"), desk.rules, chars=ROW_CHARS)
         shown = {
             "id": refs[0].id,
             "kind": found.get("target") or found.get("role"),
@@ -94,20 +93,25 @@ def row(desk: Desk, params: Params) -> Mapping[str, Any]:
             "chars": 0,
             "pending": False,
         } | found
-        shown["content"] = shown["content"][:ROW_CHARS]
         more = {name: value for name, value in shown.items() if name not in ("id", "history")}
         told = more | as_rows(conn, desk, refs[0].store, [shown])[0]
+        told["private"] |= not desk.chats.opens(told["theme"])  # of one that is gone the theme is all that is known
         if "history" in found:
             told["history"] = _events(conn, found["history"])
     return told
 
 
 def history(desk: Desk, params: Params) -> Mapping[str, Any]:
-    """Return a page of what happened to the memories of a theme, newest first."""
-    action, page = params.choice("action", ACTIONS), params.page()
-    with _theme(desk, params) as (conn, theme):
-        found = browsing.happened(conn, theme, _and_one(page), action=action, chars=_COMPARED_CHARS)
-        events = _events(conn, [{"theme": theme} | each for each in found[: page.limit]])
+    """Return a page of what happened to the memories of a theme, or of all, newest first."""
+    action, page, given = params.choice("action", browsing.ACTIONS), params.page(), params.optional("theme")
+    with desk.reading() as conn:
+        if given is None:
+            found = browsing.happened_anywhere(conn, _and_one(page), action=action, chars=_COMPARED_CHARS)
+        else:
+            theme = theme_to_read(conn, given, desk.rules, desk.home)
+            happened = browsing.happened(conn, theme, _and_one(page), action=action, chars=_COMPARED_CHARS)
+            found = [{"theme": theme} | each for each in happened]
+        events = _events(conn, found[: page.limit])
     return _page_of(events, found, page)
 
 
@@ -126,7 +130,16 @@ def _diff(event: Mapping[str, Any], after: str | None, diffs: WordDiffs) -> Diff
     before = event.get("old_content")
     if event["action"] == "removed":
         after = ""
-    return None if before is None or after is None else diffs.diff(before[:_COMPARED_CHARS], after)
+    if before is None or after is None:
+        return None
+    # Of texts that are cut, what stands behind the change ends at the same place.
+    longer = event["chars"] - event.get("old_chars", event["chars"]) if len(after) == _COMPARED_CHARS else 0
+    return diffs.diff(before[: _compared(-longer)], after[: _compared(longer)])
+
+
+def _compared(longer: int) -> int:
+    """Return how much is compared of a text that is so much longer than the other."""
+    return max(0, _COMPARED_CHARS + min(0, longer))
 
 
 @contextmanager

@@ -67,7 +67,8 @@ def _same(one: str, other: str) -> int:
 def _boundary(one: str, other: str, size: int) -> int:
     """Return the last place up to `size` that is inside no word; `size` where a word goes on for too long."""
     for place in range(size, max(-1, size - _WORD_CHARS), -1):
-        if not (one[max(0, place - 1) : place].isalnum() and any(map(str.isalnum, one[place : place + 1] + other[place : place + 1]))):
+        after = one[place : place + 1] + other[place : place + 1]
+        if not (one[max(0, place - 1) : place].isalnum() and any(map(str.isalnum, after))):
             return place
     return size
 

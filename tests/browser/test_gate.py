@@ -8,6 +8,8 @@ from pathlib import Path
 import httpx
 import psycopg
 import pytest
+from fastapi import FastAPI
+from fastapi.responses import HTMLResponse
 from playwright.sync_api import Browser, expect
 
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
@@ -49,10 +51,8 @@ def test_need_42_a_browser_on_another_site_reaches_nothing(
 ) -> None:
     """What a page of another origin gets of the API, even where it had learned the token."""
 
-    async def page(scope: object, receive: object, send: object) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/html")]})  # type: ignore[operator]
-        await send({"type": "http.response.body", "body": b"<title>elsewhere</title>"})  # type: ignore[operator]
-
+    app = FastAPI()
+    app.add_api_route("/", lambda: HTMLResponse("<title>elsewhere</title>"))
     ask = """async ([url, token, body]) => {
         const headers = {"Content-Type": "application/json", "X-Hermes-Session-Token": token};
         const tries = [
@@ -62,7 +62,7 @@ def test_need_42_a_browser_on_another_site_reaches_nothing(
         ];
         return (await Promise.allSettled(tries)).map((each) => each.status + (each.value?.status || ""));
     }"""
-    with AsgiServer(page) as elsewhere:
+    with AsgiServer(app) as elsewhere:
         tab = browser.new_page()
         tab.goto(elsewhere.url)
         told = tab.evaluate(ask, [dashboard.url + API, dashboard.token, '{"theme":"gate","content":"x"}'])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.conftest import DIMS
 from tests.support.dashboard import DashboardApi, dashboard_api
+from tests.support.left_spool import leave_spool, operation
 from tests.support.mcp_client import mcp_home
 from tests.support.waiting import until
 
@@ -41,3 +43,35 @@ def test_it_says_how_much_there_is_and_how_that_grew(api: DashboardApi, dsn: str
     assert seen["growth"][-1]["memories"] == 1
     assert seen["model"]["mode"] == "lexical"
     assert seen["waiting"]["writes"] == 0
+
+
+def test_it_says_what_waits_and_what_was_rejected(tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = mcp_home(tmp_path / "agent", dsn=dsn, dims=DIMS)
+    turn = {"session_id": "s", "role": "user", "content": "left behind", "metadata": {}}
+    leave_spool(home.path, [operation("turn", "sales", turn, time.time() - 60)])
+    with dashboard_api(home.path, monkeypatch) as api:
+        seen = api.get("/overview")
+    assert (seen["waiting"]["writes"], seen["waiting"]["rejected"]) == (1, 0)
+    (process,) = seen["processes"]
+    assert (process["pid"], process["living"], process["waiting"]) == ("4000000", False, 1)
+    assert seen["recall"] == {"asked": 0, "found": 0, "hit_rate": None, "p50_ms": None, "p95_ms": None}
+
+
+def test_its_health_is_what_doctor_finds(tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = mcp_home(tmp_path / "agent", dsn=dsn, dims=DIMS + 1)
+    with dashboard_api(home.path, monkeypatch) as api:
+        health = until(lambda: (told := api.get("/overview")["health"])["checked_at"] and told, what="the checks")
+    assert not health["ok"]
+    said = {each["name"]: each for each in health["problems"]}
+    assert said["vectors"]["fix"] == f"set plugins.pgvector.dims to {DIMS}"
+
+
+def test_it_answers_in_time_whatever_the_database_does(api: DashboardApi, admin_dsn: str) -> None:
+    api.get("/overview")
+    with psycopg.connect(admin_dsn) as conn:
+        conn.execute("LOCK TABLE conversations IN ACCESS EXCLUSIVE MODE")
+        began = time.monotonic()
+        assert api.http.get("/api/plugins/pgvector/overview").status_code == 200
+        status, said = api.refused("/turns", theme="sales")
+        assert status == 503
+        assert time.monotonic() - began < 4, said

@@ -15,7 +15,7 @@ from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import DIMS, MakeProvider
 from tests.support.aged import age
-from tests.support.dashboard import DashboardApi, dashboard_api
+from tests.support.dashboard import BASE, DashboardApi, dashboard_api
 from tests.support.limits import LATE_S
 from tests.support.local_models import link_model, link_reranker
 from tests.support.mcp_client import mcp_home
@@ -122,6 +122,7 @@ def test_of_a_huge_text_the_part_that_answers_is_shown(api: DashboardApi, dsn: s
             ("lorem ipsum dolor " * 40000 + CRANE + " sit amet" * 400000,),
         )
 
+    until(lambda: api.http.get(BASE + "/search", params={"q": "harbour crane"}).is_success, what="the row to be read")
     (row,) = api.get("/search", q="harbour crane greased")["results"]
 
     assert CRANE in row["content"]

@@ -71,6 +71,7 @@ def test_facts_are_added_listed_and_replace_each_other(ask: Ask, say: Say) -> No
     every = {row["ref"]: row for row in ask("facts", "list", "--theme", "sre", "--state", "all")}
     assert every[old]["replaced_by"] == new and every[old]["state"] == "superseded" and every[old]["confidence"] == 0.8
     assert texts(ask("facts", "list", "--theme", "sre", "--subject", "srv")) == ["The API listens on 3005"]
+    assert texts(ask("facts", "list", "--theme", "sre", "--subject", " ｓｒｖ\u200b ")) == ["The API listens on 3005"]
     assert texts(ask("facts", "list", "--theme", "sre", "--kind", "constraint")) == [
         "C[db.id]: UUIDs, never a sequence"
     ]

@@ -12,7 +12,6 @@ from axe_core_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 
 from .host_dashboard import HostDashboard
-from .limits import LEAST_WAIT_S
 
 PATH = "/pgvector-memory"
 SCHEMES = {"dark": "default", "light": "nous-blue"}  # the host's themes of colour
@@ -40,7 +39,8 @@ _SIDEWAYS = """() => {
   return found;
 }"""
 
-expect.set_options(timeout=20_000)
+_WAIT_MS = 20_000
+expect.set_options(timeout=_WAIT_MS)
 
 
 @dataclass
@@ -132,7 +132,7 @@ def opened(browser: Browser, dashboard: HostDashboard) -> Iterator[Callable[...,
             viewport={"width": size[0], "height": size[1]}, color_scheme="light" if scheme == "light" else "dark",
             locale="en-GB", timezone_id="UTC", reduced_motion="reduce",
         )  # fmt: skip
-        context.set_default_timeout(LEAST_WAIT_S * 1000)
+        context.set_default_timeout(_WAIT_MS)
         contexts.append(context)
         page = context.new_page()
         complaints.watch(page)

@@ -37,7 +37,7 @@ SELECT session_id FROM conversations
  WHERE agent_identity = %(theme)s AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
  GROUP BY session_id ORDER BY max(ts) DESC, session_id LIMIT %(limit)s OFFSET %(offset)s;
 
--- name: turns_of_session
+-- name: list_session
 -- As they were said, first ones first; of each text at most `chars` characters.
 WITH page AS MATERIALIZED (
     SELECT id, ts FROM conversations
@@ -50,7 +50,7 @@ SELECT c.id, c.role AS kind, c.ts AS at, c.ts AS created_at, c.session_id, c.met
 
 -- name: show_memory
 -- exempt: one row, by the number that an operator names.
-SELECT m.id, m.agent_identity AS theme, m.target, m.content, m.created_at, m.updated_at, m.metadata, m.owners, m.text_language,
+SELECT m.id, m.agent_identity AS theme, m.target, left(m.content, %(chars)s) AS content, m.created_at, m.updated_at, m.metadata, m.owners, m.text_language,
        length(m.content) AS chars, encode(m.digest, 'hex') AS sha256, m.embedding IS NULL AND m.sig IS NULL AS pending, m.embed_after,
        (SELECT count(*) FROM memory_chunks AS k WHERE k.row_id = m.id) AS more_parts,
        (SELECT count(DISTINCT f.origin) FROM hermes_mirror AS f
@@ -59,7 +59,7 @@ SELECT m.id, m.agent_identity AS theme, m.target, m.content, m.created_at, m.upd
 
 -- name: show_turn
 -- exempt: as show_memory.
-SELECT c.id, c.agent_identity AS theme, c.session_id, c.role, c.content, c.ts, c.metadata, c.text_language,
+SELECT c.id, c.agent_identity AS theme, c.session_id, c.role, left(c.content, %(chars)s) AS content, c.ts, c.metadata, c.text_language,
        length(c.content) AS chars, encode(hermes_digest(c.content), 'hex') AS sha256, c.embedding IS NULL AND c.sig IS NULL AS pending,
        c.embed_after, (SELECT count(*) FROM conversation_chunks AS k WHERE k.row_id = c.id) AS more_parts
   FROM conversations AS c WHERE c.id = %(id)s;
@@ -75,6 +75,14 @@ SELECT id, at, action, memory_id, target, db_role, who, chars, encode(digest, 'h
    AND (%(session_id)s::text IS NULL OR who ->> 'session_id' = %(session_id)s)
  ORDER BY at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s;
 
+-- name: list_all_history
+-- exempt: for the operator, of every theme.
+SELECT id, agent_identity AS theme, at, action, memory_id, target, db_role, who, chars, encode(digest, 'hex') AS digest, old_theme,
+       old_chars, encode(old_digest, 'hex') AS old_digest, left(old_content, %(chars)s) AS old_content
+  FROM memory_history
+ WHERE at >= %(since)s::timestamptz AND at < %(until)s::timestamptz AND (%(action)s::text IS NULL OR action = %(action)s)
+ ORDER BY at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s;
+
 -- name: history_of_memory
 -- exempt: of one memory, by the number that an operator names; it may be gone, and with it its theme's last row.
 SELECT id, agent_identity AS theme, at, action, memory_id, target, db_role, who, chars, encode(digest, 'hex') AS digest, old_theme,
@@ -86,8 +94,9 @@ SELECT id, agent_identity AS theme, at, action, memory_id, target, db_role, who,
 -- what stands there still.
 SELECT h.id, left(coalesce(
            (SELECT later.old_content FROM memory_history AS later
-             WHERE later.memory_id = h.memory_id AND later.id > h.id AND later.old_digest = h.digest
+             WHERE later.agent_identity = h.agent_identity AND later.memory_id = h.memory_id AND later.id > h.id AND later.old_digest = h.digest
              ORDER BY later.id LIMIT 1),
-           (SELECT m.content FROM memory_entries AS m WHERE m.id = h.memory_id AND substr(m.digest, 1, 8) = h.digest)),
+           (SELECT m.content FROM memory_entries AS m
+             WHERE m.agent_identity = h.agent_identity AND m.id = h.memory_id AND substr(m.digest, 1, 8) = h.digest)),
        %(chars)s) AS content
   FROM memory_history AS h WHERE h.id = ANY(%(ids)s);

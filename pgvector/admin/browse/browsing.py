@@ -17,11 +17,13 @@ from ...store import sessions as stored_sessions
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
 from ..common import stored_rows
+from ..common.operators import author
 from ..common.outcome import fit_for_json
 from ..common.refs import Ref
 from ..common.row_options import WHOLE, Page
 
 _query = partial(query, package=__package__)
+ACTIONS = ("added", "replaced", "moved", "removed", "superseded", "closed", "archived", "reopened")
 _HISTORY_SHOWN = 50  # of one row
 _WALKED = 300  # sessions, beyond which a walk over them takes longer than to read a large theme
 
@@ -63,7 +65,8 @@ def said_in(
 ) -> list[dict[str, Any]]:
     """Return turns of a session as `listed` does, in the order in which they were said."""
     asked = {"theme": theme, "session_id": session_id, "limit": limit, "offset": offset, "chars": chars}
-    return [_named("turns", theme, row) for row in conn.execute(_query("turns_of_session"), asked)]
+    found = conn.execute(_query("list_session", one_theme=conn.spread), asked)
+    return [_named("turns", theme, row) for row in found]
 
 
 def _named(store: Store, theme: str, row: Any) -> dict[str, Any]:
@@ -78,13 +81,15 @@ def _structure(said: Mapping[str, Any] | None) -> dict[str, Any]:
     return {} if said is None else {"structure": stored_rows.structure_as_json(said)}
 
 
-def shown(conn: DeadlineConnection, ref: Ref, theme: str | None, rules: ThemeRules) -> dict[str, Any]:
-    """Return all that is known of a row; of a memory that is gone, its history.
+def shown(
+    conn: DeadlineConnection, ref: Ref, theme: str | None, rules: ThemeRules, *, chars: int = WHOLE
+) -> dict[str, Any]:
+    """Return all that is known of a row; of a memory that is gone, its history. `chars` is the most of each text.
 
     Raises InvalidArgument where there is neither, or the row stands in another theme than the one that was named.
     """
-    row = _row(conn, ref)
-    past = _history_of(conn, ref.id, Page(_HISTORY_SHOWN)) if ref.store == "memories" else []
+    row = _row(conn, ref, chars)
+    past = _history_of(conn, ref.id, Page(_HISTORY_SHOWN), chars) if ref.store == "memories" else []
     if row is None and not past:
         raise InvalidArgument(_missing(conn, ref))
     stands_in = row["theme"] if row is not None else past[0]["theme"]
@@ -102,9 +107,9 @@ def _described(row: Mapping[str, Any] | None, theme: str) -> dict[str, Any]:
     return found | {"state": state, "parts": 1 + found.pop("more_parts")}
 
 
-def _row(conn: DeadlineConnection, ref: Ref) -> dict[str, Any] | None:
+def _row(conn: DeadlineConnection, ref: Ref, chars: int = WHOLE) -> dict[str, Any] | None:
     name = "show_memory" if ref.store == "memories" else "show_turn"
-    row = conn.execute(_query(name), {"id": ref.id}).fetchone()
+    row = conn.execute(_query(name), {"id": ref.id, "chars": chars}).fetchone()
     return None if row is None else dict(row._asdict())
 
 
@@ -131,6 +136,12 @@ def happened(
     return [_event(row._asdict()) for row in conn.execute(_query("list_history"), asked | page.values())]
 
 
+def happened_anywhere(conn: DeadlineConnection, page: Page, *, action: str | None, chars: int) -> list[dict[str, Any]]:
+    """Return what happened to the memories of every theme, newest first; `chars` is the most of each text."""
+    asked = {"action": action, "chars": chars}
+    return [_event(row._asdict()) for row in conn.execute(_query("list_all_history"), asked | page.values())]
+
+
 def happened_to(conn: DeadlineConnection, ref: Ref, page: Page) -> list[dict[str, Any]]:
     """Return what happened to one memory, newest first. Raises InvalidArgument for a turn, or where nothing did."""
     if ref.store != "memories":
@@ -141,9 +152,9 @@ def happened_to(conn: DeadlineConnection, ref: Ref, page: Page) -> list[dict[str
     return [_event(row) for row in found]
 
 
-def _history_of(conn: DeadlineConnection, memory_id: int, page: Page) -> list[dict[str, Any]]:
+def _history_of(conn: DeadlineConnection, memory_id: int, page: Page, chars: int = WHOLE) -> list[dict[str, Any]]:
     """Return what happened to one memory, in whichever theme; also to one that is gone."""
-    asked = {"memory_id": memory_id, "limit": page.limit, "offset": page.offset, "chars": WHOLE}
+    asked = {"memory_id": memory_id, "limit": page.limit, "offset": page.offset, "chars": chars}
     return [row._asdict() for row in conn.execute(_query("history_of_memory"), asked)]
 
 
@@ -157,18 +168,7 @@ def _event(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return one entry of the history, with what an operator calls the memory; what says nothing is left out."""
     kept = {key: value for key, value in fit_for_json(row).items() if value is not None}
     memory = kept.pop("memory_id")
-    return {"ref": str(Ref("memories", memory)), "memory_id": memory, "by": _author(row["who"], row["db_role"]), **kept}
-
-
-def _author(who: Mapping[str, Any], db_role: str) -> str:
-    """Return who did something, in a few words."""
-    source = str(who.get("source") or "")
-    if source == "operator":
-        return f"{who.get('os_user', '?')}@{who.get('host', '?')} ({who.get('verb', 'operator')})"
-    if not source:
-        return f"database role {db_role}"
-    where = "/".join(str(who[key]) for key in ("platform", "profile") if who.get(key))
-    return f"{source} ({where})" if where else source
+    return {"ref": str(Ref("memories", memory)), "memory_id": memory, "by": author(row["who"], row["db_role"]), **kept}
 
 
 def sessions(conn: DeadlineConnection, theme: str, page: Page) -> list[dict[str, Any]]:

@@ -28,7 +28,6 @@ _ROWS = (
     Column("note", "", style="yellow"),
     Column("content", "text", flexible=True),
 )
-_ACTIONS = ("added", "replaced", "moved", "removed", "superseded", "closed", "archived", "reopened")
 _EVENTS = (
     Column("date", "when", style="dim"),
     Column("action"),
@@ -134,7 +133,7 @@ def _plain(value: Any) -> str:
 
 def _history_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("id", nargs="*", metavar="ID", help="only this memory, also one that is gone: m123")
-    command.add_argument("--action", choices=_ACTIONS, help="only what was done so")
+    command.add_argument("--action", choices=browsing.ACTIONS, help="only what was done so")
     command.add_argument("--target", choices=("memory", "user"), help="only notes, or only facts about the user")
     command.add_argument("--session", metavar="ID", help="only what was done in this session")
     add_page(command, limit=20, what="what was done")

@@ -21,12 +21,22 @@ def marks(conn: DeadlineConnection, texts: Sequence[str], question: str, languag
     A word counts in any of `languages`, and in the form that the text index has of it: "deployed" for "deploy".
     """
     words = sorted({match.group() for text in texts for match in _WORD.finditer(text)})
-    rows = Pipeline(conn).ask("read_question", {"texts": [question, *words], "languages": list(languages)}).all()
-    wanted = {term for row in rows if row.number == 1 for term in row.terms}
-    matching = {words[row.number - 2] for row in rows if row.number > 1 and not wanted.isdisjoint(row.terms)}
+    wanted, terms = _terms(conn, question, words, languages)
+    matching = {word for word in words if not wanted.isdisjoint(terms[word])}
     pairs = {term for term in wanted if is_pair(term)}
     joined = [re.compile(re.escape(match.group()), re.IGNORECASE) for match in _JOINED.finditer(question)]
     return [_in_order([*_matches(text, matching, pairs), *_spans(text, joined)]) for text in texts]
+
+
+def _terms(
+    conn: DeadlineConnection, question: str, words: Sequence[str], languages: Sequence[str]
+) -> tuple[set[str], dict[str, set[str]]]:
+    """Return what the text index has of the question, and of each word."""
+    found: list[set[str]] = [set() for _ in (question, *words)]
+    asked = {"texts": [question, *words], "languages": list(languages)}
+    for row in Pipeline(conn).ask("read_question", asked):
+        found[row.number - 1].update(row.terms)
+    return found[0], dict(zip(words, found[1:], strict=True))
 
 
 def _matches(text: str, matching: Collection[str], pairs: Collection[str]) -> Iterator[Mark]:

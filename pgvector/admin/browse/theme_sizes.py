@@ -21,6 +21,8 @@ _DAYS_SHOWN = 92  # of a theme; of one that goes on for longer, months are
 
 def theme_sizes(conn: DeadlineConnection, themes: Sequence[str]) -> list[dict[str, Any]]:
     """Return memories, turns and the last time of each theme, in this order."""
+    if conn.spread:
+        return [{"theme": theme} | described(conn, theme) for theme in themes]
     found = conn.execute(_query("theme_sizes"), {"themes": list(themes), "most": COUNTED_ROWS})
     return [fit_for_json(row._asdict()) for row in found]
 
@@ -34,7 +36,8 @@ def growth(conn: DeadlineConnection, days: int) -> list[dict[str, Any]]:
     """Return how many memories and turns each of the last `days` days has, by the rows' own times, in UTC."""
     today = datetime.now(UTC).date()
     first = today - timedelta(days=days - 1)
-    found = conn.execute(_query("growth"), {"since": f"{first}T00:00:00+00:00", "most": COUNTED_ROWS})
+    asked = {"since": f"{first}T00:00:00+00:00", "most": COUNTED_ROWS}
+    found = conn.execute(_query("growth_spread" if conn.spread else "growth"), asked)
     by_day = {row.day: (row.memories, row.turns) for row in found}
     return [
         {"day": str(day), "memories": memories, "turns": turns}

@@ -47,6 +47,16 @@ SELECT (each.at AT TIME ZONE 'UTC')::date AS day, count(*) FILTER (WHERE each.me
                               ORDER BY created_at DESC LIMIT %(most)s) AS m) AS each
  GROUP BY 1 ORDER BY 1;
 
+-- name: growth_spread
+-- exempt: as growth, where the tables are spread over machines, which count their own themes.
+WITH said AS (
+    SELECT (ts AT TIME ZONE 'UTC')::date AS day, count(*) AS count FROM conversations WHERE ts >= %(since)s::timestamptz GROUP BY 1),
+noted AS (
+    SELECT (created_at AT TIME ZONE 'UTC')::date AS day, count(*) AS count FROM memory_entries
+     WHERE created_at >= %(since)s::timestamptz GROUP BY 1)
+SELECT day, coalesce(noted.count, 0) AS memories, coalesce(said.count, 0) AS turns
+  FROM said FULL JOIN noted USING (day) ORDER BY day;
+
 -- name: theme_by_day
 SELECT (each.at AT TIME ZONE 'UTC')::date AS day, count(*) FILTER (WHERE each.memory) AS memories,
        count(*) FILTER (WHERE NOT each.memory) AS turns

@@ -29,9 +29,11 @@ MANIFEST = "plugin.yaml"
 ORIGIN_FILE = "origin.json"
 _PACKAGE_DIR = Path(__file__).resolve().parents[2]
 _SHIM_DIR = _PACKAGE_DIR / "admin" / "setup" / "shim"
-# What the host and its forms read from the directory itself, beside the shim's code.
-_SHARED_FILES = (MANIFEST, "after-install.md", "config_schema.py", "dashboard/manifest.json", "dashboard/plugin_api.py")
-_SHARED_FOLDERS = ("dashboard/dist",)
+PAGE_FOLDER = "dashboard"
+# What the host, its forms and its dashboard read from the directory itself, beside the shim's code.
+_PAGE_FILES = (f"{PAGE_FOLDER}/manifest.json", f"{PAGE_FOLDER}/plugin_api.py")
+_PAGE_SCRIPTS = f"{PAGE_FOLDER}/dist"
+_SHARED_FILES = (MANIFEST, "after-install.md", "config_schema.py", *_PAGE_FILES)
 _COMPILED = "__pycache__"
 _UNINSTALLERS = ("pip", "uv")  # what they installed, they take out by the command that we name
 
@@ -92,6 +94,13 @@ def is_ours(directory: Path) -> bool:
     ours = _manifest(_PACKAGE_DIR)
     theirs = _manifest(directory)
     return all(theirs.get(key) == ours.get(key) for key in ("name", "author"))
+
+
+def has_our_page(directory: Path) -> bool:
+    """Return whether the dashboard gets this package's page from the plugin directory, to the byte."""
+    return all(_same_file(_PACKAGE_DIR / name, directory / name) for name in _PAGE_FILES) and _same_tree(
+        _PACKAGE_DIR / _PAGE_SCRIPTS, directory / _PAGE_SCRIPTS
+    )
 
 
 def is_distributed() -> bool:
@@ -163,12 +172,11 @@ def _build_and_swap(target: Path, mode: Mode, version: str) -> Action:
 def _write_shim(directory: Path, version: str) -> None:
     """Fill `directory` with the shim's code, the files the host reads, and where the package came from."""
     _copy_tree(_SHIM_DIR, directory)
-    (directory / "dashboard").mkdir()
+    (directory / PAGE_FOLDER).mkdir()
     for name in _SHARED_FILES:
         if (_PACKAGE_DIR / name).exists():
             shutil.copyfile(_PACKAGE_DIR / name, directory / name)
-    for name in _SHARED_FOLDERS:
-        _copy_tree(_PACKAGE_DIR / name, directory / name)
+    _copy_tree(_PACKAGE_DIR / _PAGE_SCRIPTS, directory / _PAGE_SCRIPTS)
     origin = {"requirement": reinstall_requirement(), "version": version}
     (directory / ORIGIN_FILE).write_text(json.dumps(origin, indent=2) + "\n", encoding="utf-8")
 

@@ -23,3 +23,14 @@ def record_where_allowed(
 def operator(verb: str) -> dict[str, str]:
     """Who runs a command, as the history of memories says it."""
     return {"source": "operator", "verb": verb, "os_user": os_user(), "host": socket.gethostname()}
+
+
+def author(who: Mapping[str, Any], db_role: str) -> str:
+    """Return who did something, in a few words."""
+    source = str(who.get("source") or "")
+    if source == "operator":
+        return f"{who.get('os_user', '?')}@{who.get('host', '?')} ({who.get('verb', 'operator')})"
+    if not source:
+        return f"database role {db_role}"
+    where = "/".join(str(who[key]) for key in ("platform", "profile") if who.get(key))
+    return f"{source} ({where})" if where else source

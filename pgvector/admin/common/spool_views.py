@@ -220,8 +220,8 @@ def drop(spool: Spool, ops: Sequence[Operation]) -> None:
             conn.execute("DELETE FROM aside WHERE seq IN (SELECT value FROM json_each(?))", (numbers,))
 
 
-def drop_copies(home: Path, texts: Collection[tuple[str, str]]) -> tuple[int, int]:
-    """Drop the rejected writes that hold one of these themes' texts; return how many, and how many more wait.
+def drop_copies(home: Path, texts: Collection[tuple[str, str]], *, really: bool = True) -> tuple[int, int]:
+    """Drop the rejected writes that hold one of these themes' texts, if `really`; return how many, and how many wait.
 
     Of acknowledged writes, which are kept a while, the texts go as well.
     """
@@ -233,8 +233,10 @@ def drop_copies(home: Path, texts: Collection[tuple[str, str]]) -> tuple[int, in
         with contextlib.suppress(SpoolError), _opened(path) as spool:
             rejected = [item.operation for item in spool.rejected() if _is_meant(item.operation, wanted)]
             dropped += len(rejected)
-            drop(spool, rejected)
             waiting += sum(_is_meant(op, wanted) for op in spool.take(_UNBOUNDED // 2))
+            if not really:
+                continue
+            drop(spool, rejected)
             for theme, meant in wanted.items():
                 change_kept(spool, theme, partial(without_texts, gone=meant.__contains__))
     return dropped, waiting

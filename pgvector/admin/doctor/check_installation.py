@@ -16,7 +16,9 @@ from ...domain.commandline import pip_install
 from ..common.installation import (
     DISTRIBUTION,
     IMPORT_NAME,
+    PAGE_FOLDER,
     PLUGIN_NAME,
+    has_our_page,
     is_ours,
     package_version,
     reinstall_requirement,
@@ -140,6 +142,14 @@ def _plugin(directory: Path, home: Path) -> Iterator[Check]:
     have, ours = version_in(directory), package_version()
     if have == ours:
         yield Check("plugin", "ok", f"in {directory}")
+        if not has_our_page(directory):
+            yield Check(
+                "page",
+                "note",
+                f"the page that hermes dashboard takes from {directory / PAGE_FOLDER} is not this package's",
+                f"{_INSTALL}{home}",
+                "install",
+            )
         return
     yield Check(
         "plugin",
@@ -239,8 +249,8 @@ def _switches(home: Path) -> Iterator[Check]:
         yield Check(
             "enabled",
             "note",
-            "not loaded at start-up: of several first requests of a gateway at once, some may run without memory; the "
-            "first agent that uses this plugin adds it to plugins.enabled",
+            "not loaded at start-up: of several first requests of a gateway at once, some may run without memory, "
+            "and hermes dashboard does not show it; the first agent that uses this plugin adds it to plugins.enabled",
             "hermes plugins enable pgvector",
             "enable",
         )

@@ -141,14 +141,15 @@ def _delete(conn: DeadlineConnection, meant: _Meant, in_files: set[tuple[str, st
         conn.execute(_query("forget_removed"), {"theme": each.theme, "ids": [each.id]})
 
 
-def drop_spooled(context: CommandContext, done: Outcome) -> list[str]:
+def drop_spooled(context: CommandContext, done: Outcome, *, really: bool = True) -> list[str]:
     """Drop rejected and kept writes of forgotten texts from the spool; return what there is to say about it."""
     texts = [(row["theme"], row["content"]) for row in done.rows]
-    dropped, waiting = drop_copies(context.home, texts)
+    dropped, waiting = drop_copies(context.home, texts, really=really)
     notes = []
     if dropped:
-        verb = "was" if dropped == 1 else "were"
-        notes.append(f"{counted({'writes': dropped})} of the same text that Postgres had rejected {verb} dropped")
+        verb = "was dropped" if dropped == 1 else "were dropped"
+        said = f"{counted({'writes': dropped})} of the same text that Postgres had rejected"
+        notes.append(f"{said} {verb if really else 'would be dropped'}")
     if waiting:
         verb = "waits in the spool and brings" if waiting == 1 else "wait in the spool and bring"
         notes.append(f"{counted({'writes': waiting})} of the same text {verb} it back: forget it again then")

@@ -20,6 +20,7 @@ from ..common.refs import Ref
 from .row_images import RowImages, RowKey, TextKey, ids_by_theme, take_images, text_names
 
 _query = partial(query, package=__package__)
+_NAMED = 5  # rows, in an error
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
@@ -89,7 +90,7 @@ def put_back(conn: DeadlineConnection, change: RowChange, who: Mapping[str, Any]
             ids = ids_by_theme(change.touched())[theme]["memories"]
             conn.execute(query("forget_old_texts"), {"theme": theme, "ids": ids})
     if take_images(conn, change.touched()).rows != change.before.rows:
-        raise InvalidArgument("something else has taken the place of what stood there since; nothing was changed")
+        raise InvalidArgument("something else has taken the place of what stood there since; nothing was done")
     return [row for theme in change.themes() for row in _lacking_vectors(conn, theme, change)]
 
 
@@ -97,8 +98,8 @@ def _check_as_left(now: RowImages, change: RowChange) -> None:
     left = {key: _checksum(image) for key, image in now.rows.items()}
     changed = [str(key.ref) for key in change.touched() if left.get(key) != change.after.get(key)]
     if changed:
-        names = ", ".join(changed[:5]) + (", ..." if len(changed) > 5 else "")
-        raise InvalidArgument(f"{names} was changed since, so this can no longer be undone; nothing was changed")
+        names = ", ".join(changed[:_NAMED]) + (", ..." if len(changed) > _NAMED else "")
+        raise InvalidArgument(f"changed since, so that this can no longer be undone: {names}; nothing was done")
 
 
 def _put_back_rows(conn: DeadlineConnection, theme: str, change: RowChange, now: RowImages) -> None:
@@ -122,7 +123,7 @@ def _check_unsaid(conn: DeadlineConnection, theme: str, images: Sequence[str]) -
     row = conn.execute(_query("says_it_already"), {"theme": theme, "images": list(images)}).fetchone()
     if row is not None:
         name = Ref("memories", row.id)
-        raise InvalidArgument(f"{name} says that already, so this can no longer be undone; nothing was changed")
+        raise InvalidArgument(f"{name} says that already, so this can no longer be undone; nothing was done")
 
 
 def _put_back_marks(conn: DeadlineConnection, theme: str, change: RowChange, now: RowImages) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...domain.facts import KINDS, STATES
+from ...domain.facts import KINDS, STATES, structure_of
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
 from ..common import stored_rows
@@ -36,10 +36,11 @@ _FOUND = (
 
 
 def _list(kinds: Sequence[str], args: argparse.Namespace, home: Path) -> int:
+    named = structure_of({"subject": args.subject, "scope": args.scope})  # in the form in which names are stored
     wanted = {
         "kinds": [args.kind] if getattr(args, "kind", None) else list(kinds),
-        "subject": args.subject,
-        "scope": args.scope,
+        "subject": named.subject,
+        "scope": named.scope,
         "state": args.state,
     }
     if args.recent is not None:

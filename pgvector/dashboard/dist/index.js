@@ -13,6 +13,7 @@ const h = React.createElement;
 const API = "/api/plugins/pgvector";
 const SLOW_MS = 300; // no spinner before: a short wait should not flicker
 const RETRY_FIRST_MS = 1500;
+const LOADING_MS = 1000; // an answer that lacks a model which is being loaded is asked for again
 const RETRY_MOST_MS = 30000;
 
 function cx(...names) {
@@ -185,6 +186,7 @@ function useAnswer(path, params, { every_s: everyS } = {}) {
         retryMs = RETRY_FIRST_MS;
         settle({ data });
         if (everyS) later(everyS * 1000);
+        else if (data.loading) later(LOADING_MS);
       } catch (error) {
         if (ended || mine !== asking || error.name === "AbortError") return;
         settle({ error });
@@ -632,10 +634,28 @@ function Bars({ label }) {
   return h("figure", { className: "hpg-chart", "aria-label": label });
 }
 
-// The name of a theme, with those that fit what was typed.
+// What the forms of the views share.
 
 const THEMES_OFFERED = 20;
 
+/** Return [asked, set] of a form whose answers stand in the address: it follows where the address leads. */
+function useAsked(names, params) {
+  const now = Object.fromEntries(names.map((name) => [name, params[name] || ""]));
+  const [asked, setAsked] = useState(now);
+  useEffect(() => setAsked(now), [JSON.stringify(now)]);
+  return [asked, (some) => setAsked((before) => ({ ...before, ...some }))];
+}
+
+/** Return those of a form's answers that say something, for the address. */
+function filledIn(asked) {
+  return Object.fromEntries(
+    Object.entries(asked)
+      .map(([name, value]) => [name, value.trim()])
+      .filter(([, value]) => value),
+  );
+}
+
+/** The name of a theme, with those that fit what was typed. */
 function ThemeField({ label, value, ...rest }) {
   const id = useId();
   const typed = useSettled(value || "", 250);
@@ -723,14 +743,17 @@ function isNothing(told) {
 
 /**
  * The frame of every change: `children` is the form, if there is one. `body` is what would be sent, null while it is
- * incomplete; `verb` is what the button says. `onDone(answer)` follows the change, `onRefused(error)` a refusal.
+ * incomplete; `verb` is what the button says. `onDone(answer)` follows the change, `onRefused(error)` a refusal; while
+ * `settling` the form itself tells of one.
  */
-function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone, onRefused, children }) {
+function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone, onRefused, settling, children }) {
   const trial = useTrial(path, body);
   const [failure, setFailure] = useState(null);
   const [leaving, setLeaving] = useState(false);
   const [doing, setDoing] = useState(false);
   const busy = useRef(false);
+  const form = useRef(null);
+  useEffect(() => focusFirst(form.current), []);
   useLeaveGuard(Boolean(dirty));
   const key = JSON.stringify(body);
   useEffect(() => setFailure(null), [key]);
@@ -766,7 +789,7 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
     { title, onClose: close },
     h(
       "form",
-      { className: "hpg-form", onSubmit: act, noValidate: true },
+      { className: "hpg-form", onSubmit: act, noValidate: true, ref: form },
       children,
       h(
         "div",
@@ -774,7 +797,7 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
         body !== null && !trial.told && !problem && h("p", { className: "hpg-muted" }, "Looking at what would happen …"),
         trial.told && !failure && h(TrialTold, { told: trial.told }),
       ),
-      problem && h(Problem, { error: problem, again: failure ? act : trial.again }),
+      problem && !settling && h(Problem, { error: problem, again: failure ? act : trial.again }),
       leaving
         ? h(LeaveQuestion, { onStay: () => setLeaving(false), onLeave: () => onClose(true) })
         : h(
@@ -789,6 +812,12 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
           ),
     ),
   );
+}
+
+/** Begin where somebody types; without a field at Cancel, so that Enter alone changes nothing. */
+function focusFirst(form) {
+  const first = form.querySelector("textarea, input, select") || form.querySelector(".hpg-actions button");
+  if (first) first.focus();
 }
 
 function LeaveQuestion({ onStay, onLeave }) {
@@ -908,10 +937,10 @@ function choicesOf(names, none) {
 /** The fields that say something of a memory besides its text. */
 function StructureFields({ values, set, withState }) {
   const field = (name) => ({ value: values[name], onInput: (value) => set({ [name]: value }) });
-  const said = STRUCTURE.some((name) => values[name]);
+  const [open] = useState(STRUCTURE.some((name) => values[name])); // later on it is up to who types
   return h(
     "details",
-    { className: "hpg-group", open: said || undefined },
+    { className: "hpg-group", open },
     h("summary", null, "Kind, subject and validity"),
     h(
       "div",
@@ -1030,6 +1059,7 @@ function EditForm({ row, onClose, onChanged }) {
       onClose: close,
       onDone: doneWith(close, onChanged),
       onRefused: look,
+      settling: theirs !== null,
     },
     h(DraftNote, { shown: kept.current && dirty, onForget: forget }),
     row.cut
@@ -1171,13 +1201,12 @@ function actionsFor(row) {
   const forget = { name: "forget", label: "Forget …", danger: true };
   if (row.store !== "memories") return [forget];
   const { pinned, state } = row.structure || {};
-  const state_action =
-    state === "active" ? { name: "archive", label: "Archive …" } : state && { name: "reopen", label: "Make current …" };
+  const over = state && state !== "active";
   return [
     { name: "edit", label: "Edit …" },
     { name: "replace", label: "Replace …" },
     pinned ? { name: "unpin", label: "Unpin …" } : { name: "pin", label: "Pin …" },
-    ...(state_action ? [state_action] : []),
+    over ? { name: "reopen", label: "Make current …" } : { name: "archive", label: "Archive …" },
     forget,
   ];
 }
@@ -1342,7 +1371,7 @@ function SearchView() {
   return h(
     Page,
     { title: "Search" },
-    h(SearchForm, { key: SEARCH_FILTERS.map((name) => params[name] || "").join("\n") + (params.q || ""), params }),
+    h(SearchForm, { params }),
     (params.q || "").trim() ? h(SearchAnswer, { params }) : h(SearchHint),
   );
 }
@@ -1357,28 +1386,33 @@ function SearchHint() {
 
 /** The question and its filters; choices take effect at once, texts with Enter or the button. */
 function SearchForm({ params }) {
-  const [asked, setAsked] = useState(() => ({ ...params }));
-  const send = (more) => go("search", searchParams({ ...asked, ...more }));
+  const [asked, set] = useAsked(["q", ...SEARCH_FILTERS], params);
+  const send = (more) => go("search", filledIn({ ...asked, ...more }));
   const submit = (event) => {
     event.preventDefault();
     send({});
   };
   const text = (name) => ({
-    value: asked[name] || "",
-    onInput: (value) => setAsked((before) => ({ ...before, [name]: value })),
+    value: asked[name],
+    onInput: (value) => set({ [name]: value }),
   });
   const choice = (name, choices) => ({
-    value: asked[name] || "",
+    value: asked[name],
     choices,
     onInput: (value) => {
-      setAsked((before) => ({ ...before, [name]: value }));
-      if ((asked.q || "").trim()) send({ [name]: value });
+      set({ [name]: value });
+      if (asked.q.trim()) send({ [name]: value });
     },
   });
-  const set = SEARCH_FILTERS.filter((name) => params[name]).length;
+  const chosen = SEARCH_FILTERS.filter((name) => params[name]).length;
+  const [open] = useState(chosen > 0);
+  const form = useRef(null);
+  useEffect(() => {
+    if (!params.q) form.current.querySelector("[data-hpg-search]").focus();
+  }, []);
   return h(
     "form",
-    { role: "search", className: "hpg-form", onSubmit: submit },
+    { role: "search", className: "hpg-form", onSubmit: submit, ref: form },
     h(
       "div",
       { className: "hpg-search-line" },
@@ -1387,8 +1421,8 @@ function SearchForm({ params }) {
     ),
     h(
       "details",
-      { className: "hpg-group", open: set > 0 || undefined },
-      h("summary", null, set ? `Filters (${set} set)` : "Filters"),
+      { className: "hpg-group", open },
+      h("summary", null, chosen ? `Filters (${chosen} set)` : "Filters"),
       h(
         "div",
         { className: "hpg-fields" },
@@ -1402,16 +1436,15 @@ function SearchForm({ params }) {
         h(TextField, { label: "Session", ...text("session") }),
         h(SelectField, { label: "Reranker", ...choice("rerank", RERANK_CHOICES) }),
       ),
-      set > 0 &&
+      chosen > 0 &&
         h(Link, { view: "search", params: { q: params.q }, className: "hpg-link" }, "Search without these filters"),
     ),
   );
 }
 
-/** Return what a search's address holds: nothing that is empty, and never a page of another question. */
-function searchParams(asked) {
-  const kept = ["q", ...SEARCH_FILTERS].filter((name) => (asked[name] || "").trim());
-  return Object.fromEntries(kept.map((name) => [name, asked[name].trim()]));
+/** Return what a search's address holds, without the page. */
+function searchParams(params) {
+  return filledIn(Object.fromEntries(["q", ...SEARCH_FILTERS].map((name) => [name, params[name] || ""])));
 }
 
 function SearchAnswer({ params }) {
@@ -1550,7 +1583,7 @@ function AgentView() {
     Page,
     { title: "As the agent would see it" },
     h("p", { className: "hpg-muted" }, "What an agent gets from its memory together with this message, to the letter."),
-    h(AgentForm, { key: `${params.theme || ""}\n${params.session || ""}\n${params.message || ""}`, params }),
+    h(AgentForm, { params }),
     params.message && params.theme
       ? h(AgentAnswer, { params })
       : h(Empty, { title: "Which message, in which theme?" }, h("p", null, "Nothing is sent to a model or stored.")),
@@ -1558,21 +1591,15 @@ function AgentView() {
 }
 
 function AgentForm({ params }) {
-  const [asked, setAsked] = useState({
-    message: params.message || "",
-    theme: params.theme || "",
-    session: params.session || "",
-  });
+  const [asked, set] = useAsked(["message", "theme", "session"], params);
   const field = (name) => ({
     value: asked[name],
-    onInput: (value) => setAsked((before) => ({ ...before, [name]: value })),
+    onInput: (value) => set({ [name]: value }),
   });
   const ready = asked.message.trim() && asked.theme.trim();
   const submit = (event) => {
     event.preventDefault();
-    if (!ready) return;
-    const session = asked.session.trim();
-    go("agent", { message: asked.message, theme: asked.theme.trim(), ...(session && { session }) });
+    if (ready) go("agent", { ...filledIn(asked), message: asked.message });
   };
   return h(
     "form",
@@ -1689,11 +1716,12 @@ function RowView() {
 
 function WholeRowTold({ row }) {
   const history = row.history || [];
+  const gone = row.state === "removed";
   return h(
     Fragment,
     null,
-    row.state === "removed"
-      ? h(GoneRow, { row })
+    gone
+      ? h(GoneRow, { row, kept: history.length > 0 && Boolean(history[0].diff) })
       : h(
           Panel,
           null,
@@ -1702,17 +1730,18 @@ function WholeRowTold({ row }) {
           row.cut && h("p", { className: "hpg-note" }, `The first part of ${countText(row.chars, "character")}.`),
         ),
     h(RowStructure, { structure: row.structure }),
-    h(RowFacts, { row }),
+    !gone && h(RowFacts, { row }),
     history.length > 0 && h(Panel, { title: "History" }, h(Events, { events: history })),
   );
 }
 
-function GoneRow({ row }) {
+/** Where a memory stood; what a file let go of is kept for a while and comes back, what was forgotten does not. */
+function GoneRow({ row, kept }) {
   return h(
     Empty,
     { title: "It is not there any more" },
-    h("p", null, "Its history is below."),
-    h(DialogButton, { label: "Restore …", tone: "main", dialog: RestoreDialog, refs: [row.ref] }),
+    h("p", null, kept ? "What it said is kept, and can be restored." : "What it said is not kept. Its history is below."),
+    kept && h(DialogButton, { label: "Restore …", tone: "main", dialog: RestoreDialog, refs: [row.ref] }),
   );
 }
 
@@ -1749,7 +1778,7 @@ function RowFacts({ row }) {
     ["Characters", numberText(row.chars)],
     ["Vector", row.pending ? "waits for it" : "there"],
     ["Source", typeof source === "string" && source && h(StoredText, { text: source, inline: true })],
-    ...Object.entries(metadata || {}).map(([name, value]) => [
+    ...Object.entries(metadata || {}).filter(([name]) => name !== "source" && name !== "session_id").map(([name, value]) => [
       h(StoredText, { text: name, inline: true }),
       h(StoredText, { text: typeof value === "string" ? value : JSON.stringify(value), inline: true }),
     ]),
@@ -1764,7 +1793,7 @@ function HistoryView() {
   return h(
     Page,
     { title: "History" },
-    h(HistoryForm, { key: ["theme", "action", "since", "until"].map((name) => params[name] || "").join("\n"), params }),
+    h(HistoryForm, { params }),
     params.theme
       ? h(HistoryAnswer, { params })
       : h(Empty, { title: "Of which theme?" }, h("p", null, "Name a theme to see what was added, changed and removed.")),
@@ -1772,23 +1801,19 @@ function HistoryView() {
 }
 
 function HistoryForm({ params }) {
-  const [asked, setAsked] = useState(() => ({ ...params }));
-  const send = (more) => {
-    const wanted = { ...asked, ...more };
-    const names = ["theme", "action", "since", "until"].filter((name) => (wanted[name] || "").trim());
-    go("history", Object.fromEntries(names.map((name) => [name, wanted[name].trim()])));
-  };
+  const [asked, set] = useAsked(["theme", "action", "since", "until"], params);
+  const send = (more) => go("history", filledIn({ ...asked, ...more }));
   const submit = (event) => {
     event.preventDefault();
     send({});
   };
   const text = (name) => ({
-    value: asked[name] || "",
-    onInput: (value) => setAsked((before) => ({ ...before, [name]: value })),
+    value: asked[name],
+    onInput: (value) => set({ [name]: value }),
   });
   const choose = (action) => {
-    setAsked((before) => ({ ...before, action }));
-    if ((asked.theme || "").trim()) send({ action });
+    set({ action });
+    if (asked.theme.trim()) send({ action });
   };
   return h(
     "form",
@@ -1799,7 +1824,7 @@ function HistoryForm({ params }) {
       h(ThemeField, { required: true, ...text("theme") }),
       h(SelectField, {
         label: "What was done",
-        value: asked.action || "",
+        value: asked.action,
         choices: [["", "Everything"], ...ACTIONS.map((name) => [name, name])],
         onInput: choose,
       }),
@@ -1830,6 +1855,8 @@ function HistoryAnswer({ params }) {
 
 // Removals by memory files that wait for a decision, and memories that can be brought back.
 
+const FILE_TROUBLES = { missing: "is missing", empty: "is empty", damaged: "is damaged", shorter: "lost much at once" };
+
 function RemovalsView() {
   const { params } = useAddress();
   return h(
@@ -1851,7 +1878,7 @@ function HeldRemovals({ params }) {
     "section",
     { "aria-labelledby": "hpg-held" },
     h("h3", { id: "hpg-held" }, "Waiting for a decision"),
-    h("p", { className: "hpg-muted" }, "A memory file lost these entries in a way that looks like an accident. They stay until you decide."),
+    h("p", { className: "hpg-muted" }, "A memory file lost these entries in a way that may be an accident. Undecided, they are kept."),
     error && h(Problem, { error, again }),
     !data && !error && h(Loading, { when: slow }),
     data && !rows.length && h(Empty, { title: "Nothing waits" }, h("p", null, "No removal needs a decision.")),
@@ -1859,7 +1886,7 @@ function HeldRemovals({ params }) {
     h(
       "ul",
       { className: "hpg-results" },
-      rows.map((row) => h(HeldRow, { key: row.ref, row, picked: picked.includes(row.ref), setChosen })),
+      rows.map((row, at) => h(HeldRow, { key: `${row.ref} ${at}`, row, picked: picked.includes(row.ref), setChosen })),
     ),
     data && h(Pager, { offset, limit, count: rows.length, more: data.more, view: "removals", params: { theme: params.theme } }),
   );
@@ -1906,12 +1933,16 @@ function HeldRow({ row, picked, setChosen }) {
       h(CheckField, { label: h("span", { className: "hpg-sr" }, `Choose ${row.ref}`), value: picked, onInput: choose }),
       h(Link, { view: "row", params: { ref: row.ref }, className: "hpg-ref" }, row.ref),
       h(ThemeName, { theme: row.theme }),
-      h(Tag, null, row.file),
-      row.host && h(Tag, null, row.host),
     ),
     h(StoredText, { text: row.content, lines: 4 }),
-    h("p", { className: "hpg-muted" }, h(StoredText, { text: row.why || "", inline: true }), " · held ", h(When, { at: row.held_at })),
-    row.goes_at && h("p", { className: "hpg-muted" }, "undecided, it ends ", h(When, { at: row.goes_at })),
+    h(
+      "p",
+      { className: "hpg-muted" },
+      `${row.file} ${FILE_TROUBLES[row.why] || row.why} · held `,
+      h(When, { at: row.held_at }),
+      row.stays_from && " · asked about until ",
+      row.stays_from && h(When, { at: row.stays_from, exact: true }),
+    ),
     h("div", { className: "hpg-actions" }, h(Decide, { refs: [row.ref], what: row.ref })),
   );
 }

@@ -6,7 +6,7 @@ function AgentView() {
     Page,
     { title: "As the agent would see it" },
     h("p", { className: "hpg-muted" }, "What an agent gets from its memory together with this message, to the letter."),
-    h(AgentForm, { key: `${params.theme || ""}\n${params.session || ""}\n${params.message || ""}`, params }),
+    h(AgentForm, { params }),
     params.message && params.theme
       ? h(AgentAnswer, { params })
       : h(Empty, { title: "Which message, in which theme?" }, h("p", null, "Nothing is sent to a model or stored.")),
@@ -14,21 +14,15 @@ function AgentView() {
 }
 
 function AgentForm({ params }) {
-  const [asked, setAsked] = useState({
-    message: params.message || "",
-    theme: params.theme || "",
-    session: params.session || "",
-  });
+  const [asked, set] = useAsked(["message", "theme", "session"], params);
   const field = (name) => ({
     value: asked[name],
-    onInput: (value) => setAsked((before) => ({ ...before, [name]: value })),
+    onInput: (value) => set({ [name]: value }),
   });
   const ready = asked.message.trim() && asked.theme.trim();
   const submit = (event) => {
     event.preventDefault();
-    if (!ready) return;
-    const session = asked.session.trim();
-    go("agent", { message: asked.message, theme: asked.theme.trim(), ...(session && { session }) });
+    if (ready) go("agent", { ...filledIn(asked), message: asked.message });
   };
   return h(
     "form",

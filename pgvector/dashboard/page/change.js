@@ -71,14 +71,17 @@ function isNothing(told) {
 
 /**
  * The frame of every change: `children` is the form, if there is one. `body` is what would be sent, null while it is
- * incomplete; `verb` is what the button says. `onDone(answer)` follows the change, `onRefused(error)` a refusal.
+ * incomplete; `verb` is what the button says. `onDone(answer)` follows the change, `onRefused(error)` a refusal; while
+ * `settling` the form itself tells of one.
  */
-function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone, onRefused, children }) {
+function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone, onRefused, settling, children }) {
   const trial = useTrial(path, body);
   const [failure, setFailure] = useState(null);
   const [leaving, setLeaving] = useState(false);
   const [doing, setDoing] = useState(false);
   const busy = useRef(false);
+  const form = useRef(null);
+  useEffect(() => focusFirst(form.current), []);
   useLeaveGuard(Boolean(dirty));
   const key = JSON.stringify(body);
   useEffect(() => setFailure(null), [key]);
@@ -114,7 +117,7 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
     { title, onClose: close },
     h(
       "form",
-      { className: "hpg-form", onSubmit: act, noValidate: true },
+      { className: "hpg-form", onSubmit: act, noValidate: true, ref: form },
       children,
       h(
         "div",
@@ -122,7 +125,7 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
         body !== null && !trial.told && !problem && h("p", { className: "hpg-muted" }, "Looking at what would happen …"),
         trial.told && !failure && h(TrialTold, { told: trial.told }),
       ),
-      problem && h(Problem, { error: problem, again: failure ? act : trial.again }),
+      problem && !settling && h(Problem, { error: problem, again: failure ? act : trial.again }),
       leaving
         ? h(LeaveQuestion, { onStay: () => setLeaving(false), onLeave: () => onClose(true) })
         : h(
@@ -137,6 +140,12 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
           ),
     ),
   );
+}
+
+/** Begin where somebody types; without a field at Cancel, so that Enter alone changes nothing. */
+function focusFirst(form) {
+  const first = form.querySelector("textarea, input, select") || form.querySelector(".hpg-actions button");
+  if (first) first.focus();
 }
 
 function LeaveQuestion({ onStay, onLeave }) {

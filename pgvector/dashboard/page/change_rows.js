@@ -80,13 +80,12 @@ function actionsFor(row) {
   const forget = { name: "forget", label: "Forget …", danger: true };
   if (row.store !== "memories") return [forget];
   const { pinned, state } = row.structure || {};
-  const state_action =
-    state === "active" ? { name: "archive", label: "Archive …" } : state && { name: "reopen", label: "Make current …" };
+  const over = state && state !== "active";
   return [
     { name: "edit", label: "Edit …" },
     { name: "replace", label: "Replace …" },
     pinned ? { name: "unpin", label: "Unpin …" } : { name: "pin", label: "Pin …" },
-    ...(state_action ? [state_action] : []),
+    over ? { name: "reopen", label: "Make current …" } : { name: "archive", label: "Archive …" },
     forget,
   ];
 }

@@ -30,10 +30,10 @@ function choicesOf(names, none) {
 /** The fields that say something of a memory besides its text. */
 function StructureFields({ values, set, withState }) {
   const field = (name) => ({ value: values[name], onInput: (value) => set({ [name]: value }) });
-  const said = STRUCTURE.some((name) => values[name]);
+  const [open] = useState(STRUCTURE.some((name) => values[name])); // later on it is up to who types
   return h(
     "details",
-    { className: "hpg-group", open: said || undefined },
+    { className: "hpg-group", open },
     h("summary", null, "Kind, subject and validity"),
     h(
       "div",
@@ -152,6 +152,7 @@ function EditForm({ row, onClose, onChanged }) {
       onClose: close,
       onDone: doneWith(close, onChanged),
       onRefused: look,
+      settling: theirs !== null,
     },
     h(DraftNote, { shown: kept.current && dirty, onForget: forget }),
     row.cut

@@ -9,6 +9,7 @@ const h = React.createElement;
 const API = "/api/plugins/pgvector";
 const SLOW_MS = 300; // no spinner before: a short wait should not flicker
 const RETRY_FIRST_MS = 1500;
+const LOADING_MS = 1000; // an answer that lacks a model which is being loaded is asked for again
 const RETRY_MOST_MS = 30000;
 
 function cx(...names) {
@@ -181,6 +182,7 @@ function useAnswer(path, params, { every_s: everyS } = {}) {
         retryMs = RETRY_FIRST_MS;
         settle({ data });
         if (everyS) later(everyS * 1000);
+        else if (data.loading) later(LOADING_MS);
       } catch (error) {
         if (ended || mine !== asking || error.name === "AbortError") return;
         settle({ error });

@@ -5,7 +5,7 @@ function HistoryView() {
   return h(
     Page,
     { title: "History" },
-    h(HistoryForm, { key: ["theme", "action", "since", "until"].map((name) => params[name] || "").join("\n"), params }),
+    h(HistoryForm, { params }),
     params.theme
       ? h(HistoryAnswer, { params })
       : h(Empty, { title: "Of which theme?" }, h("p", null, "Name a theme to see what was added, changed and removed.")),
@@ -13,23 +13,19 @@ function HistoryView() {
 }
 
 function HistoryForm({ params }) {
-  const [asked, setAsked] = useState(() => ({ ...params }));
-  const send = (more) => {
-    const wanted = { ...asked, ...more };
-    const names = ["theme", "action", "since", "until"].filter((name) => (wanted[name] || "").trim());
-    go("history", Object.fromEntries(names.map((name) => [name, wanted[name].trim()])));
-  };
+  const [asked, set] = useAsked(["theme", "action", "since", "until"], params);
+  const send = (more) => go("history", filledIn({ ...asked, ...more }));
   const submit = (event) => {
     event.preventDefault();
     send({});
   };
   const text = (name) => ({
-    value: asked[name] || "",
-    onInput: (value) => setAsked((before) => ({ ...before, [name]: value })),
+    value: asked[name],
+    onInput: (value) => set({ [name]: value }),
   });
   const choose = (action) => {
-    setAsked((before) => ({ ...before, action }));
-    if ((asked.theme || "").trim()) send({ action });
+    set({ action });
+    if (asked.theme.trim()) send({ action });
   };
   return h(
     "form",
@@ -40,7 +36,7 @@ function HistoryForm({ params }) {
       h(ThemeField, { required: true, ...text("theme") }),
       h(SelectField, {
         label: "What was done",
-        value: asked.action || "",
+        value: asked.action,
         choices: [["", "Everything"], ...ACTIONS.map((name) => [name, name])],
         onInput: choose,
       }),

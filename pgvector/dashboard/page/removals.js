@@ -1,5 +1,7 @@
 // Removals by memory files that wait for a decision, and memories that can be brought back.
 
+const FILE_TROUBLES = { missing: "is missing", empty: "is empty", damaged: "is damaged", shorter: "lost much at once" };
+
 function RemovalsView() {
   const { params } = useAddress();
   return h(
@@ -21,7 +23,7 @@ function HeldRemovals({ params }) {
     "section",
     { "aria-labelledby": "hpg-held" },
     h("h3", { id: "hpg-held" }, "Waiting for a decision"),
-    h("p", { className: "hpg-muted" }, "A memory file lost these entries in a way that looks like an accident. They stay until you decide."),
+    h("p", { className: "hpg-muted" }, "A memory file lost these entries in a way that may be an accident. Undecided, they are kept."),
     error && h(Problem, { error, again }),
     !data && !error && h(Loading, { when: slow }),
     data && !rows.length && h(Empty, { title: "Nothing waits" }, h("p", null, "No removal needs a decision.")),
@@ -29,7 +31,7 @@ function HeldRemovals({ params }) {
     h(
       "ul",
       { className: "hpg-results" },
-      rows.map((row) => h(HeldRow, { key: row.ref, row, picked: picked.includes(row.ref), setChosen })),
+      rows.map((row, at) => h(HeldRow, { key: `${row.ref} ${at}`, row, picked: picked.includes(row.ref), setChosen })),
     ),
     data && h(Pager, { offset, limit, count: rows.length, more: data.more, view: "removals", params: { theme: params.theme } }),
   );
@@ -76,12 +78,16 @@ function HeldRow({ row, picked, setChosen }) {
       h(CheckField, { label: h("span", { className: "hpg-sr" }, `Choose ${row.ref}`), value: picked, onInput: choose }),
       h(Link, { view: "row", params: { ref: row.ref }, className: "hpg-ref" }, row.ref),
       h(ThemeName, { theme: row.theme }),
-      h(Tag, null, row.file),
-      row.host && h(Tag, null, row.host),
     ),
     h(StoredText, { text: row.content, lines: 4 }),
-    h("p", { className: "hpg-muted" }, h(StoredText, { text: row.why || "", inline: true }), " · held ", h(When, { at: row.held_at })),
-    row.goes_at && h("p", { className: "hpg-muted" }, "undecided, it ends ", h(When, { at: row.goes_at })),
+    h(
+      "p",
+      { className: "hpg-muted" },
+      `${row.file} ${FILE_TROUBLES[row.why] || row.why} · held `,
+      h(When, { at: row.held_at }),
+      row.stays_from && " · asked about until ",
+      row.stays_from && h(When, { at: row.stays_from, exact: true }),
+    ),
     h("div", { className: "hpg-actions" }, h(Decide, { refs: [row.ref], what: row.ref })),
   );
 }

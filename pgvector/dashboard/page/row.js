@@ -17,11 +17,12 @@ function RowView() {
 
 function WholeRowTold({ row }) {
   const history = row.history || [];
+  const gone = row.state === "removed";
   return h(
     Fragment,
     null,
-    row.state === "removed"
-      ? h(GoneRow, { row })
+    gone
+      ? h(GoneRow, { row, kept: history.length > 0 && Boolean(history[0].diff) })
       : h(
           Panel,
           null,
@@ -30,17 +31,18 @@ function WholeRowTold({ row }) {
           row.cut && h("p", { className: "hpg-note" }, `The first part of ${countText(row.chars, "character")}.`),
         ),
     h(RowStructure, { structure: row.structure }),
-    h(RowFacts, { row }),
+    !gone && h(RowFacts, { row }),
     history.length > 0 && h(Panel, { title: "History" }, h(Events, { events: history })),
   );
 }
 
-function GoneRow({ row }) {
+/** Where a memory stood; what a file let go of is kept for a while and comes back, what was forgotten does not. */
+function GoneRow({ row, kept }) {
   return h(
     Empty,
     { title: "It is not there any more" },
-    h("p", null, "Its history is below."),
-    h(DialogButton, { label: "Restore …", tone: "main", dialog: RestoreDialog, refs: [row.ref] }),
+    h("p", null, kept ? "What it said is kept, and can be restored." : "What it said is not kept. Its history is below."),
+    kept && h(DialogButton, { label: "Restore …", tone: "main", dialog: RestoreDialog, refs: [row.ref] }),
   );
 }
 
@@ -77,7 +79,7 @@ function RowFacts({ row }) {
     ["Characters", numberText(row.chars)],
     ["Vector", row.pending ? "waits for it" : "there"],
     ["Source", typeof source === "string" && source && h(StoredText, { text: source, inline: true })],
-    ...Object.entries(metadata || {}).map(([name, value]) => [
+    ...Object.entries(metadata || {}).filter(([name]) => name !== "source" && name !== "session_id").map(([name, value]) => [
       h(StoredText, { text: name, inline: true }),
       h(StoredText, { text: typeof value === "string" ? value : JSON.stringify(value), inline: true }),
     ]),

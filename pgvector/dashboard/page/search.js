@@ -30,7 +30,7 @@ function SearchView() {
   return h(
     Page,
     { title: "Search" },
-    h(SearchForm, { key: SEARCH_FILTERS.map((name) => params[name] || "").join("\n") + (params.q || ""), params }),
+    h(SearchForm, { params }),
     (params.q || "").trim() ? h(SearchAnswer, { params }) : h(SearchHint),
   );
 }
@@ -45,28 +45,33 @@ function SearchHint() {
 
 /** The question and its filters; choices take effect at once, texts with Enter or the button. */
 function SearchForm({ params }) {
-  const [asked, setAsked] = useState(() => ({ ...params }));
-  const send = (more) => go("search", searchParams({ ...asked, ...more }));
+  const [asked, set] = useAsked(["q", ...SEARCH_FILTERS], params);
+  const send = (more) => go("search", filledIn({ ...asked, ...more }));
   const submit = (event) => {
     event.preventDefault();
     send({});
   };
   const text = (name) => ({
-    value: asked[name] || "",
-    onInput: (value) => setAsked((before) => ({ ...before, [name]: value })),
+    value: asked[name],
+    onInput: (value) => set({ [name]: value }),
   });
   const choice = (name, choices) => ({
-    value: asked[name] || "",
+    value: asked[name],
     choices,
     onInput: (value) => {
-      setAsked((before) => ({ ...before, [name]: value }));
-      if ((asked.q || "").trim()) send({ [name]: value });
+      set({ [name]: value });
+      if (asked.q.trim()) send({ [name]: value });
     },
   });
-  const set = SEARCH_FILTERS.filter((name) => params[name]).length;
+  const chosen = SEARCH_FILTERS.filter((name) => params[name]).length;
+  const [open] = useState(chosen > 0);
+  const form = useRef(null);
+  useEffect(() => {
+    if (!params.q) form.current.querySelector("[data-hpg-search]").focus();
+  }, []);
   return h(
     "form",
-    { role: "search", className: "hpg-form", onSubmit: submit },
+    { role: "search", className: "hpg-form", onSubmit: submit, ref: form },
     h(
       "div",
       { className: "hpg-search-line" },
@@ -75,8 +80,8 @@ function SearchForm({ params }) {
     ),
     h(
       "details",
-      { className: "hpg-group", open: set > 0 || undefined },
-      h("summary", null, set ? `Filters (${set} set)` : "Filters"),
+      { className: "hpg-group", open },
+      h("summary", null, chosen ? `Filters (${chosen} set)` : "Filters"),
       h(
         "div",
         { className: "hpg-fields" },
@@ -90,16 +95,15 @@ function SearchForm({ params }) {
         h(TextField, { label: "Session", ...text("session") }),
         h(SelectField, { label: "Reranker", ...choice("rerank", RERANK_CHOICES) }),
       ),
-      set > 0 &&
+      chosen > 0 &&
         h(Link, { view: "search", params: { q: params.q }, className: "hpg-link" }, "Search without these filters"),
     ),
   );
 }
 
-/** Return what a search's address holds: nothing that is empty, and never a page of another question. */
-function searchParams(asked) {
-  const kept = ["q", ...SEARCH_FILTERS].filter((name) => (asked[name] || "").trim());
-  return Object.fromEntries(kept.map((name) => [name, asked[name].trim()]));
+/** Return what a search's address holds, without the page. */
+function searchParams(params) {
+  return filledIn(Object.fromEntries(["q", ...SEARCH_FILTERS].map((name) => [name, params[name] || ""])));
 }
 
 function SearchAnswer({ params }) {

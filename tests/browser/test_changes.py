@@ -1,0 +1,265 @@
+"""Every change through the page, and its undo, as Postgres has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from playwright.sync_api import Locator, Page, expect
+from psycopg.rows import dict_row
+
+from tests.support.host_dashboard import HostDashboard
+from tests.support.page import Opened
+from tests.support.waiting import until
+
+from .conftest import Demo, Open
+
+NOTE = "The harbour crane is greased on Mondays."
+OTHER = "The harbour crane is greased on Thursdays."
+
+
+@pytest.fixture
+def note(dashboard: HostDashboard, demo: Demo) -> Iterator[str]:
+    """A memory of the theme `bench`, by its number; the theme is empty again afterwards."""
+    with dashboard.http() as http:
+        answer = http.post("/add", json={"theme": "bench", "target": "memory", "content": NOTE})
+        assert answer.status_code == 200, answer.text
+        until(lambda: demo.database.themes_of_memory(NOTE), what="the memory")
+        yield demo.number(NOTE)
+    with psycopg.connect(demo.database.dsn) as conn:
+        conn.execute("DELETE FROM memory_entries WHERE agent_identity = 'bench'")
+        conn.execute("DELETE FROM conversations WHERE agent_identity = 'bench'")
+
+
+def memories(demo: Demo, theme: str = "bench") -> list[dict[str, Any]]:
+    """Everything that Postgres has of a theme's memories but vectors and when a row was last written."""
+    with psycopg.connect(demo.database.dsn, row_factory=dict_row) as conn:
+        rows = conn.execute("SELECT * FROM memory_entries WHERE agent_identity = %s ORDER BY id", (theme,)).fetchall()
+    left_out = ("embedding", "updated_at", "id")
+    return [{name: value for name, value in row.items() if name not in left_out} for row in rows]
+
+
+def texts(demo: Demo) -> list[str]:
+    return [str(row["content"]) for row in memories(demo)]
+
+
+def dialog_of(page: Page, button: str) -> Locator:
+    """Press a button that opens a dialog."""
+    page.locator(".hpg-page").get_by_role("button", name=button, exact=True).click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_be_visible()
+    return dialog
+
+
+def done(page: Page, dialog: Locator, verb: str) -> None:
+    """Confirm a dialog once it has said what would happen."""
+    button = dialog.get_by_role("button", name=verb, exact=True)
+    expect(button).not_to_have_attribute("aria-disabled", "true")
+    expect(dialog.locator(".hpg-says")).not_to_be_empty()
+    button.click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def undone(page: Page) -> None:
+    """Press Undo in the toast, and wait for what is said of it."""
+    toasts = page.locator(".hpg-toast")
+    toasts.last.get_by_role("button", name="Undo").click()
+    expect(page.locator(".hpg-toast-problem")).to_have_count(0)
+    expect(toasts.get_by_role("button", name="Undo")).to_have_count(0)
+    expect(toasts).not_to_have_count(0)
+
+
+def row(open_page: Open, ref: str) -> Opened:
+    return open_page("row", ref=ref)
+
+
+def test_need_42_a_memory_is_added(open_page: Open, demo: Demo, note: str) -> None:
+    page = open_page("theme", theme="bench").page
+    dialog = dialog_of(page, "Add a memory …")
+    dialog.get_by_label("Memory", exact=True).fill(OTHER)
+    dialog.get_by_text("Kind, subject and validity").click()
+    dialog.get_by_label("Kind", exact=True).select_option("value")
+    dialog.get_by_label("Subject", exact=True).fill("crane.day")
+    done(page, dialog, "Add")
+    until(lambda: OTHER in texts(demo), what="the added memory")
+    (added,) = (each for each in memories(demo) if each["content"] == OTHER)
+    assert (added["kind"], added["subject"], added["target"]) == ("value", "crane.day", "memory")
+    undone(page)
+    assert texts(demo) == [NOTE]
+
+
+def test_need_42_a_text_is_edited(open_page: Open, demo: Demo, note: str) -> None:
+    page = row(open_page, note).page
+    before = memories(demo)
+    dialog = dialog_of(page, "Edit …")
+    dialog.get_by_label("Memory", exact=True).fill(OTHER)
+    done(page, dialog, "Save")
+    assert texts(demo) == [OTHER]
+    expect(page.locator(".hpg-diff").first).to_contain_text("Thursdays")
+    undone(page)
+    assert memories(demo) == before
+
+
+def test_need_42_what_a_memory_says_of_itself_is_edited(open_page: Open, demo: Demo, note: str) -> None:
+    page = row(open_page, note).page
+    before = memories(demo)
+    dialog = dialog_of(page, "Edit …")
+    dialog.get_by_text("Kind, subject and validity").click()
+    dialog.get_by_label("Kind", exact=True).select_option("constraint")
+    dialog.get_by_label("Subject", exact=True).fill("crane.grease")
+    dialog.get_by_label("Expires", exact=True).fill("2031-12-24")
+    done(page, dialog, "Save")
+    (changed,) = memories(demo)
+    assert (changed["kind"], changed["subject"], changed["expires_at"].year) == ("constraint", "crane.grease", 2031)
+    undone(page)
+    assert memories(demo) == before
+
+
+@pytest.mark.parametrize("verb", ["Pin", "Archive"])
+def test_need_42_a_memory_is_pinned_and_archived(open_page: Open, demo: Demo, note: str, verb: str) -> None:
+    page = row(open_page, note).page
+    before = memories(demo)
+    done(page, dialog_of(page, f"{verb} …"), verb)
+    (changed,) = memories(demo)
+    assert changed["pinned"] if verb == "Pin" else changed["state"] == "archived"
+    undone(page)
+    assert memories(demo) == before
+
+
+def test_need_42_a_memory_is_replaced(open_page: Open, demo: Demo, note: str) -> None:
+    page = row(open_page, note).page
+    before = memories(demo)
+    dialog = dialog_of(page, "Replace …")
+    dialog.get_by_label("What is true instead", exact=True).fill(OTHER)
+    done(page, dialog, "Replace")
+    until(lambda: OTHER in texts(demo), what="the new memory")
+    undone(page)
+    until(lambda: texts(demo) == [NOTE], what="the old memory alone")
+    assert [each["state"] for each in memories(demo)] == [each["state"] for each in before]
+
+
+def test_need_42_a_memory_is_forgotten(open_page: Open, demo: Demo, note: str) -> None:
+    page = row(open_page, note).page
+    before = memories(demo)
+    done(page, dialog_of(page, "Forget …"), "Forget")
+    assert memories(demo) == []
+    undone(page)
+    assert memories(demo) == before
+
+
+def turns(demo: Demo) -> list[Any]:
+    query = (
+        "SELECT row(role, content, ts, session_id, metadata)::text FROM conversations WHERE agent_identity = 'bench'"
+    )
+    return demo.database.column(query + " ORDER BY ts, id")
+
+
+@pytest.fixture
+def talk(demo: Demo, note: str) -> str:
+    """A session of the theme `bench` with four turns."""
+    with psycopg.connect(demo.database.dsn) as conn:
+        for number in range(4):
+            conn.execute(
+                "INSERT INTO conversations (session_id, agent_identity, role, content, ts, metadata)"
+                " VALUES ('bench-1', 'bench', %s, %s, now() - %s * interval '1 minute', %s)",
+                (("user", "assistant")[number % 2], f"Crane turn {number}", 9 - number, '{"platform": "cli"}'),
+            )
+    return "bench-1"
+
+
+def test_need_42_a_turn_is_forgotten(open_page: Open, demo: Demo, talk: str) -> None:
+    before = turns(demo)
+    (number,) = demo.database.column("SELECT id FROM conversations WHERE content = 'Crane turn 1'")
+    opened = row(open_page, f"t{number}")
+    opened.complaints.expected.append("/row?ref=")  # the view asks for it again
+    page = opened.page
+    done(page, dialog_of(page, "Forget …"), "Forget")
+    assert len(turns(demo)) == 3
+    undone(page)
+    assert turns(demo) == before
+
+
+def test_need_42_a_session_is_forgotten(open_page: Open, demo: Demo, talk: str) -> None:
+    before = turns(demo)
+    page = open_page("session", theme="bench", session=talk).page
+    done(page, dialog_of(page, "Forget the session …"), "Forget the session")
+    assert turns(demo) == []
+    undone(page)
+    assert turns(demo) == before
+
+
+def held(demo: Demo) -> int:
+    (count,) = demo.database.column("SELECT count(*) FROM hermes_mirror WHERE held_at IS NOT NULL")
+    return int(count)
+
+
+@pytest.mark.parametrize(("word", "verb"), [("Keep", "Keep"), ("Remove", "Remove")])
+def test_need_42_a_held_removal_is_decided(open_page: Open, demo: Demo, word: str, verb: str) -> None:
+    text = "Tickets are named ATL-1234."
+    page = open_page("removals").page
+    before, waiting = memories(demo, "default"), held(demo)
+    ref = demo.number(text)
+    done(page, dialog_of(page, f"{word} {ref} …"), verb)
+    assert demo.database.themes_of_memory(text) == (["default"] if word == "Keep" else [])
+    assert held(demo) == waiting - 1
+    undone(page)
+    until(lambda: held(demo) == waiting, what="the removal to wait again")
+    assert sorted(each["content"] for each in memories(demo, "default")) == sorted(each["content"] for each in before)
+
+
+def test_need_42_what_was_removed_is_restored(open_page: Open, demo: Demo) -> None:
+    text = "Tickets are named ATL-1234."
+    page = open_page("removals").page
+    ref = demo.number(text)
+    done(page, dialog_of(page, f"Remove {ref} …"), "Remove")
+    page.reload()
+    removed = page.locator("section[aria-labelledby=hpg-removed] li").filter(has_text=text)
+    removed.get_by_role("button", name="Restore …").click()
+    done(page, page.get_by_role("dialog"), "Restore")
+    assert demo.database.themes_of_memory(text) == ["default"]
+    undone(page)
+    assert demo.database.themes_of_memory(text) == []
+    removed = page.locator("section[aria-labelledby=hpg-removed] li").filter(has_text=text)
+    removed.get_by_role("button", name="Restore …").click()
+    done(page, page.get_by_role("dialog"), "Restore")
+    assert demo.database.themes_of_memory(text) == ["default"]
+
+
+def test_need_42_a_change_that_somebody_else_was_faster_with_is_not_undone(
+    open_page: Open, demo: Demo, dashboard: HostDashboard, note: str
+) -> None:
+    opened = row(open_page, note)
+    page = opened.page
+    dialog = dialog_of(page, "Edit …")
+    dialog.get_by_label("Memory", exact=True).fill(OTHER)
+    done(page, dialog, "Save")
+    with dashboard.http() as http:
+        changed = http.post("/edit", json={"ref": note, "content": "The crane was sold."})
+        assert changed.status_code == 200, changed.text
+    opened.complaints.expected.append("400")
+    page.locator(".hpg-toast").last.get_by_role("button", name="Undo").click()
+    expect(page.locator(".hpg-toast-problem")).to_be_visible()
+    assert texts(demo) == ["The crane was sold."]
+
+
+def test_need_42_settings_are_tried_before_they_are_saved(open_page: Open, dashboard: HostDashboard) -> None:
+    before = dashboard.home.config_path.read_text(encoding="utf-8")
+    opened = open_page("settings")
+    page = opened.page
+    field = page.locator("input[name=recall_max_tokens]")
+    try:
+        field.fill("many")
+        page.get_by_role("button", name="Test", exact=True).click()
+        expect(page.locator(".hpg-trial-failed")).to_be_visible()
+        assert dashboard.home.config_path.read_text(encoding="utf-8") == before
+        field.fill("640")
+        page.get_by_role("button", name="Test", exact=True).click()
+        save = page.get_by_role("button", name="Save", exact=True)
+        expect(save).not_to_have_attribute("aria-disabled", "true")
+        save.click()
+        expect(page.locator(".hpg-toast")).to_be_visible()
+        assert dashboard.home.read_config()["plugins"]["pgvector"]["recall_max_tokens"] == 640
+    finally:
+        dashboard.home.config_path.write_text(before, encoding="utf-8")
