@@ -29,6 +29,7 @@ _CHECKS_WAIT_S = 0.3
 _PATIENCE_S = 8.0  # of what is made in the background
 _STATE_FRESH_S, _SIZES_FRESH_S, _CHECKS_FRESH_S = 1.0, 20.0, 120.0
 _FAILED_FRESH_S = 10.0  # of checks of which one failed: somebody may be mending it
+_UNKNOWN = {"ok": None, "line": "the database is being connected to", "problems": [], "checked_at": None}
 
 
 def overview(desk: Desk, params: Params) -> Mapping[str, Any]:
@@ -47,7 +48,8 @@ def overview(desk: Desk, params: Params) -> Mapping[str, Any]:
     status: Status = state.answer if state else {"database": {}}
     database = status["database"]
     return {
-        "health": _health(database, checks, known=state is not None),
+        "health": _health(database, checks) if state else _UNKNOWN,
+        "counting": state is None or sizes is None,
         "version": package_version(),
         "waiting": _waiting(status),
         "recall": _recall(status) if state else None,
@@ -117,8 +119,8 @@ def _checks(desk: Desk) -> list[Check]:
         )
 
 
-def _health(database: Mapping[str, Any], checks: Told | None, *, known: bool) -> dict[str, Any]:
-    """Return what is wrong: the database as it is now, the rest as `doctor` found it last; not `known` is not wrong."""
+def _health(database: Mapping[str, Any], checks: Told | None) -> dict[str, Any]:
+    """Return what is wrong: the database as it is now, the rest as `doctor` found it last."""
     problems = []
     if "problem" in database:
         problems.append({"name": "postgres", "says": database["problem"], "fix": ""})
@@ -129,8 +131,8 @@ def _health(database: Mapping[str, Any], checks: Told | None, *, known: bool) ->
         if each.state == "fail" and not (problems and each.name == "postgres")
     ]
     return {
-        "ok": False if problems else True if checks and known else None,
-        "line": _line(problems, checks) if known else "Postgres is being connected to",
+        "ok": False if problems else True if checks else None,
+        "line": _line(problems, checks),
         "problems": problems,
         "checked_at": checks and checks.at.isoformat(),
     }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 from playwright.sync_api import Browser, Page, sync_playwright
 from psycopg.conninfo import make_conninfo
 
@@ -103,6 +105,26 @@ class Demo:
 def demo(dashboard: HostDashboard, demo_dsn: str) -> Demo:
     """What stands in the demo's database."""
     return Demo(Database(demo_dsn))
+
+
+@contextmanager
+def profile(dashboard: HostDashboard, name: str, dsn: str) -> Iterator[None]:
+    """Give the home of a dashboard a profile with a database of its own."""
+    path = dashboard.home.path / "profiles" / name
+    path.mkdir(parents=True)
+    config = {"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}
+    (path / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    try:
+        yield
+    finally:
+        shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+def module_dsn(postgres: EmbeddedServer, migrated_template: str) -> Iterator[str]:
+    """The runtime role's conninfo of a new database for the tests of a module."""
+    for admin_dsn in new_database(postgres, migrated_template):
+        yield runtime_dsn(admin_dsn)
 
 
 @pytest.fixture

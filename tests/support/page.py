@@ -15,8 +15,8 @@ from .host_dashboard import HostDashboard
 
 PATH = "/pgvector-memory"
 SCHEMES = {"dark": "default", "light": "nous-blue"}  # the host's themes of colour
-# What the host itself complains of on every page of a dashboard without a login.
-_HOSTS_OWN = ("/api/auth/me",)
+# What the host itself complains of: that nobody has logged in, and its own sockets where a page is left early.
+_HOSTS_OWN = ("/api/auth/me", "WebSocket connection to")
 DESK = (1440, 900)
 PHONE = (390, 844)
 

@@ -27,6 +27,10 @@ function durationText(ms) {
   return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
 }
 
+function sentence(text) {
+  return text ? text[0].toUpperCase() + text.slice(1) : "";
+}
+
 // ---- the frame of a view ----
 
 function Page({ title, actions, children }) {
@@ -52,7 +56,7 @@ function Problem({ error, again }) {
   return h(
     "div",
     { className: "hpg-problem", role: "alert" },
-    h("span", null, error.message),
+    h(StoredText, { text: sentence(error.message), inline: true }),
     error.status === 401 ? h(Act, { onClick: () => window.location.reload() }, "Load again") : again && h(Act, { onClick: again }, "Try again"),
   );
 }
@@ -72,7 +76,7 @@ function Answered({ answer, children }) {
     Fragment,
     null,
     h(Problem, { error, again }),
-    data ? h("div", { className: cx(stale && slow && "hpg-stale"), "aria-busy": stale ? "true" : undefined }, children(data)) : h(Loading, { when: slow && !error }),
+    data ? h("div", { className: cx("hpg-answer", stale && slow && "hpg-stale"), "aria-busy": stale ? "true" : undefined }, children(data)) : h(Loading, { when: slow && !error }),
   );
 }
 
