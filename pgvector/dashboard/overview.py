@@ -29,7 +29,12 @@ _CHECKS_WAIT_S = 0.3
 _PATIENCE_S = 8.0  # of what is made in the background
 _STATE_FRESH_S, _SIZES_FRESH_S, _CHECKS_FRESH_S = 1.0, 20.0, 120.0
 _FAILED_FRESH_S = 10.0  # of checks of which one failed: somebody may be mending it
-_UNKNOWN = {"ok": None, "line": "the database is being connected to", "problems": [], "checked_at": None}
+_UNKNOWN: dict[str, Any] = {
+    "ok": None,
+    "line": "the database is being connected to",
+    "problems": [],
+    "checked_at": None,
+}
 
 
 def overview(desk: Desk, params: Params) -> Mapping[str, Any]:
