@@ -12,6 +12,7 @@ import pytest
 from fastapi import FastAPI
 
 from .asgi_server import AsgiServer
+from .waiting import until
 
 BASE = "/api/plugins/pgvector"
 
@@ -23,9 +24,17 @@ class DashboardApi:
         self.http = http
 
     def get(self, path: str, **params: Any) -> dict[str, Any]:
-        """What a question is answered with; fails the test where that is an error."""
-        answer = self.http.get(BASE + path, params=params)
-        assert answer.status_code == 200, answer.text
+        """What a question is answered with, asked again while that takes too long, as the page does.
+
+        Fails the test where it is another error.
+        """
+
+        def ask() -> httpx.Response | None:
+            answer = self.http.get(BASE + path, params=params)
+            return None if answer.status_code == 503 else answer
+
+        answer = until(ask, what=f"an answer to {path}")
+        assert answer is not None and answer.status_code == 200, answer.text if answer else ""
         return dict(answer.json())
 
     def post(self, path: str, **body: Any) -> dict[str, Any]:
