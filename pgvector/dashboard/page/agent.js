@@ -83,7 +83,7 @@ function agentSummary({ tokens, budget_tokens: budget, took_ms: took, mode, why_
 function AgentBlock({ block, tokens, budget }) {
   return h(
     "section",
-    { "aria-label": "The block", className: "hpg-card" },
+    { "aria-label": "The block" },
     budget
       ? h("meter", { min: 0, max: budget, value: tokens, className: "hpg-meter", "aria-label": "Tokens of the budget" })
       : null,
@@ -94,7 +94,7 @@ function AgentBlock({ block, tokens, budget }) {
 function AgentLines({ title, lines, empty }) {
   return h(
     "section",
-    { "aria-label": title },
+    { className: "hpg-section", "aria-label": title },
     h("h3", null, title),
     lines.length ? h("ol", { className: "hpg-results" }, lines.map((line) => h(AgentLine, { key: line.ref, line }))) : null,
     !lines.length && h("p", { className: "hpg-muted" }, empty),
