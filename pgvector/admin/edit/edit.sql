@@ -197,8 +197,12 @@ UPDATE memory_history AS h SET old_content = given.content, old_row = given.old_
   FROM unnest(%(ids)s::bigint[], %(contents)s::text[], %(rows)s::text[]) AS given(id, content, old_row)
  WHERE h.agent_identity = %(theme)s AND h.id = given.id AND h.old_content IS NULL;
 
--- name: lacking_vectors
-SELECT agent_identity AS theme, id, content FROM memory_entries
+-- name: lacking_vectors_memories
+SELECT id, content FROM memory_entries
+ WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) AND embedding IS NULL AND sig IS NULL ORDER BY id;
+
+-- name: lacking_vectors_turns
+SELECT id, content FROM conversations
  WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) AND embedding IS NULL AND sig IS NULL ORDER BY id;
 
 -- name: moment
