@@ -10,7 +10,7 @@ from ..admin.browse import theme_sizes
 from ..admin.common.theme_names import theme_to_read
 from ..domain.errors import HermesPgvectorError, StoreUnavailable
 from ..store.vector_search import theme_names
-from .desk import Desk
+from .desk import READ_S, Desk
 from .page_route import PageRoute
 from .params import Params
 
@@ -23,9 +23,10 @@ _FRESH_S = 3.0
 def themes(desk: Desk, params: Params) -> Mapping[str, Any]:
     """Return a page of the themes whose name has the text that was given in it, by their names."""
     wanted, page = params.text("search").casefold().strip(), params.page()
-    found = [name for name in _names(desk) if wanted in name.casefold()]
+    began = time.monotonic()
+    found = [name for name in _names(desk, began) if wanted in name.casefold()]
     shown = found[page.offset : page.offset + page.limit]
-    with desk.reading() as conn:
+    with desk.reading(READ_S - (time.monotonic() - began)) as conn:
         rows = theme_sizes.theme_sizes(conn, shown)
     return {
         "rows": [row | {"private": not desk.chats.opens(row["theme"])} for row in rows],
@@ -34,9 +35,8 @@ def themes(desk: Desk, params: Params) -> Mapping[str, Any]:
     }
 
 
-def _names(desk: Desk) -> list[str]:
+def _names(desk: Desk, began: float) -> list[str]:
     """Return the themes there are, where these are many as of a moment ago."""
-    began = time.monotonic()
     desk.lately.begin("names", lambda: _read_names(desk), 0.0)
     told = desk.lately.told("names", began + _NAMES_WAIT_S)
     if told is None:
@@ -60,8 +60,9 @@ def theme(desk: Desk, params: Params) -> Mapping[str, Any]:
         held = theme_sizes.described(conn, name)
     desk.lately.begin(f"theme {name}", lambda: _read_through(desk, name), _FRESH_S)
     read = desk.lately.told(f"theme {name}", began + _WAIT_S)
-    more = (read and read.answer) or {"sessions": None, "writers": [], "timeline": []}
-    return {"theme": name, "private": not desk.chats.opens(name), "counting": read is None} | held | more
+    more = read.answer if read else None
+    told = {"theme": name, "private": not desk.chats.opens(name), "counting": more is None} | held
+    return told | (more or {"sessions": None, "writers": [], "timeline": []})
 
 
 def _read_through(desk: Desk, name: str) -> dict[str, Any] | None:

@@ -486,13 +486,19 @@ function CheckField({ label, help, value, onInput, ...rest }) {
 /** Filters above a list, each a part of the address. `fields` are [key, label, choices or "text" or "date"]. */
 function Filters({ view, params, fields }) {
   const set = (key) => (value) => go(view, { ...params, [key]: value || undefined, offset: undefined }, { replace: true });
+  const inUse = fields.filter(([key]) => params[key]).length;
   return h(
-    "div",
-    { className: "hpg-filters" },
-    fields.map(([key, label, kind]) => {
-      const props = { key, label, value: params[key], onInput: set(key) };
-      return Array.isArray(kind) ? h(SelectField, { ...props, choices: kind }) : h(TextField, { ...props, type: kind });
-    }),
+    "details",
+    { className: "hpg-group", open: useState(inUse > 0)[0] },
+    h("summary", null, inUse ? `Filters (${inUse})` : "Filters"),
+    h(
+      "div",
+      { className: "hpg-filters" },
+      fields.map(([key, label, kind]) => {
+        const props = { key, label, value: params[key], onInput: set(key) };
+        return Array.isArray(kind) ? h(SelectField, { ...props, choices: kind }) : h(TextField, { ...props, type: kind });
+      }),
+    ),
   );
 }
 
