@@ -72,7 +72,8 @@ const api = {
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(body || {}),
     });
-    if (!(body && body.dry_run) && path !== "/settings/test") changed();
+    // After whoever sent it: a view of what is gone is left then, and does not ask for it.
+    if (!(body && body.dry_run) && path !== "/settings/test") setTimeout(changed);
     return found;
   },
 };
@@ -317,7 +318,7 @@ function Answered({ answer, children }) {
     Fragment,
     null,
     h(Problem, { error, again }),
-    data ? h("div", { className: cx("hpg-answer", stale && slow && "hpg-stale"), "aria-busy": stale ? "true" : undefined }, children(data)) : h(Loading, { when: slow && !error }),
+    data ? h("div", { className: cx("hpg-answer", stale && slow && "hpg-stale"), "aria-busy": stale ? "true" : undefined }, children(data)) : !error && h(Loading, { when: slow }),
   );
 }
 
@@ -2235,7 +2236,8 @@ function SessionView() {
   if (!session) return h(Page, { title: "Session" }, h(Empty, { title: "Which session?" }, h("p", null, h(Link, { view: "themes", className: "hpg-link" }, "Choose a theme, and there a session"))));
   const { data } = answer;
   const title = data && data.title ? h(StoredText, { text: data.title, inline: true }) : "Session";
-  const actions = data && h(ForgetSessionButton, { theme: data.theme, session });
+  const onForgotten = () => go("theme", { theme: data.theme, tab: "sessions" });
+  const actions = data && h(ForgetSessionButton, { theme: data.theme, session, onChanged: onForgotten });
   return h(
     Page,
     { title, actions },

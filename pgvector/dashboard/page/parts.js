@@ -77,7 +77,7 @@ function Answered({ answer, children }) {
     Fragment,
     null,
     h(Problem, { error, again }),
-    data ? h("div", { className: cx("hpg-answer", stale && slow && "hpg-stale"), "aria-busy": stale ? "true" : undefined }, children(data)) : h(Loading, { when: slow && !error }),
+    data ? h("div", { className: cx("hpg-answer", stale && slow && "hpg-stale"), "aria-busy": stale ? "true" : undefined }, children(data)) : !error && h(Loading, { when: slow }),
   );
 }
 
