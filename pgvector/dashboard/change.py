@@ -71,11 +71,11 @@ def make_change(desk: Desk, context: CommandContext, plan: Plan, *, dry_run: boo
             done = plan.do(conn)
             theirs = [RowKey(row["theme"], ref_of(row)) for row in done.rows]
             after = take_images(conn, dict.fromkeys([*watched.keys, *theirs]), before.marks)
+            change = find_change(conn, before, after)
     except OperationRejected as exc:
         raise InvalidArgument(f"{exc}; nothing was changed") from exc
     done.notes += plan.besides(before)
     done.notes += _displaced(before, after, {ref_of(row) for row in done.rows}, past=not dry_run)
-    change = find_change(before, after)
     too_large = [] if journal.takes(before if dry_run else change.before) else [_TOO_LARGE]
     if dry_run:
         done.done = False

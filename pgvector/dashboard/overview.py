@@ -49,6 +49,7 @@ def overview(desk: Desk, params: Params) -> Mapping[str, Any]:
     database = status["database"]
     return {
         "health": _health(database, checks) if state else _UNKNOWN,
+        "counting": state is None or sizes is None,
         "version": package_version(),
         "waiting": _waiting(status),
         "recall": _recall(status) if state else None,
@@ -123,14 +124,14 @@ def _health(database: Mapping[str, Any], checks: Told | None) -> dict[str, Any]:
     problems = []
     if "problem" in database:
         problems.append({"name": "postgres", "says": database["problem"], "fix": ""})
-    known: Sequence[Check] = checks.answer if checks else ()
+    found: Sequence[Check] = checks.answer if checks else ()
     problems += [
         {"name": each.name, "says": each.said, "fix": each.fix}
-        for each in known
+        for each in found
         if each.state == "fail" and not (problems and each.name == "postgres")
     ]
     return {
-        "ok": not problems,
+        "ok": False if problems else True if checks else None,
         "line": _line(problems, checks),
         "problems": problems,
         "checked_at": checks and checks.at.isoformat(),

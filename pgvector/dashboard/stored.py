@@ -43,7 +43,8 @@ def memories(desk: Desk, params: Params) -> Mapping[str, Any]:
 
 def turns(desk: Desk, params: Params) -> Mapping[str, Any]:
     """Return a page of the turns of a theme, newest first."""
-    return _listed(desk, params, "turns", RowFilter(params.choice("role", ROLES), params.optional("session")))
+    wanted = RowFilter(params.choice("role", ROLES), params.optional("session"), params.flag("pending"))
+    return _listed(desk, params, "turns", wanted)
 
 
 def _listed(desk: Desk, params: Params, store: Store, wanted: RowFilter) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,18 @@ def test_what_something_newer_took_the_place_of_is_not_brought_back(api: Dashboa
     assert status == 400 and "taken the place" in error and everything(dsn) == before
 
 
+def test_what_belonged_to_a_theme_that_was_renamed_since_does_not_bring_it_back(
+    api: DashboardApi, agent: HermesHome, dsn: str
+) -> None:
+    added(api, "The office is in Paris")
+    gone = api.post("/forget", refs=[added(api, "The office is in Lyon")])
+    renamed = agent.python("-m", "hermes_memory_pgvector.cli", "themes", "rename", "sales", "trade", "--yes")
+    assert renamed.returncode == 0, renamed.stderr
+    before = everything(dsn)
+    status, error = api.refused("/undo", {"token": gone["undo"]["token"]})
+    assert status == 400 and "the theme 'sales' is gone since" in error and everything(dsn) == before
+
+
 def test_earlier_texts_come_back_with_what_was_forgotten(api: DashboardApi, dsn: str) -> None:
     ref = added(api, "The office is in Paris")
     api.post("/edit", ref=ref, content="The office is in Lyon")
@@ -239,7 +252,7 @@ def where(home: Path) -> tuple[Path, str]:
 
 def change_of(home: Path, text: str = "x") -> UndoableChange:
     rows = {RowKey("sales", Ref("memories", 1)): text}
-    return UndoableChange(where(home), "forget", "bring it back", RowChange(RowImages(rows), {}, {}))
+    return UndoableChange(where(home), "forget", "bring it back", RowChange(RowImages(rows), {}, {}, datetime.now(UTC)))
 
 
 def test_the_journal_keeps_a_hundred_changes_and_so_much_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

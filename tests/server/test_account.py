@@ -205,6 +205,8 @@ def test_a_system_postgres_counts_when_it_has_pgvector(place: Path, monkeypatch:
 def test_windows_is_told_to_use_a_server_of_its_own() -> None:
     program = """
 import concurrent.futures, hashlib, importlib.util, pathlib, re, secrets, shutil, signal, subprocess, sys, threading
+from hermes_memory_pgvector.domain.commandline import own_command
+own_command()  # looks for programs, for which from 3.12 on Windows itself is asked
 sys.modules["fcntl"] = sys.modules["pwd"] = None
 sys.platform = "win32"
 from hermes_memory_pgvector.domain.errors import EmbeddedServerError

@@ -296,6 +296,14 @@ def test_the_readme_opens_with_the_two_commands() -> None:
     assert [line.split("#")[0].strip() for line in first.splitlines()] == ["./scripts/install.sh", "./scripts/test.sh"]
 
 
+def test_the_readme_is_short_and_leads_to_every_page() -> None:
+    page = text_of(REPOSITORY / "README.md")
+    linked = {target.partition("#")[0] for target in _LINK.findall(page)}
+
+    assert page.count("\n") <= 120
+    assert {name_of(path) for path in DOCS.glob("*.md")} - linked == set()
+
+
 # -- what is documented, is there ------------------------------------------------------------------------------------
 
 

@@ -185,12 +185,14 @@ function useAnswer(path, params, { every_s: everyS } = {}) {
         if (ended || mine !== asking) return;
         retryMs = RETRY_FIRST_MS;
         settle({ data });
-        if (everyS) later(everyS * 1000);
-        else if (data.loading) later(LOADING_MS);
+        if (data.loading || data.counting) later(LOADING_MS);
+        else if (everyS) later(everyS * 1000);
       } catch (error) {
         if (ended || mine !== asking || error.name === "AbortError") return;
-        settle({ error });
-        if (error.status === 503) {
+        const unavailable = error.status === 503;
+        // Of what is only just being opened nothing is said: the second time it is a problem.
+        if (!unavailable || retryMs > RETRY_FIRST_MS) settle({ error });
+        if (unavailable) {
           later(retryMs);
           retryMs = Math.min(retryMs * 2, RETRY_MOST_MS);
         }
@@ -265,6 +267,10 @@ function durationText(ms) {
   return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
 }
 
+function sentence(text) {
+  return text ? text[0].toUpperCase() + text.slice(1) : "";
+}
+
 // ---- the frame of a view ----
 
 function Page({ title, actions, children }) {
@@ -290,7 +296,7 @@ function Problem({ error, again }) {
   return h(
     "div",
     { className: "hpg-problem", role: "alert" },
-    h("span", null, error.message),
+    h(StoredText, { text: sentence(error.message), inline: true }),
     error.status === 401 ? h(Act, { onClick: () => window.location.reload() }, "Load again") : again && h(Act, { onClick: again }, "Try again"),
   );
 }
@@ -480,13 +486,19 @@ function CheckField({ label, help, value, onInput, ...rest }) {
 /** Filters above a list, each a part of the address. `fields` are [key, label, choices or "text" or "date"]. */
 function Filters({ view, params, fields }) {
   const set = (key) => (value) => go(view, { ...params, [key]: value || undefined, offset: undefined }, { replace: true });
+  const inUse = fields.filter(([key]) => params[key]).length;
   return h(
-    "div",
-    { className: "hpg-filters" },
-    fields.map(([key, label, kind]) => {
-      const props = { key, label, value: params[key], onInput: set(key) };
-      return Array.isArray(kind) ? h(SelectField, { ...props, choices: kind }) : h(TextField, { ...props, type: kind });
-    }),
+    "details",
+    { className: "hpg-group", open: useState(inUse > 0)[0] },
+    h("summary", null, inUse ? `Filters (${inUse})` : "Filters"),
+    h(
+      "div",
+      { className: "hpg-filters" },
+      fields.map(([key, label, kind]) => {
+        const props = { key, label, value: params[key], onInput: set(key) };
+        return Array.isArray(kind) ? h(SelectField, { ...props, choices: kind }) : h(TextField, { ...props, type: kind });
+      }),
+    ),
   );
 }
 
@@ -690,11 +702,11 @@ function ChartTable({ named, series, label }) {
   );
 }
 
-/** A table whose rows become cards on a phone. `columns` are {label, cell(row), number, wide}. */
-function Table({ label, columns, rows, keyOf }) {
+/** A table whose rows become cards on a phone, unless it is `narrow`. `columns` are {label, cell(row), number, wide}. */
+function Table({ label, columns, rows, keyOf, narrow }) {
   return h(
     "table",
-    { className: "hpg-table" },
+    { className: cx("hpg-table", !narrow && "hpg-table-cards") },
     h("caption", { className: "hpg-sr" }, label),
     h("thead", null, h("tr", null, columns.map((column) => h("th", { key: column.label, scope: "col", className: cx(column.number && "hpg-number") }, column.label)))),
     h(
@@ -938,7 +950,7 @@ function TrialRows({ rows, counts }) {
       h(
         "li",
         { key: row.ref || at },
-        row.ref && h("code", { className: "hpg-ref" }, row.ref),
+        row.ref && h("span", { className: "hpg-ref" }, row.ref),
         " ",
         row.content && h(StoredText, { text: cutText(row.content), lines: 2 }),
         row.changes && h(ChangedFields, { changes: row.changes }),
@@ -1430,6 +1442,7 @@ function OverviewView() {
 
 function OverviewTold({ data }) {
   const { health, totals, growth, themes } = data;
+  if (health.ok === null) return h(Fragment, null, h(Health, { health, version: data.version }), h(Loading, { when: true }));
   const empty = totals.memories === 0 && totals.turns === 0;
   return h(
     Fragment,
@@ -1451,10 +1464,6 @@ function OverviewTold({ data }) {
 
 function StillCounting() {
   return h("p", { className: "hpg-muted" }, "Being counted …");
-}
-
-function sentence(text) {
-  return text ? text[0].toUpperCase() + text.slice(1) : "";
 }
 
 function Health({ health, version }) {
@@ -1706,7 +1715,7 @@ function SearchAnswer({ params }) {
   if (!data) return h(Loading, { when: slow });
   return h(
     "section",
-    { "aria-label": "Results" },
+    { className: "hpg-section", "aria-label": "Results" },
     h("p", { className: "hpg-muted", role: "status" }, searchSummary(data)),
     data.mode === "lexical" &&
       h("p", { className: "hpg-note" }, `Searched by words only${data.why_by_words ? `: ${data.why_by_words}` : ""}`),
@@ -1835,7 +1844,7 @@ function AgentView() {
     h(AgentForm, { params }),
     params.message && params.theme
       ? h(AgentAnswer, { params })
-      : h(Empty, { title: "Which message, in which theme?" }, h("p", null, "Nothing is sent to a model or stored.")),
+      : h(Empty, { title: "Which message, in which theme?" }, h("p", null, "No agent hears of it, and nothing is stored.")),
   );
 }
 
@@ -1868,6 +1877,11 @@ function AgentForm({ params }) {
   );
 }
 
+/** Return from which similarity on a row is shown: of turns, of which there are many, it is another one. */
+function agentBar({ bar, bar_of_turns: ofTurns }) {
+  return ofTurns === bar ? number(bar) : `${number(bar)}, of turns ${number(ofTurns)}`;
+}
+
 function AgentAnswer({ params }) {
   const asked = { message: params.message, theme: params.theme, session: params.session };
   const { data, error, slow, again } = useAnswer("/agent-view", asked);
@@ -1881,27 +1895,30 @@ function AgentAnswer({ params }) {
     data.block && h(AgentBlock, { block: data.block, tokens: data.tokens, budget: data.budget_tokens }),
     h(AgentLines, { title: "In it", lines: data.lines || [], empty: "No row is in it." }),
     h(AgentLines, {
-      title: data.bar === null || data.bar === undefined ? "Left out" : `Left out (the bar is ${number(data.bar)})`,
+      title: typeof data.bar === "number" ? `Left out (the bar is ${agentBar(data)})` : "Left out",
       lines: data.below || [],
       empty: "Nothing was left out.",
     }),
   );
 }
 
-function agentSummary({ tokens, budget_tokens: budget, took_ms: took, mode, lines }) {
+function agentSummary({ tokens, budget_tokens: budget, took_ms: took, mode, why_by_words: why, lines }) {
   const rows = (lines || []).length;
   return [
     `${(tokens || 0).toLocaleString()} of ${(budget || 0).toLocaleString()} tokens`,
     rows === 1 ? "1 row" : `${rows} rows`,
-    mode === "lexical" ? "searched by words only" : "searched by words and meaning",
+    mode === "hybrid" && "searched by words and meaning",
+    mode === "lexical" && `searched by words only${why ? `: ${why}` : ""}`,
     durationText(took),
-  ].join(" · ");
+  ]
+    .filter(Boolean)
+    .join(" · ");
 }
 
 function AgentBlock({ block, tokens, budget }) {
   return h(
     "section",
-    { "aria-label": "The block", className: "hpg-card" },
+    { "aria-label": "The block" },
     budget
       ? h("meter", { min: 0, max: budget, value: tokens, className: "hpg-meter", "aria-label": "Tokens of the budget" })
       : null,
@@ -1912,7 +1929,7 @@ function AgentBlock({ block, tokens, budget }) {
 function AgentLines({ title, lines, empty }) {
   return h(
     "section",
-    { "aria-label": title },
+    { className: "hpg-section", "aria-label": title },
     h("h3", null, title),
     lines.length ? h("ol", { className: "hpg-results" }, lines.map((line) => h(AgentLine, { key: line.ref, line }))) : null,
     !lines.length && h("p", { className: "hpg-muted" }, empty),
@@ -1995,7 +2012,6 @@ function ThemeTable({ rows }) {
 
 // One theme: what it holds, when that was written, and by whom.
 const ROWS_A_PAGE = 50;
-const COUNTING_AGAIN_MS = 1500;
 const TABS = {
   memories: { label: "Memories", view: ThemeMemories },
   turns: { label: "Turns", view: ThemeTurns },
@@ -2019,11 +2035,6 @@ function OneTheme({ theme, params }) {
   const answer = useAnswer("/theme", { theme });
   const { data } = answer;
   const tab = TABS[params.tab] ? params.tab : "memories";
-  useEffect(() => {
-    if (!data || !data.counting) return undefined;
-    const timer = setTimeout(answer.again, COUNTING_AGAIN_MS);
-    return () => clearTimeout(timer);
-  }, [data]);
   const title = h(ThemeName, { theme, private: data && data.private, plain: true });
   return h(
     Page,
@@ -2163,7 +2174,7 @@ function ThemeTimeline({ theme, told }) {
     Fragment,
     null,
     h(Panel, { title: monthly ? "By month" : "By day" }, h(Bars, { rows: told.timeline, series: GROWTH, label: "Turns and memories" })),
-    h(Table, { label: "Timeline", columns, rows: [...told.timeline].reverse(), keyOf: (each) => each.day || each.month }),
+    h(Table, { label: "Timeline", narrow: true, columns, rows: [...told.timeline].reverse(), keyOf: (each) => each.day || each.month }),
     history,
   );
 }
@@ -2420,7 +2431,7 @@ function HeldRemovals({ params }) {
   const picked = chosen.filter((ref) => rows.some((row) => row.ref === ref));
   return h(
     "section",
-    { "aria-labelledby": "hpg-held" },
+    { className: "hpg-section", "aria-labelledby": "hpg-held" },
     h("h3", { id: "hpg-held" }, "Waiting for a decision"),
     h("p", { className: "hpg-muted" }, "A memory file lost these entries in a way that may be an accident. Undecided, they are kept."),
     error && h(Problem, { error, again }),
@@ -2496,7 +2507,7 @@ function RemovedMemories({ params }) {
   const rows = (data && data.rows) || [];
   return h(
     "section",
-    { "aria-labelledby": "hpg-removed" },
+    { className: "hpg-section", "aria-labelledby": "hpg-removed" },
     h("h3", { id: "hpg-removed" }, "Can be brought back"),
     error && h(Problem, { error, again }),
     !data && !error && h(Loading, { when: slow }),
@@ -2582,13 +2593,17 @@ function SettingsForm({ data }) {
         }),
       ),
     ),
-    h(SettingsTold, { trial, dirty }),
     h(
       "div",
-      { className: "hpg-actions hpg-settings-actions" },
-      dirty && h(Act, { tone: "quiet", onClick: () => setTyped({}) }, "Throw changes away"),
-      h(Act, { onClick: trial.test, "aria-disabled": dirty && !trial.busy ? undefined : "true" }, "Test"),
-      h(Act, { type: "submit", tone: "main", "aria-disabled": trial.passed && !trial.busy ? undefined : "true" }, "Save"),
+      { className: "hpg-settings-foot" },
+      h(SettingsTold, { trial, dirty }),
+      h(
+        "div",
+        { className: "hpg-actions" },
+        h(Act, { onClick: trial.test, "aria-disabled": dirty && !trial.busy ? undefined : "true" }, "Test"),
+        h(Act, { type: "submit", tone: "main", "aria-disabled": trial.passed && !trial.busy ? undefined : "true" }, "Save"),
+        dirty && h(Act, { tone: "quiet", onClick: () => setTyped({}) }, "Throw changes away"),
+      ),
     ),
   );
 }

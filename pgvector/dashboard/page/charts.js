@@ -59,11 +59,11 @@ function ChartTable({ named, series, label }) {
   );
 }
 
-/** A table whose rows become cards on a phone. `columns` are {label, cell(row), number, wide}. */
-function Table({ label, columns, rows, keyOf }) {
+/** A table whose rows become cards on a phone, unless it is `narrow`. `columns` are {label, cell(row), number, wide}. */
+function Table({ label, columns, rows, keyOf, narrow }) {
   return h(
     "table",
-    { className: "hpg-table" },
+    { className: cx("hpg-table", !narrow && "hpg-table-cards") },
     h("caption", { className: "hpg-sr" }, label),
     h("thead", null, h("tr", null, columns.map((column) => h("th", { key: column.label, scope: "col", className: cx(column.number && "hpg-number") }, column.label)))),
     h(

@@ -12,6 +12,7 @@ function OverviewView() {
 
 function OverviewTold({ data }) {
   const { health, totals, growth, themes } = data;
+  if (health.ok === null) return h(Fragment, null, h(Health, { health, version: data.version }), h(Loading, { when: true }));
   const empty = totals.memories === 0 && totals.turns === 0;
   return h(
     Fragment,
@@ -33,10 +34,6 @@ function OverviewTold({ data }) {
 
 function StillCounting() {
   return h("p", { className: "hpg-muted" }, "Being counted …");
-}
-
-function sentence(text) {
-  return text ? text[0].toUpperCase() + text.slice(1) : "";
 }
 
 function Health({ health, version }) {

@@ -53,13 +53,17 @@ function SettingsForm({ data }) {
         }),
       ),
     ),
-    h(SettingsTold, { trial, dirty }),
     h(
       "div",
-      { className: "hpg-actions hpg-settings-actions" },
-      dirty && h(Act, { tone: "quiet", onClick: () => setTyped({}) }, "Throw changes away"),
-      h(Act, { onClick: trial.test, "aria-disabled": dirty && !trial.busy ? undefined : "true" }, "Test"),
-      h(Act, { type: "submit", tone: "main", "aria-disabled": trial.passed && !trial.busy ? undefined : "true" }, "Save"),
+      { className: "hpg-settings-foot" },
+      h(SettingsTold, { trial, dirty }),
+      h(
+        "div",
+        { className: "hpg-actions" },
+        h(Act, { onClick: trial.test, "aria-disabled": dirty && !trial.busy ? undefined : "true" }, "Test"),
+        h(Act, { type: "submit", tone: "main", "aria-disabled": trial.passed && !trial.busy ? undefined : "true" }, "Save"),
+        dirty && h(Act, { tone: "quiet", onClick: () => setTyped({}) }, "Throw changes away"),
+      ),
     ),
   );
 }

@@ -1,6 +1,5 @@
 // One theme: what it holds, when that was written, and by whom.
 const ROWS_A_PAGE = 50;
-const COUNTING_AGAIN_MS = 1500;
 const TABS = {
   memories: { label: "Memories", view: ThemeMemories },
   turns: { label: "Turns", view: ThemeTurns },
@@ -24,11 +23,6 @@ function OneTheme({ theme, params }) {
   const answer = useAnswer("/theme", { theme });
   const { data } = answer;
   const tab = TABS[params.tab] ? params.tab : "memories";
-  useEffect(() => {
-    if (!data || !data.counting) return undefined;
-    const timer = setTimeout(answer.again, COUNTING_AGAIN_MS);
-    return () => clearTimeout(timer);
-  }, [data]);
   const title = h(ThemeName, { theme, private: data && data.private, plain: true });
   return h(
     Page,
@@ -168,7 +162,7 @@ function ThemeTimeline({ theme, told }) {
     Fragment,
     null,
     h(Panel, { title: monthly ? "By month" : "By day" }, h(Bars, { rows: told.timeline, series: GROWTH, label: "Turns and memories" })),
-    h(Table, { label: "Timeline", columns, rows: [...told.timeline].reverse(), keyOf: (each) => each.day || each.month }),
+    h(Table, { label: "Timeline", narrow: true, columns, rows: [...told.timeline].reverse(), keyOf: (each) => each.day || each.month }),
     history,
   );
 }
