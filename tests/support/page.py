@@ -21,6 +21,10 @@ _OTHERS = ("/api/auth/me", "WebSocket connection to", "status of 503")
 DESK = (1440, 900)
 PHONE = (390, 844)
 
+_READY = """() => {
+  const own = document.querySelector(".hpg-page:has(#hpg-title)");
+  return own && (own.querySelector("[role=alert]") || !own.querySelector(".hpg-loading, [aria-busy=true]"));
+}"""
 _SIDEWAYS = """() => {
   const own = document.querySelector(".hpg-page");
   const wide = document.documentElement.clientWidth;
@@ -96,9 +100,8 @@ class Opened:
         self.ready()
 
     def ready(self) -> None:
-        """Wait until everything that the view asked is answered."""
-        expect(self.page.locator(".hpg-page #hpg-title")).to_be_visible()
-        expect(self.page.locator(".hpg-page :is(.hpg-loading, [aria-busy=true])")).to_have_count(0)
+        """Wait until everything that the view asked is answered, or a problem is told."""
+        self.page.wait_for_function(_READY)
 
     def resize(self, size: tuple[int, int]) -> None:
         """Give the window another size."""
