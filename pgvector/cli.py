@@ -99,7 +99,7 @@ def command_groups() -> dict[str, tuple[Verb, ...]]:
         ),
         "keep": (
             Verb("prune", "delete old turns, by age, theme, role, number or size", "prune.command"),
-            Verb("purge", "delete memories that were superseded or archived", "prune.purge_command"),
+            Verb("purge", "delete memories that were superseded or archived, or have expired", "prune.purge_command"),
             Verb(
                 "compact",
                 "make old turns smaller: delete duplicates, drop vectors to their codes; measured before",

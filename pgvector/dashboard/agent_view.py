@@ -20,7 +20,7 @@ from ..host.hook_operations import question_in
 from ..host.session_context import Policy, profile_of
 from ..host.tool_scopes import ChatSearcher
 from ..recall.bars import MinSimilarity
-from ..recall.block import lines_of
+from ..recall.block import Line, lines_of
 from ..recall.excerpt import excerpt
 from ..recall.prefetch import MIN_COVERAGE, MessagePlace, prefetch_block, worth_showing
 from ..recall.searcher import Searcher
@@ -43,7 +43,7 @@ class _Overheard:
         self.found: dict[tuple[Store, int], Hit] = {}
         self.besides: list[Hit] = []
         self.near: MinSimilarity | None = None
-        self.mode = "lexical"
+        self.mode: str | None = None  # nothing was looked up
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._searcher, name)
@@ -96,17 +96,20 @@ class _Asked:
         self._transcript = _NewTranscript()
         self._where = MessagePlace(place.turns.name, session, starts=not session)
         self._settings = settings
-        self._text = ""
+        self._worth: list[Hit] = []
+        self._lines: list[Line] = []
         self.block = ""
 
     def ask(self, text: str) -> None:
         """Ask as `prefetch` does. Raises as `prefetch_block`."""
-        self._text = text
         self.block = prefetch_block(self._searcher, self._transcript, text, self._where, self._settings)
+        found = list(self._overheard.found.values())
+        self._worth = worth_showing(self._searcher, found, text, self._settings, time.monotonic() + _AFTER_S)
+        self._lines = lines_of(self._worth)
 
     @property
-    def mode(self) -> str:
-        """Return how the rows were found."""
+    def mode(self) -> str | None:
+        """Return how rows were looked for; None where they were not."""
         return self._overheard.mode
 
     @property
@@ -118,22 +121,18 @@ class _Asked:
 
     def told(self) -> list[Hit]:
         """Return the rows that the block quotes, in order."""
-        known = self._overheard.by_text()
+        known = self._overheard.by_text() | {line.told.content: line.told for line in self._lines}
         return [known[text] for text in self._transcript.texts if text in known]
 
     def left_out(self) -> list[tuple[Hit, str]]:
         """Return the best of the rows that were found and are not in the block, each with the reason."""
         shown = set(map(_row, self.told()))
-        found = list(self._overheard.found.values())
-        until = time.monotonic() + _AFTER_S
-        worth = worth_showing(self._searcher, found, self._text, self._settings, until)
-        lines = lines_of(worth)
-        reasons = dict.fromkeys(map(_row, worth), "another row says nearly the same, or its newer value")
-        reasons |= {_row(line.beside): "it stands in brief beside another row" for line in lines if line.beside}
-        reasons |= {_row(line.told): _NO_ROOM for line in lines}
-        held = {_row(hit) for hit in worth if self._transcript.holds(self._where.session, hit)}
+        reasons = dict.fromkeys(map(_row, self._worth), "another row says nearly the same, or its newer value")
+        reasons |= {_row(line.beside): "it stands in brief beside another row" for line in self._lines if line.beside}
+        reasons |= {_row(line.told): _NO_ROOM for line in self._lines}
+        held = {_row(hit) for hit in self._worth if self._transcript.holds(self._where.session, hit)}
         reasons |= dict.fromkeys(held, "the session still has it before it")
-        others = [hit for hit in found if _row(hit) not in shown]
+        others = [hit for hit in self._overheard.found.values() if _row(hit) not in shown]
         return [(hit, reasons.get(_row(hit)) or _too_far(hit, self.near)) for hit in others[:_BELOW_MOST]]
 
 
@@ -161,7 +160,7 @@ def agent_view(desk: Desk, params: Params) -> Mapping[str, Any]:
         **_bars(asked.near),
         "silent": silent or (None if asked.block else _nothing(below)),
         "mode": asked.mode,
-        "why_by_words": ready.why_by_words(asked.mode) if silent is None else None,
+        "why_by_words": ready.why_by_words(asked.mode),
         "loading": ready.loading,
         "took_ms": round((time.monotonic() - started) * 1000),
     }

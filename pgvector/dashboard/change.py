@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +15,11 @@ from ..admin.common.outcome import Outcome
 from ..admin.common.refs import Ref, parse_refs
 from ..admin.edit.putting_back import find_change
 from ..admin.edit.row_images import RowImages, RowKey, TextKey, take_images
+from ..capture.spool_directory import destination_of
 from ..domain.errors import InvalidArgument, OperationRejected
 from ..store.connection import DeadlineConnection
 from .desk import Desk
-from .journal import UndoableChange, journal
+from .journal import UndoableChange, Where, journal
 
 PLACE = "dashboard "  # before a verb, in the history and the operators' log
 OPEN_S = 10.0  # for the database to be connected to, before a change
@@ -69,11 +71,11 @@ def make_change(desk: Desk, context: CommandContext, plan: Plan, *, dry_run: boo
             done = plan.do(conn)
             theirs = [RowKey(row["theme"], ref_of(row)) for row in done.rows]
             after = take_images(conn, dict.fromkeys([*watched.keys, *theirs]), before.marks)
+            change = find_change(conn, before, after)
     except OperationRejected as exc:
         raise InvalidArgument(f"{exc}; nothing was changed") from exc
     done.notes += plan.besides(before)
     done.notes += _displaced(before, after, {ref_of(row) for row in done.rows}, past=not dry_run)
-    change = find_change(before, after)
     too_large = [] if journal.takes(before if dry_run else change.before) else [_TOO_LARGE]
     if dry_run:
         done.done = False
@@ -82,8 +84,13 @@ def make_change(desk: Desk, context: CommandContext, plan: Plan, *, dry_run: boo
     done.notes += plan.after(done)
     undo = None
     if change.themes():
-        undo = journal.add(UndoableChange(desk.home, plan.verb, plan.undo, change))
+        undo = journal.add(UndoableChange(database_of(desk), plan.verb, plan.undo, change))
     return told(done, plan.says(done), too_large, undo)
+
+
+def database_of(desk: Desk) -> Where:
+    """Return the home and the database that a desk is of."""
+    return desk.home, destination_of(desk.settings, desk.home).place
 
 
 def ref_of(row: Mapping[str, Any]) -> Ref:
@@ -111,13 +118,19 @@ def embed_rows(context: CommandContext, rows: Iterable[tuple[str, int, str]]) ->
     """Give memories (theme, id, text) their vectors, where that is possible at once; return what there is to say."""
     if context.embedder is None:
         return []
+    until = time.monotonic() + _EMBED_S
     if _embedding.acquire(timeout=_EMBED_S):
         try:
-            if all(embed_now(context, *row, patience_s=_EMBED_S)["embedded"] for row in rows):
+            if all(_embedded(context, row, until) for row in rows):
                 return []
         finally:
             _embedding.release()
     return [_LATER]
+
+
+def _embedded(context: CommandContext, row: tuple[str, int, str], until: float) -> bool:
+    left_s = until - time.monotonic()
+    return left_s > 0 and bool(embed_now(context, *row, patience_s=left_s)["embedded"])
 
 
 def told(done: Outcome, says: str, notes: Sequence[str] = (), undo: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from ..domain.operations import RememberMemory
 from ..domain.types import MEMORY_FILES
 from ..store.connection import DeadlineConnection
 from ..store.memories import id_of, lock_theme
-from .change import OPEN_S, PLACE, WRITE_S, Plan, Watched, embed_rows, make_change, told
+from .change import OPEN_S, PLACE, WRITE_S, Plan, Watched, database_of, embed_rows, make_change, told
 from .desk import Desk
 from .journal import UndoableChange, journal
 from .page_route import PageRoute
@@ -64,8 +64,17 @@ def _add(desk: Desk, params: Params) -> dict[str, Any]:
         context.keep, theme, target, params.needed("content"), {}, verb=PLACE + "add", structure=structure
     )
     plan = _adding(context, op, "add", "forget it again")
-    answer = make_change(desk, context, plan, dry_run=params.flag("dry_run"))
-    answer["notes"] += [*notes, *([note] if note else [])]
+    return _made(desk, context, plan, [*notes, *([note] if note else [])], dry_run=params.flag("dry_run"))
+
+
+def _made(desk: Desk, context: CommandContext, plan: Plan, notes: list[str], *, dry_run: bool) -> dict[str, Any]:
+    answer = make_change(desk, context, plan, dry_run=dry_run)
+    answer["notes"] += notes
+    if dry_run:  # what is only looked at has no number
+        answer["rows"] = [
+            {name: value for name, value in row.items() if name not in ("ref", "id") or row["state"] == "confirmed"}
+            for row in answer["rows"]
+        ]
     return answer
 
 
@@ -165,9 +174,7 @@ def _replace(desk: Desk, params: Params) -> dict[str, Any]:
         context.keep, old.theme, old.kind, text, {}, verb=PLACE + "replace", structure=structure
     )  # fmt: skip
     plan = _adding(context, op, "replace", f"make {ref} current again", expected)
-    answer = make_change(desk, context, plan, dry_run=params.flag("dry_run"))
-    answer["notes"] += notes
-    return answer
+    return _made(desk, context, plan, notes, dry_run=params.flag("dry_run"))
 
 
 def _one_memory(params: Params) -> Ref:
@@ -191,8 +198,8 @@ def _check_expected(conn: DeadlineConnection, ref: Ref, expected: str | None) ->
 
 def _undo(desk: Desk, params: Params) -> dict[str, Any]:
     token, dry_run = params.needed("token"), params.flag("dry_run")
-    context = desk.context(OPEN_S)
-    change = journal.look(token, desk.home) if dry_run else journal.take(token, desk.home)
+    context, where = desk.context(OPEN_S), database_of(desk)
+    change = journal.look(token, where) if dry_run else journal.take(token, where)
     try:
         return _undone(context, change, dry_run=dry_run)
     except InvalidArgument:

@@ -29,6 +29,10 @@ _IDLE_S = 300.0  # until a desk that nobody asks is closed, so that an embedded 
 _MOST = 4  # desks at once
 _LEAVE_S = 2.0  # for desks to be closed when the process ends
 _DOCTOR = "see: hermes-pgvector doctor"
+# Agents' statements are planned without sorting; those of an operator rely on it.
+_READS_AS_OPERATOR = (
+    "SELECT set_config('transaction_read_only', 'on', true) AS reads, set_config('enable_sort', 'on', true) AS sorts"
+)
 
 
 class Terms(NamedTuple):
@@ -103,7 +107,7 @@ class Desk:
         backend = self.context(timeout_s).backend
         try:
             with backend.connection(max(0.05, timeout_s - (time.monotonic() - began))) as conn:
-                conn.execute("SET TRANSACTION READ ONLY")
+                conn.execute(_READS_AS_OPERATOR)
                 yield conn
         except DeadlineExceeded:
             raise StoreUnavailable(f"Postgres did not answer within {timeout_s:g} s; ask again, or {_DOCTOR}") from None

@@ -61,11 +61,11 @@ def _other_owners(before: RowImages) -> list[str]:
         for key, image in before.rows.items()
         if key.ref.store == "memories"
     }
-    several = [f"{ref} by {', '.join(owners)}" for ref, owners in kept.items() if len(owners) > 1]
+    several = [f"{ref} ({', '.join(owners)})" for ref, owners in kept.items() if len(owners) > 1]
     if not several:
         return []
     more = f" and {len(several) - _NAMED:,} more" if len(several) > _NAMED else ""
-    return [f"several keep the same: {'; '.join(several[:_NAMED])}{more}; it goes for all of them"]
+    return [f"kept by several: {', '.join(several[:_NAMED])}{more}; it goes for all of them"]
 
 
 def _owners(before: RowImages, theme: str, row: Mapping[str, Any]) -> list[str]:

@@ -15,6 +15,7 @@ from ..admin.edit.putting_back import RowChange
 from ..admin.edit.row_images import RowImages
 from ..domain.errors import InvalidArgument
 
+Where = tuple[Path, str]  # a home, and the database that its settings name
 KEPT_S = 600.0
 _MOST = 100  # changes
 MOST_CHARS = 64_000_000  # of what all of them keep
@@ -26,9 +27,9 @@ _GONE = (
 
 @dataclass(frozen=True)
 class UndoableChange:
-    """A change, how it is called in the history, and what undoing it is called on the page."""
+    """A change of a home's database, how it is called in the history, and what undoing it is called on the page."""
 
-    home: Path
+    where: Where
     verb: str
     says: str
     rows: RowChange
@@ -62,18 +63,18 @@ class Journal:
         until = datetime.now(UTC) + timedelta(seconds=KEPT_S)
         return {"token": token, "until": until.isoformat(timespec="seconds"), "says": change.says}
 
-    def look(self, token: str, home: Path) -> UndoableChange:
-        """Return a change of this home. Raises InvalidArgument."""
+    def look(self, token: str, where: Where) -> UndoableChange:
+        """Return a change of this home's database. Raises InvalidArgument."""
         with self._lock:
             self._drop_old()
             change = self._changes.get(token)
-        if change is None or change.home != home:
+        if change is None or change.where != where:
             raise InvalidArgument(_GONE)
         return change
 
-    def take(self, token: str, home: Path) -> UndoableChange:
-        """Return a change of this home, which nobody gets again. Raises InvalidArgument."""
-        change = self.look(token, home)
+    def take(self, token: str, where: Where) -> UndoableChange:
+        """Return a change of this home's database, which nobody gets again. Raises InvalidArgument."""
+        change = self.look(token, where)
         with self._lock:
             if self._changes.pop(token, None) is None:
                 raise InvalidArgument(_GONE)

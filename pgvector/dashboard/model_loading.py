@@ -32,7 +32,7 @@ class Ready(NamedTuple):
     before: dict[str, int]
     context: CommandContext
 
-    def why_by_words(self, mode: str) -> str | None:
+    def why_by_words(self, mode: str | None) -> str | None:
         """Return why an answer in this mode is by words only; None where it is not."""
         if mode != "lexical":
             return None

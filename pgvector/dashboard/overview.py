@@ -29,6 +29,7 @@ _CHECKS_WAIT_S = 0.3
 _PATIENCE_S = 8.0  # of what is made in the background
 _STATE_FRESH_S, _SIZES_FRESH_S, _CHECKS_FRESH_S = 1.0, 20.0, 120.0
 _FAILED_FRESH_S = 10.0  # of checks of which one failed: somebody may be mending it
+_UNKNOWN = {"ok": None, "line": "the database is being connected to", "problems": [], "checked_at": None}
 
 
 def overview(desk: Desk, params: Params) -> Mapping[str, Any]:
@@ -44,10 +45,11 @@ def overview(desk: Desk, params: Params) -> Mapping[str, Any]:
     state = lately.told("state", began + _WAIT_S)
     checks = lately.told("checks", began + _CHECKS_WAIT_S)
     sizes = lately.told("sizes", began + _WAIT_S)
-    status: Status = state.answer if state else {"database": {"problem": "it is being connected to"}}
+    status: Status = state.answer if state else {"database": {}}
     database = status["database"]
     return {
-        "health": _health(database, checks),
+        "health": _health(database, checks) if state else _UNKNOWN,
+        "counting": state is None or sizes is None,
         "version": package_version(),
         "waiting": _waiting(status),
         "recall": _recall(status) if state else None,
@@ -122,14 +124,14 @@ def _health(database: Mapping[str, Any], checks: Told | None) -> dict[str, Any]:
     problems = []
     if "problem" in database:
         problems.append({"name": "postgres", "says": database["problem"], "fix": ""})
-    known: Sequence[Check] = checks.answer if checks else ()
+    found: Sequence[Check] = checks.answer if checks else ()
     problems += [
         {"name": each.name, "says": each.said, "fix": each.fix}
-        for each in known
+        for each in found
         if each.state == "fail" and not (problems and each.name == "postgres")
     ]
     return {
-        "ok": not problems,
+        "ok": False if problems else True if checks else None,
         "line": _line(problems, checks),
         "problems": problems,
         "checked_at": checks and checks.at.isoformat(),

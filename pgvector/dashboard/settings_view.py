@@ -2,6 +2,142 @@
 
 from __future__ import annotations
 
-from .page_route import PageRoute
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
 
-ROUTES: tuple[PageRoute, ...] = ()
+from ..admin.common.saving import overruled, save
+from ..config.settings import Field, Settings
+from ..config.sources import CONFIG_NAME, DOTENV_NAME, form_path, read_dotenv, read_form, read_section
+from ..domain.commandline import typed
+from ..domain.errors import InvalidArgument
+from ..domain.format import plural
+from ..domain.redaction import masked
+from ..host.session_context import environment, load_settings
+from ..host.setup import API_KEY as API_KEY_FIELD
+from .desk import Desk
+from .page_route import PageRoute
+from .params import Params
+from .settings_trial import API_KEY, OFFERED, SettingsTrial, tried
+
+_one_at_a_time = threading.Lock()  # two forms that are saved at once
+
+
+def settings(desk: Desk, params: Params) -> Mapping[str, Any]:
+    """Return the settings that a form offers, without what is secret."""
+    now, warnings = load_settings(None, desk.home)
+    return {
+        "fields": list(_fields(desk, now)),
+        "file": str(desk.home / CONFIG_NAME),
+        "mode": "server" if now.dsn else "embedded",
+        "notes": [typed(each) for each in warnings],
+    }
+
+
+def _fields(desk: Desk, now: Settings) -> Iterator[Mapping[str, Any]]:
+    for key, field in OFFERED.items():
+        value = getattr(now, key)
+        # An address with a password in it is a secret, too.
+        hidden = field.secret or (isinstance(value, str) and masked(value) != value)
+        yield {
+            "key": key,
+            "label": field.label,
+            "help": field.doc,
+            "type": "secret" if hidden else _type(field),
+            "value": None if hidden else value,
+            "default": None if field.secret else field.default,
+            "choices": list(field.choices),
+            "source": _source(desk, field),
+            "set": bool(value) if hidden else value != field.default,
+        }
+        if key == "embed_model":
+            yield _key_field(desk, now)
+
+
+def _key_field(desk: Desk, now: Settings) -> Mapping[str, Any]:
+    name = now.embed_api_key_env
+    given = bool(environment(desk.home).get(name, ""))
+    from_file = name in read_dotenv(desk.home)
+    return {
+        "key": API_KEY,
+        "label": API_KEY_FIELD["label"],
+        "help": API_KEY_FIELD["description"],
+        "type": "secret",
+        "value": None,
+        "default": None,
+        "choices": [],
+        "source": (DOTENV_NAME if from_file else f"the variable {name}") if given else "",
+        "set": given,
+    }
+
+
+def _type(field: Field) -> str:
+    if field.choices:
+        return "choice"
+    if field.word:
+        return "text"
+    return {bool: "bool", int: "number", float: "number"}.get(field.kind, "text")
+
+
+def _source(desk: Desk, field: Field) -> str:
+    """Return where the value that holds stands; empty for the default."""
+    if field.env in read_dotenv(desk.home):
+        return DOTENV_NAME
+    if environment(desk.home).get(field.env, "").strip():
+        return f"the variable {field.env}"
+    if read_form(desk.home).get(field.key) not in (None, ""):
+        return str(form_path(desk.home))
+    section, _ = read_section(desk.home)
+    known = section if isinstance(section, Mapping) else {}
+    return CONFIG_NAME if known.get(field.key) is not None else ""
+
+
+def try_settings(desk: Desk, params: Params) -> dict[str, Any]:
+    """Try the settings, and save nothing."""
+    trial = tried(desk.home, desk.settings, _wishes(params))
+    return _told(trial, f"{_counted(trial)} can be saved" if trial.changed else "nothing would be changed")
+
+
+def save_settings(desk: Desk, params: Params) -> Mapping[str, Any]:
+    """Try the settings, and save all of them where all can be used."""
+    if params.flag("dry_run"):
+        return try_settings(desk, params) | {"saved": [], "restart": False}
+    with _one_at_a_time:
+        trial = tried(desk.home, desk.settings, _wishes(params))
+        if trial.problems or not trial.changed:
+            return _told(trial, "nothing was changed") | {"saved": [], "restart": False}
+        save(desk.home, trial.changes(desk.home, desk.settings))
+    now = load_settings(None, desk.home).settings
+    trial.notes += [
+        f"{name} in the environment overrules what was saved; unset it" for name in overruled(trial.wanted, now)
+    ]
+    return _told(trial, f"{_counted(trial)} saved") | {"saved": sorted(trial.changed), "restart": True}
+
+
+def _wishes(params: Params) -> Mapping[str, Any]:
+    wishes = params.values.get("changes")
+    if not isinstance(wishes, dict) or not wishes:
+        raise InvalidArgument('changes must have settings, as {"prefetch_limit": 5}')
+    return wishes
+
+
+def _counted(trial: SettingsTrial) -> str:
+    return plural(len(trial.changed), "setting")
+
+
+def _told(trial: SettingsTrial, says: str) -> dict[str, Any]:
+    ok = not trial.problems
+    return {
+        "ok": ok,
+        "says": says if ok else f"{plural(len(trial.problems), 'problem')}; nothing was saved",
+        "problems": [{name: typed(text) for name, text in asdict(each).items()} for each in trial.problems],
+        "notes": [typed(each) for each in trial.notes],
+    }
+
+
+ROUTES = (
+    PageRoute("/settings", settings),
+    PageRoute("/settings/test", try_settings, changes=True),
+    PageRoute("/settings", save_settings, changes=True),
+)

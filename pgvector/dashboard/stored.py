@@ -24,6 +24,7 @@ from .word_diff import Diff, WordDiffs
 
 ROW_CHARS = 200_000  # of the text of one row
 _COMPARED_CHARS = 50_000  # of the texts before and after a change
+_EVENT_CHARS = 300  # of the text that an event left behind
 _TARGETS = ("memory", "user")
 _EVENT = ("ref", "action", "at", "by", "theme", "target", "chars", "old_chars", "old_theme")
 
@@ -42,7 +43,8 @@ def memories(desk: Desk, params: Params) -> Mapping[str, Any]:
 
 def turns(desk: Desk, params: Params) -> Mapping[str, Any]:
     """Return a page of the turns of a theme, newest first."""
-    return _listed(desk, params, "turns", RowFilter(params.choice("role", ROLES), params.optional("session")))
+    wanted = RowFilter(params.choice("role", ROLES), params.optional("session"), params.flag("pending"))
+    return _listed(desk, params, "turns", wanted)
 
 
 def _listed(desk: Desk, params: Params, store: Store, wanted: RowFilter) -> Mapping[str, Any]:
@@ -118,9 +120,11 @@ def history(desk: Desk, params: Params) -> Mapping[str, Any]:
 def _events(conn: DeadlineConnection, found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     replaced = [each["id"] for each in found if each["action"] == "replaced"]
     after, diffs = browsing.texts_after(conn, replaced, chars=_COMPARED_CHARS), WordDiffs()
+    left = browsing.texts_after(conn, [each["id"] for each in found], chars=_EVENT_CHARS)
     return [
         {name: each[name] for name in _EVENT if name in each}
         | {"session_id": each["who"].get("session_id"), "diff": _diff(each, after.get(each["id"]), diffs)}
+        | {"content": None if each["action"] == "removed" else left.get(each["id"])}
         for each in found
     ]
 

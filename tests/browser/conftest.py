@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+import yaml
+from playwright.sync_api import Browser, BrowserContext, sync_playwright
 from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
@@ -17,8 +19,9 @@ from tests.support.hermes import HermesHome, describe
 from tests.support.host_dashboard import HostDashboard
 from tests.support.local_models import link_model
 from tests.support.model_files import MODEL_NAME
-from tests.support.page import Opened, opened
+from tests.support.page import Opened, opened, window
 from tests.support.stored import Database
+from tests.support.waiting import until
 
 EDITED = "The colour of the Atlas logo is RAL 5017, traffic blue."
 DEMO = Path(__file__).resolve().parents[1] / "support" / "demo_memory.py"
@@ -70,6 +73,9 @@ def dashboard(demo_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     with served_home(tmp_path_factory.mktemp("demo") / "user", demo_dsn) as running:
         filled = running.home.python(str(DEMO), str(running.home.path))
         assert filled.returncode == 0, describe(filled)
+        # The first question has the database connected to and the model loaded, and is asked again meanwhile.
+        with running.http() as http:
+            until(lambda: http.get("/search", params={"q": "ready?"}).status_code == 200, what="the first answer")
         yield running
 
 
@@ -105,14 +111,35 @@ def demo(dashboard: HostDashboard, demo_dsn: str) -> Demo:
     return Demo(Database(demo_dsn))
 
 
+@contextmanager
+def profile(dashboard: HostDashboard, name: str, dsn: str) -> Iterator[None]:
+    """Give the home of a dashboard a profile with a database of its own."""
+    path = dashboard.home.path / "profiles" / name
+    path.mkdir(parents=True)
+    config = {"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}
+    (path / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    try:
+        yield
+    finally:
+        shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+def module_dsn(postgres: EmbeddedServer, migrated_template: str) -> Iterator[str]:
+    """The runtime role's conninfo of a new database for the tests of a module."""
+    for admin_dsn in new_database(postgres, migrated_template):
+        yield runtime_dsn(admin_dsn)
+
+
+@pytest.fixture(scope="session")
+def tabs(browser: Browser) -> Iterator[BrowserContext]:
+    """The browser's profile of all tests: the host's own files are loaded once."""
+    with window(browser) as context:
+        yield context
+
+
 @pytest.fixture
-def open_page(browser: Browser, dashboard: HostDashboard) -> Iterator[Open]:
-    """Opens a view of the demo's page, in a browser's profile of its own; whatever it complains of fails the test."""
-    with opened(browser, dashboard) as opening:
+def open_page(tabs: BrowserContext, dashboard: HostDashboard) -> Iterator[Open]:
+    """Opens a view of the demo's page in a tab of its own; whatever it complains of fails the test."""
+    with opened(tabs, dashboard) as opening:
         yield opening
-
-
-@pytest.fixture
-def page(open_page: Open) -> Page:
-    """The overview, in a window of a desk's size."""
-    return open_page("overview").page

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-
 import httpx
 import psycopg
 import pytest
@@ -12,15 +9,12 @@ from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 from playwright.sync_api import Browser, expect
 
-from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from tests.conftest import new_database
 from tests.support.asgi_server import AsgiServer
 from tests.support.host_dashboard import API, HostDashboard
-from tests.support.page import opened
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import until
 
-from .conftest import Demo, Open, runtime_dsn, served_home
+from .conftest import Demo, Open, profile
 
 NOTE = "Nobody but the page may write this down."
 BODY = {"theme": "gate", "target": "memory", "content": NOTE}
@@ -71,59 +65,42 @@ def test_need_42_a_browser_on_another_site_reaches_nothing(
     assert demo.database.column("SELECT id FROM memory_entries WHERE agent_identity = 'gate'") == []
 
 
-def test_need_42_each_profile_sees_its_own_memory(
-    open_page: Open, dashboard: HostDashboard, postgres: EmbeddedServer, migrated_template: str
-) -> None:
-    for admin_dsn in new_database(postgres, migrated_template):
-        dsn = runtime_dsn(admin_dsn)
-        path = dashboard.home.path / "profiles" / "coder"
-        path.mkdir(parents=True)
-        try:
-            config = dashboard.home.config_path.read_text(encoding="utf-8")
-            before = dashboard.home.read_config()["plugins"]["pgvector"]["dsn"]
-            (path / "config.yaml").write_text(config.replace(before, dsn), encoding="utf-8")
-            with psycopg.connect(dsn) as conn:
-                conn.execute(
-                    "INSERT INTO memory_entries (agent_identity, target, content)"
-                    " VALUES ('compilers', 'memory', 'The compiler of this profile is called Tern.')"
-                )
-            opened = open_page("themes", profile="coder")
-            page = opened.page.locator(".hpg-page")
-            expect(page.get_by_text("compilers").first).to_be_visible()
-            expect(page.get_by_text("marketing")).to_have_count(0)
-            page.get_by_role("link", name="compilers").click()
-            expect(page.get_by_text("called Tern").first).to_be_visible()
-            assert "profile=coder" in opened.page.url
-            opened.view("themes")
-            expect(page.get_by_text("marketing").first).to_be_visible()
-            expect(page.get_by_text("compilers")).to_have_count(0)
-            opened.complaints.expected.append("400")
-            opened.view("themes", profile="nobody")
-            expect(page.get_by_role("alert").first).to_contain_text("nobody")
-        finally:
-            shutil.rmtree(path)
+def test_need_42_each_profile_sees_its_own_memory(open_page: Open, dashboard: HostDashboard, module_dsn: str) -> None:
+    with psycopg.connect(module_dsn) as conn:
+        conn.execute(
+            "INSERT INTO memory_entries (agent_identity, target, content)"
+            " VALUES ('compilers', 'memory', 'The compiler of this profile is called Tern.')"
+        )
+    with profile(dashboard, "coder", module_dsn):
+        opened = open_page("themes", profile="coder")
+        page = opened.page.locator(".hpg-page")
+        expect(page.get_by_text("compilers").first).to_be_visible()
+        expect(page.get_by_text("marketing")).to_have_count(0)
+        page.get_by_role("link", name="compilers").first.click()
+        expect(page.get_by_text("called Tern").first).to_be_visible()
+        assert "profile=coder" in opened.page.url
+        opened.view("themes")
+        expect(page.get_by_text("marketing").first).to_be_visible()
+        expect(page.get_by_text("compilers")).to_have_count(0)
+        opened.complaints.expected.append("400")
+        opened.view("themes", profile="nobody")
+        expect(page.get_by_role("alert").first).to_contain_text("nobody")
 
 
 def test_need_42_while_the_database_is_away_the_page_says_so_and_comes_back(
-    browser: Browser, postgres: EmbeddedServer, migrated_template: str, tmp_path: Path
+    open_page: Open, dashboard: HostDashboard, module_dsn: str
 ) -> None:
-    for admin_dsn in new_database(postgres, migrated_template):
-        with (
-            TcpProxy.before(admin_dsn) as proxy,
-            served_home(tmp_path / "user", proxy.conninfo(runtime_dsn(admin_dsn))) as dashboard,
-            opened(browser, dashboard) as open_view,
-        ):
-            tab = open_view("themes")
-            tab.complaints.expected.append("503")
-            page = tab.page.locator(".hpg-page")
-            assert page.get_by_role("alert").count() == 0
-            proxy.stop()
-            with dashboard.http() as http:
-                until(lambda: http.get("/themes").status_code == 503, what="the API to notice")
-                assert http.get("/themes").json()["error"]
-            tab.view("themes")
-            expect(page.get_by_role("alert").first).to_contain_text("Postgres")
-            expect(page.get_by_role("button", name="Try again").first).to_be_visible()
-            proxy.start()
-            # By itself, without a click.
-            expect(page.get_by_role("alert")).to_have_count(0, timeout=60_000)
+    with TcpProxy.before(module_dsn) as proxy, profile(dashboard, "far", proxy.conninfo(module_dsn)):
+        opened = open_page("themes", profile="far")
+        opened.complaints.expected.append("503")
+        page = opened.page.locator(".hpg-page")
+        expect(page.get_by_role("alert")).to_have_count(0)
+        proxy.stop()
+        with dashboard.http() as http:
+            until(lambda: http.get("/themes", params={"profile": "far"}).status_code == 503, what="the API to notice")
+        opened.view("themes", profile="far")
+        expect(page.get_by_role("alert").first).to_contain_text("Postgres")
+        expect(page.get_by_role("button", name="Try again").first).to_be_visible()
+        proxy.start()
+        # By itself, without a click.
+        expect(page.get_by_role("alert")).to_have_count(0, timeout=60_000)

@@ -34,6 +34,5 @@ def test_need_42_every_view_fits_and_has_no_barriers(open_page: Open, demo: Demo
     expect(opened.page.locator(".hpg-page").get_by_text(shown).locator("visible=true").first).to_be_visible()
     for size in (DESK, PHONE):
         opened.resize(size)
-        opened.page.screenshot(path=f"/tmp/w2/{view}-{scheme}-{size[0]}.png", full_page=True)
         assert opened.sideways() == [], size
         assert opened.barriers() == [], size

@@ -206,6 +206,7 @@ def test_silence_has_a_reason(
     assert found["block"] == agent.prefetch(message) == ""
     assert (found["tokens"], found["lines"]) == (0, [])
     assert why in found["silent"]
+    assert (found["mode"] is None) == ("nothing in the theme" not in why)
 
 
 @pytest.mark.parametrize("mode", ["down", "hanging"])
@@ -243,3 +244,18 @@ def test_a_message_and_its_theme_have_to_be_there(served: Served) -> None:
     assert api.refused("/agent-view", theme="marketing") == (400, "message is missing")
     status, error = api.refused("/agent-view", message=ASK_CRANE, theme="nowhere")
     assert (status, error) == (400, "no theme 'nowhere' holds anything; see: hermes-pgvector themes list")
+
+
+def test_of_two_rows_with_the_same_words_the_one_that_stands_there_is_named(
+    served: Served, make_provider: MakeProvider
+) -> None:
+    provider = make_provider()
+    provider.on_memory_write("add", "memory", CRANE)
+    provider.sync_turn(CRANE, "Good to know: the harbour crane is greased on Mondays by Ingrid, and by nobody else.")
+    landed(provider)
+
+    found = served().get("/agent-view", message="Who greases the harbour crane on Mondays?", theme="marketing")
+
+    refs = [line["ref"] for line in found["lines"]] + [row["ref"] for row in found["below"]]
+    assert sorted(refs) == ["m1", "t1", "t2"]
+    assert all(row["why"] for row in found["below"])

@@ -289,7 +289,7 @@ def test_who_else_keeps_it_and_what_waits_in_the_spool_is_said_before(
     (agent.path / "memories").mkdir()
     (agent.path / "memories" / "MEMORY.md").write_text("The office is in Paris\n")
     said = " / ".join(api.post("/forget", refs=[ref], dry_run=True)["notes"])
-    assert f"{ref} by add, remember" in said and "stands in this host's MEMORY.md" in said
+    assert f"{ref} (add, remember)" in said and "stands in this host's MEMORY.md" in said
     assert "1 write of the same text waits in the spool and brings it back" in said
 
 

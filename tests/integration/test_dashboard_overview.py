@@ -9,6 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from hermes_memory_pgvector.admin.browse import theme_sizes
+from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS
 from tests.support.dashboard import DashboardApi, dashboard_api
 from tests.support.left_spool import leave_spool, operation
@@ -64,6 +66,19 @@ def test_its_health_is_what_doctor_finds(tmp_path: Path, dsn: str, monkeypatch: 
     assert not health["ok"]
     said = {each["name"]: each for each in health["problems"]}
     assert said["vectors"]["fix"] == f"set plugins.pgvector.dims to {DIMS}"
+
+
+def test_the_largest_themes_are_told_by_statistics_where_the_tables_are_large(admin_dsn: str) -> None:
+    with connect(admin_dsn) as conn:
+        conn.execute(
+            "INSERT INTO conversations (agent_identity, session_id, role, content) SELECT CASE WHEN n % 10 < 6 THEN 'a'"
+            " WHEN n % 10 < 9 THEN 'b' ELSE 'c' END, 's', 'user', 'hi' FROM generate_series(1, 1000) AS n"
+        )
+        conn.execute("ANALYZE conversations")
+        assert theme_sizes.largest_themes(conn, 2) == ["a", "b"]
+        assert theme_sizes.largest_themes(conn, 2, counted_rows=100) == ["a", "b"]
+        conn.execute("DELETE FROM conversations WHERE agent_identity = 'a'")
+        assert theme_sizes.largest_themes(conn, 2, counted_rows=100) == ["a", "b"], "of when it was analyzed"
 
 
 def test_it_answers_in_time_whatever_the_database_does(api: DashboardApi, admin_dsn: str) -> None:

@@ -77,7 +77,7 @@ def test_the_history_of_a_memory_says_what_changed(api: DashboardApi, conn: psyc
     assert (row["content"], row["kind"], row["private"], row["cut"]) == ("one four three", "user", False, False)
     replaced, added = row["history"]
     assert replaced["diff"] == [["=", "one "], ["-", "two"], ["+", "four"], ["=", " three"]]
-    assert (added["action"], added["diff"]) == ("added", None)
+    assert (added["action"], added["diff"], added["content"]) == ("added", None, "one two three")
     assert api.get("/history", theme="sales")["rows"] == row["history"]
 
 

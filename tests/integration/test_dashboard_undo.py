@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,18 @@ def test_what_something_newer_took_the_place_of_is_not_brought_back(api: Dashboa
     assert status == 400 and "taken the place" in error and everything(dsn) == before
 
 
+def test_what_belonged_to_a_theme_that_was_renamed_since_does_not_bring_it_back(
+    api: DashboardApi, agent: HermesHome, dsn: str
+) -> None:
+    added(api, "The office is in Paris")
+    gone = api.post("/forget", refs=[added(api, "The office is in Lyon")])
+    renamed = agent.python("-m", "hermes_memory_pgvector.cli", "themes", "rename", "sales", "trade", "--yes")
+    assert renamed.returncode == 0, renamed.stderr
+    before = everything(dsn)
+    status, error = api.refused("/undo", {"token": gone["undo"]["token"]})
+    assert status == 400 and "the theme 'sales' is gone since" in error and everything(dsn) == before
+
+
 def test_earlier_texts_come_back_with_what_was_forgotten(api: DashboardApi, dsn: str) -> None:
     ref = added(api, "The office is in Paris")
     api.post("/edit", ref=ref, content="The office is in Lyon")
@@ -233,22 +246,26 @@ def test_what_comes_back_gets_its_vector(
 # -- the journal
 
 
+def where(home: Path) -> tuple[Path, str]:
+    return home, "localhost:5432/hermes"
+
+
 def change_of(home: Path, text: str = "x") -> UndoableChange:
     rows = {RowKey("sales", Ref("memories", 1)): text}
-    return UndoableChange(home, "forget", "bring it back", RowChange(RowImages(rows), {}, {}))
+    return UndoableChange(where(home), "forget", "bring it back", RowChange(RowImages(rows), {}, {}, datetime.now(UTC)))
 
 
 def test_the_journal_keeps_a_hundred_changes_and_so_much_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = Journal()
     tokens = [kept.add(change_of(tmp_path))["token"] for _ in range(101)]
     with pytest.raises(InvalidArgument):
-        kept.look(tokens[0], tmp_path)
-    assert kept.look(tokens[1], tmp_path)
+        kept.look(tokens[0], where(tmp_path))
+    assert kept.look(tokens[1], where(tmp_path))
     monkeypatch.setattr(journals, "MOST_CHARS", 1_000)
     last = kept.add(change_of(tmp_path, "x" * 950))["token"]
-    assert kept.look(tokens[-1], tmp_path) and kept.look(last, tmp_path)
+    assert kept.look(tokens[-1], where(tmp_path)) and kept.look(last, where(tmp_path))
     with pytest.raises(InvalidArgument):
-        kept.look(tokens[1], tmp_path)
+        kept.look(tokens[1], where(tmp_path))
     assert kept.add(change_of(tmp_path, "x" * 1_001)) is None
 
 
@@ -260,4 +277,4 @@ def test_the_journal_lets_go_of_what_is_too_old_though_nobody_asks(
     token = kept.add(change_of(tmp_path))["token"]
     until(lambda: not kept, what="the journal to let go of it")
     with pytest.raises(InvalidArgument):
-        kept.take(token, tmp_path)
+        kept.take(token, where(tmp_path))

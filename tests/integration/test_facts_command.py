@@ -206,6 +206,21 @@ def test_purge_deletes_what_was_superseded_or_archived_and_nothing_else(ask: Ask
     assert ask("themes", "log")[0]["verb"] == "purge"
 
 
+def test_purge_deletes_what_expired_longer_ago_than_it_is_told(ask: Ask, say: Say, dsn: str) -> None:
+    old = add(ask, "The fair is in May", "--expires-at", "2020-05-31")
+    add(ask, "The fair is in June", "--expires-at", "2099-06-30")
+    both = add(ask, "Port 3000", "--kind", "value", "--subject", "srv", "--expires-at", "2020-01-01")
+    add(ask, "Port 3005", "--kind", "value", "--subject", "srv")
+    planned = ask("purge", "--theme", "sre", "--older-than", "30d")
+    assert {row["ref"] for row in planned["rows"]} == {old, both}, "superseded just now, but long expired"
+    assert planned["themes"] == {"sre": {"expired": 1, "superseded": 1}}
+    assert planned["rows"][0]["hidden_at"].startswith("2020-06-01"), "a day ends with it"
+    assert ask("purge", "--theme", "sre", "--older-than", "2020-01-01")["counts"] == {"memories": 0}
+    assert ask("purge", "--theme", "sre", "--older-than", "30d", "--yes")["counts"] == {"memories": 2}
+    left = Database(dsn).column("SELECT content FROM memory_entries ORDER BY content")
+    assert left == ["Port 3005", "The fair is in June"]
+
+
 def test_hidden_memories_wait_for_no_vector_and_get_into_no_index(
     ask: Ask, say: Say, home: Path, admin_dsn: str, dsn: str, embedder: ScriptedEmbedder
 ) -> None:

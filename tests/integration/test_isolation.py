@@ -225,7 +225,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "may_write_history", "may_write_log",
         "proposals",  # for the operator
         "themes_with_traces", "hot_themes",  # names for the operator
-        "theme_sizes", "largest_themes", "growth", "growth_spread",  # names and counts for the operator
+        "theme_sizes", "largest_themes", "likely_largest_themes", "growth", "growth_spread",  # names and counts
         "list_all_history", "texts_after", "private_memories", "private_turns",  # for the operator, the last by number
         "own_columns", "begin_moves", "end_moves", "keys_without_theme",  # touch no table
         "move_history",  # its function names the theme

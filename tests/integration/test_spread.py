@@ -12,8 +12,10 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
+from hermes_memory_pgvector.admin.browse import theme_sizes
 from hermes_memory_pgvector.admin.common.holdings import COUNTED_ROWS
 from hermes_memory_pgvector.runtime.process import close_all
+from hermes_memory_pgvector.store.connection import DeadlineConnection
 from hermes_memory_pgvector.store.pool import connect
 from hermes_memory_pgvector.store.vector_search import theme_names
 from tests.conftest import MakeProvider
@@ -95,6 +97,17 @@ def test_need_44_what_is_counted_of_all_themes_is_the_same_where_the_tables_are_
         growth = conn.execute(every_statement()["recent_growth"].encode(), most).fetchone()
         assert conn.execute(every_statement()["recent_growth_spread"].encode()).fetchone() == growth
         assert growth is not None and growth.themes == 4 and growth.turns_last_week == 15
-        names = theme_names(conn)
+        names, sizes = theme_names(conn), _sizes(conn)
         conn.spread = True
+        assert _sizes(conn) == sizes
         assert theme_names(conn) == names == ["marketing", "marketing alone", "sales", "sales alone"]
+
+
+def _sizes(conn: DeadlineConnection) -> tuple[list[dict[str, Any]], ...]:
+    """What the dashboard shows of them."""
+    names = theme_sizes.largest_themes(conn, 10)
+    sizes = [
+        {name: each[name] for name in ("theme", "memories", "turns", "last_at")}
+        for each in theme_sizes.theme_sizes(conn, names)
+    ]
+    return sizes, theme_sizes.growth(conn, 40), [{"names": names}]

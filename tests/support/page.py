@@ -9,14 +9,14 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import httpx
 from axe_core_python.base import AXE_SCRIPT
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect
 
 from .host_dashboard import HostDashboard
 
 PATH = "/pgvector-memory"
 SCHEMES = {"dark": "default", "light": "nous-blue"}  # the host's themes of colour
-# What the host itself complains of on every page of a dashboard without a login.
-_HOSTS_OWN = ("/api/auth/me",)
+# What the host itself complains of: that nobody has logged in, and its own sockets where a page is left early.
+_HOSTS_OWN = ("/api/auth/me", "WebSocket connection to")
 DESK = (1440, 900)
 PHONE = (390, 844)
 
@@ -117,34 +117,39 @@ def address(view: str = "", **params: str) -> str:
     return f"{PATH}?{query}" if query else PATH
 
 
+def window(browser: Browser) -> BrowserContext:
+    """Return a profile of the browser, whose pages share what they have loaded."""
+    context = browser.new_context(locale="en-GB", timezone_id="UTC", reduced_motion="reduce")
+    context.set_default_timeout(_WAIT_MS)
+    return context
+
+
 @contextmanager
-def opened(browser: Browser, dashboard: HostDashboard) -> Iterator[Callable[..., Opened]]:
-    """Give a function that opens a view in a profile of its own.
+def opened(context: BrowserContext, dashboard: HostDashboard) -> Iterator[Callable[..., Opened]]:
+    """Give a function that opens a view in a tab of its own.
 
     Afterwards raises AssertionError where a page complained or asked elsewhere.
     """
-    contexts = []
+    tabs = []
     complaints = Complaints(dashboard.url)
 
     def open_view(view: str = "", *, scheme: str = "dark", size: tuple[int, int] = DESK, **params: str) -> Opened:
         wear(dashboard, scheme)
-        context = browser.new_context(
-            viewport={"width": size[0], "height": size[1]}, color_scheme="light" if scheme == "light" else "dark",
-            locale="en-GB", timezone_id="UTC", reduced_motion="reduce",
-        )  # fmt: skip
-        context.set_default_timeout(_WAIT_MS)
-        contexts.append(context)
         page = context.new_page()
+        tabs.append(page)
+        page.emulate_media(color_scheme="light" if scheme == "light" else "dark")
+        page.add_init_script(f"localStorage.setItem('hermes-dashboard-theme', '{SCHEMES[scheme]}')")
         complaints.watch(page)
         made = Opened(page, dashboard.url, complaints)
+        made.resize(size)
         made.view(view, **params)
         return made
 
     try:
         yield open_view
     finally:
-        for context in contexts:
-            context.close()
+        for tab in tabs:
+            tab.close()
     assert not complaints.found, "\n".join(complaints.found)
 
 

@@ -1,6 +1,6 @@
 """How much themes hold, how they grew day by day, and who wrote to them.
 
-Every function works inside the caller's transaction. Counts go no further than COUNTED_ROWS a theme and table.
+Every function works inside the caller's transaction. Above COUNTED_ROWS in a table, counts are estimates.
 """
 
 from __future__ import annotations
@@ -10,34 +10,52 @@ from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Any
 
+from ...domain.types import Scope, Store
 from ...store.connection import DeadlineConnection
+from ...store.pipeline import Pipeline
 from ...store.sql import query
+from ...store.vector_search import ask_estimate, planned_rows
 from ..common.holdings import COUNTED_ROWS
 from ..common.outcome import fit_for_json
 
 _query = partial(query, package=__package__)
+_STORES: tuple[Store, Store] = ("memories", "turns")
 _DAYS_SHOWN = 92  # of a theme; of one that goes on for longer, months are
 
 
 def theme_sizes(conn: DeadlineConnection, themes: Sequence[str]) -> list[dict[str, Any]]:
-    """Return memories, turns and the last time of each theme, in this order."""
+    """Return memories, turns and the last time of each theme, in this order; `about` names what is an estimate."""
     if conn.spread:
-        return [{"theme": theme} | described(conn, theme) for theme in themes]
-    found = conn.execute(_query("theme_sizes"), {"themes": list(themes), "most": COUNTED_ROWS})
-    return [fit_for_json(row._asdict()) for row in found]
+        return [{"theme": theme, "about": []} | described(conn, theme) for theme in themes]
+    found = conn.execute(_query("theme_sizes"), {"themes": list(themes), "most": COUNTED_ROWS + 1}).fetchall()
+    return [_estimated(conn, fit_for_json(row._asdict())) for row in found]
 
 
-def largest_themes(conn: DeadlineConnection, limit: int) -> list[str]:
-    """Return the themes that hold the most rows."""
-    return [row.theme for row in conn.execute(_query("largest_themes"), {"limit": limit})]
+def _estimated(conn: DeadlineConnection, sizes: dict[str, Any]) -> dict[str, Any]:
+    about = [store for store in _STORES if sizes[store] > COUNTED_ROWS]
+    estimates = {store: max(sizes[store], _planned(conn, store, Scope("theme", sizes["theme"]))) for store in about}
+    return sizes | estimates | {"about": about}
+
+
+def _planned(conn: DeadlineConnection, store: Store, scope: Scope) -> int:
+    return round(planned_rows(ask_estimate(Pipeline(conn), store, scope)))
+
+
+def largest_themes(conn: DeadlineConnection, limit: int, *, counted_rows: int = 2_000_000) -> list[str]:
+    """Return the themes that hold the most rows; beyond `counted_rows` by the planner's statistics."""
+    likely = []
+    if not conn.spread and any(_planned(conn, store, Scope("all", "")) > counted_rows for store in _STORES):
+        likely = conn.execute(_query("likely_largest_themes"), {"limit": limit}).fetchall()
+    found = likely or conn.execute(_query("largest_themes"), {"limit": limit}).fetchall()
+    return [row.theme for row in found]
 
 
 def growth(conn: DeadlineConnection, days: int) -> list[dict[str, Any]]:
     """Return how many memories and turns each of the last `days` days has, by the rows' own times, in UTC."""
     today = datetime.now(UTC).date()
     first = today - timedelta(days=days - 1)
-    asked = {"since": f"{first}T00:00:00+00:00", "most": COUNTED_ROWS}
-    found = conn.execute(_query("growth_spread" if conn.spread else "growth"), asked)
+    since = {"since": f"{first}T00:00:00+00:00"}
+    found = conn.execute(_query("growth_spread" if conn.spread else "growth"), since)
     by_day = {row.day: (row.memories, row.turns) for row in found}
     return [
         {"day": str(day), "memories": memories, "turns": turns}

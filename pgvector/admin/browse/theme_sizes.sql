@@ -1,7 +1,7 @@
--- How much themes hold, and how they grew: along the indexes of themes and times, and no further than `most` rows.
+-- How much themes hold, and how they grew: along the indexes of themes and times.
 
 -- name: theme_sizes
--- exempt: counts and times for the operator, no stored text.
+-- exempt: counts and times for the operator, no stored text. Counted no further than `most` rows.
 SELECT asked.theme, memories.count AS memories, turns.count AS turns, greatest(memories.last_at, turns.last_at) AS last_at
   FROM unnest(%(themes)s::text[]) WITH ORDINALITY AS asked(theme, place)
  CROSS JOIN LATERAL (
@@ -22,6 +22,14 @@ SELECT theme FROM (
     SELECT agent_identity, count(*) FROM memory_entries GROUP BY 1) AS counted
  GROUP BY theme ORDER BY sum(count) DESC, theme LIMIT %(limit)s;
 
+-- name: likely_largest_themes
+-- exempt: names for the operator from the planner's statistics, no stored text.
+SELECT common.theme
+  FROM pg_stats AS s JOIN pg_class AS c ON c.relname = s.tablename AND c.relnamespace = s.schemaname::regnamespace
+ CROSS JOIN LATERAL unnest(s.most_common_vals::text::text[], s.most_common_freqs) AS common(theme, share)
+ WHERE c.oid IN ('memory_entries'::regclass, 'conversations'::regclass) AND s.attname = 'agent_identity'
+ GROUP BY 1 ORDER BY sum(common.share * c.reltuples) DESC, 1 LIMIT %(limit)s;
+
 -- name: growth
 -- exempt: totals for the operator, no stored text. The themes are found one by one along an index, and of each its last days
 -- at the end of the same index.
@@ -39,12 +47,12 @@ SELECT (each.at AT TIME ZONE 'UTC')::date AS day, count(*) FILTER (WHERE each.me
        count(*) FILTER (WHERE NOT each.memory) AS turns
   FROM (SELECT c.ts AS at, false AS memory FROM turn_themes AS t
          CROSS JOIN LATERAL (SELECT ts FROM conversations WHERE agent_identity = t.theme AND ts >= %(since)s::timestamptz
-                              ORDER BY ts DESC LIMIT %(most)s) AS c
+                              ORDER BY ts DESC OFFSET 0) AS c
         UNION ALL
         SELECT m.created_at, true FROM memory_themes AS t
          CROSS JOIN LATERAL (SELECT created_at FROM memory_entries
                               WHERE agent_identity = t.theme AND created_at >= %(since)s::timestamptz
-                              ORDER BY created_at DESC LIMIT %(most)s) AS m) AS each
+                              ORDER BY created_at DESC OFFSET 0) AS m) AS each
  GROUP BY 1 ORDER BY 1;
 
 -- name: growth_spread

@@ -200,3 +200,12 @@ UPDATE memory_history AS h SET old_content = given.content, old_row = given.old_
 -- name: lacking_vectors
 SELECT agent_identity AS theme, id, content FROM memory_entries
  WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) AND embedding IS NULL AND sig IS NULL ORDER BY id;
+
+-- name: moment
+-- exempt: touches no table. When this transaction began.
+SELECT now() AS at;
+
+-- name: theme_gone_since
+-- exempt: names for the operator. Whether one of these themes was renamed, merged or deleted since.
+SELECT arguments ->> 'theme' AS theme FROM hermes_maintenance
+ WHERE verb IN ('rename', 'merge', 'delete') AND done_at >= %(since)s AND arguments ->> 'theme' = ANY(%(themes)s::text[]) LIMIT 1;

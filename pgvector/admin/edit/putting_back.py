@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,10 +18,12 @@ from ...store.history import note_actor
 from ...store.sql import query
 from ...store.vectors import STORES
 from ..common.refs import Ref
+from ..common.row_security import has_own_themes
 from .row_images import RowImages, RowKey, TextKey, ids_by_theme, take_images, text_names
 
 _query = partial(query, package=__package__)
 _NAMED = 5  # rows, in an error
+_NOTHING_DONE = "nothing was done"
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
@@ -35,6 +38,7 @@ class RowChange:
     before: RowImages
     after: Mapping[RowKey, str]
     marked: Mapping[TextKey, str]
+    at: datetime
 
     def touched(self) -> list[RowKey]:
         """Return the rows it is about."""
@@ -51,13 +55,16 @@ class RowChange:
         return ids_by_theme(new)[theme]
 
 
-def find_change(before: RowImages, after: RowImages) -> RowChange:
-    """Return what became of rows; both were taken within one transaction."""
+def find_change(conn: DeadlineConnection, before: RowImages, after: RowImages) -> RowChange:
+    """Return what became of rows that were looked at before and after within this transaction."""
+    now = conn.execute(_query("moment")).fetchone()
+    assert now is not None
     marks = {key: mark for key, mark in before.marks.items() if after.marks[key] != mark}
     return RowChange(
         RowImages(_other_than(before.rows, after.rows), marks, _lacking_in(before.texts, after.texts)),
         {key: _checksum(image) for key, image in _other_than(after.rows, before.rows).items()},
         {key: _checksum(*after.marks[key]) for key in marks},
+        now.at,
     )
 
 
@@ -80,6 +87,7 @@ def put_back(conn: DeadlineConnection, change: RowChange, who: Mapping[str, Any]
     memories that lack a vector now.
     """
     now = take_images(conn, change.touched(), change.before.marks)
+    _check_themes(conn, change)
     _check_as_left(now, change)
     note_actor(conn, who)
     for theme in change.themes():
@@ -90,8 +98,18 @@ def put_back(conn: DeadlineConnection, change: RowChange, who: Mapping[str, Any]
             ids = ids_by_theme(change.touched())[theme]["memories"]
             conn.execute(query("forget_old_texts"), {"theme": theme, "ids": ids})
     if take_images(conn, change.touched()).rows != change.before.rows:
-        raise InvalidArgument("something else has taken the place of what stood there since; nothing was done")
+        raise InvalidArgument(f"something else has taken the place of what stood there since; {_NOTHING_DONE}")
     return [row for theme in change.themes() for row in _lacking_vectors(conn, theme, change)]
+
+
+def _check_themes(conn: DeadlineConnection, change: RowChange) -> None:
+    """What belonged to a theme that was renamed, merged or deleted since must not bring it back."""
+    if not has_own_themes(conn):  # such a role may not read the log
+        row = conn.execute(_query("theme_gone_since"), {"themes": change.themes(), "since": change.at}).fetchone()
+        if row is not None:
+            raise InvalidArgument(
+                f"the theme {row.theme!r} is gone since, so this can no longer be undone; {_NOTHING_DONE}"
+            )
 
 
 def _check_as_left(now: RowImages, change: RowChange) -> None:
@@ -99,7 +117,7 @@ def _check_as_left(now: RowImages, change: RowChange) -> None:
     changed = [str(key.ref) for key in change.touched() if left.get(key) != change.after.get(key)]
     if changed:
         names = ", ".join(changed[:_NAMED]) + (", ..." if len(changed) > _NAMED else "")
-        raise InvalidArgument(f"changed since, so that this can no longer be undone: {names}; nothing was done")
+        raise InvalidArgument(f"changed since, so that this can no longer be undone: {names}; {_NOTHING_DONE}")
 
 
 def _put_back_rows(conn: DeadlineConnection, theme: str, change: RowChange, now: RowImages) -> None:
@@ -123,7 +141,7 @@ def _check_unsaid(conn: DeadlineConnection, theme: str, images: Sequence[str]) -
     row = conn.execute(_query("says_it_already"), {"theme": theme, "images": list(images)}).fetchone()
     if row is not None:
         name = Ref("memories", row.id)
-        raise InvalidArgument(f"{name} says that already, so this can no longer be undone; nothing was done")
+        raise InvalidArgument(f"{name} says that already, so this can no longer be undone; {_NOTHING_DONE}")
 
 
 def _put_back_marks(conn: DeadlineConnection, theme: str, change: RowChange, now: RowImages) -> None:

@@ -65,13 +65,17 @@ SELECT id FROM memory_entries
  ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
 
 -- name: purgeable_memories
--- Of a theme what is superseded or archived, in the order of their numbers, with when that came of it.
+-- Of a theme what is superseded, archived or expired, in the order of their numbers, with when the first of that came of it.
 SELECT hidden.* FROM (
-    SELECT m.id, m.target, m.content, m.updated_at AS at, m.state, m.kind, m.subject,
-           coalesce((SELECT max(h.at) FROM memory_history AS h
-                      WHERE h.agent_identity = %(theme)s AND h.memory_id = m.id AND h.action IN ('superseded', 'archived')),
-                    m.updated_at) AS hidden_at
+    SELECT m.id, m.target, m.content, m.updated_at AS at, m.kind, m.subject,
+           CASE WHEN m.state IN ('superseded', 'archived') THEN m.state ELSE 'expired' END AS state,
+           least(CASE WHEN m.expires_at <= now() THEN m.expires_at END,
+                 CASE WHEN m.state IN ('superseded', 'archived')
+                      THEN coalesce((SELECT max(h.at) FROM memory_history AS h
+                                      WHERE h.agent_identity = %(theme)s AND h.memory_id = m.id
+                                        AND h.action IN ('superseded', 'archived')), m.updated_at) END) AS hidden_at
       FROM memory_entries AS m
-     WHERE m.agent_identity = %(theme)s AND m.state IN ('superseded', 'archived') AND m.id > %(after)s) AS hidden
+     WHERE m.agent_identity = %(theme)s AND (m.state IN ('superseded', 'archived') OR m.expires_at <= now())
+       AND m.id > %(after)s) AS hidden
  WHERE %(before)s::timestamptz IS NULL OR hidden.hidden_at < %(before)s
  ORDER BY hidden.id LIMIT %(limit)s;

@@ -41,7 +41,7 @@ def _show(done: Outcome) -> None:
     if done.done:
         return
     rows = [row | {"date": minute(row["hidden_at"])[:10]} for row in done.rows]
-    show_table(_ROWS, rows, empty="nothing is superseded or archived")
+    show_table(_ROWS, rows, empty="nothing is superseded, archived or expired")
     if (more := done.counts["memories"] - len(rows)) > 0:
         say(f"... and {more:,} more")
 

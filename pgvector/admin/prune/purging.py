@@ -1,4 +1,4 @@
-"""Memories that something has taken the place of, or that were put away, deleted for good."""
+"""Memories that something has taken the place of, that were put away or have expired, deleted for good."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PurgeRequest:
 
 
 def purge(context: CommandContext, request: PurgeRequest, rules: ThemeRules, *, really: bool) -> Outcome:
-    """Delete superseded and archived memories with their history's texts; interrupted, run it again.
+    """Delete superseded, archived and expired memories with their history's texts; interrupted, run it again.
 
     What is deleted is not read in again from a MEMORY.md or USER.md that still holds it.
     """

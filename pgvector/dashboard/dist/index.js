@@ -185,12 +185,14 @@ function useAnswer(path, params, { every_s: everyS } = {}) {
         if (ended || mine !== asking) return;
         retryMs = RETRY_FIRST_MS;
         settle({ data });
-        if (everyS) later(everyS * 1000);
-        else if (data.loading) later(LOADING_MS);
+        if (data.loading || data.counting) later(LOADING_MS);
+        else if (everyS) later(everyS * 1000);
       } catch (error) {
         if (ended || mine !== asking || error.name === "AbortError") return;
-        settle({ error });
-        if (error.status === 503) {
+        const unavailable = error.status === 503;
+        // Of what is only just being opened nothing is said: the second time it is a problem.
+        if (!unavailable || retryMs > RETRY_FIRST_MS) settle({ error });
+        if (unavailable) {
           later(retryMs);
           retryMs = Math.min(retryMs * 2, RETRY_MOST_MS);
         }
@@ -265,6 +267,10 @@ function durationText(ms) {
   return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
 }
 
+function sentence(text) {
+  return text ? text[0].toUpperCase() + text.slice(1) : "";
+}
+
 // ---- the frame of a view ----
 
 function Page({ title, actions, children }) {
@@ -290,7 +296,7 @@ function Problem({ error, again }) {
   return h(
     "div",
     { className: "hpg-problem", role: "alert" },
-    h("span", null, error.message),
+    h(StoredText, { text: sentence(error.message), inline: true }),
     error.status === 401 ? h(Act, { onClick: () => window.location.reload() }, "Load again") : again && h(Act, { onClick: again }, "Try again"),
   );
 }
@@ -310,7 +316,7 @@ function Answered({ answer, children }) {
     Fragment,
     null,
     h(Problem, { error, again }),
-    data ? h("div", { className: cx(stale && slow && "hpg-stale"), "aria-busy": stale ? "true" : undefined }, children(data)) : h(Loading, { when: slow && !error }),
+    data ? h("div", { className: cx("hpg-answer", stale && slow && "hpg-stale"), "aria-busy": stale ? "true" : undefined }, children(data)) : h(Loading, { when: slow && !error }),
   );
 }
 
@@ -480,13 +486,19 @@ function CheckField({ label, help, value, onInput, ...rest }) {
 /** Filters above a list, each a part of the address. `fields` are [key, label, choices or "text" or "date"]. */
 function Filters({ view, params, fields }) {
   const set = (key) => (value) => go(view, { ...params, [key]: value || undefined, offset: undefined }, { replace: true });
+  const inUse = fields.filter(([key]) => params[key]).length;
   return h(
-    "div",
-    { className: "hpg-filters" },
-    fields.map(([key, label, kind]) => {
-      const props = { key, label, value: params[key], onInput: set(key) };
-      return Array.isArray(kind) ? h(SelectField, { ...props, choices: kind }) : h(TextField, { ...props, type: kind });
-    }),
+    "details",
+    { className: "hpg-group", open: useState(inUse > 0)[0] },
+    h("summary", null, inUse ? `Filters (${inUse})` : "Filters"),
+    h(
+      "div",
+      { className: "hpg-filters" },
+      fields.map(([key, label, kind]) => {
+        const props = { key, label, value: params[key], onInput: set(key) };
+        return Array.isArray(kind) ? h(SelectField, { ...props, choices: kind }) : h(TextField, { ...props, type: kind });
+      }),
+    ),
   );
 }
 
@@ -629,9 +641,86 @@ function Toasts() {
   );
 }
 
-/** Bars a day, of one or several series, with a table of the same for those who do not see it. */
-function Bars({ label }) {
-  return h("figure", { className: "hpg-chart", "aria-label": label });
+// Charts: drawn for those who see them, a table for those who do not.
+const CHART_HIGH = 100;
+
+function dayText(name) {
+  const date = new Date(name.length === 7 ? `${name}-01T00:00:00Z` : `${name}T00:00:00Z`);
+  const shown = name.length === 7 ? { month: "short", year: "numeric" } : { day: "numeric", month: "short" };
+  return date.toLocaleDateString(undefined, { ...shown, timeZone: "UTC" });
+}
+
+/** Bars of `rows` ({day or month, and a number for each of `series`: {key, label}}), one upon the other. */
+function Bars({ rows, series, label }) {
+  const named = rows.map((row) => ({ row, name: row.day || row.month, sum: series.reduce((sum, { key }) => sum + row[key], 0) }));
+  const most = Math.max(1, ...named.map(({ sum }) => sum));
+  if (!rows.length) return null;
+  return h(
+    "figure",
+    { className: "hpg-chart" },
+    h("figcaption", { className: "hpg-legend" }, series.map(({ key, label: says }, at) => h("span", { key, className: `hpg-series-${at}` }, says))),
+    h(
+      "div",
+      { className: "hpg-plot", "aria-hidden": "true" },
+      h("span", { className: "hpg-most" }, numberText(most)),
+      h(
+        "svg",
+        { viewBox: `0 0 ${rows.length * 10} ${CHART_HIGH}`, preserveAspectRatio: "none" },
+        named.map((each, at) => h(Bar, { key: each.name, at, series, most, ...each })),
+      ),
+      h("div", { className: "hpg-axis" }, h("span", null, dayText(named[0].name)), named.length > 1 && h("span", null, dayText(named[named.length - 1].name))),
+    ),
+    h("div", { className: "hpg-sr" }, h(ChartTable, { named, series, label })),
+  );
+}
+
+function Bar({ at, row, name, series, most }) {
+  let top = CHART_HIGH;
+  const says = `${dayText(name)}: ${series.map(({ key, label }) => `${numberText(row[key])} ${label.toLowerCase()}`).join(", ")}`;
+  return h(
+    "g",
+    null,
+    h("title", null, says),
+    // The whole height answers the pointer, also where there is little to hit.
+    h("rect", { x: at * 10, y: 0, width: 10, height: CHART_HIGH, className: "hpg-bar-back" }),
+    series.map(({ key }, which) => {
+      const high = (row[key] / most) * CHART_HIGH;
+      top -= high;
+      return h("rect", { key, x: at * 10 + 1, y: top, width: 8, height: high, className: `hpg-bar-${which}` });
+    }),
+  );
+}
+
+function ChartTable({ named, series, label }) {
+  const filled = named.filter(({ sum }) => sum > 0);
+  return h(
+    "table",
+    null,
+    h("caption", null, filled.length ? label : `${label}: nothing yet`),
+    h("thead", null, h("tr", null, h("th", { scope: "col" }, "When"), series.map(({ key, label: says }) => h("th", { key, scope: "col" }, says)))),
+    h("tbody", null, filled.map(({ row, name }) => h("tr", { key: name }, h("th", { scope: "row" }, dayText(name)), series.map(({ key }) => h("td", { key }, numberText(row[key])))))),
+  );
+}
+
+/** A table whose rows become cards on a phone, unless it is `narrow`. `columns` are {label, cell(row), number, wide}. */
+function Table({ label, columns, rows, keyOf, narrow }) {
+  return h(
+    "table",
+    { className: cx("hpg-table", !narrow && "hpg-table-cards") },
+    h("caption", { className: "hpg-sr" }, label),
+    h("thead", null, h("tr", null, columns.map((column) => h("th", { key: column.label, scope: "col", className: cx(column.number && "hpg-number") }, column.label)))),
+    h(
+      "tbody",
+      null,
+      rows.map((row, at) =>
+        h(
+          "tr",
+          { key: keyOf ? keyOf(row) : at },
+          columns.map((column) => h("td", { key: column.label, "data-label": column.label, className: cx(column.number && "hpg-number", column.wide && "hpg-wide") }, column.cell(row))),
+        ),
+      ),
+    ),
+  );
 }
 
 // What the forms of the views share.
@@ -861,7 +950,7 @@ function TrialRows({ rows, counts }) {
       h(
         "li",
         { key: row.ref || at },
-        row.ref && h("code", { className: "hpg-ref" }, row.ref),
+        row.ref && h("span", { className: "hpg-ref" }, row.ref),
         " ",
         row.content && h(StoredText, { text: cutText(row.content), lines: 2 }),
         row.changes && h(ChangedFields, { changes: row.changes }),
@@ -1280,16 +1369,16 @@ function ForgetSessionButton({ theme, session, onChanged }) {
 
 const ACTIONS = ["added", "replaced", "moved", "removed", "superseded", "closed", "archived", "reopened"];
 
-/** Events, the newest first; `whose` says of which memory each is. */
-function Events({ events, whose }) {
+/** Events, the newest first; `whose` says of which memory each is. A text that is `known` is not told again. */
+function Events({ events, whose, known }) {
   return h(
     "ol",
     { className: "hpg-events" },
-    events.map((event, at) => h(EventItem, { key: `${event.ref} ${event.at} ${at}`, event, whose })),
+    events.map((event, at) => h(EventItem, { key: `${event.ref} ${event.at} ${at}`, event, whose, known })),
   );
 }
 
-function EventItem({ event, whose }) {
+function EventItem({ event, whose, known }) {
   return h(
     "li",
     { className: "hpg-event" },
@@ -1298,20 +1387,24 @@ function EventItem({ event, whose }) {
       { className: "hpg-row-head" },
       h("strong", null, event.action),
       whose && h(Link, { view: "row", params: { ref: event.ref }, className: "hpg-ref" }, event.ref),
+      whose && event.theme && h(ThemeName, { theme: event.theme }),
       h(When, { at: event.at }),
       event.by && h("span", { className: "hpg-muted" }, "by ", h(StoredText, { text: event.by, inline: true })),
     ),
-    h(EventText, { event }),
+    h(EventText, { event, known }),
   );
 }
 
-function EventText({ event }) {
-  if (event.diff) return h(Diff, { parts: event.diff });
-  const was = event.old_content || event.content;
-  if (was) return h("blockquote", null, h(StoredText, { text: was, lines: 6 }));
-  if (event.old_theme) return h("p", null, "from the theme ", h(ThemeName, { theme: event.old_theme }));
-  if (event.says) return h("p", { className: "hpg-muted" }, event.says);
-  return null;
+function EventText({ event, known }) {
+  const { diff, content, old_theme: from } = event;
+  if (diff) return h(Diff, { parts: diff });
+  const told = content && !(known || "").startsWith(content);
+  return h(
+    Fragment,
+    null,
+    from && h("p", { className: "hpg-muted" }, "from the theme ", h(ThemeName, { theme: from })),
+    told && h(StoredText, { text: content, lines: 3 }),
+  );
 }
 
 /** A text with what was taken out and what was put in; said in words too, for those who do not see the marks. */
@@ -1335,8 +1428,173 @@ function DiffPart({ op, text }) {
   );
 }
 
+// How the memory is doing, live.
+const OVERVIEW_EVERY_S = 4;
+const GROWTH = [
+  { key: "turns", label: "Turns" },
+  { key: "memories", label: "Memories" },
+];
+
 function OverviewView() {
-  return h(Page, { title: "Overview" });
+  const answer = useAnswer("/overview", {}, { every_s: OVERVIEW_EVERY_S });
+  return h(Page, { title: "Overview", actions: h(AddButton, {}) }, h(Answered, { answer }, (data) => h(OverviewTold, { data })));
+}
+
+function OverviewTold({ data }) {
+  const { health, totals, growth, themes } = data;
+  if (health.ok === null) return h(Fragment, null, h(Health, { health, version: data.version }), h(Loading, { when: true }));
+  const empty = totals.memories === 0 && totals.turns === 0;
+  return h(
+    Fragment,
+    null,
+    h(Health, { health, version: data.version }),
+    empty && h(NothingYet, null),
+    h(Totals, { totals, about: data.about || [] }),
+    h("div", { className: "hpg-columns" }, h(Waiting, { waiting: data.waiting }), h(Recall, { recall: data.recall }), h(Model, { model: data.model })),
+    !empty &&
+      h(
+        "div",
+        { className: "hpg-columns hpg-columns-wide" },
+        h(Panel, { title: "The last 30 days" }, growth.length ? h(Bars, { rows: growth, series: GROWTH, label: "Turns and memories a day" }) : h(StillCounting, null)),
+        h(Panel, { title: "Largest themes", actions: h(Link, { view: "themes", className: "hpg-link" }, "All themes") }, themes.length ? h(LargestThemes, { themes }) : h(StillCounting, null)),
+      ),
+    data.processes.length > 0 && h(Panel, { title: "Who uses it now" }, h(Processes, { processes: data.processes })),
+  );
+}
+
+function StillCounting() {
+  return h("p", { className: "hpg-muted" }, "Being counted …");
+}
+
+function Health({ health, version }) {
+  const bad = health.ok === false;
+  return h(
+    "div",
+    { className: cx("hpg-health", bad && "hpg-health-bad", health.ok === null && "hpg-health-unknown") },
+    h(
+      "div",
+      { className: "hpg-health-line", role: "status" },
+      h("span", { className: "hpg-dot", "aria-hidden": "true" }),
+      h("strong", null, bad ? "Something needs you" : sentence(health.line)),
+      h("span", { className: "hpg-muted hpg-health-more" }, `Version ${version}`, health.checked_at && h(Fragment, null, ", checked ", h(When, { at: health.checked_at }))),
+    ),
+    health.problems.length > 0 &&
+      h(
+        "ul",
+        { className: "hpg-problems" },
+        health.problems.map(({ name, says, fix }) => h("li", { key: name }, h("strong", null, name), " ", h(StoredText, { text: says, inline: true }), fix && h("p", { className: "hpg-fix" }, h(StoredText, { text: fix, inline: true })))),
+      ),
+  );
+}
+
+function NothingYet() {
+  return h(
+    Empty,
+    { title: "Nothing is remembered yet" },
+    h("p", null, "Talk to an agent of this profile: what is said is kept from the first message on. Or add a memory by hand."),
+    h(AddButton, {}),
+  );
+}
+
+function Totals({ totals, about }) {
+  const size = totals.database_bytes;
+  const count = (name) => `${about.includes(name) ? "about " : ""}${numberText(totals[name])}`;
+  return h(
+    "dl",
+    { className: "hpg-stats" },
+    h(Stat, { label: "Memories", value: count("memories") }),
+    h(Stat, { label: "Turns", value: count("turns") }),
+    h(Stat, { label: "Themes", value: h(Link, { view: "themes" }, count("themes")) }),
+    h(Stat, { label: "Database", value: typeof size === "number" ? bytesText(size) : "–" }),
+  );
+}
+
+function Waiting({ waiting }) {
+  const { writes, rejected, pending_vectors: pending, held_removals: held } = waiting;
+  return h(
+    Panel,
+    { title: "Waiting" },
+    h(Figures, {
+      rows: [
+        ["Writes", numberText(writes), "Written down here, not yet in the database"],
+        ["Rejected writes", numberText(rejected), "See: hermes-pgvector rejected", rejected > 0],
+        ["Rows without a vector", numberText(pending), "Found by their words until they have one"],
+        ["Held removals", held > 0 ? h(Link, { view: "removals" }, numberText(held)) : numberText(held), "Gone from a file, not yet from the memory", held > 0],
+      ],
+    }),
+  );
+}
+
+function Recall({ recall }) {
+  if (!recall) return h(Panel, { title: "Recall" }, h("p", { className: "hpg-muted" }, "Not known at the moment."));
+  const { asked: times, found, hit_rate: rate } = recall;
+  return h(
+    Panel,
+    { title: "Recall" },
+    times === 0
+      ? h("p", { className: "hpg-muted" }, "No agent has asked since it was started.")
+      : h(Figures, {
+          rows: [
+            ["Asked", numberText(times)],
+            ["Found something", rate === null ? numberText(found) : `${Math.round(rate * 100)} %`, countText(found, "recall")],
+            ["Half were faster than", durationText(recall.p50_ms)],
+            ["19 of 20 were faster than", durationText(recall.p95_ms)],
+          ],
+        }),
+  );
+}
+
+function Model({ model }) {
+  if (!model) return h(Panel, { title: "Search" }, h("p", { className: "hpg-muted" }, "Not known at the moment."));
+  const byMeaning = model.mode === "hybrid";
+  return h(
+    Panel,
+    { title: "Search" },
+    h(Figures, {
+      rows: [
+        ["Finds by", byMeaning ? "words and meaning" : "words only", null, !byMeaning],
+        ["Model", model.name ? h(StoredText, { text: model.name, inline: true }) : "none"],
+        ["Dimensions", numberText(model.dims)],
+        ["Reranker", model.reranker ? h(StoredText, { text: model.reranker, inline: true }) : "none"],
+      ],
+    }),
+    !byMeaning && model.why && h("p", { className: "hpg-note" }, sentence(model.why)),
+  );
+}
+
+/** Names with their values at the other end; `rows` are [name, value, hint, notable]. */
+function Figures({ rows }) {
+  return h(
+    "dl",
+    { className: "hpg-figures" },
+    rows.map(([name, value, hint, notable]) => h("div", { key: name, title: hint || undefined }, h("dt", null, name), h("dd", { className: cx(notable && "hpg-notable") }, value))),
+  );
+}
+
+function LargestThemes({ themes }) {
+  const most = Math.max(1, ...themes.map(({ memories, turns }) => memories + turns));
+  return h(
+    "ol",
+    { className: "hpg-largest" },
+    themes.map((each) =>
+      h(
+        "li",
+        { key: each.theme },
+        h("div", { className: "hpg-largest-line" }, h(ThemeName, each), h("span", { className: "hpg-muted" }, `${countText(each.memories, "memory", "memories")}, ${countText(each.turns, "turn")}`)),
+        h("div", { className: "hpg-share", "aria-hidden": "true" }, h("div", { style: { width: `${Math.max(1, ((each.memories + each.turns) / most) * 100)}%` } })),
+      ),
+    ),
+  );
+}
+
+function Processes({ processes }) {
+  const columns = [
+    { label: "Process", cell: (each) => h(StoredText, { text: each.name, inline: true }) },
+    { label: "Number", cell: (each) => each.pid, number: true },
+    { label: "State", cell: (each) => (each.living ? "runs" : "has ended") },
+    { label: "Writes waiting", cell: (each) => numberText(each.waiting), number: true },
+  ];
+  return h(Table, { label: "Processes", columns, rows: processes, keyOf: (each) => `${each.name}#${each.pid}` });
 }
 
 // Search in what this operator may see. The address holds the question and every filter.
@@ -1457,7 +1715,7 @@ function SearchAnswer({ params }) {
   if (!data) return h(Loading, { when: slow });
   return h(
     "section",
-    { "aria-label": "Results" },
+    { className: "hpg-section", "aria-label": "Results" },
     h("p", { className: "hpg-muted", role: "status" }, searchSummary(data)),
     data.mode === "lexical" &&
       h("p", { className: "hpg-note" }, `Searched by words only${data.why_by_words ? `: ${data.why_by_words}` : ""}`),
@@ -1586,7 +1844,7 @@ function AgentView() {
     h(AgentForm, { params }),
     params.message && params.theme
       ? h(AgentAnswer, { params })
-      : h(Empty, { title: "Which message, in which theme?" }, h("p", null, "Nothing is sent to a model or stored.")),
+      : h(Empty, { title: "Which message, in which theme?" }, h("p", null, "No agent hears of it, and nothing is stored.")),
   );
 }
 
@@ -1619,6 +1877,11 @@ function AgentForm({ params }) {
   );
 }
 
+/** Return from which similarity on a row is shown: of turns, of which there are many, it is another one. */
+function agentBar({ bar, bar_of_turns: ofTurns }) {
+  return ofTurns === bar ? number(bar) : `${number(bar)}, of turns ${number(ofTurns)}`;
+}
+
 function AgentAnswer({ params }) {
   const asked = { message: params.message, theme: params.theme, session: params.session };
   const { data, error, slow, again } = useAnswer("/agent-view", asked);
@@ -1632,27 +1895,30 @@ function AgentAnswer({ params }) {
     data.block && h(AgentBlock, { block: data.block, tokens: data.tokens, budget: data.budget_tokens }),
     h(AgentLines, { title: "In it", lines: data.lines || [], empty: "No row is in it." }),
     h(AgentLines, {
-      title: data.bar === null || data.bar === undefined ? "Left out" : `Left out (the bar is ${number(data.bar)})`,
+      title: typeof data.bar === "number" ? `Left out (the bar is ${agentBar(data)})` : "Left out",
       lines: data.below || [],
       empty: "Nothing was left out.",
     }),
   );
 }
 
-function agentSummary({ tokens, budget_tokens: budget, took_ms: took, mode, lines }) {
+function agentSummary({ tokens, budget_tokens: budget, took_ms: took, mode, why_by_words: why, lines }) {
   const rows = (lines || []).length;
   return [
     `${(tokens || 0).toLocaleString()} of ${(budget || 0).toLocaleString()} tokens`,
     rows === 1 ? "1 row" : `${rows} rows`,
-    mode === "lexical" ? "searched by words only" : "searched by words and meaning",
+    mode === "hybrid" && "searched by words and meaning",
+    mode === "lexical" && `searched by words only${why ? `: ${why}` : ""}`,
     durationText(took),
-  ].join(" · ");
+  ]
+    .filter(Boolean)
+    .join(" · ");
 }
 
 function AgentBlock({ block, tokens, budget }) {
   return h(
     "section",
-    { "aria-label": "The block", className: "hpg-card" },
+    { "aria-label": "The block" },
     budget
       ? h("meter", { min: 0, max: budget, value: tokens, className: "hpg-meter", "aria-label": "Tokens of the budget" })
       : null,
@@ -1663,7 +1929,7 @@ function AgentBlock({ block, tokens, budget }) {
 function AgentLines({ title, lines, empty }) {
   return h(
     "section",
-    { "aria-label": title },
+    { className: "hpg-section", "aria-label": title },
     h("h3", null, title),
     lines.length ? h("ol", { className: "hpg-results" }, lines.map((line) => h(AgentLine, { key: line.ref, line }))) : null,
     !lines.length && h("p", { className: "hpg-muted" }, empty),
@@ -1685,16 +1951,307 @@ function AgentLine({ line }) {
   );
 }
 
+// All themes, by their names.
+const THEMES_A_PAGE = 50;
+const COUNTED_MOST = 50000; // the server counts no further
+
 function ThemesView() {
-  return h(Page, { title: "Themes" });
+  const { params } = useAddress();
+  const offset = Number(params.offset) || 0;
+  const answer = useAnswer("/themes", { search: params.search, limit: THEMES_A_PAGE, offset });
+  return h(
+    Page,
+    { title: "Themes" },
+    h(ThemeSearch, { search: params.search || "" }),
+    h(Answered, { answer }, ({ rows, total, more }) =>
+      rows.length
+        ? h(
+            Fragment,
+            null,
+            h("p", { className: "hpg-muted", role: "status" }, countText(total, "theme")),
+            h(ThemeTable, { rows }),
+            h(Pager, { offset, limit: THEMES_A_PAGE, count: rows.length, more, total, view: "themes", params: { search: params.search } }),
+          )
+        : h(NoThemes, { search: params.search }),
+    ),
+  );
 }
+
+function ThemeSearch({ search }) {
+  const [text, setText] = useState(search);
+  const settled = useSettled(text, 250);
+  useEffect(() => {
+    if (settled !== search) go("themes", { search: settled }, { replace: true });
+  }, [settled]);
+  return h("search", { className: "hpg-narrow" }, h(TextField, { label: "Themes with this in their name", type: "search", value: text, onInput: setText, "data-hpg-search": "" }));
+}
+
+function NoThemes({ search }) {
+  if (search) return h(Empty, { title: "No theme has that in its name" }, h("p", null, h(Link, { view: "themes", className: "hpg-link" }, "Show all themes")));
+  return h(
+    Empty,
+    { title: "There are no themes yet" },
+    h("p", null, "A theme is what one agent, chat or project remembers. The first one is made by the first message to an agent, or by a memory that you add."),
+    h(AddButton, {}),
+  );
+}
+
+function upTo(count) {
+  return count >= COUNTED_MOST ? `${numberText(COUNTED_MOST)}+` : numberText(count);
+}
+
+function ThemeTable({ rows }) {
+  const columns = [
+    { label: "Theme", cell: (each) => h(ThemeName, each), wide: true },
+    { label: "Memories", cell: (each) => upTo(each.memories), number: true },
+    { label: "Turns", cell: (each) => upTo(each.turns), number: true },
+    { label: "Last written", cell: (each) => h(When, { at: each.last_at }) },
+  ];
+  return h(Table, { label: "Themes", columns, rows, keyOf: (each) => each.theme });
+}
+
+// One theme: what it holds, when that was written, and by whom.
+const ROWS_A_PAGE = 50;
+const TABS = {
+  memories: { label: "Memories", view: ThemeMemories },
+  turns: { label: "Turns", view: ThemeTurns },
+  sessions: { label: "Sessions", view: ThemeSessions },
+  timeline: { label: "Timeline", view: ThemeTimeline },
+  writers: { label: "Who wrote", view: ThemeWriters },
+};
+const PENDING_CHOICES = [
+  ["", "Any"],
+  ["1", "Still without one"],
+];
 
 function ThemeView() {
-  return h(Page, { title: "Theme" });
+  const { params } = useAddress();
+  const { theme } = params;
+  if (!theme) return h(Page, { title: "Theme" }, h(Empty, { title: "Which theme?" }, h("p", null, h(Link, { view: "themes", className: "hpg-link" }, "Choose one from the list"))));
+  return h(OneTheme, { key: theme, theme, params });
 }
 
+function OneTheme({ theme, params }) {
+  const answer = useAnswer("/theme", { theme });
+  const { data } = answer;
+  const tab = TABS[params.tab] ? params.tab : "memories";
+  const title = h(ThemeName, { theme, private: data && data.private, plain: true });
+  return h(
+    Page,
+    { title, actions: h(Fragment, null, h(Link, { view: "search", params: { theme }, className: "hpg-link" }, "Search in it"), h(AddButton, { theme })) },
+    h(Answered, { answer }, (told) => h(ThemeFigures, { told })),
+    h(ThemeTabs, { theme, tab }),
+    h(TABS[tab].view, { key: tab, theme, params, told: data }),
+  );
+}
+
+function ThemeFigures({ told }) {
+  return h(
+    "dl",
+    { className: "hpg-stats" },
+    h(Stat, { label: "Memories", value: numberText(told.memories) }),
+    h(Stat, { label: "Turns", value: numberText(told.turns) }),
+    h(Stat, { label: "Sessions", value: told.sessions === null ? "…" : numberText(told.sessions) }),
+    h(Stat, { label: "First written", value: h(When, { at: told.first_at }) }),
+    h(Stat, { label: "Last written", value: h(When, { at: told.last_at }) }),
+  );
+}
+
+function ThemeTabs({ theme, tab }) {
+  return h(
+    "nav",
+    { className: "hpg-tabs", "aria-label": "Of this theme" },
+    Object.entries(TABS).map(([name, { label }]) => h(Link, { key: name, view: "theme", params: { theme, tab: name }, "aria-current": name === tab ? "page" : undefined }, label)),
+  );
+}
+
+/** A page of what `path` answers for a theme: `children(rows)`, `empty` where there is nothing. */
+function ThemePage({ path, theme, tab, params, names, empty, children }) {
+  const offset = Number(params.offset) || 0;
+  const asked = Object.fromEntries(names.filter((name) => params[name]).map((name) => [name, params[name]]));
+  const answer = useAnswer(path, { theme, ...asked, limit: ROWS_A_PAGE, offset });
+  const filtered = Object.keys(asked).length > 0;
+  const all = { view: "theme", params: { theme, tab } };
+  return h(Answered, { answer }, ({ rows, more }) =>
+    rows.length
+      ? h(
+          Fragment,
+          null,
+          children(rows),
+          h(Pager, { offset, limit: ROWS_A_PAGE, count: rows.length, more, view: "theme", params: { theme, tab, ...asked } }),
+        )
+      : filtered || offset
+        ? h(Empty, { title: "Nothing fits" }, h("p", null, h(Link, { ...all, className: "hpg-link" }, "Show all of them")))
+        : empty,
+  );
+}
+
+function ThemeMemories({ theme, params, told }) {
+  const structured = told && told.facts;
+  const fields = [
+    ["target", "About", TARGET_CHOICES],
+    ...(structured ? [["kind", "Kind", choicesOf(KINDS, "Any")], ["state", "State", choicesOf(STATES, "Any")]] : []),
+    ["pending", "Vector", PENDING_CHOICES],
+    ["since", "From", "date"],
+    ["until", "Until", "date"],
+  ];
+  const empty = h(Empty, { title: "No memories in this theme" }, h("p", null, "Its agent notes what matters with the tool remember. You can add one yourself."), h(AddButton, { theme }));
+  return h(
+    Fragment,
+    null,
+    h(Filters, { view: "theme", params: { ...params, tab: "memories" }, fields }),
+    h(ThemePage, { path: "/memories", theme, tab: "memories", params, names: fields.map(([name]) => name), empty }, (rows) => h(StoredRows, { rows, label: "Memories" })),
+  );
+}
+
+function ThemeTurns({ theme, params }) {
+  const fields = [
+    ["role", "Said by", ROLE_CHOICES],
+    ["since", "From", "date"],
+    ["until", "Until", "date"],
+  ];
+  const empty = h(Empty, { title: "No turns in this theme" }, h("p", null, "They come with the first message to its agent."));
+  return h(
+    Fragment,
+    null,
+    h(Filters, { view: "theme", params: { ...params, tab: "turns" }, fields }),
+    h(ThemePage, { path: "/turns", theme, tab: "turns", params, names: fields.map(([name]) => name), empty }, (rows) => h(StoredRows, { rows, label: "Turns" })),
+  );
+}
+
+function StoredRows({ rows, label }) {
+  return h("ul", { className: "hpg-results", "aria-label": label }, rows.map((row) => h(StoredRow, { key: row.ref, row })));
+}
+
+/** A row of a theme's list. */
+function StoredRow({ row }) {
+  const { theme, session_id: session } = row;
+  return h(
+    "li",
+    { className: "hpg-result" },
+    h(
+      "article",
+      { "aria-label": row.ref },
+      h(
+        RowHead,
+        { row: { ...row, theme: undefined } },
+        row.private && h(Tag, { tone: "outline", title: "Of a private surface, such as a direct message" }, "private"),
+        row.store === "turns" && session && h(Link, { view: "session", params: { theme, session }, className: "hpg-link" }, "Session"),
+        h(RowActions, { row }),
+      ),
+      h(StoredText, { text: row.content, lines: 6 }),
+      row.cut && h(Cut, { row }),
+    ),
+  );
+}
+
+function Cut({ row }) {
+  return h("p", { className: "hpg-muted" }, h(Link, { view: "row", params: { ref: row.ref }, className: "hpg-link" }, `All ${countText(row.chars, "character")}`));
+}
+
+function ThemeSessions({ theme, params }) {
+  const empty = h(Empty, { title: "No sessions in this theme" }, h("p", null, "Each conversation with its agent is one."));
+  const columns = [
+    { label: "Session", cell: (each) => h(Link, { view: "session", params: { theme, session: each.session_id } }, h(StoredText, { text: each.title || each.session_id, inline: true })), wide: true },
+    { label: "Turns", cell: (each) => numberText(each.turns), number: true },
+    { label: "Began", cell: (each) => h(When, { at: each.first_at }) },
+    { label: "Last turn", cell: (each) => h(When, { at: each.last_at }) },
+  ];
+  return h(ThemePage, { path: "/sessions", theme, tab: "sessions", params, names: [], empty }, (rows) => h(Table, { label: "Sessions", columns, rows, keyOf: (each) => each.session_id }));
+}
+
+function ThemeTimeline({ theme, told }) {
+  if (!told || told.counting) return h(StillCounting, null);
+  const history = h("p", null, h(Link, { view: "history", params: { theme }, className: "hpg-link" }, "What was added, changed and removed"));
+  if (!told.timeline.length) return h(Empty, { title: "Nothing was written yet" }, history);
+  const monthly = Boolean(told.timeline[0].month);
+  const columns = [
+    { label: monthly ? "Month" : "Day", cell: (each) => dayText(each.day || each.month) },
+    { label: "Memories", cell: (each) => numberText(each.memories), number: true },
+    { label: "Turns", cell: (each) => numberText(each.turns), number: true },
+  ];
+  return h(
+    Fragment,
+    null,
+    h(Panel, { title: monthly ? "By month" : "By day" }, h(Bars, { rows: told.timeline, series: GROWTH, label: "Turns and memories" })),
+    h(Table, { label: "Timeline", narrow: true, columns, rows: [...told.timeline].reverse(), keyOf: (each) => each.day || each.month }),
+    history,
+  );
+}
+
+function ThemeWriters({ told }) {
+  if (!told || told.counting) return h(StillCounting, null);
+  if (!told.writers.length) return h(Empty, { title: "Nobody wrote here yet" });
+  const named = (name) => (each) => (each[name] ? h(StoredText, { text: each[name], inline: true }) : h("span", { className: "hpg-muted" }, "not known"));
+  const columns = [
+    { label: "Profile", cell: named("profile") },
+    { label: "Surface", cell: named("platform") },
+    { label: "Host", cell: named("host") },
+    { label: "Through", cell: named("source") },
+    { label: "Memories", cell: (each) => numberText(each.memories), number: true },
+    { label: "Turns", cell: (each) => numberText(each.turns), number: true },
+    { label: "Last written", cell: (each) => h(When, { at: each.last_at }) },
+  ];
+  return h(Table, { label: "Who wrote", columns, rows: told.writers });
+}
+
+// A session's transcript.
 function SessionView() {
-  return h(Page, { title: "Session" });
+  const { params } = useAddress();
+  const { theme, session } = params;
+  const offset = Number(params.offset) || 0;
+  const answer = useAnswer(session ? "/session" : null, { theme, session, limit: ROWS_A_PAGE, offset });
+  if (!session) return h(Page, { title: "Session" }, h(Empty, { title: "Which session?" }, h("p", null, h(Link, { view: "themes", className: "hpg-link" }, "Choose a theme, and there a session"))));
+  const { data } = answer;
+  const title = data && data.title ? h(StoredText, { text: data.title, inline: true }) : "Session";
+  const actions = data && h(ForgetSessionButton, { theme: data.theme, session });
+  return h(
+    Page,
+    { title, actions },
+    h(Answered, { answer }, (told) => h(Transcript, { told, offset })),
+  );
+}
+
+function Transcript({ told, offset }) {
+  const { theme, session_id: session, parent_session_id: parent, rows } = told;
+  return h(
+    Fragment,
+    null,
+    h(
+      "dl",
+      { className: "hpg-line" },
+      h("div", null, h("dt", null, "Theme"), h("dd", null, h(ThemeName, { theme }))),
+      h("div", null, h("dt", null, "Session"), h("dd", null, h(StoredText, { text: session, inline: true }))),
+      h("div", null, h("dt", null, "Began"), h("dd", null, h(When, { at: told.first_at, exact: true }))),
+      h("div", null, h("dt", null, "Last turn"), h("dd", null, h(When, { at: told.last_at, exact: true }))),
+      h("div", null, h("dt", null, "Turns"), h("dd", null, numberText(told.turns))),
+      parent && h("div", null, h("dt", null, "Goes on from"), h("dd", null, h(Link, { view: "session", params: { theme, session: parent } }, h(StoredText, { text: parent, inline: true })))),
+    ),
+    rows.length ? h("ol", { className: "hpg-transcript", start: offset + 1, "aria-label": "What was said" }, rows.map((row) => h(Said, { key: row.ref, row }))) : h(Empty, { title: "Nothing was said here" }, h("p", null, "Its turns were forgotten, or have not been written yet.")),
+    h(Pager, { offset, limit: ROWS_A_PAGE, count: rows.length, more: told.more, total: told.turns, view: "session", params: { theme, session } }),
+  );
+}
+
+function Said({ row }) {
+  return h(
+    "li",
+    { className: cx("hpg-said", row.kind === "user" && "hpg-said-user") },
+    h(
+      "article",
+      { "aria-label": `${row.kind}, ${row.ref}` },
+      h(
+        "div",
+        { className: "hpg-row-head" },
+        h("strong", null, row.kind),
+        h(When, { at: row.at, exact: true }),
+        h(Link, { view: "row", params: { ref: row.ref }, className: "hpg-ref" }, row.ref),
+        row.pending && h(Tag, { tone: "outline" }, "waits for its vector"),
+        h(RowActions, { row }),
+      ),
+      h(StoredText, { text: row.content }),
+      row.cut && h(Cut, { row }),
+    ),
+  );
 }
 
 // One memory or turn, whole, with all that is known of it.
@@ -1731,7 +2288,7 @@ function WholeRowTold({ row }) {
         ),
     h(RowStructure, { structure: row.structure }),
     !gone && h(RowFacts, { row }),
-    history.length > 0 && h(Panel, { title: "History" }, h(Events, { events: history })),
+    history.length > 0 && h(Panel, { title: "History" }, h(Events, { events: history, known: row.content })),
   );
 }
 
@@ -1786,7 +2343,7 @@ function RowFacts({ row }) {
   return h(Panel, { title: "Where it came from" }, h(Pairs, { pairs: told.filter(([, value]) => value) }));
 }
 
-// What happened to the memories of a theme.
+// What happened to memories, of one theme or of all.
 
 function HistoryView() {
   const { params } = useAddress();
@@ -1794,9 +2351,7 @@ function HistoryView() {
     Page,
     { title: "History" },
     h(HistoryForm, { params }),
-    params.theme
-      ? h(HistoryAnswer, { params })
-      : h(Empty, { title: "Of which theme?" }, h("p", null, "Name a theme to see what was added, changed and removed.")),
+    h(HistoryAnswer, { params }),
   );
 }
 
@@ -1813,7 +2368,7 @@ function HistoryForm({ params }) {
   });
   const choose = (action) => {
     set({ action });
-    if (asked.theme.trim()) send({ action });
+    send({ action });
   };
   return h(
     "form",
@@ -1821,7 +2376,7 @@ function HistoryForm({ params }) {
     h(
       "div",
       { className: "hpg-fields" },
-      h(ThemeField, { required: true, ...text("theme") }),
+      h(ThemeField, { help: "Empty: every theme", ...text("theme") }),
       h(SelectField, {
         label: "What was done",
         value: asked.action,
@@ -1843,7 +2398,7 @@ function HistoryAnswer({ params }) {
   if (error) return h(Problem, { error, again });
   if (!data) return h(Loading, { when: slow });
   if (!data.rows.length) {
-    return h(Empty, { title: "Nothing happened" }, h("p", null, "Nothing of that kind, at that time, in that theme."));
+    return h(Empty, { title: "Nothing happened" }, h("p", null, "Nothing of that kind, at that time."));
   }
   return h(
     Fragment,
@@ -1876,7 +2431,7 @@ function HeldRemovals({ params }) {
   const picked = chosen.filter((ref) => rows.some((row) => row.ref === ref));
   return h(
     "section",
-    { "aria-labelledby": "hpg-held" },
+    { className: "hpg-section", "aria-labelledby": "hpg-held" },
     h("h3", { id: "hpg-held" }, "Waiting for a decision"),
     h("p", { className: "hpg-muted" }, "A memory file lost these entries in a way that may be an accident. Undecided, they are kept."),
     error && h(Problem, { error, again }),
@@ -1952,7 +2507,7 @@ function RemovedMemories({ params }) {
   const rows = (data && data.rows) || [];
   return h(
     "section",
-    { "aria-labelledby": "hpg-removed" },
+    { className: "hpg-section", "aria-labelledby": "hpg-removed" },
     h("h3", { id: "hpg-removed" }, "Can be brought back"),
     error && h(Problem, { error, again }),
     !data && !error && h(Loading, { when: slow }),
@@ -2024,6 +2579,7 @@ function SettingsForm({ data }) {
     "form",
     { className: "hpg-form hpg-settings", onSubmit: submit, noValidate: true },
     data.file && h("p", { className: "hpg-muted" }, "Kept in ", h(StoredText, { text: data.file, inline: true })),
+    (data.notes || []).map((note, at) => h("p", { key: at, className: "hpg-note" }, note)),
     h(
       Panel,
       null,
@@ -2037,13 +2593,17 @@ function SettingsForm({ data }) {
         }),
       ),
     ),
-    h(SettingsTold, { trial, dirty }),
     h(
       "div",
-      { className: "hpg-actions hpg-settings-actions" },
-      dirty && h(Act, { tone: "quiet", onClick: () => setTyped({}) }, "Throw changes away"),
-      h(Act, { onClick: trial.test, "aria-disabled": dirty && !trial.busy ? undefined : "true" }, "Test"),
-      h(Act, { type: "submit", tone: "main", "aria-disabled": trial.passed && !trial.busy ? undefined : "true" }, "Save"),
+      { className: "hpg-settings-foot" },
+      h(SettingsTold, { trial, dirty }),
+      h(
+        "div",
+        { className: "hpg-actions" },
+        h(Act, { onClick: trial.test, "aria-disabled": dirty && !trial.busy ? undefined : "true" }, "Test"),
+        h(Act, { type: "submit", tone: "main", "aria-disabled": trial.passed && !trial.busy ? undefined : "true" }, "Save"),
+        dirty && h(Act, { tone: "quiet", onClick: () => setTyped({}) }, "Throw changes away"),
+      ),
     ),
   );
 }
@@ -2074,7 +2634,7 @@ function useSettingsTrial(changes) {
   const save = (cleared) =>
     send("save", "/settings", (saved) => {
       cleared();
-      toast([saved.says, saved.restart && "Restart what runs for it to take effect."].filter(Boolean).join(" "));
+      toast([saved.says, saved.restart && "restart what runs, so that it takes effect"].filter(Boolean).join("; "));
     });
   return { told, error, failed, busy, test, save, passed: Boolean(told && told.ok && !error) };
 }
@@ -2104,15 +2664,22 @@ function problemText({ key, says, fix }) {
 function SettingField({ field, value, problem, onInput }) {
   const { key, label, help, type, choices, source } = field;
   const props = { label, value, onInput, name: key, problem: problem && problem.says };
-  const said = [help, source && `From ${source}.`].filter(Boolean).join(" ");
+  const said = sentences(help, source && `From ${source}`);
   if (type === "bool") return h(CheckField, { ...props, help: said });
   if (type === "choice") return h(SelectField, { ...props, choices: choices || [], help: said });
   if (type === "secret") {
-    const set = field.set ? "It is set. Leave it empty to keep it." : "It is not set.";
-    return h(TextField, { ...props, type: "password", autoComplete: "new-password", help: `${said} ${set}`.trim() });
+    const set = field.set ? "It is set. Leave it empty to keep it" : "It is not set";
+    return h(TextField, { ...props, type: "password", autoComplete: "new-password", help: sentences(said, set) });
   }
   const number = type === "number" ? { inputMode: "decimal" } : {};
   return h(TextField, { ...props, ...number, help: said, placeholder: defaultShown(field), spellCheck: false });
+}
+
+function sentences(...said) {
+  return said
+    .filter(Boolean)
+    .map((each) => (/[.!?]$/.test(each) ? each : `${each}.`))
+    .join(" ");
 }
 
 function defaultShown({ default: value }) {

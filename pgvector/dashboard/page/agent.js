@@ -9,7 +9,7 @@ function AgentView() {
     h(AgentForm, { params }),
     params.message && params.theme
       ? h(AgentAnswer, { params })
-      : h(Empty, { title: "Which message, in which theme?" }, h("p", null, "Nothing is sent to a model or stored.")),
+      : h(Empty, { title: "Which message, in which theme?" }, h("p", null, "No agent hears of it, and nothing is stored.")),
   );
 }
 
@@ -42,6 +42,11 @@ function AgentForm({ params }) {
   );
 }
 
+/** Return from which similarity on a row is shown: of turns, of which there are many, it is another one. */
+function agentBar({ bar, bar_of_turns: ofTurns }) {
+  return ofTurns === bar ? number(bar) : `${number(bar)}, of turns ${number(ofTurns)}`;
+}
+
 function AgentAnswer({ params }) {
   const asked = { message: params.message, theme: params.theme, session: params.session };
   const { data, error, slow, again } = useAnswer("/agent-view", asked);
@@ -55,27 +60,30 @@ function AgentAnswer({ params }) {
     data.block && h(AgentBlock, { block: data.block, tokens: data.tokens, budget: data.budget_tokens }),
     h(AgentLines, { title: "In it", lines: data.lines || [], empty: "No row is in it." }),
     h(AgentLines, {
-      title: data.bar === null || data.bar === undefined ? "Left out" : `Left out (the bar is ${number(data.bar)})`,
+      title: typeof data.bar === "number" ? `Left out (the bar is ${agentBar(data)})` : "Left out",
       lines: data.below || [],
       empty: "Nothing was left out.",
     }),
   );
 }
 
-function agentSummary({ tokens, budget_tokens: budget, took_ms: took, mode, lines }) {
+function agentSummary({ tokens, budget_tokens: budget, took_ms: took, mode, why_by_words: why, lines }) {
   const rows = (lines || []).length;
   return [
     `${(tokens || 0).toLocaleString()} of ${(budget || 0).toLocaleString()} tokens`,
     rows === 1 ? "1 row" : `${rows} rows`,
-    mode === "lexical" ? "searched by words only" : "searched by words and meaning",
+    mode === "hybrid" && "searched by words and meaning",
+    mode === "lexical" && `searched by words only${why ? `: ${why}` : ""}`,
     durationText(took),
-  ].join(" · ");
+  ]
+    .filter(Boolean)
+    .join(" · ");
 }
 
 function AgentBlock({ block, tokens, budget }) {
   return h(
     "section",
-    { "aria-label": "The block", className: "hpg-card" },
+    { "aria-label": "The block" },
     budget
       ? h("meter", { min: 0, max: budget, value: tokens, className: "hpg-meter", "aria-label": "Tokens of the budget" })
       : null,
@@ -86,7 +94,7 @@ function AgentBlock({ block, tokens, budget }) {
 function AgentLines({ title, lines, empty }) {
   return h(
     "section",
-    { "aria-label": title },
+    { className: "hpg-section", "aria-label": title },
     h("h3", null, title),
     lines.length ? h("ol", { className: "hpg-results" }, lines.map((line) => h(AgentLine, { key: line.ref, line }))) : null,
     !lines.length && h("p", { className: "hpg-muted" }, empty),

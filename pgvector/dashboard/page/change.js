@@ -189,7 +189,7 @@ function TrialRows({ rows, counts }) {
       h(
         "li",
         { key: row.ref || at },
-        row.ref && h("code", { className: "hpg-ref" }, row.ref),
+        row.ref && h("span", { className: "hpg-ref" }, row.ref),
         " ",
         row.content && h(StoredText, { text: cutText(row.content), lines: 2 }),
         row.changes && h(ChangedFields, { changes: row.changes }),

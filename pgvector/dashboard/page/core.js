@@ -181,12 +181,14 @@ function useAnswer(path, params, { every_s: everyS } = {}) {
         if (ended || mine !== asking) return;
         retryMs = RETRY_FIRST_MS;
         settle({ data });
-        if (everyS) later(everyS * 1000);
-        else if (data.loading) later(LOADING_MS);
+        if (data.loading || data.counting) later(LOADING_MS);
+        else if (everyS) later(everyS * 1000);
       } catch (error) {
         if (ended || mine !== asking || error.name === "AbortError") return;
-        settle({ error });
-        if (error.status === 503) {
+        const unavailable = error.status === 503;
+        // Of what is only just being opened nothing is said: the second time it is a problem.
+        if (!unavailable || retryMs > RETRY_FIRST_MS) settle({ error });
+        if (unavailable) {
           later(retryMs);
           retryMs = Math.min(retryMs * 2, RETRY_MOST_MS);
         }

@@ -2,16 +2,16 @@
 
 const ACTIONS = ["added", "replaced", "moved", "removed", "superseded", "closed", "archived", "reopened"];
 
-/** Events, the newest first; `whose` says of which memory each is. */
-function Events({ events, whose }) {
+/** Events, the newest first; `whose` says of which memory each is. A text that is `known` is not told again. */
+function Events({ events, whose, known }) {
   return h(
     "ol",
     { className: "hpg-events" },
-    events.map((event, at) => h(EventItem, { key: `${event.ref} ${event.at} ${at}`, event, whose })),
+    events.map((event, at) => h(EventItem, { key: `${event.ref} ${event.at} ${at}`, event, whose, known })),
   );
 }
 
-function EventItem({ event, whose }) {
+function EventItem({ event, whose, known }) {
   return h(
     "li",
     { className: "hpg-event" },
@@ -20,20 +20,24 @@ function EventItem({ event, whose }) {
       { className: "hpg-row-head" },
       h("strong", null, event.action),
       whose && h(Link, { view: "row", params: { ref: event.ref }, className: "hpg-ref" }, event.ref),
+      whose && event.theme && h(ThemeName, { theme: event.theme }),
       h(When, { at: event.at }),
       event.by && h("span", { className: "hpg-muted" }, "by ", h(StoredText, { text: event.by, inline: true })),
     ),
-    h(EventText, { event }),
+    h(EventText, { event, known }),
   );
 }
 
-function EventText({ event }) {
-  if (event.diff) return h(Diff, { parts: event.diff });
-  const was = event.old_content || event.content;
-  if (was) return h("blockquote", null, h(StoredText, { text: was, lines: 6 }));
-  if (event.old_theme) return h("p", null, "from the theme ", h(ThemeName, { theme: event.old_theme }));
-  if (event.says) return h("p", { className: "hpg-muted" }, event.says);
-  return null;
+function EventText({ event, known }) {
+  const { diff, content, old_theme: from } = event;
+  if (diff) return h(Diff, { parts: diff });
+  const told = content && !(known || "").startsWith(content);
+  return h(
+    Fragment,
+    null,
+    from && h("p", { className: "hpg-muted" }, "from the theme ", h(ThemeName, { theme: from })),
+    told && h(StoredText, { text: content, lines: 3 }),
+  );
 }
 
 /** A text with what was taken out and what was put in; said in words too, for those who do not see the marks. */

@@ -1,4 +1,4 @@
-// What happened to the memories of a theme.
+// What happened to memories, of one theme or of all.
 
 function HistoryView() {
   const { params } = useAddress();
@@ -6,9 +6,7 @@ function HistoryView() {
     Page,
     { title: "History" },
     h(HistoryForm, { params }),
-    params.theme
-      ? h(HistoryAnswer, { params })
-      : h(Empty, { title: "Of which theme?" }, h("p", null, "Name a theme to see what was added, changed and removed.")),
+    h(HistoryAnswer, { params }),
   );
 }
 
@@ -25,7 +23,7 @@ function HistoryForm({ params }) {
   });
   const choose = (action) => {
     set({ action });
-    if (asked.theme.trim()) send({ action });
+    send({ action });
   };
   return h(
     "form",
@@ -33,7 +31,7 @@ function HistoryForm({ params }) {
     h(
       "div",
       { className: "hpg-fields" },
-      h(ThemeField, { required: true, ...text("theme") }),
+      h(ThemeField, { help: "Empty: every theme", ...text("theme") }),
       h(SelectField, {
         label: "What was done",
         value: asked.action,
@@ -55,7 +53,7 @@ function HistoryAnswer({ params }) {
   if (error) return h(Problem, { error, again });
   if (!data) return h(Loading, { when: slow });
   if (!data.rows.length) {
-    return h(Empty, { title: "Nothing happened" }, h("p", null, "Nothing of that kind, at that time, in that theme."));
+    return h(Empty, { title: "Nothing happened" }, h("p", null, "Nothing of that kind, at that time."));
   }
   return h(
     Fragment,

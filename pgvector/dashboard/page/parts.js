@@ -27,6 +27,10 @@ function durationText(ms) {
   return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
 }
 
+function sentence(text) {
+  return text ? text[0].toUpperCase() + text.slice(1) : "";
+}
+
 // ---- the frame of a view ----
 
 function Page({ title, actions, children }) {
@@ -52,7 +56,7 @@ function Problem({ error, again }) {
   return h(
     "div",
     { className: "hpg-problem", role: "alert" },
-    h("span", null, error.message),
+    h(StoredText, { text: sentence(error.message), inline: true }),
     error.status === 401 ? h(Act, { onClick: () => window.location.reload() }, "Load again") : again && h(Act, { onClick: again }, "Try again"),
   );
 }
@@ -72,7 +76,7 @@ function Answered({ answer, children }) {
     Fragment,
     null,
     h(Problem, { error, again }),
-    data ? h("div", { className: cx(stale && slow && "hpg-stale"), "aria-busy": stale ? "true" : undefined }, children(data)) : h(Loading, { when: slow && !error }),
+    data ? h("div", { className: cx("hpg-answer", stale && slow && "hpg-stale"), "aria-busy": stale ? "true" : undefined }, children(data)) : h(Loading, { when: slow && !error }),
   );
 }
 
@@ -242,12 +246,18 @@ function CheckField({ label, help, value, onInput, ...rest }) {
 /** Filters above a list, each a part of the address. `fields` are [key, label, choices or "text" or "date"]. */
 function Filters({ view, params, fields }) {
   const set = (key) => (value) => go(view, { ...params, [key]: value || undefined, offset: undefined }, { replace: true });
+  const inUse = fields.filter(([key]) => params[key]).length;
   return h(
-    "div",
-    { className: "hpg-filters" },
-    fields.map(([key, label, kind]) => {
-      const props = { key, label, value: params[key], onInput: set(key) };
-      return Array.isArray(kind) ? h(SelectField, { ...props, choices: kind }) : h(TextField, { ...props, type: kind });
-    }),
+    "details",
+    { className: "hpg-group", open: useState(inUse > 0)[0] },
+    h("summary", null, inUse ? `Filters (${inUse})` : "Filters"),
+    h(
+      "div",
+      { className: "hpg-filters" },
+      fields.map(([key, label, kind]) => {
+        const props = { key, label, value: params[key], onInput: set(key) };
+        return Array.isArray(kind) ? h(SelectField, { ...props, choices: kind }) : h(TextField, { ...props, type: kind });
+      }),
+    ),
   );
 }

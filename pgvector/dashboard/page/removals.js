@@ -21,7 +21,7 @@ function HeldRemovals({ params }) {
   const picked = chosen.filter((ref) => rows.some((row) => row.ref === ref));
   return h(
     "section",
-    { "aria-labelledby": "hpg-held" },
+    { className: "hpg-section", "aria-labelledby": "hpg-held" },
     h("h3", { id: "hpg-held" }, "Waiting for a decision"),
     h("p", { className: "hpg-muted" }, "A memory file lost these entries in a way that may be an accident. Undecided, they are kept."),
     error && h(Problem, { error, again }),
@@ -97,7 +97,7 @@ function RemovedMemories({ params }) {
   const rows = (data && data.rows) || [];
   return h(
     "section",
-    { "aria-labelledby": "hpg-removed" },
+    { className: "hpg-section", "aria-labelledby": "hpg-removed" },
     h("h3", { id: "hpg-removed" }, "Can be brought back"),
     error && h(Problem, { error, again }),
     !data && !error && h(Loading, { when: slow }),

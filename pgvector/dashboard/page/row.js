@@ -32,7 +32,7 @@ function WholeRowTold({ row }) {
         ),
     h(RowStructure, { structure: row.structure }),
     !gone && h(RowFacts, { row }),
-    history.length > 0 && h(Panel, { title: "History" }, h(Events, { events: history })),
+    history.length > 0 && h(Panel, { title: "History" }, h(Events, { events: history, known: row.content })),
   );
 }
 

@@ -116,7 +116,7 @@ function SearchAnswer({ params }) {
   if (!data) return h(Loading, { when: slow });
   return h(
     "section",
-    { "aria-label": "Results" },
+    { className: "hpg-section", "aria-label": "Results" },
     h("p", { className: "hpg-muted", role: "status" }, searchSummary(data)),
     data.mode === "lexical" &&
       h("p", { className: "hpg-note" }, `Searched by words only${data.why_by_words ? `: ${data.why_by_words}` : ""}`),

@@ -39,6 +39,7 @@ function SettingsForm({ data }) {
     "form",
     { className: "hpg-form hpg-settings", onSubmit: submit, noValidate: true },
     data.file && h("p", { className: "hpg-muted" }, "Kept in ", h(StoredText, { text: data.file, inline: true })),
+    (data.notes || []).map((note, at) => h("p", { key: at, className: "hpg-note" }, note)),
     h(
       Panel,
       null,
@@ -52,13 +53,17 @@ function SettingsForm({ data }) {
         }),
       ),
     ),
-    h(SettingsTold, { trial, dirty }),
     h(
       "div",
-      { className: "hpg-actions hpg-settings-actions" },
-      dirty && h(Act, { tone: "quiet", onClick: () => setTyped({}) }, "Throw changes away"),
-      h(Act, { onClick: trial.test, "aria-disabled": dirty && !trial.busy ? undefined : "true" }, "Test"),
-      h(Act, { type: "submit", tone: "main", "aria-disabled": trial.passed && !trial.busy ? undefined : "true" }, "Save"),
+      { className: "hpg-settings-foot" },
+      h(SettingsTold, { trial, dirty }),
+      h(
+        "div",
+        { className: "hpg-actions" },
+        h(Act, { onClick: trial.test, "aria-disabled": dirty && !trial.busy ? undefined : "true" }, "Test"),
+        h(Act, { type: "submit", tone: "main", "aria-disabled": trial.passed && !trial.busy ? undefined : "true" }, "Save"),
+        dirty && h(Act, { tone: "quiet", onClick: () => setTyped({}) }, "Throw changes away"),
+      ),
     ),
   );
 }
@@ -89,7 +94,7 @@ function useSettingsTrial(changes) {
   const save = (cleared) =>
     send("save", "/settings", (saved) => {
       cleared();
-      toast([saved.says, saved.restart && "Restart what runs for it to take effect."].filter(Boolean).join(" "));
+      toast([saved.says, saved.restart && "restart what runs, so that it takes effect"].filter(Boolean).join("; "));
     });
   return { told, error, failed, busy, test, save, passed: Boolean(told && told.ok && !error) };
 }
@@ -119,15 +124,22 @@ function problemText({ key, says, fix }) {
 function SettingField({ field, value, problem, onInput }) {
   const { key, label, help, type, choices, source } = field;
   const props = { label, value, onInput, name: key, problem: problem && problem.says };
-  const said = [help, source && `From ${source}.`].filter(Boolean).join(" ");
+  const said = sentences(help, source && `From ${source}`);
   if (type === "bool") return h(CheckField, { ...props, help: said });
   if (type === "choice") return h(SelectField, { ...props, choices: choices || [], help: said });
   if (type === "secret") {
-    const set = field.set ? "It is set. Leave it empty to keep it." : "It is not set.";
-    return h(TextField, { ...props, type: "password", autoComplete: "new-password", help: `${said} ${set}`.trim() });
+    const set = field.set ? "It is set. Leave it empty to keep it" : "It is not set";
+    return h(TextField, { ...props, type: "password", autoComplete: "new-password", help: sentences(said, set) });
   }
   const number = type === "number" ? { inputMode: "decimal" } : {};
   return h(TextField, { ...props, ...number, help: said, placeholder: defaultShown(field), spellCheck: false });
+}
+
+function sentences(...said) {
+  return said
+    .filter(Boolean)
+    .map((each) => (/[.!?]$/.test(each) ? each : `${each}.`))
+    .join(" ");
 }
 
 function defaultShown({ default: value }) {

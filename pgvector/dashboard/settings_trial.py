@@ -1,0 +1,148 @@
+"""Settings that somebody wants, tried as setup tries them: what would not work is not saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from ..admin.common.saving import Changes, changes_to
+from ..admin.setup.prompts import SetupOptions, Terminal
+from ..admin.setup.trial import try_embedding
+from ..admin.setup.wizard_database import DatabaseChoice, DatabaseStep
+from ..config.loading import Rejected, coerce
+from ..config.settings import FIELDS, Field, Settings
+from ..domain.errors import HermesPgvectorError, InvalidArgument
+from ..domain.redaction import masked
+from ..domain.text import clean
+from ..host.session_context import environment
+
+API_KEY = "embed_api_key"  # no setting: the variable that `embed_api_key_env` names
+OFFERED = {each.key: each for each in FIELDS if each.label}
+_ABOUT_MODEL = frozenset({"embed_url", "embed_model", API_KEY})
+_ABOUT_DATABASE = _ABOUT_MODEL | {"dsn", "dims"}
+
+
+@dataclass(frozen=True)
+class SettingProblem:
+    """Why the value of a setting cannot be used; `fix` is what to do, empty where `says` has it."""
+
+    key: str
+    says: str
+    fix: str = ""
+
+
+@dataclass
+class SettingsTrial:
+    """What came of the wishes: `wanted` holds where there is no problem."""
+
+    wanted: Settings
+    changed: frozenset[str]
+    api_key: str | None = None  # empty removes it, None leaves it
+    problems: list[SettingProblem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def changes(self, home: Path, current: Settings) -> Changes:
+        """Return what has to be written."""
+        return changes_to(home, current, self.wanted, explicit=self.changed - {API_KEY}, api_key=self.api_key)
+
+
+def tried(home: Path, current: Settings, wishes: Mapping[str, Any]) -> SettingsTrial:
+    """Try settings by their names; null or an empty text is the default. Raises InvalidArgument for other names."""
+    trial = _read(current, wishes)
+    if not trial.problems and trial.changed & _ABOUT_DATABASE:
+        _try_stores(trial, home, current)
+    return trial
+
+
+def _read(current: Settings, wishes: Mapping[str, Any]) -> SettingsTrial:
+    values: dict[str, Any] = {}
+    problems = []
+    api_key = None
+    for key, raw in wishes.items():
+        given = clean(raw).strip() if isinstance(raw, str) else raw
+        if key == API_KEY and (given is None or isinstance(given, str)):
+            api_key = given or ""
+        elif key in OFFERED:
+            try:
+                values[key] = _value(OFFERED[key], given)
+            except Rejected as why:
+                problems.append(SettingProblem(key, f"expected {OFFERED[key].expected}, got {why}"))
+        else:
+            raise InvalidArgument(f"{clean(key)[:64]!r} cannot be set here, only {', '.join([*OFFERED, API_KEY])}")
+    changed = {key for key, value in values.items() if value != getattr(current, key)}
+    if api_key is not None:
+        changed.add(API_KEY)
+    return SettingsTrial(replace(current, **values), frozenset(changed), api_key, problems)
+
+
+def _value(wished: Field, given: Any) -> Any:
+    return wished.default if given in (None, "") else coerce(wished, given)
+
+
+def _try_stores(trial: SettingsTrial, home: Path, current: Settings) -> None:
+    """Try the database, then the model against what it holds; note the length of vectors that follows from both."""
+    try:
+        database = _database(trial, current)
+    except HermesPgvectorError as exc:
+        trial.problems.append(SettingProblem("dsn", masked(str(exc))))
+        return
+    if "dsn" in trial.changed:
+        trial.notes.append(
+            "what is stored in the database of before stays there; hermes-pgvector copy --to takes it along"
+        )
+    held = database.room.held
+    dims = held.dims if held else trial.wanted.dims
+    if trial.wanted.embed_url and trial.changed & (_ABOUT_MODEL | {"dsn"}):
+        try:
+            dims = _dims_of_model(trial, home, database)
+        except HermesPgvectorError as exc:
+            key = "embed_model" if trial.changed & _ABOUT_MODEL == {"embed_model"} else "embed_url"
+            trial.problems.append(SettingProblem(key, masked(str(exc))))
+            return
+    _settle_dims(trial, dims)
+
+
+def _database(trial: SettingsTrial, current: Settings) -> DatabaseChoice:
+    """Return the database, as setup sees it. Raises HermesPgvectorError where agents cannot work with it."""
+    step = DatabaseStep(
+        current, SetupOptions(dsn=trial.wanted.dsn), Terminal(StringIO()), lambda line: None, trial.notes
+    )
+    found = step.take(again=False)
+    trial.notes.append(f"the database: {found.describe()}")
+    return found
+
+
+def _dims_of_model(trial: SettingsTrial, home: Path, database: DatabaseChoice) -> int:
+    wanted = trial.wanted
+    key = trial.api_key if trial.api_key is not None else environment(home).get(wanted.embed_api_key_env, "")
+    found = try_embedding(wanted, key, home, database.room)
+    trial.notes.append(
+        f"{found.space.model} answered in {found.took_ms:.0f} ms with vectors of {found.space.dims} dimensions"
+    )
+    if found.resize:
+        trial.problems.append(
+            SettingProblem(
+                "embed_model",
+                f"the database was made for vectors of another length than {found.space.dims}; nothing is stored yet",
+                "hermes-pgvector setup, which makes room for them",
+            )
+        )
+    return found.space.dims
+
+
+def _settle_dims(trial: SettingsTrial, dims: int) -> None:
+    if "dims" in trial.changed and trial.wanted.dims != dims:
+        trial.problems.append(
+            SettingProblem(
+                "dims",
+                f"database and model have vectors of {dims} dimensions, so it cannot be {trial.wanted.dims}",
+                "leave it; hermes-pgvector reembed changes model and length together",
+            )
+        )
+    elif dims != trial.wanted.dims:
+        trial.notes.append(f"the embedding dimensions become {dims}")
+        trial.wanted = replace(trial.wanted, dims=dims)
+        trial.changed |= {"dims"}
