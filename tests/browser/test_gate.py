@@ -65,6 +65,15 @@ def test_need_42_a_browser_on_another_site_reaches_nothing(
     assert demo.database.column("SELECT id FROM memory_entries WHERE agent_identity = 'gate'") == []
 
 
+# As the host does it: the page stays.
+SWITCH = """(profile) => {
+  const at = new URL(location.href);
+  if (profile) at.searchParams.set("profile", profile); else at.searchParams.delete("profile");
+  history.pushState(history.state, "", at);
+  dispatchEvent(new PopStateEvent("popstate", { state: history.state }));
+}"""
+
+
 def test_need_42_each_profile_sees_its_own_memory(open_page: Open, dashboard: HostDashboard, module_dsn: str) -> None:
     with psycopg.connect(module_dsn) as conn:
         conn.execute(
@@ -85,6 +94,20 @@ def test_need_42_each_profile_sees_its_own_memory(open_page: Open, dashboard: Ho
         opened.complaints.expected += ["status of 400", "profile=nobody"]  # the page's own question, and the host's
         opened.view("themes", profile="nobody")
         expect(page.get_by_role("alert").first).to_contain_text("nobody")
+
+
+def test_need_42_what_was_typed_in_one_profile_is_not_offered_in_another(
+    open_page: Open, dashboard: HostDashboard, module_dsn: str
+) -> None:
+    with profile(dashboard, "tern", module_dsn):
+        page = open_page("settings").page
+        field = page.locator("input[name=prefetch_limit]")
+        field.fill("17")
+        page.evaluate(SWITCH, "tern")
+        expect(page.get_by_text("tern/config.yaml")).to_be_visible()
+        expect(field).not_to_have_value("17")
+        page.evaluate(SWITCH, "")
+        expect(field).to_have_value("17")
 
 
 def test_need_42_while_the_database_is_away_the_page_says_so_and_comes_back(

@@ -92,6 +92,13 @@ def test_need_42_a_menu_is_walked_without_a_mouse(open_page: Open) -> None:
     expect(button).to_be_focused()
 
 
+def test_need_42_a_view_that_there_is_not_is_another_one(open_page: Open) -> None:
+    page = open_page("constructor").page
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    opened = open_page("theme", theme="sre", tab="toString")
+    expect(opened.page.locator(".hpg-page").get_by_role("link", name="Memories")).to_be_visible()
+
+
 def test_need_42_the_navigation_says_where_one_is(open_page: Open) -> None:
     page = open_page("overview").page
     navigation = page.get_by_role("navigation", name="Memory", exact=True)

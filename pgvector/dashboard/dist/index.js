@@ -798,6 +798,11 @@ const ROWS_SHOWN = 12;
 // What somebody typed and did not save, by the dialog it was typed into: kept until it is saved or thrown away.
 const drafts = new Map();
 
+/** Return the name under which a draft is kept: each profile has its own, for its rows and settings are others. */
+function draftKey(name) {
+  return `${new URLSearchParams(window.location.search).get("profile") || ""}#${name}`;
+}
+
 /** Return [values, set, forget, dirty] of a form: `set({name: value})` changes some; a draft left behind comes back. */
 function useDraft(key, initial) {
   const first = useRef(initial);
@@ -1092,7 +1097,7 @@ function DraftNote({ shown, onForget }) {
 
 function AddDialog({ theme, onClose, onChanged }) {
   const blank = { theme: theme || "", target: "memory", content: "", ...structureFields(null) };
-  const key = `add:${theme || ""}`;
+  const key = draftKey(`add:${theme || ""}`);
   const kept = useRef(drafts.has(key));
   const [values, set, forget, dirty] = useDraft(key, blank);
   const structure = changedFields(values, blank);
@@ -1149,7 +1154,7 @@ function WholeRow({ row, title, onClose, children }) {
 
 function EditForm({ row, onClose, onChanged }) {
   const before = useRef({ content: row.content, ...structureFields(row.structure) }).current;
-  const key = `edit:${row.ref}`;
+  const key = draftKey(`edit:${row.ref}`);
   const kept = useRef(drafts.has(key));
   const [values, set, forget, dirty] = useDraft(key, before);
   const [expected, setExpected] = useState(row.content);
@@ -1216,7 +1221,7 @@ function ReplaceDialog({ row, onClose, onChanged }) {
 }
 
 function ReplaceForm({ row, onClose, onChanged }) {
-  const key = `replace:${row.ref}`;
+  const key = draftKey(`replace:${row.ref}`);
   const kept = useRef(drafts.has(key));
   const [values, set, forget, dirty] = useDraft(key, { content: "" });
   const body = values.content.trim() ? { ref: row.ref, content: values.content } : null;
@@ -2066,7 +2071,7 @@ function ThemeView() {
 function OneTheme({ theme, params }) {
   const answer = useAnswer("/theme", { theme });
   const { data } = answer;
-  const tab = TABS[params.tab] ? params.tab : "memories";
+  const tab = Object.hasOwn(TABS, params.tab || "") ? params.tab : "memories";
   const title = h(ThemeName, { theme, private: data && data.private, plain: true });
   return h(
     Page,
@@ -2591,7 +2596,7 @@ function settingShown({ type, value }) {
 
 function SettingsForm({ data }) {
   const initial = Object.fromEntries(data.fields.map((field) => [field.key, settingShown(field)]));
-  const [typed, setTyped] = useState(drafts.get("settings") || {}); // what differs from what is saved, by key
+  const [typed, setTyped] = useState(drafts.get(draftKey("settings")) || {}); // what differs from what is saved, by key
   const changes = Object.fromEntries(Object.entries(typed).filter(([key, value]) => key in initial && value !== initial[key]));
   const dirty = Object.keys(changes).length > 0;
   const trial = useSettingsTrial(changes);
@@ -2600,7 +2605,7 @@ function SettingsForm({ data }) {
   const secrets = data.fields.filter(({ type }) => type === "secret").map(({ key }) => key);
   useEffect(() => {
     const kept = Object.fromEntries(Object.entries(typed).filter(([key]) => !secrets.includes(key)));
-    drafts.set("settings", kept);
+    drafts.set(draftKey("settings"), kept);
   }, [typed]);
   const problems = Object.fromEntries(((trial.told && trial.told.problems) || []).map((each) => [each.key, each]));
   const submit = (event) => {
@@ -2759,7 +2764,7 @@ function onKey(event) {
 
 function MemoryPage() {
   const { view, profile } = useAddress();
-  const name = VIEWS[view] ? view : "overview";
+  const name = Object.hasOwn(VIEWS, view) ? view : "overview";
   const former = useRef(name);
   useEffect(() => {
     document.addEventListener("keydown", onKey);
