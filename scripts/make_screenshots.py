@@ -24,8 +24,8 @@ from tests.support.page import PHONE, chromium, opened, window
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
 WINDOW = (1280, 800)
-COLOURS = 64
-QUESTION = "Why did the payments gateway go down?"
+COLOURS = 256
+QUESTION = "How was the outage of the payments gateway mended?"
 # By name: the view, how it is looked at, its parameters, and what stands in it when it is there.
 PICTURES = {
     "overview": ("overview", {}, {}, "Largest themes"),
@@ -44,12 +44,13 @@ def take(dashboard: HostDashboard) -> None:
         for name, (view, looks, params, shown) in PICTURES.items():
             page = open_view(view, **({"size": WINDOW} | looks), **params).page
             expect(page.locator(".hpg-page").get_by_text(shown).first).to_be_visible()
+            expect(page.get_by_text("are under way")).to_have_count(0, timeout=60_000)
             write(name, page.screenshot())
         page = open_view("theme", size=WINDOW, theme="marketing").page
         page.get_by_role("button", name="Change m").first.click()
         page.get_by_role("menuitem", name="Edit …").click()
         dialog = page.get_by_role("dialog")
-        dialog.get_by_label("Memory", exact=True).fill("The spring campaign for the Atlas product starts on 10 May.")
+        dialog.get_by_label("Memory", exact=True).fill("The colour of the Atlas logo is RAL 5002, ultramarine.")
         dialog.locator(".hpg-says").wait_for()
         write("edit", page.screenshot())
 
