@@ -226,7 +226,8 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "proposals",  # for the operator
         "themes_with_traces", "hot_themes",  # names for the operator
         "theme_sizes", "largest_themes", "likely_largest_themes", "growth", "growth_spread",  # names and counts
-        "list_all_history", "texts_after", "private_memories", "private_turns", "beside_memories", "beside_turns",  # by number
+        "list_all_history", "texts_after",  # for the operator
+        "private_memories", "private_turns", "beside_memories", "beside_turns",  # by number
         "own_columns", "begin_moves", "end_moves", "keys_without_theme",  # touch no table
         "move_history",  # its function names the theme
         "distribution_state", "distributed_tables", "nodes_with_shards",  # the catalogue
