@@ -58,24 +58,27 @@ def tried(home: Path, current: Settings, wishes: Mapping[str, Any]) -> SettingsT
 
 
 def _read(current: Settings, wishes: Mapping[str, Any]) -> SettingsTrial:
-    values: dict[str, Any] = {}
-    problems = []
-    api_key = None
-    for key, raw in wishes.items():
-        given = clean(raw).strip() if isinstance(raw, str) else raw
-        if key == API_KEY and (given is None or isinstance(given, str)):
-            api_key = given or ""
-        elif key in OFFERED:
-            try:
-                values[key] = _value(OFFERED[key], given)
-            except Rejected as why:
-                problems.append(SettingProblem(key, f"expected {OFFERED[key].expected}, got {why}"))
-        else:
-            raise InvalidArgument(f"{clean(key)[:64]!r} cannot be set here, only {', '.join([*OFFERED, API_KEY])}")
-    changed = {key for key, value in values.items() if value != getattr(current, key)}
-    if api_key is not None:
-        changed.add(API_KEY)
-    return SettingsTrial(replace(current, **values), frozenset(changed), api_key, problems)
+    """Return what is wanted, with a problem for each value that is none of its setting."""
+    given = {key: clean(raw).strip() if isinstance(raw, str) else raw for key, raw in wishes.items()}
+    if unknown := given.keys() - OFFERED.keys() - {API_KEY}:
+        names = ", ".join(sorted(clean(key)[:64] for key in unknown))
+        raise InvalidArgument(f"{names} cannot be set here, only {', '.join([*OFFERED, API_KEY])}")
+    trial = SettingsTrial(current, frozenset(given.keys() & {API_KEY}))
+    if trial.changed:
+        trial.api_key = _key(given.pop(API_KEY))
+    for key, value in given.items():
+        try:
+            trial.wanted = replace(trial.wanted, **{key: _value(OFFERED[key], value)})
+        except Rejected as why:
+            trial.problems.append(SettingProblem(key, f"expected {OFFERED[key].expected}, got {why}"))
+    trial.changed |= {key for key in given if getattr(trial.wanted, key) != getattr(current, key)}
+    return trial
+
+
+def _key(given: Any) -> str:
+    if not isinstance(given, str | None):
+        raise InvalidArgument(f"{API_KEY} must be text")
+    return given or ""
 
 
 def _value(wished: Field, given: Any) -> Any:

@@ -43,7 +43,8 @@ def _fields(desk: Desk, now: Settings) -> Iterator[Mapping[str, Any]]:
         yield {
             "key": key,
             "label": field.label,
-            "help": field.doc,
+            # Of a secret an empty field means that it stays.
+            "help": field.doc.partition("; empty ")[0] if hidden else field.doc,
             "type": "secret" if hidden else _type(field),
             "value": None if hidden else value,
             "default": None if field.secret else field.default,

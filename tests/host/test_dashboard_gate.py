@@ -15,7 +15,7 @@ from tests.support.host_dashboard import API, HostDashboard
 PATHS = [(route.path, "POST" if route.changes else "GET") for route in ROUTES]
 
 
-@pytest.fixture(params=["shim", "copy", "link"])
+@pytest.fixture(params=["shim", "copy"])
 def dashboard(bare_home: HermesHome, dsn: str, request: pytest.FixtureRequest) -> Iterator[HostDashboard]:
     getattr(bare_home, f"{request.param}_plugin")()
     bare_home.write_config("http://127.0.0.1:9/v1", {"dsn": dsn, "dims": DIMS})

@@ -24,6 +24,7 @@ from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import until
 
 PAGE_WAITS_S = 1.0
+SLACK_S = 2.0  # of a machine that does other things as well
 NEEDED = {"theme": "default", "session": "s", "q": "atlas", "message": "When does it begin?", "ref": "m1"}
 QUESTIONS = sorted(route.path for route in ROUTES if not route.changes)
 WITHOUT_DATABASE = ("/overview", "/profiles", "/settings")  # which say something all the same
@@ -171,7 +172,7 @@ def test_without_a_database_every_question_is_answered_in_time(
     getattr(proxy, outage)()
     for _ in range(2):
         status, took_s, text = answered(behind_proxy, path)
-        assert (status, took_s < PAGE_WAITS_S + 0.5) == (503, True), (took_s, text)
+        assert (status, took_s < PAGE_WAITS_S + SLACK_S) == (503, True), (took_s, text)
         assert "hermes-pgvector doctor" in text or "start Postgres there" in text, text
     proxy.start()
     until(lambda: works(behind_proxy), what="the page to be back by itself")
@@ -186,8 +187,8 @@ def test_a_database_that_goes_while_somebody_looks_comes_back_by_itself(
         getattr(proxy, outage)()
         for _ in range(3):
             status, took_s, text = answered(behind_proxy, "/themes")
-            assert (status, took_s < PAGE_WAITS_S + 0.5) == (503, True), (took_s, text)
-        assert answered(behind_proxy, "/overview")[1] < PAGE_WAITS_S + 0.5
+            assert (status, took_s < PAGE_WAITS_S + SLACK_S) == (503, True), (took_s, text)
+        assert answered(behind_proxy, "/overview")[1] < PAGE_WAITS_S + SLACK_S
         proxy.start()
         until(lambda: works(behind_proxy), what="the page to be back by itself")
 

@@ -219,7 +219,9 @@ def test_a_browser_shows_the_page(web: Web, visitor: BrowserContext) -> None:
     expect(page.locator(".hpg-page")).to_be_visible()
     assert web.token not in page.url, "the history of the browser must not hold it"
     page.reload()
-    expect(page.locator(".hpg-page")).to_be_visible()
+    for view in ("search", "themes", "agent", "history", "removals", "settings"):
+        page.goto(f"{web.base}/pgvector-memory?view={view}")
+        expect(page.locator(".hpg-page h2").first).to_be_visible()
     assert problems == []
 
 

@@ -9,7 +9,7 @@ const place = document.getElementById("page");
 function showDoor() {
   render(
     h("section", { className: "sh-door" },
-      h("h1", null, "Memory"),
+      h("h2", null, "Memory"),
       h("p", null, "This address was used already, or the server was started anew."),
       h("p", null, "Run ", h("code", null, "hermes-pgvector web"), " again and open the address it prints.")),
     place,
