@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..admin.common.adding import embed_now
+from ..admin.common.adding import fill_now
 from ..admin.common.command_context import CommandContext
 from ..admin.common.outcome import Outcome
 from ..admin.common.refs import Ref, parse_refs
@@ -18,6 +18,7 @@ from ..admin.edit.row_images import RowImages, RowKey, TextKey, take_images
 from ..capture.spool_directory import destination_of
 from ..domain.errors import InvalidArgument, OperationRejected
 from ..store.connection import DeadlineConnection
+from ..store.vectors import PendingRow
 from .desk import Desk
 from .journal import UndoableChange, Where, journal
 
@@ -114,9 +115,14 @@ def _actives(images: RowImages) -> list[RowKey]:
     return [key for key, row in memories.items() if row["state"] == "active"]
 
 
-def embed_rows(context: CommandContext, rows: Iterable[tuple[str, int, str]]) -> list[str]:
-    """Give memories (theme, id, text) their vectors, where that is possible at once; return what there is to say."""
-    if context.embedder is None:
+def embed_memories(context: CommandContext, rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """As `embed_rows`, of the memories in an outcome's rows."""
+    return embed_rows(context, [PendingRow("memories", row["id"], row["theme"], row["content"]) for row in rows])
+
+
+def embed_rows(context: CommandContext, rows: Sequence[PendingRow]) -> list[str]:
+    """Give rows their vectors, where that is possible at once; return what there is to say."""
+    if context.embedder is None or not rows:
         return []
     until = time.monotonic() + _EMBED_S
     if _embedding.acquire(timeout=_EMBED_S):
@@ -128,9 +134,9 @@ def embed_rows(context: CommandContext, rows: Iterable[tuple[str, int, str]]) ->
     return [_LATER]
 
 
-def _embedded(context: CommandContext, row: tuple[str, int, str], until: float) -> bool:
+def _embedded(context: CommandContext, row: PendingRow, until: float) -> bool:
     left_s = until - time.monotonic()
-    return left_s > 0 and bool(embed_now(context, *row, patience_s=left_s)["embedded"])
+    return left_s > 0 and fill_now(context, row, patience_s=left_s)
 
 
 def told(done: Outcome, says: str, notes: Sequence[str] = (), undo: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from ..domain.operations import RememberMemory
 from ..domain.types import MEMORY_FILES
 from ..store.connection import DeadlineConnection
 from ..store.memories import id_of, lock_theme
-from .change import OPEN_S, PLACE, WRITE_S, Plan, Watched, database_of, embed_rows, make_change, told
+from .change import OPEN_S, PLACE, WRITE_S, Plan, Watched, database_of, embed_memories, embed_rows, make_change, told
 from .desk import Desk
 from .journal import UndoableChange, journal
 from .page_route import PageRoute
@@ -102,11 +102,7 @@ def _adding(context: CommandContext, op: RememberMemory, verb: str, undo: str, e
             return f"{row['ref']} says that already: it {'was' if done.done else 'would be'} confirmed"
         return f"added {row['ref']} to the theme {theme!r}" if done.done else f"would add it to the theme {theme!r}"
 
-    return Plan(verb, undo, watch, do, says, lambda done: _embed(context, done))
-
-
-def _embed(context: CommandContext, done: Outcome) -> list[str]:
-    return embed_rows(context, [(row["theme"], row["id"], row["content"]) for row in done.rows])
+    return Plan(verb, undo, watch, do, says, lambda done: embed_memories(context, done.rows))
 
 
 # -- edit, replace
@@ -150,17 +146,16 @@ def _editing(
         watch,
         lambda conn: edit_in(conn, context, ref, text, changes, really=True, verb=PLACE + "edit"),
         says,
-        lambda done: _embed_edited(context, done),
+        lambda done: embed_memories(context, _reworded(done)),
     )
 
 
-def _embed_edited(context: CommandContext, done: Outcome) -> list[str]:
-    changed = [row for row in done.rows if done.done and row["content"] != row["was"]]
-    return embed_rows(context, [(row["theme"], row["id"], row["content"]) for row in changed])
+def _reworded(done: Outcome) -> list[dict[str, Any]]:
+    return [row for row in done.rows if done.done and row["content"] != row["was"]]
 
 
 def _replace(desk: Desk, params: Params) -> dict[str, Any]:
-    """What is active of a subject or a kind gets a successor; any other memory another text."""
+    """Give what says of itself that it is active a successor; any other memory gets another text."""
     context, ref, text = desk.context(OPEN_S), _one_memory(params), params.needed("content")
     with context.backend.connection(WRITE_S) as conn:
         old = memory(conn, ref)

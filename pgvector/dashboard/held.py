@@ -15,6 +15,7 @@ from ..admin.edit.row_images import TextKey, find_themes
 from ..domain.errors import InvalidArgument
 from ..domain.format import plural
 from ..store.connection import DeadlineConnection
+from ..store.vectors import PendingRow
 from .change import OPEN_S, PLACE, WRITE_S, Plan, Watched, embed_rows, make_change
 from .desk import Desk
 from .page_route import PageRoute
@@ -91,7 +92,7 @@ def _restore(desk: Desk, params: Params) -> dict[str, Any]:
     def embed(done: Outcome) -> list[str]:
         with context.backend.connection(WRITE_S) as conn:
             found = stored_rows.rows(conn, "memories", [row["id"] for row in done.rows])
-        return embed_rows(context, [(row.theme, row.id, row.content) for row in found])
+        return embed_rows(context, [PendingRow("memories", row.id, row.theme, row.content) for row in found])
 
     return make_change(desk, context, Plan("restore", "take it out again", watch, do, says, embed), dry_run=dry_run)
 

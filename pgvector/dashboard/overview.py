@@ -29,7 +29,13 @@ _CHECKS_WAIT_S = 0.3
 _PATIENCE_S = 8.0  # of what is made in the background
 _STATE_FRESH_S, _SIZES_FRESH_S, _CHECKS_FRESH_S = 1.0, 20.0, 120.0
 _FAILED_FRESH_S = 10.0  # of checks of which one failed: somebody may be mending it
-_UNKNOWN = {"ok": None, "line": "the database is being connected to", "problems": [], "checked_at": None}
+_UNKNOWN: dict[str, Any] = {
+    "ok": None,
+    "line": "the database is being connected to",
+    "problems": [],
+    "checked_at": None,
+}
+_NOTHING_YET: Status = {"database": {}, "recall": None, "processes": [], "model": None}
 
 
 def overview(desk: Desk, params: Params) -> Mapping[str, Any]:
@@ -37,6 +43,26 @@ def overview(desk: Desk, params: Params) -> Mapping[str, Any]:
 
     What takes longer than the page waits is made in the background; of it the last answer is told, or null.
     """
+    state, checks, sizes = _looked_at(desk)
+    status: Status = state.answer if state else _NOTHING_YET
+    database = status["database"]
+    return {
+        "health": _health(database, checks) if state else _UNKNOWN,
+        "counting": state is None or sizes is None,
+        "version": package_version(),
+        "waiting": _waiting(status),
+        "recall": status["recall"] and _recall(status),
+        "processes": [
+            {name: each[name] for name in ("name", "pid", "living", "waiting")} for each in status["processes"]
+        ],
+        "totals": {name: database.get(name) for name in ("themes", "memories", "turns", "database_bytes")},
+        "about": database.get("about", []),
+        "model": status["model"],
+    } | ((sizes and sizes.answer) or {"growth": [], "themes": []})
+
+
+def _looked_at(desk: Desk) -> tuple[Told | None, Told | None, Told | None]:
+    """Return the state, the checks and the sizes, as far as they are there in time."""
     began, lately = time.monotonic(), desk.lately
     lately.begin("state", lambda: _state(desk), _STATE_FRESH_S)
     lately.begin("sizes", lambda: _sizes(desk), _SIZES_FRESH_S)
@@ -44,22 +70,7 @@ def overview(desk: Desk, params: Params) -> Mapping[str, Any]:
     lately.begin("checks", lambda: _checks(desk), _CHECKS_FRESH_S if _passed(before) else _FAILED_FRESH_S)
     state = lately.told("state", began + _WAIT_S)
     checks = lately.told("checks", began + _CHECKS_WAIT_S)
-    sizes = lately.told("sizes", began + _WAIT_S)
-    status: Status = state.answer if state else {"database": {}}
-    database = status["database"]
-    return {
-        "health": _health(database, checks) if state else _UNKNOWN,
-        "counting": state is None or sizes is None,
-        "version": package_version(),
-        "waiting": _waiting(status),
-        "recall": _recall(status) if state else None,
-        "processes": [
-            {name: each[name] for name in ("name", "pid", "living", "waiting")} for each in status.get("processes", ())
-        ],
-        "totals": {name: database.get(name) for name in ("themes", "memories", "turns", "database_bytes")},
-        "about": database.get("about", []),
-        "model": state.answer["model"] if state else None,
-    } | (sizes.answer if sizes and sizes.answer else {"growth": [], "themes": []})
+    return state, checks, lately.told("sizes", began + _WAIT_S)
 
 
 def _passed(checks: Told | None) -> bool:

@@ -5,26 +5,19 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import yaml
-from playwright.sync_api import Browser, BrowserContext, sync_playwright
-from psycopg.conninfo import make_conninfo
+from playwright.sync_api import Browser, BrowserContext
 
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import DIMS, new_database
-from tests.support.browser_files import browser_program
-from tests.support.hermes import HermesHome, describe
+from tests.support.demo_dashboard import demo_dashboard, runtime_dsn
 from tests.support.host_dashboard import HostDashboard
-from tests.support.local_models import link_model
-from tests.support.model_files import MODEL_NAME
-from tests.support.page import Opened, opened, window
+from tests.support.page import Opened, chromium, opened, window
 from tests.support.stored import Database
-from tests.support.waiting import until
 
 EDITED = "The colour of the Atlas logo is RAL 5017, traffic blue."
-DEMO = Path(__file__).resolve().parents[1] / "support" / "demo_memory.py"
 
 Open = Callable[..., Opened]
 
@@ -32,27 +25,8 @@ Open = Callable[..., Opened]
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """One Chromium for all tests."""
-    program, environment = browser_program()
-    with sync_playwright() as playwright:
-        # Without a sandbox, which root cannot have: it sees nothing but our own pages.
-        started = playwright.chromium.launch(
-            executable_path=program, args=["--no-sandbox"], env={**environment, "LANG": "en_GB.UTF-8"}
-        )
+    with chromium() as started:
         yield started
-        started.close()
-
-
-@contextmanager
-def served_home(root: Path, dsn: str, **settings: object) -> Iterator[HostDashboard]:
-    """Serve a home on a database through the host's dashboard."""
-    home = HermesHome(root)
-    link_model(home.path)
-    config = {"dsn": dsn, "dims": DIMS, "embed_url": f"local:{MODEL_NAME}", "embed_model": MODEL_NAME}
-    home.write_config("http://127.0.0.1:9/v1", config | settings)
-    installed = home.shim_plugin()
-    assert installed.returncode == 0, describe(installed)
-    with HostDashboard(home) as dashboard:
-        yield dashboard
 
 
 @pytest.fixture(scope="session")
@@ -62,20 +36,10 @@ def demo_dsn(postgres: EmbeddedServer, migrated_template: str) -> Iterator[str]:
         yield runtime_dsn(admin_dsn)
 
 
-def runtime_dsn(admin_dsn: str) -> str:
-    """Return the runtime role's conninfo of the same database."""
-    return make_conninfo(admin_dsn, user="hermes")
-
-
 @pytest.fixture(scope="session")
 def dashboard(demo_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostDashboard]:
     """A dashboard over a database that the demo has filled."""
-    with served_home(tmp_path_factory.mktemp("demo") / "user", demo_dsn) as running:
-        filled = running.home.python(str(DEMO), str(running.home.path))
-        assert filled.returncode == 0, describe(filled)
-        # The first question has the database connected to and the model loaded, and is asked again meanwhile.
-        with running.http() as http:
-            until(lambda: http.get("/search", params={"q": "ready?"}).status_code == 200, what="the first answer")
+    with demo_dashboard(tmp_path_factory.mktemp("demo") / "user", demo_dsn) as running:
         yield running
 
 

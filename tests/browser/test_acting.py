@@ -135,7 +135,9 @@ def test_need_42_a_text_changed_meanwhile_is_shown_beside_the_typed_one(
 
 
 def test_need_42_a_search_by_keyboard_stands_in_the_address(open_page: Open) -> None:
-    page = open_page("overview").page
+    opened = open_page("overview")
+    opened.complaints.expected.append("503")  # of a machine with much to do; the page asks again
+    page = opened.page
     page.keyboard.press("/")
     box = page.get_by_label("Question", exact=True)
     expect(box).to_be_focused()
@@ -160,8 +162,15 @@ def test_need_42_a_search_by_keyboard_stands_in_the_address(open_page: Open) -> 
     assert params(page) == {name: value for name, value in asked.items() if name != "theme"}
 
 
-def test_need_42_a_result_is_changed_by_keyboard(open_page: Open, note: str) -> None:
-    page = open_page("search", q="when does the lock of the north gate open", theme="lock").page
+def searched(dashboard: HostDashboard, open_page: Open, **asked: str) -> Page:
+    """Open the answer to a question that has been answered once: the first one waits for the model."""
+    with dashboard.http() as http:
+        until(lambda: http.get("/search", params=asked).status_code == 200, what="the first answer")
+    return open_page("search", **asked).page
+
+
+def test_need_42_a_result_is_changed_by_keyboard(open_page: Open, dashboard: HostDashboard, note: str) -> None:
+    page = searched(dashboard, open_page, q="when does the lock of the north gate open", theme="lock")
     menu = page.get_by_role("button", name=f"Change {note}")
     menu.focus()
     page.keyboard.press("Enter")

@@ -73,7 +73,7 @@ VIEWS = {
 @pytest.mark.parametrize("view", VIEWS)
 def test_need_42_a_stored_text_is_never_markup(open_page: Open, view: str) -> None:
     opened = open_page(view, profile="hostile", **VIEWS[view])
-    assert opened.page.locator(".hpg-page [role=alert]").count() == 0
+    expect(opened.page.locator(".hpg-page [role=alert]")).to_have_count(0)
     for size in (DESK, PHONE):
         opened.resize(size)
         harmless(opened.page)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.page import DESK, PHONE, SCHEMES
+from tests.support.host_dashboard import SCHEMES
+from tests.support.page import DESK, PHONE
 
 from .conftest import Demo, Open
 

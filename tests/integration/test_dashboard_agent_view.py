@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import DIMS, MakeProvider
 from tests.support.dashboard import DashboardApi, dashboard_api
 from tests.support.hostile import HOSTILE
-from tests.support.limits import LATE_S
 from tests.support.local_models import link_model, link_reranker
 from tests.support.mcp_client import mcp_home
 from tests.support.memory import called, landed, runtime_of
@@ -136,13 +135,17 @@ def test_with_the_bundled_models_the_block_is_the_same_as_well(
     agent = filled(make_provider(config))
     runtime_of(agent).searcher.load_reranker()
     called(agent, "recall_memory", {"query": ASK_CRANE})
-    until(lambda: not api.get("/agent-view", message=ASK_CRANE, theme="marketing")["loading"], what="the models")
 
-    found = api.get("/agent-view", message=ASK_CRANE, theme="marketing")
+    def seen() -> dict[str, Any] | None:
+        found = api.get("/agent-view", message=ASK_CRANE, theme="marketing")
+        judged = any("the reranker gives it a chance of" in row["why"] for row in found["below"] if row["ref"] == "m2")
+        return found if judged and not found["loading"] else None
 
-    assert found["block"] == anew(make_provider, config).prefetch(ASK_CRANE) != ""
+    found = until(seen, what="the models")  # on a busy machine one may be late
+    assert found is not None and CRANE in found["block"]
+    sessions = (anew(make_provider, config, session_id=f"session-{number}") for number in count(2))
+    until(lambda: next(sessions).prefetch(ASK_CRANE) == found["block"], what="the same block")
     assert 0 < found["bar"] < found["bar_of_turns"] < 1
-    assert "the reranker gives it a chance of" in next(row["why"] for row in found["below"] if row["ref"] == "m2")
 
 
 def test_it_says_what_is_in_the_block_and_what_fell_below_the_bar(
@@ -217,10 +220,9 @@ def test_without_the_endpoint_it_is_what_words_find(
     embedder.mode = mode
     api = served(embed_url=embedder.url)
 
-    started = time.monotonic()
     found = api.get("/agent-view", message=ASK_CRANE, theme="marketing")
 
-    assert time.monotonic() - started < 1 + LATE_S
+    assert found["took_ms"] < 1000
     assert (found["mode"], found["why_by_words"]) == (
         "lexical",
         "the embedding endpoint did not answer; see: hermes-pgvector doctor",

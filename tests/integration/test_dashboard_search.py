@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,8 +14,7 @@ from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import DIMS, MakeProvider
 from tests.support.aged import age
-from tests.support.dashboard import BASE, DashboardApi, dashboard_api
-from tests.support.limits import LATE_S
+from tests.support.dashboard import DashboardApi, dashboard_api
 from tests.support.local_models import link_model, link_reranker
 from tests.support.mcp_client import mcp_home
 from tests.support.memory import landed
@@ -122,7 +120,6 @@ def test_of_a_huge_text_the_part_that_answers_is_shown(api: DashboardApi, dsn: s
             ("lorem ipsum dolor " * 40000 + CRANE + " sit amet" * 400000,),
         )
 
-    until(lambda: api.http.get(BASE + "/search", params={"q": "harbour crane"}).is_success, what="the row to be read")
     (row,) = api.get("/search", q="harbour crane greased")["results"]
 
     assert CRANE in row["content"]
@@ -216,10 +213,8 @@ def test_without_the_endpoint_words_answer_within_a_second(
     api.get("/search", q="warm")
     embedder.mode = mode
 
-    started = time.monotonic()
     found = api.get("/search", q="harbour crane greased", store="memories")
 
-    assert time.monotonic() - started < 1 + LATE_S
     assert found["took_ms"] < 1000
     assert (found["mode"], texts(found)[0]) == ("lexical", CRANE)
     assert found["why_by_words"] == "the embedding endpoint did not answer; see: hermes-pgvector doctor"

@@ -241,6 +241,9 @@ def test_what_comes_back_gets_its_vector(
         done = api.post("/edit", ref=ref, content="The office is in Nantes")
         undo(api, done)
         assert conn.execute(lacking).fetchone() == (0,)
+        run(dsn, TURN)
+        undo(api, api.post("/forget", refs=["t1"]))
+        assert conn.execute(lacking.replace("memory_entries", "conversations")).fetchone() == (0,)
 
 
 # -- the journal

@@ -226,7 +226,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "proposals",  # for the operator
         "themes_with_traces", "hot_themes",  # names for the operator
         "theme_sizes", "largest_themes", "likely_largest_themes", "growth", "growth_spread",  # names and counts
-        "list_all_history", "texts_after", "private_memories", "private_turns",  # for the operator, the last by number
+        "list_all_history", "texts_after", "private_memories", "private_turns",  # by number
         "own_columns", "begin_moves", "end_moves", "keys_without_theme",  # touch no table
         "move_history",  # its function names the theme
         "distribution_state", "distributed_tables", "nodes_with_shards",  # the catalogue
@@ -235,8 +235,10 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "primary_position", "replica_position", "replica_timeline",
         "note_actor", "forget_history",  # touch no stored text of today
         "history_of_memory", "show_memory", "show_turn", "rows_of_memories", "rows_of_turns", "structures",  # by number
+        "beside_memories", "beside_turns",  # by number
         "count_facts", "count_episodes", "last_vacuum", "last_compression",  # totals and times for the operator
         "theme_names", "theme_names_spread", "session_themes",  # names for the operator
+        "themes_of_memories", "themes_of_turns", "theme_gone_since", "moment",  # names and times for the operator
         "foreign_schema", "foreign_columns", "foreign_count",  # names and counts for the operator
         "predecessor_memories", "predecessor_turns", "predecessor_turns_without_parents",  # another program's tables
         "mem0_points", "hindsight_documents", "hindsight_facts", "next_old_memories", "next_old_turns",

@@ -27,7 +27,8 @@ def test_the_proof_holds_in_a_home_with_memory_files_and_leaves_nothing(
     with psycopg.connect(dsn) as connection:
         left = connection.execute(
             "SELECT content FROM memory_entries WHERE agent_identity = %s "
-            "UNION ALL SELECT content FROM conversations WHERE agent_identity = %s",
-            [THEME, THEME],
+            "UNION ALL SELECT content FROM conversations WHERE agent_identity = %s "
+            "UNION ALL SELECT old_content FROM memory_history WHERE agent_identity = %s AND old_content IS NOT NULL",
+            [THEME, THEME, THEME],
         ).fetchall()
     assert left == []

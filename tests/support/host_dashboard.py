@@ -19,6 +19,7 @@ from .waiting import until
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
 API = "/api/plugins/pgvector"
+SCHEMES = {"dark": "default", "light": "nous-blue"}  # the host's names of them
 _TOKEN = re.compile(r'window\.__HERMES_SESSION_TOKEN__="([^"]+)"')
 
 
@@ -88,6 +89,13 @@ class HostDashboard:
         """Return a client of the plugin's API, with the session token or without it."""
         headers = {"X-Hermes-Session-Token": self.token} if token else {}
         return httpx.Client(base_url=self.url + API, headers=headers, timeout=60)
+
+    def wear(self, scheme: str) -> None:
+        """Have the host show its pages in a light or a dark scheme of colour."""
+        headers = {"X-Hermes-Session-Token": self.token}
+        theme = {"name": SCHEMES[scheme]}
+        answer = httpx.put(f"{self.url}/api/dashboard/theme", json=theme, headers=headers, timeout=30)
+        assert answer.status_code == 200, answer.text
 
     def log(self, limit_chars: int = 12_000) -> str:
         """Return the end of what the process printed and of the home's log files."""

@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
-import httpx
 from axe_core_python.base import AXE_SCRIPT
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect, sync_playwright
 
-from .host_dashboard import HostDashboard
+from .browser_files import browser_program
+from .host_dashboard import SCHEMES
 
 PATH = "/pgvector-memory"
-SCHEMES = {"dark": "default", "light": "nous-blue"}  # the host's themes of colour
-# What the host itself complains of: that nobody has logged in, and its own sockets where a page is left early.
-_HOSTS_OWN = ("/api/auth/me", "WebSocket connection to")
+# What the host itself complains of: that nobody has logged in, and its own sockets where a page is left early. And an
+# answer that a busy machine did not have in time: the page says so, and asks again.
+_OTHERS = ("/api/auth/me", "WebSocket connection to", "status of 503")
 DESK = (1440, 900)
 PHONE = (390, 844)
 
+_READY = """() => {
+  const own = document.querySelector(".hpg-page:has(#hpg-title)");
+  return own && (own.querySelector("[role=alert]") || !own.querySelector(".hpg-loading, [aria-busy=true]"));
+}"""
 _SIDEWAYS = """() => {
   const own = document.querySelector(".hpg-page");
   const wide = document.documentElement.clientWidth;
@@ -41,6 +46,15 @@ _SIDEWAYS = """() => {
 
 _WAIT_MS = 20_000
 expect.set_options(timeout=_WAIT_MS)
+
+
+class Site(Protocol):
+    """What serves the page."""
+
+    url: str
+
+    def wear(self, scheme: str) -> None:
+        """Show pages in a light or a dark scheme of colour."""
 
 
 @dataclass
@@ -68,7 +82,7 @@ class Complaints:
             self._note(f"request to elsewhere: {request.url}")
 
     def _note(self, text: str) -> None:
-        if not any(part in text for part in (*_HOSTS_OWN, *self.expected)):
+        if not any(part in text for part in (*_OTHERS, *self.expected)):
             self.found.append(text)
 
 
@@ -86,9 +100,8 @@ class Opened:
         self.ready()
 
     def ready(self) -> None:
-        """Wait until everything that the view asked is answered."""
-        expect(self.page.locator(".hpg-page #hpg-title")).to_be_visible()
-        expect(self.page.locator(".hpg-page :is(.hpg-loading, [aria-busy=true])")).to_have_count(0)
+        """Wait until everything that the view asked is answered, or a problem is told."""
+        self.page.wait_for_function(_READY)
 
     def resize(self, size: tuple[int, int]) -> None:
         """Give the window another size."""
@@ -117,6 +130,19 @@ def address(view: str = "", **params: str) -> str:
     return f"{PATH}?{query}" if query else PATH
 
 
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Start a Chromium without a screen."""
+    program, environment = browser_program()
+    with sync_playwright() as playwright:
+        # Without a sandbox, which root cannot have: it sees nothing but our own pages.
+        browser = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox"], env={**environment, "LANG": "en_GB.UTF-8"}
+        )
+        yield browser
+        browser.close()
+
+
 def window(browser: Browser) -> BrowserContext:
     """Return a profile of the browser, whose pages share what they have loaded."""
     context = browser.new_context(locale="en-GB", timezone_id="UTC", reduced_motion="reduce")
@@ -125,22 +151,22 @@ def window(browser: Browser) -> BrowserContext:
 
 
 @contextmanager
-def opened(context: BrowserContext, dashboard: HostDashboard) -> Iterator[Callable[..., Opened]]:
+def opened(context: BrowserContext, site: Site) -> Iterator[Callable[..., Opened]]:
     """Give a function that opens a view in a tab of its own.
 
     Afterwards raises AssertionError where a page complained or asked elsewhere.
     """
     tabs = []
-    complaints = Complaints(dashboard.url)
+    complaints = Complaints(site.url)
 
     def open_view(view: str = "", *, scheme: str = "dark", size: tuple[int, int] = DESK, **params: str) -> Opened:
-        wear(dashboard, scheme)
+        site.wear(scheme)
         page = context.new_page()
         tabs.append(page)
         page.emulate_media(color_scheme="light" if scheme == "light" else "dark")
         page.add_init_script(f"localStorage.setItem('hermes-dashboard-theme', '{SCHEMES[scheme]}')")
         complaints.watch(page)
-        made = Opened(page, dashboard.url, complaints)
+        made = Opened(page, site.url, complaints)
         made.resize(size)
         made.view(view, **params)
         return made
@@ -151,12 +177,3 @@ def opened(context: BrowserContext, dashboard: HostDashboard) -> Iterator[Callab
         for tab in tabs:
             tab.close()
     assert not complaints.found, "\n".join(complaints.found)
-
-
-def wear(dashboard: HostDashboard, scheme: str) -> None:
-    """Have the host show its pages in a light or a dark theme of colour."""
-    answer = httpx.put(
-        f"{dashboard.url}/api/dashboard/theme", json={"name": SCHEMES[scheme]},
-        headers={"X-Hermes-Session-Token": dashboard.token}, timeout=30,
-    )  # fmt: skip
-    assert answer.status_code == 200, answer.text

@@ -140,13 +140,19 @@ def masked(keep: Sanitizer, text: str) -> tuple[str, list[str]]:
 def embed_now(
     context: CommandContext, theme: str, row_id: int, content: str, *, patience_s: float = _EMBED_S
 ) -> dict[str, Any]:
-    """Give a row its vectors now where that is possible; else the agents do it."""
+    """Give a memory its vectors now where that is possible; else the agents do it."""
+    row = PendingRow("memories", row_id, theme, content)
+    return {"embedded": fill_now(context, row, patience_s=patience_s)}
+
+
+def fill_now(context: CommandContext, row: PendingRow, *, patience_s: float) -> bool:
+    """Give a row its vectors within `patience_s`; return whether it has them."""
     documents, until = context.documents, time.monotonic() + patience_s
     try:
         while documents.is_there() and not documents.fails and time.monotonic() < until:
-            if content in (chunks := documents.embed_chunks([(theme, content)])):
-                context.backend.fill([PendingRow("memories", row_id, theme, content)], chunks)
-                return {"embedded": True}
+            if row.text in (chunks := documents.embed_chunks([(row.theme, row.text)])):
+                context.backend.fill([row], chunks)
+                return True
     except HermesPgvectorError:
-        pass  # the memory is stored; what is wrong with vectors, doctor says
-    return {"embedded": False}
+        pass  # the row is stored; what is wrong with vectors, doctor says
+    return False

@@ -61,8 +61,9 @@ def themes_of_session(conn: DeadlineConnection, session_id: str) -> dict[str, in
     return {row.theme: row.turns for row in conn.execute(_query("session_themes"), {"session_id": session_id})}
 
 
-def forget_session(backend: Backend, theme: str, session_id: str) -> None:
-    """Delete the turns of one session of a theme, in a transaction of its own."""
+def forget_trial(backend: Backend, theme: str, session_id: str, memories: Sequence[str]) -> None:
+    """Delete what a trial left in a theme: a session's turns, and what is kept of removed `memories`."""
     with backend.connection(WRITE_TIMEOUT_S) as conn:
         conn.execute(query("forget_session"), {"theme": theme, "session_id": session_id})
+        conn.execute(_query("forget_kept"), {"theme": theme, "contents": list(memories)})
     backend.wrote([theme])

@@ -44,3 +44,8 @@ SELECT m.id FROM memory_entries AS m WHERE m.id = ANY(%(ids)s) AND NOT readable(
 -- name: private_turns
 -- exempt: as private_memories.
 SELECT c.id FROM conversations AS c WHERE c.id = ANY(%(ids)s) AND NOT readable(c);
+
+-- name: forget_kept
+-- What removed memories said.
+UPDATE memory_history SET old_content = NULL, old_row = NULL
+ WHERE agent_identity = %(theme)s AND old_content = ANY(%(contents)s);

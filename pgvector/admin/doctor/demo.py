@@ -9,7 +9,7 @@ from pathlib import Path
 from ...domain.commandline import typed
 from ...host.provider import PgvectorMemoryProvider
 from ..common.commands import Command
-from ..common.stored_rows import forget_session
+from ..common.stored_rows import forget_trial
 from .prove import told
 
 _WAIT_S = 60.0
@@ -104,7 +104,7 @@ def _clean_up(fleet: dict[str, PgvectorMemoryProvider]) -> None:
         fleet[theme].on_memory_write("remove", "memory", "", {"old_text": memory})
     for theme, provider in fleet.items():
         if provider.runtime is not None and provider.runtime.writer.flush(_TIDY_S):
-            forget_session(provider.runtime.backend, theme, f"{theme}-monday")
+            forget_trial(provider.runtime.backend, theme, f"{theme}-monday", [_FLEET[theme][0]])
         provider.shutdown()
 
 

@@ -16,7 +16,7 @@ from ...domain.commandline import command_of, typed
 from ...host.provider import PgvectorMemoryProvider
 from ..common.commands import EXIT_FAILED, EXIT_OK, Command, argument, print_json
 from ..common.database import connection, settings_of
-from ..common.stored_rows import forget_session
+from ..common.stored_rows import forget_trial
 
 THEME = "installation-check"
 # For recall by meaning: the question shares no word with the fact.
@@ -29,7 +29,7 @@ def prove(home: Path) -> bool:
     """Write memories and a turn, recall them in a new process, remove them again; print what happened."""
     word = f"quokka-{secrets.token_hex(4)}"
     provider = _provider(home)
-    provider.on_memory_write("add", "memory", f"The installation check left the code {word} in the long-term memory.")
+    provider.on_memory_write("add", "memory", _said(word))
     provider.sync_turn(
         f"Please keep in mind that the installation check uses the code {word}.",
         f"Noted: the installation check uses the code {word}.",
@@ -90,12 +90,16 @@ def _recall_by_meaning(provider: PgvectorMemoryProvider) -> None:
     print(f'  {mark} by meaning alone, no word in common: "{_QUESTION}" -> "{first}"')
 
 
+def _said(word: str) -> str:
+    return f"The installation check left the code {word} in the long-term memory."
+
+
 def _clean_up(home: Path, word: str) -> None:
     provider = _provider(home)
     provider.on_memory_write("remove", "memory", "", {"old_text": word})
     provider.on_memory_write("remove", "memory", "", {"old_text": _FACT})
     if _landed(provider) and provider.runtime is not None:
-        forget_session(provider.runtime.backend, THEME, word)
+        forget_trial(provider.runtime.backend, THEME, word, [_said(word), _FACT])
     provider.shutdown()
 
 

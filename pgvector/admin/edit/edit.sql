@@ -149,13 +149,15 @@ SELECT old.id, %(theme)s, old.target, old.content, old.created_at, old.updated_a
        old.kind, old.subject, old.scope, old.state, old.expires_at, old.confidence, old.sources, old.replaces,
        old.applies_when, old.pinned
   FROM unnest(%(images)s::text[]) AS given(image)
- CROSS JOIN LATERAL jsonb_populate_record(NULL::memory_entries, given.image::jsonb) AS old;
+ CROSS JOIN LATERAL jsonb_populate_record(NULL::memory_entries, given.image::jsonb) AS old
+ WHERE old.agent_identity = %(theme)s;
 
 -- name: insert_turns_images
 INSERT INTO conversations (id, agent_identity, session_id, role, content, ts, metadata, text_language)
 SELECT old.id, %(theme)s, old.session_id, old.role, old.content, old.ts, old.metadata, old.text_language
   FROM unnest(%(images)s::text[]) AS given(image)
- CROSS JOIN LATERAL jsonb_populate_record(NULL::conversations, given.image::jsonb) AS old;
+ CROSS JOIN LATERAL jsonb_populate_record(NULL::conversations, given.image::jsonb) AS old
+ WHERE old.agent_identity = %(theme)s;
 
 -- name: put_back_text
 UPDATE memory_entries
@@ -184,21 +186,27 @@ DELETE FROM hermes_mirror AS f USING unnest(%(targets)s::text[], %(digests)s::by
 INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at, origin)
 SELECT %(theme)s, old.target, old.digest, old.removed_at, old.origin
   FROM unnest(%(tombstones)s::text[]) AS given(image)
- CROSS JOIN LATERAL jsonb_populate_recordset(NULL::hermes_tombstones, given.image::jsonb) AS old;
+ CROSS JOIN LATERAL jsonb_populate_recordset(NULL::hermes_tombstones, given.image::jsonb) AS old
+ WHERE old.agent_identity = %(theme)s;
 
 -- name: put_back_mirrored
 INSERT INTO hermes_mirror (agent_identity, origin, target, digest, announced, noted_at, held_at, held_why, kept_at)
 SELECT %(theme)s, old.origin, old.target, old.digest, old.announced, old.noted_at, old.held_at, old.held_why, old.kept_at
   FROM unnest(%(mirrored)s::text[]) AS given(image)
- CROSS JOIN LATERAL jsonb_populate_recordset(NULL::hermes_mirror, given.image::jsonb) AS old;
+ CROSS JOIN LATERAL jsonb_populate_recordset(NULL::hermes_mirror, given.image::jsonb) AS old
+ WHERE old.agent_identity = %(theme)s;
 
 -- name: put_back_history
 UPDATE memory_history AS h SET old_content = given.content, old_row = given.old_row::jsonb
   FROM unnest(%(ids)s::bigint[], %(contents)s::text[], %(rows)s::text[]) AS given(id, content, old_row)
  WHERE h.agent_identity = %(theme)s AND h.id = given.id AND h.old_content IS NULL;
 
--- name: lacking_vectors
-SELECT agent_identity AS theme, id, content FROM memory_entries
+-- name: lacking_vectors_memories
+SELECT id, content FROM memory_entries
+ WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) AND embedding IS NULL AND sig IS NULL ORDER BY id;
+
+-- name: lacking_vectors_turns
+SELECT id, content FROM conversations
  WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) AND embedding IS NULL AND sig IS NULL ORDER BY id;
 
 -- name: moment

@@ -13,10 +13,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ...domain.errors import InvalidArgument
+from ...domain.types import Store
 from ...store.connection import DeadlineConnection
 from ...store.history import note_actor
 from ...store.sql import query
-from ...store.vectors import STORES
+from ...store.vectors import STORES, PendingRow
 from ..common.refs import Ref
 from ..common.row_security import has_own_themes
 from .row_images import RowImages, RowKey, TextKey, ids_by_theme, take_images, text_names
@@ -80,11 +81,13 @@ def _checksum(*images: str) -> str:
     return hashlib.sha256("\n".join(images).encode()).hexdigest()
 
 
-def put_back(conn: DeadlineConnection, change: RowChange, who: Mapping[str, Any], *, keep_texts: bool) -> list[Any]:
+def put_back(
+    conn: DeadlineConnection, change: RowChange, who: Mapping[str, Any], *, keep_texts: bool
+) -> list[PendingRow]:
     """Take a change back, or where the rows are not as it left them raise InvalidArgument.
 
-    `who` is for the history; `keep_texts`: it keeps what the rows said in between. Return theme, id and text of the
-    memories that lack a vector now.
+    `who` is for the history; `keep_texts`: it keeps what the rows said in between. Return the rows that lack a
+    vector now.
     """
     now = take_images(conn, change.touched(), change.before.marks)
     _check_themes(conn, change)
@@ -99,11 +102,11 @@ def put_back(conn: DeadlineConnection, change: RowChange, who: Mapping[str, Any]
             conn.execute(query("forget_old_texts"), {"theme": theme, "ids": ids})
     if take_images(conn, change.touched()).rows != change.before.rows:
         raise InvalidArgument(f"something else has taken the place of what stood there since; {_NOTHING_DONE}")
-    return [row for theme in change.themes() for row in _lacking_vectors(conn, theme, change)]
+    return [row for store in STORES for theme in change.themes() for row in _lacking(conn, store, theme, change)]
 
 
 def _check_themes(conn: DeadlineConnection, change: RowChange) -> None:
-    """What belonged to a theme that was renamed, merged or deleted since must not bring it back."""
+    """Raise InvalidArgument where a theme was renamed, merged or deleted since: its rows would bring it back."""
     if not has_own_themes(conn):  # such a role may not read the log
         row = conn.execute(_query("theme_gone_since"), {"themes": change.themes(), "since": change.at}).fetchone()
         if row is not None:
@@ -165,6 +168,7 @@ def _put_back_texts(conn: DeadlineConnection, theme: str, now: RowImages, change
         conn.execute(_query("put_back_history"), {"theme": theme, "ids": ids, "contents": contents, "rows": rows})
 
 
-def _lacking_vectors(conn: DeadlineConnection, theme: str, change: RowChange) -> list[Any]:
-    ids = ids_by_theme(change.before.rows)[theme]["memories"]
-    return conn.execute(_query("lacking_vectors"), {"theme": theme, "ids": ids}).fetchall()
+def _lacking(conn: DeadlineConnection, store: Store, theme: str, change: RowChange) -> list[PendingRow]:
+    ids = ids_by_theme(change.before.rows)[theme][store]
+    rows = conn.execute(_query(f"lacking_vectors_{store}"), {"theme": theme, "ids": ids})
+    return [PendingRow(store, row.id, theme, row.content) for row in rows]

@@ -12,7 +12,7 @@ function OverviewView() {
 
 function OverviewTold({ data }) {
   const { health, totals, growth, themes } = data;
-  if (health.ok === null) return h(Fragment, null, h(Health, { health, version: data.version }), h(Loading, { when: true }));
+  if (!data.model) return h(Fragment, null, h(Health, { health, version: data.version }), h(Loading, { when: true }));
   const empty = totals.memories === 0 && totals.turns === 0;
   return h(
     Fragment,
@@ -22,6 +22,7 @@ function OverviewTold({ data }) {
     h(Totals, { totals, about: data.about || [] }),
     h("div", { className: "hpg-columns" }, h(Waiting, { waiting: data.waiting }), h(Recall, { recall: data.recall }), h(Model, { model: data.model })),
     !empty &&
+      (growth.length > 0 || data.counting) &&
       h(
         "div",
         { className: "hpg-columns hpg-columns-wide" },

@@ -1,7 +1,8 @@
 // What the views are made of.
 const INVISIBLE =
   /(?<![\p{Extended_Pictographic}\p{Emoji_Modifier}\p{M}\p{Script=Arabic}])[\u200c\u200d]+|(?<![\p{Emoji}\p{Script=Han}])[\ufe00-\ufe0f]+|[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\uffff\ud800-\udfff\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]+/gu;
-const MARKS_MOST = 2000; // of either kind in one text; what is more would make the page slow
+const AT_ONCE = 10000; // characters of a text; a browser takes minutes for a long one of many directions
+const MARKS_MOST = 1000; // of either kind in one text; what is more would make the page slow
 
 function numberText(value) {
   return typeof value === "number" ? value.toLocaleString() : "–";
@@ -76,7 +77,7 @@ function Answered({ answer, children }) {
     Fragment,
     null,
     h(Problem, { error, again }),
-    data ? h("div", { className: cx("hpg-answer", stale && slow && "hpg-stale"), "aria-busy": stale ? "true" : undefined }, children(data)) : h(Loading, { when: slow && !error }),
+    data ? h("div", { className: cx("hpg-answer", stale && slow && "hpg-stale"), "aria-busy": stale ? "true" : undefined }, children(data)) : !error && h(Loading, { when: slow }),
   );
 }
 
@@ -151,21 +152,50 @@ function visible(text, room) {
     from = found.index + found[0].length;
   }
   const rest = text.slice(from);
-  children.push(room.left > 0 ? rest : rest.replace(INVISIBLE, "\ufffd"));
-  return children;
+  if (room.left > 0) return [...children, rest];
+  const unmarked = h("span", { key: "rest", className: "hpg-unseen" }, "more of them are not marked");
+  return [...children, rest.replace(INVISIBLE, ""), unmarked];
 }
 
 /** A stored text, as text: what it holds is never markup. `lines` cuts what is shown, `inline` keeps it in one line. */
-function StoredText({ text, marks, lines, inline }) {
+function StoredText({ text, ...rest }) {
+  return text && text.length > AT_ONCE && !rest.lines && !rest.inline ? h(LongText, { text }) : h(ShownText, { text: text || "", ...rest });
+}
+
+function ShownText({ text, marks, lines, inline }) {
   const children = useMemo(() => {
     const room = { left: MARKS_MOST };
-    return markedPieces(text || "", marks).map(([piece, marked], at) =>
+    return markedPieces(text, marks).map(([piece, marked], at) =>
       marked ? h("mark", { key: at }, visible(piece, room)) : h(Fragment, { key: at }, visible(piece, room)),
     );
   }, [text, marks]);
   const props = { dir: "auto", className: cx("hpg-text", inline && "hpg-text-inline", lines && "hpg-clamp") };
   if (lines) props.style = { WebkitLineClamp: lines };
   return h(inline ? "span" : "div", props, children);
+}
+
+/** A text a part at a time. */
+function LongText({ text }) {
+  const [parts, setParts] = useState(1);
+  const ends = useMemo(() => partEnds(text), [text]);
+  const shown = ends.slice(0, parts);
+  return h(
+    Fragment,
+    null,
+    shown.map((end, at) => h(ShownText, { key: at, text: text.slice(at ? ends[at - 1] : 0, end) })),
+    parts < ends.length && h(Act, { onClick: () => setParts(parts + 1) }, `Show more of ${countText(text.length, "character")}`),
+  );
+}
+
+/** Return where each part of a text ends: at a space or a new line, where there is one. */
+function partEnds(text) {
+  const ends = [];
+  for (let from = 0; from < text.length; from = ends[ends.length - 1]) {
+    const end = Math.min(from + AT_ONCE, text.length);
+    const gap = Math.max(text.lastIndexOf("\n", end - 1), text.lastIndexOf(" ", end - 1));
+    ends.push(end < text.length && gap > from ? gap + 1 : end);
+  }
+  return ends;
 }
 
 /** A theme's name, which leads to the theme unless it is `plain`. */

@@ -2,7 +2,7 @@
 
 const SEARCH_FILTERS = ["theme", "store", "role", "target", "type", "session", "since", "until", "rerank"];
 const STORE_CHOICES = [
-  ["", "Memories and turns"],
+  ["", "Everything"],
   ["memories", "Memories"],
   ["turns", "Turns"],
 ];

@@ -7,7 +7,8 @@ function SessionView() {
   if (!session) return h(Page, { title: "Session" }, h(Empty, { title: "Which session?" }, h("p", null, h(Link, { view: "themes", className: "hpg-link" }, "Choose a theme, and there a session"))));
   const { data } = answer;
   const title = data && data.title ? h(StoredText, { text: data.title, inline: true }) : "Session";
-  const actions = data && h(ForgetSessionButton, { theme: data.theme, session });
+  const onForgotten = () => go("theme", { theme: data.theme, tab: "sessions" });
+  const actions = data && h(ForgetSessionButton, { theme: data.theme, session, onChanged: onForgotten });
   return h(
     Page,
     { title, actions },
