@@ -11,7 +11,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 import psycopg
 from PIL import Image
-from playwright.sync_api import Locator
+from playwright.sync_api import expect
 from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.admin.common.migrations import migrate
@@ -24,16 +24,16 @@ from tests.support.page import PHONE, chromium, opened, window
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
 WINDOW = (1280, 800)
-COLOURS = 64
-QUESTION = "Why did the payments gateway go down?"
-# By name: the view, how it is looked at, and its parameters.
+COLOURS = 256
+QUESTION = "How was the outage of the payments gateway mended?"
+# By name: the view, how it is looked at, its parameters, and what stands in it when it is there.
 PICTURES = {
-    "overview": ("overview", {}, {}),
-    "search": ("search", {}, {"q": QUESTION}),
-    "agent": ("agent", {}, {"message": QUESTION, "theme": "sre"}),
-    "theme": ("theme", {"scheme": "light"}, {"theme": "sre"}),
-    "removals": ("removals", {}, {}),
-    "phone": ("theme", {"size": PHONE}, {"theme": "sre"}),
+    "overview": ("overview", {}, {}, "Largest themes"),
+    "search": ("search", {}, {"q": QUESTION}, "ERR_CONN_42 when its pool"),
+    "agent": ("agent", {}, {"message": QUESTION, "theme": "sre"}, "ERR_CONN_42 when its pool"),
+    "theme": ("theme", {"scheme": "light"}, {"theme": "sre"}, "ERR_CONN_42 when its pool"),
+    "removals": ("removals", {}, {}, "Tickets are named"),
+    "phone": ("theme", {"size": PHONE}, {"theme": "sre"}, "ERR_CONN_42 when its pool"),
 }
 
 
@@ -41,21 +41,18 @@ def take(dashboard: HostDashboard) -> None:
     """Take every picture."""
     IMAGES.mkdir(exist_ok=True)
     with chromium() as browser, window(browser) as context, opened(context, dashboard) as open_view:
-        for name, (view, looks, params) in PICTURES.items():
+        for name, (view, looks, params, shown) in PICTURES.items():
             page = open_view(view, **({"size": WINDOW} | looks), **params).page
+            expect(page.locator(".hpg-page").get_by_text(shown).first).to_be_visible()
+            expect(page.get_by_text("are under way")).to_have_count(0, timeout=60_000)
             write(name, page.screenshot())
         page = open_view("theme", size=WINDOW, theme="marketing").page
         page.get_by_role("button", name="Change m").first.click()
         page.get_by_role("menuitem", name="Edit …").click()
         dialog = page.get_by_role("dialog")
-        dialog.get_by_label("Memory", exact=True).fill("The spring campaign for the Atlas product starts on 10 May.")
-        told(dialog)
+        dialog.get_by_label("Memory", exact=True).fill("The colour of the Atlas logo is RAL 5002, ultramarine.")
+        dialog.locator(".hpg-says").wait_for()
         write("edit", page.screenshot())
-
-
-def told(dialog: Locator) -> None:
-    """Wait until a dialog says what would happen."""
-    dialog.locator(".hpg-says").wait_for()
 
 
 def write(name: str, png: bytes) -> None:

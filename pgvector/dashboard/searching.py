@@ -22,7 +22,7 @@ from .rows import as_rows
 
 _CHARS = 800  # of a text: what answers, with what stands around it
 _RESULTS, _RESULTS_MOST = 10, 50
-_AFTER_S = 0.2  # for what is looked up of the results
+_AFTER_S = 0.12  # for what is looked up of the results
 
 
 def search(desk: Desk, params: Params) -> Mapping[str, Any]:

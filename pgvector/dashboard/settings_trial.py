@@ -94,7 +94,7 @@ def _try_stores(trial: SettingsTrial, home: Path, current: Settings) -> None:
         return
     if "dsn" in trial.changed:
         trial.notes.append(
-            "what is stored in the database of before stays there; hermes-pgvector copy --to takes it along"
+            "what is stored in the database of before stays there; hermes-pgvector copy --to DSN takes it along"
         )
     held = database.room.held
     dims = held.dims if held else trial.wanted.dims

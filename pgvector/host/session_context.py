@@ -148,8 +148,10 @@ def profile_of(home: Path) -> str:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return the environment with the home's own .env over it: another profile's values may stand in it."""
-    return {**os.environ, **read_dotenv(home)}
+    """Return the environment with the home's own .env in the place of what the host took from another profile's."""
+    own = hermes_home()
+    others = read_dotenv(own) if own != home else {}
+    return {name: value for name, value in os.environ.items() if others.get(name) != value} | read_dotenv(home)
 
 
 def load_settings(config: Mapping[str, Any] | None, home: Path) -> Loaded:

@@ -102,7 +102,7 @@ def test_need_42_a_failed_save_keeps_what_was_typed(open_page: Open, demo: Demo,
 
     page.route("**/edit", unavailable)
     button.click()
-    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("the database is away")
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("database is away")
     expect(field).to_have_value(TYPED)
     page.unroute("**/edit")
     page.get_by_role("dialog").get_by_role("button", name="Try again").click()

@@ -13,8 +13,8 @@ from .conftest import Demo, Open
 
 
 def test_need_42_the_overview_follows_what_happens(open_page: Open, dashboard: HostDashboard) -> None:
-    page = open_page("overview").page.locator(".hpg-page")
-    memories = page.locator(".hpg-stat", has=page.get_by_text("Memories", exact=True)).locator("dd")
+    page = open_page("overview").page
+    memories = page.locator(".hpg-stat").filter(has=page.get_by_text("Memories", exact=True)).locator("dd")
     expect(memories).to_have_text(re.compile(r"^\d+$"))
     before = int(memories.inner_text())
     with dashboard.http() as http:
