@@ -39,8 +39,12 @@ function queryOf(params) {
   return query;
 }
 
+function profileInAddress() {
+  return new URLSearchParams(window.location.search).get("profile") || "";
+}
+
 function withProfile(path) {
-  const profile = new URLSearchParams(window.location.search).get("profile");
+  const profile = profileInAddress();
   if (!profile) return API + path;
   return API + path + (path.includes("?") ? "&" : "?") + queryOf({ profile });
 }
@@ -105,8 +109,7 @@ function useAddress() {
 }
 
 function hrefOf(view, params) {
-  const profile = new URLSearchParams(window.location.search).get("profile");
-  const query = queryOf({ view, ...params, profile });
+  const query = queryOf({ view, ...params, profile: profileInAddress() });
   return `${window.location.pathname}?${query}`;
 }
 
@@ -173,7 +176,8 @@ function useAnswer(path, params, { every_s: everyS } = {}) {
     const settle = (change) => {
       clearTimeout(spinner);
       setSlow(false);
-      setState((before) => ({ key, path, data: before.path === path ? before.data : null, error: null, ...change }));
+      // Under a problem stands what the same question had for an answer, never another one's.
+      setState((before) => ({ key, path, data: before.key === key ? before.data : null, error: null, ...change }));
     };
     let due = false; // asked for while nobody looked
     async function ask() {
@@ -636,7 +640,7 @@ function dismiss(id) {
 
 /** Say what happened. `undo` is what a change answered; `problem` makes it stand out. */
 function toast(says, { undo, problem } = {}) {
-  const one = { id: ++lastId, says, undo: undo || null, problem: Boolean(problem) };
+  const one = { id: ++lastId, says, undo: undo || null, problem: Boolean(problem), profile: profileInAddress() };
   setToasts([...toasts, one]);
   setTimeout(() => dismiss(one.id), undo || problem ? TOAST_UNDO_MS : TOAST_MS);
 }
@@ -647,11 +651,13 @@ async function undoChange(one) {
     const found = await api.post("/undo", { token: one.undo.token });
     toast(found.says);
   } catch (error) {
-    toast(error.message, { problem: true });
+    // What was not answered may work later; the server keeps what it could not undo.
+    toast(error.message, { problem: true, undo: error.status === 400 ? null : one.undo });
   }
 }
 
-function Toasts() {
+/** What happened in a profile; that of another one can be undone there. */
+function Toasts({ profile }) {
   const [shown, setShown] = useState(toasts);
   useEffect(() => {
     toastListeners.add(setShown);
@@ -660,7 +666,7 @@ function Toasts() {
   return h(
     "div",
     { className: "hpg-toasts", role: "status", "aria-live": "polite" },
-    shown.map((one) =>
+    shown.filter((one) => one.profile === profile).map((one) =>
       h(
         "div",
         { key: one.id, className: cx("hpg-toast", one.problem && "hpg-toast-problem") },
@@ -800,7 +806,7 @@ const drafts = new Map();
 
 /** Return the name under which a draft is kept: each profile has its own, for its rows and settings are others. */
 function draftKey(name) {
-  return `${new URLSearchParams(window.location.search).get("profile") || ""}#${name}`;
+  return `${profileInAddress()}#${name}`;
 }
 
 /** Return [values, set, forget, dirty] of a form: `set({name: value})` changes some; a draft left behind comes back. */
@@ -2239,10 +2245,10 @@ function SessionView() {
   const offset = Number(params.offset) || 0;
   const answer = useAnswer(session ? "/session" : null, { theme, session, limit: ROWS_A_PAGE, offset });
   if (!session) return h(Page, { title: "Session" }, h(Empty, { title: "Which session?" }, h("p", null, h(Link, { view: "themes", className: "hpg-link" }, "Choose a theme, and there a session"))));
-  const { data } = answer;
+  const { data, stale } = answer;
   const title = data && data.title ? h(StoredText, { text: data.title, inline: true }) : "Session";
   const onForgotten = () => go("theme", { theme: data.theme, tab: "sessions" });
-  const actions = data && h(ForgetSessionButton, { theme: data.theme, session, onChanged: onForgotten });
+  const actions = data && !stale && h(ForgetSessionButton, { theme: data.theme, session, onChanged: onForgotten });
   return h(
     Page,
     { title, actions },
@@ -2300,8 +2306,8 @@ function RowView() {
   if (!params.ref) {
     return h(Page, { title: "One row" }, h(Empty, { title: "Which row?" }, h("p", null, "Open one from a list, such as m12 or t345.")));
   }
-  const { data } = answer;
-  const there = data && data.state !== "removed";
+  const { data, stale } = answer;
+  const there = data && !stale && data.state !== "removed";
   return h(
     Page,
     { title: `${params.ref.startsWith("t") ? "Turn" : "Memory"} ${params.ref}`, actions: there && h(RowActions, { row: data, open: true }) },
@@ -2783,7 +2789,7 @@ function MemoryPage() {
     { className: "hpg-page" },
     h(Navigation, { current: name }),
     h(VIEWS[name].view, { key: `${name}#${profile}` }),
-    h(Toasts),
+    h(Toasts, { profile }),
   );
 }
 

@@ -8,7 +8,7 @@ const drafts = new Map();
 
 /** Return the name under which a draft is kept: each profile has its own, for its rows and settings are others. */
 function draftKey(name) {
-  return `${new URLSearchParams(window.location.search).get("profile") || ""}#${name}`;
+  return `${profileInAddress()}#${name}`;
 }
 
 /** Return [values, set, forget, dirty] of a form: `set({name: value})` changes some; a draft left behind comes back. */

@@ -57,7 +57,7 @@ function MemoryPage() {
     { className: "hpg-page" },
     h(Navigation, { current: name }),
     h(VIEWS[name].view, { key: `${name}#${profile}` }),
-    h(Toasts),
+    h(Toasts, { profile }),
   );
 }
 
