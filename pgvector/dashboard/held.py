@@ -7,7 +7,6 @@ from typing import Any, get_args
 from ..admin.common import stored_rows
 from ..admin.common.operators import author
 from ..admin.common.outcome import Outcome, counted
-from ..admin.common.refs import Ref
 from ..admin.common.row_options import WHOLE
 from ..admin.edit import removals
 from ..admin.edit.removals import Decision
@@ -65,13 +64,13 @@ def _decide(desk: Desk, params: Params) -> dict[str, Any]:
         return f"{'removed' if done.done else 'would remove'} {what}, which can be restored for a while"
 
     plan = Plan(
-        f"removals {decision}", "let it wait for a decision again", lambda conn: _watch(conn, refs), do, says
-    )  # fmt: skip
+        f"removals {decision}",
+        "let it wait for a decision again",
+        lambda conn: Watched(find_themes(conn, refs)),
+        do,
+        says,
+    )
     return make_change(desk, context, plan, dry_run=dry_run)
-
-
-def _watch(conn: DeadlineConnection, refs: list[Ref]) -> Watched:
-    return Watched(find_themes(conn, refs))
 
 
 def _restore(desk: Desk, params: Params) -> dict[str, Any]:

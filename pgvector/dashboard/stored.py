@@ -14,7 +14,7 @@ from ..admin.common.theme_names import theme_of_session, theme_to_read
 from ..domain.errors import InvalidArgument
 from ..domain.facts import KINDS, STATES
 from ..domain.theme_settings import ROLES
-from ..domain.types import Store
+from ..domain.types import MEMORY_FILES, Store
 from ..store.connection import DeadlineConnection
 from .desk import Desk
 from .page_route import PageRoute
@@ -25,14 +25,13 @@ from .word_diff import Diff, WordDiffs
 ROW_CHARS = 200_000  # of the text of one row
 _COMPARED_CHARS = 50_000  # of the texts before and after a change
 _EVENT_CHARS = 300  # of the text that an event left behind
-_TARGETS = ("memory", "user")
 _EVENT = ("ref", "action", "at", "by", "theme", "target", "chars", "old_chars", "old_theme")
 
 
 def memories(desk: Desk, params: Params) -> Mapping[str, Any]:
     """Return a page of the memories of a theme, those that were written last first."""
     wanted = RowFilter(
-        params.choice("target", _TARGETS),
+        params.choice("target", tuple(MEMORY_FILES)),
         params.optional("session"),
         params.flag("pending"),
         params.choice("kind", KINDS),
