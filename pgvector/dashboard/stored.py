@@ -69,7 +69,8 @@ def session(desk: Desk, params: Params) -> Mapping[str, Any]:
         whole = browsing.session(conn, theme, name)
         found = browsing.said_in(conn, theme, name, limit=page.limit + 1, offset=page.offset, chars=LISTED_CHARS)
         rows = as_rows(conn, desk, "turns", found[: page.limit])
-    return _session_row(theme, whole | {"session_id": name}) | _page_of(rows, found, page)
+    private = {"private": not desk.chats.opens(theme)}
+    return _session_row(theme, whole | {"session_id": name}) | private | _page_of(rows, found, page)
 
 
 def _session_row(theme: str, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,7 +99,7 @@ def row(desk: Desk, params: Params) -> Mapping[str, Any]:
         told = more | as_rows(conn, desk, refs[0].store, [shown])[0]
         told["private"] |= not desk.chats.opens(told["theme"])  # of one that is gone the theme is all that is known
         if "history" in found:
-            told["history"] = _events(conn, found["history"])
+            told["history"] = _events(conn, desk, found["history"])
     return told
 
 
@@ -112,17 +113,18 @@ def history(desk: Desk, params: Params) -> Mapping[str, Any]:
             theme = theme_to_read(conn, given, desk.rules, desk.home)
             happened = browsing.happened(conn, theme, _and_one(page), action=action, chars=_COMPARED_CHARS)
             found = [{"theme": theme} | each for each in happened]
-        events = _events(conn, found[: page.limit])
+        events = _events(conn, desk, found[: page.limit])
     return _page_of(events, found, page)
 
 
-def _events(conn: DeadlineConnection, found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _events(conn: DeadlineConnection, desk: Desk, found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     replaced = [each["id"] for each in found if each["action"] == "replaced"]
     after, diffs = browsing.texts_after(conn, replaced, chars=_COMPARED_CHARS), WordDiffs()
     left = browsing.texts_after(conn, [each["id"] for each in found], chars=_EVENT_CHARS)
     return [
         {name: each[name] for name in _EVENT if name in each}
         | {"session_id": each["who"].get("session_id"), "diff": _diff(each, after.get(each["id"]), diffs)}
+        | {"private": not desk.chats.opens(each["theme"])}
         | {"content": None if each["action"] == "removed" else left.get(each["id"])}
         for each in found
     ]
