@@ -49,7 +49,7 @@ class _Overheard:
         return getattr(self._searcher, name)
 
     def recall(self, stores: Sequence[Store], asked: Question) -> Answer:
-        """As the searcher."""
+        """Search, and keep every hit."""
         answer = self._searcher.recall(stores, asked)
         self.found |= {(hit.store, hit.id): hit for hit in answer.hits}
         self.besides += answer.procedures
@@ -57,12 +57,12 @@ class _Overheard:
         return answer
 
     def bars(self, text: str, until: float) -> MinSimilarity | None:
-        """As the searcher."""
+        """Return the bars, and keep them."""
         self.near = self._searcher.bars(text, until)
         return self.near
 
     def before_session(self, *place: str, **limits: Any) -> list[Hit]:
-        """As the searcher."""
+        """Return how the session before ended, and keep it."""
         before = self._searcher.before_session(*place, **limits)
         self.besides += before
         return before

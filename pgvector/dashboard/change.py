@@ -124,7 +124,7 @@ def _actives(images: RowImages) -> list[RowKey]:
 
 
 def embed_memories(context: CommandContext, rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """As `embed_rows`, of the memories in an outcome's rows."""
+    """Give the memories in an outcome's rows their vectors, as `embed_rows` does."""
     return embed_rows(context, [PendingRow("memories", row["id"], row["theme"], row["content"]) for row in rows])
 
 

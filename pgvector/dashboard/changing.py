@@ -79,7 +79,7 @@ def _made(desk: Desk, context: CommandContext, plan: Plan, notes: list[str], *, 
 
 
 def _adding(context: CommandContext, op: RememberMemory, verb: str, undo: str, expected: str | None = None) -> Plan:
-    """`expected`: what the memory that it replaces has to say."""
+    """Return the plan that adds a memory; `expected` is what the one that it replaces has to say."""
     theme, said, noted = op.theme, op.structure, parse_notation(op.content) or Structure()
 
     def watch(conn: DeadlineConnection) -> Watched:
@@ -184,7 +184,7 @@ def _check_expected(conn: DeadlineConnection, ref: Ref, expected: str | None) ->
     now = memory(conn, ref).content
     if expected is not None and expected not in (now, hashlib.sha256(now.encode()).hexdigest()):
         raise InvalidArgument(
-            f"{ref} was changed by somebody else meanwhile, nothing was done. Now it says: {now[:2000]}"
+            f"{ref} was changed by somebody else meanwhile, nothing was done. Now it says: {now[:_TOLD]}"
         )
 
 

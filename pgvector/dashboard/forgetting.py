@@ -8,7 +8,6 @@ from typing import Any
 
 from ..admin.common.command_context import CommandContext
 from ..admin.common.outcome import Outcome, counted
-from ..admin.common.refs import Ref
 from ..admin.common.spool_views import drop_kept
 from ..admin.common.theme_names import theme_of_session, theme_to_read
 from ..admin.edit import forget_rows
@@ -41,17 +40,13 @@ def _forget(desk: Desk, params: Params) -> dict[str, Any]:
     plan = Plan(
         "forget",
         _BACK,
-        lambda conn: _watch(conn, refs),
+        lambda conn: Watched(find_themes(conn, refs)),
         do,
         _says,
         lambda done: forget_rows.drop_spooled(context, done),
         _other_owners,
     )
     return make_change(desk, context, plan, dry_run=dry_run)
-
-
-def _watch(conn: DeadlineConnection, refs: list[Ref]) -> Watched:
-    return Watched(find_themes(conn, refs))
 
 
 def _other_owners(before: RowImages) -> list[str]:

@@ -7,8 +7,7 @@ from typing import Any, get_args
 from ..admin.common import stored_rows
 from ..admin.common.operators import author
 from ..admin.common.outcome import Outcome, counted
-from ..admin.common.refs import Ref
-from ..admin.common.row_options import WHOLE
+from ..admin.common.row_options import WHOLE, Page
 from ..admin.edit import removals
 from ..admin.edit.removals import Decision
 from ..admin.edit.row_images import TextKey, find_themes
@@ -26,7 +25,7 @@ def _held(desk: Desk, params: Params) -> dict[str, Any]:
     theme, page = params.optional("theme"), params.page()
     with desk.reading() as conn:
         found = removals.held(conn, desk.home, desk.settings.removal_hold_days)
-    return _page([row for row in found if theme in (None, row["theme"])], page.offset, page.limit)
+    return _page(desk, page, [row for row in found if theme in (None, row["theme"])])
 
 
 def _removed(desk: Desk, params: Params) -> dict[str, Any]:
@@ -34,14 +33,17 @@ def _removed(desk: Desk, params: Params) -> dict[str, Any]:
     with desk.reading() as conn:
         found = removals.removed(conn, theme=params.optional("theme"), since=page.since)
     rows = [each.row(None) | {"by": author(each.who, "")} for each in found]
-    return _page(rows, page.offset, page.limit)
+    return _page(desk, page, rows)
 
 
-def _page(rows: list[dict[str, Any]], offset: int, limit: int) -> dict[str, Any]:
-    shown = rows[offset : offset + limit]
+def _page(desk: Desk, page: Page, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    end = page.offset + page.limit
     return {
-        "rows": [row | {"cut": row["chars"] > len(row["content"])} for row in shown],
-        "more": len(rows) > offset + limit,
+        "rows": [
+            row | {"cut": row["chars"] > len(row["content"]), "private": not desk.chats.opens(row["theme"])}
+            for row in rows[page.offset : end]
+        ],
+        "more": len(rows) > end,
     }
 
 
@@ -65,13 +67,13 @@ def _decide(desk: Desk, params: Params) -> dict[str, Any]:
         return f"{'removed' if done.done else 'would remove'} {what}, which can be restored for a while"
 
     plan = Plan(
-        f"removals {decision}", "let it wait for a decision again", lambda conn: _watch(conn, refs), do, says
-    )  # fmt: skip
+        f"removals {decision}",
+        "let it wait for a decision again",
+        lambda conn: Watched(find_themes(conn, refs)),
+        do,
+        says,
+    )
     return make_change(desk, context, plan, dry_run=dry_run)
-
-
-def _watch(conn: DeadlineConnection, refs: list[Ref]) -> Watched:
-    return Watched(find_themes(conn, refs))
 
 
 def _restore(desk: Desk, params: Params) -> dict[str, Any]:

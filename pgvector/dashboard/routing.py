@@ -101,7 +101,7 @@ def _no_number(name: str) -> NoReturn:
 
 
 def _check_origin(request: Request) -> None:
-    """A page of another site must not have a browser change anything here."""
+    """Refuse what a browser sends for a page of another site."""
     origin = request.headers.get("origin")
     if origin is not None and origin.lower().partition("://")[2] != request.headers.get("host", "").lower():
         raise InvalidArgument("another site's page may not change anything here")

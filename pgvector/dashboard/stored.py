@@ -14,7 +14,7 @@ from ..admin.common.theme_names import theme_of_session, theme_to_read
 from ..domain.errors import InvalidArgument
 from ..domain.facts import KINDS, STATES
 from ..domain.theme_settings import ROLES
-from ..domain.types import Store
+from ..domain.types import MEMORY_FILES, Store
 from ..store.connection import DeadlineConnection
 from .desk import Desk
 from .page_route import PageRoute
@@ -25,14 +25,13 @@ from .word_diff import Diff, WordDiffs
 ROW_CHARS = 200_000  # of the text of one row
 _COMPARED_CHARS = 50_000  # of the texts before and after a change
 _EVENT_CHARS = 300  # of the text that an event left behind
-_TARGETS = ("memory", "user")
 _EVENT = ("ref", "action", "at", "by", "theme", "target", "chars", "old_chars", "old_theme")
 
 
 def memories(desk: Desk, params: Params) -> Mapping[str, Any]:
     """Return a page of the memories of a theme, those that were written last first."""
     wanted = RowFilter(
-        params.choice("target", _TARGETS),
+        params.choice("target", tuple(MEMORY_FILES)),
         params.optional("session"),
         params.flag("pending"),
         params.choice("kind", KINDS),
@@ -70,7 +69,8 @@ def session(desk: Desk, params: Params) -> Mapping[str, Any]:
         whole = browsing.session(conn, theme, name)
         found = browsing.said_in(conn, theme, name, limit=page.limit + 1, offset=page.offset, chars=LISTED_CHARS)
         rows = as_rows(conn, desk, "turns", found[: page.limit])
-    return _session_row(theme, whole | {"session_id": name}) | _page_of(rows, found, page)
+    private = {"private": not desk.chats.opens(theme)}
+    return _session_row(theme, whole | {"session_id": name}) | private | _page_of(rows, found, page)
 
 
 def _session_row(theme: str, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def row(desk: Desk, params: Params) -> Mapping[str, Any]:
         told = more | as_rows(conn, desk, refs[0].store, [shown])[0]
         told["private"] |= not desk.chats.opens(told["theme"])  # of one that is gone the theme is all that is known
         if "history" in found:
-            told["history"] = _events(conn, found["history"])
+            told["history"] = _events(conn, desk, found["history"])
     return told
 
 
@@ -113,17 +113,18 @@ def history(desk: Desk, params: Params) -> Mapping[str, Any]:
             theme = theme_to_read(conn, given, desk.rules, desk.home)
             happened = browsing.happened(conn, theme, _and_one(page), action=action, chars=_COMPARED_CHARS)
             found = [{"theme": theme} | each for each in happened]
-        events = _events(conn, found[: page.limit])
+        events = _events(conn, desk, found[: page.limit])
     return _page_of(events, found, page)
 
 
-def _events(conn: DeadlineConnection, found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _events(conn: DeadlineConnection, desk: Desk, found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     replaced = [each["id"] for each in found if each["action"] == "replaced"]
     after, diffs = browsing.texts_after(conn, replaced, chars=_COMPARED_CHARS), WordDiffs()
     left = browsing.texts_after(conn, [each["id"] for each in found], chars=_EVENT_CHARS)
     return [
         {name: each[name] for name in _EVENT if name in each}
         | {"session_id": each["who"].get("session_id"), "diff": _diff(each, after.get(each["id"]), diffs)}
+        | {"private": not desk.chats.opens(each["theme"])}
         | {"content": None if each["action"] == "removed" else left.get(each["id"])}
         for each in found
     ]

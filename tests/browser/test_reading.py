@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import psycopg
 from playwright.sync_api import expect
 
 from tests.support.host_dashboard import HostDashboard
@@ -58,3 +59,21 @@ def test_need_42_every_tab_of_a_theme_fits_and_has_no_barriers(open_page: Open) 
             opened.resize(size)
             assert opened.sideways() == [], (tab, size)
             assert opened.barriers() == [], (tab, size)
+
+
+def test_need_16_everything_that_can_be_restored_is_reached_page_by_page(open_page: Open, demo: Demo) -> None:
+    with psycopg.connect(demo.database.dsn, autocommit=True) as conn:
+        conn.execute(
+            "INSERT INTO memory_history"
+            " (agent_identity, memory_id, target, action, who, chars, digest, old_digest, old_content, old_row)"
+            " SELECT 'yard', 900000 + n, 'memory', 'removed', '{}', length(text), hermes_digest(text),"
+            " hermes_digest(text), text, '{}' FROM generate_series(1, 51) AS n, format('Crane %s', n) AS text"
+        )
+        page = open_page("removals", theme="yard").page
+        removed = page.get_by_role("region", name="Can be brought back")
+        expect(removed.get_by_role("listitem")).to_have_count(50)
+        removed.get_by_role("link", name="Next").click()
+        expect(removed.get_by_role("listitem")).to_have_count(1)
+        page.go_back()
+        expect(removed.get_by_role("listitem")).to_have_count(50)
+        conn.execute("DELETE FROM memory_history WHERE agent_identity = 'yard'")

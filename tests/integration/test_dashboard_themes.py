@@ -105,6 +105,7 @@ def test_what_is_said_in_a_chat_is_private_unless_it_is_shared(
     home = mcp_home(tmp_path / "apart", dsn=dsn, dims=DIMS)
     with dashboard_api(home.path, monkeypatch) as api:
         assert api.get("/theme", theme=CHAT)["private"]
+        assert api.get("/session", theme=CHAT, session="s")["private"]
         assert private("/turns", CHAT) == {"hello": True}
         assert private("/memories", "sales") == {
             "said to a colleague": True, "said in a channel": True, "said at home": False,
@@ -112,6 +113,7 @@ def test_what_is_said_in_a_chat_is_private_unless_it_is_shared(
     home = mcp_home(tmp_path / "sharing", dsn=dsn, dims=DIMS, shared_chats=["slack"])
     with dashboard_api(home.path, monkeypatch) as api:
         assert not api.get("/theme", theme=CHAT)["private"]
+        assert not api.get("/session", theme=CHAT, session="s")["private"]
         assert private("/turns", CHAT) == {"hello": False}
         assert private("/memories", "sales") == {
             "said to a colleague": True, "said in a channel": False, "said at home": False,

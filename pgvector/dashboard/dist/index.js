@@ -5,8 +5,8 @@
 // What every view builds on: the host's parts, the API, the address, and questions that are asked again.
 const SDK = window.__HERMES_PLUGIN_SDK__;
 const { React } = SDK;
-const { useState, useEffect, useCallback, useMemo, useRef } = SDK.hooks;
-const { Card, CardHeader, CardTitle, CardContent, Badge, Button, Input } = SDK.components;
+const { useState, useEffect, useMemo, useRef } = SDK.hooks;
+const { Card, Badge, Button, Input } = SDK.components;
 const { Fragment } = React;
 const h = React.createElement;
 
@@ -152,7 +152,8 @@ function changed() {
 
 /**
  * Ask `path` (null asks nothing) and keep the answer; `every_s` asks again while the page is visible.
- * The former answer stays, with `stale`, until the next one is there. What is unavailable is tried again by itself.
+ * The former answer stays, with `stale`, until the next one or an error is there. What is unavailable is tried again by
+ * itself.
  */
 function useAnswer(path, params, { every_s: everyS } = {}) {
   const { profile } = useAddress();
@@ -176,7 +177,10 @@ function useAnswer(path, params, { every_s: everyS } = {}) {
     const settle = (change) => {
       clearTimeout(spinner);
       setSlow(false);
+<<<<<<< HEAD
       // Under a problem stands what the same question had for an answer, never another one's.
+=======
+>>>>>>> drev2
       setState((before) => ({ key, path, data: before.key === key ? before.data : null, error: null, ...change }));
     };
     let due = false; // asked for while nobody looked
@@ -326,10 +330,11 @@ function Answered({ answer, children }) {
   );
 }
 
-function Pager({ offset, limit, count, more, total, view, params }) {
+/** The way to the pages before and after; `name` is where the address holds the offset. */
+function Pager({ offset, limit, count, more, total, view, params, name = "offset" }) {
   const from = Number(offset) || 0;
   if (from === 0 && !more) return null;
-  const to = (start) => ({ view, params: { ...params, offset: start || undefined } });
+  const to = (start) => ({ view, params: { ...params, [name]: start || undefined } });
   const end = typeof total === "number" ? ` of ${numberText(total)}` : "";
   return h(
     "nav",
@@ -458,14 +463,8 @@ function Tag({ tone, children, title }) {
   return h(Badge, { className: "hpg-badge", tone: tone || "secondary", title }, children);
 }
 
-function Stat({ label, value, hint, tone }) {
-  return h(
-    "div",
-    { className: cx("hpg-stat", tone && `hpg-tone-${tone}`) },
-    h("dt", null, label),
-    h("dd", null, value),
-    hint && h("dd", { className: "hpg-stat-hint" }, hint),
-  );
+function Stat({ label, value }) {
+  return h("div", { className: "hpg-stat" }, h("dt", null, label), h("dd", null, value));
 }
 
 // ---- fields and buttons ----
@@ -490,10 +489,10 @@ function Field({ label, help, problem, children }) {
 }
 
 /** A text field, of several lines where `rows` is given. `onInput` gets the text. */
-function TextField({ label, help, problem, value, onInput, rows, inputRef, ...rest }) {
+function TextField({ label, help, problem, value, onInput, rows, ...rest }) {
   const typed = { ...rest, value: value === null || value === undefined ? "" : value, onInput: (event) => onInput(event.target.value) };
   return h(Field, { label, help, problem }, (named) =>
-    rows ? h("textarea", { ...typed, ...named, rows, dir: "auto", className: "hpg-input", ref: inputRef }) : h(Input, { ...typed, ...named, ref: inputRef }),
+    rows ? h("textarea", { ...typed, ...named, rows, dir: "auto", className: "hpg-input" }) : h(Input, { ...typed, ...named }),
   );
 }
 
@@ -540,7 +539,7 @@ function Filters({ view, params, fields }) {
 // What lies over a view: dialogs, menus, and what just happened with its undo.
 
 /** A modal dialog. Escape and a click beside it close it; the focus returns to where it was. */
-function Dialog({ title, onClose, children, wide }) {
+function Dialog({ title, onClose, children }) {
   const dialog = useRef(null);
   const close = useRef(onClose);
   const id = useId();
@@ -563,7 +562,7 @@ function Dialog({ title, onClose, children, wide }) {
   }, []);
   return h(
     "dialog",
-    { ref: dialog, className: cx("hpg-dialog", wide && "hpg-dialog-wide"), "aria-labelledby": id },
+    { ref: dialog, className: "hpg-dialog", "aria-labelledby": id },
     h(
       "div",
       { className: "hpg-dialog-box" },
@@ -573,11 +572,11 @@ function Dialog({ title, onClose, children, wide }) {
   );
 }
 
-/** A button with further actions: `items` are {label, onClick, danger, disabled}. */
-function MenuButton({ label, items, children }) {
+/** A button with further actions: `items` are {label, onClick, danger}. */
+function MenuButton({ label, items }) {
   const [open, setOpen] = useState(false);
   const root = useRef(null);
-  const choices = () => [...root.current.querySelectorAll("[role=menuitem]:not(:disabled)")];
+  const choices = () => [...root.current.querySelectorAll("[role=menuitem]")];
   useEffect(() => {
     if (!open) return undefined;
     const first = choices()[0];
@@ -611,12 +610,12 @@ function MenuButton({ label, items, children }) {
   return h(
     "div",
     { className: "hpg-menu", ref: root, onKeyDown },
-    h("button", { type: "button", className: "hpg-menu-button", "aria-haspopup": "menu", "aria-expanded": open ? "true" : "false", "aria-label": children ? undefined : label, onClick: () => setOpen(!open) }, children || "⋯"),
+    h("button", { type: "button", className: "hpg-menu-button", "aria-haspopup": "menu", "aria-expanded": open ? "true" : "false", "aria-label": label, onClick: () => setOpen(!open) }, "⋯"),
     open &&
       h(
         "div",
         { className: "hpg-menu-items", role: "menu", "aria-label": label },
-        items.map((item) => h("button", { key: item.label, type: "button", role: "menuitem", tabIndex: -1, disabled: item.disabled, className: cx(item.danger && "hpg-danger"), onClick: choose(item) }, item.label)),
+        items.map((item) => h("button", { key: item.label, type: "button", role: "menuitem", tabIndex: -1, className: cx(item.danger && "hpg-danger"), onClick: choose(item) }, item.label)),
       ),
   );
 }
@@ -694,7 +693,7 @@ function Bars({ rows, series, label }) {
   if (!rows.length) return null;
   return h(
     "figure",
-    { className: "hpg-chart" },
+    null,
     h("figcaption", { className: "hpg-legend" }, series.map(({ key, label: says }, at) => h("span", { key, className: `hpg-series-${at}` }, says))),
     h(
       "div",
@@ -1373,7 +1372,7 @@ function RowActions({ row, open, onChanged }) {
   if (!open) return h(Fragment, null, h(MenuButton, { label: `Change ${row.ref}`, items: actions }), dialog);
   return h(
     "div",
-    { className: "hpg-actions hpg-row-actions" },
+    { className: "hpg-actions" },
     actions.map(({ name, label, danger, onClick }) =>
       h(Act, { key: name, tone: danger ? "danger" : "plain", onClick }, label),
     ),
@@ -1429,7 +1428,7 @@ function EventItem({ event, whose, known }) {
       { className: "hpg-row-head" },
       h("strong", null, event.action),
       whose && h(Link, { view: "row", params: { ref: event.ref }, className: "hpg-ref" }, event.ref),
-      whose && event.theme && h(ThemeName, { theme: event.theme }),
+      whose && event.theme && h(ThemeName, { theme: event.theme, private: event.private }),
       h(When, { at: event.at }),
       event.by && h("span", { className: "hpg-muted" }, "by ", h(StoredText, { text: event.by, inline: true })),
     ),
@@ -1499,7 +1498,7 @@ function OverviewTold({ data }) {
         "div",
         { className: "hpg-columns hpg-columns-wide" },
         h(Panel, { title: "The last 30 days" }, growth.length ? h(Bars, { rows: growth, series: GROWTH, label: "Turns and memories a day" }) : h(StillCounting, null)),
-        h(Panel, { title: "Largest themes", actions: h(Link, { view: "themes", className: "hpg-link" }, "All themes") }, themes.length ? h(LargestThemes, { themes }) : h(StillCounting, null)),
+        h(Panel, { title: "Largest themes", actions: h(Link, { view: "themes" }, "All themes") }, themes.length ? h(LargestThemes, { themes }) : h(StillCounting, null)),
       ),
     data.processes.length > 0 && h(Panel, { title: "Who uses it now" }, h(Processes, { processes: data.processes })),
   );
@@ -1738,7 +1737,7 @@ function SearchForm({ params }) {
         h(SelectField, { label: "Reranker", ...choice("rerank", RERANK_CHOICES) }),
       ),
       chosen > 0 &&
-        h(Link, { view: "search", params: { q: params.q }, className: "hpg-link" }, "Search without these filters"),
+        h(Link, { view: "search", params: { q: params.q } }, "Search without these filters"),
     ),
   );
 }
@@ -1753,9 +1752,12 @@ function SearchAnswer({ params }) {
   const offset = Number(params.offset) || 0;
   const question = { ...searchParams(params), limit, offset };
   if (!params.theme) question.scope = "all";
-  const { data, error, slow, again } = useAnswer("/search", question);
-  if (error) return h(Problem, { error, again });
-  if (!data) return h(Loading, { when: slow });
+  const answer = useAnswer("/search", question);
+  const pager = { offset, limit, view: "search", params: searchParams(params) };
+  return h(Answered, { answer }, (data) => h(SearchTold, { data, pager }));
+}
+
+function SearchTold({ data, pager }) {
   return h(
     "section",
     { className: "hpg-section", "aria-label": "Results" },
@@ -1763,13 +1765,13 @@ function SearchAnswer({ params }) {
     data.mode === "lexical" &&
       h("p", { className: "hpg-note" }, `Searched by words only${data.why_by_words ? `: ${data.why_by_words}` : ""}`),
     data.results.length
-      ? h("ol", { className: "hpg-results", start: offset + 1 }, data.results.map((row) => h(Found, { key: row.ref, row })))
+      ? h("ol", { className: "hpg-results", start: pager.offset + 1 }, data.results.map((row) => h(Found, { key: row.ref, row })))
       : h(
           Empty,
           { title: "Nothing was found" },
           h("p", null, "Ask with other words, or leave filters out."),
         ),
-    h(Pager, { offset, limit, count: data.results.length, more: data.more, view: "search", params: searchParams(params) }),
+    h(Pager, { ...pager, count: data.results.length, more: data.more }),
   );
 }
 
@@ -1793,14 +1795,14 @@ function Found({ row }) {
       row.cut && h("p", { className: "hpg-muted" }, `A part of ${row.chars.toLocaleString()} characters`),
       h(
         "details",
-        { className: "hpg-why" },
+        null,
         h("summary", null, (row.why && row.why.said) || "Why it was found"),
         h(WhyFound, { row }),
       ),
       around.length > 0 &&
         h(
           "details",
-          { className: "hpg-around" },
+          null,
           h("summary", null, around.length === 1 ? "1 turn around it" : `${around.length} turns around it`),
           h("ol", { className: "hpg-turns" }, around.map((turn) => h(TurnAround, { key: turn.ref, turn }))),
         ),
@@ -1927,9 +1929,11 @@ function agentBar({ bar, bar_of_turns: ofTurns }) {
 
 function AgentAnswer({ params }) {
   const asked = { message: params.message, theme: params.theme, session: params.session };
-  const { data, error, slow, again } = useAnswer("/agent-view", asked);
-  if (error) return h(Problem, { error, again });
-  if (!data) return h(Loading, { when: slow });
+  const answer = useAnswer("/agent-view", asked);
+  return h(Answered, { answer }, (data) => h(AgentTold, { data }));
+}
+
+function AgentTold({ data }) {
   return h(
     Fragment,
     null,
@@ -2030,7 +2034,7 @@ function ThemeSearch({ search }) {
 }
 
 function NoThemes({ search }) {
-  if (search) return h(Empty, { title: "No theme has that in its name" }, h("p", null, h(Link, { view: "themes", className: "hpg-link" }, "Show all themes")));
+  if (search) return h(Empty, { title: "No theme has that in its name" }, h("p", null, h(Link, { view: "themes" }, "Show all themes")));
   return h(
     Empty,
     { title: "There are no themes yet" },
@@ -2070,7 +2074,7 @@ const PENDING_CHOICES = [
 function ThemeView() {
   const { params } = useAddress();
   const { theme } = params;
-  if (!theme) return h(Page, { title: "Theme" }, h(Empty, { title: "Which theme?" }, h("p", null, h(Link, { view: "themes", className: "hpg-link" }, "Choose one from the list"))));
+  if (!theme) return h(Page, { title: "Theme" }, h(Empty, { title: "Which theme?" }, h("p", null, h(Link, { view: "themes" }, "Choose one from the list"))));
   return h(OneTheme, { key: theme, theme, params });
 }
 
@@ -2081,7 +2085,7 @@ function OneTheme({ theme, params }) {
   const title = h(ThemeName, { theme, private: data && data.private, plain: true });
   return h(
     Page,
-    { title, actions: h(Fragment, null, h(Link, { view: "search", params: { theme }, className: "hpg-link" }, "Search in it"), h(AddButton, { theme })) },
+    { title, actions: h(Fragment, null, h(Link, { view: "search", params: { theme } }, "Search in it"), h(AddButton, { theme })) },
     h(Answered, { answer }, (told) => h(ThemeFigures, { told })),
     h(ThemeTabs, { theme, tab }),
     h(TABS[tab].view, { key: tab, theme, params, told: data }),
@@ -2124,7 +2128,7 @@ function ThemePage({ path, theme, tab, params, names, empty, children }) {
           h(Pager, { offset, limit: ROWS_A_PAGE, count: rows.length, more, view: "theme", params: { theme, tab, ...asked } }),
         )
       : filtered || offset
-        ? h(Empty, { title: "Nothing fits" }, h("p", null, h(Link, { ...all, className: "hpg-link" }, "Show all of them")))
+        ? h(Empty, { title: "Nothing fits" }, h("p", null, h(Link, { ...all }, "Show all of them")))
         : empty,
   );
 }
@@ -2179,7 +2183,7 @@ function StoredRow({ row }) {
         RowHead,
         { row: { ...row, theme: undefined } },
         row.private && h(Tag, { tone: "outline", title: "Of a private surface, such as a direct message" }, "private"),
-        row.store === "turns" && session && h(Link, { view: "session", params: { theme, session }, className: "hpg-link" }, "Session"),
+        row.store === "turns" && session && h(Link, { view: "session", params: { theme, session } }, "Session"),
         h(RowActions, { row }),
       ),
       h(StoredText, { text: row.content, lines: 6 }),
@@ -2189,7 +2193,7 @@ function StoredRow({ row }) {
 }
 
 function Cut({ row }) {
-  return h("p", { className: "hpg-muted" }, h(Link, { view: "row", params: { ref: row.ref }, className: "hpg-link" }, `All ${countText(row.chars, "character")}`));
+  return h("p", { className: "hpg-muted" }, h(Link, { view: "row", params: { ref: row.ref } }, `All ${countText(row.chars, "character")}`));
 }
 
 function ThemeSessions({ theme, params }) {
@@ -2205,7 +2209,7 @@ function ThemeSessions({ theme, params }) {
 
 function ThemeTimeline({ theme, told }) {
   if (!told || told.counting) return h(StillCounting, null);
-  const history = h("p", null, h(Link, { view: "history", params: { theme }, className: "hpg-link" }, "What was added, changed and removed"));
+  const history = h("p", null, h(Link, { view: "history", params: { theme } }, "What was added, changed and removed"));
   if (!told.timeline.length) return h(Empty, { title: "Nothing was written yet" }, history);
   const monthly = Boolean(told.timeline[0].month);
   const columns = [
@@ -2244,8 +2248,13 @@ function SessionView() {
   const { theme, session } = params;
   const offset = Number(params.offset) || 0;
   const answer = useAnswer(session ? "/session" : null, { theme, session, limit: ROWS_A_PAGE, offset });
+<<<<<<< HEAD
   if (!session) return h(Page, { title: "Session" }, h(Empty, { title: "Which session?" }, h("p", null, h(Link, { view: "themes", className: "hpg-link" }, "Choose a theme, and there a session"))));
   const { data, stale } = answer;
+=======
+  if (!session) return h(Page, { title: "Session" }, h(Empty, { title: "Which session?" }, h("p", null, h(Link, { view: "themes" }, "Choose a theme, and there a session"))));
+  const { data } = answer;
+>>>>>>> drev2
   const title = data && data.title ? h(StoredText, { text: data.title, inline: true }) : "Session";
   const onForgotten = () => go("theme", { theme: data.theme, tab: "sessions" });
   const actions = data && !stale && h(ForgetSessionButton, { theme: data.theme, session, onChanged: onForgotten });
@@ -2257,14 +2266,14 @@ function SessionView() {
 }
 
 function Transcript({ told, offset }) {
-  const { theme, session_id: session, parent_session_id: parent, rows } = told;
+  const { theme, private: hidden, session_id: session, parent_session_id: parent, rows } = told;
   return h(
     Fragment,
     null,
     h(
       "dl",
       { className: "hpg-line" },
-      h("div", null, h("dt", null, "Theme"), h("dd", null, h(ThemeName, { theme }))),
+      h("div", null, h("dt", null, "Theme"), h("dd", null, h(ThemeName, { theme, private: hidden }))),
       h("div", null, h("dt", null, "Session"), h("dd", null, h(StoredText, { text: session, inline: true }))),
       h("div", null, h("dt", null, "Began"), h("dd", null, h(When, { at: told.first_at, exact: true }))),
       h("div", null, h("dt", null, "Last turn"), h("dd", null, h(When, { at: told.last_at, exact: true }))),
@@ -2326,7 +2335,7 @@ function WholeRowTold({ row }) {
       : h(
           Panel,
           null,
-          h(RowHead, { row, own: true }),
+          h(RowHead, { row }),
           h(StoredText, { text: row.content }),
           row.cut && h("p", { className: "hpg-note" }, `The first part of ${countText(row.chars, "character")}.`),
         ),
@@ -2438,23 +2447,24 @@ function HistoryAnswer({ params }) {
   const limit = 50;
   const offset = Number(params.offset) || 0;
   const { theme, action, since, until } = params;
-  const { data, error, slow, again } = useAnswer("/history", { theme, action, since, until, limit, offset });
-  if (error) return h(Problem, { error, again });
-  if (!data) return h(Loading, { when: slow });
-  if (!data.rows.length) {
-    return h(Empty, { title: "Nothing happened" }, h("p", null, "Nothing of that kind, at that time."));
-  }
-  return h(
-    Fragment,
-    null,
-    h(Events, { events: data.rows, whose: true }),
-    h(Pager, { offset, limit, count: data.rows.length, more: data.more, view: "history", params: { theme, action, since, until } }),
+  const answer = useAnswer("/history", { theme, action, since, until, limit, offset });
+  return h(Answered, { answer }, ({ rows, more }) =>
+    rows.length
+      ? h(
+          Fragment,
+          null,
+          h(Events, { events: rows, whose: true }),
+          h(Pager, { offset, limit, count: rows.length, more, view: "history", params: { theme, action, since, until } }),
+        )
+      : h(Empty, { title: "Nothing happened" }, h("p", null, "Nothing of that kind, at that time.")),
   );
 }
 
 // Removals by memory files that wait for a decision, and memories that can be brought back.
 
 const FILE_TROUBLES = { missing: "is missing", empty: "is empty", damaged: "is damaged", shorter: "lost much at once" };
+
+const REMOVALS_A_PAGE = 50;
 
 function RemovalsView() {
   const { params } = useAddress();
@@ -2466,28 +2476,44 @@ function RemovalsView() {
   );
 }
 
+/** A page of one of the two lists, of which the address holds an offset each, by `name`. */
+function RemovalPage({ path, name, params, empty, children }) {
+  const offset = Number(params[name]) || 0;
+  const asked = { theme: params.theme, since: params.since, limit: REMOVALS_A_PAGE, offset };
+  const answer = useAnswer(path, asked);
+  return h(Answered, { answer }, ({ rows, more }) =>
+    h(
+      Fragment,
+      null,
+      rows.length ? children(rows) : empty,
+      h(Pager, { offset, limit: REMOVALS_A_PAGE, count: rows.length, more, view: "removals", params, name }),
+    ),
+  );
+}
+
 function HeldRemovals({ params }) {
-  const limit = 50;
-  const offset = Number(params.offset) || 0;
-  const { data, error, slow, again } = useAnswer("/removals", { theme: params.theme, limit, offset });
-  const [chosen, setChosen] = useState([]);
-  const rows = (data && data.rows) || [];
-  const picked = chosen.filter((ref) => rows.some((row) => row.ref === ref));
+  const empty = h(Empty, { title: "Nothing waits" }, h("p", null, "No removal needs a decision."));
   return h(
     "section",
     { className: "hpg-section", "aria-labelledby": "hpg-held" },
     h("h3", { id: "hpg-held" }, "Waiting for a decision"),
     h("p", { className: "hpg-muted" }, "A memory file lost these entries in a way that may be an accident. Undecided, they are kept."),
-    error && h(Problem, { error, again }),
-    !data && !error && h(Loading, { when: slow }),
-    data && !rows.length && h(Empty, { title: "Nothing waits" }, h("p", null, "No removal needs a decision.")),
-    rows.length > 0 && h(ChooseBar, { rows, picked, setChosen }),
+    h(RemovalPage, { path: "/removals", name: "offset", params, empty }, (rows) => h(HeldRows, { rows })),
+  );
+}
+
+function HeldRows({ rows }) {
+  const [chosen, setChosen] = useState([]);
+  const picked = chosen.filter((ref) => rows.some((row) => row.ref === ref));
+  return h(
+    Fragment,
+    null,
+    h(ChooseBar, { rows, picked, setChosen }),
     h(
       "ul",
       { className: "hpg-results" },
       rows.map((row, at) => h(HeldRow, { key: `${row.ref} ${at}`, row, picked: picked.includes(row.ref), setChosen })),
     ),
-    data && h(Pager, { offset, limit, count: rows.length, more: data.more, view: "removals", params: { theme: params.theme } }),
   );
 }
 
@@ -2531,7 +2557,7 @@ function HeldRow({ row, picked, setChosen }) {
       { className: "hpg-row-head" },
       h(CheckField, { label: h("span", { className: "hpg-sr" }, `Choose ${row.ref}`), value: picked, onInput: choose }),
       h(Link, { view: "row", params: { ref: row.ref }, className: "hpg-ref" }, row.ref),
-      h(ThemeName, { theme: row.theme }),
+      h(ThemeName, { theme: row.theme, private: row.private }),
     ),
     h(StoredText, { text: row.content, lines: 4 }),
     h(
@@ -2547,21 +2573,26 @@ function HeldRow({ row, picked, setChosen }) {
 }
 
 function RemovedMemories({ params }) {
-  const { data, error, slow, again } = useAnswer("/removed", { theme: params.theme, since: params.since });
-  const rows = (data && data.rows) || [];
+  const empty = h(
+    Empty,
+    { title: "Nothing was removed" },
+    h("p", null, "What a memory file lets go of can be restored here for a while."),
+  );
   return h(
     "section",
     { className: "hpg-section", "aria-labelledby": "hpg-removed" },
     h("h3", { id: "hpg-removed" }, "Can be brought back"),
-    error && h(Problem, { error, again }),
-    !data && !error && h(Loading, { when: slow }),
-    data &&
-      !rows.length &&
-      h(Empty, { title: "Nothing was removed" }, h("p", null, "What a memory file lets go of can be restored here for a while.")),
+    h(RemovalPage, { path: "/removed", name: "removed_offset", params, empty }, (rows) => h(RemovedRows, { rows })),
+  );
+}
+
+function RemovedRows({ rows }) {
+  return h(
+    Fragment,
+    null,
     rows.length > 1 &&
       h(DialogButton, { label: "Restore all shown …", dialog: RestoreDialog, refs: rows.map((row) => row.ref) }),
     h("ul", { className: "hpg-results" }, rows.map((row) => h(RemovedRow, { key: row.ref, row }))),
-    data && data.more && h("p", { className: "hpg-muted" }, "More was removed before these."),
   );
 }
 
@@ -2573,7 +2604,7 @@ function RemovedRow({ row }) {
       "div",
       { className: "hpg-row-head" },
       h(Link, { view: "row", params: { ref: row.ref }, className: "hpg-ref" }, row.ref),
-      h(ThemeName, { theme: row.theme }),
+      h(ThemeName, { theme: row.theme, private: row.private }),
       h("span", { className: "hpg-muted" }, "removed ", h(When, { at: row.removed_at })),
       row.by && h("span", { className: "hpg-muted" }, "by ", h(StoredText, { text: row.by, inline: true })),
       h(DialogButton, { label: "Restore …", dialog: RestoreDialog, refs: [row.ref] }),

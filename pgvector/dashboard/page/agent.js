@@ -49,9 +49,11 @@ function agentBar({ bar, bar_of_turns: ofTurns }) {
 
 function AgentAnswer({ params }) {
   const asked = { message: params.message, theme: params.theme, session: params.session };
-  const { data, error, slow, again } = useAnswer("/agent-view", asked);
-  if (error) return h(Problem, { error, again });
-  if (!data) return h(Loading, { when: slow });
+  const answer = useAnswer("/agent-view", asked);
+  return h(Answered, { answer }, (data) => h(AgentTold, { data }));
+}
+
+function AgentTold({ data }) {
   return h(
     Fragment,
     null,

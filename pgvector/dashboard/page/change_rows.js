@@ -121,7 +121,7 @@ function RowActions({ row, open, onChanged }) {
   if (!open) return h(Fragment, null, h(MenuButton, { label: `Change ${row.ref}`, items: actions }), dialog);
   return h(
     "div",
-    { className: "hpg-actions hpg-row-actions" },
+    { className: "hpg-actions" },
     actions.map(({ name, label, danger, onClick }) =>
       h(Act, { key: name, tone: danger ? "danger" : "plain", onClick }, label),
     ),

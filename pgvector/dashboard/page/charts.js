@@ -14,7 +14,7 @@ function Bars({ rows, series, label }) {
   if (!rows.length) return null;
   return h(
     "figure",
-    { className: "hpg-chart" },
+    null,
     h("figcaption", { className: "hpg-legend" }, series.map(({ key, label: says }, at) => h("span", { key, className: `hpg-series-${at}` }, says))),
     h(
       "div",

@@ -1,8 +1,8 @@
 // What every view builds on: the host's parts, the API, the address, and questions that are asked again.
 const SDK = window.__HERMES_PLUGIN_SDK__;
 const { React } = SDK;
-const { useState, useEffect, useCallback, useMemo, useRef } = SDK.hooks;
-const { Card, CardHeader, CardTitle, CardContent, Badge, Button, Input } = SDK.components;
+const { useState, useEffect, useMemo, useRef } = SDK.hooks;
+const { Card, Badge, Button, Input } = SDK.components;
 const { Fragment } = React;
 const h = React.createElement;
 
@@ -148,7 +148,8 @@ function changed() {
 
 /**
  * Ask `path` (null asks nothing) and keep the answer; `every_s` asks again while the page is visible.
- * The former answer stays, with `stale`, until the next one is there. What is unavailable is tried again by itself.
+ * The former answer stays, with `stale`, until the next one or an error is there. What is unavailable is tried again by
+ * itself.
  */
 function useAnswer(path, params, { every_s: everyS } = {}) {
   const { profile } = useAddress();
@@ -172,7 +173,10 @@ function useAnswer(path, params, { every_s: everyS } = {}) {
     const settle = (change) => {
       clearTimeout(spinner);
       setSlow(false);
+<<<<<<< HEAD
       // Under a problem stands what the same question had for an answer, never another one's.
+=======
+>>>>>>> drev2
       setState((before) => ({ key, path, data: before.key === key ? before.data : null, error: null, ...change }));
     };
     let due = false; // asked for while nobody looked

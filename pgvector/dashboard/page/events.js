@@ -20,7 +20,7 @@ function EventItem({ event, whose, known }) {
       { className: "hpg-row-head" },
       h("strong", null, event.action),
       whose && h(Link, { view: "row", params: { ref: event.ref }, className: "hpg-ref" }, event.ref),
-      whose && event.theme && h(ThemeName, { theme: event.theme }),
+      whose && event.theme && h(ThemeName, { theme: event.theme, private: event.private }),
       h(When, { at: event.at }),
       event.by && h("span", { className: "hpg-muted" }, "by ", h(StoredText, { text: event.by, inline: true })),
     ),

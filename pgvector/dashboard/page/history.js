@@ -49,16 +49,15 @@ function HistoryAnswer({ params }) {
   const limit = 50;
   const offset = Number(params.offset) || 0;
   const { theme, action, since, until } = params;
-  const { data, error, slow, again } = useAnswer("/history", { theme, action, since, until, limit, offset });
-  if (error) return h(Problem, { error, again });
-  if (!data) return h(Loading, { when: slow });
-  if (!data.rows.length) {
-    return h(Empty, { title: "Nothing happened" }, h("p", null, "Nothing of that kind, at that time."));
-  }
-  return h(
-    Fragment,
-    null,
-    h(Events, { events: data.rows, whose: true }),
-    h(Pager, { offset, limit, count: data.rows.length, more: data.more, view: "history", params: { theme, action, since, until } }),
+  const answer = useAnswer("/history", { theme, action, since, until, limit, offset });
+  return h(Answered, { answer }, ({ rows, more }) =>
+    rows.length
+      ? h(
+          Fragment,
+          null,
+          h(Events, { events: rows, whose: true }),
+          h(Pager, { offset, limit, count: rows.length, more, view: "history", params: { theme, action, since, until } }),
+        )
+      : h(Empty, { title: "Nothing happened" }, h("p", null, "Nothing of that kind, at that time.")),
   );
 }

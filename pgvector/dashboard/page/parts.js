@@ -81,10 +81,11 @@ function Answered({ answer, children }) {
   );
 }
 
-function Pager({ offset, limit, count, more, total, view, params }) {
+/** The way to the pages before and after; `name` is where the address holds the offset. */
+function Pager({ offset, limit, count, more, total, view, params, name = "offset" }) {
   const from = Number(offset) || 0;
   if (from === 0 && !more) return null;
-  const to = (start) => ({ view, params: { ...params, offset: start || undefined } });
+  const to = (start) => ({ view, params: { ...params, [name]: start || undefined } });
   const end = typeof total === "number" ? ` of ${numberText(total)}` : "";
   return h(
     "nav",
@@ -213,14 +214,8 @@ function Tag({ tone, children, title }) {
   return h(Badge, { className: "hpg-badge", tone: tone || "secondary", title }, children);
 }
 
-function Stat({ label, value, hint, tone }) {
-  return h(
-    "div",
-    { className: cx("hpg-stat", tone && `hpg-tone-${tone}`) },
-    h("dt", null, label),
-    h("dd", null, value),
-    hint && h("dd", { className: "hpg-stat-hint" }, hint),
-  );
+function Stat({ label, value }) {
+  return h("div", { className: "hpg-stat" }, h("dt", null, label), h("dd", null, value));
 }
 
 // ---- fields and buttons ----
@@ -245,10 +240,10 @@ function Field({ label, help, problem, children }) {
 }
 
 /** A text field, of several lines where `rows` is given. `onInput` gets the text. */
-function TextField({ label, help, problem, value, onInput, rows, inputRef, ...rest }) {
+function TextField({ label, help, problem, value, onInput, rows, ...rest }) {
   const typed = { ...rest, value: value === null || value === undefined ? "" : value, onInput: (event) => onInput(event.target.value) };
   return h(Field, { label, help, problem }, (named) =>
-    rows ? h("textarea", { ...typed, ...named, rows, dir: "auto", className: "hpg-input", ref: inputRef }) : h(Input, { ...typed, ...named, ref: inputRef }),
+    rows ? h("textarea", { ...typed, ...named, rows, dir: "auto", className: "hpg-input" }) : h(Input, { ...typed, ...named }),
   );
 }
 

@@ -1,7 +1,7 @@
 // What lies over a view: dialogs, menus, and what just happened with its undo.
 
 /** A modal dialog. Escape and a click beside it close it; the focus returns to where it was. */
-function Dialog({ title, onClose, children, wide }) {
+function Dialog({ title, onClose, children }) {
   const dialog = useRef(null);
   const close = useRef(onClose);
   const id = useId();
@@ -24,7 +24,7 @@ function Dialog({ title, onClose, children, wide }) {
   }, []);
   return h(
     "dialog",
-    { ref: dialog, className: cx("hpg-dialog", wide && "hpg-dialog-wide"), "aria-labelledby": id },
+    { ref: dialog, className: "hpg-dialog", "aria-labelledby": id },
     h(
       "div",
       { className: "hpg-dialog-box" },
@@ -34,11 +34,11 @@ function Dialog({ title, onClose, children, wide }) {
   );
 }
 
-/** A button with further actions: `items` are {label, onClick, danger, disabled}. */
-function MenuButton({ label, items, children }) {
+/** A button with further actions: `items` are {label, onClick, danger}. */
+function MenuButton({ label, items }) {
   const [open, setOpen] = useState(false);
   const root = useRef(null);
-  const choices = () => [...root.current.querySelectorAll("[role=menuitem]:not(:disabled)")];
+  const choices = () => [...root.current.querySelectorAll("[role=menuitem]")];
   useEffect(() => {
     if (!open) return undefined;
     const first = choices()[0];
@@ -72,12 +72,12 @@ function MenuButton({ label, items, children }) {
   return h(
     "div",
     { className: "hpg-menu", ref: root, onKeyDown },
-    h("button", { type: "button", className: "hpg-menu-button", "aria-haspopup": "menu", "aria-expanded": open ? "true" : "false", "aria-label": children ? undefined : label, onClick: () => setOpen(!open) }, children || "⋯"),
+    h("button", { type: "button", className: "hpg-menu-button", "aria-haspopup": "menu", "aria-expanded": open ? "true" : "false", "aria-label": label, onClick: () => setOpen(!open) }, "⋯"),
     open &&
       h(
         "div",
         { className: "hpg-menu-items", role: "menu", "aria-label": label },
-        items.map((item) => h("button", { key: item.label, type: "button", role: "menuitem", tabIndex: -1, disabled: item.disabled, className: cx(item.danger && "hpg-danger"), onClick: choose(item) }, item.label)),
+        items.map((item) => h("button", { key: item.label, type: "button", role: "menuitem", tabIndex: -1, className: cx(item.danger && "hpg-danger"), onClick: choose(item) }, item.label)),
       ),
   );
 }

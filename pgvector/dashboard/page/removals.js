@@ -2,6 +2,8 @@
 
 const FILE_TROUBLES = { missing: "is missing", empty: "is empty", damaged: "is damaged", shorter: "lost much at once" };
 
+const REMOVALS_A_PAGE = 50;
+
 function RemovalsView() {
   const { params } = useAddress();
   return h(
@@ -12,28 +14,44 @@ function RemovalsView() {
   );
 }
 
+/** A page of one of the two lists, of which the address holds an offset each, by `name`. */
+function RemovalPage({ path, name, params, empty, children }) {
+  const offset = Number(params[name]) || 0;
+  const asked = { theme: params.theme, since: params.since, limit: REMOVALS_A_PAGE, offset };
+  const answer = useAnswer(path, asked);
+  return h(Answered, { answer }, ({ rows, more }) =>
+    h(
+      Fragment,
+      null,
+      rows.length ? children(rows) : empty,
+      h(Pager, { offset, limit: REMOVALS_A_PAGE, count: rows.length, more, view: "removals", params, name }),
+    ),
+  );
+}
+
 function HeldRemovals({ params }) {
-  const limit = 50;
-  const offset = Number(params.offset) || 0;
-  const { data, error, slow, again } = useAnswer("/removals", { theme: params.theme, limit, offset });
-  const [chosen, setChosen] = useState([]);
-  const rows = (data && data.rows) || [];
-  const picked = chosen.filter((ref) => rows.some((row) => row.ref === ref));
+  const empty = h(Empty, { title: "Nothing waits" }, h("p", null, "No removal needs a decision."));
   return h(
     "section",
     { className: "hpg-section", "aria-labelledby": "hpg-held" },
     h("h3", { id: "hpg-held" }, "Waiting for a decision"),
     h("p", { className: "hpg-muted" }, "A memory file lost these entries in a way that may be an accident. Undecided, they are kept."),
-    error && h(Problem, { error, again }),
-    !data && !error && h(Loading, { when: slow }),
-    data && !rows.length && h(Empty, { title: "Nothing waits" }, h("p", null, "No removal needs a decision.")),
-    rows.length > 0 && h(ChooseBar, { rows, picked, setChosen }),
+    h(RemovalPage, { path: "/removals", name: "offset", params, empty }, (rows) => h(HeldRows, { rows })),
+  );
+}
+
+function HeldRows({ rows }) {
+  const [chosen, setChosen] = useState([]);
+  const picked = chosen.filter((ref) => rows.some((row) => row.ref === ref));
+  return h(
+    Fragment,
+    null,
+    h(ChooseBar, { rows, picked, setChosen }),
     h(
       "ul",
       { className: "hpg-results" },
       rows.map((row, at) => h(HeldRow, { key: `${row.ref} ${at}`, row, picked: picked.includes(row.ref), setChosen })),
     ),
-    data && h(Pager, { offset, limit, count: rows.length, more: data.more, view: "removals", params: { theme: params.theme } }),
   );
 }
 
@@ -77,7 +95,7 @@ function HeldRow({ row, picked, setChosen }) {
       { className: "hpg-row-head" },
       h(CheckField, { label: h("span", { className: "hpg-sr" }, `Choose ${row.ref}`), value: picked, onInput: choose }),
       h(Link, { view: "row", params: { ref: row.ref }, className: "hpg-ref" }, row.ref),
-      h(ThemeName, { theme: row.theme }),
+      h(ThemeName, { theme: row.theme, private: row.private }),
     ),
     h(StoredText, { text: row.content, lines: 4 }),
     h(
@@ -93,21 +111,26 @@ function HeldRow({ row, picked, setChosen }) {
 }
 
 function RemovedMemories({ params }) {
-  const { data, error, slow, again } = useAnswer("/removed", { theme: params.theme, since: params.since });
-  const rows = (data && data.rows) || [];
+  const empty = h(
+    Empty,
+    { title: "Nothing was removed" },
+    h("p", null, "What a memory file lets go of can be restored here for a while."),
+  );
   return h(
     "section",
     { className: "hpg-section", "aria-labelledby": "hpg-removed" },
     h("h3", { id: "hpg-removed" }, "Can be brought back"),
-    error && h(Problem, { error, again }),
-    !data && !error && h(Loading, { when: slow }),
-    data &&
-      !rows.length &&
-      h(Empty, { title: "Nothing was removed" }, h("p", null, "What a memory file lets go of can be restored here for a while.")),
+    h(RemovalPage, { path: "/removed", name: "removed_offset", params, empty }, (rows) => h(RemovedRows, { rows })),
+  );
+}
+
+function RemovedRows({ rows }) {
+  return h(
+    Fragment,
+    null,
     rows.length > 1 &&
       h(DialogButton, { label: "Restore all shown …", dialog: RestoreDialog, refs: rows.map((row) => row.ref) }),
     h("ul", { className: "hpg-results" }, rows.map((row) => h(RemovedRow, { key: row.ref, row }))),
-    data && data.more && h("p", { className: "hpg-muted" }, "More was removed before these."),
   );
 }
 
@@ -119,7 +142,7 @@ function RemovedRow({ row }) {
       "div",
       { className: "hpg-row-head" },
       h(Link, { view: "row", params: { ref: row.ref }, className: "hpg-ref" }, row.ref),
-      h(ThemeName, { theme: row.theme }),
+      h(ThemeName, { theme: row.theme, private: row.private }),
       h("span", { className: "hpg-muted" }, "removed ", h(When, { at: row.removed_at })),
       row.by && h("span", { className: "hpg-muted" }, "by ", h(StoredText, { text: row.by, inline: true })),
       h(DialogButton, { label: "Restore …", dialog: RestoreDialog, refs: [row.ref] }),

@@ -26,7 +26,7 @@ function WholeRowTold({ row }) {
       : h(
           Panel,
           null,
-          h(RowHead, { row, own: true }),
+          h(RowHead, { row }),
           h(StoredText, { text: row.content }),
           row.cut && h("p", { className: "hpg-note" }, `The first part of ${countText(row.chars, "character")}.`),
         ),

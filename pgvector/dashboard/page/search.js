@@ -96,7 +96,7 @@ function SearchForm({ params }) {
         h(SelectField, { label: "Reranker", ...choice("rerank", RERANK_CHOICES) }),
       ),
       chosen > 0 &&
-        h(Link, { view: "search", params: { q: params.q }, className: "hpg-link" }, "Search without these filters"),
+        h(Link, { view: "search", params: { q: params.q } }, "Search without these filters"),
     ),
   );
 }
@@ -111,9 +111,12 @@ function SearchAnswer({ params }) {
   const offset = Number(params.offset) || 0;
   const question = { ...searchParams(params), limit, offset };
   if (!params.theme) question.scope = "all";
-  const { data, error, slow, again } = useAnswer("/search", question);
-  if (error) return h(Problem, { error, again });
-  if (!data) return h(Loading, { when: slow });
+  const answer = useAnswer("/search", question);
+  const pager = { offset, limit, view: "search", params: searchParams(params) };
+  return h(Answered, { answer }, (data) => h(SearchTold, { data, pager }));
+}
+
+function SearchTold({ data, pager }) {
   return h(
     "section",
     { className: "hpg-section", "aria-label": "Results" },
@@ -121,13 +124,13 @@ function SearchAnswer({ params }) {
     data.mode === "lexical" &&
       h("p", { className: "hpg-note" }, `Searched by words only${data.why_by_words ? `: ${data.why_by_words}` : ""}`),
     data.results.length
-      ? h("ol", { className: "hpg-results", start: offset + 1 }, data.results.map((row) => h(Found, { key: row.ref, row })))
+      ? h("ol", { className: "hpg-results", start: pager.offset + 1 }, data.results.map((row) => h(Found, { key: row.ref, row })))
       : h(
           Empty,
           { title: "Nothing was found" },
           h("p", null, "Ask with other words, or leave filters out."),
         ),
-    h(Pager, { offset, limit, count: data.results.length, more: data.more, view: "search", params: searchParams(params) }),
+    h(Pager, { ...pager, count: data.results.length, more: data.more }),
   );
 }
 
@@ -151,14 +154,14 @@ function Found({ row }) {
       row.cut && h("p", { className: "hpg-muted" }, `A part of ${row.chars.toLocaleString()} characters`),
       h(
         "details",
-        { className: "hpg-why" },
+        null,
         h("summary", null, (row.why && row.why.said) || "Why it was found"),
         h(WhyFound, { row }),
       ),
       around.length > 0 &&
         h(
           "details",
-          { className: "hpg-around" },
+          null,
           h("summary", null, around.length === 1 ? "1 turn around it" : `${around.length} turns around it`),
           h("ol", { className: "hpg-turns" }, around.map((turn) => h(TurnAround, { key: turn.ref, turn }))),
         ),

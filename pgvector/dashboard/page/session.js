@@ -4,8 +4,13 @@ function SessionView() {
   const { theme, session } = params;
   const offset = Number(params.offset) || 0;
   const answer = useAnswer(session ? "/session" : null, { theme, session, limit: ROWS_A_PAGE, offset });
+<<<<<<< HEAD
   if (!session) return h(Page, { title: "Session" }, h(Empty, { title: "Which session?" }, h("p", null, h(Link, { view: "themes", className: "hpg-link" }, "Choose a theme, and there a session"))));
   const { data, stale } = answer;
+=======
+  if (!session) return h(Page, { title: "Session" }, h(Empty, { title: "Which session?" }, h("p", null, h(Link, { view: "themes" }, "Choose a theme, and there a session"))));
+  const { data } = answer;
+>>>>>>> drev2
   const title = data && data.title ? h(StoredText, { text: data.title, inline: true }) : "Session";
   const onForgotten = () => go("theme", { theme: data.theme, tab: "sessions" });
   const actions = data && !stale && h(ForgetSessionButton, { theme: data.theme, session, onChanged: onForgotten });
@@ -17,14 +22,14 @@ function SessionView() {
 }
 
 function Transcript({ told, offset }) {
-  const { theme, session_id: session, parent_session_id: parent, rows } = told;
+  const { theme, private: hidden, session_id: session, parent_session_id: parent, rows } = told;
   return h(
     Fragment,
     null,
     h(
       "dl",
       { className: "hpg-line" },
-      h("div", null, h("dt", null, "Theme"), h("dd", null, h(ThemeName, { theme }))),
+      h("div", null, h("dt", null, "Theme"), h("dd", null, h(ThemeName, { theme, private: hidden }))),
       h("div", null, h("dt", null, "Session"), h("dd", null, h(StoredText, { text: session, inline: true }))),
       h("div", null, h("dt", null, "Began"), h("dd", null, h(When, { at: told.first_at, exact: true }))),
       h("div", null, h("dt", null, "Last turn"), h("dd", null, h(When, { at: told.last_at, exact: true }))),

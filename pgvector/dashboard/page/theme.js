@@ -15,7 +15,7 @@ const PENDING_CHOICES = [
 function ThemeView() {
   const { params } = useAddress();
   const { theme } = params;
-  if (!theme) return h(Page, { title: "Theme" }, h(Empty, { title: "Which theme?" }, h("p", null, h(Link, { view: "themes", className: "hpg-link" }, "Choose one from the list"))));
+  if (!theme) return h(Page, { title: "Theme" }, h(Empty, { title: "Which theme?" }, h("p", null, h(Link, { view: "themes" }, "Choose one from the list"))));
   return h(OneTheme, { key: theme, theme, params });
 }
 
@@ -26,7 +26,7 @@ function OneTheme({ theme, params }) {
   const title = h(ThemeName, { theme, private: data && data.private, plain: true });
   return h(
     Page,
-    { title, actions: h(Fragment, null, h(Link, { view: "search", params: { theme }, className: "hpg-link" }, "Search in it"), h(AddButton, { theme })) },
+    { title, actions: h(Fragment, null, h(Link, { view: "search", params: { theme } }, "Search in it"), h(AddButton, { theme })) },
     h(Answered, { answer }, (told) => h(ThemeFigures, { told })),
     h(ThemeTabs, { theme, tab }),
     h(TABS[tab].view, { key: tab, theme, params, told: data }),
@@ -69,7 +69,7 @@ function ThemePage({ path, theme, tab, params, names, empty, children }) {
           h(Pager, { offset, limit: ROWS_A_PAGE, count: rows.length, more, view: "theme", params: { theme, tab, ...asked } }),
         )
       : filtered || offset
-        ? h(Empty, { title: "Nothing fits" }, h("p", null, h(Link, { ...all, className: "hpg-link" }, "Show all of them")))
+        ? h(Empty, { title: "Nothing fits" }, h("p", null, h(Link, { ...all }, "Show all of them")))
         : empty,
   );
 }
@@ -124,7 +124,7 @@ function StoredRow({ row }) {
         RowHead,
         { row: { ...row, theme: undefined } },
         row.private && h(Tag, { tone: "outline", title: "Of a private surface, such as a direct message" }, "private"),
-        row.store === "turns" && session && h(Link, { view: "session", params: { theme, session }, className: "hpg-link" }, "Session"),
+        row.store === "turns" && session && h(Link, { view: "session", params: { theme, session } }, "Session"),
         h(RowActions, { row }),
       ),
       h(StoredText, { text: row.content, lines: 6 }),
@@ -134,7 +134,7 @@ function StoredRow({ row }) {
 }
 
 function Cut({ row }) {
-  return h("p", { className: "hpg-muted" }, h(Link, { view: "row", params: { ref: row.ref }, className: "hpg-link" }, `All ${countText(row.chars, "character")}`));
+  return h("p", { className: "hpg-muted" }, h(Link, { view: "row", params: { ref: row.ref } }, `All ${countText(row.chars, "character")}`));
 }
 
 function ThemeSessions({ theme, params }) {
@@ -150,7 +150,7 @@ function ThemeSessions({ theme, params }) {
 
 function ThemeTimeline({ theme, told }) {
   if (!told || told.counting) return h(StillCounting, null);
-  const history = h("p", null, h(Link, { view: "history", params: { theme }, className: "hpg-link" }, "What was added, changed and removed"));
+  const history = h("p", null, h(Link, { view: "history", params: { theme } }, "What was added, changed and removed"));
   if (!told.timeline.length) return h(Empty, { title: "Nothing was written yet" }, history);
   const monthly = Boolean(told.timeline[0].month);
   const columns = [

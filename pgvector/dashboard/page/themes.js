@@ -34,7 +34,7 @@ function ThemeSearch({ search }) {
 }
 
 function NoThemes({ search }) {
-  if (search) return h(Empty, { title: "No theme has that in its name" }, h("p", null, h(Link, { view: "themes", className: "hpg-link" }, "Show all themes")));
+  if (search) return h(Empty, { title: "No theme has that in its name" }, h("p", null, h(Link, { view: "themes" }, "Show all themes")));
   return h(
     Empty,
     { title: "There are no themes yet" },
