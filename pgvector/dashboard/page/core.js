@@ -173,10 +173,7 @@ function useAnswer(path, params, { every_s: everyS } = {}) {
     const settle = (change) => {
       clearTimeout(spinner);
       setSlow(false);
-<<<<<<< HEAD
       // Under a problem stands what the same question had for an answer, never another one's.
-=======
->>>>>>> drev2
       setState((before) => ({ key, path, data: before.key === key ? before.data : null, error: null, ...change }));
     };
     let due = false; // asked for while nobody looked
