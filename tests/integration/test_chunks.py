@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from hermes_memory_pgvector.admin.common.stored_rows import forget_session
+from hermes_memory_pgvector.admin.edit.forget_rows import forget_session_in
 from hermes_memory_pgvector.domain.types import EmbeddingSpace
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.store.vectors import Chunk
@@ -126,7 +126,8 @@ def test_need_16_what_is_deleted_leaves_no_parts(
         "old_text": "Hugo sold Irma a trombone",
     })  # fmt: skip
     landed(provider)
-    forget_session(runtime_of(provider).backend, "marketing", "session-1")
+    with runtime_of(provider).backend.connection(15) as conn:
+        forget_session_in(conn, "marketing", "session-1", really=True)
 
     assert database.column(PARTS) == [0]
     embedded(dsn)
