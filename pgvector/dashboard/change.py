@@ -16,7 +16,7 @@ from ..admin.common.refs import Ref, parse_refs
 from ..admin.edit.putting_back import find_change
 from ..admin.edit.row_images import RowImages, RowKey, TextKey, take_images
 from ..capture.spool_directory import destination_of
-from ..domain.errors import InvalidArgument, OperationRejected
+from ..domain.errors import HermesPgvectorError, InvalidArgument, OperationRejected
 from ..store.connection import DeadlineConnection
 from ..store.vectors import PendingRow
 from .desk import Desk
@@ -82,11 +82,19 @@ def make_change(desk: Desk, context: CommandContext, plan: Plan, *, dry_run: boo
         done.done = False
         return told(done, plan.says(done), too_large)
     context.backend.wrote(change.themes())
-    done.notes += plan.after(done)
     undo = None
     if change.themes():
         undo = journal.add(UndoableChange(database_of(desk), plan.verb, plan.undo, change))
+    done.notes += _followed(plan, done)
     return told(done, plan.says(done), too_large, undo)
+
+
+def _followed(plan: Plan, done: Outcome) -> Iterable[str]:
+    """Do what follows a change; that it failed is only noted, for the change itself is written."""
+    try:
+        return list(plan.after(done))
+    except (HermesPgvectorError, OSError) as exc:
+        return [f"what follows it was not done: {exc}"]
 
 
 def database_of(desk: Desk) -> Where:

@@ -29,6 +29,8 @@ _READ_S = 1.0
 _CHANGE_S = 30.0
 _BODY_MOST = 8_000_000  # bytes
 _BODY_S = 30.0  # for it to arrive
+_TOO_LONG = "that takes too long; ask again, or see: hermes-pgvector doctor"
+_GOES_ON = "that takes long and goes on, so it may still be done; look whether it was before you ask again"
 _questions = Workers("hermes-pgvector-page", 24)
 _changes = Workers("hermes-pgvector-change", 8)
 
@@ -50,7 +52,7 @@ def _handler(route: PageRoute) -> Callable[[Request], Awaitable[JSONResponse]]:
             work = partial(_answer, route, home_of(request.query_params.get("profile", "")), values)
             return _told(await workers.answer(work, patience_s))
         except TimeoutError:
-            return problem(503, "that takes too long; ask again, or see: hermes-pgvector doctor", "DeadlineExceeded")
+            return problem(503, _GOES_ON if route.changes else _TOO_LONG, "DeadlineExceeded")
         except HermesPgvectorError as exc:
             return problem(_status(exc), str(exc), type(exc).__name__)
         except Exception as exc:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
 import socket
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import uvicorn
 from fastapi import FastAPI, Request
@@ -23,7 +23,7 @@ PAGE: Final = "/pgvector-memory"
 SESSION_HEADER: Final = "x-hermes-session-token"  # as the host's dashboard has it
 ADDRESS_VALID_S: Final = 300.0
 
-_NAMES: Final = frozenset({"127.0.0.1", "localhost"})  # at any port: one may be forwarded to this one
+_HOSTS: Final = re.compile(r"(?:127\.0\.0\.1|localhost)(?::[0-9]{1,5})?")  # any port may be forwarded to this one
 _FOLDER: Final = Path(__file__).parent
 _SHELL: Final = "standalone/index.html"
 _FILES: Final = {
@@ -106,9 +106,10 @@ class WebGuard:
         """Return the answer to a request that may not be answered otherwise."""
         host = request.headers.get("host", "")
         # A page of another site may have had its name lead to this address.
-        if _name_in(f"http://{host}") not in _NAMES:
+        if not _HOSTS.fullmatch(host.lower()):
             return problem(403, "this server is asked for as 127.0.0.1 or localhost", "Forbidden")
-        if not request.url.path.startswith("/api/"):
+        # By the path that is routed: the one in `url` may begin with what stands in the Host header.
+        if not request.scope["path"].startswith("/api/"):
             return None
         origin = request.headers.get("origin", f"http://{host}")
         if origin != f"http://{host}" or request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
@@ -116,13 +117,6 @@ class WebGuard:
         if not self._admission.admits(request.headers.get(SESSION_HEADER, "")):
             return problem(401, "run `hermes-pgvector web` again and open the address it prints", "Unauthorized")
         return None
-
-
-def _name_in(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
 
 
 def web_app(admission: Admission) -> AsgiApp:

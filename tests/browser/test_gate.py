@@ -65,6 +65,15 @@ def test_need_42_a_browser_on_another_site_reaches_nothing(
     assert demo.database.column("SELECT id FROM memory_entries WHERE agent_identity = 'gate'") == []
 
 
+# As the host does it: the page stays.
+SWITCH = """(profile) => {
+  const at = new URL(location.href);
+  if (profile) at.searchParams.set("profile", profile); else at.searchParams.delete("profile");
+  history.pushState(history.state, "", at);
+  dispatchEvent(new PopStateEvent("popstate", { state: history.state }));
+}"""
+
+
 def test_need_42_each_profile_sees_its_own_memory(open_page: Open, dashboard: HostDashboard, module_dsn: str) -> None:
     with psycopg.connect(module_dsn) as conn:
         conn.execute(
@@ -87,6 +96,20 @@ def test_need_42_each_profile_sees_its_own_memory(open_page: Open, dashboard: Ho
         expect(page.get_by_role("alert").first).to_contain_text("nobody")
 
 
+def test_need_42_what_was_typed_in_one_profile_is_not_offered_in_another(
+    open_page: Open, dashboard: HostDashboard, module_dsn: str
+) -> None:
+    with profile(dashboard, "tern", module_dsn):
+        page = open_page("settings").page
+        field = page.locator("input[name=prefetch_limit]")
+        field.fill("17")
+        page.evaluate(SWITCH, "tern")
+        expect(page.get_by_text("tern/config.yaml")).to_be_visible()
+        expect(field).not_to_have_value("17")
+        page.evaluate(SWITCH, "")
+        expect(field).to_have_value("17")
+
+
 def test_need_42_while_the_database_is_away_the_page_says_so_and_comes_back(
     open_page: Open, dashboard: HostDashboard, module_dsn: str
 ) -> None:
@@ -104,3 +127,36 @@ def test_need_42_while_the_database_is_away_the_page_says_so_and_comes_back(
         proxy.start()
         # By itself, without a click.
         expect(page.get_by_role("alert")).to_have_count(0, timeout=60_000)
+
+
+def test_need_42_an_undo_that_could_not_be_asked_for_is_offered_again(
+    open_page: Open, dashboard: HostDashboard, module_dsn: str
+) -> None:
+    with psycopg.connect(module_dsn) as conn:
+        conn.execute(
+            "INSERT INTO memory_entries (id, agent_identity, target, content)"
+            " VALUES (4242, 'ferries', 'memory', 'The ferry is called Heron.')"
+        )
+    with TcpProxy.before(module_dsn) as proxy, profile(dashboard, "heron", proxy.conninfo(module_dsn)):
+        opened = open_page("row", ref="m4242", profile="heron")
+        opened.complaints.expected += ["503", "status of 400", "profile=heron"]
+        page, toast = opened.page, opened.page.locator(".hpg-toast")
+        page.locator(".hpg-page").get_by_role("button", name="Forget …", exact=True).click()
+        page.get_by_role("dialog").get_by_role("button", name="Forget", exact=True).click()
+        undo = toast.get_by_role("button", name="Undo", exact=True)
+        expect(undo).to_be_visible()
+        proxy.stop()
+        with dashboard.http() as http:
+            asked = lambda: http.get("/themes", params={"profile": "heron"}).status_code  # noqa: E731
+            until(lambda: asked() == 503, what="the API to notice")
+            undo.click()
+            expect(page.locator(".hpg-toast-problem")).to_contain_text("Postgres")
+            proxy.start()
+            until(lambda: asked() == 200, what="the database to be back")
+        page.evaluate(SWITCH, "")
+        expect(toast).to_have_count(0)  # it is of the other profile
+        page.evaluate(SWITCH, "heron")
+        undo.click()
+        expect(page.get_by_text("called Heron").first).to_be_visible()
+    with psycopg.connect(module_dsn) as conn:
+        conn.execute("DELETE FROM memory_entries WHERE agent_identity = 'ferries'")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Page, expect
 
-from .conftest import Demo, Open
+from .conftest import EDITED, Demo, Open
 
 EVERYTHING = 60  # presses of Tab that reach everything there is before the page's own parts
 
@@ -90,6 +90,27 @@ def test_need_42_a_menu_is_walked_without_a_mouse(open_page: Open) -> None:
     page.keyboard.press("Escape")
     expect(items).to_have_count(0)
     expect(button).to_be_focused()
+
+
+def test_need_42_under_a_problem_stands_no_other_rows_text(open_page: Open, demo: Demo) -> None:
+    opened = open_page("row", ref=demo.number(EDITED))
+    opened.complaints.expected.append("status of 400")
+    page = opened.page.locator(".hpg-page")
+    expect(page.get_by_text("RAL 5017").first).to_be_visible()
+    opened.page.evaluate(
+        "() => { history.pushState(history.state, '', location.href.replace(/ref=m\\d+/, 'ref=m999999'));"
+        " dispatchEvent(new PopStateEvent('popstate', { state: history.state })); }"
+    )
+    expect(page.get_by_role("alert").first).to_contain_text("m999999")
+    expect(page.get_by_text("RAL 5017")).to_have_count(0)
+    expect(page.get_by_role("button", name="Forget …")).to_have_count(0)
+
+
+def test_need_42_a_view_that_there_is_not_is_another_one(open_page: Open) -> None:
+    page = open_page("constructor").page
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    opened = open_page("theme", theme="sre", tab="toString")
+    expect(opened.page.locator(".hpg-page").get_by_role("link", name="Memories")).to_be_visible()
 
 
 def test_need_42_the_navigation_says_where_one_is(open_page: Open) -> None:

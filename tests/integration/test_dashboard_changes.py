@@ -12,6 +12,12 @@ from typing import Any
 import psycopg
 import pytest
 
+from hermes_memory_pgvector.admin.common.adding import add_in, memory_to_add
+from hermes_memory_pgvector.admin.common.outcome import Outcome
+from hermes_memory_pgvector.admin.edit.row_images import TextKey
+from hermes_memory_pgvector.dashboard.change import Plan, Watched, make_change
+from hermes_memory_pgvector.dashboard.desk import desks
+from hermes_memory_pgvector.domain.errors import StoreUnavailable
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import DIMS
 from tests.support.dashboard import DashboardApi, dashboard_api
@@ -308,6 +314,29 @@ def test_a_session_is_forgotten_and_comes_back(api: DashboardApi, dsn: str) -> N
 
 
 # -- who may
+
+
+def test_a_change_that_is_written_is_told_whatever_follows(agent: HermesHome, dsn: str) -> None:
+    def lost(done: Outcome) -> list[str]:
+        raise StoreUnavailable("Postgres is gone")
+
+    home = agent.path
+    with desks.at(home) as desk:
+        context = desk.context(30)
+        op, _ = memory_to_add(context.keep, "sales", "memory", "The office is in Paris", {})
+        keys = [TextKey.of("sales", "memory", op.content)]
+        plan = Plan(
+            "add",
+            "",
+            lambda conn: Watched([], keys),
+            lambda conn: add_in(conn, context, op),
+            lambda done: "added",
+            lost,
+        )
+        answer = make_change(desk, context, plan, dry_run=False)
+    desks.close()
+    assert answer["done"] and answer["undo"] and answer["notes"][-1] == "what follows it was not done: Postgres is gone"
+    assert [row["content"] for row in rows(dsn)] == ["The office is in Paris"]
 
 
 def test_a_get_changes_nothing(api: DashboardApi, dsn: str) -> None:

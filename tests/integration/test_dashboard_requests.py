@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
@@ -11,9 +12,15 @@ from urllib.parse import urlencode, urlsplit
 import httpx
 import psycopg
 import pytest
+from fastapi import FastAPI
 
+from hermes_memory_pgvector.dashboard import routing
+from hermes_memory_pgvector.dashboard.desk import Desk
+from hermes_memory_pgvector.dashboard.page_route import PageRoute
+from hermes_memory_pgvector.dashboard.params import Params
 from hermes_memory_pgvector.dashboard.routes import ROUTES
 from tests.conftest import DIMS
+from tests.support.asgi_server import AsgiServer
 from tests.support.dashboard import BASE, DashboardApi, dashboard_api
 from tests.support.mcp_client import mcp_home
 from tests.support.waiting import until
@@ -176,6 +183,27 @@ def test_odd_questions_are_answered_or_refused_in_words(api: DashboardApi, path:
         assert answer.status_code in (200, 400, 404), (query[:80], answer.text)
         assert isinstance(answer.json(), dict)
         assert "Traceback" not in answer.text and "psycopg" not in answer.text
+
+
+@pytest.mark.parametrize("changes", [True, False])
+def test_of_what_takes_too_long_it_is_said_whether_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: bool
+) -> None:
+    ended = threading.Event()
+
+    def slow(desk: Desk, params: Params) -> dict[str, object]:
+        ended.wait()
+        return {}
+
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path))
+    monkeypatch.setattr(routing, "ROUTES", [PageRoute("/slow", slow, changes=changes)])
+    monkeypatch.setattr(routing, "_CHANGE_S", 0.1)
+    app = FastAPI()
+    app.include_router(routing._router())
+    with AsgiServer(app) as server:
+        answer = httpx.request("POST" if changes else "GET", f"{server.url}/slow", json={} if changes else None)
+        ended.set()
+    assert answer.status_code == 503 and ("it may still be done" in answer.json()["error"]) == changes
 
 
 def test_there_are_no_other_routes(api: DashboardApi) -> None:

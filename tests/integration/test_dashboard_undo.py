@@ -161,6 +161,19 @@ def test_what_another_memory_says_now_is_not_brought_back(api: DashboardApi, dsn
     assert status == 400 and f"{again} says that already" in error and everything(dsn) == before
 
 
+def test_what_was_forgotten_again_since_is_not_brought_back(api: DashboardApi, agent: HermesHome, dsn: str) -> None:
+    changed = [api.post("/forget", refs=[added(api, "The office is in Paris")])]
+    changed.append(api.post("/edit", ref=added(api, "The office is in Paris"), content="The office is in Lyon"))
+    again = added(api, "The office is in Paris")
+    forgotten = agent.python("-m", "hermes_memory_pgvector.cli", "forget", again, "--yes")
+    assert forgotten.returncode == 0, forgotten.stderr
+    before = everything(dsn)
+    for done in changed:
+        status, error = api.refused("/undo", {"token": done["undo"]["token"]})
+        assert status == 400 and "forgotten again" in error
+    assert everything(dsn) == before
+
+
 def test_what_something_newer_took_the_place_of_is_not_brought_back(api: DashboardApi, dsn: str) -> None:
     ref = added(api, "The API listens on 3005", kind="value", subject="srv.prod")
     gone = api.post("/forget", refs=[ref])

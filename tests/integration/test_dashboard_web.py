@@ -106,7 +106,11 @@ def test_the_address_works_for_a_short_time() -> None:
     assert admission.admits(session) and not admission.admits("") and not admission.admits("\udc80")
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "127.0.0.2", "", "[::1", "localhost@evil"])
+LED_HERE = ("evil.example", "127.0.0.1.evil.example", "127.0.0.2", "", "[::1", "localhost@evil", "me@localhost")
+OF_A_PATH = ("localhost/x", "localhost?x", "localhost#x", "localhost:1/x")  # of which some Starlettes make the path
+
+
+@pytest.mark.parametrize("host", [*LED_HERE, *OF_A_PATH])
 def test_a_name_that_was_led_here_is_refused(web: Web, host: str) -> None:
     for path in ("/", "/dist/index.js", f"{API}/overview"):
         assert httpx.get(f"{web.base}{path}", headers={"Host": host}).status_code in (400, 403)

@@ -6,6 +6,7 @@ Every function works inside the caller's transaction.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -38,7 +39,7 @@ class RowChange:
 
     before: RowImages
     after: Mapping[RowKey, str]
-    marked: Mapping[TextKey, str]
+    marked: Mapping[TextKey, tuple[str, str]]
     at: datetime
 
     def touched(self) -> list[RowKey]:
@@ -64,7 +65,7 @@ def find_change(conn: DeadlineConnection, before: RowImages, after: RowImages) -
     return RowChange(
         RowImages(_other_than(before.rows, after.rows), marks, _lacking_in(before.texts, after.texts)),
         {key: _checksum(image) for key, image in _other_than(after.rows, before.rows).items()},
-        {key: _checksum(*after.marks[key]) for key in marks},
+        {key: _checksums(after.marks[key]) for key in marks},
         now.at,
     )
 
@@ -77,8 +78,12 @@ def _lacking_in(these: Mapping[_K, _V], those: Mapping[_K, _V]) -> dict[_K, _V]:
     return {key: value for key, value in these.items() if key not in those}
 
 
-def _checksum(*images: str) -> str:
-    return hashlib.sha256("\n".join(images).encode()).hexdigest()
+def _checksum(image: str) -> str:
+    return hashlib.sha256(image.encode()).hexdigest()
+
+
+def _checksums(mark: tuple[str, str]) -> tuple[str, str]:
+    return _checksum(mark[0]), _checksum(mark[1])
 
 
 def put_back(
@@ -121,6 +126,12 @@ def _check_as_left(now: RowImages, change: RowChange) -> None:
     if changed:
         names = ", ".join(changed[:_NAMED]) + (", ..." if len(changed) > _NAMED else "")
         raise InvalidArgument(f"changed since, so that this can no longer be undone: {names}; {_NOTHING_DONE}")
+    if any(_is_buried_anew(now.marks[key][0], left) for key, (left, _) in change.marked.items()):
+        raise InvalidArgument(f"a text of it was forgotten again since, so it does not come back; {_NOTHING_DONE}")
+
+
+def _is_buried_anew(tombstones: str, left: str) -> bool:
+    return json.loads(tombstones) != [] and _checksum(tombstones) != left
 
 
 def _put_back_rows(conn: DeadlineConnection, theme: str, change: RowChange, now: RowImages) -> None:
@@ -152,7 +163,7 @@ def _put_back_marks(conn: DeadlineConnection, theme: str, change: RowChange, now
     marks = {
         key: mark
         for key, mark in change.before.marks.items()
-        if key.theme == theme and _checksum(*now.marks[key]) == change.marked[key]
+        if key.theme == theme and _checksums(now.marks[key]) == change.marked[key]
     }
     row = text_names(marks) | {"theme": theme}
     row |= {name: [mark[at] for mark in marks.values()] for at, name in enumerate(("tombstones", "mirrored"))}

@@ -39,8 +39,12 @@ function queryOf(params) {
   return query;
 }
 
+function profileInAddress() {
+  return new URLSearchParams(window.location.search).get("profile") || "";
+}
+
 function withProfile(path) {
-  const profile = new URLSearchParams(window.location.search).get("profile");
+  const profile = profileInAddress();
   if (!profile) return API + path;
   return API + path + (path.includes("?") ? "&" : "?") + queryOf({ profile });
 }
@@ -105,8 +109,7 @@ function useAddress() {
 }
 
 function hrefOf(view, params) {
-  const profile = new URLSearchParams(window.location.search).get("profile");
-  const query = queryOf({ view, ...params, profile });
+  const query = queryOf({ view, ...params, profile: profileInAddress() });
   return `${window.location.pathname}?${query}`;
 }
 
@@ -174,6 +177,7 @@ function useAnswer(path, params, { every_s: everyS } = {}) {
     const settle = (change) => {
       clearTimeout(spinner);
       setSlow(false);
+      // Under a problem stands what the same question had for an answer, never another one's.
       setState((before) => ({ key, path, data: before.key === key ? before.data : null, error: null, ...change }));
     };
     let due = false; // asked for while nobody looked
@@ -632,7 +636,7 @@ function dismiss(id) {
 
 /** Say what happened. `undo` is what a change answered; `problem` makes it stand out. */
 function toast(says, { undo, problem } = {}) {
-  const one = { id: ++lastId, says, undo: undo || null, problem: Boolean(problem) };
+  const one = { id: ++lastId, says, undo: undo || null, problem: Boolean(problem), profile: profileInAddress() };
   setToasts([...toasts, one]);
   setTimeout(() => dismiss(one.id), undo || problem ? TOAST_UNDO_MS : TOAST_MS);
 }
@@ -643,11 +647,13 @@ async function undoChange(one) {
     const found = await api.post("/undo", { token: one.undo.token });
     toast(found.says);
   } catch (error) {
-    toast(error.message, { problem: true });
+    // What was not answered may work later; the server keeps what it could not undo.
+    toast(error.message, { problem: true, undo: error.status === 400 ? null : one.undo });
   }
 }
 
-function Toasts() {
+/** What happened in a profile; that of another one can be undone there. */
+function Toasts({ profile }) {
   const [shown, setShown] = useState(toasts);
   useEffect(() => {
     toastListeners.add(setShown);
@@ -656,7 +662,7 @@ function Toasts() {
   return h(
     "div",
     { className: "hpg-toasts", role: "status", "aria-live": "polite" },
-    shown.map((one) =>
+    shown.filter((one) => one.profile === profile).map((one) =>
       h(
         "div",
         { key: one.id, className: cx("hpg-toast", one.problem && "hpg-toast-problem") },
@@ -793,6 +799,11 @@ const ROWS_SHOWN = 12;
 
 // What somebody typed and did not save, by the dialog it was typed into: kept until it is saved or thrown away.
 const drafts = new Map();
+
+/** Return the name under which a draft is kept: each profile has its own, for its rows and settings are others. */
+function draftKey(name) {
+  return `${profileInAddress()}#${name}`;
+}
 
 /** Return [values, set, forget, dirty] of a form: `set({name: value})` changes some; a draft left behind comes back. */
 function useDraft(key, initial) {
@@ -1088,7 +1099,7 @@ function DraftNote({ shown, onForget }) {
 
 function AddDialog({ theme, onClose, onChanged }) {
   const blank = { theme: theme || "", target: "memory", content: "", ...structureFields(null) };
-  const key = `add:${theme || ""}`;
+  const key = draftKey(`add:${theme || ""}`);
   const kept = useRef(drafts.has(key));
   const [values, set, forget, dirty] = useDraft(key, blank);
   const structure = changedFields(values, blank);
@@ -1145,7 +1156,7 @@ function WholeRow({ row, title, onClose, children }) {
 
 function EditForm({ row, onClose, onChanged }) {
   const before = useRef({ content: row.content, ...structureFields(row.structure) }).current;
-  const key = `edit:${row.ref}`;
+  const key = draftKey(`edit:${row.ref}`);
   const kept = useRef(drafts.has(key));
   const [values, set, forget, dirty] = useDraft(key, before);
   const [expected, setExpected] = useState(row.content);
@@ -1212,7 +1223,7 @@ function ReplaceDialog({ row, onClose, onChanged }) {
 }
 
 function ReplaceForm({ row, onClose, onChanged }) {
-  const key = `replace:${row.ref}`;
+  const key = draftKey(`replace:${row.ref}`);
   const kept = useRef(drafts.has(key));
   const [values, set, forget, dirty] = useDraft(key, { content: "" });
   const body = values.content.trim() ? { ref: row.ref, content: values.content } : null;
@@ -2067,7 +2078,7 @@ function ThemeView() {
 function OneTheme({ theme, params }) {
   const answer = useAnswer("/theme", { theme });
   const { data } = answer;
-  const tab = TABS[params.tab] ? params.tab : "memories";
+  const tab = Object.hasOwn(TABS, params.tab || "") ? params.tab : "memories";
   const title = h(ThemeName, { theme, private: data && data.private, plain: true });
   return h(
     Page,
@@ -2235,10 +2246,10 @@ function SessionView() {
   const offset = Number(params.offset) || 0;
   const answer = useAnswer(session ? "/session" : null, { theme, session, limit: ROWS_A_PAGE, offset });
   if (!session) return h(Page, { title: "Session" }, h(Empty, { title: "Which session?" }, h("p", null, h(Link, { view: "themes" }, "Choose a theme, and there a session"))));
-  const { data } = answer;
+  const { data, stale } = answer;
   const title = data && data.title ? h(StoredText, { text: data.title, inline: true }) : "Session";
   const onForgotten = () => go("theme", { theme: data.theme, tab: "sessions" });
-  const actions = data && h(ForgetSessionButton, { theme: data.theme, session, onChanged: onForgotten });
+  const actions = data && !stale && h(ForgetSessionButton, { theme: data.theme, session, onChanged: onForgotten });
   return h(
     Page,
     { title, actions },
@@ -2296,8 +2307,8 @@ function RowView() {
   if (!params.ref) {
     return h(Page, { title: "One row" }, h(Empty, { title: "Which row?" }, h("p", null, "Open one from a list, such as m12 or t345.")));
   }
-  const { data } = answer;
-  const there = data && data.state !== "removed";
+  const { data, stale } = answer;
+  const there = data && !stale && data.state !== "removed";
   return h(
     Page,
     { title: `${params.ref.startsWith("t") ? "Turn" : "Memory"} ${params.ref}`, actions: there && h(RowActions, { row: data, open: true }) },
@@ -2614,7 +2625,7 @@ function settingShown({ type, value }) {
 
 function SettingsForm({ data }) {
   const initial = Object.fromEntries(data.fields.map((field) => [field.key, settingShown(field)]));
-  const [typed, setTyped] = useState(drafts.get("settings") || {}); // what differs from what is saved, by key
+  const [typed, setTyped] = useState(drafts.get(draftKey("settings")) || {}); // what differs from what is saved, by key
   const changes = Object.fromEntries(Object.entries(typed).filter(([key, value]) => key in initial && value !== initial[key]));
   const dirty = Object.keys(changes).length > 0;
   const trial = useSettingsTrial(changes);
@@ -2623,7 +2634,7 @@ function SettingsForm({ data }) {
   const secrets = data.fields.filter(({ type }) => type === "secret").map(({ key }) => key);
   useEffect(() => {
     const kept = Object.fromEntries(Object.entries(typed).filter(([key]) => !secrets.includes(key)));
-    drafts.set("settings", kept);
+    drafts.set(draftKey("settings"), kept);
   }, [typed]);
   const problems = Object.fromEntries(((trial.told && trial.told.problems) || []).map((each) => [each.key, each]));
   const submit = (event) => {
@@ -2782,7 +2793,7 @@ function onKey(event) {
 
 function MemoryPage() {
   const { view, profile } = useAddress();
-  const name = VIEWS[view] ? view : "overview";
+  const name = Object.hasOwn(VIEWS, view) ? view : "overview";
   const former = useRef(name);
   useEffect(() => {
     document.addEventListener("keydown", onKey);
@@ -2801,7 +2812,7 @@ function MemoryPage() {
     { className: "hpg-page" },
     h(Navigation, { current: name }),
     h(VIEWS[name].view, { key: `${name}#${profile}` }),
-    h(Toasts),
+    h(Toasts, { profile }),
   );
 }
 

@@ -6,6 +6,11 @@ const ROWS_SHOWN = 12;
 // What somebody typed and did not save, by the dialog it was typed into: kept until it is saved or thrown away.
 const drafts = new Map();
 
+/** Return the name under which a draft is kept: each profile has its own, for its rows and settings are others. */
+function draftKey(name) {
+  return `${profileInAddress()}#${name}`;
+}
+
 /** Return [values, set, forget, dirty] of a form: `set({name: value})` changes some; a draft left behind comes back. */
 function useDraft(key, initial) {
   const first = useRef(initial);

@@ -65,7 +65,7 @@ function DraftNote({ shown, onForget }) {
 
 function AddDialog({ theme, onClose, onChanged }) {
   const blank = { theme: theme || "", target: "memory", content: "", ...structureFields(null) };
-  const key = `add:${theme || ""}`;
+  const key = draftKey(`add:${theme || ""}`);
   const kept = useRef(drafts.has(key));
   const [values, set, forget, dirty] = useDraft(key, blank);
   const structure = changedFields(values, blank);
@@ -122,7 +122,7 @@ function WholeRow({ row, title, onClose, children }) {
 
 function EditForm({ row, onClose, onChanged }) {
   const before = useRef({ content: row.content, ...structureFields(row.structure) }).current;
-  const key = `edit:${row.ref}`;
+  const key = draftKey(`edit:${row.ref}`);
   const kept = useRef(drafts.has(key));
   const [values, set, forget, dirty] = useDraft(key, before);
   const [expected, setExpected] = useState(row.content);
@@ -189,7 +189,7 @@ function ReplaceDialog({ row, onClose, onChanged }) {
 }
 
 function ReplaceForm({ row, onClose, onChanged }) {
-  const key = `replace:${row.ref}`;
+  const key = draftKey(`replace:${row.ref}`);
   const kept = useRef(drafts.has(key));
   const [values, set, forget, dirty] = useDraft(key, { content: "" });
   const body = values.content.trim() ? { ref: row.ref, content: values.content } : null;

@@ -35,8 +35,12 @@ function queryOf(params) {
   return query;
 }
 
+function profileInAddress() {
+  return new URLSearchParams(window.location.search).get("profile") || "";
+}
+
 function withProfile(path) {
-  const profile = new URLSearchParams(window.location.search).get("profile");
+  const profile = profileInAddress();
   if (!profile) return API + path;
   return API + path + (path.includes("?") ? "&" : "?") + queryOf({ profile });
 }
@@ -101,8 +105,7 @@ function useAddress() {
 }
 
 function hrefOf(view, params) {
-  const profile = new URLSearchParams(window.location.search).get("profile");
-  const query = queryOf({ view, ...params, profile });
+  const query = queryOf({ view, ...params, profile: profileInAddress() });
   return `${window.location.pathname}?${query}`;
 }
 
@@ -170,6 +173,7 @@ function useAnswer(path, params, { every_s: everyS } = {}) {
     const settle = (change) => {
       clearTimeout(spinner);
       setSlow(false);
+      // Under a problem stands what the same question had for an answer, never another one's.
       setState((before) => ({ key, path, data: before.key === key ? before.data : null, error: null, ...change }));
     };
     let due = false; // asked for while nobody looked

@@ -101,7 +101,7 @@ function dismiss(id) {
 
 /** Say what happened. `undo` is what a change answered; `problem` makes it stand out. */
 function toast(says, { undo, problem } = {}) {
-  const one = { id: ++lastId, says, undo: undo || null, problem: Boolean(problem) };
+  const one = { id: ++lastId, says, undo: undo || null, problem: Boolean(problem), profile: profileInAddress() };
   setToasts([...toasts, one]);
   setTimeout(() => dismiss(one.id), undo || problem ? TOAST_UNDO_MS : TOAST_MS);
 }
@@ -112,11 +112,13 @@ async function undoChange(one) {
     const found = await api.post("/undo", { token: one.undo.token });
     toast(found.says);
   } catch (error) {
-    toast(error.message, { problem: true });
+    // What was not answered may work later; the server keeps what it could not undo.
+    toast(error.message, { problem: true, undo: error.status === 400 ? null : one.undo });
   }
 }
 
-function Toasts() {
+/** What happened in a profile; that of another one can be undone there. */
+function Toasts({ profile }) {
   const [shown, setShown] = useState(toasts);
   useEffect(() => {
     toastListeners.add(setShown);
@@ -125,7 +127,7 @@ function Toasts() {
   return h(
     "div",
     { className: "hpg-toasts", role: "status", "aria-live": "polite" },
-    shown.map((one) =>
+    shown.filter((one) => one.profile === profile).map((one) =>
       h(
         "div",
         { key: one.id, className: cx("hpg-toast", one.problem && "hpg-toast-problem") },

@@ -6,8 +6,8 @@ function RowView() {
   if (!params.ref) {
     return h(Page, { title: "One row" }, h(Empty, { title: "Which row?" }, h("p", null, "Open one from a list, such as m12 or t345.")));
   }
-  const { data } = answer;
-  const there = data && data.state !== "removed";
+  const { data, stale } = answer;
+  const there = data && !stale && data.state !== "removed";
   return h(
     Page,
     { title: `${params.ref.startsWith("t") ? "Turn" : "Memory"} ${params.ref}`, actions: there && h(RowActions, { row: data, open: true }) },

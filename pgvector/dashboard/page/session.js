@@ -5,10 +5,10 @@ function SessionView() {
   const offset = Number(params.offset) || 0;
   const answer = useAnswer(session ? "/session" : null, { theme, session, limit: ROWS_A_PAGE, offset });
   if (!session) return h(Page, { title: "Session" }, h(Empty, { title: "Which session?" }, h("p", null, h(Link, { view: "themes" }, "Choose a theme, and there a session"))));
-  const { data } = answer;
+  const { data, stale } = answer;
   const title = data && data.title ? h(StoredText, { text: data.title, inline: true }) : "Session";
   const onForgotten = () => go("theme", { theme: data.theme, tab: "sessions" });
-  const actions = data && h(ForgetSessionButton, { theme: data.theme, session, onChanged: onForgotten });
+  const actions = data && !stale && h(ForgetSessionButton, { theme: data.theme, session, onChanged: onForgotten });
   return h(
     Page,
     { title, actions },

@@ -18,7 +18,7 @@ function settingShown({ type, value }) {
 
 function SettingsForm({ data }) {
   const initial = Object.fromEntries(data.fields.map((field) => [field.key, settingShown(field)]));
-  const [typed, setTyped] = useState(drafts.get("settings") || {}); // what differs from what is saved, by key
+  const [typed, setTyped] = useState(drafts.get(draftKey("settings")) || {}); // what differs from what is saved, by key
   const changes = Object.fromEntries(Object.entries(typed).filter(([key, value]) => key in initial && value !== initial[key]));
   const dirty = Object.keys(changes).length > 0;
   const trial = useSettingsTrial(changes);
@@ -27,7 +27,7 @@ function SettingsForm({ data }) {
   const secrets = data.fields.filter(({ type }) => type === "secret").map(({ key }) => key);
   useEffect(() => {
     const kept = Object.fromEntries(Object.entries(typed).filter(([key]) => !secrets.includes(key)));
-    drafts.set("settings", kept);
+    drafts.set(draftKey("settings"), kept);
   }, [typed]);
   const problems = Object.fromEntries(((trial.told && trial.told.problems) || []).map((each) => [each.key, each]));
   const submit = (event) => {

@@ -38,7 +38,7 @@ function onKey(event) {
 
 function MemoryPage() {
   const { view, profile } = useAddress();
-  const name = VIEWS[view] ? view : "overview";
+  const name = Object.hasOwn(VIEWS, view) ? view : "overview";
   const former = useRef(name);
   useEffect(() => {
     document.addEventListener("keydown", onKey);
@@ -57,7 +57,7 @@ function MemoryPage() {
     { className: "hpg-page" },
     h(Navigation, { current: name }),
     h(VIEWS[name].view, { key: `${name}#${profile}` }),
-    h(Toasts),
+    h(Toasts, { profile }),
   );
 }
 

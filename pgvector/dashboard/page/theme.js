@@ -22,7 +22,7 @@ function ThemeView() {
 function OneTheme({ theme, params }) {
   const answer = useAnswer("/theme", { theme });
   const { data } = answer;
-  const tab = TABS[params.tab] ? params.tab : "memories";
+  const tab = Object.hasOwn(TABS, params.tab || "") ? params.tab : "memories";
   const title = h(ThemeName, { theme, private: data && data.private, plain: true });
   return h(
     Page,
