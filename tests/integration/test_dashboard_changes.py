@@ -129,7 +129,7 @@ def test_a_stored_script_is_text_and_nothing_else(api: DashboardApi, dsn: str) -
 # -- edit, replace
 
 
-def test_a_memory_is_edited_as_the_command_edits_it(api: DashboardApi, agent: HermesHome, dsn: str) -> None:
+def test_need_16_a_memory_is_edited_as_the_command_edits_it(api: DashboardApi, agent: HermesHome, dsn: str) -> None:
     ref = added(api, "The office is in Paris", subject="office")
     before = everything(dsn)
     dry = api.post("/edit", ref=ref, content="The office is in Nantes", kind="value", dry_run=True)
@@ -241,7 +241,7 @@ def test_what_another_memory_loses_by_a_change_is_said_and_comes_back(api: Dashb
 # -- forget
 
 
-def test_rows_are_forgotten_as_the_command_forgets_them(api: DashboardApi, agent: HermesHome, dsn: str) -> None:
+def test_need_16_rows_are_forgotten_as_the_command_forgets_them(api: DashboardApi, agent: HermesHome, dsn: str) -> None:
     ref = added(api, "The office is in Paris")
     api.post("/edit", ref=ref, content="The office is in Nantes")
     session_of(dsn, "monday", "where is the office?")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,13 @@ def test_the_page_has_all_files_that_its_manifest_names() -> None:
     manifest = json.loads((DASHBOARD / "manifest.json").read_text(encoding="utf-8"))
     for key in ("entry", "css", "api"):
         assert (DASHBOARD / manifest[key]).is_file()
+
+
+def test_the_page_is_made_of_its_sources() -> None:
+    script = runpy.run_path(str(REPOSITORY / "scripts" / "make_dashboard_page.py"))
+    made = (DASHBOARD / "dist" / "index.js").read_text(encoding="utf-8")
+    assert made == script["page"](), "run scripts/make_dashboard_page.py"
+    assert {path.stem for path in (DASHBOARD / "page").glob("*.js")} == set(script["PARTS"])
 
 
 def test_the_code_of_others_is_as_they_published_it() -> None:
