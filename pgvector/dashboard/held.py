@@ -7,7 +7,7 @@ from typing import Any, get_args
 from ..admin.common import stored_rows
 from ..admin.common.operators import author
 from ..admin.common.outcome import Outcome, counted
-from ..admin.common.row_options import WHOLE, Page
+from ..admin.common.row_options import WHOLE
 from ..admin.edit import removals
 from ..admin.edit.removals import Decision
 from ..admin.edit.row_images import TextKey, find_themes
@@ -25,25 +25,24 @@ def _held(desk: Desk, params: Params) -> dict[str, Any]:
     theme, page = params.optional("theme"), params.page()
     with desk.reading() as conn:
         found = removals.held(conn, desk.home, desk.settings.removal_hold_days)
-    return _page(desk, page, [row for row in found if theme in (None, row["theme"])])
+    return _page(desk, page.limit, [row for row in found if theme in (None, row["theme"])][page.offset :])
 
 
 def _removed(desk: Desk, params: Params) -> dict[str, Any]:
-    page = params.page()
+    theme, page = params.optional("theme"), params.page()
     with desk.reading() as conn:
-        found = removals.removed(conn, theme=params.optional("theme"), since=page.since)
-    rows = [each.row(None) | {"by": author(each.who, "")} for each in found]
-    return _page(desk, page, rows)
+        found = removals.removed(conn, theme=theme, since=page.since, limit=page.limit + 1, offset=page.offset)
+    return _page(desk, page.limit, [each.row(None) | {"by": author(each.who, "")} for each in found])
 
 
-def _page(desk: Desk, page: Page, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    end = page.offset + page.limit
+def _page(desk: Desk, limit: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the first rows, and whether there are more."""
     return {
         "rows": [
             row | {"cut": row["chars"] > len(row["content"]), "private": not desk.chats.opens(row["theme"])}
-            for row in rows[page.offset : end]
+            for row in rows[:limit]
         ],
-        "more": len(rows) > end,
+        "more": len(rows) > limit,
     }
 
 

@@ -50,7 +50,8 @@ SELECT DISTINCT ON (h.at, h.id) h.id AS removal, h.memory_id AS id, h.agent_iden
                     WHERE later.digest = h.digest AND later.old_row IS NOT NULL AND later.id > h.id
                       AND later.agent_identity = h.agent_identity AND later.target = h.target
                       AND later.old_content = h.old_content)
- ORDER BY h.at DESC, h.id DESC;
+ ORDER BY h.at DESC, h.id DESC
+ LIMIT %(limit)s::bigint OFFSET %(offset)s::bigint;
 
 -- name: held_removals
 -- exempt: for the operator, and for doctor: what waits for somebody's word, whichever theme owns it.

@@ -149,9 +149,12 @@ def removed(
     ids: Sequence[int] | None = None,
     since: datetime | None = None,
     chars: int = _CHARS,
+    limit: int | None = None,
+    offset: int = 0,
 ) -> list[RemovedMemory]:
     """Return what can be brought back, the last removed first; of each text at most `chars` characters."""
-    asked = {"theme": theme, "ids": None if ids is None else list(ids), "chars": chars}
+    asked: dict[str, Any] = {"theme": theme, "ids": None if ids is None else list(ids), "chars": chars}
+    asked |= {"limit": limit, "offset": offset}
     asked["since"] = since.isoformat() if since else "-infinity"
     return [RemovedMemory(**row._asdict()) for row in conn.execute(_query("removed_memories"), asked)]
 
