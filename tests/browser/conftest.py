@@ -22,9 +22,9 @@ EDITED = "The colour of the Atlas logo is RAL 5017, traffic blue."
 Open = Callable[..., Opened]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One Chromium for all tests."""
+    """One Chromium for a module: while it is driven, nothing else in this process has an event loop."""
     with chromium() as started:
         yield started
 
@@ -95,9 +95,9 @@ def module_dsn(postgres: EmbeddedServer, migrated_template: str) -> Iterator[str
         yield runtime_dsn(admin_dsn)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def tabs(browser: Browser) -> Iterator[BrowserContext]:
-    """The browser's profile of all tests: the host's own files are loaded once."""
+    """The browser's profile of a module: the host's own files are loaded once."""
     with window(browser) as context:
         yield context
 

@@ -140,7 +140,8 @@ def cut(home: Path) -> None:
     # Not what SQLite maps into memory: whoever reads of that when it is cut is ended by the kernel.
     for path in (home / "pgvector" / "spool").iterdir():
         if not path.name.endswith("-shm"):
-            os.truncate(path, 0)
+            with contextlib.suppress(FileNotFoundError):  # a log that was let go of meanwhile
+                os.truncate(path, 0)
 
 
 def overwrite(home: Path) -> None:

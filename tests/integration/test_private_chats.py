@@ -177,6 +177,8 @@ SIZES = {f"{name}_{store}{more}" for store in TABLES for name, more in (
 
 # What they say of the turns beside a match, they say as others do that are asked of other themes, too.
 OF_THE_OWN_THEME = {"vector_search_turns", "vector_search_turns_session"}
+# They tell an operator which of the rows that he looks at are private.
+FOR_THE_OPERATOR = {"private_memories", "private_turns"}
 
 
 def _serve_other_themes() -> list[str]:
@@ -184,7 +186,7 @@ def _serve_other_themes() -> list[str]:
     return sorted(
         name
         for name, text in every_statement().items()
-        if name not in OF_THE_OWN_THEME
+        if name not in OF_THE_OWN_THEME | FOR_THE_OPERATOR
         and ("%(any_theme)s" in text or "%(own)s" in text or re.search("explicit scope 'all'", text))
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+import hermes_memory_pgvector
 from hermes_memory_pgvector.admin.common.installation import Mode, install_plugin
 from hermes_memory_pgvector.admin.doctor.check import Check
 from hermes_memory_pgvector.admin.doctor.check_installation import check_installation
@@ -117,7 +118,7 @@ def test_a_shim_has_the_routes_of_the_package(tmp_path: Path, home: Path, poor: 
     status, answer, _, code = loaded(poor, home)
 
     assert (status, answer["current"]) == (200, "default")
-    assert code.resolve() == DASHBOARD / "routing.py"
+    assert code.resolve() == Path(hermes_memory_pgvector.__file__).resolve().parent / "dashboard" / "routing.py"
 
 
 def test_behind_a_link_it_is_the_package_itself(home: Path, poor: PoorEnvironment) -> None:
