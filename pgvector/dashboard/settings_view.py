@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from ..admin.common.saving import overruled, save
@@ -24,6 +25,34 @@ from .settings_trial import API_KEY, OFFERED, SettingsTrial, tried
 _one_at_a_time = threading.Lock()  # two forms that are saved at once
 
 
+@dataclass(frozen=True)
+class _Sources:
+    """What the places say in which a home's settings may stand, each read once."""
+
+    home: Path
+    dotenv: Mapping[str, str]
+    environ: Mapping[str, str]
+    form: Mapping[str, Any]
+    section: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, home: Path) -> _Sources:
+        """Read them."""
+        section, _ = read_section(home)
+        known = section if isinstance(section, Mapping) else {}
+        return cls(home, read_dotenv(home), environment(home), read_form(home), known)
+
+    def of_setting(self, field: Field) -> str:
+        """Return where the value that holds stands; empty for the default."""
+        if field.env in self.dotenv:
+            return DOTENV_NAME
+        if self.environ.get(field.env, "").strip():
+            return f"the variable {field.env}"
+        if self.form.get(field.key) not in (None, ""):
+            return str(form_path(self.home))
+        return CONFIG_NAME if self.section.get(field.key) is not None else ""
+
+
 def settings(desk: Desk, params: Params) -> Mapping[str, Any]:
     """Return the settings that a form offers, without what is secret."""
     now, warnings = load_settings(None, desk.home)
@@ -36,6 +65,7 @@ def settings(desk: Desk, params: Params) -> Mapping[str, Any]:
 
 
 def _fields(desk: Desk, now: Settings) -> Iterator[Mapping[str, Any]]:
+    sources = _Sources.of(desk.home)
     for key, field in OFFERED.items():
         value = getattr(now, key)
         # An address with a password in it is a secret, too.
@@ -49,17 +79,17 @@ def _fields(desk: Desk, now: Settings) -> Iterator[Mapping[str, Any]]:
             "value": None if hidden else value,
             "default": None if field.secret else field.default,
             "choices": list(field.choices),
-            "source": _source(desk, field),
+            "source": sources.of_setting(field),
             "set": bool(value) if hidden else value != field.default,
         }
         if key == "embed_model":
-            yield _key_field(desk, now)
+            yield _key_field(sources, now)
 
 
-def _key_field(desk: Desk, now: Settings) -> Mapping[str, Any]:
+def _key_field(sources: _Sources, now: Settings) -> Mapping[str, Any]:
     name = now.embed_api_key_env
-    given = bool(environment(desk.home).get(name, ""))
-    from_file = name in read_dotenv(desk.home)
+    given = bool(sources.environ.get(name, ""))
+    from_file = name in sources.dotenv
     return {
         "key": API_KEY,
         "label": API_KEY_FIELD["label"],
@@ -79,19 +109,6 @@ def _type(field: Field) -> str:
     if field.word:
         return "text"
     return {bool: "bool", int: "number", float: "number"}.get(field.kind, "text")
-
-
-def _source(desk: Desk, field: Field) -> str:
-    """Return where the value that holds stands; empty for the default."""
-    if field.env in read_dotenv(desk.home):
-        return DOTENV_NAME
-    if environment(desk.home).get(field.env, "").strip():
-        return f"the variable {field.env}"
-    if read_form(desk.home).get(field.key) not in (None, ""):
-        return str(form_path(desk.home))
-    section, _ = read_section(desk.home)
-    known = section if isinstance(section, Mapping) else {}
-    return CONFIG_NAME if known.get(field.key) is not None else ""
 
 
 def try_settings(desk: Desk, params: Params) -> dict[str, Any]:
