@@ -120,12 +120,14 @@ def history(desk: Desk, params: Params) -> Mapping[str, Any]:
 def _events(conn: DeadlineConnection, desk: Desk, found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     replaced = [each["id"] for each in found if each["action"] == "replaced"]
     after, diffs = browsing.texts_after(conn, replaced, chars=_COMPARED_CHARS), WordDiffs()
-    left = browsing.texts_after(conn, [each["id"] for each in found], chars=_EVENT_CHARS)
+    others = [each["id"] for each in found if each["action"] not in ("replaced", "removed")]
+    left = browsing.texts_after(conn, others, chars=_EVENT_CHARS)
+    left |= {id: text[:_EVENT_CHARS] for id, text in after.items()}
     return [
         {name: each[name] for name in _EVENT if name in each}
         | {"session_id": each["who"].get("session_id"), "diff": _diff(each, after.get(each["id"]), diffs)}
         | {"private": not desk.chats.opens(each["theme"])}
-        | {"content": None if each["action"] == "removed" else left.get(each["id"])}
+        | {"content": left.get(each["id"])}
         for each in found
     ]
 
