@@ -98,7 +98,7 @@ def _rows(conn: DeadlineConnection, desk: Desk, hits: Sequence[Hit]) -> dict[tup
         ids = [hit.id for hit in own]
         beside = stored_rows.beside(conn, store, ids)
         said = stored_rows.structures(conn, ids) if store == "memories" else {}
-        listed = [_listed(hit) | beside.get(hit.id, {}) | _structure(said.get(hit.id)) for hit in own]
+        listed = [_listed(hit) | beside.get(hit.id, {}) | stored_rows.structure_column(said.get(hit.id)) for hit in own]
         found |= zip([(store, hit.id) for hit in own], as_rows(conn, desk, store, listed), strict=True)
     return found
 
@@ -115,10 +115,6 @@ def _listed(hit: Hit) -> dict[str, Any]:
         "content": hit.content,
         "chars": len(hit.content),
     }
-
-
-def _structure(said: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {} if said is None else {"structure": stored_rows.structure_as_json(said)}
 
 
 def _around(hit: Hit, result: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -57,7 +57,7 @@ def listed(
     }
     found = conn.execute(_query(f"list_{store}"), asked | page.values()).fetchall()
     said = stored_rows.structures(conn, [row.id for row in found]) if store == "memories" else {}
-    return [_named(store, theme, row) | _structure(said.get(row.id)) for row in found]
+    return [_named(store, theme, row) | stored_rows.structure_column(said.get(row.id)) for row in found]
 
 
 def said_in(
@@ -74,11 +74,11 @@ def _named(store: Store, theme: str, row: Any) -> dict[str, Any]:
 
 
 def _structure_of(conn: DeadlineConnection, ref: Ref) -> dict[str, Any]:
-    return _structure(stored_rows.structures(conn, [ref.id]).get(ref.id)) if ref.store == "memories" else {}
-
-
-def _structure(said: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {} if said is None else {"structure": stored_rows.structure_as_json(said)}
+    return (
+        stored_rows.structure_column(stored_rows.structures(conn, [ref.id]).get(ref.id))
+        if ref.store == "memories"
+        else {}
+    )
 
 
 def shown(

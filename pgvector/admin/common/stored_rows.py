@@ -56,6 +56,11 @@ def structure_as_json(said: Mapping[str, Any]) -> dict[str, Any]:
     return shown | ({"sources": [str(Ref("turns", each)) for each in said["sources"]]} if "sources" in said else {})
 
 
+def structure_column(said: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what a list adds to a row for one of `structures`, nothing where the memory says nothing."""
+    return {} if said is None else {"structure": structure_as_json(said)}
+
+
 def themes_of_session(conn: DeadlineConnection, session_id: str) -> dict[str, int]:
     """Return the themes in which a session of that name has turns, and how many."""
     return {row.theme: row.turns for row in conn.execute(_query("session_themes"), {"session_id": session_id})}
