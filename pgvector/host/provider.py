@@ -89,7 +89,6 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
         if not self._take_note(session_id, kwargs):
             return
         self._runtime, context = self._acquire(), cast(SessionContext, self._context)
-        self._runtime = self._acquire()
         self._runtime.counts["themes_unknown"] += len(context.place.unknown)
         warn_unknown_themes(context.place.unknown, self._policy.rules.default)
         self._follow_undo(session_id, told=False)
