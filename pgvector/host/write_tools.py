@@ -34,7 +34,6 @@ from .tool_registry import (
 if TYPE_CHECKING:
     from ..runtime.process import Runtime
 
-_NAMES = ("subject", "scope", "when")  # texts, in which a secret may stand
 _PREVIEW_DEFAULT = 5
 _IDS_MOST = 100
 _PROFILE_ROWS = 200  # of each target; more would not fit
@@ -169,9 +168,8 @@ def _remember(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
 
 def _structure(args: Mapping[str, Any], context: WriteContext) -> Structure:
     """Return what the call says of the memory besides its text. Raises InvalidArgument."""
-    keep, counts = context.policy.keep, context.runtime.counts
-    texts = {name: keep.text(args[name], counts) for name in _NAMES if isinstance(args.get(name), str)}
-    said = structure_of({name: args[name] for name in STRUCTURE_TAKEN if name in args} | texts)
+    given = {name: args[name] for name in STRUCTURE_TAKEN if name in args}
+    said = structure_of(context.policy.keep.structure(given, context.runtime.counts))
     if said.replaces is not None:
         # Without a database nothing is known of it; the write is accepted all the same.
         with contextlib.suppress(StoreUnavailable, DeadlineExceeded):
