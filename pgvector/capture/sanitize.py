@@ -11,6 +11,7 @@ from ..config.settings import Settings
 from ..domain.redaction import identity_digest, mask_identifiers, masker
 from ..domain.text import clean, clean_json, digest
 
+MASKED_NOTE = "what looked like a password, key or token was masked before it was stored"
 _SESSION_MAX_CHARS = 256
 _STRUCTURE_TEXTS = ("subject", "scope", "when")  # in which a secret may stand
 

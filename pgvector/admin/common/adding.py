@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from ...capture.sanitize import Sanitizer
+from ...capture.sanitize import MASKED_NOTE, Sanitizer
 from ...domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
-from ...domain.facts import PLAIN, Structure, malformed_notation
+from ...domain.facts import MALFORMED_NOTE, PLAIN, Structure, malformed_notation
 from ...domain.operations import RememberMemory
 from ...domain.text import clean
 from ...store import memories
@@ -26,7 +26,6 @@ from .refs import Ref
 from .theme_rows import theme_exists
 
 _KEPT_OF_WHO = ("source", "os_user", "host")  # beside the memory itself
-_MALFORMED = "this looks like notation and is none, so it is kept as plain text: D[auth]: what was decided"
 _NEW_THEME = "{theme!r} held nothing before: if that is a slip, forget this and look at: themes list"
 _EMBED_S = 120.0  # how long a command waits for the vectors of one long text
 
@@ -100,7 +99,7 @@ def memory_to_add(
     """Return the write of an operator's memory, and what there is to say of it. Raises WrongUsage."""
     content, notes = masked(keep, text)
     if malformed_notation(content):
-        notes.append(_MALFORMED)
+        notes.append(MALFORMED_NOTE)
     given = {key: value for key, value in keep.metadata(metadata, Counter()).items() if key not in _KEPT_OF_WHO}
     who = operator(verb)
     op = RememberMemory(
@@ -133,8 +132,7 @@ def masked(keep: Sanitizer, text: str) -> tuple[str, list[str]]:
     if not said:
         raise WrongUsage("the text is empty; say in plain words what to remember")
     content = keep.text(said, Counter())
-    told = "what looked like a password, key or token was masked before it was stored"
-    return content, [told] if content != said else []
+    return content, [MASKED_NOTE] if content != said else []
 
 
 def embed_now(
