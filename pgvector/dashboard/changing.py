@@ -109,7 +109,7 @@ def _adding(context: CommandContext, op: RememberMemory, verb: str, undo: str, e
 
 
 def _edit(desk: Desk, params: Params) -> dict[str, Any]:
-    context, ref = desk.context(OPEN_S), _one_memory(params)
+    context, ref = desk.context(OPEN_S), params.ref()
     changes = _said(params, context)
     text = params.text("content") if params.values.get("content") is not None else None
     if text is None and not changes:
@@ -156,7 +156,7 @@ def _reworded(done: Outcome) -> list[dict[str, Any]]:
 
 def _replace(desk: Desk, params: Params) -> dict[str, Any]:
     """Give what says of itself that it is active a successor; any other memory gets another text."""
-    context, ref, text = desk.context(OPEN_S), _one_memory(params), params.needed("content")
+    context, ref, text = desk.context(OPEN_S), params.ref(), params.needed("content")
     with context.backend.connection(WRITE_S) as conn:
         old = memory(conn, ref)
         said = stored_rows.structures(conn, [ref.id]).get(ref.id, {})
@@ -170,13 +170,6 @@ def _replace(desk: Desk, params: Params) -> dict[str, Any]:
     )  # fmt: skip
     plan = _adding(context, op, "replace", f"make {ref} current again", expected)
     return _made(desk, context, plan, notes, dry_run=params.flag("dry_run"))
-
-
-def _one_memory(params: Params) -> Ref:
-    refs = params.refs("ref")
-    if len(refs) != 1:
-        raise InvalidArgument("name one memory, as m12")
-    return refs[0]
 
 
 def _check_expected(conn: DeadlineConnection, ref: Ref, expected: str | None) -> None:

@@ -11,7 +11,6 @@ from ..admin.browse import browsing
 from ..admin.browse.browsing import RowFilter
 from ..admin.common.row_options import Page
 from ..admin.common.theme_names import theme_of_session, theme_to_read
-from ..domain.errors import InvalidArgument
 from ..domain.facts import KINDS, STATES
 from ..domain.theme_settings import ROLES
 from ..domain.types import MEMORY_FILES, Store
@@ -80,13 +79,11 @@ def _session_row(theme: str, row: Mapping[str, Any]) -> dict[str, Any]:
 
 def row(desk: Desk, params: Params) -> Mapping[str, Any]:
     """Return one row with all that is known of it."""
-    refs = params.refs("ref")
-    if len(refs) != 1:
-        raise InvalidArgument("ref names one row, as m12 or t345")
+    ref = params.ref()
     with desk.reading() as conn:
-        found = browsing.shown(conn, refs[0], params.optional("theme"), desk.rules, chars=ROW_CHARS)
+        found = browsing.shown(conn, ref, params.optional("theme"), desk.rules, chars=ROW_CHARS)
         shown = {
-            "id": refs[0].id,
+            "id": ref.id,
             "kind": found.get("target") or found.get("role"),
             "at": found.get("updated_at") or found.get("ts"),
             "session_id": found.get("metadata", {}).get("session_id"),
@@ -96,7 +93,7 @@ def row(desk: Desk, params: Params) -> Mapping[str, Any]:
             "pending": False,
         } | found
         more = {name: value for name, value in shown.items() if name not in ("id", "history")}
-        told = more | as_rows(conn, desk, refs[0].store, [shown])[0]
+        told = more | as_rows(conn, desk, ref.store, [shown])[0]
         told["private"] |= not desk.chats.opens(told["theme"])  # of one that is gone the theme is all that is known
         if "history" in found:
             told["history"] = _events(conn, desk, found["history"])

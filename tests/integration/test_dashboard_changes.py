@@ -184,7 +184,7 @@ def test_of_several_who_edit_at_once_one_is_first_and_the_others_are_told(api: D
     [
         ({"ref": "m999999", "content": "x"}, "there is no memory m999999"),
         ({"ref": "t1", "content": "x"}, "what was said is not edited"),
-        ({"ref": ["m1", "m2"], "content": "x"}, "name one memory"),
+        ({"ref": ["m1", "m2"], "content": "x"}, "names one row"),
         ({"ref": "x", "content": "x"}, "names no row"),
         ({"ref": "m1"}, "say what to change"),
         ({"ref": "m1", "content": " "}, "the text is empty"),
