@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..admin.common import stored_rows
-from ..admin.common.adding import add_in, masked, memory_to_add
+from ..admin.common.adding import NewMemory, add_in, masked, memory_to_add
 from ..admin.common.command_context import CommandContext
 from ..admin.common.fact_options import said_of
 from ..admin.common.operators import operator
@@ -60,9 +60,8 @@ def _add(desk: Desk, params: Params) -> dict[str, Any]:
     theme, note = theme_to_write(params.optional("theme"), desk.rules, desk.home)
     target = params.choice("target", tuple(MEMORY_FILES)) or "memory"
     structure = Structure(**{name: value for name, value in _said(params, context).items() if value is not None})
-    op, notes = memory_to_add(
-        context.keep, theme, target, params.needed("content"), {}, verb=PLACE + "add", structure=structure
-    )
+    given = NewMemory(theme, target, params.needed("content"), structure, verb=PLACE + "add")
+    op, notes = memory_to_add(context.keep, given)
     plan = _adding(context, op, "add", "forget it again")
     return _made(desk, context, plan, [*notes, *([note] if note else [])], dry_run=params.flag("dry_run"))
 
@@ -165,9 +164,8 @@ def _replace(desk: Desk, params: Params) -> dict[str, Any]:
         plan = _editing(context, ref, text, {}, expected)
         return make_change(desk, context, plan, dry_run=params.flag("dry_run"))
     structure = Structure(replaces=ref.id, **{name: said[name] for name in _STAYS if name in said})
-    op, notes = memory_to_add(
-        context.keep, old.theme, old.kind, text, {}, verb=PLACE + "replace", structure=structure
-    )  # fmt: skip
+    given = NewMemory(old.theme, old.kind, text, structure, verb=PLACE + "replace")
+    op, notes = memory_to_add(context.keep, given)
     plan = _adding(context, op, "replace", f"make {ref} current again", expected)
     return _made(desk, context, plan, notes, dry_run=params.flag("dry_run"))
 

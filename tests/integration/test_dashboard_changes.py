@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from hermes_memory_pgvector.admin.common.adding import add_in, memory_to_add
+from hermes_memory_pgvector.admin.common.adding import NewMemory, add_in, memory_to_add
 from hermes_memory_pgvector.admin.common.outcome import Outcome
 from hermes_memory_pgvector.admin.edit.row_images import TextKey
 from hermes_memory_pgvector.dashboard.change import Plan, Watched, make_change
@@ -323,7 +323,7 @@ def test_a_change_that_is_written_is_told_whatever_follows(agent: HermesHome, ds
     home = agent.path
     with desks.at(home) as desk:
         context = desk.context(30)
-        op, _ = memory_to_add(context.keep, "sales", "memory", "The office is in Paris", {})
+        op, _ = memory_to_add(context.keep, NewMemory("sales", "memory", "The office is in Paris"))
         keys = [TextKey.of("sales", "memory", op.content)]
         plan = Plan(
             "add",
