@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from ..admin.common.refs import Ref
 from ..admin.common.theme_names import theme_to_read
 from ..capture.turn_filter import is_trivial_query
 from ..config.settings import Settings
@@ -28,6 +27,7 @@ from ..recall.transcripts import Transcripts
 from .desk import READ_S, Desk
 from .page_route import PageRoute
 from .params import Params
+from .rows import row_of
 
 _CHARS = 600  # of a text among others
 _BELOW_MOST = 20
@@ -227,15 +227,8 @@ def _row(hit: Hit) -> tuple[Store, int]:
 
 
 def _line(hit: Hit, text: str) -> dict[str, Any]:
-    return {
-        "ref": str(Ref(hit.store, hit.id)),
-        "store": hit.store,
-        "theme": hit.theme,
-        "kind": hit.kind,
-        "at": hit.at.isoformat(),
-        "content": excerpt(hit.content, text, _CHARS),
-        "similarity": None if hit.similarity is None else round(hit.similarity, 4),
-    }
+    similarity = None if hit.similarity is None else round(hit.similarity, 4)
+    return row_of(hit) | {"content": excerpt(hit.content, text, _CHARS), "similarity": similarity}
 
 
 ROUTES = (PageRoute("/agent-view", agent_view),)

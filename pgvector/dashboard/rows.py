@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..admin.common import stored_rows
-from ..domain.types import Store
+from ..admin.common.refs import Ref
+from ..domain.types import Hit, Store
 from ..store.connection import DeadlineConnection
 from .desk import Desk
 
@@ -15,6 +16,17 @@ _NAMES = (
     "ref", "store", "theme", "kind", "at", "created_at", "session_id", "content", "chars", "pending", "structure",
     "source",
 )  # fmt: skip
+
+
+def row_of(hit: Hit) -> dict[str, Any]:
+    """Return which row a hit is: its number, where it stands, and since when."""
+    return {
+        "ref": str(Ref(hit.store, hit.id)),
+        "store": hit.store,
+        "theme": hit.theme,
+        "kind": hit.kind,
+        "at": hit.at.isoformat(),
+    }
 
 
 def as_rows(

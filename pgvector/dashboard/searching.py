@@ -18,7 +18,7 @@ from ..store.connection import DeadlineConnection
 from .desk import READ_S, Desk
 from .page_route import PageRoute
 from .params import Params
-from .rows import as_rows
+from .rows import as_rows, row_of
 
 _CHARS = 800  # of a text: what answers, with what stands around it
 _RESULTS, _RESULTS_MOST = 10, 50
@@ -104,17 +104,8 @@ def _rows(conn: DeadlineConnection, desk: Desk, hits: Sequence[Hit]) -> dict[tup
 
 
 def _listed(hit: Hit) -> dict[str, Any]:
-    return {
-        "ref": str(Ref(hit.store, hit.id)),
-        "id": hit.id,
-        "store": hit.store,
-        "theme": hit.theme,
-        "kind": hit.kind,
-        "at": hit.at.isoformat(),
-        "session_id": hit.session_id,
-        "content": hit.content,
-        "chars": len(hit.content),
-    }
+    text = {"content": hit.content, "chars": len(hit.content)}
+    return row_of(hit) | {"id": hit.id, "session_id": hit.session_id} | text
 
 
 def _around(hit: Hit, result: Mapping[str, Any]) -> list[dict[str, str]]:
