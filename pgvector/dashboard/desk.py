@@ -93,7 +93,7 @@ class Desk:
         if self._opened is None:
             self._opened = self._stack.enter_context(opened_context(self.settings, self.home, connections=_CONNECTIONS))
             self._opened.backend.on_down = self._note_down
-        self._opened.backend.bring_up(quietly=True)
+        self._opened.backend.bring_up()
         self._problem = ""
         return self._opened
 

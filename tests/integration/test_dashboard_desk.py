@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -181,7 +182,7 @@ def test_without_a_database_every_question_is_answered_in_time(
 
 @pytest.mark.parametrize("outage", ["stop", "deaf"])
 def test_a_database_that_goes_while_somebody_looks_comes_back_by_itself(
-    behind_proxy: DashboardApi, proxy: TcpProxy, outage: str
+    behind_proxy: DashboardApi, proxy: TcpProxy, outage: str, records: Callable[[int], list[str]]
 ) -> None:
     until(lambda: works(behind_proxy))
     for _ in range(2):
@@ -192,6 +193,7 @@ def test_a_database_that_goes_while_somebody_looks_comes_back_by_itself(
         assert answered(behind_proxy, "/overview")[1] < PAGE_WAITS_S + SLACK_S
         proxy.start()
         until(lambda: works(behind_proxy), what="the page to be back by itself")
+    assert not [said for said in records(logging.INFO) if "kept on disk" in said or "meanwhile" in said], "by an agent"
 
 
 def test_connections_that_break_are_made_anew(behind_proxy: DashboardApi, proxy: TcpProxy) -> None:
