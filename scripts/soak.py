@@ -147,6 +147,9 @@ class Soak:
     def _end(self) -> Verdict:
         """No more faults and no more writes: everything has to come home."""
         self.schedule.heal()
+        for client in self.world.clients:
+            if not client.runs:
+                self.ledger.accuse(f"{client.name} failed; see what was printed")
         began = time.monotonic()
         self._dismiss_clients()
         for agent in self.world.agents:

@@ -40,6 +40,11 @@ class Client(ABC):
         """Begin to act, whenever the server is there."""
         self._thread.start()
 
+    @property
+    def runs(self) -> bool:
+        """Whether its thread is there, as it should be until `close`."""
+        return self._thread.is_alive()
+
     def close(self) -> None:
         """Leave for good."""
         self.closed = True

@@ -150,8 +150,9 @@ class McpOverStdio(Service):
 
     def note_child(self) -> None:
         """Find the process that the client has started."""
-        own = [each for each in psutil.Process().children() if each.cmdline() == self.command]
-        self._child = own[-1] if own else None
+        own = psutil.process_iter(["ppid", "cmdline"])
+        found = [each for each in own if each.info == {"ppid": os.getpid(), "cmdline": self.command}]
+        self._child = found[-1] if found else None
 
     @property
     def runs(self) -> bool:
@@ -178,11 +179,11 @@ class McpOverStdio(Service):
         with contextlib.suppress(psutil.NoSuchProcess):
             if how != "quit":
                 child.send_signal(signal.Signals[how])
-        while child.is_running() and time.monotonic() - began < _EXIT_TIMEOUT_S:
+        while _lives(child) and time.monotonic() - began < _EXIT_TIMEOUT_S:
             meanwhile()
             time.sleep(0.02)
         with self._ledger.lock:
-            if child.is_running():
+            if _lives(child):
                 self._ledger.accuse(f"{self.name} did not end within {_EXIT_TIMEOUT_S} s of {how}")
             elif how != "SIGKILL":
                 self._ledger.took_ms[f"server's end by {how}"].append(1000 * (time.monotonic() - began))
@@ -193,3 +194,11 @@ class McpOverStdio(Service):
         if self._child is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 self._child.kill()
+
+
+def _lives(process: psutil.Process) -> bool:
+    """Whether it has not ended; whoever started it may not have noticed yet."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
