@@ -23,7 +23,7 @@ from .ledger import Ledger
 _AGENT = Path(__file__).with_name("agent.py")
 _START_TIMEOUT_S = 60.0
 _EXIT_TIMEOUT_S = 30.0
-NUMBERS = 1_000_000  # of each agent
+NUMBERS = 200_000  # of each agent, or client; texts have room for seven digits
 
 
 class AgentHandle:
@@ -64,15 +64,16 @@ class AgentHandle:
         """Whether there is a living process."""
         return self._process is not None and self._process.poll() is None
 
-    def start(self) -> None:
-        """Begin the next life."""
+    def start(self, elsewhere: str = "") -> None:
+        """Begin the next life; with the conninfo of another database, one that only waits there."""
         self.life += 1
         self.depth, self.paused, self._left, self._failed_now = None, False, False, {}
         self._ready.clear()
         with self._ledger.lock:
             facts = self._ledger.standing(self.name) if self._plan["inherits"] else {}
         plan = {
-            "name": self.name, "life": self.life, "home": str(self.home), "themes": self.themes, "config": self._config,
+            "name": self.name, "life": self.life, "home": str(self.home), "themes": self.themes,
+            "config": self._config | ({"dsn": elsewhere} if elsewhere else {}), "waits": bool(elsewhere),
             "seed": self._plan["seed"], "per_s": self._plan["per_s"], "number": self._number, "facts": facts,
         }  # fmt: skip
         self._process = subprocess.Popen(
