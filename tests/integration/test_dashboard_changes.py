@@ -16,7 +16,7 @@ from hermes_memory_pgvector.admin.common.adding import NewMemory, add_in, memory
 from hermes_memory_pgvector.admin.common.outcome import Outcome
 from hermes_memory_pgvector.admin.edit.row_images import TextKey
 from hermes_memory_pgvector.dashboard.change import Plan, Watched, make_change
-from hermes_memory_pgvector.dashboard.desk import desks
+from hermes_memory_pgvector.dashboard.served_homes import served_homes
 from hermes_memory_pgvector.domain.errors import StoreUnavailable
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import DIMS
@@ -321,8 +321,8 @@ def test_a_change_that_is_written_is_told_whatever_follows(agent: HermesHome, ds
         raise StoreUnavailable("Postgres is gone")
 
     home = agent.path
-    with desks.at(home) as desk:
-        context = desk.context(30)
+    with served_homes.at(home) as served:
+        context = served.context(30)
         op, _ = memory_to_add(context.keep, NewMemory("sales", "memory", "The office is in Paris"))
         keys = [TextKey.of("sales", "memory", op.content)]
         plan = Plan(
@@ -333,8 +333,8 @@ def test_a_change_that_is_written_is_told_whatever_follows(agent: HermesHome, ds
             lambda done: "added",
             lost,
         )
-        answer = make_change(desk, context, plan, dry_run=False)
-    desks.close()
+        answer = make_change(served, context, plan, dry_run=False)
+    served_homes.close()
     assert answer["done"] and answer["undo"] and answer["notes"][-1] == "what follows it was not done: Postgres is gone"
     assert [row["content"] for row in rows(dsn)] == ["The office is in Paris"]
 
