@@ -20,6 +20,7 @@ package. While it runs, leave the checkout as it is.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
 import shutil
@@ -29,7 +30,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +206,7 @@ def customers(home: Path, ledger: Ledger, first: int, *, seed: int, per_s: float
     return [http, stdio, web], [*over_mcp, page]
 
 
-@contextmanager
+@contextlib.contextmanager
 def world_of(processes: int, seed: int, per_s: float) -> Iterator[World]:
     """A database, an endpoint and agents that have not begun; all but the last two have homes of their own."""
     place = Path(tempfile.mkdtemp(prefix="hermes-soak-"))
@@ -256,12 +256,16 @@ def main() -> int:
     )
     parser.add_argument("--fault-every-s", type=float, default=3.0, metavar="N", help="on average (default: 3)")
     parser.add_argument("--no-times", action="store_true", help="show times, but do not judge them: a busy machine")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write there what happened, a line each")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no server is left behind
     print(f"seed {arguments.seed}", flush=True)
 
-    with world_of(arguments.processes, arguments.seed, arguments.per_s) as world:
+    with contextlib.ExitStack() as stack:
+        world = stack.enter_context(world_of(arguments.processes, arguments.seed, arguments.per_s))
+        if arguments.record:
+            world.ledger.record = stack.enter_context(arguments.record.open("w", encoding="utf-8"))
         schedule = Schedule(world, arguments.seed, every_s=arguments.fault_every_s, spared=world.agents[0])
         soak = Soak(world, schedule, lambda line: print(line, flush=True))
         try:
@@ -271,7 +275,7 @@ def main() -> int:
         found = figures(world, schedule, soak.settled_s, verdict, judge_times=not arguments.no_times)
     show(found, arguments.minutes, arguments.seed)
     if arguments.json:
-        given = {name: value for name, value in vars(arguments).items() if name != "json"}
+        given = {name: value for name, value in vars(arguments).items() if name not in ("json", "record")}
         made = {"arguments": given, "tables": tables(found, arguments.minutes)}
         arguments.json.write_text(json.dumps(made | found, indent=1, ensure_ascii=False) + "\n")
     if found["violations"]:

@@ -113,12 +113,17 @@ class Schedule:
         now = time.monotonic()
         for fault in [fault for fault in self._running if fault.ends_at <= now]:
             self._running.remove(fault)
-            fault.end()
+            self._end(fault)
+
+    def _end(self, fault: Fault) -> None:
+        fault.end()
+        with self._world.ledger.lock:
+            self._world.ledger.note("over", fault.group, fault=fault.name)
 
     def heal(self) -> None:
         """End everything that is wrong, at once."""
         while self._running:
-            self._running.pop().end()
+            self._end(self._running.pop())
         for _, _, process in self._verbs:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(VERB_TIMEOUT_S)
@@ -155,6 +160,8 @@ class Schedule:
         with contextlib.suppress(_Busy):
             name, group, duration_s, end = begin()
             self.counts[name] += 1
+            with self._world.ledger.lock:
+                self._world.ledger.note("fault", group, fault=name, for_s=round(duration_s, 2))
             self._running.append(Fault(name, group, now + duration_s, end))
 
     def _claim(self, group: str) -> str:
@@ -200,8 +207,11 @@ class Schedule:
         return f"{victim.name} ended by {how}", group, away_s, victim.start
 
     def _fill_disk(self) -> tuple[str, str, float, Callable[[], None]]:
+        """Who begins on a full disk cannot read what was left to it, and does not wait for that: such is left out."""
         victim = self._random.choice(self._world.agents)
         self._claim(victim.name)
+        if not victim.ready:
+            raise _Busy
         victim.fill_disk(True)
         return "disk of an agent full", victim.name, self._random.uniform(1, 8), lambda: victim.fill_disk(False)
 

@@ -9,12 +9,13 @@ server lacks what the page had changed since, which no spool file keeps.
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TextIO
 
 from . import texts
 
@@ -63,18 +64,27 @@ class Ledger:
         self.recalls: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
         self.wrong: list[str] = []
+        self.record: TextIO | None = None  # everything that happened, a line each, to find the cause of a violation
         # Of changes of which it is not known whether they were made: of the two memories one stands.
         self.either: list[tuple[_Key, _Key]] = []
         self._volatile: defaultdict[str, list[Callable[[bool], None]]] = defaultdict(list)
         self._before: dict[str, list[tuple[Fact, set[bool]]]] = {}  # each agent's call under way: what was known
         self._direct: list[tuple[float, _Key]] = []  # what the page changed, and when that was known
 
+    def note(self, what: str, of: str, **said: object) -> None:
+        """Write a line of the record, where there is one."""
+        if self.record is not None:
+            told = {"at": round(time.time(), 3), "what": what, "of": of, **said}
+            self.record.write(json.dumps(told, ensure_ascii=False) + "\n")
+
     def accuse(self, what: str) -> None:
         """Note a violation."""
         self.wrong.append(what)
+        self.note("accuse", what)
 
     def begin(self, agent: str, life: int, said: Mapping[str, Any]) -> None:
         """A hook is about to be called, or a server; `said` names the `door` that it is called through."""
+        self.note("begin", agent, life=life, said=said)
         if said["do"] == "turn":
             self.turns[said["theme"], said["begin"]] = Turn(agent, life, said["session"], sure=False)
         by_hook = said["do"] in HOOKS and not said.get("door")
@@ -87,6 +97,7 @@ class Ledger:
     def end(self, agent: str, begun: Mapping[str, Any], said: Mapping[str, Any]) -> None:
         """The hook has returned, or the server has answered; `nothing`: with the word that nothing was changed."""
         key, what = (begun["theme"], begun["begin"]), labelled(begun)
+        self.note("end", agent, begun=begun["begin"], said=said)
         self.took_ms[what].append(said["ms"])
         if said.get("strange"):
             self.accuse(f"{what} in theme {begun['theme']} told of {', '.join(said['strange'])}")
@@ -146,6 +157,7 @@ class Ledger:
 
     def died(self, agent: str, under_way: Mapping[str, Any] | None) -> None:
         """The process is gone, whatever it was doing; what it had only in memory may be lost."""
+        self.note("died", agent, under_way=under_way)
         if under_way is not None and under_way["do"] in WRITES:
             self.unclear["in flight at a kill"] += 1
             self._not_accepted(agent, under_way, nothing=False)

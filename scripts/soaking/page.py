@@ -99,6 +99,9 @@ class PageClient(Client):
     # -- looking
 
     def _look(self, http: httpx.Client, what: str, path: str, **params: str) -> None:
+        # Of a theme that holds nothing the page says that there is none.
+        if what != "overview" and not self._own():
+            return
         begun = self.begin(self._life, what, self._theme, self.next_number())
         self._asked(begun, lambda: http.get(_API + path, params=params), own=what != "overview")
 
@@ -115,8 +118,11 @@ class PageClient(Client):
         self._look(http, "overview", "/overview")
 
     def _row(self, http: httpx.Client) -> None:
-        if own := [each for each in self._shown if each.theme == self._theme]:
+        if own := self._own():
             self._look(http, "row", "/row", ref=self.random.choice(own).ref)
+
+    def _own(self) -> list[Shown]:
+        return [each for each in self._shown if each.theme == self._theme]
 
     def _question(self) -> str:
         return texts.question(self._theme, self._shown[-1].number if self._shown else 1)
