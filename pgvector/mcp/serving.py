@@ -8,6 +8,7 @@ import functools
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
@@ -157,9 +158,22 @@ class _Mounted:
 
 
 def serve_http(served: Served, host: str, port: int, guard: Callable[[AsgiApp], AsgiApp]) -> None:
-    """Serve clients over HTTP, behind `guard`, until SIGTERM or Ctrl-C."""
+    """Serve clients over HTTP, behind `guard`, until SIGTERM or Ctrl-C. Raises ConfigurationError for a taken port."""
     _log_to_stderr()
     import uvicorn
 
-    uvicorn.run(http_app(served, guard), host=host, port=port, log_config=None, access_log=False)
+    app = http_app(served, guard)
+    with _listening(host, port) as door, contextlib.suppress(KeyboardInterrupt):
+        shown = f"[{host}]" if ":" in host else host
+        print(f"serving {served.home} at http://{shown}:{port}/mcp; Ctrl-C ends it", file=sys.stderr, flush=True)
+        uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False)).run(sockets=[door])
     close_all()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as exc:
+        raise ConfigurationError(
+            f"{host}:{port} cannot be listened on ({exc.strerror or exc}); give another address or port with --http"
+        ) from exc

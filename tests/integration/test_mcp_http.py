@@ -70,9 +70,10 @@ def test_an_address_that_is_taken_is_told(agent_home: HermesHome, url: str) -> N
     done = subprocess.run(
         [*SERVER, "--http", address], env=agent_home.environment(), capture_output=True, text=True, check=False
     )
-    assert done.returncode != 0
-    assert "address already in use" in done.stderr
+    assert done.returncode == 1
+    assert f"{address} cannot be listened on (Address already in use); give another" in done.stderr
     assert "Traceback" not in done.stderr
+    assert f"at {url}; Ctrl-C ends it" in (agent_home.path / "mcp.log").read_text(encoding="utf-8")
 
 
 def test_a_server_that_is_ended_while_a_client_listens_complains_of_nothing(agent_home: HermesHome) -> None:
