@@ -3,7 +3,7 @@
     python -P benchmarks/page.py [--results DIR] [PAGE]
 
 A table stands between `<!-- table: NAME -->` and `<!-- end -->`. NAME is that of a table in a file that
-`incumbent/run.py --json` wrote, or that of a benchmark whose file has rows, as `common.report` writes it.
+`peers/run.py --json` wrote, or that of a benchmark whose file has rows, as `common.report` writes it.
 """
 
 from __future__ import annotations
