@@ -39,10 +39,11 @@ def read_section(home: Path) -> tuple[object, list[str]]:
     return section, list(warnings)
 
 
-def read_dotenv(home: Path) -> dict[str, str]:
-    """Return the HERMES_PGVECTOR_* assignments of the home's .env; empty when it cannot be read."""
+def read_dotenv(home: Path, prefix: str = ENV_PREFIX) -> dict[str, str]:
+    """Return the assignments of the home's .env to names that begin so; empty when it cannot be read."""
     with suppress(OSError, ValueError):
-        return dict(_cached(home / DOTENV_NAME, _parse_dotenv) or {})
+        found = _cached(home / DOTENV_NAME, _parse_dotenv) or {}
+        return {name: value for name, value in found.items() if name.startswith(prefix)}
     return {}
 
 
@@ -137,7 +138,7 @@ def assignments(text: str) -> Iterator[Assignment]:
 
 def _parse_dotenv(path: Path, raw: bytes) -> dict[str, str]:
     found = assignments(raw.decode("utf-8-sig", "replace"))
-    return {each.name: each.value for each in found if each.name.startswith(ENV_PREFIX)}
+    return {each.name: each.value for each in found if each.name}
 
 
 def yaml_place(error: Exception) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..capture.sanitize import Sanitizer
 from ..config.loading import Loaded, load
-from ..config.settings import Settings
+from ..config.settings import ENV_PREFIX, Settings
 from ..config.sources import read_dotenv, read_form, read_section
 from ..domain.errors import ConfigurationError
 from ..domain.redaction import identity_digest, mask_identifiers
@@ -147,11 +147,43 @@ def profile_of(home: Path) -> str:
     return where.name if where.parent.name == "profiles" else "default"
 
 
+def process_home() -> Path:
+    """Return the home whose .env the host put into the environment, whichever profile it works for at the moment."""
+    try:
+        from hermes_constants import get_process_hermes_home
+    except ImportError:  # a host without profiles of its own in one process
+        return hermes_home()
+    return Path(get_process_hermes_home())
+
+
+# Of each process home what its .env has said so far: the environment keeps what was changed or taken out there since.
+_assigned: dict[Path, dict[str, set[str]]] = {}
+
+
+def came_from_dotenv(name: str, value: str) -> bool:
+    """Return whether the environment has this from the process home's .env, rather than from whoever started it."""
+    return value in _of_dotenv().get(name, ())
+
+
+def _of_dotenv() -> dict[str, set[str]]:
+    own = process_home()
+    said = _assigned.setdefault(own, {})
+    for name, value in read_dotenv(own, "").items():
+        said.setdefault(name, set()).add(value)
+    return said
+
+
 def environment(home: Path) -> dict[str, str]:
     """Return the environment with the home's own .env in the place of what the host took from another profile's."""
-    own = hermes_home()
-    others = read_dotenv(own) if own != home else {}
-    return {name: value for name, value in os.environ.items() if others.get(name) != value} | read_dotenv(home)
+    taken = _of_dotenv()
+    # Of the process home the host has read all the rest, and put together what refers to other variables.
+    prefix = ENV_PREFIX if home == process_home() else ""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(prefix) or value not in taken.get(name, ())
+    }
+    return kept | read_dotenv(home, prefix)
 
 
 def load_settings(config: Mapping[str, Any] | None, home: Path) -> Loaded:

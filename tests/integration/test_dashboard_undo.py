@@ -195,6 +195,46 @@ def test_what_belonged_to_a_theme_that_was_renamed_since_does_not_bring_it_back(
     assert status == 400 and "the theme 'sales' is gone since" in error and everything(dsn) == before
 
 
+def test_a_turn_of_a_session_that_was_forgotten_since_does_not_come_back(
+    api: DashboardApi, agent: HermesHome, dsn: str
+) -> None:
+    run(dsn, TURN, TURN.replace("said", "and heard"), TURN.replace("'monday'", "'tuesday'"))
+    gone = [api.post("/forget", refs=[ref]) for ref in ("t1", "t3")]
+    whole = api.post("/forget-session", session="monday")
+    status, error = api.refused("/undo", {"token": gone[0]["undo"]["token"]})
+    assert status == 400 and "the session 'monday' was forgotten since" in error and rows(dsn, "conversations") == []
+    undo(api, whole)
+    undo(api, gone[1])
+    assert len(rows(dsn, "conversations")) == 2, "what was done to other sessions, or was undone, is no hindrance"
+    forgotten = agent.python("-m", "hermes_memory_pgvector.cli", "forget", "--session", "monday", "--yes")
+    assert forgotten.returncode == 0, forgotten.stderr
+    left = standing(dsn)
+    assert api.refused("/undo", {"token": whole["undo"]["token"]})[0] == 400
+    assert standing(dsn) == left
+
+
+def test_one_undo_after_another_brings_a_session_and_its_turn_back(api: DashboardApi, dsn: str) -> None:
+    run(dsn, TURN, TURN.replace("said", "and heard"))
+    before = standing(dsn)
+    turn = api.post("/forget", refs=["t1"])
+    session = api.post("/forget-session", session="monday")
+    undo(api, session)
+    undo(api, turn)
+    assert standing(dsn) == before
+
+
+def test_an_earlier_text_that_was_forgotten_since_does_not_come_back(
+    api: DashboardApi, agent: HermesHome, dsn: str
+) -> None:
+    ref = added(api, "The office is in Paris")
+    done = api.post("/edit", ref=ref, content="The office is in Lyon")
+    forgotten = agent.python("-m", "hermes_memory_pgvector.cli", "forget", ref, "--versions", "--yes")
+    assert forgotten.returncode == 0, forgotten.stderr
+    status, error = api.refused("/undo", {"token": done["undo"]["token"]})
+    assert status == 400 and "what it said before was forgotten since" in error
+    assert rows(dsn)[0]["content"] == "The office is in Lyon"
+
+
 def test_earlier_texts_come_back_with_what_was_forgotten(api: DashboardApi, dsn: str) -> None:
     ref = added(api, "The office is in Paris")
     api.post("/edit", ref=ref, content="The office is in Lyon")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from hermes_constants import reset_hermes_home_override, set_hermes_home_override
 
+from hermes_memory_pgvector.admin.common.saving import Changes, save
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.host.session_context import load_settings
 from tests.conftest import DIMS
 from tests.support.memory import landed, recalled, runtime_of, write_entries
 from tests.support.scripted_embedder import ScriptedEmbedder
@@ -115,3 +119,74 @@ def test_need_27_profiles_in_many_threads_stay_apart(tmp_path: Path, dsn: str) -
     assert len({id(runtime_of(session)) for session in sessions.values()}) == len(profiles)
     rows = Database(dsn).column("SELECT agent_identity || ' ' || session_id FROM conversations")
     assert set(rows) == {f"{name} {name}-1" for name in profiles}
+
+
+def test_need_27_a_profile_of_a_gateway_takes_nothing_from_the_env_file_of_another(
+    tmp_path: Path, dsn: str, second_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host has put one profile's .env into the environment, and works for another one now."""
+    first = _home(tmp_path / "first", dotenv=f"HERMES_PGVECTOR_DSN={dsn}\n")
+    other = _home(tmp_path / "other", f"    dsn: '{second_dsn}'\n")
+    monkeypatch.setenv("HERMES_HOME", str(first))
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", dsn)
+    assert load_settings(None, first).settings.dsn == dsn
+    for changed in ("HERMES_PGVECTOR_DSN=postgresql://moved.invalid/hermes\n", ""):
+        token = set_hermes_home_override(other)
+        try:
+            session = _session(other, "other")
+            assert load_settings(None, other).settings.dsn == second_dsn
+        finally:
+            reset_hermes_home_override(token)
+        session.on_memory_write("add", "memory", "Atlas is blue")
+        landed(session)
+        (first / ".env").write_text(changed, encoding="utf-8")
+    assert Database(second_dsn).themes_of_memory("Atlas is blue") == ["other"]
+    assert Database(dsn).column("SELECT count(*) FROM memory_entries") == [0]
+
+
+def test_need_27_a_profile_of_a_gateway_sends_no_key_of_another(
+    tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ScriptedEmbedder(dims=DIMS) as model:
+        section = f"    dsn: '{dsn}'\n    embed_url: {model.url}\n    embed_api_key_env: MODEL_KEY\n"
+        first = _home(tmp_path / "first", dotenv="MODEL_KEY=key-of-the-first\n")
+        homes = [_home(tmp_path / "with", section, "MODEL_KEY=key-of-its-own\n"), _home(tmp_path / "without", section)]
+        monkeypatch.setenv("HERMES_HOME", str(first))
+        monkeypatch.setenv("MODEL_KEY", "key-of-the-first")
+        for home in homes:
+            token = set_hermes_home_override(home)
+            try:
+                session = _session(home, home.name)
+            finally:
+                reset_hermes_home_override(token)
+            session.on_memory_write("add", "memory", f"Atlas is blue, says {home.name}")
+            landed(session)
+        assert {headers.get("Authorization") for headers in model.headers} == {"Bearer key-of-its-own", None}
+
+
+def test_what_is_saved_for_a_profile_is_not_put_into_the_environment_of_another(
+    tmp_path: Path, dsn: str, second_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, other = _home(tmp_path / "first"), _home(tmp_path / "other", dotenv=f"HERMES_PGVECTOR_DSN={dsn}\n")
+    monkeypatch.setenv("HERMES_HOME", str(first))
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", dsn)
+    for value in (second_dsn, None):
+        save(other, Changes(variables={"HERMES_PGVECTOR_DSN": value}))
+        assert load_settings(None, first).settings.dsn == dsn
+    assert "HERMES_PGVECTOR_DSN" not in (other / ".env").read_text(encoding="utf-8")
+
+
+def test_what_is_saved_for_the_own_profile_is_followed_where_the_host_had_it_from_there(
+    tmp_path: Path, dsn: str, second_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = _home(tmp_path / "home", dotenv=f"HERMES_PGVECTOR_DSN={dsn}\n")
+    monkeypatch.setenv("HERMES_HOME", str(home))
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", dsn)
+    assert load_settings(None, home).settings.dsn == dsn
+    save(home, Changes(variables={"HERMES_PGVECTOR_DSN": second_dsn}))
+    assert load_settings(None, home).settings.dsn == os.environ["HERMES_PGVECTOR_DSN"] == second_dsn
+    save(home, Changes(variables={"HERMES_PGVECTOR_DSN": None}))
+    assert "HERMES_PGVECTOR_DSN" not in os.environ and load_settings(None, home).settings.dsn == ""
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", "postgresql://service.invalid/hermes")
+    save(home, Changes(variables={"HERMES_PGVECTOR_DSN": None}))
+    assert load_settings(None, home).settings.dsn == "postgresql://service.invalid/hermes", "who started it said so"

@@ -15,7 +15,7 @@ from ...config.settings import FIELDS, KNOWN_ENV, Field, Settings
 from ...config.sources import form_path, read_dotenv, read_form, read_section
 from ...domain.errors import ConfigurationError
 from ...domain.redaction import mask_dsn
-from ...host.session_context import environment
+from ...host.session_context import came_from_dotenv, environment, process_home
 from .conninfo import has_secret
 from .dotenv_file import restore_dotenv, set_dotenv
 from .yaml_file import replace_file, set_values
@@ -116,15 +116,19 @@ def save(home: Path, changes: Changes) -> None:
             f"{form_path(home)}, what the desktop's form saved, overrules what was written now, and cannot be changed "
             f"({error.strerror or error}); delete it"
         ) from error
-    _follow_environment(changes.variables)
+    _follow_environment(home, changes.variables)
 
 
-def _follow_environment(variables: Mapping[str, str | None]) -> None:
-    """Have this process see the new values: the host put .env into its environment when it began."""
+def _follow_environment(home: Path, variables: Mapping[str, str | None]) -> None:
+    """Have programs that this process starts see new values, where the host had put the old ones there from .env."""
+    if home.resolve() != process_home().resolve():
+        return
     for name, value in variables.items():
+        if not came_from_dotenv(name, os.environ.get(name, "")):
+            continue
         if value is None:
-            os.environ.pop(name, None)
-        elif name in os.environ:
+            del os.environ[name]
+        else:
             os.environ[name] = value
 
 

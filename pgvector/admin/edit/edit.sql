@@ -214,7 +214,24 @@ SELECT id, content FROM conversations
 -- exempt: touches no table. When this transaction began.
 SELECT now() AS at;
 
--- name: theme_gone_since
--- exempt: names for the operator. Whether one of these themes was renamed, merged or deleted since.
-SELECT arguments ->> 'theme' AS theme FROM hermes_maintenance
- WHERE verb IN ('rename', 'merge', 'delete') AND done_at >= %(since)s AND arguments ->> 'theme' = ANY(%(themes)s::text[]) LIMIT 1;
+-- name: log_end
+-- exempt: touches no stored text.
+SELECT coalesce(max(id), 0) AS id FROM hermes_maintenance;
+
+-- name: done_since
+-- exempt: names for the operator. Of what was done after an entry of the log and not undone: a theme of these renamed, merged
+-- or deleted, a session forgotten, or what one of these rows said before. By the entries' numbers: a clock may be set back.
+SELECT found.kind, found.name
+  FROM hermes_maintenance AS l
+ CROSS JOIN LATERAL (
+       SELECT CASE WHEN l.verb IN ('rename', 'merge', 'delete') AND l.arguments ->> 'theme' = ANY(%(themes)s::text[]) THEN 'theme'
+                   WHEN l.verb LIKE '%%forget' AND l.arguments ->> 'session' = ANY(%(sessions)s::text[])
+                        AND l.arguments -> 'themes' ?| %(themes)s::text[]
+                        OR l.verb = 'prune' AND l.arguments ->> 'session_id' = ANY(%(sessions)s::text[]) THEN 'session'
+                   WHEN l.verb LIKE '%%forget' AND l.counts ? 'texts' AND l.arguments -> 'rows' ?| %(refs)s::text[] THEN 'texts'
+              END AS kind,
+              coalesce(l.arguments ->> 'theme', l.arguments ->> 'session') AS name) AS found
+ WHERE l.id > %(log_end)s AND found.kind IS NOT NULL
+   AND NOT EXISTS (SELECT FROM hermes_maintenance AS undone
+                    WHERE undone.id > l.id AND (undone.arguments ->> 'undone')::timestamptz = l.done_at)
+ LIMIT 1;

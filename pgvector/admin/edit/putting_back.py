@@ -21,6 +21,7 @@ from ...store.sql import query
 from ...store.vectors import STORES, PendingRow
 from ..common.refs import Ref
 from ..common.row_security import has_own_themes
+from .editing import record_change
 from .row_images import RowImages, RowKey, TextKey, ids_by_theme, take_images, text_names
 
 _query = partial(query, package=__package__)
@@ -34,13 +35,14 @@ _V = TypeVar("_V")
 class RowChange:
     """The rows and marks that a change touched, as they were, and checksums of what it left of them.
 
-    Of earlier texts in the history, `before` has those that went.
+    Of earlier texts in the history, `before` has those that went. `log_end` is where the operators' log ended then.
     """
 
     before: RowImages
     after: Mapping[RowKey, str]
     marked: Mapping[TextKey, tuple[str, str]]
     at: datetime
+    log_end: int = 0
 
     def touched(self) -> list[RowKey]:
         """Return the rows it is about."""
@@ -50,6 +52,11 @@ class RowChange:
         """Return the themes in which it changed anything."""
         themes = {key.theme for key in self.touched()} | {key.theme for key in self.marked}
         return sorted(themes | {theme for theme, _ in self.before.texts})
+
+    def sessions(self) -> list[str]:
+        """Return the sessions of which it took turns."""
+        turns = (json.loads(image) for key, image in self.before.rows.items() if key.ref.store == "turns")
+        return sorted({turn["session_id"] for turn in turns})
 
     def added(self, theme: str) -> dict[str, list[int]]:
         """Return the rows of a theme that there were not before, by store."""
@@ -61,12 +68,14 @@ def find_change(conn: DeadlineConnection, before: RowImages, after: RowImages) -
     """Return what became of rows that were looked at before and after within this transaction."""
     now = conn.execute(_query("moment")).fetchone()
     assert now is not None
+    log = None if has_own_themes(conn) else conn.execute(_query("log_end")).fetchone()  # such a role may not read it
     marks = {key: mark for key, mark in before.marks.items() if after.marks[key] != mark}
     return RowChange(
         RowImages(_other_than(before.rows, after.rows), marks, _lacking_in(before.texts, after.texts)),
         {key: _checksum(image) for key, image in _other_than(after.rows, before.rows).items()},
         {key: _checksums(after.marks[key]) for key in marks},
         now.at,
+        0 if log is None else log.id,
     )
 
 
@@ -95,7 +104,7 @@ def put_back(
     vector now.
     """
     now = take_images(conn, change.touched(), change.before.marks)
-    _check_themes(conn, change)
+    _check_log(conn, change)
     _check_as_left(now, change)
     note_actor(conn, who)
     for theme in change.themes():
@@ -107,17 +116,27 @@ def put_back(
             conn.execute(query("forget_old_texts"), {"theme": theme, "ids": ids})
     if take_images(conn, change.touched()).rows != change.before.rows:
         raise InvalidArgument(f"something else has taken the place of what stood there since; {_NOTHING_DONE}")
+    undone = {"undone": change.at.isoformat()}
+    record_change(conn, who["verb"], change.themes(), undone, {"rows": len(change.touched())})
     return [row for store in STORES for theme in change.themes() for row in _lacking(conn, store, theme, change)]
 
 
-def _check_themes(conn: DeadlineConnection, change: RowChange) -> None:
-    """Raise InvalidArgument where a theme was renamed, merged or deleted since: its rows would bring it back."""
-    if not has_own_themes(conn):  # such a role may not read the log
-        row = conn.execute(_query("theme_gone_since"), {"themes": change.themes(), "since": change.at}).fetchone()
-        if row is not None:
-            raise InvalidArgument(
-                f"the theme {row.theme!r} is gone since, so this can no longer be undone; {_NOTHING_DONE}"
-            )
+def _check_log(conn: DeadlineConnection, change: RowChange) -> None:
+    """Raise InvalidArgument where what would come back was renamed, deleted or forgotten since as part of more."""
+    if not change.log_end:
+        return
+    asked = {
+        "themes": change.themes(), "sessions": change.sessions(), "log_end": change.log_end,
+        "refs": [str(key.ref) for key in change.before.rows],
+    }  # fmt: skip
+    row = conn.execute(_query("done_since"), asked).fetchone()
+    if row is not None:
+        what = {
+            "theme": f"the theme {row.name!r} is gone since",
+            "session": f"the session {row.name!r} was forgotten since",
+            "texts": "what it said before was forgotten since",
+        }[row.kind]
+        raise InvalidArgument(f"{what}, so this can no longer be undone; {_NOTHING_DONE}")
 
 
 def _check_as_left(now: RowImages, change: RowChange) -> None:
