@@ -11,7 +11,9 @@ from ..config.settings import Settings
 from ..domain.redaction import identity_digest, mask_identifiers, masker
 from ..domain.text import clean, clean_json, digest
 
+MASKED_NOTE = "what looked like a password, key or token was masked before it was stored"
 _SESSION_MAX_CHARS = 256
+_STRUCTURE_TEXTS = ("subject", "scope", "when")  # in which a secret may stand
 
 # What hosts call whom they speak with; in their place stands a digest.
 _PERSONAL = frozenset(
@@ -38,6 +40,11 @@ class Sanitizer:
         if found:
             counts["secrets_masked"] += found
         return masked
+
+    def structure(self, said: Mapping[str, Any], counts: Counter[str]) -> dict[str, Any]:
+        """Return what is said of a memory besides its text, by the names of `Structure`, without secrets."""
+        texts = {name: said[name] for name in _STRUCTURE_TEXTS if isinstance(said.get(name), str)}
+        return {**said} | {name: self.text(text, counts) for name, text in texts.items()}
 
     def metadata(self, given: Mapping[Any, Any], counts: Counter[str]) -> dict[str, Any]:
         """Return a copy that is fit for JSON, without secrets and without personal identifiers."""

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from ..admin.common.refs import Ref
 from ..admin.common.theme_names import theme_to_read
 from ..capture.turn_filter import is_trivial_query
 from ..config.settings import Settings
@@ -25,17 +24,18 @@ from ..recall.excerpt import excerpt
 from ..recall.prefetch import MIN_COVERAGE, MessagePlace, prefetch_block, worth_showing
 from ..recall.searcher import Searcher
 from ..recall.transcripts import Transcripts
-from .desk import READ_S, Desk
 from .page_route import PageRoute
 from .params import Params
+from .rows import row_of
+from .served_homes import READ_S, ServedHome
 
 _CHARS = 600  # of a text among others
 _BELOW_MOST = 20
-_AFTER_S = 0.1  # for what is told of the rows that are not shown
+_AFTER_S = 0.1  # to find out why rows are not shown
 _NO_ROOM = "there was no room for another line (settings `prefetch_limit` and `prefetch_max_tokens`)"
 
 
-class _Overheard:
+class _RecordingSearcher:
     """A searcher that keeps what it has found, for whoever asks what became of it."""
 
     def __init__(self, searcher: Searcher) -> None:
@@ -91,8 +91,8 @@ class _Asked:
     """A message that was put to the agent's own code: the block that came of it, and all that was found."""
 
     def __init__(self, searcher: Searcher, place: SessionThemes, session: str, settings: Settings) -> None:
-        self._overheard = _Overheard(searcher)
-        self._searcher = cast("Searcher", ChatSearcher(cast("Searcher", self._overheard), place))
+        self._recorded = _RecordingSearcher(searcher)
+        self._searcher = cast("Searcher", ChatSearcher(cast("Searcher", self._recorded), place))
         self._transcript = _NewTranscript()
         self._where = MessagePlace(place.turns.name, session, starts=not session)
         self._settings = settings
@@ -103,50 +103,50 @@ class _Asked:
     def ask(self, text: str) -> None:
         """Ask as `prefetch` does. Raises as `prefetch_block`."""
         self.block = prefetch_block(self._searcher, self._transcript, text, self._where, self._settings)
-        found = list(self._overheard.found.values())
+        found = list(self._recorded.found.values())
         self._worth = worth_showing(self._searcher, found, text, self._settings, time.monotonic() + _AFTER_S)
         self._lines = lines_of(self._worth)
 
     @property
     def mode(self) -> str | None:
         """Return how rows were looked for; None where they were not."""
-        return self._overheard.mode
+        return self._recorded.mode
 
     @property
     def near(self) -> MinSimilarity | None:
         """Return the similarity that rows had to have; None where only words decided."""
         if self._settings.min_similarity == "auto":
-            return self._overheard.near
+            return self._recorded.near
         return MinSimilarity(self._settings.min_similarity, self._settings.min_similarity)
 
-    def told(self) -> list[Hit]:
+    def quoted(self) -> list[Hit]:
         """Return the rows that the block quotes, in order."""
-        known = self._overheard.by_text() | {line.told.content: line.told for line in self._lines}
+        known = self._recorded.by_text() | {line.told.content: line.told for line in self._lines}
         return [known[text] for text in self._transcript.texts if text in known]
 
     def left_out(self) -> list[tuple[Hit, str]]:
         """Return the best of the rows that were found and are not in the block, each with the reason."""
-        shown = set(map(_row, self.told()))
+        shown = set(map(_row, self.quoted()))
         reasons = dict.fromkeys(map(_row, self._worth), "another row says nearly the same, or its newer value")
         reasons |= {_row(line.beside): "it stands in brief beside another row" for line in self._lines if line.beside}
         reasons |= {_row(line.told): _NO_ROOM for line in self._lines}
-        held = {_row(hit) for hit in self._worth if self._transcript.holds(self._where.session, hit)}
-        reasons |= dict.fromkeys(held, "the session still has it before it")
-        others = [hit for hit in self._overheard.found.values() if _row(hit) not in shown]
+        known = {_row(hit) for hit in self._worth if self._transcript.holds(self._where.session, hit)}
+        reasons |= dict.fromkeys(known, "the session still has it before it")
+        others = [hit for hit in self._recorded.found.values() if _row(hit) not in shown]
         return [(hit, reasons.get(_row(hit)) or _too_far(hit, self.near)) for hit in others[:_BELOW_MOST]]
 
 
-def agent_view(desk: Desk, params: Params) -> Mapping[str, Any]:
+def agent_view(served: ServedHome, params: Params) -> Mapping[str, Any]:
     """Return the block that a message gets in a theme, what it leaves out, and why there is none."""
     started = time.monotonic()
     message = params.needed("message")
-    ready = desk.models.ready(desk.context())
-    with desk.reading() as conn:
-        theme = theme_to_read(conn, params.optional("theme"), desk.rules, desk.home)
-    place = _themes(theme, desk)
-    text = question_in(message, Policy.of(desk.settings).keep.max_chars)
-    silent = _silenced(desk.settings, place, text)
-    asked = _Asked(ready.searcher, place, params.text("session"), _hurried(desk.settings, started))
+    ready = served.models.ready(served.context())
+    with served.reading() as conn:
+        theme = theme_to_read(conn, params.optional("theme"), served.rules, served.home)
+    place = _themes(theme, served)
+    text = question_in(message, Policy.of(served.settings).keep.max_chars)
+    silent = _silenced(served.settings, place, text)
+    asked = _Asked(ready.searcher, place, params.text("session"), _hurried(served.settings, started))
     if silent is None:
         asked.ask(text)
     below = [_line(hit, text) | {"why": why} for hit, why in asked.left_out()]
@@ -154,8 +154,8 @@ def agent_view(desk: Desk, params: Params) -> Mapping[str, Any]:
         "theme": theme,
         "block": asked.block,
         "tokens": estimate_tokens(asked.block) if asked.block else 0,
-        "budget_tokens": desk.settings.prefetch_max_tokens,
-        "lines": [_line(hit, text) for hit in asked.told()],
+        "budget_tokens": served.settings.prefetch_max_tokens,
+        "lines": [_line(hit, text) for hit in asked.quoted()],
         "below": below,
         **_bars(asked.near),
         "silent": silent or (None if asked.block else _nothing(below)),
@@ -172,15 +172,15 @@ def _hurried(settings: Settings, started: float) -> Settings:
     return replace(settings, prefetch_deadline_s=min(settings.prefetch_deadline_s, left_s))
 
 
-def _themes(theme: str, desk: Desk) -> SessionThemes:
+def _themes(theme: str, served: ServedHome) -> SessionThemes:
     """Return the themes of a session of this home that has its turns in `theme`."""
-    own = session_themes(Surface(profile=profile_of(desk.home)), desk.rules)
+    own = session_themes(Surface(profile=profile_of(served.home)), served.rules)
     if not theme.startswith("@"):
         turns = own.turns._replace(name=theme)
         return SessionThemes(turns, turns, own.files)
-    profile = session_themes(Surface(profile=theme.split("/")[1] if "/" in theme else ""), desk.rules)
+    profile = session_themes(Surface(profile=theme.split("/")[1] if "/" in theme else ""), served.rules)
     turns = own.turns._replace(name=theme, source="chat")
-    memories = profile.memories if desk.rules.messaging == "split" else turns
+    memories = profile.memories if served.rules.messaging == "split" else turns
     return SessionThemes(turns, memories, profile.files, chat=True)
 
 
@@ -227,15 +227,8 @@ def _row(hit: Hit) -> tuple[Store, int]:
 
 
 def _line(hit: Hit, text: str) -> dict[str, Any]:
-    return {
-        "ref": str(Ref(hit.store, hit.id)),
-        "store": hit.store,
-        "theme": hit.theme,
-        "kind": hit.kind,
-        "at": hit.at.isoformat(),
-        "content": excerpt(hit.content, text, _CHARS),
-        "similarity": None if hit.similarity is None else round(hit.similarity, 4),
-    }
+    similarity = None if hit.similarity is None else round(hit.similarity, 4)
+    return row_of(hit) | {"content": excerpt(hit.content, text, _CHARS), "similarity": similarity}
 
 
 ROUTES = (PageRoute("/agent-view", agent_view),)

@@ -19,8 +19,8 @@ from ..capture.spool_directory import destination_of
 from ..domain.errors import HermesPgvectorError, InvalidArgument, OperationRejected
 from ..store.connection import DeadlineConnection
 from ..store.vectors import PendingRow
-from .desk import Desk
 from .journal import UndoableChange, Where, journal
+from .served_homes import ServedHome
 
 PLACE = "dashboard "  # before a verb, in the history and the operators' log
 OPEN_S = 10.0  # for the database to be connected to, before a change
@@ -30,7 +30,7 @@ _ROWS = 100  # of an answer
 _CHARS = 300  # of a text in it
 _LATER = "it is found by words; its vector follows with the next agent, or hermes-pgvector backfill"
 _TOO_LARGE = "it is too large to be undone here"
-_embedding = threading.Lock()  # a desk's embedder works on one long text at a time
+_embedding = threading.Lock()  # a home's embedder works on one long text at a time
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Plan:
     besides: Callable[[RowImages], Iterable[str]] = _nothing
 
 
-def make_change(desk: Desk, context: CommandContext, plan: Plan, *, dry_run: bool) -> dict[str, Any]:
+def make_change(served: ServedHome, context: CommandContext, plan: Plan, *, dry_run: bool) -> dict[str, Any]:
     """Do what the plan says, or only look what it would do. Raises InvalidArgument, also where a role may not."""
     try:
         with context.backend.connection(WRITE_S) as conn, conn.transaction(force_rollback=dry_run):
@@ -80,13 +80,13 @@ def make_change(desk: Desk, context: CommandContext, plan: Plan, *, dry_run: boo
     too_large = [] if journal.takes(before if dry_run else change.before) else [_TOO_LARGE]
     if dry_run:
         done.done = False
-        return told(done, plan.says(done), too_large)
+        return as_answer(done, plan.says(done), too_large)
     context.backend.wrote(change.themes())
     undo = None
     if change.themes():
-        undo = journal.add(UndoableChange(database_of(desk), plan.verb, plan.undo, change))
+        undo = journal.add(UndoableChange(database_of(served), plan.verb, plan.undo, change))
     done.notes += _followed(plan, done)
-    return told(done, plan.says(done), too_large, undo)
+    return as_answer(done, plan.says(done), too_large, undo)
 
 
 def _followed(plan: Plan, done: Outcome) -> Iterable[str]:
@@ -97,9 +97,9 @@ def _followed(plan: Plan, done: Outcome) -> Iterable[str]:
         return [f"what follows it was not done: {exc}"]
 
 
-def database_of(desk: Desk) -> Where:
-    """Return the home and the database that a desk is of."""
-    return desk.home, destination_of(desk.settings, desk.home).place
+def database_of(served: ServedHome) -> Where:
+    """Return the home and the database that are changed."""
+    return served.home, destination_of(served.settings, served.home).place
 
 
 def ref_of(row: Mapping[str, Any]) -> Ref:
@@ -147,7 +147,9 @@ def _embedded(context: CommandContext, row: PendingRow, until: float) -> bool:
     return left_s > 0 and fill_now(context, row, patience_s=left_s)
 
 
-def told(done: Outcome, says: str, notes: Sequence[str] = (), undo: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def as_answer(
+    done: Outcome, says: str, notes: Sequence[str] = (), undo: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return what the page is told of a change."""
     rows = [_cut(row) for row in done.rows[:_ROWS]]
     return {

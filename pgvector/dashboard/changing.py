@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..admin.common import stored_rows
-from ..admin.common.adding import add_in, masked, memory_to_add
+from ..admin.common.adding import NewMemory, add_in, masked, memory_to_add
 from ..admin.common.command_context import CommandContext
 from ..admin.common.fact_options import said_of
 from ..admin.common.operators import operator
@@ -23,14 +23,25 @@ from ..domain.operations import RememberMemory
 from ..domain.types import MEMORY_FILES
 from ..store.connection import DeadlineConnection
 from ..store.memories import id_of, lock_theme
-from .change import OPEN_S, PLACE, WRITE_S, Plan, Watched, database_of, embed_memories, embed_rows, make_change, told
-from .desk import Desk
+from .change import (
+    OPEN_S,
+    PLACE,
+    WRITE_S,
+    Plan,
+    Watched,
+    as_answer,
+    database_of,
+    embed_memories,
+    embed_rows,
+    make_change,
+)
 from .journal import UndoableChange, journal
 from .page_route import PageRoute
 from .params import Params
+from .served_homes import ServedHome
 
 _TEXTS = ("kind", "subject", "scope", "state", "expires_at", "applies_when")
-_TOLD = 2_000  # characters, of what somebody else wrote
+_QUOTED_CHARS = 2_000  # of what somebody else wrote
 _STAYS = ("kind", "subject", "scope", "when", "pinned")  # of a memory that another one takes the place of
 
 
@@ -55,20 +66,21 @@ def _memory_key(theme: str, id: int) -> RowKey:
 # -- add
 
 
-def _add(desk: Desk, params: Params) -> dict[str, Any]:
-    context = desk.context(OPEN_S)
-    theme, note = theme_to_write(params.optional("theme"), desk.rules, desk.home)
+def _add(served: ServedHome, params: Params) -> dict[str, Any]:
+    context = served.context(OPEN_S)
+    theme, note = theme_to_write(params.optional("theme"), served.rules, served.home)
     target = params.choice("target", tuple(MEMORY_FILES)) or "memory"
     structure = Structure(**{name: value for name, value in _said(params, context).items() if value is not None})
-    op, notes = memory_to_add(
-        context.keep, theme, target, params.needed("content"), {}, verb=PLACE + "add", structure=structure
-    )
+    given = NewMemory(theme, target, params.needed("content"), structure, verb=PLACE + "add")
+    op, notes = memory_to_add(context.keep, given)
     plan = _adding(context, op, "add", "forget it again")
-    return _made(desk, context, plan, [*notes, *([note] if note else [])], dry_run=params.flag("dry_run"))
+    return _made(served, context, plan, [*notes, *([note] if note else [])], dry_run=params.flag("dry_run"))
 
 
-def _made(desk: Desk, context: CommandContext, plan: Plan, notes: list[str], *, dry_run: bool) -> dict[str, Any]:
-    answer = make_change(desk, context, plan, dry_run=dry_run)
+def _made(
+    served: ServedHome, context: CommandContext, plan: Plan, notes: list[str], *, dry_run: bool
+) -> dict[str, Any]:
+    answer = make_change(served, context, plan, dry_run=dry_run)
     answer["notes"] += notes
     if dry_run:  # what is only looked at has no number
         answer["rows"] = [
@@ -108,8 +120,8 @@ def _adding(context: CommandContext, op: RememberMemory, verb: str, undo: str, e
 # -- edit, replace
 
 
-def _edit(desk: Desk, params: Params) -> dict[str, Any]:
-    context, ref = desk.context(OPEN_S), _one_memory(params)
+def _edit(served: ServedHome, params: Params) -> dict[str, Any]:
+    context, ref = served.context(OPEN_S), params.ref()
     changes = _said(params, context)
     text = params.text("content") if params.values.get("content") is not None else None
     if text is None and not changes:
@@ -117,7 +129,7 @@ def _edit(desk: Desk, params: Params) -> dict[str, Any]:
             "say what to change: content, kind, subject, scope, state, expires_at, applies_when, pinned"
         )
     plan = _editing(context, ref, text, changes, params.optional("expected"))
-    return make_change(desk, context, plan, dry_run=params.flag("dry_run"))
+    return make_change(served, context, plan, dry_run=params.flag("dry_run"))
 
 
 def _editing(
@@ -154,29 +166,21 @@ def _reworded(done: Outcome) -> list[dict[str, Any]]:
     return [row for row in done.rows if done.done and row["content"] != row["was"]]
 
 
-def _replace(desk: Desk, params: Params) -> dict[str, Any]:
+def _replace(served: ServedHome, params: Params) -> dict[str, Any]:
     """Give what says of itself that it is active a successor; any other memory gets another text."""
-    context, ref, text = desk.context(OPEN_S), _one_memory(params), params.needed("content")
+    context, ref, text = served.context(OPEN_S), params.ref(), params.needed("content")
     with context.backend.connection(WRITE_S) as conn:
         old = memory(conn, ref)
         said = stored_rows.structures(conn, [ref.id]).get(ref.id, {})
     expected = params.optional("expected")
     if said.get("state") != "active":
         plan = _editing(context, ref, text, {}, expected)
-        return make_change(desk, context, plan, dry_run=params.flag("dry_run"))
+        return make_change(served, context, plan, dry_run=params.flag("dry_run"))
     structure = Structure(replaces=ref.id, **{name: said[name] for name in _STAYS if name in said})
-    op, notes = memory_to_add(
-        context.keep, old.theme, old.kind, text, {}, verb=PLACE + "replace", structure=structure
-    )  # fmt: skip
+    given = NewMemory(old.theme, old.kind, text, structure, verb=PLACE + "replace")
+    op, notes = memory_to_add(context.keep, given)
     plan = _adding(context, op, "replace", f"make {ref} current again", expected)
-    return _made(desk, context, plan, notes, dry_run=params.flag("dry_run"))
-
-
-def _one_memory(params: Params) -> Ref:
-    refs = params.refs("ref")
-    if len(refs) != 1:
-        raise InvalidArgument("name one memory, as m12")
-    return refs[0]
+    return _made(served, context, plan, notes, dry_run=params.flag("dry_run"))
 
 
 def _check_expected(conn: DeadlineConnection, ref: Ref, expected: str | None) -> None:
@@ -184,16 +188,16 @@ def _check_expected(conn: DeadlineConnection, ref: Ref, expected: str | None) ->
     now = memory(conn, ref).content
     if expected is not None and expected not in (now, hashlib.sha256(now.encode()).hexdigest()):
         raise InvalidArgument(
-            f"{ref} was changed by somebody else meanwhile, nothing was done. Now it says: {now[:_TOLD]}"
+            f"{ref} was changed by somebody else meanwhile, nothing was done. Now it says: {now[:_QUOTED_CHARS]}"
         )
 
 
 # -- undo
 
 
-def _undo(desk: Desk, params: Params) -> dict[str, Any]:
+def _undo(served: ServedHome, params: Params) -> dict[str, Any]:
     token, dry_run = params.needed("token"), params.flag("dry_run")
-    context, where = desk.context(OPEN_S), database_of(desk)
+    context, where = served.context(OPEN_S), database_of(served)
     change = journal.look(token, where) if dry_run else journal.take(token, where)
     try:
         return _undone(context, change, dry_run=dry_run)
@@ -214,7 +218,7 @@ def _undone(context: CommandContext, change: UndoableChange, *, dry_run: bool) -
     if not dry_run:
         context.backend.wrote(change.rows.themes())
         done.notes += embed_rows(context, lacking)
-    return told(done, f"{'undone' if done.done else 'would undo'}: {change.verb}; {change.says}")
+    return as_answer(done, f"{'undone' if done.done else 'would undo'}: {change.verb}; {change.says}")
 
 
 ROUTES: tuple[PageRoute, ...] = (

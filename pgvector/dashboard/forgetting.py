@@ -16,23 +16,23 @@ from ..domain.errors import InvalidArgument
 from ..domain.types import MEMORY_FILES
 from ..store.connection import DeadlineConnection
 from .change import OPEN_S, PLACE, Plan, Watched, make_change
-from .desk import Desk
 from .page_route import PageRoute
 from .params import Params
+from .served_homes import ServedHome
 
 _REFS_MOST = 1_000
 _NAMED = 3  # of memories with several owners
 _BACK = "bring back what was forgotten"
 
 
-def _forget(desk: Desk, params: Params) -> dict[str, Any]:
-    context, refs, dry_run = desk.context(OPEN_S), params.refs(), params.flag("dry_run")
+def _forget(served: ServedHome, params: Params) -> dict[str, Any]:
+    context, refs, dry_run = served.context(OPEN_S), params.refs(), params.flag("dry_run")
     if len(refs) > _REFS_MOST:
         raise InvalidArgument(f"at most {_REFS_MOST:,} rows are forgotten at once, not {len(refs):,}")
     named = params.optional("theme")
 
     def do(conn: DeadlineConnection) -> Outcome:
-        theme = None if named is None else theme_to_read(conn, named, desk.rules, desk.home)
+        theme = None if named is None else theme_to_read(conn, named, served.rules, served.home)
         done = forget_rows.forget_in(conn, context, refs, theme=theme, really=not dry_run, verb=PLACE + "forget")
         done.notes += forget_rows.drop_spooled(context, done, really=False) if dry_run else []
         return done
@@ -46,7 +46,7 @@ def _forget(desk: Desk, params: Params) -> dict[str, Any]:
         lambda done: forget_rows.drop_spooled(context, done),
         _other_owners,
     )
-    return make_change(desk, context, plan, dry_run=dry_run)
+    return make_change(served, context, plan, dry_run=dry_run)
 
 
 def _other_owners(before: RowImages) -> list[str]:
@@ -74,11 +74,11 @@ def _says(done: Outcome) -> str:
     return f"{'forgotten' if done.done else 'would forget'}: {counted(done.counts)}"
 
 
-def _forget_session(desk: Desk, params: Params) -> dict[str, Any]:
-    context, session, dry_run = desk.context(OPEN_S), params.needed("session"), params.flag("dry_run")
+def _forget_session(served: ServedHome, params: Params) -> dict[str, Any]:
+    context, session, dry_run = served.context(OPEN_S), params.needed("session"), params.flag("dry_run")
 
     def theme(conn: DeadlineConnection) -> str:
-        return theme_of_session(conn, session, params.optional("theme"), desk.rules)
+        return theme_of_session(conn, session, params.optional("theme"), served.rules)
 
     def watch(conn: DeadlineConnection) -> Watched:
         return Watched(find_session(conn, theme(conn), session))
@@ -88,7 +88,7 @@ def _forget_session(desk: Desk, params: Params) -> dict[str, Any]:
         return forget_rows.forget_session_in(conn, theme(conn), session, really=not dry_run, verb=verb)
 
     plan = Plan("forget", _BACK, watch, do, _says, lambda done: _drop_kept(context, done, session))
-    return make_change(desk, context, plan, dry_run=dry_run)
+    return make_change(served, context, plan, dry_run=dry_run)
 
 
 def _drop_kept(context: CommandContext, done: Outcome, session: str) -> list[str]:

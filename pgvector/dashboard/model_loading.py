@@ -47,7 +47,7 @@ class ModelLoading:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._threads = Background("hermes-pgvector-desk-models")
+        self._threads = Background("hermes-pgvector-page-models")
         self._begun = False
         self._embeds: Future[None] | None = None
         self._others: list[Future[None] | None] = []

@@ -17,10 +17,10 @@ from ..embed.cross_encoder import MODEL
 from ..embed.embedder import space_of
 from ..embed.model_folder import models_folder
 from ..host.session_context import environment
-from .desk import Desk
-from .lately import Told
+from .answer_cache import CachedAnswer
 from .page_route import PageRoute
 from .params import Params
+from .served_homes import ServedHome
 
 _DAYS = 30
 _LARGEST = 10
@@ -38,12 +38,12 @@ _UNKNOWN: dict[str, Any] = {
 _NOTHING_YET: Status = {"database": {}, "recall": None, "processes": [], "model": None}
 
 
-def overview(desk: Desk, params: Params) -> Mapping[str, Any]:
+def overview(served: ServedHome, params: Params) -> Mapping[str, Any]:
     """Return what `status` and `doctor` say, how much there is, and how that grew.
 
-    What takes longer than the page waits is made in the background; of it the last answer is told, or null.
+    What takes longer than the page waits is made in the background; of it the last answer is shown, or null.
     """
-    state, checks, sizes = _looked_at(desk)
+    state, checks, sizes = _looked_at(served)
     status: Status = state.answer if state else _NOTHING_YET
     database = status["database"]
     return {
@@ -61,76 +61,76 @@ def overview(desk: Desk, params: Params) -> Mapping[str, Any]:
     } | ((sizes and sizes.answer) or {"growth": [], "themes": []})
 
 
-def _looked_at(desk: Desk) -> tuple[Told | None, Told | None, Told | None]:
+def _looked_at(served: ServedHome) -> tuple[CachedAnswer | None, CachedAnswer | None, CachedAnswer | None]:
     """Return the state, the checks and the sizes, as far as they are there in time."""
-    began, lately = time.monotonic(), desk.lately
-    lately.begin("state", lambda: _state(desk), _STATE_FRESH_S)
-    lately.begin("sizes", lambda: _sizes(desk), _SIZES_FRESH_S)
-    before = lately.told("checks", until=0)
-    lately.begin("checks", lambda: _checks(desk), _CHECKS_FRESH_S if _passed(before) else _FAILED_FRESH_S)
-    state = lately.told("state", began + _WAIT_S)
-    checks = lately.told("checks", began + _CHECKS_WAIT_S)
-    return state, checks, lately.told("sizes", began + _WAIT_S)
+    began, answers = time.monotonic(), served.answers
+    answers.refresh("state", lambda: _state(served), _STATE_FRESH_S)
+    answers.refresh("sizes", lambda: _sizes(served), _SIZES_FRESH_S)
+    before = answers.get("checks", until=0)
+    answers.refresh("checks", lambda: _checks(served), _CHECKS_FRESH_S if _passed(before) else _FAILED_FRESH_S)
+    state = answers.get("state", began + _WAIT_S)
+    checks = answers.get("checks", began + _CHECKS_WAIT_S)
+    return state, checks, answers.get("sizes", began + _WAIT_S)
 
 
-def _passed(checks: Told | None) -> bool:
+def _passed(checks: CachedAnswer | None) -> bool:
     return checks is None or healthy(checks.answer)
 
 
-def _state(desk: Desk) -> dict[str, Any]:
-    return look(desk.settings, desk.home, lambda: desk.reading(_PATIENCE_S)) | {"model": _model(desk)}
+def _state(served: ServedHome) -> dict[str, Any]:
+    return look(served.settings, served.home, lambda: served.reading(_PATIENCE_S)) | {"model": _model(served)}
 
 
-def _model(desk: Desk) -> dict[str, Any]:
+def _model(served: ServedHome) -> dict[str, Any]:
     """Return what texts are compared by, and why that is by words only where it is."""
-    settings = desk.settings
-    told = {"name": None, "dims": settings.dims, "mode": "lexical", "why": "", "reranker": _reranker(desk)}
+    settings = served.settings
+    model = {"name": None, "dims": settings.dims, "mode": "lexical", "why": "", "reranker": _reranker(served)}
     try:
-        context = desk.context()
+        context = served.context()
     except HermesPgvectorError as exc:
-        return told | {"why": str(exc)}
+        return model | {"why": str(exc)}
     if context.embedder is None:
-        return told | {"why": context.why_by_words()}
+        return model | {"why": context.why_by_words()}
     space = space_of(context.embedder)
-    told |= {"name": space.model, "dims": space.dims}
+    model |= {"name": space.model, "dims": space.dims}
     if not context.backend.comparable(space):
-        return told | {"why": context.why_by_words()}
-    return told | {"mode": "hybrid"}
+        return model | {"why": context.why_by_words()}
+    return model | {"mode": "hybrid"}
 
 
-def _reranker(desk: Desk) -> str | None:
-    if desk.settings.rerank == "off":
+def _reranker(served: ServedHome) -> str | None:
+    if served.settings.rerank == "off":
         return None
-    if desk.settings.rerank_url:
-        return desk.settings.rerank_model or "an endpoint"
-    return MODEL if (models_folder(desk.home) / MODEL).is_dir() else None
+    if served.settings.rerank_url:
+        return served.settings.rerank_model or "an endpoint"
+    return MODEL if (models_folder(served.home) / MODEL).is_dir() else None
 
 
-def _sizes(desk: Desk) -> dict[str, Any] | None:
+def _sizes(served: ServedHome) -> dict[str, Any] | None:
     try:
-        with desk.reading(_PATIENCE_S) as conn:
+        with served.reading(_PATIENCE_S) as conn:
             largest = theme_sizes.theme_sizes(conn, theme_sizes.largest_themes(conn, _LARGEST))
             return {
                 "growth": theme_sizes.growth(conn, _DAYS),
-                "themes": [each | {"private": not desk.chats.opens(each["theme"])} for each in largest],
+                "themes": [each | {"private": not served.chats.opens(each["theme"])} for each in largest],
             }
     except HermesPgvectorError:
         return None  # what is wrong, the state says
 
 
-def _checks(desk: Desk) -> list[Check]:
-    environ = environment(desk.home)
-    with borrowed_server(desk.settings) as locate:
+def _checks(served: ServedHome) -> list[Check]:
+    environ = environment(served.home)
+    with borrowed_server(served.settings) as locate:
         return examine(
-            desk.settings,
-            desk.home,
+            served.settings,
+            served.home,
             locate=locate,
-            api_key=environ.get(desk.settings.embed_api_key_env, ""),
-            rerank_key=environ.get(desk.settings.rerank_api_key_env, ""),
+            api_key=environ.get(served.settings.embed_api_key_env, ""),
+            rerank_key=environ.get(served.settings.rerank_api_key_env, ""),
         )
 
 
-def _health(database: Mapping[str, Any], checks: Told | None) -> dict[str, Any]:
+def _health(database: Mapping[str, Any], checks: CachedAnswer | None) -> dict[str, Any]:
     """Return what is wrong: the database as it is now, the rest as `doctor` found it last."""
     problems = []
     if "problem" in database:
@@ -149,7 +149,7 @@ def _health(database: Mapping[str, Any], checks: Told | None) -> dict[str, Any]:
     }
 
 
-def _line(problems: Sequence[Mapping[str, str]], checks: Told | None) -> str:
+def _line(problems: Sequence[Mapping[str, str]], checks: CachedAnswer | None) -> str:
     if not problems:
         return "everything works" if checks else "Postgres answers; the other checks are under way"
     more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""

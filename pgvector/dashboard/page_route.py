@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .desk import Desk
 from .params import Params
+from .served_homes import ServedHome
 
 
 @dataclass(frozen=True)
@@ -15,5 +15,5 @@ class PageRoute:
     """One address below the API. Only those with `changes` may change anything; they take a JSON body."""
 
     path: str
-    answer: Callable[[Desk, Params], Mapping[str, Any]]
+    answer: Callable[[ServedHome, Params], Mapping[str, Any]]
     changes: bool = False

@@ -95,3 +95,10 @@ class Params:
         if not isinstance(given, list) or not given or not all(isinstance(each, str) for each in given):
             raise InvalidArgument(f"{name} must be a list of rows, as m12 or t345")
         return parse_refs(given)
+
+    def ref(self) -> Ref:
+        """Return the number of the one row that `ref` names."""
+        refs = self.refs("ref")
+        if len(refs) != 1:
+            raise InvalidArgument("ref names one row, as m12 or t345")
+        return refs[0]

@@ -9,9 +9,9 @@ from typing import Any
 
 from ..domain.errors import InvalidArgument
 from ..host.session_context import hermes_home, profile_of
-from .desk import Desk
 from .page_route import PageRoute
 from .params import Params
+from .served_homes import ServedHome
 
 _DEFAULT = "default"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")  # what the host allows
@@ -35,14 +35,14 @@ def _root() -> Path:
     return home.parent.parent if profile_of(home) != _DEFAULT else home
 
 
-def profiles(desk: Desk, params: Params) -> Mapping[str, Any]:
+def profiles(served: ServedHome, params: Params) -> Mapping[str, Any]:
     """Return the profiles there are, and the one that is asked about."""
     folder = _root() / "profiles"
     homes = sorted(each for each in folder.glob("*") if _NAME.fullmatch(each.name) and each.is_dir())
     found = [(_DEFAULT, _root()), *((each.name, each) for each in homes if each.name != _DEFAULT)]
     return {
         "profiles": [{"name": name, "home": str(home)} for name, home in found],
-        "current": profile_of(desk.home),
+        "current": profile_of(served.home),
     }
 
 

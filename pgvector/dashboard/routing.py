@@ -1,4 +1,4 @@
-"""The routes as FastAPI's routes: what a request must be, how long it may take, and how an error is told."""
+"""The routes as FastAPI's routes: what a request must be, how long it may take, and how an error is answered."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from starlette.requests import ClientDisconnect
 
 from ..domain.errors import HermesPgvectorError, InvalidArgument, OperationRejected
 from ..domain.redaction import mask_dsn
-from .desk import desks
 from .page_route import PageRoute
 from .params import Params
 from .profile_homes import home_of
 from .routes import ROUTES
+from .served_homes import served_homes
 from .workers import Workers
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ def _handler(route: PageRoute) -> Callable[[Request], Awaitable[JSONResponse]]:
         try:
             values = await json_body(request) if route.changes else dict(request.query_params)
             work = partial(_answer, route, home_of(request.query_params.get("profile", "")), values)
-            return _told(await workers.answer(work, patience_s))
+            return _answered(await workers.answer(work, patience_s))
         except TimeoutError:
             return problem(503, _GOES_ON if route.changes else _TOO_LONG, "DeadlineExceeded")
         except HermesPgvectorError as exc:
@@ -63,8 +63,8 @@ def _handler(route: PageRoute) -> Callable[[Request], Awaitable[JSONResponse]]:
 
 
 def _answer(route: PageRoute, home: Path, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    with desks.at(home) as desk:
-        return route.answer(desk, Params(values))
+    with served_homes.at(home) as served:
+        return route.answer(served, Params(values))
 
 
 async def json_body(request: Request) -> Mapping[str, Any]:
@@ -122,7 +122,7 @@ class _Json(JSONResponse):
         )
 
 
-def _told(found: Mapping[str, Any]) -> JSONResponse:
+def _answered(found: Mapping[str, Any]) -> JSONResponse:
     return _Json(dict(found), headers={"Cache-Control": "no-store"})
 
 

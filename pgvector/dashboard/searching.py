@@ -15,31 +15,31 @@ from ..admin.common.row_options import STORES, question_text
 from ..domain.types import MEMORY_FILES, Hit, Scope, Store
 from ..recall.render import as_result
 from ..store.connection import DeadlineConnection
-from .desk import READ_S, Desk
 from .page_route import PageRoute
 from .params import Params
-from .rows import as_rows
+from .rows import as_rows, row_of
+from .served_homes import READ_S, ServedHome
 
 _CHARS = 800  # of a text: what answers, with what stands around it
 _RESULTS, _RESULTS_MOST = 10, 50
 _AFTER_S = 0.12  # for what is looked up of the results
 
 
-def search(desk: Desk, params: Params) -> Mapping[str, Any]:
+def search(served: ServedHome, params: Params) -> Mapping[str, Any]:
     """Return what was found in a theme, a session, or everywhere, best first, and why."""
     started = time.monotonic()
     wanted = _wanted(params)
     stores = wanted.stores()
-    ready = desk.models.ready(desk.context())
-    with desk.reading() as conn:
-        scope = _scope(desk, params, conn)
+    ready = served.models.ready(served.context())
+    with served.reading() as conn:
+        scope = _scope(served, params, conn)
     # One more than is shown tells whether there are others.
     asked = replace(wanted, page=replace(wanted.page, limit=wanted.page.limit + 1))
     left_s = READ_S - _AFTER_S - (time.monotonic() - started)
     answer = ready.searcher.recall(stores, asked.question(stores, scope, max(0.05, left_s)))
     hits = [hit for hit in answer.hits[: wanted.page.limit] if not is_unlike(hit)]
-    with desk.reading() as conn:
-        results = _results(conn, desk, hits, wanted.text, scope)
+    with served.reading() as conn:
+        results = _results(conn, served, hits, wanted.text, scope)
     return {
         "results": results,
         "count": len(results),
@@ -65,24 +65,24 @@ def _wanted(params: Params) -> Wanted:
     )
 
 
-def _scope(desk: Desk, params: Params, conn: DeadlineConnection) -> Scope:
+def _scope(served: ServedHome, params: Params, conn: DeadlineConnection) -> Scope:
     """Return where to look: everywhere, unless a theme or a session is named."""
     theme, session = params.optional("theme"), params.optional("session")
     everywhere = params.choice("scope", ("all",)) is not None or theme is None
-    return scope_of(conn, desk.rules, desk.home, theme=theme, session=session, everywhere=everywhere)
+    return scope_of(conn, served.rules, served.home, theme=theme, session=session, everywhere=everywhere)
 
 
 def _results(
-    conn: DeadlineConnection, desk: Desk, hits: Sequence[Hit], question: str, scope: Scope
+    conn: DeadlineConnection, served: ServedHome, hits: Sequence[Hit], question: str, scope: Scope
 ) -> list[dict[str, Any]]:
     """Return the hits as the page is given them, with what matches in each."""
-    languages = desk.context().backend.languages
+    languages = served.context().backend.languages
     spoken = languages.all if scope.kind == "all" else (languages.of(scope.theme),)
-    told = [as_result(hit, question, explain=True, max_chars=_CHARS) for hit in hits]
-    marked = marks(conn, [result["content"] for result in told], question, spoken)
-    rows = _rows(conn, desk, hits)
+    excerpts = [as_result(hit, question, explain=True, max_chars=_CHARS) for hit in hits]
+    marked = marks(conn, [result["content"] for result in excerpts], question, spoken)
+    rows = _rows(conn, served, hits)
     results = []
-    for hit, result, parts in zip(hits, told, marked, strict=True):
+    for hit, result, parts in zip(hits, excerpts, marked, strict=True):
         row = rows[hit.store, hit.id]
         found = {"content": result["content"], "cut": "excerpt_of_chars" in result, "marks": parts}
         why = {"similarity": result["similarity"], "why": result["explain"] | {"said": _said(hit)}}
@@ -90,7 +90,7 @@ def _results(
     return results
 
 
-def _rows(conn: DeadlineConnection, desk: Desk, hits: Sequence[Hit]) -> dict[tuple[Store, int], dict[str, Any]]:
+def _rows(conn: DeadlineConnection, served: ServedHome, hits: Sequence[Hit]) -> dict[tuple[Store, int], dict[str, Any]]:
     """Return what is stored of each hit, as in any list."""
     found: dict[tuple[Store, int], dict[str, Any]] = {}
     for store in dict.fromkeys(hit.store for hit in hits):
@@ -99,22 +99,13 @@ def _rows(conn: DeadlineConnection, desk: Desk, hits: Sequence[Hit]) -> dict[tup
         beside = stored_rows.beside(conn, store, ids)
         said = stored_rows.structures(conn, ids) if store == "memories" else {}
         listed = [_listed(hit) | beside.get(hit.id, {}) | stored_rows.structure_column(said.get(hit.id)) for hit in own]
-        found |= zip([(store, hit.id) for hit in own], as_rows(conn, desk, store, listed), strict=True)
+        found |= zip([(store, hit.id) for hit in own], as_rows(conn, served, store, listed), strict=True)
     return found
 
 
 def _listed(hit: Hit) -> dict[str, Any]:
-    return {
-        "ref": str(Ref(hit.store, hit.id)),
-        "id": hit.id,
-        "store": hit.store,
-        "theme": hit.theme,
-        "kind": hit.kind,
-        "at": hit.at.isoformat(),
-        "session_id": hit.session_id,
-        "content": hit.content,
-        "chars": len(hit.content),
-    }
+    text = {"content": hit.content, "chars": len(hit.content)}
+    return row_of(hit) | {"id": hit.id, "session_id": hit.session_id} | text
 
 
 def _around(hit: Hit, result: Mapping[str, Any]) -> list[dict[str, str]]:

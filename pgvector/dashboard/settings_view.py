@@ -17,9 +17,9 @@ from ..domain.format import plural
 from ..domain.redaction import masked
 from ..host.session_context import environment, load_settings
 from ..host.setup import API_KEY as API_KEY_FIELD
-from .desk import Desk
 from .page_route import PageRoute
 from .params import Params
+from .served_homes import ServedHome
 from .settings_trial import API_KEY, OFFERED, SettingsTrial, tried
 
 _one_at_a_time = threading.Lock()  # two forms that are saved at once
@@ -53,19 +53,19 @@ class _Sources:
         return CONFIG_NAME if self.section.get(field.key) is not None else ""
 
 
-def settings(desk: Desk, params: Params) -> Mapping[str, Any]:
+def settings(served: ServedHome, params: Params) -> Mapping[str, Any]:
     """Return the settings that a form offers, without what is secret."""
-    now, warnings = load_settings(None, desk.home)
+    now, warnings = load_settings(None, served.home)
     return {
-        "fields": list(_fields(desk, now)),
-        "file": str(desk.home / CONFIG_NAME),
+        "fields": list(_fields(served, now)),
+        "file": str(served.home / CONFIG_NAME),
         "mode": "server" if now.dsn else "embedded",
         "notes": [typed(each) for each in warnings],
     }
 
 
-def _fields(desk: Desk, now: Settings) -> Iterator[Mapping[str, Any]]:
-    sources = _Sources.of(desk.home)
+def _fields(served: ServedHome, now: Settings) -> Iterator[Mapping[str, Any]]:
+    sources = _Sources.of(served.home)
     for key, field in OFFERED.items():
         value = getattr(now, key)
         # An address with a password in it is a secret, too.
@@ -111,22 +111,22 @@ def _type(field: Field) -> str:
     return {bool: "bool", int: "number", float: "number"}.get(field.kind, "text")
 
 
-def try_settings(desk: Desk, params: Params) -> dict[str, Any]:
+def try_settings(served: ServedHome, params: Params) -> dict[str, Any]:
     """Try the settings, and save nothing."""
-    trial = tried(desk.home, desk.settings, _wishes(params))
+    trial = tried(served.home, served.settings, _wishes(params))
     return _told(trial, f"{_counted(trial)} can be saved" if trial.changed else "nothing would be changed")
 
 
-def save_settings(desk: Desk, params: Params) -> Mapping[str, Any]:
+def save_settings(served: ServedHome, params: Params) -> Mapping[str, Any]:
     """Try the settings, and save all of them where all can be used."""
     if params.flag("dry_run"):
-        return try_settings(desk, params) | {"saved": [], "restart": False}
+        return try_settings(served, params) | {"saved": [], "restart": False}
     with _one_at_a_time:
-        trial = tried(desk.home, desk.settings, _wishes(params))
+        trial = tried(served.home, served.settings, _wishes(params))
         if trial.problems or not trial.changed:
             return _told(trial, "nothing was changed") | {"saved": [], "restart": False}
-        save(desk.home, trial.changes(desk.home, desk.settings))
-    now = load_settings(None, desk.home).settings
+        save(served.home, trial.changes(served.home, served.settings))
+    now = load_settings(None, served.home).settings
     trial.notes += [
         f"{name} in the environment overrules what was saved; unset it" for name in overruled(trial.wanted, now)
     ]

@@ -11,15 +11,14 @@ from ..admin.browse import browsing
 from ..admin.browse.browsing import RowFilter
 from ..admin.common.row_options import Page
 from ..admin.common.theme_names import theme_of_session, theme_to_read
-from ..domain.errors import InvalidArgument
 from ..domain.facts import KINDS, STATES
 from ..domain.theme_settings import ROLES
 from ..domain.types import MEMORY_FILES, Store
 from ..store.connection import DeadlineConnection
-from .desk import Desk
 from .page_route import PageRoute
 from .params import Params
 from .rows import LISTED_CHARS, as_rows
+from .served_homes import ServedHome
 from .word_diff import Diff, WordDiffs
 
 ROW_CHARS = 200_000  # of the text of one row
@@ -28,7 +27,7 @@ _EVENT_CHARS = 300  # of the text that an event left behind
 _EVENT = ("ref", "action", "at", "by", "theme", "target", "chars", "old_chars", "old_theme")
 
 
-def memories(desk: Desk, params: Params) -> Mapping[str, Any]:
+def memories(served: ServedHome, params: Params) -> Mapping[str, Any]:
     """Return a page of the memories of a theme, those that were written last first."""
     wanted = RowFilter(
         params.choice("target", tuple(MEMORY_FILES)),
@@ -37,39 +36,39 @@ def memories(desk: Desk, params: Params) -> Mapping[str, Any]:
         params.choice("kind", KINDS),
         params.choice("state", STATES),
     )
-    return _listed(desk, params, "memories", wanted)
+    return _listed(served, params, "memories", wanted)
 
 
-def turns(desk: Desk, params: Params) -> Mapping[str, Any]:
+def turns(served: ServedHome, params: Params) -> Mapping[str, Any]:
     """Return a page of the turns of a theme, newest first."""
     wanted = RowFilter(params.choice("role", ROLES), params.optional("session"), params.flag("pending"))
-    return _listed(desk, params, "turns", wanted)
+    return _listed(served, params, "turns", wanted)
 
 
-def _listed(desk: Desk, params: Params, store: Store, wanted: RowFilter) -> Mapping[str, Any]:
+def _listed(served: ServedHome, params: Params, store: Store, wanted: RowFilter) -> Mapping[str, Any]:
     page = params.page()
-    with _theme(desk, params) as (conn, theme):
+    with _theme(served, params) as (conn, theme):
         found = browsing.listed(conn, store, theme, _and_one(page), wanted, chars=LISTED_CHARS)
-        return _page_of(as_rows(conn, desk, store, found[: page.limit]), found, page)
+        return _page_of(as_rows(conn, served, store, found[: page.limit]), found, page)
 
 
-def sessions(desk: Desk, params: Params) -> Mapping[str, Any]:
+def sessions(served: ServedHome, params: Params) -> Mapping[str, Any]:
     """Return a page of the sessions of a theme, those that spoke last first."""
     page = params.page()
-    with _theme(desk, params) as (conn, theme):
+    with _theme(served, params) as (conn, theme):
         found = browsing.sessions(conn, theme, _and_one(page))
     return _page_of([_session_row(theme, row) for row in found[: page.limit]], found, page)
 
 
-def session(desk: Desk, params: Params) -> Mapping[str, Any]:
+def session(served: ServedHome, params: Params) -> Mapping[str, Any]:
     """Return a session and a page of what was said in it, first ones first."""
     name, page = params.needed("session"), params.page()
-    with desk.reading() as conn:
-        theme = theme_of_session(conn, name, params.optional("theme"), desk.rules)
+    with served.reading() as conn:
+        theme = theme_of_session(conn, name, params.optional("theme"), served.rules)
         whole = browsing.session(conn, theme, name)
         found = browsing.said_in(conn, theme, name, limit=page.limit + 1, offset=page.offset, chars=LISTED_CHARS)
-        rows = as_rows(conn, desk, "turns", found[: page.limit])
-    private = {"private": not desk.chats.opens(theme)}
+        rows = as_rows(conn, served, "turns", found[: page.limit])
+    private = {"private": not served.chats.opens(theme)}
     return _session_row(theme, whole | {"session_id": name}) | private | _page_of(rows, found, page)
 
 
@@ -78,15 +77,13 @@ def _session_row(theme: str, row: Mapping[str, Any]) -> dict[str, Any]:
     return {"theme": theme} | {name: row[name] for name in names}
 
 
-def row(desk: Desk, params: Params) -> Mapping[str, Any]:
+def row(served: ServedHome, params: Params) -> Mapping[str, Any]:
     """Return one row with all that is known of it."""
-    refs = params.refs("ref")
-    if len(refs) != 1:
-        raise InvalidArgument("ref names one row, as m12 or t345")
-    with desk.reading() as conn:
-        found = browsing.shown(conn, refs[0], params.optional("theme"), desk.rules, chars=ROW_CHARS)
+    ref = params.ref()
+    with served.reading() as conn:
+        found = browsing.shown(conn, ref, params.optional("theme"), served.rules, chars=ROW_CHARS)
         shown = {
-            "id": refs[0].id,
+            "id": ref.id,
             "kind": found.get("target") or found.get("role"),
             "at": found.get("updated_at") or found.get("ts"),
             "session_id": found.get("metadata", {}).get("session_id"),
@@ -96,28 +93,29 @@ def row(desk: Desk, params: Params) -> Mapping[str, Any]:
             "pending": False,
         } | found
         more = {name: value for name, value in shown.items() if name not in ("id", "history")}
-        told = more | as_rows(conn, desk, refs[0].store, [shown])[0]
-        told["private"] |= not desk.chats.opens(told["theme"])  # of one that is gone the theme is all that is known
+        answer = more | as_rows(conn, served, ref.store, [shown])[0]
+        # Of one that is gone the theme is all that is known.
+        answer["private"] |= not served.chats.opens(answer["theme"])
         if "history" in found:
-            told["history"] = _events(conn, desk, found["history"])
-    return told
+            answer["history"] = _events(conn, served, found["history"])
+    return answer
 
 
-def history(desk: Desk, params: Params) -> Mapping[str, Any]:
+def history(served: ServedHome, params: Params) -> Mapping[str, Any]:
     """Return a page of what happened to the memories of a theme, or of all, newest first."""
     action, page, given = params.choice("action", browsing.ACTIONS), params.page(), params.optional("theme")
-    with desk.reading() as conn:
+    with served.reading() as conn:
         if given is None:
             found = browsing.happened_anywhere(conn, _and_one(page), action=action, chars=_COMPARED_CHARS)
         else:
-            theme = theme_to_read(conn, given, desk.rules, desk.home)
+            theme = theme_to_read(conn, given, served.rules, served.home)
             happened = browsing.happened(conn, theme, _and_one(page), action=action, chars=_COMPARED_CHARS)
             found = [{"theme": theme} | each for each in happened]
-        events = _events(conn, desk, found[: page.limit])
+        events = _events(conn, served, found[: page.limit])
     return _page_of(events, found, page)
 
 
-def _events(conn: DeadlineConnection, desk: Desk, found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _events(conn: DeadlineConnection, served: ServedHome, found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     replaced = [each["id"] for each in found if each["action"] == "replaced"]
     after, diffs = browsing.texts_after(conn, replaced, chars=_COMPARED_CHARS), WordDiffs()
     others = [each["id"] for each in found if each["action"] not in ("replaced", "removed")]
@@ -126,7 +124,7 @@ def _events(conn: DeadlineConnection, desk: Desk, found: Sequence[Mapping[str, A
     return [
         {name: each[name] for name in _EVENT if name in each}
         | {"session_id": each["who"].get("session_id"), "diff": _diff(each, after.get(each["id"]), diffs)}
-        | {"private": not desk.chats.opens(each["theme"])}
+        | {"private": not served.chats.opens(each["theme"])}
         | {"content": left.get(each["id"])}
         for each in found
     ]
@@ -150,11 +148,11 @@ def _compared(longer: int) -> int:
 
 
 @contextmanager
-def _theme(desk: Desk, params: Params) -> Iterator[tuple[DeadlineConnection, str]]:
+def _theme(served: ServedHome, params: Params) -> Iterator[tuple[DeadlineConnection, str]]:
     """Give a transaction that reads and the theme that is meant."""
     given = params.needed("theme")
-    with desk.reading() as conn:
-        yield conn, theme_to_read(conn, given, desk.rules, desk.home)
+    with served.reading() as conn:
+        yield conn, theme_to_read(conn, given, served.rules, served.home)
 
 
 def _and_one(page: Page) -> Page:

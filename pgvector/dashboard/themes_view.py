@@ -10,9 +10,9 @@ from ..admin.browse import theme_sizes
 from ..admin.common.theme_names import theme_to_read
 from ..domain.errors import HermesPgvectorError, StoreUnavailable
 from ..store.vector_search import theme_names
-from .desk import READ_S, Desk
 from .page_route import PageRoute
 from .params import Params
+from .served_homes import READ_S, ServedHome
 
 _WAIT_S = 0.7  # of the second that the page waits
 _NAMES_WAIT_S = 0.6
@@ -20,61 +20,61 @@ _PATIENCE_S = 8.0  # of what is made in the background
 _FRESH_S = 3.0
 
 
-def themes(desk: Desk, params: Params) -> Mapping[str, Any]:
+def themes(served: ServedHome, params: Params) -> Mapping[str, Any]:
     """Return a page of the themes whose name has the text that was given in it, by their names."""
     wanted, page = params.text("search").casefold().strip(), params.page()
     began = time.monotonic()
-    found = [name for name in _names(desk, began) if wanted in name.casefold()]
+    found = [name for name in _names(served, began) if wanted in name.casefold()]
     shown = found[page.offset : page.offset + page.limit]
-    with desk.reading(READ_S - (time.monotonic() - began)) as conn:
+    with served.reading(READ_S - (time.monotonic() - began)) as conn:
         rows = theme_sizes.theme_sizes(conn, shown)
     return {
-        "rows": [row | {"private": not desk.chats.opens(row["theme"])} for row in rows],
+        "rows": [row | {"private": not served.chats.opens(row["theme"])} for row in rows],
         "total": len(found),
         "more": page.offset + len(shown) < len(found),
     }
 
 
-def _names(desk: Desk, began: float) -> list[str]:
+def _names(served: ServedHome, began: float) -> list[str]:
     """Return the themes there are, where these are many as of a moment ago."""
-    desk.lately.begin("names", lambda: _read_names(desk), 0.0)
-    told = desk.lately.told("names", began + _NAMES_WAIT_S)
-    if told is None:
+    served.answers.refresh("names", lambda: _read_names(served), 0.0)
+    names = served.answers.get("names", began + _NAMES_WAIT_S)
+    if names is None:
         raise StoreUnavailable("the themes are being looked up; ask again in a moment")
-    return list(told.answer)
+    return list(names.answer)
 
 
-def _read_names(desk: Desk) -> list[str]:
-    with desk.reading(_PATIENCE_S) as conn:
+def _read_names(served: ServedHome) -> list[str]:
+    with served.reading(_PATIENCE_S) as conn:
         return theme_names(conn)
 
 
-def theme(desk: Desk, params: Params) -> Mapping[str, Any]:
+def theme(served: ServedHome, params: Params) -> Mapping[str, Any]:
     """Return what a theme holds, when that was written, and by whom.
 
     What every row is read for is made in the background: it is null (`counting`) until it is there.
     """
     began, given = time.monotonic(), params.needed("theme")
-    with desk.reading() as conn:
-        name = theme_to_read(conn, given, desk.rules, desk.home)
-        held = theme_sizes.described(conn, name)
-    desk.lately.begin(f"theme {name}", lambda: _read_through(desk, name), _FRESH_S)
-    read = desk.lately.told(f"theme {name}", began + _WAIT_S)
+    with served.reading() as conn:
+        name = theme_to_read(conn, given, served.rules, served.home)
+        sizes = theme_sizes.described(conn, name)
+    served.answers.refresh(f"theme {name}", lambda: _read_through(served, name), _FRESH_S)
+    read = served.answers.get(f"theme {name}", began + _WAIT_S)
     more = read.answer if read else None
-    told = {"theme": name, "private": not desk.chats.opens(name), "counting": more is None} | held
-    return told | (more or {"sessions": None, "writers": [], "timeline": []})
+    answer = {"theme": name, "private": not served.chats.opens(name), "counting": more is None} | sizes
+    return answer | (more or {"sessions": None, "writers": [], "timeline": []})
 
 
-def _read_through(desk: Desk, name: str) -> dict[str, Any] | None:
+def _read_through(served: ServedHome, name: str) -> dict[str, Any] | None:
     try:
-        with desk.reading(_PATIENCE_S) as conn:
+        with served.reading(_PATIENCE_S) as conn:
             return {
                 "sessions": theme_sizes.sessions(conn, name),
                 "writers": theme_sizes.writers(conn, name),
                 "timeline": theme_sizes.timeline(conn, name),
             }
     except HermesPgvectorError:
-        return None  # the counts are told without
+        return None  # the counts do without
 
 
 ROUTES = (PageRoute("/themes", themes), PageRoute("/theme", theme))

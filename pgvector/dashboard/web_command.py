@@ -24,7 +24,7 @@ _PACKAGES = ("fastapi", "uvicorn")
 def _web(args: argparse.Namespace, home: Path) -> int:
     try:
         from . import web_server  # of an extra that need not be installed
-        from .desk import desks
+        from .served_homes import served_homes
     except ModuleNotFoundError as exc:
         if (exc.name or "").partition(".")[0] not in (*_PACKAGES, "starlette"):
             raise
@@ -50,7 +50,7 @@ def _web(args: argparse.Namespace, home: Path) -> int:
     except KeyboardInterrupt:
         pass  # how it is meant to be ended
     finally:
-        desks.close()
+        served_homes.close()
     return EXIT_OK
 
 

@@ -54,84 +54,92 @@ class _Shape(NamedTuple):
     """A kind of secret: what it begins with (in lower case where `folded`), and the pattern tried there.
 
     What a named group holds is masked, the whole match where there is none. `then` comes after a beginning wherever the
-    pattern matches: it spares most attempts.
+    pattern matches: it spares most attempts, and few processes ever need more than some of the patterns.
     """
 
     kind: str
     begins: tuple[str, ...]
-    pattern: re.Pattern[str]
-    folded: bool = False
+    pattern: str
     then: str = ""
+    folded: bool = False
+
+    def match(self, text: str, start: int) -> re.Match[str] | None:
+        """Try the pattern in `text` from `start` on."""
+        return _ready(self.pattern, re.IGNORECASE if self.folded else re.NOFLAG).match(text, start)
 
 
-def _shape(kind: str, begins: tuple[str, ...], pattern: str, then: str = "") -> _Shape:
-    return _Shape(kind, begins, re.compile(pattern), then=then)
-
-
-def _words(kind: str, begins: tuple[str, ...], pattern: str, then: str) -> _Shape:
-    return _Shape(kind, begins, re.compile(pattern, re.IGNORECASE), folded=True, then=then)
+_ready = functools.cache(re.compile)
 
 
 _SHAPES = (
-    _shape(
+    _Shape(
         "private-key",
         ("-----BEGIN ",),
         r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
         r"(?:[^-]|-(?!----)){0,16384}+(?:-----END [A-Z0-9 ]{0,40}-----)?",
     ),
-    _shape("aws-key", ("AKIA", "ASIA"), _START + r"A[KS]IA[A-Z0-9]{16}(?![A-Za-z0-9])"),
-    _shape("google-key", ("AIza",), _START + r"AIza[\w-]{35}(?![\w-])"),
-    _shape("google-token", ("ya29.",), _START + r"ya29\.[\w-]{20,2048}"),
-    _shape("google-secret", ("GOCSPX-",), _START + r"GOCSPX-[\w-]{20,64}"),
-    _shape("azure-secret", ("8Q~",), r"(?<=\w{3})8Q~[\w~.-]{31,40}"),
-    _shape("azure-key", ("sig=",), r"(?<=[?&])sig=(?P<key>[\w+/%=-]{20,512})"),
-    _shape("github-token", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), _START + r"gh[pousr]_[A-Za-z0-9]{30,255}"),
-    _shape("github-token", ("github_pat_",), _START + r"github_pat_\w{20,255}"),
-    _shape(
+    _Shape("aws-key", ("AKIA", "ASIA"), _START + r"A[KS]IA[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    _Shape("google-key", ("AIza",), _START + r"AIza[\w-]{35}(?![\w-])"),
+    _Shape("google-token", ("ya29.",), _START + r"ya29\.[\w-]{20,2048}"),
+    _Shape("google-secret", ("GOCSPX-",), _START + r"GOCSPX-[\w-]{20,64}"),
+    _Shape("azure-secret", ("8Q~",), r"(?<=\w{3})8Q~[\w~.-]{31,40}"),
+    _Shape("azure-key", ("sig=",), r"(?<=[?&])sig=(?P<key>[\w+/%=-]{20,512})"),
+    _Shape("github-token", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), _START + r"gh[pousr]_[A-Za-z0-9]{30,255}"),
+    _Shape("github-token", ("github_pat_",), _START + r"github_pat_\w{20,255}"),
+    _Shape(
         "gitlab-token",
         ("glpat-", "gldt-", "glrt-", "glptt-", "glcbt-"),
         _START + r"gl[a-z]{2,4}-[\w.-]{20,255}",
     ),
-    _shape("slack-token", ("xox", "xapp-"), _START + r"x(?:ox[abceoprs]|app)-[\w-]{10,255}"),
-    _shape("slack-webhook", ("hooks.slack.com/",), r"hooks\.slack\.com/(?:services|workflows)/(?P<key>[\w/]{20,128})"),
-    _shape("stripe-key", ("sk_live_", "sk_test_", "rk_live_", "rk_test_"), _START + r"[sr]k_(?:live|test)_\w{10,255}"),
-    _shape("stripe-secret", ("whsec_",), _START + r"whsec_[\w+/=]{20,128}"),
-    _shape("anthropic-key", ("sk-ant-",), _START + r"sk-ant-[\w-]{16,255}"),
-    _shape("openai-key", ("sk-",), _START + r"sk-(?!ant-)(?=[\w-]{0,64}[A-Z0-9])[\w-]{20,255}"),
-    _shape("api-key", ("hf_", "npm_", "gsk_", "xai-"), _START + r"(?:hf_|npm_|gsk_|xai-)[A-Za-z0-9]{30,128}"),
-    _shape("pypi-token", ("pypi-Ag",), _START + r"pypi-Ag[\w-]{50,512}"),
-    _shape("sendgrid-key", ("SG.",), _START + r"SG\.[\w-]{16,64}\.[\w-]{16,64}"),
-    _shape("cloud-token", ("dop_v1_", "dapi"), _START + r"(?:dop_v1_[0-9a-f]{64}|dapi[0-9a-f]{32})"),
-    _shape("age-key", ("AGE-SECRET-KEY-1",), r"AGE-SECRET-KEY-1[0-9A-Z]{50,64}"),
-    _shape("bot-token", (":AA",), r"(?<=\d{8}):AA[\w-]{33}(?![\w-])"),
-    _shape("jwt", ("eyJ",), _START + r"eyJ[\w-]{8,8192}\.[\w-]{8,8192}\.[\w-]{8,1024}"),
-    _words("bearer-token", ("bearer",), r"bearer\s{1,4}(?=[\w.~+/=-]{0,64}\d)(?P<key>[\w.~+/=-]{12,4096})", r"\s"),
-    _words(
+    _Shape("slack-token", ("xox", "xapp-"), _START + r"x(?:ox[abceoprs]|app)-[\w-]{10,255}"),
+    _Shape("slack-webhook", ("hooks.slack.com/",), r"hooks\.slack\.com/(?:services|workflows)/(?P<key>[\w/]{20,128})"),
+    _Shape("stripe-key", ("sk_live_", "sk_test_", "rk_live_", "rk_test_"), _START + r"[sr]k_(?:live|test)_\w{10,255}"),
+    _Shape("stripe-secret", ("whsec_",), _START + r"whsec_[\w+/=]{20,128}"),
+    _Shape("anthropic-key", ("sk-ant-",), _START + r"sk-ant-[\w-]{16,255}"),
+    _Shape("openai-key", ("sk-",), _START + r"sk-(?!ant-)(?=[\w-]{0,64}[A-Z0-9])[\w-]{20,255}"),
+    _Shape("api-key", ("hf_", "npm_", "gsk_", "xai-"), _START + r"(?:hf_|npm_|gsk_|xai-)[A-Za-z0-9]{30,128}"),
+    _Shape("pypi-token", ("pypi-Ag",), _START + r"pypi-Ag[\w-]{50,512}"),
+    _Shape("sendgrid-key", ("SG.",), _START + r"SG\.[\w-]{16,64}\.[\w-]{16,64}"),
+    _Shape("cloud-token", ("dop_v1_", "dapi"), _START + r"(?:dop_v1_[0-9a-f]{64}|dapi[0-9a-f]{32})"),
+    _Shape("age-key", ("AGE-SECRET-KEY-1",), r"AGE-SECRET-KEY-1[0-9A-Z]{50,64}"),
+    _Shape("bot-token", (":AA",), r"(?<=\d{8}):AA[\w-]{33}(?![\w-])"),
+    _Shape("jwt", ("eyJ",), _START + r"eyJ[\w-]{8,8192}\.[\w-]{8,8192}\.[\w-]{8,1024}"),
+    _Shape(
+        "bearer-token",
+        ("bearer",),
+        r"bearer\s{1,4}(?=[\w.~+/=-]{0,64}\d)(?P<key>[\w.~+/=-]{12,4096})",
+        r"\s",
+        folded=True,
+    ),
+    _Shape(
         "basic-credentials",
         ("authorization",),
         r"authorization\\*[\"']?\s{0,2}[:=]\s{0,2}\\*[\"']?basic\s{1,4}(?P<key>[\w+/=-]{8,512})",
         r"\\*[\"']?\s{0,2}[:=]",
+        folded=True,
     ),
     # Greedy up to the last "@" of the word: people paste passwords with "@", "/" or ":" unescaped.
-    _shape(
+    _Shape(
         "password",
         ("://",),
         rf"://[^\s:/@\"'<>]{{0,128}}:{_MASKED}{_UNTOLD}(?!\d{{1,5}}[/?#])(?P<key>[^\s\"'<>]{{1,128}})@(?=[\w\[])",
         r"[^\s:/@\"'<>]{0,128}:",
     ),
-    _words(
+    _Shape(
         "password",
         ("pass", "pwd"),
         r"(?:pass(?:word|wd|phrase)|pwd)(?![a-z])(?:_?\d)?\\*[\"']?"
         rf"(?:\s{{0,3}}[:=]>?\s{{0,3}}{_QUOTED}|\s{{0,3}}=\s{{0,3}}{_BARE}|(?:\s{{0,3}}:|\s{{1,3}}(?:is|was))\s{{1,3}}{_TOLD})",
         r"(?:(?<=pass)(?:word|wd|phrase)|(?<=pwd))(?![a-z])(?:_?\d)?\\*[\"']?\s{0,3}(?:[:=]|is|was)",
+        folded=True,
     ),
-    _words(
+    _Shape(
         "secret",
         ("secret", "token", "key"),
         r"(?:secret(?:[_-]?(?:access[_-]?)?key)?|token|" + _KEY_OF + r")(?![a-z_])\\*[\"']?"
         rf"(?:\s{{0,3}}[:=]>?\s{{0,3}}{_QUOTED}|\s{{0,3}}=\s{{0,3}}{_BARE}|\s{{0,3}}:\s{{0,3}}{_TOLD_KEY})",
         r"(?:(?<!key)|(?<=[isthe]key)|(?<=[isthe][_ -]key))(?:[_-]?(?:access[_-]?)?key)?(?![a-z_])\\*[\"']?\s{0,3}[:=]",
+        folded=True,
     ),
 )  # fmt: skip
 
@@ -219,7 +227,7 @@ def _look_for(searches: tuple[_Search, ...], text: str, searched: str, found: li
                 start = hit.start() - at
                 if start < ends[begin] or not searched.startswith(begin, start):
                     continue
-                if (match := shape.pattern.match(text, start)) is not None:
+                if (match := shape.match(text, start)) is not None:
                     group = match.lastgroup or 0
                     found.append((match.start(group), match.end(group), shape.kind))
                     ends[begin] = match.end()

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..capture.sanitize import MASKED_NOTE
 from ..domain.chunks import estimate_tokens
 from ..domain.errors import DeadlineExceeded, HermesPgvectorError, InvalidArgument, StoreUnavailable
-from ..domain.facts import Structure, malformed_notation, structure_of
+from ..domain.facts import MALFORMED_NOTE, Structure, malformed_notation, structure_of
 from ..domain.fork_safety import at_import, fork_lock
 from ..domain.operations import ForgetMemories, Operation, RememberMemory
 from ..domain.text import both_ends, clean, digest
@@ -34,7 +35,6 @@ from .tool_registry import (
 if TYPE_CHECKING:
     from ..runtime.process import Runtime
 
-_NAMES = ("subject", "scope", "when")  # texts, in which a secret may stand
 _PREVIEW_DEFAULT = 5
 _IDS_MOST = 100
 _PROFILE_ROWS = 200  # of each target; more would not fit
@@ -155,9 +155,9 @@ def _remember(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
         metadata=metadata, given=given,
     )  # fmt: skip
     result: dict[str, Any] = {"theme": context.theme, "target": target, "content": content}
-    notes = ["what looked like a password, key or token was masked before it was stored"] if content != said else []
+    notes = [MASKED_NOTE] if content != said else []
     if malformed_notation(content):
-        notes.append("this looks like notation and is none, so it is kept as plain text: `D[auth]: what was decided`")
+        notes.append(MALFORMED_NOTE)
     if notes:
         result["note"] = "; ".join(notes)
     if args.get("sync") not in (True, "true", "True", 1):
@@ -169,9 +169,8 @@ def _remember(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
 
 def _structure(args: Mapping[str, Any], context: WriteContext) -> Structure:
     """Return what the call says of the memory besides its text. Raises InvalidArgument."""
-    keep, counts = context.policy.keep, context.runtime.counts
-    texts = {name: keep.text(args[name], counts) for name in _NAMES if isinstance(args.get(name), str)}
-    said = structure_of({name: args[name] for name in STRUCTURE_TAKEN if name in args} | texts)
+    given = {name: args[name] for name in STRUCTURE_TAKEN if name in args}
+    said = structure_of(context.policy.keep.structure(given, context.runtime.counts))
     if said.replaces is not None:
         # Without a database nothing is known of it; the write is accepted all the same.
         with contextlib.suppress(StoreUnavailable, DeadlineExceeded):

@@ -72,6 +72,7 @@ class Runtime:
             logger.warning("hermes-pgvector: %s: %s", consequence, reason)
         self.embedder, self.reorderer, self.latencies = models.embedder, models.reorderer, models.latencies
         self.backend = backend_of(settings, self.server.locate if self.server is not None else lambda: settings.dsn)
+        self.backend.on_outage, self.backend.on_return = _say_outage, _say_return
         self._documents = models.documents(settings, self.backend)
         self._housekeeping = Housekeeping(
             self.backend,
@@ -177,6 +178,14 @@ class Runtime:
             **{f"pool_{name}": value for name, value in self.backend.pool_stats().items()},
             **(self.backend.replica.stats() if self.backend.replica is not None else {}),
         }
+
+
+def _say_outage(reason: HermesPgvectorError) -> None:
+    logger.warning("hermes-pgvector: memory is out of reach, writes are kept on disk until it is back: %s", reason)
+
+
+def _say_return() -> None:
+    logger.info("hermes-pgvector: Postgres is back; what was written meanwhile follows now")
 
 
 def acquire(settings: Settings, home: Path, environ: Mapping[str, str], user: object) -> Runtime:

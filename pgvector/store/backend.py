@@ -49,6 +49,7 @@ from .vectors import (
 logger = logging.getLogger(__name__)
 
 WRITE_TIMEOUT_S = 30.0
+STILL_STARTING = "Postgres is still starting; try again in a moment"
 
 
 class Backend:
@@ -90,18 +91,19 @@ class Backend:
         self._own: EmbeddingSpace | None = None  # of the vectors made here
         self._warned_models: set[str] = set()
         self.problem: HermesPgvectorError | None = None
-        self.on_down: Callable[[], None] = lambda: None
+        self.on_down: Callable[[], None] = lambda: None  # with each connection that is lost
+        self.on_outage: Callable[[HermesPgvectorError], None] = lambda reason: None  # once an outage
+        self.on_return: Callable[[], None] = lambda: None  # after an outage
         self.replica: Replica | None = None
         if read_conninfo:
             self.replica = Replica(
                 read_conninfo, self, max_lag_s=read_max_lag_s, pool_max_size=pool_max_size, pooler=pooler
             )
 
-    def bring_up(self, *, quietly: bool = False) -> None:
+    def bring_up(self) -> None:
         """Connect, verify the schema and open the pool; does nothing when up. Raises HermesPgvectorError.
 
         When the server is not what it was, its tables made anew for instance, this is done again while up.
-        A failure is logged, once an outage, unless `quietly`.
         """
         with self._lock:
             if self._closed or (self._up.is_set() and not (self._pool is not None and self._pool.stale)):
@@ -109,13 +111,13 @@ class Backend:
             try:
                 pool = self._connected()
             except HermesPgvectorError as exc:
-                self._report_down(exc, quietly=quietly)
+                self._report_down(exc)
                 raise
             old, self._pool = self._pool, pool
             if old is not None:
                 old.close()
             if self.problem is not None:
-                logger.info("hermes-pgvector: Postgres is back; what was written meanwhile follows now")
+                self.on_return()
             self.problem = None
             self._up.set()
             self._settled.set()
@@ -176,7 +178,7 @@ class Backend:
             self._settled.wait(timeout_s)
         pool = self._pool
         if not self._up.is_set() or pool is None:
-            raise StoreUnavailable(str(self.problem or "Postgres is still starting; try again in a moment"))
+            raise StoreUnavailable(str(self.problem or STILL_STARTING))
         try:
             yield pool, max(0.01, timeout_s - (time.monotonic() - started))
         except HermesPgvectorError as exc:
@@ -201,13 +203,13 @@ class Backend:
         if self.replica is not None:
             self.replica.wrote(set(themes))
 
-    def _report_down(self, exc: HermesPgvectorError, *, quietly: bool = False) -> None:
+    def _report_down(self, exc: HermesPgvectorError) -> None:
         with self._telling:  # several connections may break at once
             before, self.problem = self.problem, exc
         # A server that was down may turn out to lack the schema: that somebody has to hear of as well.
         news = before is None or (isinstance(exc, StoreMisconfigured) and not isinstance(before, StoreMisconfigured))
-        if news and not quietly:
-            logger.warning("hermes-pgvector: memory is out of reach, writes are kept on disk until it is back: %s", exc)
+        if news:
+            self.on_outage(exc)
         self._up.clear()
         self._settled.set()
 

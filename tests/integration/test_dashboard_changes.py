@@ -12,11 +12,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from hermes_memory_pgvector.admin.common.adding import add_in, memory_to_add
+from hermes_memory_pgvector.admin.common.adding import NewMemory, add_in, memory_to_add
 from hermes_memory_pgvector.admin.common.outcome import Outcome
 from hermes_memory_pgvector.admin.edit.row_images import TextKey
 from hermes_memory_pgvector.dashboard.change import Plan, Watched, make_change
-from hermes_memory_pgvector.dashboard.desk import desks
+from hermes_memory_pgvector.dashboard.served_homes import served_homes
 from hermes_memory_pgvector.domain.errors import StoreUnavailable
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import DIMS
@@ -184,7 +184,7 @@ def test_of_several_who_edit_at_once_one_is_first_and_the_others_are_told(api: D
     [
         ({"ref": "m999999", "content": "x"}, "there is no memory m999999"),
         ({"ref": "t1", "content": "x"}, "what was said is not edited"),
-        ({"ref": ["m1", "m2"], "content": "x"}, "name one memory"),
+        ({"ref": ["m1", "m2"], "content": "x"}, "names one row"),
         ({"ref": "x", "content": "x"}, "names no row"),
         ({"ref": "m1"}, "say what to change"),
         ({"ref": "m1", "content": " "}, "the text is empty"),
@@ -321,9 +321,9 @@ def test_a_change_that_is_written_is_told_whatever_follows(agent: HermesHome, ds
         raise StoreUnavailable("Postgres is gone")
 
     home = agent.path
-    with desks.at(home) as desk:
-        context = desk.context(30)
-        op, _ = memory_to_add(context.keep, "sales", "memory", "The office is in Paris", {})
+    with served_homes.at(home) as served:
+        context = served.context(30)
+        op, _ = memory_to_add(context.keep, NewMemory("sales", "memory", "The office is in Paris"))
         keys = [TextKey.of("sales", "memory", op.content)]
         plan = Plan(
             "add",
@@ -333,8 +333,8 @@ def test_a_change_that_is_written_is_told_whatever_follows(agent: HermesHome, ds
             lambda done: "added",
             lost,
         )
-        answer = make_change(desk, context, plan, dry_run=False)
-    desks.close()
+        answer = make_change(served, context, plan, dry_run=False)
+    served_homes.close()
     assert answer["done"] and answer["undo"] and answer["notes"][-1] == "what follows it was not done: Postgres is gone"
     assert [row["content"] for row in rows(dsn)] == ["The office is in Paris"]
 

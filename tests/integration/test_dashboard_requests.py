@@ -15,10 +15,10 @@ import pytest
 from fastapi import FastAPI
 
 from hermes_memory_pgvector.dashboard import routing
-from hermes_memory_pgvector.dashboard.desk import Desk
 from hermes_memory_pgvector.dashboard.page_route import PageRoute
 from hermes_memory_pgvector.dashboard.params import Params
 from hermes_memory_pgvector.dashboard.routes import ROUTES
+from hermes_memory_pgvector.dashboard.served_homes import ServedHome
 from tests.conftest import DIMS
 from tests.support.asgi_server import AsgiServer
 from tests.support.dashboard import BASE, DashboardApi, dashboard_api
@@ -191,7 +191,7 @@ def test_of_what_takes_too_long_it_is_said_whether_it_goes_on(
 ) -> None:
     ended = threading.Event()
 
-    def slow(desk: Desk, params: Params) -> dict[str, object]:
+    def slow(served: ServedHome, params: Params) -> dict[str, object]:
         ended.wait()
         return {}
 

@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from hermes_memory_pgvector.dashboard.desk import desks
 from hermes_memory_pgvector.dashboard.routes import ROUTES
+from hermes_memory_pgvector.dashboard.served_homes import served_homes
 from hermes_memory_pgvector.domain.errors import StoreReadOnly, StoreUnavailable
 from hermes_memory_pgvector.host.session_context import hermes_home
 from tests.conftest import DIMS
@@ -168,9 +168,9 @@ def test_what_cannot_be_is_refused(api: DashboardApi, conn: psycopg.Connection[A
 
 def test_what_reads_cannot_be_made_to_write(api: DashboardApi, conn: psycopg.Connection[Any]) -> None:
     _say(conn, "sales", 1)
-    with desks.at(hermes_home()) as desk, pytest.raises(StoreReadOnly), desk.reading() as reading:
+    with served_homes.at(hermes_home()) as served, pytest.raises(StoreReadOnly), served.reading() as reading:
         reading.execute("DELETE FROM conversations")
-    with desks.at(hermes_home()) as desk, pytest.raises(StoreUnavailable), desk.reading() as reading:
+    with served_homes.at(hermes_home()) as served, pytest.raises(StoreUnavailable), served.reading() as reading:
         reading.execute("SELECT 1")
         reading.execute("SET TRANSACTION READ WRITE")
         reading.execute("DELETE FROM conversations")

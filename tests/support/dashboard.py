@@ -52,8 +52,8 @@ class DashboardApi:
 @contextmanager
 def dashboard_api(home: Path, patched: pytest.MonkeyPatch) -> Iterator[DashboardApi]:
     """Serves the API for the hermes home `home` in a thread of this process."""
-    from hermes_memory_pgvector.dashboard.desk import desks
     from hermes_memory_pgvector.dashboard.routing import router
+    from hermes_memory_pgvector.dashboard.served_homes import served_homes
 
     patched.setenv("HERMES_HOME", str(home))
     app = FastAPI()
@@ -62,4 +62,4 @@ def dashboard_api(home: Path, patched: pytest.MonkeyPatch) -> Iterator[Dashboard
         with AsgiServer(app) as server, httpx.Client(base_url=server.url, timeout=60) as http:
             yield DashboardApi(http)
     finally:
-        desks.close()
+        served_homes.close()

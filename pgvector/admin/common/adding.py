@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from ...capture.sanitize import Sanitizer
+from ...capture.sanitize import MASKED_NOTE, Sanitizer
 from ...domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
-from ...domain.facts import PLAIN, Structure, malformed_notation
+from ...domain.facts import MALFORMED_NOTE, PLAIN, Structure, malformed_notation
 from ...domain.operations import RememberMemory
 from ...domain.text import clean
 from ...store import memories
@@ -26,30 +27,30 @@ from .refs import Ref
 from .theme_rows import theme_exists
 
 _KEPT_OF_WHO = ("source", "os_user", "host")  # beside the memory itself
-_MALFORMED = "this looks like notation and is none, so it is kept as plain text: D[auth]: what was decided"
 _NEW_THEME = "{theme!r} held nothing before: if that is a slip, forget this and look at: themes list"
 _EMBED_S = 120.0  # how long a command waits for the vectors of one long text
 
 
-def add(
-    context: CommandContext,
-    theme: str,
-    target: str,
-    text: str,
-    metadata: Mapping[str, Any],
-    *,
-    verb: str = "add",
-    said_at: datetime | None = None,
-    structure: Structure = PLAIN,
-) -> Outcome:
+@dataclass(frozen=True)
+class NewMemory:
+    """A memory that an operator gives, and by which `verb`; without `said_at` it is said now."""
+
+    theme: str
+    target: str
+    text: str
+    structure: Structure = PLAIN
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    verb: str = "add"
+    said_at: datetime | None = None
+
+
+def add(context: CommandContext, given: NewMemory) -> Outcome:
     """Store a memory as the tool `remember` does: secrets masked, the same text confirmed rather than doubled.
 
-    Without `said_at` it is said now. Raises InvalidArgument for an empty text or where the theme does not hold what it
-    shall replace, StoreUnavailable without a database.
+    Raises InvalidArgument for an empty text or where the theme does not hold what it shall replace, StoreUnavailable
+    without a database.
     """
-    op, notes = memory_to_add(
-        context.keep, theme, target, text, metadata, verb=verb, said_at=said_at, structure=structure
-    )
+    op, notes = memory_to_add(context.keep, given)
     with context.backend.connection(WRITE_TIMEOUT_S) as conn:
         done = add_in(conn, context, op)
     done.notes[:0] = notes
@@ -86,31 +87,22 @@ def embed_added(context: CommandContext, done: Outcome, *, patience_s: float = _
         row |= embed_now(context, row["theme"], row["id"], row["content"], patience_s=patience_s)
 
 
-def memory_to_add(
-    keep: Sanitizer,
-    theme: str,
-    target: str,
-    text: str,
-    metadata: Mapping[str, Any],
-    *,
-    verb: str = "add",
-    said_at: datetime | None = None,
-    structure: Structure = PLAIN,
-) -> tuple[RememberMemory, list[str]]:
+def memory_to_add(keep: Sanitizer, given: NewMemory) -> tuple[RememberMemory, list[str]]:
     """Return the write of an operator's memory, and what there is to say of it. Raises WrongUsage."""
-    content, notes = masked(keep, text)
+    content, notes = masked(keep, given.text)
     if malformed_notation(content):
-        notes.append(_MALFORMED)
-    given = {key: value for key, value in keep.metadata(metadata, Counter()).items() if key not in _KEPT_OF_WHO}
-    who = operator(verb)
+        notes.append(MALFORMED_NOTE)
+    kept = keep.metadata(given.metadata, Counter())
+    metadata = {key: value for key, value in kept.items() if key not in _KEPT_OF_WHO}
+    who = operator(given.verb)
     op = RememberMemory(
-        theme=theme,
-        at=time.time() if said_at is None else said_at.timestamp(),
-        target=target,
+        theme=given.theme,
+        at=time.time() if given.said_at is None else given.said_at.timestamp(),
+        target=given.target,
         content=content,
-        structure=structure,
-        metadata=given | {key: who[key] for key in _KEPT_OF_WHO},
-        given=given,
+        structure=given.structure,
+        metadata=metadata | {key: who[key] for key in _KEPT_OF_WHO},
+        given=metadata,
         who=who,
         owner="add",
     )
@@ -133,8 +125,7 @@ def masked(keep: Sanitizer, text: str) -> tuple[str, list[str]]:
     if not said:
         raise WrongUsage("the text is empty; say in plain words what to remember")
     content = keep.text(said, Counter())
-    told = "what looked like a password, key or token was masked before it was stored"
-    return content, [told] if content != said else []
+    return content, [MASKED_NOTE] if content != said else []
 
 
 def embed_now(

@@ -86,7 +86,7 @@ def opened_context(
             replica=reads and not login,
         )
         try:
-            backend.bring_up(quietly=True)
+            backend.bring_up()
             if backend.replica is not None:
                 backend.replica.settle(_REPLICA_S)
             yield CommandContext(

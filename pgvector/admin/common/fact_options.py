@@ -11,8 +11,9 @@ from ...capture.sanitize import Sanitizer
 from ...domain.facts import KINDS, STATES, structure_of
 from .commands import argument
 
-_TEXTS = ("subject", "scope", "when")  # in which a secret may stand
-_GIVEN = (*_TEXTS, "kind", "state", "expires_at", "confidence", "sources", "replaces", "pinned")
+_GIVEN = (
+    "kind", "subject", "scope", "when", "state", "expires_at", "confidence", "sources", "replaces", "pinned",
+)  # fmt: skip
 
 _ROW_OPTIONS = (
     argument("--kind", choices=KINDS, help="what kind of memory it is"),
@@ -48,8 +49,7 @@ def said_of(given: Mapping[str, Any], keep: Sanitizer) -> dict[str, Any]:
 
     Raises InvalidArgument.
     """
-    given = dict(given)
-    given |= {name: keep.text(given[name], Counter()) for name in _TEXTS if name in given}
+    given = keep.structure(given, Counter())
     if "sources" in given:
         given["sources"] = [each.strip().lower().removeprefix("t") for each in given["sources"] if each.strip()]
     if "replaces" in given:

@@ -16,7 +16,7 @@ from ...domain.commandline import typed
 from ...domain.errors import WrongUsage
 from ...domain.facts import Structure, parse_notation
 from ...host.session_context import Policy
-from ..common.adding import add, memory_to_add
+from ..common.adding import NewMemory, add, memory_to_add
 from ..common.command_context import CommandContext, context_for
 from ..common.commands import Argument, Command, argument
 from ..common.console import say
@@ -55,7 +55,7 @@ def _stored(
     with context_for(args, home) as (context, rules):
         theme, note = theme_to_write(args.theme, rules, home)
         structure = _structure(args, context.keep, text, default_kind)
-        done = add(context, theme, args.target, text, metadata, structure=structure)
+        done = add(context, NewMemory(theme, args.target, text, structure, metadata))
         done.notes += [note] if note else []
         done.hints += vector_follows(done, context)
     return done
@@ -69,7 +69,7 @@ def _handed_over(
     keep = Sanitizer(settings)
     theme, note = theme_to_write(args.theme, Policy.of(settings).rules, home)
     structure = _structure(args, keep, text, default_kind)
-    op, notes = memory_to_add(keep, theme, args.target, text, metadata, structure=structure)
+    op, notes = memory_to_add(keep, NewMemory(theme, args.target, text, structure, metadata))
     folder, *elsewhere = spool_folders(home)
     spools = SpoolDirectory(
         folder,

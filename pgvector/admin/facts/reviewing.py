@@ -9,7 +9,7 @@ from ...domain.errors import InvalidArgument, WrongUsage
 from ...domain.facts import Structure, structure_of
 from ...store.backend import WRITE_TIMEOUT_S
 from ..common import stored_rows
-from ..common.adding import add, masked
+from ..common.adding import NewMemory, add, masked
 from ..common.command_context import CommandContext
 from ..common.operators import record_where_allowed
 from ..common.outcome import Outcome, fit_for_json
@@ -64,10 +64,10 @@ def accept(context: CommandContext, proposals: Sequence[StoredProposal]) -> Outc
     """
     done = Outcome(_REVIEW, True, {"accepted": 0})
     for each in proposals:
-        added = add(
-            context, each.theme, each.target, each.content, each.metadata,
-            verb="facts accept", said_at=each.said_at, structure=_structure(each),
-        )  # fmt: skip
+        memory = NewMemory(
+            each.theme, each.target, each.content, _structure(each), each.metadata, "facts accept", each.said_at
+        )
+        added = add(context, memory)
         # Killed before this it is proposed still, and accepted again confirms the memory.
         with context.backend.connection(WRITE_TIMEOUT_S) as conn:
             store.remove(conn, each)

@@ -56,7 +56,7 @@ class Watcher:
 
     @contextmanager
     def _connection(self) -> Iterator[DeadlineConnection]:
-        self._backend.bring_up(quietly=True)
+        self._backend.bring_up()
         with self._backend.connection(_VERBOSE_S if self._verbose else _DATABASE_S) as conn:
             yield conn
 

@@ -299,7 +299,7 @@ class _Gate:
             changed |= {"embedding": None, "parts": ()}
         if isinstance(record, MemoryRecord):
             changed["owners"] = ("import",)
-            changed["said"] = as_stored(record.said, text, lambda name: self._keep.text(name, counts), self._session)
+            changed["said"] = as_stored(record.said, text, self._keep, self._session)
         else:
             changed["session_id"] = self._session(record.session_id)
         return dataclasses.replace(record, **changed)

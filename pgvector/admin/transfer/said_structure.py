@@ -6,11 +6,13 @@ session, role, time and digest.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from ...capture.sanitize import Sanitizer
 from ...domain.errors import HermesPgvectorError, InvalidArgument
 from ...domain.facts import PLAIN, SOURCES_MOST, Structure, parse_notation, structure_of
 
@@ -82,11 +84,10 @@ def said_as_json(said: Said) -> dict[str, Any]:
     return row
 
 
-def as_stored(said: Said, content: str, mask: Callable[[str], str], session: Callable[[str], str]) -> Said:
+def as_stored(said: Said, content: str, keep: Sanitizer, session: Callable[[str], str]) -> Said:
     """Return it as a database stores it: with what a line of notation says, secrets masked, sessions by their names."""
-    own = said.structure
-    subject, scope, when = (None if text is None else mask(text) for text in (own.subject, own.scope, own.when))
-    structure = replace(own, subject=subject, scope=scope, when=when).over(parse_notation(content))
+    own = Structure(**keep.structure(said.structure.said(), Counter()))
+    structure = own.over(parse_notation(content))
     if structure.kind or structure.subject:
         structure = structure.settled()
     sources = tuple(each._replace(session_id=session(each.session_id)) for each in said.sources)

@@ -19,15 +19,15 @@ from ..domain.theme import ThemeRules
 from ..domain.theme_access import SharedChats
 from ..host.session_context import Policy, environment, load_settings
 from ..store.connection import DeadlineConnection
-from .lately import Lately
+from .answer_cache import AnswerCache
 from .model_loading import ModelLoading
 from .workers import in_background
 
 READ_S = 0.9  # for what a page waits for; the rest of the second is for the way there and back
 _CONNECTIONS = 4
-_IDLE_S = 300.0  # until a desk that nobody asks is closed, so that an embedded Postgres may stop
-_MOST = 4  # desks at once
-_LEAVE_S = 2.0  # for desks to be closed when the process ends
+_IDLE_S = 300.0  # until a home that nobody asks about is closed, so that an embedded Postgres may stop
+_MOST = 4  # homes at once
+_LEAVE_S = 2.0  # for homes to be closed when the process ends
 _DOCTOR = "see: hermes-pgvector doctor"
 # Agents' statements are planned without sorting; those of an operator rely on it.
 _READS_AS_OPERATOR = (
@@ -35,31 +35,29 @@ _READS_AS_OPERATOR = (
 )
 
 
-class Terms(NamedTuple):
-    """What a desk is opened by; another desk takes its place when they change."""
+class Configuration(NamedTuple):
+    """What a home is opened with; it is opened anew when that changes."""
 
     settings: Settings
     keys: tuple[str, str]  # of the embedding and the rerank endpoint
 
     @classmethod
-    def of(cls, home: Path) -> Terms:
+    def of(cls, home: Path) -> Configuration:
         """Return what the home's files and the environment say now. Raises ConfigurationError."""
-        settings = load_settings(None, home).settings
-        environ = environment(home)
-        return cls(
-            settings, (environ.get(settings.embed_api_key_env, ""), environ.get(settings.rerank_api_key_env, ""))
-        )
+        settings, environ = load_settings(None, home).settings, environment(home)
+        names = (settings.embed_api_key_env, settings.rerank_api_key_env)
+        return cls(settings, (environ.get(names[0], ""), environ.get(names[1], "")))
 
 
-class Desk:
-    """One home, opened in the background by whoever asks first."""
+class ServedHome:
+    """One home, its database and models opened in the background by whoever asks first."""
 
     def __init__(self, home: Path, settings: Settings) -> None:
         self.home = home
         self.settings = settings
         self.rules: ThemeRules = Policy.of(settings).rules
         self.chats = SharedChats(settings.shared_chats, settings.identity_key)
-        self.lately = Lately()
+        self.answers = AnswerCache()
         self.models = ModelLoading()
         self._stack = ExitStack()
         self._opening: Future[CommandContext] | None = None
@@ -73,7 +71,7 @@ class Desk:
         with self._lock:
             if self._opening is None or (self._opening.done() and not self._is_open(self._opening)):
                 self._down = False
-                self._opening = in_background("hermes-pgvector-desk", self._open)
+                self._opening = in_background("hermes-pgvector-home", self._open)
             opening, problem = self._opening, self._problem
         try:
             return opening.result(timeout_s)
@@ -93,7 +91,7 @@ class Desk:
         if self._opened is None:
             self._opened = self._stack.enter_context(opened_context(self.settings, self.home, connections=_CONNECTIONS))
             self._opened.backend.on_down = self._note_down
-        self._opened.backend.bring_up(quietly=True)
+        self._opened.backend.bring_up()
         self._problem = ""
         return self._opened
 
@@ -123,13 +121,13 @@ class Desk:
 
 @dataclass
 class _Kept:
-    desk: Desk
-    terms: Terms
+    home: ServedHome
+    configuration: Configuration
     users: int = 0
     used_at: float = 0.0
 
 
-class Desks:
+class ServedHomes:
     """The homes that are open in this process. What is closed is closed in the background, once nobody uses it."""
 
     def __init__(self, idle_s: float = _IDLE_S, most: int = _MOST) -> None:
@@ -141,14 +139,14 @@ class Desks:
         self._closing: list[Future[None]] = []
 
     @contextmanager
-    def at(self, home: Path) -> Iterator[Desk]:
-        """Lend the desk of a home, a new one where its terms have changed. Raises ConfigurationError."""
-        terms = Terms.of(home)
+    def at(self, home: Path) -> Iterator[ServedHome]:
+        """Lend a home, opened anew where its configuration has changed. Raises ConfigurationError."""
+        configuration = Configuration.of(home)
         with self._lock:
-            kept = self._current(home, terms)
+            kept = self._current(home, configuration)
             kept.users += 1
         try:
-            yield kept.desk
+            yield kept.home
         finally:
             with self._lock:
                 kept.users -= 1
@@ -156,22 +154,22 @@ class Desks:
                 if self._kept.get(home) is not kept:
                     self._close_unused(kept)
 
-    def _current(self, home: Path, terms: Terms) -> _Kept:
+    def _current(self, home: Path, configuration: Configuration) -> _Kept:
         kept = self._kept.get(home)
-        if kept is not None and kept.terms == terms:
+        if kept is not None and kept.configuration == configuration:
             return kept
         if kept is not None:
             del self._kept[home]
             self._close_unused(kept)
         self._make_room()
-        self._kept[home] = fresh = _Kept(Desk(home, terms.settings), terms)
+        self._kept[home] = fresh = _Kept(ServedHome(home, configuration.settings), configuration)
         if not self._sweeping:
             self._sweeping = True
-            in_background("hermes-pgvector-desks", self._sweep)
+            in_background("hermes-pgvector-idle-homes", self._sweep)
         return fresh
 
     def _make_room(self) -> None:
-        """Close the desk that was left first, where there are as many as there may be."""
+        """Close the home that was left first, where there are as many as there may be."""
         if len(self._kept) < self._most:
             return
         unused = [(kept.used_at, home) for home, kept in self._kept.items() if not kept.users]
@@ -182,7 +180,7 @@ class Desks:
     def _close_unused(self, kept: _Kept) -> None:
         if not kept.users:
             self._closing = [each for each in self._closing if not each.done()]
-            self._closing.append(in_background("hermes-pgvector-desk", kept.desk.close))
+            self._closing.append(in_background("hermes-pgvector-home", kept.home.close))
 
     def _sweep(self) -> None:
         """Close what nobody has asked for a while, until nothing is left."""
@@ -207,5 +205,5 @@ class Desks:
         wait(closing, _LEAVE_S)
 
 
-desks = Desks()
-atexit.register(desks.close)
+served_homes = ServedHomes()
+atexit.register(served_homes.close)

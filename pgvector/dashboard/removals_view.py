@@ -16,30 +16,30 @@ from ..domain.format import plural
 from ..store.connection import DeadlineConnection
 from ..store.vectors import PendingRow
 from .change import OPEN_S, PLACE, WRITE_S, Plan, Watched, embed_rows, make_change
-from .desk import Desk
 from .page_route import PageRoute
 from .params import Params
+from .served_homes import ServedHome
 
 
-def _held(desk: Desk, params: Params) -> dict[str, Any]:
+def _held(served: ServedHome, params: Params) -> dict[str, Any]:
     theme, page = params.optional("theme"), params.page()
-    with desk.reading() as conn:
-        found = removals.held(conn, desk.home, desk.settings.removal_hold_days)
-    return _page(desk, page.limit, [row for row in found if theme in (None, row["theme"])][page.offset :])
+    with served.reading() as conn:
+        found = removals.held(conn, served.home, served.settings.removal_hold_days)
+    return _page(served, page.limit, [row for row in found if theme in (None, row["theme"])][page.offset :])
 
 
-def _removed(desk: Desk, params: Params) -> dict[str, Any]:
+def _removed(served: ServedHome, params: Params) -> dict[str, Any]:
     theme, page = params.optional("theme"), params.page()
-    with desk.reading() as conn:
+    with served.reading() as conn:
         found = removals.removed(conn, theme=theme, since=page.since, limit=page.limit + 1, offset=page.offset)
-    return _page(desk, page.limit, [each.row(None) | {"by": author(each.who, "")} for each in found])
+    return _page(served, page.limit, [each.row(None) | {"by": author(each.who, "")} for each in found])
 
 
-def _page(desk: Desk, limit: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _page(served: ServedHome, limit: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the first rows, and whether there are more."""
     return {
         "rows": [
-            row | {"cut": row["chars"] > len(row["content"]), "private": not desk.chats.opens(row["theme"])}
+            row | {"cut": row["chars"] > len(row["content"]), "private": not served.chats.opens(row["theme"])}
             for row in rows[:limit]
         ],
         "more": len(rows) > limit,
@@ -49,15 +49,15 @@ def _page(desk: Desk, limit: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
 # -- changes
 
 
-def _decide(desk: Desk, params: Params) -> dict[str, Any]:
-    context, refs, dry_run = desk.context(OPEN_S), params.refs(), params.flag("dry_run")
+def _decide(served: ServedHome, params: Params) -> dict[str, Any]:
+    context, refs, dry_run = served.context(OPEN_S), params.refs(), params.flag("dry_run")
     if params.choice("decision", get_args(Decision)) is None:
         raise InvalidArgument("decision is missing: confirm or dismiss")
     decision: Decision = "confirm" if params.text("decision") == "confirm" else "dismiss"
 
     def do(conn: DeadlineConnection) -> Outcome:
-        days = desk.settings.removal_hold_days
-        return removals.decide(conn, desk.home, days, decision, refs, really=True, place=PLACE)
+        days = served.settings.removal_hold_days
+        return removals.decide(conn, served.home, days, decision, refs, really=True, place=PLACE)
 
     def says(done: Outcome) -> str:
         what = plural(done.counts["memories"], "memory", "memories")
@@ -72,11 +72,11 @@ def _decide(desk: Desk, params: Params) -> dict[str, Any]:
         do,
         says,
     )
-    return make_change(desk, context, plan, dry_run=dry_run)
+    return make_change(served, context, plan, dry_run=dry_run)
 
 
-def _restore(desk: Desk, params: Params) -> dict[str, Any]:
-    context, refs, dry_run = desk.context(OPEN_S), params.refs(), params.flag("dry_run")
+def _restore(served: ServedHome, params: Params) -> dict[str, Any]:
+    context, refs, dry_run = served.context(OPEN_S), params.refs(), params.flag("dry_run")
     if turns := ", ".join(str(ref) for ref in refs if ref.store == "turns"):
         raise InvalidArgument(f"{turns}: only memories can be brought back, turns are gone for good")
 
@@ -95,7 +95,7 @@ def _restore(desk: Desk, params: Params) -> dict[str, Any]:
             found = stored_rows.rows(conn, "memories", [row["id"] for row in done.rows])
         return embed_rows(context, [PendingRow("memories", row.id, row.theme, row.content) for row in found])
 
-    return make_change(desk, context, Plan("restore", "take it out again", watch, do, says, embed), dry_run=dry_run)
+    return make_change(served, context, Plan("restore", "take it out again", watch, do, says, embed), dry_run=dry_run)
 
 
 ROUTES: tuple[PageRoute, ...] = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,8 +14,8 @@ import psycopg
 import pytest
 import yaml
 
-from hermes_memory_pgvector.dashboard.desk import Desks
 from hermes_memory_pgvector.dashboard.routes import ROUTES
+from hermes_memory_pgvector.dashboard.served_homes import ServedHomes
 from hermes_memory_pgvector.dashboard.workers import Workers
 from hermes_memory_pgvector.domain.errors import StoreUnavailable
 from tests.conftest import DIMS
@@ -45,8 +46,8 @@ def home(tmp_path: Path, dsn: str) -> Path:
 
 
 @pytest.fixture
-def desks() -> Iterator[Desks]:
-    made = Desks()
+def served_homes() -> Iterator[ServedHomes]:
+    made = ServedHomes()
     yield made
     made.close()
 
@@ -89,74 +90,74 @@ def works(api: DashboardApi) -> bool:
 # -- settings --------------------------------------------------------------------------------------------------------
 
 
-def test_the_next_request_goes_by_the_settings_of_that_moment(home: Path, dsn: str, desks: Desks) -> None:
-    with desks.at(home) as before:
+def test_the_next_request_goes_by_the_settings_of_that_moment(home: Path, dsn: str, served_homes: ServedHomes) -> None:
+    with served_homes.at(home) as before:
         assert before.settings.prefetch_limit == 5
-    with desks.at(home) as same:
+    with served_homes.at(home) as same:
         assert same is before
     write_settings(home, dsn, prefetch_limit=7)
-    with desks.at(home) as after:
+    with served_homes.at(home) as after:
         assert after.settings.prefetch_limit == 7
         with after.reading() as conn:
             assert conn.execute("SELECT 1").fetchone()
 
 
-def test_a_new_key_of_the_endpoint_counts_too(home: Path, desks: Desks) -> None:
-    with desks.at(home) as before:
+def test_a_new_key_of_the_endpoint_counts_too(home: Path, served_homes: ServedHomes) -> None:
+    with served_homes.at(home) as before:
         pass
     (home / ".env").write_text("HERMES_PGVECTOR_EMBED_API_KEY=abc\n", encoding="utf-8")
-    with desks.at(home) as after:
+    with served_homes.at(home) as after:
         assert after is not before
 
 
 def test_a_request_ends_with_the_settings_it_began_with(
-    home: Path, dsn: str, desks: Desks, connections: Callable[[], int]
+    home: Path, dsn: str, served_homes: ServedHomes, connections: Callable[[], int]
 ) -> None:
-    with desks.at(home) as old, old.reading(5) as conn:
+    with served_homes.at(home) as old, old.reading(5) as conn:
         write_settings(home, dsn, prefetch_limit=7)
         began = time.monotonic()
-        with desks.at(home) as new:
+        with served_homes.at(home) as new:
             assert new is not old
         assert time.monotonic() - began < 0.5, "the old one is not waited for"
         assert conn.execute("SELECT 1").fetchone()
-    until(lambda: connections() == 0, what="the old desk to let its connections go")
+    until(lambda: connections() == 0, what="the old one to let its connections go")
 
 
 # -- how long --------------------------------------------------------------------------------------------------------
 
 
 def test_what_nobody_asks_is_closed(home: Path, connections: Callable[[], int]) -> None:
-    desks = Desks(idle_s=0.4)
-    with desks.at(home) as desk, desk.reading(5):
+    served_homes = ServedHomes(idle_s=0.4)
+    with served_homes.at(home) as first, first.reading(5):
         assert connections() > 0
     until(lambda: connections() == 0)
-    with desks.at(home) as again, again.reading(5) as conn:
-        assert again is not desk
+    with served_homes.at(home) as again, again.reading(5) as conn:
+        assert again is not first
         assert conn.execute("SELECT 1").fetchone()
-    desks.close()
+    served_homes.close()
 
 
 def test_of_many_homes_the_one_left_first_is_closed(tmp_path: Path, dsn: str) -> None:
-    desks, homes = Desks(most=2), [new_home(tmp_path / f"home{number}", dsn) for number in range(3)]
-    with desks.at(homes[0]) as first:
+    served_homes, homes = ServedHomes(most=2), [new_home(tmp_path / f"home{number}", dsn) for number in range(3)]
+    with served_homes.at(homes[0]) as first:
         pass
-    with desks.at(homes[1]) as second, desks.at(homes[2]):
-        with pytest.raises(StoreUnavailable, match="ask again"), desks.at(homes[0]):
+    with served_homes.at(homes[1]) as second, served_homes.at(homes[2]):
+        with pytest.raises(StoreUnavailable, match="ask again"), served_homes.at(homes[0]):
             pass
-        with desks.at(homes[1]) as same:
+        with served_homes.at(homes[1]) as same:
             assert same is second
-    with desks.at(homes[0]) as reopened:
+    with served_homes.at(homes[0]) as reopened:
         assert reopened is not first
-    desks.close()
+    served_homes.close()
 
 
 def test_closing_does_not_wait_for_a_database_that_is_deaf(tmp_path: Path, dsn: str, proxy: TcpProxy) -> None:
     proxy.deaf()
-    desks = Desks()
-    with desks.at(new_home(tmp_path / "agent", proxy.conninfo(dsn))) as desk, pytest.raises(StoreUnavailable):
-        desk.context(0.05)
+    served_homes = ServedHomes()
+    with served_homes.at(new_home(tmp_path / "agent", proxy.conninfo(dsn))) as served, pytest.raises(StoreUnavailable):
+        served.context(0.05)
     began = time.monotonic()
-    desks.close()
+    served_homes.close()
     assert time.monotonic() - began < 3.5
     proxy.start()
 
@@ -181,7 +182,7 @@ def test_without_a_database_every_question_is_answered_in_time(
 
 @pytest.mark.parametrize("outage", ["stop", "deaf"])
 def test_a_database_that_goes_while_somebody_looks_comes_back_by_itself(
-    behind_proxy: DashboardApi, proxy: TcpProxy, outage: str
+    behind_proxy: DashboardApi, proxy: TcpProxy, outage: str, records: Callable[[int], list[str]]
 ) -> None:
     until(lambda: works(behind_proxy))
     for _ in range(2):
@@ -192,6 +193,7 @@ def test_a_database_that_goes_while_somebody_looks_comes_back_by_itself(
         assert answered(behind_proxy, "/overview")[1] < PAGE_WAITS_S + SLACK_S
         proxy.start()
         until(lambda: works(behind_proxy), what="the page to be back by itself")
+    assert not [said for said in records(logging.INFO) if "kept on disk" in said or "meanwhile" in said], "by an agent"
 
 
 def test_connections_that_break_are_made_anew(behind_proxy: DashboardApi, proxy: TcpProxy) -> None:
@@ -304,7 +306,7 @@ def test_in_a_profiles_own_process_the_others_are_found_too(profiled: DashboardA
 
 
 def test_what_the_host_read_of_one_profile_does_not_hold_in_another(
-    home: Path, dsn: str, desks: Desks, monkeypatch: pytest.MonkeyPatch
+    home: Path, dsn: str, served_homes: ServedHomes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coder = home / "profiles" / "coder"
     coder.mkdir(parents=True)
@@ -314,5 +316,5 @@ def test_what_the_host_read_of_one_profile_does_not_hold_in_another(
     monkeypatch.setenv("HERMES_PGVECTOR_DEFAULT_THEME", "of-root")  # as the host does when it starts
     monkeypatch.setenv("HERMES_PGVECTOR_PREFETCH_LIMIT", "9")  # of whoever started it: holds everywhere
     for where, theme in ((home, "of-root"), (coder, "of-coder")):
-        with desks.at(where) as desk:
-            assert (desk.settings.default_theme, desk.settings.prefetch_limit) == (theme, 9)
+        with served_homes.at(where) as served:
+            assert (served.settings.default_theme, served.settings.prefetch_limit) == (theme, 9)

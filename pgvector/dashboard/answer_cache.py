@@ -19,7 +19,7 @@ _PAUSES = 10  # between two answers, of the time that one takes: the database ha
 
 
 @dataclass(frozen=True)
-class Told:
+class CachedAnswer:
     """An answer and when it was made."""
 
     answer: Any
@@ -28,7 +28,7 @@ class Told:
 
 @dataclass
 class _Kept:
-    told: Told | None = None
+    last: CachedAnswer | None = None
     made_at: float = 0.0  # monotonic
     took_s: float = 0.0
     making: Future[None] | None = None
@@ -38,14 +38,14 @@ class _Kept:
         return self.making is not None and not self.making.done()
 
 
-class Lately:
+class AnswerCache:
     """Keeps the last answer of each kind. Thread safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[str, _Kept] = {}
 
-    def begin(self, kind: str, make: Callable[[], Any], fresh_s: float) -> None:
+    def refresh(self, kind: str, make: Callable[[], Any], fresh_s: float) -> None:
         """Have an answer made in the background, unless that goes on or the last one is at most `fresh_s` old.
 
         What takes long is made less often.
@@ -55,18 +55,18 @@ class Lately:
             self._kept[kind] = kept
             if len(self._kept) > _KINDS_MOST:
                 del self._kept[next(iter(self._kept))]
-            stale = kept.told is None or time.monotonic() > kept.made_at + max(fresh_s, _PAUSES * kept.took_s)
+            stale = kept.last is None or time.monotonic() > kept.made_at + max(fresh_s, _PAUSES * kept.took_s)
             if stale and not kept.is_made() and sum(each.is_made() for each in self._kept.values()) < _AT_ONCE:
-                kept.making = in_background("hermes-pgvector-lately", partial(self._make, kept, make))
+                kept.making = in_background("hermes-pgvector-answer", partial(self._make, kept, make))
 
     def _make(self, kept: _Kept, make: Callable[[], Any]) -> None:
         began = time.monotonic()
         answer = make()
         with self._lock:
-            kept.told, kept.made_at = Told(answer, datetime.now(UTC)), time.monotonic()
+            kept.last, kept.made_at = CachedAnswer(answer, datetime.now(UTC)), time.monotonic()
             kept.took_s = kept.made_at - began
 
-    def told(self, kind: str, until: float) -> Told | None:
+    def get(self, kind: str, until: float) -> CachedAnswer | None:
         """Return the last answer of a kind, None where there is none; one being made is waited for.
 
         `until` is monotonic. Raises what making the answer raised where there is no older one.
@@ -76,6 +76,6 @@ class Lately:
             making = kept.making
         if making is not None:
             wait([making], max(0.0, until - time.monotonic()))
-            if kept.told is None and making.done():
+            if kept.last is None and making.done():
                 making.result()
-        return kept.told
+        return kept.last
