@@ -161,5 +161,8 @@ def serve_http(served: Served, host: str, port: int, guard: Callable[[AsgiApp], 
     _log_to_stderr()
     import uvicorn
 
-    uvicorn.run(http_app(served, guard), host=host, port=port, log_config=None, access_log=False)
+    from .header_deadline import HeaderDeadline
+
+    app = http_app(served, guard)
+    uvicorn.run(app, host=host, port=port, http=HeaderDeadline, log_config=None, access_log=False)
     close_all()
