@@ -47,6 +47,7 @@ def options() -> argparse.Namespace:
     made.add_argument("--fault", action="append", metavar="WORD", help="only faults that have this in their name")
     made.add_argument("--data", type=Path, metavar="DIR", help="the folder with the corpora, for evidence")
     made.add_argument("--themes", type=int, metavar="N", help="of each corpus no more than the first N")
+    made.add_argument("--sample", type=int, default=500, metavar="N", help="about so many questions of each corpus")
     made.add_argument("--vectors", type=Path, metavar="FILE", help="what quality/vectors.py has embedded")
     made.add_argument(
         "--model-dir", type=Path, metavar="DIR", help="another model of 384 dims than the tests' for evidence"
