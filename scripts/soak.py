@@ -263,9 +263,9 @@ def main() -> int:
     print(f"seed {arguments.seed}", flush=True)
 
     with contextlib.ExitStack() as stack:
+        record = stack.enter_context(arguments.record.open("w", encoding="utf-8")) if arguments.record else None
         world = stack.enter_context(world_of(arguments.processes, arguments.seed, arguments.per_s))
-        if arguments.record:
-            world.ledger.record = stack.enter_context(arguments.record.open("w", encoding="utf-8"))
+        world.ledger.record = record
         schedule = Schedule(world, arguments.seed, every_s=arguments.fault_every_s, spared=world.agents[0])
         soak = Soak(world, schedule, lambda line: print(line, flush=True))
         try:

@@ -162,11 +162,13 @@ def serve_http(served: Served, host: str, port: int, guard: Callable[[AsgiApp], 
     _log_to_stderr()
     import uvicorn
 
+    from .header_deadline import HeaderDeadline
+
     app = http_app(served, guard)
     with _listening(host, port) as door, contextlib.suppress(KeyboardInterrupt):
         shown = f"[{host}]" if ":" in host else host
         print(f"serving {served.home} at http://{shown}:{port}/mcp; Ctrl-C ends it", file=sys.stderr, flush=True)
-        uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False)).run(sockets=[door])
+        uvicorn.Server(uvicorn.Config(app, http=HeaderDeadline, log_config=None, access_log=False)).run(sockets=[door])
     close_all()
 
 

@@ -30,6 +30,7 @@ class Service:
         self.name = name
         self.home = home
         self.life = 0
+        self._ending = False
         self._ledger = ledger
         self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
@@ -39,6 +40,11 @@ class Service:
     def runs(self) -> bool:
         """Whether there is a living process."""
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def serves(self) -> bool:
+        """Whether it owes clients an answer: it runs, and was not told to end."""
+        return self.runs and not self._ending
 
     @property
     def pid(self) -> int:
@@ -58,6 +64,7 @@ class Service:
                 env=self.environment(),
             )
         self.life += 1
+        self._ending = False
 
     def environment(self) -> dict[str, str]:
         """Of the process."""
@@ -65,6 +72,7 @@ class Service:
 
     def end(self, how: str, meanwhile: Callable[[], None] = lambda: None) -> None:
         """End this life by the name of a signal or by "quit", which is Ctrl-C; as that of an agent."""
+        self._ending = True
         number = signal.SIGINT if how == "quit" else signal.Signals[how]
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(self.pid)
