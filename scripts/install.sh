@@ -203,6 +203,10 @@ if [ -n "$dsn" ]; then
 else
   say "  database  the one in the configuration, else the embedded Postgres, which starts by itself"
 fi
+own=$hermes_home/pgvector/venv
+if [ -e "$own/pyvenv.cfg" ] && [ "$environment" != "$(readlink -f -- "$own")" ]; then
+  say "  left over $own, of an installation before this one; unless an MCP client names it: rm -rf $own"
+fi
 say
 say "Next${elsewhere}:"
 if "$python" -c 'import hermes_cli' 2>/dev/null; then

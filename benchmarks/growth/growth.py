@@ -105,7 +105,7 @@ def endpoint(rows: table.Rows, asked: dict[str, list[tuple[str, Any]]]) -> Itera
         pool.write_text("".join(json.dumps([round(float(x), 6) for x in each]) + "\n" for each in vectors))
         every = [one for group in asked.values() for one in group]
         np.savez(known, texts=np.array([text for text, _ in every]), vectors=np.array([vector for _, vector in every]))
-        script = Path(__file__).resolve().parents[1] / "incumbent" / "embedder.py"
+        script = Path(__file__).resolve().parents[1] / "peers" / "embedder.py"
         command = [sys.executable, "-P", str(script), "0", str(pool), str(known)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:

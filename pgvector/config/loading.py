@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 import math
@@ -10,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..domain.fork_safety import at_import
 from ..domain.redaction import MAX_PATTERNS, masked, pattern_problem
 from .settings import ENV_PREFIX, EXPRESSIONS, FIELDS, KNOWN_ENV, SECTION, Field, Settings
 
@@ -119,6 +119,9 @@ def _advice(key: object, *, prefix: str = "") -> str:
     name = key.lower().replace("-", "_")[:60]
     if name in _OF_OTHERS:
         return _OF_OTHERS[name]
+    with at_import:
+        import difflib
+
     close = difflib.get_close_matches(name, _BY_KEY, n=1, cutoff=0.6)
     if not close:
         return "no setting has a name like it"

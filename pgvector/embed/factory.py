@@ -10,9 +10,8 @@ from .cache import CachedEmbedder
 from .cross_encoder import MODEL, CrossEncoder
 from .instructions import instructions_for
 from .model_folder import is_local, local_folder, models_folder
-from .onnx import OnnxEmbedder, dims_of
 
-# The HTTP client takes longer to import than all else that a short command needs: only where an endpoint is named.
+# Only what the settings name: the HTTP client takes longer to import than all else that a short command needs.
 if TYPE_CHECKING:
     from .http_embedder import HttpEmbedder
     from .reranker import Reranker
@@ -25,6 +24,8 @@ def embedder_for(settings: Settings, api_key: str, *, home: Path) -> CachedEmbed
     for a URL, an `embed_api` or an API key that cannot be used.
     """
     if is_local(settings.embed_url):
+        from .onnx import OnnxEmbedder
+
         local = OnnxEmbedder(
             folder=local_folder(settings.embed_url, home),
             dims=settings.dims,
@@ -63,6 +64,8 @@ def dims_given(settings: Settings, api_key: str, *, home: Path) -> int:
     0 when `embed_url` is empty. Raises EmbedderError or ConfigurationError.
     """
     if is_local(settings.embed_url):
+        from .onnx import dims_of
+
         return dims_of(local_folder(settings.embed_url, home))
     if not settings.embed_url.strip():
         return 0

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..admin.setup.prompts import SetupOptions, Terminal
 from ..config.settings import FIELDS, Field, Settings
 from ..domain.commandline import typed
 from ..domain.errors import ConfigurationError, HermesPgvectorError
@@ -19,6 +18,7 @@ from .availability import lacking
 from .session_context import environment, load_settings
 
 if TYPE_CHECKING:
+    from ..admin.setup.prompts import SetupOptions
     from ..admin.setup.wizard import SetupPlan
 
 _LOOK_S = 3.0  # at the database, while somebody waits for the status
@@ -121,6 +121,8 @@ def _dims_to_save(now: Settings, wanted: int, *, emptied: bool) -> int:
 
 def post_setup(home: Path) -> None:
     """Ask, try, save, activate, and say how it stands, for `hermes memory setup pgvector`; exits with 1 on errors."""
+    from ..admin.setup.prompts import SetupOptions, Terminal
+
     try:
         code = set_up(home, SetupOptions(attended=Terminal.can_ask()))
     except HermesPgvectorError as exc:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -83,6 +82,8 @@ class ToolScope:
         if scope.kind != "theme" or scope.own:
             return ""
         with at_import:
+            import difflib
+
             from ..store.vector_search import theme_holds, theme_names
         try:
             with self.runtime.backend.connection(max(0.05, self.ends - time.monotonic())) as conn:

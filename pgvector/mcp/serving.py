@@ -37,6 +37,8 @@ TOOL_SETS: Final[dict[str, tuple[Tool, ...]]] = {
     "search-fetch": (SEARCH, FETCH),
 }
 COMPATIBLE: Final = tuple(sorted(filter(None, TOOL_SETS)))
+# What the HTTP server says of each client that still listens when it is ended, as most clients do.
+_CUT_AT_THE_END: Final = "ASGI callable returned without completing response."
 
 Scope = MutableMapping[str, Any]
 AsgiApp = Callable[[Scope, Any, Any], Awaitable[None]]
@@ -120,7 +122,7 @@ def _is_worth_saying(record: logging.LogRecord) -> bool:
     """Return whether a record is ours or the HTTP server's; the SDK quotes messages, and tells of clients that left."""
     if record.name.startswith("uvicorn"):
         record.exc_info = record.exc_text = None
-        return True
+        return record.getMessage() != _CUT_AT_THE_END
     return record.name.startswith(__name__.partition(".")[0])
 
 
@@ -159,5 +161,8 @@ def serve_http(served: Served, host: str, port: int, guard: Callable[[AsgiApp], 
     _log_to_stderr()
     import uvicorn
 
-    uvicorn.run(http_app(served, guard), host=host, port=port, log_config=None, access_log=False)
+    from .header_deadline import HeaderDeadline
+
+    app = http_app(served, guard)
+    uvicorn.run(app, host=host, port=port, http=HeaderDeadline, log_config=None, access_log=False)
     close_all()

@@ -8,7 +8,6 @@ the similarities between such texts and questions. In these units the same bars 
 from __future__ import annotations
 
 import math
-import statistics
 import threading
 from array import array
 from collections.abc import Sequence
@@ -124,9 +123,10 @@ class Unrelated:
         # Of unit vectors the distance tells it, which `math` computes five times as fast.
         others = list(map(tuple, texts))
         near = [[1 - math.dist(one, other) ** 2 / 2 for other in others] for one in yielding_gil(map(tuple, questions))]
-        centre = [statistics.fmean(each) for each in zip(*texts, strict=True)]
-        spread = math.sqrt(statistics.fmean(map(statistics.pvariance, near)))
-        return cls(centre, statistics.fmean(map(statistics.fmean, near)), spread)
+        centre = list(map(_mean, zip(*texts, strict=True)))
+        means = list(map(_mean, near))
+        variances = [_mean([(value - mean) ** 2 for value in each]) for each, mean in zip(near, means, strict=True)]
+        return cls(centre, _mean(means), math.sqrt(_mean(variances)))
 
     def bars(self, question: Vector) -> MinSimilarity:
         """Return what a row must reach to be nearer to the question than what has nothing to do with it."""
@@ -201,6 +201,10 @@ class Bars:
 def _measure(embedder: Embedder) -> Unrelated:
     texts = embedder.embed_documents(_TEXTS, timeout_s=_TIMEOUT_S)
     return Unrelated.of(embedder.embed_queries(_QUESTIONS, timeout_s=_TIMEOUT_S), texts)
+
+
+def _mean(values: Sequence[float]) -> float:  # `statistics` takes longer to import than all this
+    return math.fsum(values) / len(values)
 
 
 def _dot(one: Vector, other: Vector) -> float:

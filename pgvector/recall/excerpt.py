@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
-_WORD = re.compile(rf"[{_CJK}]|\d+|[^\W\d_{_CJK}]{{2,}}")
+_WORD = rf"[{_CJK}]|\d+|[^\W\d_{_CJK}]{{2,}}"  # compiled for the first long text: that takes milliseconds
 _STEM_CHARS = 6  # enough to tell words apart, few enough that "deploy" finds "deployed"
 _CUT = "…"
 
@@ -46,10 +46,10 @@ def _best_start(text: str, question: str, max_chars: int, margin: int) -> int:
 
 def _occurrences(text: str, question: str) -> list[tuple[int, str]]:
     """Return where words of the question stand in the text, and their stems."""
-    wanted = {_stem(match.group()) for match in _WORD.finditer(question)}
+    wanted = {_stem(match.group()) for match in re.finditer(_WORD, question)}
     if not wanted:
         return []
-    return [(match.start(), stem) for match in _WORD.finditer(text) if (stem := _stem(match.group())) in wanted]
+    return [(match.start(), stem) for match in re.finditer(_WORD, text) if (stem := _stem(match.group())) in wanted]
 
 
 def _stretches(found: Sequence[tuple[int, str]], chars: int) -> Iterator[tuple[int, float]]:

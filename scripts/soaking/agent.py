@@ -83,9 +83,9 @@ class Agent:
         return runtime
 
     def run(self) -> None:
-        """Act until the driver says "pause", then stand by until it says "quit"."""
+        """Act until the driver says "pause", or not at all, as the plan says; then stand by until it says "quit"."""
         names, weights = list(_ACTIONS), list(_ACTIONS.values())
-        paused, told = False, 0.0
+        paused, told = self._plan["waits"], 0.0
         while True:
             wait_s = 0.2 if paused else self._random.expovariate(self._plan["per_s"])
             if select.select([0], [], [], wait_s)[0]:

@@ -23,7 +23,7 @@ from .ledger import Ledger
 _AGENT = Path(__file__).with_name("agent.py")
 _START_TIMEOUT_S = 60.0
 _EXIT_TIMEOUT_S = 30.0
-NUMBERS = 1_000_000  # of each agent
+NUMBERS = 200_000  # of each agent, or client; texts have room for seven digits
 
 
 class AgentHandle:
@@ -64,15 +64,21 @@ class AgentHandle:
         """Whether there is a living process."""
         return self._process is not None and self._process.poll() is None
 
-    def start(self) -> None:
-        """Begin the next life."""
+    @property
+    def ready(self) -> bool:
+        """Whether it has opened its sessions."""
+        return self._ready.is_set()
+
+    def start(self, elsewhere: str = "") -> None:
+        """Begin the next life; with the conninfo of another database, one that only waits there."""
         self.life += 1
         self.depth, self.paused, self._left, self._failed_now = None, False, False, {}
         self._ready.clear()
         with self._ledger.lock:
             facts = self._ledger.standing(self.name) if self._plan["inherits"] else {}
         plan = {
-            "name": self.name, "life": self.life, "home": str(self.home), "themes": self.themes, "config": self._config,
+            "name": self.name, "life": self.life, "home": str(self.home), "themes": self.themes,
+            "config": self._config | ({"dsn": elsewhere} if elsewhere else {}), "waits": bool(elsewhere),
             "seed": self._plan["seed"], "per_s": self._plan["per_s"], "number": self._number, "facts": facts,
         }  # fmt: skip
         self._process = subprocess.Popen(
@@ -108,12 +114,14 @@ class AgentHandle:
             self._ledger.end(self.name, self._begun, said)
             self._begun = None
         elif "log" in said:
+            self._ledger.note("log", self.name, said=said["said"])
             self.logged[f"{said['log']} {_generic(said['said'])}"] += 1
         elif "depth" in said:
             self.depth, self.paused, self._failed_now = said["depth"], said["paused"], said["failed"]
             if said["durable"]:
                 self._ledger.safe(self.name)
         elif "ready" in said:
+            self._ledger.note("ready", self.name, life=self.life, pid=self.pid)
             self._ready.set()
         self._left = self._left or "left" in said
 
@@ -153,7 +161,7 @@ class AgentHandle:
             self._ledger.died(self.name, self._begun)
             self._begun = None
             # Before it is ready it has nothing to bring home, and no handler yet.
-            fine = {0} if self._ready.is_set() else {0, -signal.SIGTERM}
+            fine = {0} if self.ready else {0, -signal.SIGTERM}
             if how != "SIGKILL" and self._process.returncode not in fine:
                 self._ledger.accuse(f"{self.name} ended with {self._process.returncode} after {how}")
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):

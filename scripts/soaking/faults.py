@@ -25,9 +25,11 @@ from tests.support.own_postgres import OwnPostgres
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
 
+from .clients import Client
 from .driver import AgentHandle
 from .ledger import Ledger
 from .server_faults import OlderCopy, end_connections, mend_sequence, reset_role, set_role, set_sequence_back
+from .services import Service
 
 MODES = (
     "down", "hanging", "http_500", "wrong_dims", "rate_limited", "hanging_body", "trickle", "reset", "cut_body", "nan",
@@ -57,8 +59,11 @@ class World:
 
     server: OwnPostgres
     database: Database
+    other: Database  # where nothing may arrive
     endpoint: ScriptedEmbedder
     agents: list[AgentHandle]
+    services: list[Service]
+    clients: list[Client]
     ledger: Ledger
 
     @property
@@ -82,7 +87,7 @@ class Schedule:
         self._world = world
         self._random = random.Random(seed)
         self._every_s = every_s
-        self._spared = spared
+        self.spared = spared
         self._next_at = time.monotonic() + every_s
         self._running: list[Fault] = []
         self._verbs: list[tuple[str, float, subprocess.Popen[str]]] = []
@@ -108,12 +113,17 @@ class Schedule:
         now = time.monotonic()
         for fault in [fault for fault in self._running if fault.ends_at <= now]:
             self._running.remove(fault)
-            fault.end()
+            self._end(fault)
+
+    def _end(self, fault: Fault) -> None:
+        fault.end()
+        with self._world.ledger.lock:
+            self._world.ledger.note("over", fault.group, fault=fault.name)
 
     def heal(self) -> None:
         """End everything that is wrong, at once."""
         while self._running:
-            self._running.pop().end()
+            self._end(self._running.pop())
         for _, _, process in self._verbs:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(VERB_TIMEOUT_S)
@@ -123,6 +133,8 @@ class Schedule:
     def _begin(self, now: float) -> None:
         kinds: dict[str, tuple[float, Callable[[], tuple[str, str, float, Callable[[], None]]]]] = {
             "kill agent": (4, self._kill_agent),
+            "other database": (0.5, self._send_elsewhere),
+            "kill server": (2, self._kill_service),
             "kill postgres": (1.2, self._stop_postgres),
             "deaf postgres": (1.2, self._freeze_postgres),
             "lock": (1.2, self._lock_tables),
@@ -148,6 +160,8 @@ class Schedule:
         with contextlib.suppress(_Busy):
             name, group, duration_s, end = begin()
             self.counts[name] += 1
+            with self._world.ledger.lock:
+                self._world.ledger.note("fault", group, fault=name, for_s=round(duration_s, 2))
             self._running.append(Fault(name, group, now + duration_s, end))
 
     def _claim(self, group: str) -> str:
@@ -161,7 +175,7 @@ class Schedule:
     # -- agents
 
     def _victim(self) -> AgentHandle:
-        victim = self._random.choice([agent for agent in self._world.agents if agent is not self._spared])
+        victim = self._random.choice([agent for agent in self._world.agents if agent is not self.spared])
         self._claim(victim.name)
         return victim
 
@@ -172,9 +186,32 @@ class Schedule:
         victim.end(how, self._end_overdue)
         return f"agent ended by {how}", victim.name, away_s, victim.start
 
+    def _send_elsewhere(self) -> tuple[str, str, float, Callable[[], None]]:
+        """What its home still has to write is for the database that it was accepted for."""
+        victim = self._victim()
+        victim.end("SIGKILL", self._end_overdue)
+        victim.start(self._world.other.dsn)
+
+        def back() -> None:
+            victim.end("SIGTERM")
+            victim.start()
+
+        return "agent sent to another database", victim.name, self._random.uniform(4, 10), back
+
+    def _kill_service(self) -> tuple[str, str, float, Callable[[], None]]:
+        victim = self._random.choice(self._world.services)
+        group = self._claim(victim.name)
+        how = self._random.choices(("SIGKILL", "SIGTERM", "quit"), (4, 2, 1))[0]
+        away_s = self._random.choice((0.0, 0.0, self._random.uniform(0, 6)))
+        victim.end(how, self._end_overdue)
+        return f"{victim.name} ended by {how}", group, away_s, victim.start
+
     def _fill_disk(self) -> tuple[str, str, float, Callable[[], None]]:
+        """Who begins on a full disk cannot read what was left to it, and does not wait for that: such is left out."""
         victim = self._random.choice(self._world.agents)
         self._claim(victim.name)
+        if not victim.ready:
+            raise _Busy
         victim.fill_disk(True)
         return "disk of an agent full", victim.name, self._random.uniform(1, 8), lambda: victim.fill_disk(False)
 
@@ -259,9 +296,19 @@ class Schedule:
 
     def _set_server_back(self) -> tuple[str, str, float, Callable[[], None]]:
         """What was acknowledged since is kept by the agents, as long as they live and their disks take it."""
-        group = self._claim(_ALL)
+        group, since = self._claim(_ALL), time.monotonic()
         older = OlderCopy(self._world.server)
-        return "server set back some seconds", group, self._random.uniform(2, 8), older.put_back
+
+        def put_back() -> None:
+            with contextlib.ExitStack() as standing:
+                for client in self._world.clients:
+                    standing.enter_context(client.still())
+                    client.forget_numbers()
+                older.put_back()
+                with self._world.ledger.lock:
+                    self._world.ledger.set_back(since)
+
+        return "server set back some seconds", group, self._random.uniform(2, 8), put_back
 
     # -- the endpoint
 

@@ -1,22 +1,31 @@
-"""What the agents were told is accepted, kept outside of them, and the comparison with what Postgres has in the end.
+"""What agents and clients were told is accepted, kept outside of them; and the comparison with Postgres in the end.
 
 A write whose hook returned must be there; one that was under way when its process was killed may be there or not, and
-so may what an agent had only in memory because its disk took nothing.
+so may what an agent had only in memory because its disk took nothing. A change of the memory page that was answered
+with "that did not work" may be done all the same where the answer to its COMMIT was lost; and an older copy of the
+server lacks what the page had changed since, which no spool file keeps.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import threading
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TextIO
 
 from . import texts
 
-WRITES = frozenset({"turn", "repeat", "add", "replace", "remove", "remember", "forget"})
-RECALLS = frozenset({"prefetch", "recall_memory", "recall_conversation", "memory_profile"})
+HOOKS = frozenset({"turn", "repeat", "add", "replace", "remove"})
+WRITES = HOOKS | {"remember", "forget", "edit", "undo"}
+RECALLS = frozenset({
+    "prefetch", "recall_memory", "recall_conversation", "memory_profile",
+    "recall", "profile", "search", "list", "row", "agent view", "overview",
+})  # fmt: skip
+PAGE = "page"  # a door that changes Postgres itself, without a spool
 _Key = tuple[str, int]  # theme and number
 
 
@@ -55,47 +64,77 @@ class Ledger:
         self.recalls: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
         self.wrong: list[str] = []
+        self.record: TextIO | None = None  # everything that happened, a line each, to find the cause of a violation
+        # Of changes of which it is not known whether they were made: of the two memories one stands.
+        self.either: list[tuple[_Key, _Key]] = []
         self._volatile: defaultdict[str, list[Callable[[bool], None]]] = defaultdict(list)
+        self._before: dict[str, list[tuple[Fact, set[bool]]]] = {}  # each agent's call under way: what was known
+        self._direct: list[tuple[float, _Key]] = []  # what the page changed, and when that was known
+
+    def note(self, what: str, of: str, **said: object) -> None:
+        """Write a line of the record, where there is one."""
+        if self.record is not None:
+            told = {"at": round(time.time(), 3), "what": what, "of": of, **said}
+            self.record.write(json.dumps(told, ensure_ascii=False) + "\n")
 
     def accuse(self, what: str) -> None:
         """Note a violation."""
         self.wrong.append(what)
+        self.note("accuse", what)
 
     def begin(self, agent: str, life: int, said: Mapping[str, Any]) -> None:
-        """A hook is about to be called."""
+        """A hook is about to be called, or a server; `said` names the `door` that it is called through."""
+        self.note("begin", agent, life=life, said=said)
         if said["do"] == "turn":
             self.turns[said["theme"], said["begin"]] = Turn(agent, life, said["session"], sure=False)
+        by_hook = said["do"] in HOOKS and not said.get("door")
+        before = self._before[agent] = []
         for key, stands in _changes(said):
-            fact = self.facts.setdefault(key, Fact(agent, said["do"] in ("add", "replace"), {False}))
+            fact = self.facts.setdefault(key, Fact(agent, by_hook, {False}))
+            before.append((fact, fact.possible))
             fact.possible = fact.possible | {stands}
 
     def end(self, agent: str, begun: Mapping[str, Any], said: Mapping[str, Any]) -> None:
-        """The hook has returned."""
-        what, key = begun["do"], (begun["theme"], begun["begin"])
+        """The hook has returned, or the server has answered; `nothing`: with the word that nothing was changed."""
+        key, what = (begun["theme"], begun["begin"]), labelled(begun)
+        self.note("end", agent, begun=begun["begin"], said=said)
         self.took_ms[what].append(said["ms"])
         if said.get("strange"):
             self.accuse(f"{what} in theme {begun['theme']} told of {', '.join(said['strange'])}")
-        if what in RECALLS:
+        if begun["do"] in RECALLS:
             self.recalls[f"{what}: {'failed' if said.get('error') else 'found' if said['found'] else 'nothing'}"] += 1
         if said.get("error"):
             self.errors[f"{what}: {_generic(said['error'])}"] += 1
-        if what not in WRITES:
+        if begun["do"] not in WRITES:
             return
         if said["refused"] or said.get("error"):
             self.refused[what] += 1
-            missing = "has no memory with the id" in said.get("error", "") and key[0] not in self.ignored
-            if missing and self.facts[key[0], begun["gone"]].possible == {True}:
-                self.accuse(f"{what} {key}: what was stored is not there: {said['error']}")
+            self._not_accepted(agent, begun, nothing=bool(said.get("nothing")))
             return
         self.accepted[what] += 1
         if said["durable"]:
             self.safe(agent)  # first what came before
+        if begun.get("door") == PAGE:
+            self._direct += [(time.monotonic(), changed) for changed, _ in _changes(begun)]
         for confirm in self._confirmations(begun, key):
             # What is only in memory is as sure as its process, until the queue in memory is empty again.
-            if said["durable"] or what == "forget":
+            if said["durable"] or begun["do"] == "forget":
                 confirm(True)
             else:
                 self._volatile[agent].append(confirm)
+
+    def _not_accepted(self, agent: str, begun: Mapping[str, Any], *, nothing: bool) -> None:
+        if nothing:
+            for fact, possible in self._before[agent]:
+                fact.possible = possible
+        elif begun["do"] == "edit":
+            self.either.append(((begun["theme"], begun["gone"]), (begun["theme"], begun["begin"])))
+
+    def set_back(self, since: float) -> None:
+        """An older copy took the server's place, which was made at `since` (monotonic seconds)."""
+        for _, key in (changed for changed in self._direct if changed[0] >= since):
+            self.facts[key].possible = {True, False}
+        self.either.clear()
 
     def _confirmations(self, begun: Mapping[str, Any], key: _Key) -> Iterable[Callable[[bool], None]]:
         if begun["do"] in ("turn", "repeat"):
@@ -118,8 +157,10 @@ class Ledger:
 
     def died(self, agent: str, under_way: Mapping[str, Any] | None) -> None:
         """The process is gone, whatever it was doing; what it had only in memory may be lost."""
+        self.note("died", agent, under_way=under_way)
         if under_way is not None and under_way["do"] in WRITES:
             self.unclear["in flight at a kill"] += 1
+            self._not_accepted(agent, under_way, nothing=False)
         self.unclear["only in memory at a kill"] += len(self._volatile.pop(agent, []))
 
     def standing(self, agent: str) -> dict[str, list[int]]:
@@ -139,8 +180,15 @@ def _changes(said: Mapping[str, Any]) -> Iterable[tuple[_Key, bool]]:
     """Which facts a write makes stand, or not."""
     if "gone" in said:
         yield (said["theme"], said["gone"]), False
-    if said["do"] in ("add", "replace", "remember"):
+    if "stands" in said:
+        yield (said["theme"], said["stands"]), True
+    elif said["do"] in ("add", "replace", "remember", "edit"):
         yield (said["theme"], said["begin"]), True
+
+
+def labelled(said: Mapping[str, Any]) -> str:
+    """What was called, with the door that it was called through, as "page edit"."""
+    return f"{said['door']} {said['do']}" if said.get("door") else str(said["do"])
 
 
 def _generic(error: str) -> str:
@@ -213,3 +261,7 @@ def _compare_memories(ledger: Ledger, memories: Rows, verdict: Verdict) -> None:
         stands = (key[0], texts.fact(*key)) in stored
         if stands not in fact.possible and not (key[0] in ledger.ignored and not stands):
             verdict.wrong_memories.append(f"{key}: {'stands, was removed' if stands else 'is lost'}")
+    for gone, came in ledger.either:
+        standing = [key for key in (gone, came) if (key[0], texts.fact(*key)) in stored]
+        if len(standing) != 1:
+            verdict.wrong_memories.append(f"{gone} was to become {came}: {standing or 'neither'} stands")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from tests.conftest import MakeProvider
+from tests.conftest import DIMS, MakeProvider
+from tests.integration.conftest import command_environment
 from tests.support.limits import NOT_WAITED_S
 from tests.support.memory import called, landed, write_entries
 from tests.support.scripted_embedder import ScriptedEmbedder
@@ -16,6 +20,17 @@ from tests.support.waiting import until
 _TABLE_WRITES = """
 SELECT relname || ':' || n_tup_ins || ':' || n_tup_upd || ':' || n_tup_del || ':' || n_tup_newpage_upd
   FROM pg_stat_user_tables ORDER BY relname
+"""
+# What a first question can do without, and takes milliseconds each to import.
+_SPARED = ("numpy", "onnxruntime", "rich", "difflib", "statistics", "hermes_memory_pgvector.embed.onnx")
+_ASK_ONCE = f"""
+import json, sys
+from hermes_memory_pgvector import PgvectorMemoryProvider
+provider = PgvectorMemoryProvider(json.loads(sys.argv[1]))
+provider.initialize("first", hermes_home=sys.argv[2], platform="api_server", gateway_session_key="harbour")
+answer = provider.prefetch("What of the harbour crane?")
+imported = [name for name in sys.modules if name in {_SPARED} or ".admin" in name]
+print(json.dumps([answer, imported]))
 """
 
 
@@ -72,6 +87,20 @@ def test_trap_11_recalls_write_no_rows(
         assert called(provider, "recall_memory", {"query": f"atlas fact {number}"})["count"]
         assert called(provider, "recall_conversation", {"query": "atlas project", "scope": "all"})["count"]
     assert _writes_once_quiet(database, provider) == before
+
+
+def test_the_first_question_of_a_process_imports_little(
+    make_provider: MakeProvider, home: Path, dsn: str, embedder: ScriptedEmbedder
+) -> None:
+    config = {"dsn": dsn, "dims": DIMS, "embed_url": embedder.url, "min_similarity": 0.1}
+    provider = make_provider(config, gateway_session_key="harbour")
+    provider.on_memory_write("add", "memory", "The harbour crane is greased on Mondays")
+    landed(provider)
+    asked = [sys.executable, "-P", "-c", _ASK_ONCE, json.dumps(config), str(home)]
+    done = subprocess.run(asked, env=command_environment(home), capture_output=True, text=True, check=True)
+    answer, imported = json.loads(done.stdout)
+    assert "greased on Mondays" in answer
+    assert imported == []
 
 
 def _writes_once_quiet(database: Database, provider: PgvectorMemoryProvider) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import psycopg
 import pytest
 
 from tests.conftest import DIMS
+from tests.support.blocked_packages import PoorEnvironment
 from tests.support.hermes import HermesHome, describe
 from tests.support.mcp_client import SERVER, mcp_home
 
@@ -85,3 +87,45 @@ def test_check_says_why_a_server_does_not_answer(agent_home: HermesHome, entry: 
     assert code == 1
     assert [call["state"] for call in told["calls"]] == ["failed"]
     assert says in told["calls"][0]["note"]
+
+
+# A server whose Postgres takes its time: the first call is told to come again.
+LATE_SERVER = """
+import json, sys
+told = 0
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    if asked["method"] == "tools/list":
+        result = {"tools": [{"name": "recall", "inputSchema": {}, "annotations": {"readOnlyHint": True}}]}
+    elif asked["method"] == "tools/call":
+        told += 1
+        text = "Postgres is still starting; try again in a moment" if told == 1 else "nothing"
+        result = {"content": [{"type": "text", "text": text}], "isError": told == 1}
+    else:
+        result = {"serverInfo": {"name": "late", "version": "1"}}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+
+
+def test_check_waits_for_a_postgres_that_is_being_started(agent_home: HermesHome) -> None:
+    entry = {"command": sys.executable, "args": ["-c", LATE_SERVER]}
+    (agent_home.root / ".claude.json").write_text(json.dumps({"mcpServers": {"pgvector": entry}}))
+
+    code, told = checked(agent_home, "--client", "claude-code")
+
+    assert (code, [call["state"] for call in told["calls"]]) == (0, ["ok", "ok"]), told
+
+
+def test_install_says_that_the_server_lacks_its_sdk(agent_home: HermesHome, tmp_path: Path) -> None:
+    poor = PoorEnvironment(tmp_path / "packages", ["mcp"])
+
+    done = poor.run(
+        "import sys; from hermes_memory_pgvector.cli import main; sys.exit(main(sys.argv[1:]))",
+        *("mcp", "install", "--client", "cursor", "--project", str(tmp_path)),
+        home=agent_home.path,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "cannot start yet" in done.stderr and "install 'mcp>=" in done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -72,3 +73,16 @@ def test_an_address_that_is_taken_is_told(agent_home: HermesHome, url: str) -> N
     assert done.returncode != 0
     assert "address already in use" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_server_that_is_ended_while_a_client_listens_complains_of_nothing(agent_home: HermesHome) -> None:
+    with ExitStack() as server:
+        url = server.enter_context(serving(agent_home))
+
+        async def talk() -> None:
+            async with connected_over_http(url) as client:
+                await called(client, "remember", content="The vault code hangs behind the clock.", sync=True)
+                await asyncio.to_thread(server.close)
+
+        run(talk)
+    assert "ERROR" not in (agent_home.path / "mcp.log").read_text(encoding="utf-8")

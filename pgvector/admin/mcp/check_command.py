@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from ...domain.errors import ConfigurationError, HermesPgvectorError
 from ...domain.redaction import mask_dsn
+from ...store.backend import STILL_STARTING
 from ..common.client_entry import CLIENTS, entry_of, file_of
 from ..common.client_files import entry_in
 from ..common.commands import EXIT_FAILED, EXIT_OK, Command, argument, printed
@@ -78,7 +79,7 @@ def _calls(entry: Mapping[str, Any], *, read_only: bool) -> Iterator[Called]:
             yield Called(name, "ok", f"{server.get('name')} {server.get('version')}, {len(tools)} tools", _ms(began))
             for name, arguments in _reading(tools):
                 began = time.monotonic()
-                client.call(name, arguments)
+                _read(client, name, arguments)
                 yield Called(name, "ok", ms=_ms(began))
             if not read_only and {"recall", "remember", "forget"} <= tools.keys():
                 name = "remember"
@@ -97,6 +98,19 @@ def _reading(tools: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, dict
         needed = tool.get("inputSchema", {}).get("required", ())
         if tool.get("annotations", {}).get("readOnlyHint") and set(needed) <= {"query"}:
             yield name, dict.fromkeys(needed, "mcp check")
+
+
+def _read(client: StdioClient, tool: str, arguments: Mapping[str, str]) -> None:
+    """Call a tool, again while the embedded Postgres is still being started."""
+    end = time.monotonic() + _ANSWERS_S
+    while True:
+        try:
+            client.call(tool, arguments)
+            return
+        except ServerFailed as exc:
+            if STILL_STARTING not in str(exc) or time.monotonic() > end:
+                raise
+        time.sleep(_AGAIN_S)
 
 
 def _probe(client: StdioClient) -> Iterator[Called]:

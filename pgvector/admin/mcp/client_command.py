@@ -6,11 +6,13 @@ import argparse
 import os
 import shlex
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ...config.settings import ENV_PREFIX
 from ...config.sources import read_dotenv
+from ...domain.commandline import pip_install
 from ...domain.errors import WrongUsage
 from ...mcp.serving import COMPATIBLE
 from ..common.client_entry import CLIENTS, ENTRY_NAME, ClientFile, entry_of, file_of
@@ -18,6 +20,7 @@ from ..common.client_files import Installed, install, shown_entry
 from ..common.commands import Argument, Command, argument, printed
 from ..common.console import say, warn
 
+_PACKAGE = "mcp>=1.26,<3"
 _RESTART = "Start {} anew, or reload its servers, for it to see the memory."
 
 
@@ -49,6 +52,8 @@ def _show(args: argparse.Namespace, place: ClientFile, done: Installed, left_out
         say(f"what it was before: {done.backup}" if done.backup else "the file is new")
         say(_RESTART.format(args.client))
         say(f"To try it: hermes-pgvector mcp check --client {args.client}")
+    if find_spec("mcp") is None:
+        warn(f"the server cannot start yet: {sdk_lacks()}")
     if left_out:
         warn(
             f"set here, and not for the server that a client starts: {', '.join(left_out)}; "
@@ -80,6 +85,11 @@ def _options(args: argparse.Namespace) -> Iterator[str]:
     for option, value in (("--theme", args.theme), ("--compat", args.compat)):
         if value:
             yield from (option, value)
+
+
+def sdk_lacks() -> str:
+    """Return what to say where the MCP SDK is not installed."""
+    return f"this Python lacks the MCP SDK; run: {pip_install(_PACKAGE)}"
 
 
 def _left_out(home: Path, entry: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from ...domain.commandline import pip_install
 from ...domain.errors import WrongUsage
 from ...mcp.http_guard import AsgiApp, HttpGuard, HttpLimits
 from ...mcp.serving import COMPATIBLE, Served, serve_http, serve_stdio
@@ -16,10 +15,9 @@ from ...mcp.tokens import TokenFile
 from ..common.commands import EXIT_OK, Command, Verb, argument, positive
 from ..common.installation import package_version
 from .check_command import CHECK
-from .client_command import INSTALL
+from .client_command import INSTALL, sdk_lacks
 from .token_command import TOKEN
 
-_PACKAGE = "mcp>=1.26,<3"
 _RATE = 100
 
 
@@ -43,7 +41,7 @@ def _serve(args: argparse.Namespace, home: Path) -> int:
     except ModuleNotFoundError as exc:
         if (exc.name or "").partition(".")[0] not in ("mcp", "starlette", "uvicorn"):
             raise
-        print(f"error: this Python lacks the MCP SDK; run: {pip_install(_PACKAGE)}", file=sys.stderr)
+        print(f"error: {sdk_lacks()}", file=sys.stderr)
         return 1
     return EXIT_OK
 

@@ -194,7 +194,8 @@ def _missing(conninfo: str) -> list[str]:
 def _report(report: MigrationReport) -> str:
     """Return the report for people."""
     lines = [f"applied {name}" for name in report.applied]
-    lines += [f"in place: {name}" for name in report.already]
+    if report.already:
+        lines.append(f"in place: {report.already[0]} to {report.already[-1]}")
     lines += [f"built {index}" for index in report.built]
     lines += [f"note: {notice}" for notice in report.notices]
     return "\n".join(lines)
