@@ -17,7 +17,7 @@ from .mcp_client import McpClient
 from .services import Web
 
 _API = "/api/plugins/pgvector"
-_TIMEOUT_S = 45.0  # beyond what the page says of the longest change
+_TIMEOUT_S = 90.0  # beyond what the page says of the longest change
 _REFUSED, _LATER = 400, 503
 # Of what can be taken back the page keeps the last hundred changes, for ten minutes.
 _UNDOABLE_MOST, _UNDOABLE_S = 20, 500.0
