@@ -190,6 +190,11 @@ def memory(conn: DeadlineConnection, ref: Ref) -> Any:
     found = stored_rows.rows(conn, "memories", [ref.id])
     if not found:
         raise InvalidArgument(f"there is no memory {ref}; see: hermes-pgvector list")
+    if len(found) > 1:  # of several themes, since a restore whose sequences were behind
+        raise InvalidArgument(
+            f"{ref} is the number of memories of several themes ({', '.join(row.theme for row in found)}), nothing was "
+            "changed; see: hermes-pgvector doctor"
+        )
     return found[0]
 
 
