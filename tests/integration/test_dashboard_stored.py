@@ -24,13 +24,6 @@ HUGE = "große und kleine Wörter " * 210_000  # 5 million characters
 
 
 @pytest.fixture
-def api(tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[DashboardApi]:
-    home = mcp_home(tmp_path / "agent", dsn=dsn, dims=DIMS)
-    with dashboard_api(home.path, monkeypatch) as client:
-        yield client
-
-
-@pytest.fixture
 def conn(dsn: str) -> Iterator[psycopg.Connection[Any]]:
     with psycopg.connect(dsn, autocommit=True) as connection:
         yield connection
