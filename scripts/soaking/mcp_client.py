@@ -23,7 +23,7 @@ from .clients import Client, Gone
 from .ledger import Ledger
 from .services import McpOverHttp, McpOverStdio, Service
 
-_ANSWERED_S = 30.0
+_ANSWERED_S = 60.0
 _AWAY_S = 1.0  # for an answer to arrive whose server is gone already
 _LEAVE_S = 15.0
 _BROKEN = (McpError, OSError, httpx.HTTPError, BrokenResourceError, ClosedResourceError, TimeoutError)

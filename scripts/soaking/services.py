@@ -17,9 +17,9 @@ import psutil
 
 from tests.support.ports import free_port
 
+from .driver import EXIT_TIMEOUT_S
 from .ledger import Ledger
 
-_EXIT_TIMEOUT_S = 30.0
 _PROGRAM = (sys.executable, "-P", "-m", "hermes_memory_pgvector.cli")
 
 
@@ -86,12 +86,12 @@ class Service:
 
     def _wait(self, how: str, meanwhile: Callable[[], None]) -> None:
         began = time.monotonic()
-        while self.runs and time.monotonic() - began < _EXIT_TIMEOUT_S:
+        while self.runs and time.monotonic() - began < EXIT_TIMEOUT_S:
             meanwhile()
             time.sleep(0.02)
         with self._ledger.lock:
             if self.runs:
-                self._ledger.accuse(f"{self.name} did not end within {_EXIT_TIMEOUT_S} s of {how}")
+                self._ledger.accuse(f"{self.name} did not end within {EXIT_TIMEOUT_S} s of {how}")
             elif how != "SIGKILL":
                 self._ledger.took_ms[f"server's end by {how}"].append(1000 * (time.monotonic() - began))
         self.kill()
@@ -187,12 +187,12 @@ class McpOverStdio(Service):
         with contextlib.suppress(psutil.NoSuchProcess):
             if how != "quit":
                 child.send_signal(signal.Signals[how])
-        while _lives(child) and time.monotonic() - began < _EXIT_TIMEOUT_S:
+        while _lives(child) and time.monotonic() - began < EXIT_TIMEOUT_S:
             meanwhile()
             time.sleep(0.02)
         with self._ledger.lock:
             if _lives(child):
-                self._ledger.accuse(f"{self.name} did not end within {_EXIT_TIMEOUT_S} s of {how}")
+                self._ledger.accuse(f"{self.name} did not end within {EXIT_TIMEOUT_S} s of {how}")
             elif how != "SIGKILL":
                 self._ledger.took_ms[f"server's end by {how}"].append(1000 * (time.monotonic() - began))
 
