@@ -165,8 +165,8 @@ def serve_http(served: Served, host: str, port: int, guard: Callable[[AsgiApp], 
 
     from .header_deadline import HeaderDeadline
 
-    app = http_app(served, guard)
     with _listening(host, port) as door, contextlib.suppress(KeyboardInterrupt):
+        app = http_app(served, guard)
         shown = f"[{host}]" if ":" in host else host
         print(f"serving {served.home} at http://{shown}:{port}/mcp; Ctrl-C ends it", file=sys.stderr, flush=True)
         config = uvicorn.Config(
@@ -180,6 +180,7 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as exc:
+        why = str(exc.strerror or exc).partition(" (while")[0]  # Python names the address once more
         raise ConfigurationError(
-            f"{host}:{port} cannot be listened on ({exc.strerror or exc}); give another address or port with --http"
+            f"{host}:{port} cannot be listened on ({why}); give another address or port with --http"
         ) from exc
