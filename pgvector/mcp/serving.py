@@ -38,6 +38,7 @@ TOOL_SETS: Final[dict[str, tuple[Tool, ...]]] = {
     "search-fetch": (SEARCH, FETCH),
 }
 COMPATIBLE: Final = tuple(sorted(filter(None, TOOL_SETS)))
+_LEAVE_S: Final = 5  # for answers that are under way when the server is ended
 # What the HTTP server says of each client that still listens when it is ended, as most clients do.
 _CUT_AT_THE_END: Final = "ASGI callable returned without completing response."
 
@@ -168,7 +169,10 @@ def serve_http(served: Served, host: str, port: int, guard: Callable[[AsgiApp], 
     with _listening(host, port) as door, contextlib.suppress(KeyboardInterrupt):
         shown = f"[{host}]" if ":" in host else host
         print(f"serving {served.home} at http://{shown}:{port}/mcp; Ctrl-C ends it", file=sys.stderr, flush=True)
-        uvicorn.Server(uvicorn.Config(app, http=HeaderDeadline, log_config=None, access_log=False)).run(sockets=[door])
+        config = uvicorn.Config(
+            app, http=HeaderDeadline, log_config=None, access_log=False, timeout_graceful_shutdown=_LEAVE_S
+        )
+        uvicorn.Server(config).run(sockets=[door])
     close_all()
 
 

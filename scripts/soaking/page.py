@@ -19,6 +19,7 @@ from .services import Web
 _API = "/api/plugins/pgvector"
 _TIMEOUT_S = 90.0  # beyond what the page says of the longest change
 _REFUSED, _LATER = 400, 503
+_SHARED_NUMBER = "is the number of memories of several themes"  # since a sequence was set back
 # Of what can be taken back the page keeps the last hundred changes, for ten minutes.
 _UNDOABLE_MOST, _UNDOABLE_S = 20, 500.0
 
@@ -218,7 +219,7 @@ class PageClient(Client):
             self.end(begun, found=True, text=answer.text if own else "")
             return dict(answer.json())
         wrong = f"{answer.status_code} {answer.text[:250]}"
-        if answer.status_code != _LATER:
+        if answer.status_code != _LATER and _SHARED_NUMBER not in wrong:
             self.accuse(f"{begun['do']} of {begun['theme']}-{begun.get('gone', begun['begin'])}: {wrong}")
         self.end(begun, found=False, error=wrong, nothing=answer.status_code == _REFUSED)
         return None
