@@ -31,7 +31,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("", "fleet", "scale", "incumbent")]
+sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("", "fleet", "scale", "peers")]
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 import figures
 import model
@@ -45,7 +45,7 @@ from warden import Warden
 from tests.support.gateway import Gateway
 from tests.support.hermes import HermesHome
 
-WAYS = ("none", "ours", "theirs")
+WAYS = ("none", "ours", "incumbent")
 TURNS_A_SESSION = 5
 ASK_EVERY = 10
 LOOK_EVERY_S = 5.0
@@ -60,7 +60,7 @@ def options() -> argparse.Namespace:
     """What was asked for."""
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--turns", type=int, default=10_000, metavar="N", help="of ours in all")
-    made.add_argument("--ways", default="none,ours", help="separated by commas: none, ours, theirs")
+    made.add_argument("--ways", default="none,ours", help="separated by commas: none, ours, incumbent")
     made.add_argument("--beside", type=int, default=500, metavar="N", help="requests of each way, several at once")
     made.add_argument("--alone", type=int, default=200, metavar="N", help="requests of each way, one at a time")
     made.add_argument("--rounds", type=int, default=10, metavar="N")
@@ -73,7 +73,7 @@ def options() -> argparse.Namespace:
     args = made.parse_args()
     args.ways = args.ways.split(",")
     if "ours" not in args.ways or set(args.ways) - set(WAYS):
-        made.error("--ways are ours, and none and theirs if so wished")
+        made.error("--ways are ours, and none and incumbent if so wished")
     return args
 
 
@@ -262,10 +262,8 @@ def over_time(family: str, way: Way, seen: list[dict[str, float]], took: list[di
 def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> tuple[list[Table], dict[str, Any], list[str]]:
     """The tables, every figure, and what went wrong."""
     warden = stack.enter_context(Warden())
-    chosen = [
-        products.ours() if name == "ours" else products.theirs(args.cache) for name in args.ways if name != "none"
-    ]
-    made = stack.enter_context(stage(tuple(chosen), settings={"shared_buffers": "512MB"}))
+    chosen = products.chosen([name for name in args.ways if name != "none"], args.cache)
+    made = stack.enter_context(stage(chosen, settings={"shared_buffers": "512MB"}))
     warden.server(made.server.root)
     made.endpoint.be("ok", args.latency_ms / 1000)
     model_url = stack.enter_context(scripted_model())
@@ -291,7 +289,7 @@ def run(args: argparse.Namespace, stack: contextlib.ExitStack) -> tuple[list[Tab
             print(f"round {turn + 1}: {[(each.name, each.sent) for each in ways]}", file=sys.stderr, flush=True)
         time.sleep(LOOK_EVERY_S + 0.5)  # one more look at each
     lines = [line for each in ways for line in (*each.refused, *astray(each, asked if each is ours else set()))]
-    family = "incumbent" if "theirs" in args.ways else "fleet"  # of the tables: a page may have both
+    family = "peers" if "incumbent" in args.ways else "fleet"  # of the tables: a page may have both
     tables, logged = [overhead(family, {kind: dict(rounds) for kind, rounds in beside.items() if rounds})], {}
     for each in ways:
         rounds = took if each is ours and took else beside[f"{args.at_once} at once"][each.name]

@@ -1,6 +1,6 @@
 """One process of a fleet: turns at a pace through the host's hooks, an instance a turn that nobody shuts down.
 
-JSON lines in and out, as in incumbent/driver.py: `begin`, then any number of `report`, then `end`. When its input
+JSON lines in and out, as in peers/driver.py: `begin`, then any number of `report`, then `end`. When its input
 ends, or after `max_s`, it ends by itself.
 """
 
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("fleet", "scale", "incumbent")]
+sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("fleet", "scale", "peers")]
 import figures
 import population
 

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("", "fleet", "scale", "incumbent")]
+sys.path += [str(Path(__file__).resolve().parents[1] / folder) for folder in ("", "fleet", "scale", "peers")]
 
 import figures
 import member

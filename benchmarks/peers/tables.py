@@ -1,4 +1,4 @@
-"""Figures of the two products side by side, as Markdown."""
+"""Figures of several products side by side, as Markdown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-OURS, THEIRS = "ours", "theirs"
+OURS = "ours"
+ORDER = (OURS, "incumbent", "hexus", "holographic")  # of the columns
+
+Measured = Mapping[str, Sequence[float] | str]  # by product; a text says why there is no figure
 
 
 @dataclass
@@ -19,13 +22,17 @@ class Table:
     rows: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def compare(self, row: Mapping[str, Any], measured: Mapping[str, Sequence[float]], unit: str) -> None:
-        """Add a row of both medians over the rounds, each with its least and greatest, and their ratio."""
-        medians = {name: statistics.median(values) for name, values in measured.items()}
-        line = dict(row)
-        for name in (OURS, THEIRS):
-            line[f"{name}, {unit}" if unit else name] = spread(measured[name])
-        line["ours / theirs"] = ratio(medians[OURS], medians[THEIRS])
+    def compare(self, row: Mapping[str, Any], measured: Measured, unit: str) -> None:
+        """Add a row of all medians over the rounds, each with its least and greatest, and ours to each other one."""
+        line, medians = dict(row), {}
+        for name in in_order(measured):
+            values = measured[name]
+            if not isinstance(values, str):
+                medians[name] = statistics.median(values)
+            line[f"{name}, {unit}" if unit else name] = values if isinstance(values, str) else spread(values)
+        for name in in_order(measured)[1:]:
+            known = OURS in medians and name in medians
+            line[f"ours / {name}"] = ratio(medians[OURS], medians[name]) if known else ""
         self.rows.append(line)
 
     def markdown(self) -> str:
@@ -34,6 +41,11 @@ class Table:
         lines = [f"### {self.title}", "", f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
         lines += ["| " + " | ".join(str(row.get(column, "")) for column in columns) + " |" for row in self.rows]
         return "\n".join([*lines, *(f"\n{note}" for note in self.notes), ""])
+
+
+def in_order(names: Mapping[str, Any] | Sequence[str]) -> list[str]:
+    """The products in the order of the columns, ours first."""
+    return [name for name in ORDER if name in names]
 
 
 def spread(values: Sequence[float]) -> str:

@@ -2,7 +2,7 @@
 
     python -P driver.py MODULE:CLASS
 
-Runs in either product's environment, so it needs the standard library alone. A request is `{"do": NAME, ...}`, its
+Runs in every product's environment, so it needs the standard library alone. A request is `{"do": NAME, ...}`, its
 answer an object; "error" in it says what went wrong. At the end of its input the process ends as an agent does that
 never says goodbye: nothing is shut down, but what is registered to run at exit runs.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import inspect
 import json
 import os
 import signal
@@ -51,13 +52,19 @@ class Driver:
     def do_open(self, request: Answer) -> Answer:
         """Make and initialise an instance for each theme, until `max_s`; `keep` false lets go of them at once.
 
+        `{theme}` in a text of the configuration stands for the theme.
+
         With `message`, the time is that of a request which finds no instance: until its message has been answered.
         """
         took, end = [], time.monotonic() + request.get("max_s", 3600)
         for theme in request["themes"]:
             if time.monotonic() > end:
                 break
-            made = self._provider(request["config"])
+            config = {
+                name: value.replace("{theme}", theme) if isinstance(value, str) else value
+                for name, value in request["config"].items()
+            }
+            made = self._provider(config)
             about = {
                 "hermes_home": request["home"],
                 "platform": "api_server",
@@ -98,27 +105,35 @@ class Driver:
         return {"us": [us for each in took for us in each], "began": began}
 
     def do_memories(self, request: Answer) -> Answer:
-        """`count` entries of the built-in memory, `pause_s` apart."""
+        """`count` entries of the built-in memory, `pause_s` apart, by the instance of that number."""
         took = []
-        made = self._open[0]
+        made = self._open[request.get("instance", 0)]
+        about: dict[str, Any] = {"session_id": SESSION}
+        # As the host calls it: a hook that takes no metadata gets none.
+        more = {"metadata": about} if "metadata" in inspect.signature(made.on_memory_write).parameters else {}
         for number in range(request["first"], request["first"] + request["count"]):
-            text = f"Fact {number}: {texts(number)[1]}"
-            about = {"session_id": SESSION}
-            took.append(timed_us(made.on_memory_write, "add", "memory", text, about))
+            text = f"Fact {number}: {texts(number, request.get('odd', ''))[1]}"
+            took.append(timed_us(made.on_memory_write, "add", "memory", text, **more))
             time.sleep(request.get("pause_s", 0.0))
         return {"us": took}
 
     def do_ask(self, request: Answer) -> Answer:
-        """The tool, asked each of the questions by the instance of that number."""
-        took, answers = [], []
+        """The tool, asked each of the questions by the instance of that number.
+
+        `ids` are those of all rows that it shows, in order: what it puts around one comes after that one.
+        """
+        took, answers, ids = [], [], []
         made = self._open[request.get("instance", 0)]
         for query in request["queries"]:
-            arguments = {"query": query, "limit": request["limit"], "scope": request.get("scope", "current")}
+            arguments = {"query": query, "limit": request["limit"], **request["arguments"]}
             started = time.perf_counter_ns()
             text = made.handle_tool_call(request["tool"], arguments)
             took.append((time.perf_counter_ns() - started) / 1000)
-            answers.append([hit["content"] for hit in json.loads(text).get("results", ())])
-        return {"us": took, "answers": answers}
+            hits = json.loads(text).get("results", ())
+            answers.append([hit["content"] for hit in hits])
+            shown = [row for hit in hits for row in (hit, *hit.get("around", ()))]
+            ids.append(list(dict.fromkeys(row["fact_id"] if "fact_id" in row else row["id"] for row in shown)))
+        return {"us": took, "answers": answers, "ids": ids}
 
     def do_prefetch(self, request: Answer) -> Answer:
         """What is put before each of the messages by the instance of that number.
@@ -134,7 +149,11 @@ class Driver:
                 made.queue_prefetch(request["queries"][number - 1], session_id="")
                 time.sleep(request["queued_s"])
             started = time.perf_counter_ns()
-            text = made.prefetch(query, session_id="")
+            try:
+                text = made.prefetch(query, session_id="")
+            except Exception as exc:  # noqa: BLE001 - the host goes on without, once it has waited for it
+                print(f"prefetch: {type(exc).__name__}: {exc}", file=sys.stderr)
+                text = ""
             took.append((time.perf_counter_ns() - started) / 1000)
             shown.append(text)
         return {"us": took, "answers": shown}

@@ -1,17 +1,20 @@
 """An embedding endpoint in a process of its own that can be slow, hang, fail, or give vectors of another length.
 
-    python -P embedder.py PORT POOL [VECTORS.npz]
+    python -P embedder.py PORT POOL [VECTORS.npz ...]
 
-The protocols of Ollama and OpenAI, and `POST /mood` with `{"mode": MODE, "latency_s": N, "mixed": BOOL}`;
-MODE is `ok`, `hang`, `error` or `short`. VECTORS.npz holds `texts` and `vectors` of the texts that it knows; any other
-text gets one of POOL, a file with a vector a line, which cost the endpoint next to nothing, or where they are to be
-`mixed` one that lies between two of them, and so one of its own.
+The protocols of Ollama and OpenAI, and `POST /mood` with `{"mode": MODE, "latency_s": N, "mixed": BOOL}`, which answers
+how many texts it did not know; MODE is `ok`, `hang`, `error` or `short`. A path that begins with a number asks for
+vectors of so many dimensions. Each VECTORS.npz holds `texts` and `vectors` of the texts that it knows, in one length;
+any other text gets one of POOL, a file with a vector a line, which cost the endpoint next to nothing, or where they are
+to be `mixed` one that lies between two of them, and so one of its own. Of a shorter length than the pool's it is the
+beginning.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import math
 import os
 import struct
 import sys
@@ -24,18 +27,20 @@ from typing import Any
 
 HANG_S = 3600.0
 
-mood: dict[str, Any] = {"mode": "ok", "latency_s": 0.0, "mixed": False}
+mood: dict[str, Any] = {"mode": "ok", "latency_s": 0.0, "mixed": False, "unknown": 0}
 _pool: list[str] = []
-_known: dict[str, tuple[str, str]] = {}
+_known: dict[tuple[str, int], tuple[str, str]] = {}
 
 
 def learn(path: str) -> None:
-    """Know the texts of a file, ready in both forms: neither product waits longer for the one it asks for."""
+    """Know the texts of a file, ready in both forms: no product waits longer for the one it asks for."""
     import numpy
 
-    with numpy.load(path) as file:
+    with numpy.load(path, allow_pickle=True) as file:
+        width = file["vectors"].shape[1]
         for text, vector in zip(file["texts"].tolist(), file["vectors"].astype(float).round(8).tolist(), strict=True):
-            _known[text] = json.dumps(vector), packed(vector)
+            # Where nobody says a length, as at a path without a number, it is 0.
+            _known[text, width] = _known[text, 0] = json.dumps(vector), packed(vector)
 
 
 def packed(values: list[float]) -> str:
@@ -44,13 +49,22 @@ def packed(values: list[float]) -> str:
 
 
 @cache
-def _pooled(number: int) -> str:
-    return packed(json.loads(_pool[number]))
+def _pooled(number: int, width: int) -> tuple[str, str]:
+    values = _unit(list(_values(number)), width)
+    return json.dumps(values), packed(values)
 
 
 @cache
 def _values(number: int) -> array[float]:
     return array("d", json.loads(_pool[number]))
+
+
+def _unit(values: list[float], width: int) -> list[float]:
+    """The beginning of a vector, of unit length again; all of it as it is where no width is asked for."""
+    if width in (0, len(values)):
+        return values
+    length = math.hypot(*values[:width])
+    return [round(value / length, 6) for value in values[:width]]
 
 
 def mixed(number: int) -> list[float]:
@@ -60,18 +74,20 @@ def mixed(number: int) -> list[float]:
     return [round(0.8 * one + 0.6 * other, 6) for one, other in pairs]
 
 
-def vector_of(text: str, in_base64: bool, short: bool) -> str:
+def vector_of(text: str, width: int, in_base64: bool, short: bool) -> str:
     """The JSON of a text's vector: its own, else the one of the pool that the text says."""
     number = zlib.crc32(text.encode("utf-8", "replace"))
     place = number % len(_pool)
     if short:
         values = json.loads(_pool[place])[:100]
         return packed(values) if in_base64 else json.dumps(values)
-    if text in _known:
-        return _known[text][in_base64]
+    if (text, width) in _known:
+        return _known[text, width][in_base64]
+    mood["unknown"] += 1
     if mood["mixed"]:
-        return packed(mixed(number)) if in_base64 else json.dumps(mixed(number))
-    return _pooled(place) if in_base64 else _pool[place]
+        values = _unit(mixed(number), width)
+        return packed(values) if in_base64 else json.dumps(values)
+    return _pooled(place, width)[in_base64]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -85,7 +101,7 @@ class Handler(BaseHTTPRequestHandler):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path == "/mood":
             mood.update(request)
-            self._answer(200, "{}")
+            self._answer(200, json.dumps({"unknown": mood["unknown"]}))
             return
         if mood["mode"] == "hang":
             time.sleep(HANG_S)
@@ -96,7 +112,9 @@ class Handler(BaseHTTPRequestHandler):
         given = request["input"]
         in_base64 = request.get("encoding_format") == "base64"
         short = mood["mode"] == "short"
-        made = [vector_of(text, in_base64, short) for text in ([given] if isinstance(given, str) else given)]
+        first = self.path.split("/")[1]
+        width = int(first) if first.isdigit() else 0
+        made = [vector_of(text, width, in_base64, short) for text in ([given] if isinstance(given, str) else given)]
         if self.path.endswith("/v1/embeddings"):
             rows = ",".join(f'{{"index":{index},"embedding":{each}}}' for index, each in enumerate(made))
             self._answer(200, f'{{"data":[{rows}]}}')

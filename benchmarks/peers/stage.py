@@ -1,4 +1,4 @@
-"""What both products stand on: one Postgres with a database for each, one embedding endpoint that can misbehave."""
+"""What the products stand on: one Postgres with a database for each, one embedding endpoint that can misbehave."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import facts
 import httpx
 import numpy as np
 import population
 import psycopg
-from products import DIMS, Product
+from products import DIMS, POSTGRES, Product
 from psycopg.conninfo import make_conninfo
 from worker import Worker
 
@@ -43,11 +45,11 @@ _POLL_SHARE = 10  # times as long as the count itself took
 class Endpoint:
     """embedder.py, on one port for as long as the block lasts, however often it is stopped and started."""
 
-    def __init__(self, scratch: Path, known: Path | None) -> None:
+    def __init__(self, scratch: Path, known: Sequence[Path]) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self._port = probe.getsockname()[1]
-        self._files = [str(_pool(scratch)), *([str(known)] if known else [])]
+        self._files = [str(_pool(scratch)), *map(str, known)]
         self._process: subprocess.Popen[str] | None = None
         self.base = f"http://127.0.0.1:{self._port}"
 
@@ -89,37 +91,22 @@ def _pool(folder: Path) -> Path:
     return path
 
 
-@dataclass
-class Database:
-    """A product's own database."""
+class Kept(ABC):
+    """Where a product's rows are; `dsn` is what its configuration says of it."""
 
-    admin: str
     dsn: str
 
-    def ask(self, statement: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...]:
-        """The first row of a statement's answer."""
-        with psycopg.connect(self.admin, autocommit=True) as conn:
-            row = conn.execute(statement.encode(), parameters).fetchone()
-            assert row is not None
-            return tuple(row)
+    @abstractmethod
+    def counting(self) -> contextlib.AbstractContextManager[Callable[[], tuple[int, int]]]:
+        """What counts rows of turns and memories together, and those that have an embedding."""
 
-    def counts(self) -> tuple[int, int]:
-        """Rows of turns and memories together, and those that have an embedding."""
-        both = "SELECT embedding FROM conversations UNION ALL SELECT embedding FROM memory_entries"
-        rows, embedded = self.ask(f"SELECT count(*), count(embedding) FROM ({both}) AS both")
-        return rows, embedded
+    @abstractmethod
+    def texts(self, table: str, theme: str) -> dict[int, str]:
+        """Every text of a theme by the id that a tool returns."""
 
     def wait_for(self, rows: int, *, embedded: int, still_s: float, at_most_s: float) -> tuple[int, int]:
         """Wait for so many rows and embeddings, until nothing has changed for `still_s`; the counts then."""
-        count = "SELECT count(*), count(embedding) FROM conversations"
-        memories = "SELECT count(*), count(embedding) FROM memory_entries"
-        with psycopg.connect(self.admin, autocommit=True) as conn:
-
-            def look() -> tuple[int, int]:
-                turns, entries = (conn.execute(each.encode()).fetchone() for each in (count, memories))
-                assert turns is not None and entries is not None
-                return turns[0] + entries[0], turns[1] + entries[1]
-
+        with self.counting() as look:
             begun = changed = now = time.monotonic()
             before = look()
             while before[0] < rows or before[1] < embedded:
@@ -135,6 +122,62 @@ class Database:
 
 
 @dataclass
+class Database(Kept):
+    """A product's own database."""
+
+    admin: str
+    dsn: str
+
+    def ask(self, statement: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...]:
+        """The first row of a statement's answer."""
+        with psycopg.connect(self.admin, autocommit=True) as conn:
+            row = conn.execute(statement.encode(), parameters).fetchone()
+            assert row is not None
+            return tuple(row)
+
+    @contextlib.contextmanager
+    def counting(self) -> Iterator[Callable[[], tuple[int, int]]]:
+        """Over one connection."""
+        count = "SELECT count(*), count(embedding) FROM conversations"
+        memories = "SELECT count(*), count(embedding) FROM memory_entries"
+        with psycopg.connect(self.admin, autocommit=True) as conn:
+
+            def look() -> tuple[int, int]:
+                turns, entries = (conn.execute(each.encode()).fetchone() for each in (count, memories))
+                assert turns is not None and entries is not None
+                return turns[0] + entries[0], turns[1] + entries[1]
+
+            yield look
+
+    def texts(self, table: str, theme: str) -> dict[int, str]:
+        """From Postgres."""
+        with psycopg.connect(self.admin) as conn:
+            asked = f"SELECT id, content FROM {table} WHERE agent_identity = %s"
+            return dict(conn.execute(asked.encode(), (theme,)).fetchall())
+
+
+@dataclass
+class Files(Kept):
+    """A folder with a SQLite file for each theme."""
+
+    folder: Path
+
+    @property
+    def dsn(self) -> str:  # type: ignore[override]
+        """The file of a theme, whose number the driver puts in."""
+        return str(self.folder / "{theme}.db")
+
+    @contextlib.contextmanager
+    def counting(self) -> Iterator[Callable[[], tuple[int, int]]]:
+        """Over all files."""
+        yield lambda: facts.counted(self.folder)
+
+    def texts(self, table: str, theme: str) -> dict[int, str]:
+        """Of its facts, whatever they were."""
+        return facts.texts(self.folder, theme)
+
+
+@dataclass
 class Stage:
     """Server, endpoint and products; a new database and a new process for whoever asks."""
 
@@ -142,8 +185,17 @@ class Stage:
     endpoint: Endpoint
     products: tuple[Product, ...]
     scratch: Path
-    known: Path | None = None
+    kept: Path
     _made: dict[str, int] = field(default_factory=dict)
+
+    def place(self, product: Product, name: str = "") -> Kept:
+        """A new, empty place for the product's rows."""
+        return self.database(product, name) if not product.without(POSTGRES) else Files(self._folder(product, name))
+
+    def _folder(self, product: Product, name: str) -> Path:
+        folder = self.kept / name if name else Path(tempfile.mkdtemp(prefix=f"{product.name}-", dir=self.scratch))
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def database(self, product: Product, name: str = "") -> Database:
         """A new database with the product's own tables and indexes."""
@@ -160,9 +212,16 @@ class Stage:
         admin = make_conninfo(self.server.ensure().admin, dbname=name)
         return Database(admin, make_conninfo(admin, user="hermes"))
 
-    def loaded(self, product: Product, name: str, load: Callable[[Database], None]) -> Database:
-        """A database filled by `load`, or the one that an earlier run over the same data directory has filled."""
+    def loaded(self, product: Product, name: str, load: Callable[[Kept], None]) -> Kept:
+        """A place filled by `load`, or the one that an earlier run over the same data directory has filled."""
         name = f"{product.name}_{name}"
+        if product.without(POSTGRES):
+            files = Files(self.kept / name)
+            if not (files.folder / "complete").exists():
+                shutil.rmtree(files.folder, ignore_errors=True)
+                load(self.place(product, name))
+                (files.folder / "complete").touch()
+            return files
         with psycopg.connect(self.server.ensure().admin, autocommit=True) as conn:
             if conn.execute("SELECT FROM pg_database WHERE datname = %s", (name,)).fetchone() is None:
                 conn.execute(f"DROP DATABASE IF EXISTS {name}_unfinished".encode())
@@ -170,13 +229,18 @@ class Stage:
                 conn.execute(f"ALTER DATABASE {name}_unfinished RENAME TO {name}".encode())
         return self._named(name)
 
-    def read_all(self, database: Database) -> None:
-        """Read every file of a database once, so that no product's first questions wait for the disk."""
-        (oid,) = database.ask("SELECT oid FROM pg_database WHERE datname = current_database()")
-        for path in (self.server.root / "data" / "base" / str(oid)).iterdir():
+    def read_all(self, place: Kept) -> None:
+        """Read every file of a place once, so that no product's first questions wait for the disk."""
+        folder = place.folder if isinstance(place, Files) else self._data_of(place)
+        for path in folder.iterdir():
             with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
                 while file.read(1 << 20):
                     pass
+
+    def _data_of(self, place: Kept) -> Path:
+        assert isinstance(place, Database)
+        (oid,) = place.ask("SELECT oid FROM pg_database WHERE datname = current_database()")
+        return self.server.root / "data" / "base" / str(oid)
 
     def home(self) -> Path:
         """A new, empty home of the agent."""
@@ -184,12 +248,12 @@ class Stage:
 
     @contextlib.contextmanager
     def worker(
-        self, product: Product, database: Database, themes: Sequence[str], home: Path | None = None, **config: Any
+        self, product: Product, place: Kept, themes: Sequence[str], home: Path | None = None, **config: Any
     ) -> Iterator[Worker]:
         """The product in a process of its own with an instance for each theme, wherever its data goes."""
         home = home or self.home()
         with Worker(product.python, product.provider, home) as worker:
-            chosen = product.config(database.dsn, self.endpoint.base, **config)
+            chosen = product.config(place.dsn, self.endpoint.base, **config)
             worker.ask("open", config=chosen, home=str(home), themes=list(themes))
             yield worker
 
@@ -208,7 +272,7 @@ class Stage:
 
 
 def in_turn(products: Sequence[Product], turn: int) -> Sequence[Product]:
-    """Both, in the other order each time: neither is always the one that comes second."""
+    """All of them, in the other order each time: none is always the one that comes last."""
     return products if turn % 2 == 0 else products[::-1]
 
 
@@ -224,7 +288,7 @@ def until(holds: Callable[[], bool], timeout_s: float) -> None:
 @contextlib.contextmanager
 def stage(
     products: tuple[Product, ...],
-    known: Path | None = None,
+    known: Sequence[Path] = (),
     settings: Mapping[str, str] | None = None,
     kept: Path | None = None,
 ) -> Iterator[Stage]:
@@ -236,7 +300,7 @@ def stage(
     try:
         server.ensure()
         endpoint.start()
-        yield Stage(server, endpoint, products, place, known)
+        yield Stage(server, endpoint, products, place, (kept or place) / "files")
     finally:
         endpoint.stop()
         server.stop()
