@@ -45,3 +45,36 @@ def test_trap_01_a_small_theme_gets_all_that_is_asked_for_however_often_and_howe
         answer = called(provider, tool, {"query": QUERY, "limit": limit})
         assert answer["mode"] == "hybrid"
         assert [result["id"] for result in answer["results"]] == nearest[:limit], limit
+
+
+@pytest.mark.parametrize("tool", ["recall_memory", "recall_conversation"])
+@pytest.mark.parametrize("scope", ["current", "all"])
+def test_a_number_that_another_theme_has_too_changes_nothing_of_what_is_near(
+    tool: str, scope: str, make_provider: MakeProvider, embedder: ScriptedEmbedder, dsn: str
+) -> None:
+    """A restore of the data alone leaves sequences behind: new rows get numbers that other themes have."""
+    table, columns, values = (
+        ("memory_entries", "target", "'memory'")
+        if tool == "recall_memory"
+        else ("conversations", "session_id, role", "gen_random_uuid()::text, 'user'")
+    )
+    insert = (
+        f"INSERT INTO {table} (agent_identity, id, content, embedding, {columns}) VALUES (%s, %s, %s, %s, {values})"
+    )
+    rows = [("marketing", number, f"Entry {number}", near(number, 2)) for number in range(1, 4)]
+    rows += [
+        ("sales", 1, "Waits for its vector", None),
+        ("sales", 2, "Is nearest", near(3, 0)),
+        ("sales", 3, "Is far", near(0, 9)),
+    ]
+    with psycopg.connect(dsn) as connection:
+        connection.cursor().executemany(insert.encode(), rows)
+        connection.execute(f"UPDATE {table} SET embed_after = 'infinity' WHERE embedding IS NULL".encode())
+    provider = make_provider({"embed_url": embedder.url, "recall_deadline_s": 60})
+    answer = called(provider, tool, {"query": QUERY, "limit": 20, "scope": scope})
+    assert answer["mode"] == "hybrid"
+    found = [(result["id"], result["content"]) for result in answer["results"]]
+    if scope == "current":
+        assert found == [(number, f"Entry {number}") for number in (3, 2, 1)]
+    else:
+        assert found[0] == (2, "Is nearest")

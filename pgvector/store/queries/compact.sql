@@ -125,13 +125,13 @@ SELECT told, 1 - (embedding <=> %(vector)s) AS real
 
 -- name: nearest_when_cold
 -- What vector_search_turns would find if the vectors of old turns were gone.
-WITH near_candidates(conversations; id; agent_identity = %(theme)s; depth_in(conversations))
+WITH near_candidates(conversations; id, agent_identity; agent_identity = %(theme)s; depth_in(conversations))
 SELECT id, 1 - distance AS similarity
   FROM candidates CROSS JOIN LATERAL (
        SELECT coalesce(CASE WHEN ts >= %(before)s THEN embedding <=> %(vector)s END,
                        greatest(0, 1 - %(offset)s::float8 - %(slope)s::float8
                                       * told_nearness(t))) AS distance
-         FROM conversations AS t WHERE t.id = candidates.id OFFSET 0) AS t
+         FROM conversations AS t WHERE same_row(t) OFFSET 0) AS t
  ORDER BY distance + 0 LIMIT %(limit)s;
 
 -- name: old_sessions

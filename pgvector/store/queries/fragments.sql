@@ -78,12 +78,13 @@ candidates AS MATERIALIZED (
 -- fragment: walked(table; passes)
 -- What the graph of signatures gives, sorted by codes before vectors are read.
 walked AS MATERIALIZED (
-    SELECT id, coalesce(code <~> (SELECT hermes_code(%(vector)s)), 2.6 * (sig <~> binary_quantize(%(vector)s))) AS bits
+    SELECT id, agent_identity,
+           coalesce(code <~> (SELECT hermes_code(%(vector)s)), 2.6 * (sig <~> binary_quantize(%(vector)s))) AS bits
       FROM {table}
      WHERE {passes} AND readable({table})
      ORDER BY sig <~> binary_quantize(%(vector)s) LIMIT %(walked)s),
 candidates AS MATERIALIZED (
-    SELECT id FROM walked ORDER BY bits LIMIT %(depth)s)
+    SELECT id, agent_identity FROM walked ORDER BY bits LIMIT %(depth)s)
 
 -- fragment: told_nearness(t)
 -- How near a row is by its code, or by its signature where it has nothing else: a sign tells as much as 2.6 bits of a code.
@@ -186,18 +187,22 @@ AND of_kind() AND updated_at >= %(since)s::timestamptz AND updated_at < %(until)
 (%(role)s::text IS NULL OR role = %(role)s)
 AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
 
+-- fragment: same_row(t)
+-- A number is of one theme only as long as nobody sets a sequence back, as a restore of the data alone does.
+{t}.id = candidates.id AND {t}.agent_identity = candidates.agent_identity
+
 -- fragment: nearest_memories()
 -- The nearest of the candidates. `OFFSET 0` has these looked up one by one, where a planner without the sizes at hand may
 -- read the whole table for them.
 SELECT id, 1 - distance AS similarity
   FROM candidates CROSS JOIN LATERAL (
-       SELECT embedding <=> %(vector)s AS distance FROM memory_entries AS t WHERE t.id = candidates.id OFFSET 0) AS near
+       SELECT embedding <=> %(vector)s AS distance FROM memory_entries AS t WHERE same_row(t) OFFSET 0) AS near
  ORDER BY distance + 0 LIMIT %(limit)s
 
 -- fragment: nearest_turns()
 SELECT id, 1 - distance AS similarity
   FROM candidates CROSS JOIN LATERAL (
-       SELECT turn_distance(t) AS distance FROM conversations AS t WHERE t.id = candidates.id OFFSET 0) AS near
+       SELECT turn_distance(t) AS distance FROM conversations AS t WHERE same_row(t) OFFSET 0) AS near
  ORDER BY distance + 0 LIMIT %(limit)s
 
 -- fragment: earlier_than_it(p)

@@ -3,29 +3,29 @@
 -- name: vector_search_memories
 -- The codes of one theme come from its covering index, then the nearest are compared by their vectors. Pending rows have
 -- no code.
-WITH near_candidates(memory_entries; id; agent_identity = %(theme)s; depth_in(memory_entries))
+WITH near_candidates(memory_entries; id, agent_identity; agent_identity = %(theme)s; depth_in(memory_entries))
 nearest_memories();
 
 -- name: vector_search_memories_filtered
 -- The filter stands before the cut, so that a rare target or session is not cut away.
-WITH near_candidates(memory_entries; id; agent_identity = %(theme)s AND memory_passes() AND readable(memory_entries);
+WITH near_candidates(memory_entries; id, agent_identity; agent_identity = %(theme)s AND memory_passes() AND readable(memory_entries);
                      depth_in(memory_entries))
 nearest_memories();
 
 -- name: vector_search_memories_all
 -- exempt: the explicit scope 'all', of what is readable. What an index does not tell of that is looked at in the rows that
 -- are near; `thin`, where that leaves so few that others may have been cut away, which the statement with a filter finds.
-WITH near_candidates(memory_entries; id; reachable(memory_entries); %(depth)s),
+WITH near_candidates(memory_entries; id, agent_identity; reachable(memory_entries); %(depth)s),
 passed AS MATERIALIZED (
     SELECT candidates.id, embedding <=> %(vector)s AS distance
       FROM candidates CROSS JOIN LATERAL (
-           SELECT embedding FROM memory_entries AS t WHERE t.id = candidates.id AND readable(t) OFFSET 0) AS near)
+           SELECT embedding FROM memory_entries AS t WHERE same_row(t) AND readable(t) OFFSET 0) AS near)
 SELECT id, 1 - distance AS similarity, is_thin() AS thin
   FROM passed ORDER BY distance + 0 LIMIT %(limit)s;
 
 -- name: vector_search_memories_all_filtered
 -- exempt: the explicit scope 'all', of what is readable.
-WITH near_candidates(memory_entries; id; memory_passes_in_sight() AND readable(memory_entries); %(depth)s)
+WITH near_candidates(memory_entries; id, agent_identity; memory_passes_in_sight() AND readable(memory_entries); %(depth)s)
 nearest_memories();
 
 -- name: walk_vectors
@@ -82,33 +82,33 @@ EXPLAIN (FORMAT JSON) SELECT FROM memory_entries WHERE memory_passes_in_sight();
 
 -- name: vector_search_turns
 -- As vector_search_memories.
-WITH near_candidates(conversations; id; agent_identity = %(theme)s; depth_in(conversations))
+WITH near_candidates(conversations; id, agent_identity; agent_identity = %(theme)s; depth_in(conversations))
 with_turns_beside(nearest_turns());
 
 -- name: vector_search_turns_filtered
-WITH near_candidates(conversations; id; agent_identity = %(theme)s AND turn_passes() AND readable(conversations);
+WITH near_candidates(conversations; id, agent_identity; agent_identity = %(theme)s AND turn_passes() AND readable(conversations);
                      depth_in(conversations))
 with_turns_beside(nearest_turns());
 
 -- name: vector_search_turns_session
-WITH near_candidates(conversations; id; agent_identity = %(theme)s AND session_id = %(session_id)s AND turn_passes();
+WITH near_candidates(conversations; id, agent_identity; agent_identity = %(theme)s AND session_id = %(session_id)s AND turn_passes();
                      %(depth)s)
 with_turns_beside(nearest_turns());
 
 -- name: vector_search_turns_all
 -- exempt: the explicit scope 'all', as vector_search_memories_all.
-WITH near_candidates(conversations; id; reachable(conversations); %(depth)s),
+WITH near_candidates(conversations; id, agent_identity; reachable(conversations); %(depth)s),
 passed AS MATERIALIZED (
     SELECT candidates.id, distance
       FROM candidates CROSS JOIN LATERAL (
            SELECT turn_distance(t) AS distance
-             FROM conversations AS t WHERE t.id = candidates.id AND readable(t) OFFSET 0) AS near)
+             FROM conversations AS t WHERE same_row(t) AND readable(t) OFFSET 0) AS near)
 with_turns_beside(SELECT id, 1 - distance AS similarity, is_thin() AS thin
   FROM passed ORDER BY distance + 0 LIMIT %(limit)s);
 
 -- name: vector_search_turns_all_filtered
 -- exempt: the explicit scope 'all', of what is readable.
-WITH near_candidates(conversations; id; turn_passes_in_sight() AND readable(conversations); %(depth)s)
+WITH near_candidates(conversations; id, agent_identity; turn_passes_in_sight() AND readable(conversations); %(depth)s)
 with_turns_beside(nearest_turns());
 
 -- name: vector_search_turns_walk_sig
@@ -134,7 +134,8 @@ WITH candidates AS MATERIALIZED (
      ORDER BY bits LIMIT %(depth)s)
 SELECT candidates.id, 1 - distance AS similarity
   FROM candidates CROSS JOIN LATERAL (
-       SELECT turn_distance(t) AS distance FROM conversations AS t WHERE t.id = candidates.id AND readable(t) OFFSET 0) AS near
+       SELECT turn_distance(t) AS distance FROM conversations AS t
+        WHERE t.id = candidates.id AND t.embedding IS NULL AND t.sig IS NOT NULL AND readable(t) OFFSET 0) AS near
  ORDER BY distance + 0 LIMIT %(limit)s;
 
 -- name: estimate_matches_turns
@@ -144,47 +145,47 @@ EXPLAIN (FORMAT JSON) SELECT FROM conversations WHERE turn_passes_in_sight();
 -- name: chunk_search_memories
 -- The parts of long texts, as vector_search_memories; a row counts by its nearest part. The filter is looked at only where
 -- there is one.
-WITH near_candidates(memory_chunks; row_id, part; agent_identity = %(theme)s
+WITH near_candidates(memory_chunks; row_id, part, agent_identity; agent_identity = %(theme)s
        AND CASE WHEN %(restricted)s OR %(own)s::text IS NULL THEN EXISTS (
-             SELECT FROM memory_entries AS t WHERE t.id = row_id
+             SELECT FROM memory_entries AS t WHERE t.id = row_id AND t.agent_identity = memory_chunks.agent_identity
                 AND memory_passes() AND readable(t)) ELSE true END; %(depth)s)
 SELECT row_id AS id, 1 - min(embedding <=> %(vector)s) AS similarity
-  FROM candidates JOIN memory_chunks USING (row_id, part)
+  FROM candidates JOIN memory_chunks USING (row_id, part, agent_identity)
  GROUP BY row_id ORDER BY 2 DESC, row_id LIMIT %(limit)s;
 
 -- name: chunk_search_memories_all
 -- exempt: the explicit scope 'all', as vector_search_memories_all.
-WITH near_candidates(memory_chunks; row_id, part; reachable(memory_chunks)
+WITH near_candidates(memory_chunks; row_id, part, agent_identity; reachable(memory_chunks)
        AND CASE WHEN %(restricted)s THEN EXISTS (
-             SELECT FROM memory_entries AS t WHERE t.id = row_id
+             SELECT FROM memory_entries AS t WHERE t.id = row_id AND t.agent_identity = memory_chunks.agent_identity
                 AND memory_passes() AND readable(t)) ELSE true END; %(depth)s),
 passed AS MATERIALIZED (
     SELECT row_id, k.embedding <=> %(vector)s AS distance
-      FROM candidates JOIN memory_chunks AS k USING (row_id, part)
-      JOIN memory_entries AS t ON t.id = row_id AND readable(t))
+      FROM candidates JOIN memory_chunks AS k USING (row_id, part, agent_identity)
+      JOIN memory_entries AS t ON t.id = row_id AND t.agent_identity = k.agent_identity AND readable(t))
 SELECT row_id AS id, 1 - min(distance) AS similarity, is_thin() AS thin
   FROM passed
  GROUP BY row_id ORDER BY 2 DESC, row_id LIMIT %(limit)s;
 
 -- name: chunk_search_turns
-WITH near_candidates(conversation_chunks; row_id, part; agent_identity = %(theme)s
+WITH near_candidates(conversation_chunks; row_id, part, agent_identity; agent_identity = %(theme)s
        AND CASE WHEN %(restricted)s OR %(own)s::text IS NULL THEN EXISTS (
-             SELECT FROM conversations AS t WHERE t.id = row_id
+             SELECT FROM conversations AS t WHERE t.id = row_id AND t.agent_identity = conversation_chunks.agent_identity
                 AND turn_passes_in_any_session() AND readable(t)) ELSE true END; %(depth)s)
 with_turns_beside(SELECT row_id AS id, 1 - min(turn_distance(k)) AS similarity
-  FROM candidates JOIN conversation_chunks AS k USING (row_id, part)
+  FROM candidates JOIN conversation_chunks AS k USING (row_id, part, agent_identity)
  GROUP BY row_id ORDER BY 2 DESC, row_id LIMIT %(limit)s);
 
 -- name: chunk_search_turns_all
 -- exempt: the explicit scope 'all', as vector_search_memories_all.
-WITH near_candidates(conversation_chunks; row_id, part; reachable(conversation_chunks)
+WITH near_candidates(conversation_chunks; row_id, part, agent_identity; reachable(conversation_chunks)
        AND CASE WHEN %(restricted)s THEN EXISTS (
-             SELECT FROM conversations AS t WHERE t.id = row_id
+             SELECT FROM conversations AS t WHERE t.id = row_id AND t.agent_identity = conversation_chunks.agent_identity
                 AND turn_passes_in_any_session() AND readable(t)) ELSE true END; %(depth)s),
 passed AS MATERIALIZED (
     SELECT row_id, turn_distance(k) AS distance
-      FROM candidates JOIN conversation_chunks AS k USING (row_id, part)
-      JOIN conversations AS t ON t.id = row_id AND readable(t))
+      FROM candidates JOIN conversation_chunks AS k USING (row_id, part, agent_identity)
+      JOIN conversations AS t ON t.id = row_id AND t.agent_identity = k.agent_identity AND readable(t))
 with_turns_beside(SELECT row_id AS id, 1 - min(distance) AS similarity, is_thin() AS thin
   FROM passed
  GROUP BY row_id ORDER BY 2 DESC, row_id LIMIT %(limit)s);
