@@ -3,7 +3,8 @@
     python -P benchmarks/page.py [--results DIR] [PAGE]
 
 A table stands between `<!-- table: NAME -->` and `<!-- end -->`. NAME is that of a table in a file that
-`peers/run.py --json` wrote, or that of a benchmark whose file has rows, as `common.report` writes it.
+`peers/run.py --json` wrote, or that of a benchmark whose file has rows, as `common.report` writes it; the table
+`summary` takes its lines from the others (`summary.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).resolve().parent))
+import summary
+
 BENCHMARKS = Path(__file__).resolve().parent
 PAGE = BENCHMARKS.parent / "docs" / "benchmarks.md"
 _BLOCK = re.compile(r"^<!-- table: ([\w/-]+) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
@@ -23,14 +27,16 @@ _BLOCK = re.compile(r"^<!-- table: ([\w/-]+) -->\n.*?^<!-- end -->$", re.MULTILI
 def tables_of(folder: Path) -> dict[str, str]:
     """Every table of the folder's files as Markdown, by name. Raises: ValueError when two have one name."""
     found: dict[str, str] = {}
+    rows: dict[str, summary.Rows] = {}
     for path in sorted(folder.glob("*.json")):
         body = json.loads(path.read_text(encoding="utf-8"))
         for table in body.get("tables") or [{"name": body["benchmark"], "rows": body["rows"], "notes": []}]:
             if table["name"] in found:
                 raise ValueError(f"{path}: there is another table {table['name']}")
+            rows[table["name"]] = table["rows"]
             remarks = [*table["notes"], *([body["about"]] if "about" in body else [])]
             found[table["name"]] = "\n\n".join([markdown(table["rows"]), *remarks])
-    return found
+    return found | {"summary": markdown(summary.rows_of(rows))}
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:

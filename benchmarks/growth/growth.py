@@ -281,9 +281,10 @@ def measured(args: argparse.Namespace, admin: str, rows: table.Rows, upto: int) 
         have = table.loaded(conn)
         if have > upto:
             raise SystemExit(f"there are {have:,} rows already")
-        if have < upto:
+        if have < upto or args.without_graph:
             with admin_connection(admin) as own:
                 hnsw.drop(own)
+        if have < upto:
             conn.execute("DELETE FROM conversations WHERE agent_identity = %s", (table.DRAIN,))
             wall, cpu = table.load(conn, rows, upto)
             count = upto - have
@@ -341,7 +342,7 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=7, metavar="N", help="of each question")
     options.add_argument("--turns", type=int, default=150, metavar="N", help="of two rows, written for the drain rate")
     options.add_argument("--build-memory", default="", metavar="SIZE", help="of the build, as `index build --memory`")
-    options.add_argument("--without-graph", action="store_true", help="do not build the HNSW index")
+    options.add_argument("--without-graph", action="store_true", help="measure without the HNSW index")
     options.add_argument("--only", choices=PARTS, action="append", help="measure only this; repeatable")
     options.add_argument("--keep", type=Path, metavar="DIR", help="a server's directory, to go on in")
     args = options.parse_args()

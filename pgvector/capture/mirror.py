@@ -17,6 +17,7 @@ from pathlib import Path
 from ..domain.fork_safety import fork_lock
 from ..domain.text import clean
 from ..domain.types import MEMORY_FILES
+from .spool_directory import FOLDER_MODE
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ class Mirror:
         ]
         marker = self._home / "pgvector" / "origin"
         try:
-            marker.parent.mkdir(parents=True, exist_ok=True)
+            marker.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
             try:
                 handle = os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             except FileExistsError:
@@ -88,7 +89,7 @@ class Mirror:
                 os.utime(marker, ns=(self._clock, self._clock))
             except OSError:
                 with contextlib.suppress(OSError):
-                    marker.parent.mkdir(parents=True, exist_ok=True)
+                    marker.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
                     marker.touch(mode=0o600)
                     os.utime(marker, ns=(self._clock, self._clock))
             return self._clock / 1e9
@@ -139,7 +140,7 @@ class Mirror:
         if target not in self._there:
             self._there.add(target)
             with contextlib.suppress(OSError):
-                (self._home / "pgvector").mkdir(parents=True, exist_ok=True)
+                (self._home / "pgvector").mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
                 (self._home / "pgvector" / f"had-{MEMORY_FILES[target]}").touch(mode=0o600)
 
     def _was_there(self, target: str) -> bool:

@@ -33,7 +33,7 @@ class Sanitizer:
         self.max_chars = settings.turn_max_mb * 1_000_000
 
     def text(self, text: str, counts: Counter[str]) -> str:
-        """`text` without secrets. Whoever wrote of a person's address meant to: identifiers stay."""
+        """Return `text` without secrets. Whoever wrote of a person's address meant to: identifiers stay."""
         if self._masker is None:
             return text
         masked, found = self._masker.mask(text)

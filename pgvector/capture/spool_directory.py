@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 EMBEDDED_PLACE = "the embedded Postgres"
+FOLDER_MODE = 0o755  # of what holds the spool, whatever the umask: who may write there could put another in its place
 RECORD = Path("pgvector", "databases.json")  # in the home: which database was last found at each place
 
 
@@ -58,7 +59,7 @@ class Destination:
             text = json.dumps(self._known() | {self.place: database}, indent=1)
             fresh = self._record.with_name(f".{os.getpid()}-{self._record.name}")
             with contextlib.suppress(OSError):
-                self._record.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self._record.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
                 fresh.write_text(text, encoding="utf-8")
                 os.replace(fresh, self._record)
         return True
@@ -187,7 +188,8 @@ class SpoolDirectory:
         path = folder / f"{os.getpid()}-{number:016x}-{uuid.uuid4().hex[:8]}.db"
         with as_spool_error(folder):
             if folder == self.folder:
-                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                folder.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+                folder.mkdir(mode=0o700, exist_ok=True)
             else:
                 make_private(folder)
             if not self._acquire(path):

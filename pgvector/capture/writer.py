@@ -114,7 +114,7 @@ class Writer:
             self._thread.start()
 
     def deliver(self, op: Operation, timeout_s: float) -> Delivery:
-        """As `submit`, and wait until Postgres has `op`, has refused it, is known to be away, or time runs out."""
+        """Do as `submit`, and wait until Postgres has `op`, has refused it, is known to be away, or time runs out."""
         return self._outcomes.deliver(op, self.submit, lambda: self._backend.problem is not None, timeout_s)
 
     def flush(self, timeout_s: float) -> bool:

@@ -16,7 +16,10 @@ from ..domain.theme_settings import DEFAULT_LANGUAGE, LANGUAGES, PATTERN
 SECTION = "plugins.pgvector"
 ENV_PREFIX = "HERMES_PGVECTOR_"
 # Names with our prefix that are read somewhere but are not settings.
-KNOWN_ENV = frozenset({"HERMES_PGVECTOR_EMBED_API_KEY", "HERMES_PGVECTOR_RERANK_API_KEY", "HERMES_PGVECTOR_ADMIN_DSN"})
+KNOWN_ENV = frozenset(
+    f"{ENV_PREFIX}{name}"
+    for name in ("EMBED_API_KEY", "RERANK_API_KEY", "ADMIN_DSN", "SOURCE_DSN", "TARGET_DSN", "DEBUG")
+)
 
 CONNECTIONS = ("dsn", "read_dsn")  # of which all but the password may be shown
 TOOLS = ("recall_memory", "recall_conversation", "remember", "forget", "memory_profile")  # all there are

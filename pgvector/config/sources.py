@@ -28,11 +28,12 @@ def read_section(home: Path) -> tuple[object, list[str]]:
     """Return what `plugins.pgvector` holds in the home's config.yaml, and what is wrong with that file.
 
     The section is None when there is none or the file cannot be read; only in the latter case there is a warning, in
-    which no text of the file stands. The section is shared between callers and must not be changed.
+    which no text of the file stands. The section is shared between callers and must not be changed. Of a file that is
+    gone or empty it is what this process found in it before: many programs empty a file before they write it.
     """
     path = home / CONFIG_NAME
     try:
-        section, warnings = _cached(path, _parse_config) or (None, [])
+        section, warnings = _cached(path, _parse_config, lasts=True) or (None, [])
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         return None, [f"{path} cannot be read ({reason}); settings from it are not used"]
@@ -59,22 +60,24 @@ def read_form(home: Path) -> dict[str, object]:
     return {}
 
 
-def _cached(path: Path, parse: Callable[[Path, bytes], _T]) -> _T | None:
+def _cached(path: Path, parse: Callable[[Path, bytes], _T], *, lasts: bool = False) -> _T | None:
     """Return the parsed file, which is not read again while it is unchanged; None when there is none.
 
-    Raises OSError, or ValueError for a path that can be none.
+    With `lasts` one that is gone or empty is as it was. Raises OSError, or ValueError for a path that can be none.
     """
-    try:
-        found = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
     key = os.fspath(path)
     known = _cache.get(key)
-    if known is None or known[0] != stamp:
-        # A file that was written while we read it has another stamp by now, so what we keep is never stale for long.
-        known = _cache[key] = (stamp, parse(path, path.read_bytes()))
-    value: _T = known[1]
+    try:
+        found = os.stat(path)
+        stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
+        if known is None or known[0] != stamp:
+            raw = path.read_bytes()
+            # One that was written while we read it has another stamp by now, so what we keep is never stale for long.
+            if raw or known is None or not lasts:
+                known = _cache[key] = (stamp, parse(path, raw))
+    except (FileNotFoundError, NotADirectoryError):
+        known = known if lasts else None
+    value: _T | None = None if known is None else known[1]
     return value
 
 

@@ -51,7 +51,7 @@ def _handler(route: PageRoute) -> Callable[[Request], Awaitable[JSONResponse]]:
             values = await json_body(request) if route.changes else dict(request.query_params)
             work = partial(_answer, route, home_of(request.query_params.get("profile", "")), values)
             return _answered(await workers.answer(work, patience_s))
-        except TimeoutError:
+        except (TimeoutError, asyncio.CancelledError):  # the server ends before its answer as well
             return problem(503, _GOES_ON if route.changes else _TOO_LONG, "DeadlineExceeded")
         except HermesPgvectorError as exc:
             return problem(_status(exc), str(exc), type(exc).__name__)

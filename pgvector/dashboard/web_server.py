@@ -156,6 +156,12 @@ def listening(port: int) -> socket.socket:
 def serve(app: AsgiApp, door: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM comes, which then has its usual effect."""
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, server_header=False, lifespan="off", timeout_graceful_shutdown=_LEAVE_S
+        app,
+        http="h11",  # which bounds how large headers are
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        timeout_graceful_shutdown=_LEAVE_S,
     )
     uvicorn.Server(config).run(sockets=[door])

@@ -188,7 +188,7 @@ class Masker:
         self._own = tuple(compiled for compiled in map(_compiled, patterns) if isinstance(compiled, re.Pattern))
 
     def mask(self, text: str) -> tuple[str, int]:
-        """`text` with each secret replaced by `[masked-<kind>]`, and how many there were. Idempotent."""
+        """Return `text` with each secret replaced by `[masked-<kind>]`, and how many there were. Idempotent."""
         found: list[tuple[int, int, str]] = []
         _look_for(_EXACT, text, text, found)
         # Lower case of the same length, so that places in the one are places in the other.
@@ -202,7 +202,7 @@ class Masker:
 
 
 def masked(text: str) -> str:
-    """`text` as it may be shown: without passwords of connection strings and without known secrets."""
+    """Return `text` as it may be shown: without passwords of connection strings and without known secrets."""
     return masker(()).mask(mask_dsn(text))[0]
 
 

@@ -84,7 +84,7 @@ def named_uuid(namespace: UUID, name: str) -> UUID:
 
 
 def strip_injected(text: str) -> str:
-    """`text` without the `<memory-context>` blocks the host put in, also one that was never closed.
+    """Return `text` without the `<memory-context>` blocks the host put in, also one that was never closed.
 
     Text without such a block comes back unchanged, otherwise trimmed.
     """
@@ -105,7 +105,7 @@ def strip_injected(text: str) -> str:
 
 
 def both_ends(text: str, max_chars: int) -> str:
-    """`text`, or of a longer one its beginning and its end on lines of their own, `max_chars` in all."""
+    """Return `text`, or the beginning and the end of a longer one on lines of their own, `max_chars` in all."""
     if len(text) <= max_chars:
         return text
     half = max_chars // 2

@@ -72,7 +72,7 @@ class Reach:
         self._named = ThemeSet(words if self.policy == "named" else (), rules.identity_key)
 
     def check(self, theme: str, *, own: frozenset[str], chat: bool) -> None:
-        """Raises InvalidArgument, naming the setting, when a session may not read `theme`, whether it exists or not."""
+        """Raise InvalidArgument, naming the setting, when a session may not read `theme`, whether it exists or not."""
         if theme in own:
             return
         if not self._chats.opens(theme):
@@ -85,7 +85,7 @@ class Reach:
         raise InvalidArgument(f"this session may not read other themes than its own{self._remedy(chat)}")
 
     def check_all(self, *, chat: bool) -> None:
-        """Raises InvalidArgument, naming the setting, when a session may not read every theme."""
+        """Raise InvalidArgument, naming the setting, when a session may not read every theme."""
         if not self._everything(chat):
             raise InvalidArgument(f"scope `all` is not allowed in this session{self._remedy(chat)}")
 

@@ -46,8 +46,7 @@ class Filters:
         return any(value is not None for value in (self.target, self.kinds, self.role, self.since, self.until))
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A row that one leg of the search proposes; `score` is its similarity, or how well it matches by words.
 
     `coverage`: the share of the weight of the question's words that it holds. `quoted`: how many quoted phrases.

@@ -8,6 +8,7 @@ import ssl
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
@@ -29,6 +30,8 @@ MAX_REPLY_BYTES = 64 * 1024 * 1024
 # Recall embeds one question at a time and the drain one batch: more would only queue in the endpoint.
 _MAX_CONNECTIONS = 8
 _KEEPALIVE_S = 30.0
+_ENCODINGS = ("gzip", "x-gzip", "deflate")
+_ANY_HEADER = 32 + 15  # of gzip or zlib
 # A write is cut into pieces of this size, so that a server that reads slowly meets the deadline too.
 _WRITE_BYTES = 64 * 1024
 # Shorter secrets are no secrets, and masking them would make messages unreadable.
@@ -158,12 +161,7 @@ class HttpClient:
             raise httpx.ReadTimeout("")
         method = "GET" if content is None else "POST"
         with client.stream(method, url, content=content, timeout=httpx.Timeout(left_s)) as response:
-            read = bytearray()
-            for chunk in response.iter_bytes():
-                read += chunk
-                if len(read) > MAX_REPLY_BYTES:
-                    raise _ReplyTooLarge
-            return Reply(response.status_code, dict(response.headers), bytes(read))
+            return Reply(response.status_code, dict(response.headers), _body(response))
 
     def _open_client(self) -> httpx.Client:
         with self._lock:
@@ -203,6 +201,23 @@ class _ReplyTooLarge(Exception):
     pass
 
 
+def _body(response: httpx.Response) -> bytes:
+    """Return the body, unpacked no further than it may be long; httpx would unpack all, as often as it is told to."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", *_ENCODINGS):
+        raise httpx.DecodingError(f"expected a body without encoding or in gzip, got {encoding[:40]!r}")
+    packed = zlib.decompressobj(_ANY_HEADER) if encoding in _ENCODINGS else None
+    read = bytearray()
+    try:
+        for chunk in response.iter_raw():
+            read += chunk if packed is None else packed.decompress(chunk, MAX_REPLY_BYTES + 1 - len(read))
+            if len(read) > MAX_REPLY_BYTES:
+                raise _ReplyTooLarge
+    except zlib.error as exc:
+        raise httpx.DecodingError(f"expected a body in {encoding}: {exc}") from None
+    return bytes(read)
+
+
 def _checked(api_key: str, purpose: str) -> str:
     key = api_key.strip()
     if not (key.isascii() and key.isprintable()):
@@ -211,7 +226,7 @@ def _checked(api_key: str, purpose: str) -> str:
 
 
 def _headers(key: str, *, azure: bool) -> dict[str, str]:
-    headers = {"Content-Type": "application/json"}
+    headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip"}
     if not key:
         return headers
     return headers | ({"api-key": key} if azure else {"Authorization": f"Bearer {key}"})

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..capture.sanitize import Sanitizer
 from ..config.loading import Loaded, load
-from ..config.settings import ENV_PREFIX, Settings
+from ..config.settings import Settings
 from ..config.sources import read_dotenv, read_form, read_section
 from ..domain.errors import ConfigurationError
 from ..domain.redaction import identity_digest, mask_identifiers
@@ -176,14 +176,12 @@ def _of_dotenv() -> dict[str, set[str]]:
 def environment(home: Path) -> dict[str, str]:
     """Return the environment with the home's own .env in the place of what the host took from another profile's."""
     taken = _of_dotenv()
-    # Of the process home the host has read all the rest, and put together what refers to other variables.
-    prefix = ENV_PREFIX if home == process_home() else ""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(prefix) or value not in taken.get(name, ())
-    }
-    return kept | read_dotenv(home, prefix)
+    if (
+        home == process_home()
+    ):  # of which the host has read the rest, and a file that is gone for a moment takes nothing
+        return dict(os.environ) | read_dotenv(home)
+    kept = {name: value for name, value in os.environ.items() if value not in taken.get(name, ())}
+    return kept | read_dotenv(home, "")
 
 
 def load_settings(config: Mapping[str, Any] | None, home: Path) -> Loaded:

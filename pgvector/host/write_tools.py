@@ -113,14 +113,14 @@ class WriteContext:
         return (self.runtime.settings.dsn, self.runtime.home, self.theme)
 
     def check_writing(self) -> None:
-        """Raises InvalidArgument where this kind of run does not write."""
+        """Raise InvalidArgument where this kind of run does not write."""
         if not self.may_write():
             raise InvalidArgument(
                 f"a run of the kind {self.context.agent_context!r} does not change memory (setting `write_contexts`)"
             )
 
     def check_reading(self) -> None:
-        """Raises InvalidArgument in a theme that recalls nothing."""
+        """Raise InvalidArgument in a theme that recalls nothing."""
         if self.policy.silences(self.context.place, self.runtime.counts):
             raise InvalidArgument("recall is off in this theme (setting `recall_off`)")
 

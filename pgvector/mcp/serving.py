@@ -8,6 +8,7 @@ import functools
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ TOOL_SETS: Final[dict[str, tuple[Tool, ...]]] = {
     "search-fetch": (SEARCH, FETCH),
 }
 COMPATIBLE: Final = tuple(sorted(filter(None, TOOL_SETS)))
+_LEAVE_S: Final = 5  # for answers that are under way when the server is ended
 # What the HTTP server says of each client that still listens when it is ended, as most clients do.
 _CUT_AT_THE_END: Final = "ASGI callable returned without completing response."
 
@@ -157,9 +159,28 @@ class _Mounted:
 
 
 def serve_http(served: Served, host: str, port: int, guard: Callable[[AsgiApp], AsgiApp]) -> None:
-    """Serve clients over HTTP, behind `guard`, until SIGTERM or Ctrl-C."""
+    """Serve clients over HTTP, behind `guard`, until SIGTERM or Ctrl-C. Raises ConfigurationError for a taken port."""
     _log_to_stderr()
     import uvicorn
 
-    uvicorn.run(http_app(served, guard), host=host, port=port, log_config=None, access_log=False)
+    from .header_deadline import HeaderDeadline
+
+    with _listening(host, port) as door, contextlib.suppress(KeyboardInterrupt):
+        app = http_app(served, guard)
+        shown = f"[{host}]" if ":" in host else host
+        print(f"serving {served.home} at http://{shown}:{port}/mcp; Ctrl-C ends it", file=sys.stderr, flush=True)
+        config = uvicorn.Config(
+            app, http=HeaderDeadline, log_config=None, access_log=False, timeout_graceful_shutdown=_LEAVE_S
+        )
+        uvicorn.Server(config).run(sockets=[door])
     close_all()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as exc:
+        why = str(exc.strerror or exc).partition(" (while")[0]  # Python names the address once more
+        raise ConfigurationError(
+            f"{host}:{port} cannot be listened on ({why}); give another address or port with --http"
+        ) from exc

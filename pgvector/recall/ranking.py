@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from ..domain.types import Hit
 
@@ -15,11 +15,22 @@ _SAME_SHARE = 0.8  # of all words of two texts, from which they say nearly the s
 _WORD = re.compile(r"\w+")
 
 
-def settle(hits: Sequence[Hit], *, now: datetime | None = None) -> list[Hit]:
-    """Return the hits by score, best first, with the recency weight; of the same text in one theme the newest only."""
-    now = now or datetime.now(UTC)
-    weighed = sorted((_weighed(hit, now) for hit in hits), key=lambda hit: -hit.score)
-    return _newest_of_each(weighed)
+def weighed(score: float, at: datetime, now: datetime) -> float:
+    """Return the score of a row that was written at `at`, with the recency weight."""
+    age_days = max(0.0, (now - at).total_seconds() / 86_400)
+    fresh: float = 0.5 ** (age_days / HALF_LIFE_DAYS)
+    return score * (1 + RECENCY_WEIGHT * fresh)
+
+
+def settle(hits: Sequence[Hit]) -> list[Hit]:
+    """Return the hits by score, best first; of the same text in one theme the newest only, in the best one's place."""
+    kept: dict[tuple[str, str, str, str], Hit] = {}
+    for hit in sorted(hits, key=lambda hit: -hit.score):
+        same = statement_of(hit)
+        other = kept.get(same)
+        if other is None or hit.at > other.at:
+            kept[same] = hit if other is None else replace(hit, score=other.score)
+    return list(kept.values())
 
 
 def newest_of_near_equals(hits: Sequence[Hit]) -> list[Hit]:
@@ -58,18 +69,3 @@ class _Statement:
             return False
         shared = len(self._words & other._words)
         return shared > 0 and shared >= _SAME_SHARE * (len(self._words) + len(other._words) - shared)
-
-
-def _newest_of_each(hits: Sequence[Hit]) -> list[Hit]:
-    kept: dict[tuple[str, str, str, str], Hit] = {}
-    for hit in hits:
-        same = statement_of(hit)
-        other = kept.get(same)
-        if other is None or hit.at > other.at:
-            kept[same] = hit if other is None else replace(hit, score=other.score)
-    return list(kept.values())
-
-
-def _weighed(hit: Hit, now: datetime) -> Hit:
-    age_days = max(0.0, (now - hit.at).total_seconds() / 86_400)
-    return replace(hit, score=hit.score * (1 + RECENCY_WEIGHT * 0.5 ** (age_days / HALF_LIFE_DAYS)))

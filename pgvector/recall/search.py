@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -32,7 +31,7 @@ from ..store.vector_search import (
 )
 from ..store.vectors import ask_space, space_in
 from .fuse import LENDERS, LENT_SHARES, favour, fuse, smooth
-from .ranking import settle, statement_of
+from .ranking import settle, statement_of, weighed
 
 CANDIDATES = 100  # rows each leg proposes; PAGES_END of them once these are used up
 # Rows that are put in their last order together. A page must not depend on how far the one after it reaches.
@@ -75,7 +74,8 @@ class Search:
         # What need not be asked twice, once while the endpoint thinks and again by both legs.
         self._known_beside: dict[int, Beside] = {}
         self._around: dict[int, tuple[Hit, ...]] = {}
-        self._periods = named_periods(text, datetime.now(UTC))
+        self._now = datetime.now(UTC)
+        self._periods = named_periods(text, self._now)
         self._asked_procedures: Rows | None = None
         self.procedures: tuple[Hit, ...] = ()
 
@@ -128,8 +128,7 @@ class Search:
 
         The first rows are the same however many are wanted, as long as nothing is written.
         """
-        hits = self._best(pipe, None if by_words else self._vector)[: self._wanted]
-        return [replace(hit, around=self._around.get(hit.id, ())) if hit.store == "turns" else hit for hit in hits]
+        return self._best(pipe, None if by_words else self._vector)[: self._wanted]
 
     def _best(self, pipe: Pipeline, vector: SentVector | None) -> list[Hit]:
         nearest = {} if vector is None else self._nearest
@@ -238,9 +237,9 @@ class Search:
             fetched = self._fetch(pipe, list(chain.from_iterable(blocks)), vector)
             for block in blocks:
                 for hit in settle([fetched[row] for row in block if row in fetched]):
-                    if statement_of(hit) not in said:
+                    if (statement := statement_of(hit)) not in said:
                         hits.append(hit)
-                        said.add(statement_of(hit))
+                        said.add(statement)
         return hits
 
     def _fetch(self, pipe: Pipeline, ranked: Sequence[_Ranked], vector: SentVector | None) -> dict[_Ranked, Hit]:
@@ -253,21 +252,21 @@ class Search:
         turns, beside = self._ask_surroundings(pipe, ids.get("turns", []))
         found = [(wanted[store, columns.id], columns) for store, rows in asked.items() for columns in rows]
         self._around |= dict.fromkeys(turns, ()) | around(beside)
-        return {row: _hit(row, columns) for row, columns in found}
+        return {row: self._hit(row, columns) for row, columns in found}
+
+    def _hit(self, row: _Ranked, columns: Any) -> Hit:
+        told: dict[str, Any] = {
+            "coverage": row.coverage,
+            "score": weighed(row.score, columns.at, self._now),
+            "vector_rank": row.vector_rank,
+            "word_rank": row.word_rank,
+            "around": self._around.get(row.id, ()) if row.store == "turns" else (),
+        }
+        return Hit(row.store, *columns, **told)
 
     def _ask_surroundings(self, pipe: Pipeline, turns: Sequence[int]) -> tuple[Sequence[int], Iterable[Any]]:
         unknown = [turn for turn in turns if turn not in self._around] if self.asked.around else []
         return unknown, ask_surroundings(pipe, self.asked.scope, unknown) if unknown else ()
-
-
-def _hit(row: _Ranked, columns: Sequence[Any]) -> Hit:
-    return replace(
-        Hit(row.store, *columns),
-        coverage=row.coverage,
-        score=row.score,
-        vector_rank=row.vector_rank,
-        word_rank=row.word_rank,
-    )
 
 
 def _read(searches: dict[Store, VectorSearch]) -> Legs:

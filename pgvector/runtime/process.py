@@ -47,7 +47,7 @@ class _Registry:
         self._abandoned: list[Runtime] = []
 
     def forget_after_fork(self) -> None:
-        """A child has neither our threads nor the right to our connections: it starts a runtime of its own."""
+        """Drop every runtime: a child has neither our threads nor the right to our connections, and starts its own."""
         # Kept alive, so that no destructor talks to the parent's server.
         self._abandoned.extend(self.runtimes.values())
         self.runtimes.clear()
@@ -131,7 +131,7 @@ class Runtime:
             self.close(max(0.0, deadline - time.monotonic()))
 
     def _withdraw(self) -> None:
-        """Nobody gets this runtime from `acquire` any more."""
+        """Take it out of what `acquire` returns."""
         for key in [key for key, runtime in _registry.runtimes.items() if runtime is self]:
             del _registry.runtimes[key]
 
@@ -159,7 +159,7 @@ class Runtime:
                 logger.warning("hermes-pgvector: %d writes did not reach Postgres before shutdown; they %s", *said)
 
     def stats(self) -> dict[str, Any]:
-        """Flat counters, units in the names; what is text is a state or the last error."""
+        """Return flat counters, units in the names; what is text is a state or the last error."""
         return {
             "postgres": "up" if self.backend.is_up() else "down" if self.backend.problem else "starting",
             "endpoint": self.embedder.state() if self.embedder is not None else "none",

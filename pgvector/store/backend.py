@@ -144,7 +144,7 @@ class Backend:
         return pool
 
     def _verify(self, conn: DeadlineConnection) -> None:
-        """Raises SchemaNotApplied; with vectors of another size recall is lexical only."""
+        """Check the tables. Raises SchemaNotApplied; with vectors of another size recall is lexical only."""
         try:
             ensure_schema(conn, dims=self._dims)
             self._dims_fit = True
@@ -243,7 +243,7 @@ class Backend:
             return found if not found or space.comparable(recorded_space(conn)) else {}
 
     def claim_pending(self, limit: int, lease_s: float, *, cold: bool = False) -> list[PendingRow]:
-        """Rows without an embedding. No other process gets them for `lease_s`."""
+        """Return rows without an embedding, which no other process gets for `lease_s`."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
             return claim_pending(conn, limit, lease_s, cold=cold)
 
@@ -287,7 +287,7 @@ class Backend:
         return self.comparable(space)
 
     def check_space(self, found: EmbeddingSpace, space: EmbeddingSpace) -> None:
-        """Of a search whose transaction `found` this space: that it is that of our vectors. Raises SpaceChanged."""
+        """Raise SpaceChanged unless the space that a search's transaction `found` is that of our vectors."""
         self._note_space(found)
         if not self.comparable(space):
             raise SpaceChanged(SpaceChanged.__doc__ or "")

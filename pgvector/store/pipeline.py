@@ -9,12 +9,12 @@ from contextlib import nullcontext
 from typing import Any, Literal
 
 import psycopg
-from psycopg import Cursor
+from psycopg import Cursor, RawCursor
 from psycopg.pq import TransactionStatus
 
 from ..domain.errors import OperationRejected
 from .connection import DeadlineConnection
-from .sql import query
+from .sql import numbered, query
 
 PlanMode = Literal["auto", "force_custom_plan", "force_generic_plan"]
 
@@ -115,7 +115,9 @@ class Pipeline:
                 raise OperationRejected(
                     "the themes are spread over machines, where only one at a time can be asked: name it"
                 )
-            rows.cursor = conn.execute(query(name, own_themes=own_themes, one_theme=conn.spread), row)
+            statement = numbered(name, own_themes=own_themes, one_theme=conn.spread)
+            rows.cursor = RawCursor(conn, row_factory=conn.row_factory)
+            rows.cursor.execute(statement.text, [row[each] for each in statement.names])
 
 
 def _forget_prepared(conn: DeadlineConnection) -> None:

@@ -76,7 +76,7 @@ def settle(conn: DeadlineConnection) -> None:
 
 
 def follow_path(conn: DeadlineConnection) -> None:
-    """In a transaction: see our tables, also where a pooler lends another session for each."""
+    """Have a transaction see our tables, also where a pooler lends another session for each."""
     if conn.path:
         conn.execute(query("set_path"), {"path": conn.path, "local": True, "pid": None})
 
@@ -225,7 +225,7 @@ class Pool:
             self._pool.putconn(conn)
 
     def stats(self) -> dict[str, int]:
-        """psycopg_pool's own counters."""
+        """Return psycopg_pool's own counters."""
         return dict(self._pool.get_stats())
 
     def close(self) -> None:

@@ -134,7 +134,7 @@ class Replica:
             self._wake.set()
 
     def stats(self) -> dict[str, int | float | str]:
-        """Who answered, why not the replica, and how far it is behind."""
+        """Return who answered, why not the replica, and how far it is behind."""
         state = "up" if self._fit else "away" if self._looked.is_set() else "starting"
         names = ("reads_replica", "reads_primary", "replica_behind", "replica_conflicts", "replica_failures")
         return {
@@ -254,6 +254,6 @@ class ReplicaSource:
             self._replica.answered()
 
     def check_space(self, found: EmbeddingSpace, space: EmbeddingSpace) -> None:
-        """Raises SpaceChanged, where both know a model: what a replica says may be old news, the primary decides."""
+        """Raise SpaceChanged where both know a model: what a replica says may be old news, the primary decides."""
         if found.model and not found.comparable(space):
             raise SpaceChanged

@@ -175,7 +175,7 @@ class ReplicaProgress:
         return floor
 
     def lag_s(self, position: int, now: float) -> float:
-        """For how long at least a replica at `position` has lacked something; 0 when nothing is known to be missing."""
+        """Return for how long, at least, a replica at `position` has lacked something; 0 when nothing is missing."""
         with self._lock:
             missing_since = 0.0
             for at, seen in reversed(self._seen):

@@ -12,6 +12,7 @@ from ..domain.fork_safety import at_import
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 _FRAGMENT = re.compile(r"^-- (fragment|own themes): (\w+\([\w; ]*\))\s*$", re.MULTILINE)
+_PARAMETER = re.compile(r"%\((\w+)\)s")
 _CALL = re.compile(r"\b(\w+)\(")
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 _FRAGMENTS_FILE = "fragments.sql"
@@ -39,6 +40,25 @@ def query(name: str, *, own_themes: bool = False, one_theme: bool = False, packa
     """
     statement = _written_out(_bodies(package)[name], _fragments(own_themes=own_themes))
     return (_within_theme(statement) if one_theme else statement).encode()
+
+
+class Numbered(NamedTuple):
+    """A statement whose parameters are numbered, and their names in that order."""
+
+    text: bytes
+    names: tuple[str, ...]
+
+
+@cache
+def numbered(name: str, *, own_themes: bool = False, one_theme: bool = False) -> Numbered:
+    """Return the statement `name` as `query` does, for a cursor that does not read it anew each time.
+
+    psycopg looks for named parameters whenever it is given a statement of more than 4,096 characters.
+    """
+    numbers: dict[str, int] = {}
+    statement = query(name, own_themes=own_themes, one_theme=one_theme).decode()
+    text = _PARAMETER.sub(lambda found: f"${numbers.setdefault(found[1], len(numbers) + 1)}", statement)
+    return Numbered(text.encode(), tuple(numbers))
 
 
 def queries(package: str = "", *, own_themes: bool = False) -> dict[str, str]:

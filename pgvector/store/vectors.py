@@ -53,7 +53,7 @@ def space_in(rows: Rows) -> EmbeddingSpace:
 
 
 def hold_space(conn: DeadlineConnection) -> EmbeddingSpace:
-    """As `recorded_space`; it stays so until the transaction ends."""
+    """Return what `recorded_space` does, which stays so until the transaction ends."""
     conn.execute(query("hold_space"))
     return recorded_space(conn)
 

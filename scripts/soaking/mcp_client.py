@@ -23,7 +23,7 @@ from .clients import Client, Gone
 from .ledger import Ledger
 from .services import McpOverHttp, McpOverStdio, Service
 
-_ANSWERED_S = 30.0
+_ANSWERED_S = 60.0
 _AWAY_S = 1.0  # for an answer to arrive whose server is gone already
 _LEAVE_S = 15.0
 _BROKEN = (McpError, OSError, httpx.HTTPError, BrokenResourceError, ClosedResourceError, TimeoutError)
@@ -55,7 +55,7 @@ class McpClient(Client):
 
     async def _play(self) -> None:
         while not self.closed:
-            if not self._service.runs:
+            if not self._service.serves:
                 await asyncio.sleep(0.05)
                 continue
             life, ready = self._service.life, False
@@ -71,7 +71,7 @@ class McpClient(Client):
             await asyncio.sleep(0.2)
 
     def _there(self, life: int) -> bool:
-        return self._service.runs and self._service.life == life and not self.closed
+        return self._service.serves and self._service.life == life and not self.closed
 
     def _connected(self) -> AbstractAsyncContextManager[ClientSession]:
         assert isinstance(self._service, McpOverHttp)

@@ -17,8 +17,11 @@ from .mcp_client import McpClient
 from .services import Web
 
 _API = "/api/plugins/pgvector"
-_TIMEOUT_S = 45.0  # beyond what the page says of the longest change
+_TIMEOUT_S = 90.0  # beyond what the page says of the longest change
 _REFUSED, _LATER = 400, 503
+_SHARED_NUMBER = "is the number of memories of several themes"  # since a sequence was set back
+# Of what can be taken back the page keeps the last hundred changes, for ten minutes.
+_UNDOABLE_MOST, _UNDOABLE_S = 20, 500.0
 
 
 @dataclass
@@ -35,11 +38,11 @@ class Undoable:
     """A change, and which memory is gone or stands when it is taken back."""
 
     token: str
-    life: int
     theme: str
     ref: str
     gone: int | None
     stands: int | None
+    until: float
 
 
 class PageClient(Client):
@@ -68,17 +71,18 @@ class PageClient(Client):
     def play(self) -> None:
         """Open the page of each life of the server, by the address that it prints."""
         while not self.closed:
-            self._life = self._web.life
-            self._undoable.clear()  # it is in the memory of the server
-            if (address := self._web.address()) is None:
+            address = self._web.address() if self._web.serves and self._web.life != self._life else None
+            if address is None:
                 time.sleep(0.1)
                 continue
+            self._life = self._web.life
+            self._undoable.clear()  # it is in the memory of the server
             base = urlsplit(address)
             with httpx.Client(base_url=f"http://{base.netloc}", timeout=_TIMEOUT_S) as http:
                 self._visit(http, base.fragment)
 
     def _there(self) -> bool:
-        return self._web.runs and self._web.life == self._life and not self.closed
+        return self._web.serves and self._web.life == self._life and not self.closed
 
     def _visit(self, http: httpx.Client, token: str) -> None:
         try:
@@ -161,6 +165,8 @@ class PageClient(Client):
             self._note_undo(answer, old.theme, old.ref, gone=None, stands=old.number)
 
     def _undo(self, http: httpx.Client) -> None:
+        now = time.monotonic()
+        self._undoable = {ref: each for ref, each in self._undoable.items() if each.until > now}
         if not self._undoable:
             return
         change = self._undoable.pop(self.random.choice(sorted(self._undoable)))
@@ -186,7 +192,10 @@ class PageClient(Client):
         if not answer["undo"]:
             self.accuse(f"nothing to undo after: {answer['says']}")
             return
-        self._undoable[ref] = Undoable(answer["undo"]["token"], self._life, theme, ref, gone, stands)
+        until = time.monotonic() + _UNDOABLE_S
+        self._undoable[ref] = Undoable(answer["undo"]["token"], theme, ref, gone, stands, until)
+        if len(self._undoable) > _UNDOABLE_MOST:
+            del self._undoable[next(iter(self._undoable))]
 
     def _change(
         self, http: httpx.Client, what: str, path: str, theme: str, number: int, said: dict[str, Any], **more: object
@@ -210,7 +219,7 @@ class PageClient(Client):
             self.end(begun, found=True, text=answer.text if own else "")
             return dict(answer.json())
         wrong = f"{answer.status_code} {answer.text[:250]}"
-        if answer.status_code != _LATER:
+        if answer.status_code != _LATER and _SHARED_NUMBER not in wrong:
             self.accuse(f"{begun['do']} of {begun['theme']}-{begun.get('gone', begun['begin'])}: {wrong}")
         self.end(begun, found=False, error=wrong, nothing=answer.status_code == _REFUSED)
         return None

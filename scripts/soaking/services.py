@@ -17,9 +17,9 @@ import psutil
 
 from tests.support.ports import free_port
 
+from .driver import EXIT_TIMEOUT_S
 from .ledger import Ledger
 
-_EXIT_TIMEOUT_S = 30.0
 _PROGRAM = (sys.executable, "-P", "-m", "hermes_memory_pgvector.cli")
 
 
@@ -30,6 +30,7 @@ class Service:
         self.name = name
         self.home = home
         self.life = 0
+        self._ending = False
         self._ledger = ledger
         self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
@@ -39,6 +40,11 @@ class Service:
     def runs(self) -> bool:
         """Whether there is a living process."""
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def serves(self) -> bool:
+        """Whether it owes clients an answer: it runs, and was not told to end."""
+        return self.runs and not self._ending
 
     @property
     def pid(self) -> int:
@@ -58,6 +64,7 @@ class Service:
                 env=self.environment(),
             )
         self.life += 1
+        self._ending = False
 
     def environment(self) -> dict[str, str]:
         """Of the process."""
@@ -65,6 +72,7 @@ class Service:
 
     def end(self, how: str, meanwhile: Callable[[], None] = lambda: None) -> None:
         """End this life by the name of a signal or by "quit", which is Ctrl-C; as that of an agent."""
+        self._ending = True
         number = signal.SIGINT if how == "quit" else signal.Signals[how]
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(self.pid)
@@ -78,12 +86,12 @@ class Service:
 
     def _wait(self, how: str, meanwhile: Callable[[], None]) -> None:
         began = time.monotonic()
-        while self.runs and time.monotonic() - began < _EXIT_TIMEOUT_S:
+        while self.runs and time.monotonic() - began < EXIT_TIMEOUT_S:
             meanwhile()
             time.sleep(0.02)
         with self._ledger.lock:
             if self.runs:
-                self._ledger.accuse(f"{self.name} did not end within {_EXIT_TIMEOUT_S} s of {how}")
+                self._ledger.accuse(f"{self.name} did not end within {EXIT_TIMEOUT_S} s of {how}")
             elif how != "SIGKILL":
                 self._ledger.took_ms[f"server's end by {how}"].append(1000 * (time.monotonic() - began))
         self.kill()
@@ -179,12 +187,12 @@ class McpOverStdio(Service):
         with contextlib.suppress(psutil.NoSuchProcess):
             if how != "quit":
                 child.send_signal(signal.Signals[how])
-        while _lives(child) and time.monotonic() - began < _EXIT_TIMEOUT_S:
+        while _lives(child) and time.monotonic() - began < EXIT_TIMEOUT_S:
             meanwhile()
             time.sleep(0.02)
         with self._ledger.lock:
             if _lives(child):
-                self._ledger.accuse(f"{self.name} did not end within {_EXIT_TIMEOUT_S} s of {how}")
+                self._ledger.accuse(f"{self.name} did not end within {EXIT_TIMEOUT_S} s of {how}")
             elif how != "SIGKILL":
                 self._ledger.took_ms[f"server's end by {how}"].append(1000 * (time.monotonic() - began))
 

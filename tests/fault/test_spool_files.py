@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from hermes_memory_pgvector.admin.common.spool_views import inspect_spools
+from hermes_memory_pgvector.capture.mirror import Mirror
+from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory, spool_folder
 from hermes_memory_pgvector.cli import main
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import landed, runtime_of
@@ -209,3 +211,20 @@ def test_need_03_a_file_of_version_1_0_0_is_read_with_what_was_set_aside_in_it(
     until(lambda: runtime_of(provider).writer.rejected_count() == 1, 30, "what was set aside")
     (item,) = [item for view in inspect_spools(home) for item in view.rejected]
     assert item.error == "refused once"
+
+
+def test_nobody_else_may_put_a_spool_in_the_place_of_ours_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        for number, use in enumerate((Mirror.now, lambda mirror: mirror.origin)):
+            home = tmp_path / str(number)
+            home.mkdir()
+            use(Mirror(home))
+            spools = SpoolDirectory(spool_folder(home), max_bytes=1_000_000)
+            spool = spools.open_own()
+            for path in (home / "pgvector").rglob("*"):
+                assert not path.stat().st_mode & 0o077, path
+            assert not (home / "pgvector").stat().st_mode & 0o022
+            spools.discard(spool)
+    finally:
+        os.umask(before)

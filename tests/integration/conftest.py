@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -14,10 +16,14 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from hermes_memory_pgvector.server.binaries import find_binaries
+from tests.support.dashboard import DashboardApi, dashboard_api
 from tests.support.embedded import BIN_DIR
+from tests.support.hermes import HermesHome
+from tests.support.mcp_client import mcp_home
 from tests.support.scripted_embedder import ScriptedEmbedder
 
 DIMS = 384
+ServeApi = Callable[..., DashboardApi]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -84,6 +90,31 @@ def cli(start_cli: Callable[..., subprocess.Popen[str]]) -> Run:
         return subprocess.CompletedProcess(arguments, process.returncode, stdout, stderr)
 
     return run
+
+
+@pytest.fixture
+def agent(tmp_path: Path, dsn: str) -> HermesHome:
+    """A hermes home whose memory is the test's database."""
+    return mcp_home(tmp_path / "agent", dsn=dsn, dims=DIMS)
+
+
+@pytest.fixture
+def api(agent: HermesHome, monkeypatch: pytest.MonkeyPatch) -> Iterator[DashboardApi]:
+    """The dashboard's API for that home."""
+    with dashboard_api(agent.path, monkeypatch) as client:
+        yield client
+
+
+@pytest.fixture
+def serve_api(tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServeApi]:
+    """Serves the dashboard's API for a home with these settings."""
+    with ExitStack() as stack:
+
+        def serve(**settings: Any) -> DashboardApi:
+            home = mcp_home(tmp_path / "agent", **({"dsn": dsn, "dims": DIMS} | settings))
+            return stack.enter_context(dashboard_api(home.path, monkeypatch))
+
+        yield serve
 
 
 @pytest.fixture

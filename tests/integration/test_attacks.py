@@ -6,7 +6,10 @@ import gzip
 import http.server
 import json
 import threading
+import tracemalloc
+import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +18,7 @@ import pytest
 from hermes_memory_pgvector import cli
 from hermes_memory_pgvector.config.settings import TOOLS
 from hermes_memory_pgvector.domain.errors import EmbedderError
+from hermes_memory_pgvector.embed.http_client import MAX_REPLY_BYTES
 from hermes_memory_pgvector.embed.http_embedder import HttpEmbedder
 from hermes_memory_pgvector.embed.model_folder import read_model_folder
 from tests.conftest import DIMS, MakeProvider
@@ -69,6 +73,32 @@ class _Redirect(http.server.BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+@contextmanager
+def packed_endpoint(reply: bytes, encoding: str) -> Iterator[str]:
+    """The address of an endpoint that answers everything with the same bytes."""
+
+    class Answers(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Encoding", encoding)
+            self.send_header("Content-Length", str(len(reply)))
+            self.end_headers()
+            with suppress(OSError):  # whoever has read enough hangs up
+                self.wfile.write(reply)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Say nothing."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 @pytest.fixture
 def listen() -> Iterator[Callable[[str], _Listener]]:
     """Starts listeners."""
@@ -96,6 +126,38 @@ def test_an_endpoint_cannot_have_our_texts_and_key_sent_elsewhere(listen: Callab
     embedder.close()
     assert endpoint.asked and all(each["Authorization"] == "Bearer sk-ours" for each in endpoint.asked)
     assert thief.asked == []
+
+
+@pytest.mark.parametrize(
+    ("encoding", "packed", "expected"),
+    [
+        ("gzip", gzip.compress, ""),
+        ("deflate", zlib.compress, ""),
+        ("identity", lambda body: body, ""),
+        ("gzip", lambda body: gzip.compress(bytes(16 << 20)) * 8, "expected JSON"),
+        ("gzip", lambda body: gzip.compress(bytes(80 << 20)), "expected less than"),
+        ("gzip, gzip", lambda body: gzip.compress(gzip.compress(bytes(256 << 20))), "'gzip, gzip'"),
+        ("zstd", lambda body: body, "'zstd'"),
+        ("gzip", lambda body: body, "expected a body in gzip"),
+    ],
+)
+def test_a_reply_is_unpacked_no_further_than_it_may_be_long(
+    encoding: str, packed: Callable[[bytes], bytes], expected: str
+) -> None:
+    reply = packed(json.dumps({"data": [{"index": 0, "embedding": [1.0] * DIMS}]}).encode())
+    with packed_endpoint(reply, encoding) as url:
+        embedder = HttpEmbedder(url=f"{url}/v1", model="m", dims=DIMS)
+        tracemalloc.start()
+        try:
+            if expected:
+                with pytest.raises(EmbedderError, match=expected):
+                    embedder.embed_query("hello", timeout_s=30)
+            else:
+                assert embedder.embed_query("hello", timeout_s=30)[0] == pytest.approx(DIMS**-0.5)
+            assert tracemalloc.get_traced_memory()[1] < 4 * MAX_REPLY_BYTES
+        finally:
+            tracemalloc.stop()
+            embedder.close()
 
 
 @pytest.mark.parametrize("tool", TOOLS)

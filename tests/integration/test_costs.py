@@ -92,7 +92,7 @@ def test_trap_11_recalls_write_no_rows(
 def test_the_first_question_of_a_process_imports_little(
     make_provider: MakeProvider, home: Path, dsn: str, embedder: ScriptedEmbedder
 ) -> None:
-    config = {"dsn": dsn, "dims": DIMS, "embed_url": embedder.url, "min_similarity": 0.1}
+    config = {"dsn": dsn, "dims": DIMS, "embed_url": embedder.url, "prefetch_deadline_s": 8.0}
     provider = make_provider(config, gateway_session_key="harbour")
     provider.on_memory_write("add", "memory", "The harbour crane is greased on Mondays")
     landed(provider)

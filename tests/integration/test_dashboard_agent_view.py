@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -12,15 +10,15 @@ import pytest
 
 from hermes_memory_pgvector.domain.chunks import estimate_tokens
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from tests.conftest import DIMS, MakeProvider
-from tests.support.dashboard import DashboardApi, dashboard_api
+from tests.conftest import MakeProvider
 from tests.support.hostile import HOSTILE
 from tests.support.local_models import link_model, link_reranker
-from tests.support.mcp_client import mcp_home
-from tests.support.memory import called, landed, runtime_of
+from tests.support.memory import called, knowing, landed, runtime_of
 from tests.support.model_files import MODEL_NAME
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.waiting import until
+
+from .conftest import ServeApi
 
 CRANE = "The harbour crane is greased on Mondays by Ingrid"
 INVOICE = "Violet invoices go to the cellar archive in Bremen, behind the harbour"
@@ -28,27 +26,9 @@ ASK_CRANE = "When is the harbour crane greased?"
 ASKED = "Who oils the ship to shore crane, and on which days of the week?"
 ANSWERED = "Ingrid oils the ship to shore crane, always on Thursdays."
 
-Served = Callable[..., DashboardApi]
-
-
-@pytest.fixture
-def served(tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    """Serves the API for a home with these settings."""
-    with ExitStack() as stack:
-
-        def serve(**settings: Any) -> DashboardApi:
-            home = mcp_home(tmp_path / "agent", **({"dsn": dsn, "dims": DIMS} | settings))
-            return stack.enter_context(dashboard_api(home.path, monkeypatch))
-
-        yield serve
-
 
 def filled(provider: PgvectorMemoryProvider) -> PgvectorMemoryProvider:
-    for text in (CRANE, INVOICE):
-        provider.on_memory_write("add", "memory", text)
-    provider.sync_turn(ASKED, ANSWERED)
-    landed(provider)
-    return provider
+    return knowing(provider, CRANE, INVOICE, said=(ASKED, ANSWERED))
 
 
 def anew(make_provider: MakeProvider, config: dict[str, Any] | None = None, **session: Any) -> PgvectorMemoryProvider:
@@ -68,11 +48,11 @@ def anew(make_provider: MakeProvider, config: dict[str, Any] | None = None, **se
     ],
 )
 def test_the_block_is_the_one_that_an_agent_gets(
-    served: Served, make_provider: MakeProvider, embedder: ScriptedEmbedder, by: str, message: str
+    serve_api: ServeApi, make_provider: MakeProvider, embedder: ScriptedEmbedder, by: str, message: str
 ) -> None:
     config = {"embed_url": embedder.url} if by == "meaning" else {}
     filled(make_provider(config))
-    agent, api = anew(make_provider, config), served(**config)
+    agent, api = anew(make_provider, config), serve_api(**config)
     until(lambda: not api.get("/agent-view", message=message, theme="marketing")["loading"], what="all to be ready")
 
     found = api.get("/agent-view", message=message, theme="marketing")
@@ -94,13 +74,13 @@ def test_the_block_is_the_one_that_an_agent_gets(
     ],
 )
 def test_the_block_follows_the_settings(
-    served: Served, make_provider: MakeProvider, embedder: ScriptedEmbedder, settings: dict[str, Any]
+    serve_api: ServeApi, make_provider: MakeProvider, embedder: ScriptedEmbedder, settings: dict[str, Any]
 ) -> None:
     config = {"embed_url": embedder.url} | settings
     filled(make_provider(config))
     for text in HOSTILE:
         make_provider(config).on_memory_write("add", "memory", f"{text} about the crane")
-    agent, api = anew(make_provider, config), served(**config)
+    agent, api = anew(make_provider, config), serve_api(**config)
     landed(agent)
     api.get("/agent-view", message="Is it ready?", theme="marketing")
 
@@ -109,7 +89,7 @@ def test_the_block_follows_the_settings(
     assert found["block"] == agent.prefetch(ASK_CRANE) != ""
 
 
-def test_the_block_of_a_chat_has_memories_of_its_profile(served: Served, make_provider: MakeProvider) -> None:
+def test_the_block_of_a_chat_has_memories_of_its_profile(serve_api: ServeApi, make_provider: MakeProvider) -> None:
     chat = {"platform": "telegram", "gateway_session_key": "agent:main:telegram:dm:42", "agent_identity": "default"}
     filled(make_provider(**chat))
     agent = anew(make_provider, **chat)
@@ -118,17 +98,17 @@ def test_the_block_of_a_chat_has_memories_of_its_profile(served: Served, make_pr
 
     message = "Where do violet invoices go, and on which days does Ingrid oil the crane?"
 
-    found = served().get("/agent-view", message=message, theme=theme)
+    found = serve_api().get("/agent-view", message=message, theme=theme)
 
     assert found["block"] == agent.prefetch(message)
     assert {line["theme"] for line in found["lines"]} == {theme, "default"}
 
 
 def test_with_the_bundled_models_the_block_is_the_same_as_well(
-    served: Served, make_provider: MakeProvider, tmp_path: Path
+    serve_api: ServeApi, make_provider: MakeProvider, tmp_path: Path
 ) -> None:
     config = {"embed_url": f"local:{MODEL_NAME}", "rerank_deadline_s": 0.6}
-    api = served(**config)
+    api = serve_api(**config)
     for home in (tmp_path / "hermes-home", tmp_path / "agent" / ".hermes"):
         link_model(home)
         link_reranker(home)
@@ -149,11 +129,11 @@ def test_with_the_bundled_models_the_block_is_the_same_as_well(
 
 
 def test_it_says_what_is_in_the_block_and_what_fell_below_the_bar(
-    served: Served, make_provider: MakeProvider, embedder: ScriptedEmbedder
+    serve_api: ServeApi, make_provider: MakeProvider, embedder: ScriptedEmbedder
 ) -> None:
     filled(make_provider({"embed_url": embedder.url, "min_similarity": 0.6}))
 
-    found = served(embed_url=embedder.url, min_similarity=0.6).get(
+    found = serve_api(embed_url=embedder.url, min_similarity=0.6).get(
         "/agent-view", message="The harbour crane is greased on Mondays", theme="marketing"
     )
 
@@ -164,23 +144,23 @@ def test_it_says_what_is_in_the_block_and_what_fell_below_the_bar(
     assert f"its similarity is {below['m2']['similarity']:.2f}, and 0.60 would do" in below["m2"]["why"]
 
 
-def test_it_says_what_found_no_room(served: Served, make_provider: MakeProvider) -> None:
+def test_it_says_what_found_no_room(serve_api: ServeApi, make_provider: MakeProvider) -> None:
     provider = make_provider()
     for number in range(3):
         provider.on_memory_write("add", "memory", f"Crane number {number} of harbour {number * 7} is greased by Ingrid")
     landed(provider)
 
-    found = served(prefetch_limit=1).get("/agent-view", message="Which harbour crane is greased?", theme="marketing")
+    found = serve_api(prefetch_limit=1).get("/agent-view", message="Which harbour crane is greased?", theme="marketing")
 
     assert len(found["lines"]) == 1
     assert [row["why"].split(" (")[0] for row in found["below"]] == ["there was no room for another line"] * 2
 
 
-def test_of_a_session_what_it_still_has_is_left_out(served: Served, make_provider: MakeProvider) -> None:
+def test_of_a_session_what_it_still_has_is_left_out(serve_api: ServeApi, make_provider: MakeProvider) -> None:
     provider = filled(make_provider())
     message = "Who oils the ship to shore crane, and on which days?"
 
-    found = served().get("/agent-view", message=message, theme="marketing", session="session-1")
+    found = serve_api().get("/agent-view", message=message, theme="marketing", session="session-1")
 
     assert found["block"] == provider.prefetch(message)
     held = [row["why"] for row in found["below"] if row["ref"].startswith("t")]
@@ -199,12 +179,12 @@ def test_of_a_session_what_it_still_has_is_left_out(served: Served, make_provide
     ],
 )
 def test_silence_has_a_reason(
-    served: Served, make_provider: MakeProvider, settings: dict[str, Any], message: str, why: str
+    serve_api: ServeApi, make_provider: MakeProvider, settings: dict[str, Any], message: str, why: str
 ) -> None:
     filled(make_provider())
     agent = anew(make_provider, settings, agent_identity="default")
 
-    found = served(**settings).get("/agent-view", message=message, theme="marketing")
+    found = serve_api(**settings).get("/agent-view", message=message, theme="marketing")
 
     assert found["block"] == agent.prefetch(message) == ""
     assert (found["tokens"], found["lines"]) == (0, [])
@@ -214,11 +194,11 @@ def test_silence_has_a_reason(
 
 @pytest.mark.parametrize("mode", ["down", "hanging"])
 def test_without_the_endpoint_it_is_what_words_find(
-    served: Served, make_provider: MakeProvider, embedder: ScriptedEmbedder, mode: Any
+    serve_api: ServeApi, make_provider: MakeProvider, embedder: ScriptedEmbedder, mode: Any
 ) -> None:
     filled(make_provider({"embed_url": embedder.url}))
     embedder.mode = mode
-    api = served(embed_url=embedder.url)
+    api = serve_api(embed_url=embedder.url)
 
     found = api.get("/agent-view", message=ASK_CRANE, theme="marketing")
 
@@ -230,9 +210,9 @@ def test_without_the_endpoint_it_is_what_words_find(
     assert CRANE in found["block"]
 
 
-def test_an_agent_does_not_notice(served: Served, make_provider: MakeProvider) -> None:
+def test_an_agent_does_not_notice(serve_api: ServeApi, make_provider: MakeProvider) -> None:
     filled(make_provider())
-    agent, api = anew(make_provider), served()
+    agent, api = anew(make_provider), serve_api()
     counted = runtime_of(agent).stats()
 
     block = api.get("/agent-view", message=ASK_CRANE, theme="marketing", session="session-2")["block"]
@@ -241,22 +221,22 @@ def test_an_agent_does_not_notice(served: Served, make_provider: MakeProvider) -
     assert agent.prefetch(ASK_CRANE) == block, "what the page has shown counts as shown to the session"
 
 
-def test_a_message_and_its_theme_have_to_be_there(served: Served) -> None:
-    api = served()
+def test_a_message_and_its_theme_have_to_be_there(serve_api: ServeApi) -> None:
+    api = serve_api()
     assert api.refused("/agent-view", theme="marketing") == (400, "message is missing")
     status, error = api.refused("/agent-view", message=ASK_CRANE, theme="nowhere")
     assert (status, error) == (400, "no theme 'nowhere' holds anything; see: hermes-pgvector themes list")
 
 
 def test_of_two_rows_with_the_same_words_the_one_that_stands_there_is_named(
-    served: Served, make_provider: MakeProvider
+    serve_api: ServeApi, make_provider: MakeProvider
 ) -> None:
     provider = make_provider()
     provider.on_memory_write("add", "memory", CRANE)
     provider.sync_turn(CRANE, "Good to know: the harbour crane is greased on Mondays by Ingrid, and by nobody else.")
     landed(provider)
 
-    found = served().get("/agent-view", message="Who greases the harbour crane on Mondays?", theme="marketing")
+    found = serve_api().get("/agent-view", message="Who greases the harbour crane on Mondays?", theme="marketing")
 
     refs = [line["ref"] for line in found["lines"]] + [row["ref"] for row in found["below"]]
     assert sorted(refs) == ["m1", "t1", "t2"]

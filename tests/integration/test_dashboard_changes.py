@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,29 +19,13 @@ from hermes_memory_pgvector.dashboard.served_homes import served_homes
 from hermes_memory_pgvector.domain.errors import StoreUnavailable
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import DIMS
-from tests.support.dashboard import DashboardApi, dashboard_api
+from tests.support.dashboard import DashboardApi, added, dashboard_api
 from tests.support.hermes import HermesHome
 from tests.support.mcp_client import mcp_home
 from tests.support.row_security import tenant_of
 from tests.support.table_rows import everything, kept_texts, rows
 
 SCRIPT = "<script>alert('m12')</script><img src=x onerror=alert(1)>"
-
-
-@pytest.fixture
-def agent(tmp_path: Path, dsn: str) -> HermesHome:
-    return mcp_home(tmp_path / "agent", dsn=dsn, dims=DIMS)
-
-
-@pytest.fixture
-def api(agent: HermesHome, monkeypatch: pytest.MonkeyPatch) -> Iterator[DashboardApi]:
-    with dashboard_api(agent.path, monkeypatch) as client:
-        yield client
-
-
-def added(api: DashboardApi, content: str, **said: Any) -> str:
-    """The number of a memory that the page adds."""
-    return str(api.post("/add", **{"theme": "sales", "content": content} | said)["rows"][0]["ref"])
 
 
 def shown(agent: HermesHome, ref: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -16,13 +15,6 @@ from tests.support.dashboard import DashboardApi, dashboard_api
 from tests.support.left_spool import leave_spool, operation
 from tests.support.mcp_client import mcp_home
 from tests.support.waiting import until
-
-
-@pytest.fixture
-def api(tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[DashboardApi]:
-    home = mcp_home(tmp_path / "agent", dsn=dsn, dims=DIMS)
-    with dashboard_api(home.path, monkeypatch) as client:
-        yield client
 
 
 def test_it_says_how_much_there_is_and_how_that_grew(api: DashboardApi, dsn: str) -> None:

@@ -19,10 +19,8 @@ from hermes_memory_pgvector.dashboard.page_route import PageRoute
 from hermes_memory_pgvector.dashboard.params import Params
 from hermes_memory_pgvector.dashboard.routes import ROUTES
 from hermes_memory_pgvector.dashboard.served_homes import ServedHome
-from tests.conftest import DIMS
 from tests.support.asgi_server import AsgiServer
-from tests.support.dashboard import BASE, DashboardApi, dashboard_api
-from tests.support.mcp_client import mcp_home
+from tests.support.dashboard import BASE, DashboardApi
 from tests.support.waiting import until
 
 QUESTIONS = sorted(route.path for route in ROUTES if not route.changes)
@@ -62,13 +60,6 @@ ODD_QUERIES = (
     "theme=" + "x" * 20_000 + "&q=x&ref=m1&session=s&message=m",
     "theme=default&ref=m1&session=s&message=m&q=" + "(" * 5_000,
 )
-
-
-@pytest.fixture
-def api(tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[DashboardApi]:
-    home = mcp_home(tmp_path / "agent", dsn=dsn, dims=DIMS)
-    with dashboard_api(home.path, monkeypatch) as client:
-        yield client
 
 
 def everything(dsn: str) -> dict[str, list[object]]:

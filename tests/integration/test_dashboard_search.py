@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +10,17 @@ import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from tests.conftest import DIMS, MakeProvider
+from tests.conftest import MakeProvider
 from tests.support.aged import age
-from tests.support.dashboard import DashboardApi, dashboard_api
+from tests.support.dashboard import DashboardApi
 from tests.support.local_models import link_model, link_reranker
-from tests.support.mcp_client import mcp_home
-from tests.support.memory import landed
+from tests.support.memory import knowing, landed
 from tests.support.model_files import MODEL_NAME
 from tests.support.row_security import tenant_of
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.waiting import until
+
+from .conftest import ServeApi
 
 CRANE = "The harbour crane is greased on Mondays by Ingrid"
 INVOICE = "Violet invoices go to the cellar archive in Bremen"
@@ -30,24 +29,10 @@ ANSWERED = "Ingrid oils the ship to shore crane, always on Thursdays."
 JAPANESE = "次の会議は木曜日の午後に東京で行われます"
 HOSTILE = "<script>alert('walnut')</script> javascript:walnut() \u202ewalnut\u202c &lt;b&gt;"
 
-Served = Callable[..., DashboardApi]
-
 
 @pytest.fixture
-def served(tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    """Serves the API for a home with these settings."""
-    with ExitStack() as stack:
-
-        def serve(**settings: Any) -> DashboardApi:
-            home = mcp_home(tmp_path / "agent", **({"dsn": dsn, "dims": DIMS} | settings))
-            return stack.enter_context(dashboard_api(home.path, monkeypatch))
-
-        yield serve
-
-
-@pytest.fixture
-def api(served: Served) -> DashboardApi:
-    return served()
+def api(serve_api: ServeApi) -> DashboardApi:
+    return serve_api()
 
 
 @pytest.fixture
@@ -57,11 +42,7 @@ def provider(make_provider: MakeProvider) -> PgvectorMemoryProvider:
 
 
 def filled(provider: PgvectorMemoryProvider) -> PgvectorMemoryProvider:
-    for text in (CRANE, INVOICE):
-        provider.on_memory_write("add", "memory", text)
-    provider.sync_turn(ASKED, ANSWERED)
-    landed(provider)
-    return provider
+    return knowing(provider, CRANE, INVOICE, said=(ASKED, ANSWERED))
 
 
 def texts(found: dict[str, Any]) -> list[str]:
@@ -192,10 +173,10 @@ def test_a_question_that_cannot_be_asked_says_what_to_do(
     assert says in error
 
 
-def test_both_legs_are_told(served: Served, make_provider: MakeProvider, embedder: ScriptedEmbedder) -> None:
+def test_both_legs_are_told(serve_api: ServeApi, make_provider: MakeProvider, embedder: ScriptedEmbedder) -> None:
     filled(make_provider({"embed_url": embedder.url}))
 
-    found = served(embed_url=embedder.url).get("/search", q="harbour crane greased", store="memories")
+    found = serve_api(embed_url=embedder.url).get("/search", q="harbour crane greased", store="memories")
 
     row = found["results"][0]
     assert (found["mode"], found["why_by_words"], row["content"]) == ("hybrid", None, CRANE)
@@ -206,10 +187,10 @@ def test_both_legs_are_told(served: Served, make_provider: MakeProvider, embedde
 
 @pytest.mark.parametrize("mode", ["down", "hanging"])
 def test_without_the_endpoint_words_answer_within_a_second(
-    served: Served, make_provider: MakeProvider, embedder: ScriptedEmbedder, mode: Any
+    serve_api: ServeApi, make_provider: MakeProvider, embedder: ScriptedEmbedder, mode: Any
 ) -> None:
     filled(make_provider({"embed_url": embedder.url}))
-    api = served(embed_url=embedder.url)
+    api = serve_api(embed_url=embedder.url)
     api.get("/search", q="warm")
     embedder.mode = mode
 
@@ -226,11 +207,13 @@ def test_without_the_endpoint_words_answer_within_a_second(
     assert api.get("/search", q="harbour crane greased")["why_by_words"] is None
 
 
-def test_while_the_models_are_loaded_words_answer(served: Served, make_provider: MakeProvider, tmp_path: Path) -> None:
+def test_while_the_models_are_loaded_words_answer(
+    serve_api: ServeApi, make_provider: MakeProvider, tmp_path: Path
+) -> None:
     provider_home = tmp_path / "hermes-home"
     link_model(provider_home)
     filled(make_provider({"embed_url": f"local:{MODEL_NAME}"}))
-    api = served(embed_url=f"local:{MODEL_NAME}", rerank_deadline_s=0.6)
+    api = serve_api(embed_url=f"local:{MODEL_NAME}", rerank_deadline_s=0.6)
     link_model(tmp_path / "agent" / ".hermes")
     link_reranker(tmp_path / "agent" / ".hermes")
 
@@ -251,13 +234,13 @@ def test_while_the_models_are_loaded_words_answer(served: Served, make_provider:
 
 
 def test_a_role_finds_what_its_themes_hold(
-    served: Served, make_provider: MakeProvider, postgres: EmbeddedServer, admin_dsn: str
+    serve_api: ServeApi, make_provider: MakeProvider, postgres: EmbeddedServer, admin_dsn: str
 ) -> None:
     for theme in ("marketing", "sales"):
         provider = make_provider(gateway_session_key=theme)
         provider.on_memory_write("add", "memory", f"The crane of {theme} is greased on Mondays")
         landed(provider)
-    api = served(dsn=tenant_of(postgres, admin_dsn, "marketing"))
+    api = serve_api(dsn=tenant_of(postgres, admin_dsn, "marketing"))
 
     assert texts(api.get("/search", q="crane", scope="all")) == ["The crane of marketing is greased on Mondays"]
     assert "no theme 'sales'" in api.refused("/search", q="crane", theme="sales")[1]

@@ -24,13 +24,6 @@ HUGE = "große und kleine Wörter " * 210_000  # 5 million characters
 
 
 @pytest.fixture
-def api(tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[DashboardApi]:
-    home = mcp_home(tmp_path / "agent", dsn=dsn, dims=DIMS)
-    with dashboard_api(home.path, monkeypatch) as client:
-        yield client
-
-
-@pytest.fixture
 def conn(dsn: str) -> Iterator[psycopg.Connection[Any]]:
     with psycopg.connect(dsn, autocommit=True) as connection:
         yield connection
@@ -202,3 +195,24 @@ def test_an_outage_is_said_and_passes(tmp_path: Path, direct_dsn: str, monkeypat
 
 def _status(api: DashboardApi) -> int:
     return api.http.get("/api/plugins/pgvector/themes").status_code
+
+
+def test_a_list_of_one_theme_holds_to_it_where_numbers_are_there_twice(api: DashboardApi, dsn: str) -> None:
+    """A restore of the data alone leaves sequences behind: new rows get numbers that other themes have."""
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        for theme in ("sales", "research"):
+            conn.execute(
+                "INSERT INTO memory_entries (id, agent_identity, target, content) VALUES (9000, %s, 'memory', %s)",
+                (theme, f"A memory of {theme}"),
+            )
+            conn.execute(
+                "INSERT INTO conversations (id, session_id, agent_identity, role, content) "
+                "VALUES (9000, 'one', %s, 'user', %s)",
+                (theme, f"A turn of {theme}"),
+            )
+    assert [row["content"] for row in api.get("/memories", theme="sales")["rows"]] == ["A memory of sales"]
+    assert [row["content"] for row in api.get("/turns", theme="sales")["rows"]] == ["A turn of sales"]
+    session = api.get("/session", session="one", theme="sales")
+    assert "A turn of sales" in str(session) and "research" not in str(session)
+    status, error = api.refused("/edit", {"ref": "m9000", "content": "Another text"})
+    assert status == 400 and "several themes (" in error and "doctor" in error

@@ -26,13 +26,6 @@ def conn(admin_dsn: str) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
-@pytest.fixture
-def api(tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[DashboardApi]:
-    home = mcp_home(tmp_path / "agent", dsn=dsn, dims=DIMS)
-    with dashboard_api(home.path, monkeypatch) as client:
-        yield client
-
-
 def _say(conn: psycopg.Connection[Any], theme: str, *, days_ago: int = 0, session: str = "s", **metadata: str) -> None:
     conn.execute(
         "INSERT INTO conversations (agent_identity, session_id, role, content, ts, metadata)"

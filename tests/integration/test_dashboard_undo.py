@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from hermes_memory_pgvector.dashboard import journal as journals
 from hermes_memory_pgvector.dashboard.journal import Journal, UndoableChange
 from hermes_memory_pgvector.domain.errors import InvalidArgument
 from tests.conftest import DIMS
-from tests.support.dashboard import DashboardApi, dashboard_api
+from tests.support.dashboard import DashboardApi, added, dashboard_api
 from tests.support.hermes import HermesHome
 from tests.support.mcp_client import mcp_home
 from tests.support.scripted_embedder import ScriptedEmbedder
@@ -40,22 +39,6 @@ INSERT INTO conversations (session_id, agent_identity, role, content, ts, metada
 VALUES ('monday', 'sales', 'assistant', E'said \\U0001f980', '2001-02-03 04:05:06.123456+00',
         '{"platform": "cli", "big": 12345678901234567890.123}', 'german')
 """
-
-
-@pytest.fixture
-def agent(tmp_path: Path, dsn: str) -> HermesHome:
-    return mcp_home(tmp_path / "agent", dsn=dsn, dims=DIMS)
-
-
-@pytest.fixture
-def api(agent: HermesHome, monkeypatch: pytest.MonkeyPatch) -> Iterator[DashboardApi]:
-    with dashboard_api(agent.path, monkeypatch) as client:
-        yield client
-
-
-def added(api: DashboardApi, content: str, **said: Any) -> str:
-    """The number of a memory that the page adds."""
-    return str(api.post("/add", **{"theme": "sales", "content": content} | said)["rows"][0]["ref"])
 
 
 def undo(api: DashboardApi, done: dict[str, Any]) -> dict[str, Any]:

@@ -8,12 +8,14 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
+import psycopg
 import pytest
 import yaml
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
@@ -171,6 +173,21 @@ def test_it_ends_when_it_is_told_to(web: Web, number: signal.Signals) -> None:
     web.process.send_signal(number)
     _, stderr = web.process.communicate(timeout=60)
     assert (web.process.returncode, stderr) == (0, "")
+
+
+def test_a_change_that_outlasts_the_server_is_told_to_be_in_doubt(web: Web, dsn: str) -> None:
+    headers = {"X-Hermes-Session-Token": web.session()}
+    body = {"theme": "sales", "content": "The office is in Paris"}
+    with psycopg.connect(dsn) as holding, ThreadPoolExecutor(1) as pool:
+        holding.execute("LOCK TABLE memory_entries IN EXCLUSIVE MODE")
+        asked = pool.submit(httpx.post, f"{web.base}{API}/add", headers=headers, json=body, timeout=60)
+        waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'memory_entries'::regclass"
+        until(lambda: holding.execute(waits).fetchone() == (1,))
+        web.process.terminate()
+        answer = asked.result()
+        _, stderr = web.process.communicate(timeout=60)
+    assert answer.status_code == 503 and "look whether it was before you ask again" in answer.json()["error"]
+    assert "Traceback" not in stderr
 
 
 def test_for_programs_the_address_is_json(home: Path, start_cli: Start) -> None:

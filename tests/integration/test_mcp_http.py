@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -70,9 +71,10 @@ def test_an_address_that_is_taken_is_told(agent_home: HermesHome, url: str) -> N
     done = subprocess.run(
         [*SERVER, "--http", address], env=agent_home.environment(), capture_output=True, text=True, check=False
     )
-    assert done.returncode != 0
-    assert "address already in use" in done.stderr
+    assert done.returncode == 1
+    assert f"{address} cannot be listened on (Address already in use); give another" in done.stderr
     assert "Traceback" not in done.stderr
+    assert f"at {url}; Ctrl-C ends it" in (agent_home.path / "mcp.log").read_text(encoding="utf-8")
 
 
 def test_a_server_that_is_ended_while_a_client_listens_complains_of_nothing(agent_home: HermesHome) -> None:
@@ -86,3 +88,12 @@ def test_a_server_that_is_ended_while_a_client_listens_complains_of_nothing(agen
 
         run(talk)
     assert "ERROR" not in (agent_home.path / "mcp.log").read_text(encoding="utf-8")
+
+
+def test_a_client_that_does_not_finish_its_request_does_not_keep_the_server(agent_home: HermesHome) -> None:
+    with serving(agent_home) as url:
+        host, _, port = url.removeprefix("http://").removesuffix("/mcp").partition(":")
+        client = socket.create_connection((host, int(port)))
+        client.sendall(b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n")
+        client.sendall(b"Accept: application/json, text/event-stream\r\nContent-Length: 100\r\n\r\n{")
+    client.close()

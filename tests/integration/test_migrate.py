@@ -71,6 +71,12 @@ def test_need_28_ten_simultaneous_migrations_apply_once(start_cli: Start, empty_
         ensure_schema(conn, dims=DIMS)
 
 
+def test_a_database_that_is_missing_is_told_by_the_option_that_named_it(cli: Run, empty_admin_dsn: str) -> None:
+    done = cli("migrate", "--admin-dsn", make_conninfo(empty_admin_dsn, dbname="nosuchbase"))
+    assert done.returncode == 1
+    assert "create it, or correct `--admin-dsn`" in done.stderr
+
+
 def test_trap_13_three_plain_psql_migrations_at_once_all_succeed(empty_admin_dsn: str, program: Run) -> None:
     """Two of three failed elsewhere: each saw that the tables were missing, and then they were not."""
     with as_file(files("hermes_memory_pgvector").joinpath("migrations")) as folder, ThreadPoolExecutor(3) as pool:

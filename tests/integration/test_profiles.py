@@ -190,3 +190,33 @@ def test_what_is_saved_for_the_own_profile_is_followed_where_the_host_had_it_fro
     monkeypatch.setenv("HERMES_PGVECTOR_DSN", "postgresql://service.invalid/hermes")
     save(home, Changes(variables={"HERMES_PGVECTOR_DSN": None}))
     assert load_settings(None, home).settings.dsn == "postgresql://service.invalid/hermes", "who started it said so"
+
+
+def test_a_configuration_that_is_gone_for_a_moment_does_not_mean_another_database(
+    tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Editors empty a file before they write it, and a gateway reads it for each request."""
+    home = _home(tmp_path / "home", f"    dsn: '{dsn}'\n")
+    config = home / "config.yaml"
+    written = config.read_text(encoding="utf-8")
+    monkeypatch.setenv("HERMES_HOME", str(home))
+    assert load_settings(None, home).settings.dsn == dsn
+    for harm in (lambda: config.write_text(""), config.unlink):
+        harm()
+        session = _session(home, "coder")
+        session.on_memory_write("add", "memory", "Atlas is blue")
+        landed(session)
+    assert Database(dsn).themes_of_memory("Atlas is blue") == ["coder"]
+    config.write_text(written.replace(dsn, ""), encoding="utf-8")
+    assert load_settings(None, home).settings.dsn == ""
+
+
+def test_an_env_file_that_is_gone_for_a_moment_does_not_mean_another_database(
+    tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = _home(tmp_path / "home", dotenv=f"HERMES_PGVECTOR_DSN={dsn}\n")
+    monkeypatch.setenv("HERMES_HOME", str(home))
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", dsn)
+    assert load_settings(None, home).settings.dsn == dsn
+    (home / ".env").unlink()
+    assert load_settings(None, home).settings.dsn == dsn

@@ -15,11 +15,11 @@ from .waiting import until
 class AsgiServer:
     """Serves an application on a thread for as long as the block lasts."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: Any, http: Any = "auto") -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._server = uvicorn.Server(
-            uvicorn.Config(app, host="127.0.0.1", port=self.port, log_config=None, lifespan="on")
+            uvicorn.Config(app, host="127.0.0.1", port=self.port, http=http, log_config=None, lifespan="on")
         )
         self._thread = threading.Thread(target=self._server.run)
 

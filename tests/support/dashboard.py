@@ -49,6 +49,11 @@ class DashboardApi:
         return answer.status_code, str(answer.json()["error"])
 
 
+def added(api: DashboardApi, content: str, **said: Any) -> str:
+    """The number of a memory that the page adds."""
+    return str(api.post("/add", **{"theme": "sales", "content": content} | said)["rows"][0]["ref"])
+
+
 @contextmanager
 def dashboard_api(home: Path, patched: pytest.MonkeyPatch) -> Iterator[DashboardApi]:
     """Serves the API for the hermes home `home` in a thread of this process."""

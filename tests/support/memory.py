@@ -55,3 +55,12 @@ def write_entries(home: Path, *entries: str, file: str = "MEMORY.md", age_s: flo
     changed = time.time() - age_s
     os.utime(path, (changed, changed))
     return path
+
+
+def knowing(provider: PgvectorMemoryProvider, *memories: str, said: tuple[str, str]) -> PgvectorMemoryProvider:
+    """A provider whose theme holds these memories and one exchange, all of it stored."""
+    for text in memories:
+        provider.on_memory_write("add", "memory", text)
+    provider.sync_turn(*said)
+    landed(provider)
+    return provider

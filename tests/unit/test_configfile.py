@@ -84,7 +84,14 @@ def test_unchanged_files_are_not_parsed_again(tmp_path: Path) -> None:
     assert read_section(tmp_path)[1] == []
     path.write_text("plugins: {pgvector: {dims: 22}}\n")
     assert read_section(tmp_path) == ({"dims": 22}, [])
-    path.unlink()
+
+
+def test_a_file_that_is_gone_or_empty_says_what_it_said_before(tmp_path: Path) -> None:
+    path = _write(tmp_path, "plugins: {pgvector: {dims: 1}}\n")
+    for harm in (lambda: None, lambda: path.write_bytes(b""), path.unlink):
+        harm()
+        assert read_section(tmp_path) == ({"dims": 1}, [])
+    _write(tmp_path, "plugins: {}\n")
     assert read_section(tmp_path) == (None, [])
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import logging
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +19,7 @@ import pytest
 from hermes_memory_pgvector.admin.mcp.token_changes import add_token, remove_token
 from hermes_memory_pgvector.domain.errors import ConfigurationError
 from hermes_memory_pgvector.mcp.access import SCOPE_KEY
+from hermes_memory_pgvector.mcp.header_deadline import HeaderDeadline
 from hermes_memory_pgvector.mcp.http_guard import HttpGuard, HttpLimits
 from hermes_memory_pgvector.mcp.tokens import TokenFile
 from tests.support.asgi_server import AsgiServer
@@ -268,3 +272,49 @@ def test_whoever_is_refused_often_does_not_fill_the_log(serve: Serve, records: C
     lines = [line for line in records(logging.WARNING) if "was refused" in line]
     assert 20 <= len(lines) < 100
     assert all("127.0.0.1" in line and "evil.example" in line for line in lines)
+
+
+class _Hasty(HeaderDeadline):
+    headers_s = 2.0
+
+
+@pytest.mark.parametrize("began", [b"", b"POST / HTTP/1.1\r\nHost: loc", b"whole"])
+def test_headers_that_never_end_are_not_waited_for(home: Path, began: bytes) -> None:
+    whole = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx"
+    guard = HttpGuard(tell, TokenFile(home), listen="127.0.0.1")
+    with AsgiServer(guard, _Hasty) as server, socket.create_connection(("127.0.0.1", server.port), timeout=60) as wire:
+        wire.sendall(whole + b"GET / HTTP/1.1\r\nHo" if began == b"whole" else began)
+        answer = b""
+        while part := wire.recv(4096):
+            answer += part
+        assert answer.count(b"HTTP/1.1 200 OK") == (began == b"whole")
+
+
+def test_a_request_that_takes_long_is_answered_all_the_same(home: Path) -> None:
+    released = threading.Event()
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "lifespan":
+            while not released.is_set():
+                await asyncio.sleep(0.05)
+        await tell(scope, receive, send)
+
+    guard = HttpGuard(slow, TokenFile(home), listen="127.0.0.1")
+    with AsgiServer(guard, _Hasty) as server:
+        timer = threading.Timer(3.0, released.set)
+        timer.start()
+        assert httpx.post(server.url, content=b"12345", timeout=60).json()["bytes"] == 5
+        timer.join()
+
+
+def test_headers_without_end_are_refused(home: Path) -> None:
+    guard = HttpGuard(tell, TokenFile(home), listen="127.0.0.1")
+    with (
+        AsgiServer(guard, HeaderDeadline) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=60) as wire,
+    ):
+        wire.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
+        with contextlib.suppress(OSError):
+            for number in range(20_000):
+                wire.sendall(b"X-%d: %s\r\n" % (number, b"y" * 1000))
+            pytest.fail("20 MB of headers were taken")

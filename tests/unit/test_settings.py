@@ -201,6 +201,11 @@ def test_an_unusable_environment_value_leaves_the_file_s() -> None:
     assert "what the file says" in warning
 
 
+def test_variables_that_commands_read_are_not_unknown() -> None:
+    environ = {f"HERMES_PGVECTOR_{name}": "x" for name in ("ADMIN_DSN", "SOURCE_DSN", "TARGET_DSN", "DEBUG")}
+    assert load({}, environ)[1] == ()
+
+
 def test_unknown_environment_names_are_warned_about() -> None:
     environ = {"HERMES_PGVECTOR_EMBED_API_KEY": "k", "HERMES_PGVECTOR_DNS": "host=a", "HERMES_PGVECTOR_MY_KEY": "k"}
     settings, warnings = load({"embed_api_key_env": "HERMES_PGVECTOR_MY_KEY"}, environ)

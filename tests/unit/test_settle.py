@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.domain.types import Hit
-from hermes_memory_pgvector.recall.ranking import RECENCY_WEIGHT, newest_of_near_equals, settle
+from hermes_memory_pgvector.recall.ranking import RECENCY_WEIGHT, newest_of_near_equals, settle, weighed
 
 NOW = datetime(2026, 5, 20, tzinfo=UTC)
 
@@ -18,6 +19,11 @@ NOW = datetime(2026, 5, 20, tzinfo=UTC)
 def hit(content: str, *, age_days: float = 0.0, score: float = 0.5, theme: str = "marketing", number: int = 1) -> Hit:
     at = NOW - timedelta(days=age_days)
     return Hit("turns", number, theme, "user", "session-1", content, at, None, score=score)
+
+
+def settled(given_hits: list[Hit]) -> list[Hit]:
+    """The hits in their order, each with the weight of its age."""
+    return settle([replace(each, score=weighed(each.score, each.at, NOW)) for each in given_hits])
 
 
 hits = st.lists(
@@ -36,11 +42,11 @@ hits = st.lists(
 @given(hits)
 def test_need_17_the_recency_weight_is_small(given_hits: list[Hit]) -> None:
     before = {id(each): each.score for each in given_hits}
-    for each in settle(given_hits, now=NOW):
+    for each in settled(given_hits):
         assert any(
             score <= each.score <= score * (1 + RECENCY_WEIGHT) * (1 + 1e-9) + 1e-12 for score in before.values()
         )
-    ordered = settle(given_hits, now=NOW)
+    ordered = settled(given_hits)
     assert {(each.theme, " ".join(each.content.casefold().split())) for each in ordered} == {
         (each.theme, " ".join(each.content.casefold().split())) for each in given_hits
     }
@@ -48,16 +54,16 @@ def test_need_17_the_recency_weight_is_small(given_hits: list[Hit]) -> None:
 
 def test_need_17_of_two_equally_good_ones_the_newer_comes_first() -> None:
     old, new = hit("The gate code is in the safe", age_days=90), hit("The gate is painted green", age_days=1)
-    assert [each.content for each in settle([old, new], now=NOW)] == [new.content, old.content]
+    assert [each.content for each in settled([old, new])] == [new.content, old.content]
 
 
 def test_need_17_an_old_better_answer_stays_before_a_new_worse_one() -> None:
     old, new = hit("The gate code is 4711", age_days=3000, score=0.9), hit("Tea at four", score=0.8)
-    assert [each.content for each in settle([new, old], now=NOW)] == [old.content, new.content]
+    assert [each.content for each in settled([new, old])] == [old.content, new.content]
 
 
 def test_need_17_a_date_in_the_future_gains_no_more_than_now() -> None:
-    ahead, today = settle([hit("later", age_days=-500), hit("now")], now=NOW)
+    ahead, today = settled([hit("later", age_days=-500), hit("now")])
     assert ahead.score == today.score == pytest.approx(0.5 * (1 + RECENCY_WEIGHT))
 
 
@@ -65,7 +71,7 @@ def test_need_17_of_the_same_words_the_newest_stands_in_the_place_of_the_best() 
     old = hit("The port is 5432", age_days=300, score=0.9, number=1)
     other = hit("Tea at four", age_days=10, score=0.6, number=2)
     new = hit("the port  is 5432", age_days=2, score=0.4, number=3)
-    assert [each.id for each in settle([old, other, new], now=NOW)] == [3, 2]
+    assert [each.id for each in settled([old, other, new])] == [3, 2]
 
 
 def test_need_08_near_equals_collapse_to_the_newest() -> None:
@@ -90,7 +96,7 @@ def test_need_08_two_facts_stay_two(one: str, other: str) -> None:
 def test_need_04_themes_do_not_replace_each_other() -> None:
     both = [hit("Tea at four", theme="marketing"), hit("Tea at four", theme="sales")]
     assert newest_of_near_equals(both) == both
-    assert len(settle(both, now=NOW)) == 2
+    assert len(settled(both)) == 2
 
 
 @given(hits)

@@ -15,7 +15,7 @@ WITH page AS MATERIALIZED (
 SELECT m.id, m.target AS kind, m.updated_at AS at, m.created_at, m.metadata ->> 'session_id' AS session_id,
        m.metadata ->> 'source' AS source, m.embedding IS NULL AND m.sig IS NULL AS pending,
        left(m.content, %(chars)s) AS content, length(m.content) AS chars
-  FROM page JOIN memory_entries AS m ON m.id = page.id
+  FROM page JOIN memory_entries AS m ON m.id = page.id AND m.agent_identity = %(theme)s
  ORDER BY page.updated_at DESC, page.id DESC;
 
 -- name: list_turns
@@ -28,7 +28,7 @@ WITH page AS MATERIALIZED (
      ORDER BY ts DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s)
 SELECT c.id, c.role AS kind, c.ts AS at, c.ts AS created_at, c.session_id, c.metadata ->> 'source' AS source,
        c.embedding IS NULL AND c.sig IS NULL AS pending, left(c.content, %(chars)s) AS content, length(c.content) AS chars
-  FROM page JOIN conversations AS c ON c.id = page.id
+  FROM page JOIN conversations AS c ON c.id = page.id AND c.agent_identity = %(theme)s
  ORDER BY page.ts DESC, page.id DESC;
 
 -- name: sessions_far_down
@@ -45,7 +45,7 @@ WITH page AS MATERIALIZED (
      ORDER BY ts, id LIMIT %(limit)s OFFSET %(offset)s)
 SELECT c.id, c.role AS kind, c.ts AS at, c.ts AS created_at, c.session_id, c.metadata ->> 'source' AS source,
        c.embedding IS NULL AND c.sig IS NULL AS pending, left(c.content, %(chars)s) AS content, length(c.content) AS chars
-  FROM page JOIN conversations AS c ON c.id = page.id
+  FROM page JOIN conversations AS c ON c.id = page.id AND c.agent_identity = %(theme)s
  ORDER BY page.ts, page.id;
 
 -- name: show_memory

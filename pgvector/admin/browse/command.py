@@ -68,7 +68,7 @@ def _list(args: argparse.Namespace, home: Path) -> int:
     bounds, chars = page(args), WHOLE if args.json else PIPED_CHARS + 1
     with _reading_theme(args, home) as (conn, theme):
         rows = browsing.listed(conn, args.store, theme, bounds, wanted, chars=chars)
-    empty = f"the theme {theme!r} has no such {'memory' if args.store == 'memories' else 'turn'}"
+    empty = f"the theme {theme!r} has no {'memory' if args.store == 'memories' else 'turn'} to show"
     return printed(args, rows, lambda: _show_rows(rows, empty=empty))
 
 

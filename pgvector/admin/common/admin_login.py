@@ -15,7 +15,7 @@ from .embedded_server import bring_up, embedded_server, starting_said
 
 @contextlib.contextmanager
 def admin_conninfo(settings: Settings, admin_dsn: str) -> Iterator[str]:
-    """For one command: how an admin logs in, `admin_dsn` or the embedded server's own.
+    """Give one command how an admin logs in: `admin_dsn`, or the embedded server's own.
 
     Raises ConfigurationError when `dsn` is set and no `admin_dsn` given.
     """

@@ -18,8 +18,9 @@ import yaml
 
 from ...domain.errors import ConfigurationError
 from .client_entry import CLIENTS, ClientFile, file_of, is_ours, renewed
+from .file_replacing import replace_file
 from .toml_tables import without_table, written_table
-from .yaml_file import replace_file, set_values
+from .yaml_file import set_values
 
 _INDENT = re.compile(r"^([ \t]+)\"", re.MULTILINE)
 _BOM = "\ufeff"

@@ -40,15 +40,21 @@ def connection(settings: Settings, login: str | None = None, *, named: str = "")
     `named`: the option that named it, where that was not the setting `dsn`. Raises SchemaNotApplied and
     StoreUnavailable; in the block, errors of the database are ours.
     """
-    option = named or ("--admin-dsn" if login else "dsn")
     with borrowed_server(settings) as locate, ExitStack() as stack:
-        try:
+        with naming(named or ("--admin-dsn" if login else "dsn")):
             conn = stack.enter_context(connect(login or settings.dsn or locate()))
             ensure_schema(conn, dims=settings.dims)
-        except StoreUnavailable as exc:
-            raise type(exc)(str(exc).replace("`dsn`", f"`{option}`")) from exc
         with translated():
             yield conn
+
+
+@contextmanager
+def naming(option: str) -> Iterator[None]:
+    """Have what fails in the block name the option that gave the DSN, in place of the setting `dsn`."""
+    try:
+        yield
+    except StoreUnavailable as exc:
+        raise type(exc)(str(exc).replace("`dsn`", f"`{option}`")) from exc
 
 
 @contextmanager

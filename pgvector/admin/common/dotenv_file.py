@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...config.sources import DOTENV_NAME, assignments
 from ...domain.errors import ConfigurationError
-from .yaml_file import replace_file
+from .file_replacing import replace_file
 
 _BOM = "\ufeff"
 _OWNER_ONLY = 0o600

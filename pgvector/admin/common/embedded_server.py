@@ -51,7 +51,7 @@ def starting_said(server: EmbeddedServer) -> Iterator[None]:
 
 @contextmanager
 def borrowed_server(settings: Settings) -> Iterator[Callable[[], str]]:
-    """For one command: a function that brings the embedded server up, which is let go of at the end."""
+    """Give one command a function that brings the embedded server up, which is let go of at the end."""
     with ExitStack() as stack:
 
         def locate() -> str:

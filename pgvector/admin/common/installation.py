@@ -69,7 +69,7 @@ def install_plugin(hermes_home: Path, *, mode: Mode = "shim", force: bool = Fals
         return InstallReport(target, mode, "kept", version, _symlink_note(target))
     if os.path.lexists(target) and not force and not is_ours(target):
         raise ConfigurationError(
-            f"{target} exists and was not put there by {DISTRIBUTION}; "
+            f"{target} exists and was not put there by this package; "
             f"move it away, or run `hermes-pgvector install --force` to replace it"
         )
     try:

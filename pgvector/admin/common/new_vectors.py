@@ -224,7 +224,7 @@ def switch(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
 
 
 def switch_soon(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
-    """`switch` as soon as the tables are free for a moment; raises as that, DeadlineExceeded only after many tries."""
+    """Call `switch` once the tables are free for a moment. Raises as that, DeadlineExceeded only after many tries."""
     _again_while_busy(lambda: switch(conn, space))
 
 

@@ -14,14 +14,14 @@ from ...store.sql import query
 def record_where_allowed(
     conn: DeadlineConnection, verb: str, arguments: Mapping[str, Any], done: Mapping[str, int]
 ) -> None:
-    """As `record`; nothing on a replica, or for a role that row-level security confines: the log is not its own."""
+    """Do as `record`, except on a replica, or for a role that row-level security confines: the log is not its own."""
     row = conn.execute(query("may_write_log")).fetchone()
     if row and row.may:
         record(conn, verb, arguments, done)
 
 
 def operator(verb: str) -> dict[str, str]:
-    """Who runs a command, as the history of memories says it."""
+    """Return who runs a command, as the history of memories says it."""
     return {"source": "operator", "verb": verb, "os_user": os_user(), "host": socket.gethostname()}
 
 

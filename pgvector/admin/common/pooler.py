@@ -30,7 +30,7 @@ def shares_sessions(conn: DeadlineConnection, conninfo: str) -> bool:
 
 
 def require_session(conn: DeadlineConnection, conninfo: str) -> None:
-    """Raises ConfigurationError where `conn` leads through a pooler in transaction mode, and locks would be lost."""
+    """Raise ConfigurationError where `conn` leads through a pooler in transaction mode, and locks would be lost."""
     if shares_sessions(conn, conninfo):
         raise ConfigurationError(
             "this login leads through a pooler in transaction mode (PgBouncer), which keeps no lock and no setting "

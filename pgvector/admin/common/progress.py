@@ -37,7 +37,7 @@ class ProgressLine:
             self._tell()
 
     def say(self, line: str) -> None:
-        """A line of its own."""
+        """Print a line of its own."""
         self._stream.write(("\r\033[K" if self._open else "") + line + "\n")
         self._stream.flush()
         self._open = False

@@ -54,7 +54,7 @@ def enable(conn: DeadlineConnection) -> None:
 
 
 def renew(conn: DeadlineConnection) -> None:
-    """Where row-level security is on, bring the tables of a new version under it."""
+    """Bring the tables of a new version under row-level security where that is on."""
     if is_enabled(conn):
         enable(conn)
 

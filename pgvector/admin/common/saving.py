@@ -18,7 +18,7 @@ from ...domain.redaction import mask_dsn
 from ...host.session_context import came_from_dotenv, environment, process_home
 from .conninfo import has_secret
 from .dotenv_file import restore_dotenv, set_dotenv
-from .yaml_file import replace_file, set_values
+from .file_replacing import replace_file
 
 API_KEY_ENV = "HERMES_PGVECTOR_EMBED_API_KEY"
 assert API_KEY_ENV in KNOWN_ENV
@@ -100,6 +100,9 @@ def _add_change(changes: Changes, each: Field, value: Any, said: object, *, expl
 
 def save(home: Path, changes: Changes) -> None:
     """Write them, all or none. Raises ConfigurationError, with the files as they were."""
+    # What edits YAML takes a while to load, and most commands that know the settings write none.
+    from .yaml_file import set_values
+
     before = set_dotenv(home, changes.variables) if changes.variables else None
     try:
         if changes.settings:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from ruamel.yaml.tokens import CommentToken
 from ...config.sources import CONFIG_NAME, yaml_place
 from ...domain.errors import ConfigurationError
 from ...domain.redaction import mask_dsn
+from .file_replacing import replace_file
 
 Key = tuple[str, ...]
 _BOM = "\ufeff"
@@ -65,27 +64,6 @@ def _before_and_after(path: Path, values: Mapping[Key, object]) -> tuple[str, st
     except _CannotEdit as why:
         raise _refusal(path, values, str(why)) from None
     return text, edited
-
-
-def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
-    """Put `data` at `path` in one step, keeping owner and, unless another `mode` is given, mode. Raises OSError."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            found = path.stat()
-            with suppress(PermissionError):
-                os.chown(temporary, found.st_uid, found.st_gid)
-            os.chmod(temporary, found.st_mode & 0o7777 if mode is None else mode)
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
 
 
 class _CannotEdit(Exception):

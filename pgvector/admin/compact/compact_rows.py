@@ -96,13 +96,13 @@ def sizes(conn: DeadlineConnection) -> Sizes:
 
 
 def candidates(conn: DeadlineConnection, theme: str, before: datetime) -> list[list[int]]:
-    """Groups of old turns that may say the same, each newest first."""
+    """Return groups of old turns that may say the same, each newest first."""
     asked = {"theme": theme, "before": before, "signs": _SIGNS, "fillers": list(_FILLERS)}
     return [row.ids for row in conn.execute(query("compact_candidates"), asked)]
 
 
 def same(conn: DeadlineConnection, theme: str, pairs: Mapping[int, int], similar: float) -> dict[int, int]:
-    """Of turns and the newer ones that may replace them, those that say the same, with their bytes."""
+    """Return, of turns and the newer ones that may replace them, those that say the same, with their bytes."""
     asked = {"theme": theme, "kept": list(pairs.values()), "ids": list(pairs), "similar": similar}
     return {row.id: row.bytes for row in conn.execute(query("compact_same"), asked)}
 
@@ -154,7 +154,7 @@ def questions(conn: DeadlineConnection, theme: str, limit: int) -> list[Asked]:
 
 
 def likenesses(conn: DeadlineConnection, asked: Asked) -> list[tuple[float, float]]:
-    """Pairs of likeness by signature and by vector, of the turns that are nearest by signature."""
+    """Return pairs of likeness by signature and by vector, of the turns that are nearest by signature."""
     row = {"theme": asked.theme, "id": asked.id, "vector": asked.vector, "limit": _PAIRED}
     return [(found.told, found.real) for found in conn.execute(query("nearest_by_signature"), row)]
 

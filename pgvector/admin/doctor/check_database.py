@@ -142,7 +142,8 @@ def _unusable_schema(conn: DeadlineConnection, settings: Settings) -> Check | No
         # What becomes of another program's tables is for an operator to begin.
         repair = "" if isinstance(exc, UpgradeNeeded) else "migrate"
         command = schema.MIGRATE_COMMAND if settings.dsn else "hermes-pgvector migrate"
-        return Check("schema", "fail", str(exc), command, repair)
+        said = str(exc).removesuffix(f"; to upgrade them with all rows, run: {command}")  # it is the line after this
+        return Check("schema", "fail", said, command, repair)
     except HermesPgvectorError as exc:
         return Check("schema", "fail", str(exc))  # the message says what to do, and migrating would not help
     return None

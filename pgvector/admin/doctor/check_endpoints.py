@@ -9,7 +9,7 @@ from pathlib import Path
 from ...config.settings import Settings
 from ...config.sources import read_section
 from ...domain.commandline import pip_install
-from ...domain.errors import EmbedderError, HermesPgvectorError
+from ...domain.errors import EmbedderError, EmbedderUnavailable, HermesPgvectorError
 from ...domain.theme_settings import Languages
 from ...embed.cross_encoder import LANGUAGE, MODEL
 from ...embed.factory import cross_encoder_for, embedder_for, reranker_for
@@ -54,10 +54,16 @@ def _embedding(context: DoctorContext) -> Check:
         finally:
             embedder.close()
     except (EmbedderError, HermesPgvectorError) as exc:
-        check = "hermes-pgvector model verify" if local else "check embed_url, embed_model and dims"
-        return Check("embedding", "fail", str(exc), f"{check}; recall goes by words meanwhile")
+        return Check("embedding", "fail", str(exc), f"{_remedy(exc, local=local)}; recall goes by words meanwhile")
     which = f"local model {embedder.model} in this process," if local else f"{embedder.model} answers with"
     return Check("embedding", "ok", f"{which} {settings.dims} dimensions, in {_since_ms(started)} ms")
+
+
+def _remedy(exc: HermesPgvectorError, *, local: bool) -> str:
+    if not local:
+        return "check embed_url, embed_model and dims"
+    busy = "; if that finds nothing, this machine is too busy: raise embed_timeout_s"
+    return f"hermes-pgvector model verify{busy if isinstance(exc, EmbedderUnavailable) else ''}"
 
 
 def _how(home: Path) -> str:

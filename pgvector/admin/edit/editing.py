@@ -32,7 +32,7 @@ _MATTERS = {"kind", "subject", "scope", "state"}  # where one of them changes, a
 
 
 def edit(context: CommandContext, ref: Ref, text: str | None, changes: Mapping[str, Any], *, really: bool) -> Outcome:
-    """As `edit_in`, in a transaction of its own; the memory gets its new vector at once where that is possible."""
+    """Do as `edit_in`, in a transaction of its own; the memory gets its new vector at once where that is possible."""
     with context.backend.connection(WRITE_TIMEOUT_S) as conn:
         done = edit_in(conn, context, ref, text, changes, really=really)
     embed_edited(context, done)
@@ -190,6 +190,11 @@ def memory(conn: DeadlineConnection, ref: Ref) -> Any:
     found = stored_rows.rows(conn, "memories", [ref.id])
     if not found:
         raise InvalidArgument(f"there is no memory {ref}; see: hermes-pgvector list")
+    if len(found) > 1:  # of several themes, since a restore whose sequences were behind
+        raise InvalidArgument(
+            f"{ref} is the number of memories of several themes ({', '.join(row.theme for row in found)}), nothing was "
+            "changed; see: hermes-pgvector doctor"
+        )
     return found[0]
 
 

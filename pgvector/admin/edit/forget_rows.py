@@ -64,7 +64,7 @@ def _row(ref: Ref, theme: str, kind: str, at: Any, content: str) -> dict[str, An
 
 
 def forget(context: CommandContext, refs: Sequence[Ref], *, theme: str | None, really: bool) -> Outcome:
-    """As `forget_in`, in a transaction of its own; then copies of the same texts in the spool go as well."""
+    """Do as `forget_in`, in a transaction of its own; then copies of the same texts in the spool go as well."""
     with context.backend.connection(WRITE_TIMEOUT_S) as conn:
         done = forget_in(conn, context, refs, theme=theme, really=really)
     if really:
@@ -179,7 +179,7 @@ def _old_texts(conn: DeadlineConnection, theme: str, ids: Sequence[int]) -> int:
 
 
 def forget_session(context: CommandContext, theme: str, session_id: str, *, really: bool) -> Outcome:
-    """As `forget_session_in`, in a transaction of its own; then its acknowledged writes go from the spool."""
+    """Do as `forget_session_in`, in a transaction of its own; then its acknowledged writes go from the spool."""
     with context.backend.connection(WRITE_TIMEOUT_S) as conn:
         done = forget_session_in(conn, theme, session_id, really=really)
     if really:

@@ -13,7 +13,7 @@ from ...domain.errors import ConfigurationError
 from ...domain.theme import normalise_theme
 from ...mcp.tokens import ANY_THEME, Token, TokenFile, check_name, dumped, hash_of, new_secret
 from ...server.locks import open_lock, try_exclusive
-from ..common.yaml_file import replace_file
+from ..common.file_replacing import replace_file
 
 _OWNER_ONLY = 0o600
 

@@ -23,7 +23,7 @@ from ..common.commands import (
     printed,
 )
 from ..common.console import say
-from ..common.database import settings_of
+from ..common.database import naming, settings_of
 from ..common.embedded_server import borrowed_server, embedded_server
 from ..common.migrations import MigrationReport, migrate
 from ..common.outcome import counted
@@ -60,7 +60,11 @@ def _arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace, home: Path) -> int:
-    settings = settings_of(home)
+    with naming("--admin-dsn" if given_admin_dsn(args) else "dsn"):
+        return _chosen(args, settings_of(home))
+
+
+def _chosen(args: argparse.Namespace, settings: Settings) -> int:
     if args.confirm_upgrade:
         return _confirm(args, settings)
     if args.undo_upgrade:

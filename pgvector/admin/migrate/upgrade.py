@@ -27,7 +27,7 @@ from ..common.upgrade_progress import NAMELESS, SCHEMA, UpgradeProgress, under_w
 from . import upgrade_tables
 from .upgrade_tables import ForeignTables, OldRow, RowDestination
 
-CONFIRM, UNDO = "hermes-pgvector migrate --confirm-upgrade", "hermes-pgvector migrate --undo-upgrade"
+CONFIRM, UNDO = (f"hermes-pgvector migrate --admin-dsn DSN --{end}-upgrade" for end in ("confirm", "undo"))
 _CHAT_KEY = re.compile(r"agent:([^:]+):([^:]+):")
 _MAIN = "main"  # what the host writes for its default profile in the key of a chat
 _THEMES_SHOWN = 20
@@ -89,9 +89,13 @@ class Upgraded:
 
     def lines(self) -> list[str]:
         """Return what was done, for people, and what comes next."""
+        done = ["upgraded"]
+        if self.merged:
+            done.append(f"merged, as they were there twice: {plural(self.merged, 'memory', 'memories')}")
+        if self.left_out:
+            done.append(f"left out, as they were blank: {plural(self.left_out, 'row')}")
         return [
-            f"upgraded; merged, as they were there twice: {plural(self.merged, 'memory', 'memories')}; "
-            f"left out, as they were blank: {plural(self.left_out, 'row')}",
+            "; ".join(done),
             f"when all is well, drop the tables of before: {CONFIRM}",
             f"to have everything back as it was: {UNDO}",
         ]

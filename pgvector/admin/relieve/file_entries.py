@@ -14,7 +14,7 @@ from ...capture.mirror import DELIMITER
 from ...domain.errors import ConfigurationError
 from ...domain.types import MEMORY_FILES
 from ...server.locks import open_lock, try_exclusive
-from ..common.yaml_file import replace_file
+from ..common.file_replacing import replace_file
 
 _LOCK_S = 10.0  # the host holds its lock for as long as one write takes
 _POLL_S = 0.05

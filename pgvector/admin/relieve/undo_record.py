@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ...domain.errors import ConfigurationError
-from ..common.yaml_file import replace_file
+from ..common.file_replacing import replace_file
 
 _NAME = "relieved.json"
 

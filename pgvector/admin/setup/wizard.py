@@ -38,7 +38,7 @@ class SetupPlan:
     notes: tuple[str, ...] = field(default=())
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines; no secrets."""
+        """Return it for machines, without secrets."""
         return {
             "database": self.database.describe(),
             "recall": self.model.describe(),

@@ -123,7 +123,7 @@ def _show_left_behind(done: Copy) -> None:
     if done.removed:
         say(f"removed there too, as they were removed here since: {counted({'memories': done.removed})}")
     if done.history is None:
-        warn("what happened to memories stays behind: only an admin may write that: add --admin-dsn")
+        warn("the history of memories is not copied: only an admin of the target may write it; add --admin-dsn DSN")
     if not done.vectors_fit:
         warn("the other database holds vectors of another model: the texts wait there for new ones")
     if done.since:

@@ -51,7 +51,7 @@ class Header:
     made_by: str
 
     def line(self) -> bytes:
-        """As it stands in the file."""
+        """Return it as it stands in the file."""
         return _line(
             {
                 "format": FORMAT,
@@ -114,7 +114,7 @@ class Trailer:
     sha256: str
 
     def line(self) -> bytes:
-        """As it stands in the file."""
+        """Return it as it stands in the file."""
         return _line({"end": True, **self.counts, "sha256": self.sha256})
 
 

@@ -32,7 +32,7 @@ class ForeignDatabase:
         return {row.column_name for row in found}
 
     def demand(self, table: str, *columns: str) -> None:
-        """Raises ConfigurationError where the table lacks one of these columns."""
+        """Raise ConfigurationError where the table lacks one of these columns."""
         there = self.columns(table)
         missing = ", ".join(sorted(set(columns) - there))
         if not there:
@@ -57,7 +57,7 @@ class ForeignDatabase:
         return self._rows(query("predecessor_memories"))
 
     def predecessor_turns(self) -> Iterator[Any]:
-        """Its turns by theme and session; its first releases kept no parents of sessions."""
+        """Return its turns by theme and session; its first releases kept no parents of sessions."""
         parents = "parent_session_id" in self.columns("conversations")
         return self._rows(query("predecessor_turns" if parents else "predecessor_turns_without_parents"))
 

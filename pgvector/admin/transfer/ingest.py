@@ -81,12 +81,12 @@ class IngestResult:
 
     @property
     def added(self) -> int:
-        """Records written."""
+        """Return how many records were written."""
         return self.memories_added + self.turns_added
 
     @property
     def there(self) -> int:
-        """Records that were there already."""
+        """Return how many records were there already."""
         return self.memories_there + self.turns_there
 
     def skip(self, record: Record, reason: str) -> None:

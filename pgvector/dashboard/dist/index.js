@@ -760,12 +760,33 @@ function Table({ label, columns, rows, keyOf, narrow }) {
 
 const THEMES_OFFERED = 20;
 
-/** Return [asked, set] of a form whose answers stand in the address: it follows where the address leads. */
-function useAsked(names, params) {
+/**
+ * Return what is typed into a form whose answers stand in the address of a view, and what its fields are given.
+ *
+ * It follows where the address leads. Choices take effect at once, unless `wait`, texts when the form is submitted.
+ */
+function useForm(view, names, params) {
   const now = Object.fromEntries(names.map((name) => [name, params[name] || ""]));
   const [asked, setAsked] = useState(now);
   useEffect(() => setAsked(now), [JSON.stringify(now)]);
-  return [asked, (some) => setAsked((before) => ({ ...before, ...some }))];
+  const set = (name, value) => setAsked((before) => ({ ...before, [name]: value }));
+  const send = (more) => go(view, filledIn({ ...asked, ...more }));
+  return {
+    asked,
+    submit: (event) => {
+      event.preventDefault();
+      send({});
+    },
+    text: (name) => ({ value: asked[name], onInput: (value) => set(name, value) }),
+    choice: (name, choices, { wait = false } = {}) => ({
+      value: asked[name],
+      choices,
+      onInput: (value) => {
+        set(name, value);
+        if (!wait) send({ [name]: value });
+      },
+    }),
+  };
 }
 
 /** Return those of a form's answers that say something, for the address. */
@@ -1683,24 +1704,8 @@ function SearchHint() {
 
 /** The question and its filters; choices take effect at once, texts with Enter or the button. */
 function SearchForm({ params }) {
-  const [asked, set] = useAsked(["q", ...SEARCH_FILTERS], params);
-  const send = (more) => go("search", filledIn({ ...asked, ...more }));
-  const submit = (event) => {
-    event.preventDefault();
-    send({});
-  };
-  const text = (name) => ({
-    value: asked[name],
-    onInput: (value) => set({ [name]: value }),
-  });
-  const choice = (name, choices) => ({
-    value: asked[name],
-    choices,
-    onInput: (value) => {
-      set({ [name]: value });
-      if (asked.q.trim()) send({ [name]: value });
-    },
-  });
+  const { asked, submit, text, choice } = useForm("search", ["q", ...SEARCH_FILTERS], params);
+  const filter = (name, choices) => choice(name, choices, { wait: !asked.q.trim() });
   const chosen = SEARCH_FILTERS.filter((name) => params[name]).length;
   const [open] = useState(chosen > 0);
   const form = useRef(null);
@@ -1724,14 +1729,14 @@ function SearchForm({ params }) {
         "div",
         { className: "hpg-fields" },
         h(ThemeField, { help: "Empty: every theme", ...text("theme") }),
-        h(SelectField, { label: "Look among", ...choice("store", STORE_CHOICES) }),
-        h(SelectField, { label: "Who said it (turns)", ...choice("role", ROLE_CHOICES) }),
-        h(SelectField, { label: "About (memories)", ...choice("target", TARGET_CHOICES) }),
-        h(SelectField, { label: "Kind", ...choice("type", TYPE_CHOICES) }),
+        h(SelectField, { label: "Look among", ...filter("store", STORE_CHOICES) }),
+        h(SelectField, { label: "Who said it (turns)", ...filter("role", ROLE_CHOICES) }),
+        h(SelectField, { label: "About (memories)", ...filter("target", TARGET_CHOICES) }),
+        h(SelectField, { label: "Kind", ...filter("type", TYPE_CHOICES) }),
         h(TextField, { label: "Since", help: "2026-05-03, 2026-05 or 7d", ...text("since") }),
         h(TextField, { label: "Until", help: "2026-05-03, 2026-05 or 7d", ...text("until") }),
         h(TextField, { label: "Session", ...text("session") }),
-        h(SelectField, { label: "Reranker", ...choice("rerank", RERANK_CHOICES) }),
+        h(SelectField, { label: "Reranker", ...filter("rerank", RERANK_CHOICES) }),
       ),
       chosen > 0 &&
         h(Link, { view: "search", params: { q: params.q } }, "Search without these filters"),
@@ -1891,11 +1896,7 @@ function AgentView() {
 }
 
 function AgentForm({ params }) {
-  const [asked, set] = useAsked(["message", "theme", "session"], params);
-  const field = (name) => ({
-    value: asked[name],
-    onInput: (value) => set({ [name]: value }),
-  });
+  const { asked, text } = useForm("agent", ["message", "theme", "session"], params);
   const ready = asked.message.trim() && asked.theme.trim();
   const submit = (event) => {
     event.preventDefault();
@@ -1904,12 +1905,12 @@ function AgentForm({ params }) {
   return h(
     "form",
     { className: "hpg-form", onSubmit: submit },
-    h(TextField, { label: "Message", rows: 3, required: true, ...field("message") }),
+    h(TextField, { label: "Message", rows: 3, required: true, ...text("message") }),
     h(
       "div",
       { className: "hpg-fields" },
-      h(ThemeField, { required: true, ...field("theme") }),
-      h(TextField, { label: "Session", help: "Empty: a new one", ...field("session") }),
+      h(ThemeField, { required: true, ...text("theme") }),
+      h(TextField, { label: "Session", help: "Empty: a new one", ...text("session") }),
     ),
     h(
       "div",
@@ -2390,6 +2391,8 @@ function RowFacts({ row }) {
 
 // What happened to memories, of one theme or of all.
 
+const ACTION_CHOICES = [["", "Everything"], ...ACTIONS.map((name) => [name, name])];
+
 function HistoryView() {
   const { params } = useAddress();
   return h(
@@ -2401,20 +2404,7 @@ function HistoryView() {
 }
 
 function HistoryForm({ params }) {
-  const [asked, set] = useAsked(["theme", "action", "since", "until"], params);
-  const send = (more) => go("history", filledIn({ ...asked, ...more }));
-  const submit = (event) => {
-    event.preventDefault();
-    send({});
-  };
-  const text = (name) => ({
-    value: asked[name],
-    onInput: (value) => set({ [name]: value }),
-  });
-  const choose = (action) => {
-    set({ action });
-    send({ action });
-  };
+  const { submit, text, choice } = useForm("history", ["theme", "action", "since", "until"], params);
   return h(
     "form",
     { className: "hpg-form", onSubmit: submit },
@@ -2422,12 +2412,7 @@ function HistoryForm({ params }) {
       "div",
       { className: "hpg-fields" },
       h(ThemeField, { help: "Empty: every theme", ...text("theme") }),
-      h(SelectField, {
-        label: "What was done",
-        value: asked.action,
-        choices: [["", "Everything"], ...ACTIONS.map((name) => [name, name])],
-        onInput: choose,
-      }),
+      h(SelectField, { label: "What was done", ...choice("action", ACTION_CHOICES) }),
       h(TextField, { label: "Since", help: "2026-05-03, 2026-05 or 7d", ...text("since") }),
       h(TextField, { label: "Until", help: "2026-05-03, 2026-05 or 7d", ...text("until") }),
     ),

@@ -14,11 +14,7 @@ function AgentView() {
 }
 
 function AgentForm({ params }) {
-  const [asked, set] = useAsked(["message", "theme", "session"], params);
-  const field = (name) => ({
-    value: asked[name],
-    onInput: (value) => set({ [name]: value }),
-  });
+  const { asked, text } = useForm("agent", ["message", "theme", "session"], params);
   const ready = asked.message.trim() && asked.theme.trim();
   const submit = (event) => {
     event.preventDefault();
@@ -27,12 +23,12 @@ function AgentForm({ params }) {
   return h(
     "form",
     { className: "hpg-form", onSubmit: submit },
-    h(TextField, { label: "Message", rows: 3, required: true, ...field("message") }),
+    h(TextField, { label: "Message", rows: 3, required: true, ...text("message") }),
     h(
       "div",
       { className: "hpg-fields" },
-      h(ThemeField, { required: true, ...field("theme") }),
-      h(TextField, { label: "Session", help: "Empty: a new one", ...field("session") }),
+      h(ThemeField, { required: true, ...text("theme") }),
+      h(TextField, { label: "Session", help: "Empty: a new one", ...text("session") }),
     ),
     h(
       "div",

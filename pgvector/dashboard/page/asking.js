@@ -2,12 +2,33 @@
 
 const THEMES_OFFERED = 20;
 
-/** Return [asked, set] of a form whose answers stand in the address: it follows where the address leads. */
-function useAsked(names, params) {
+/**
+ * Return what is typed into a form whose answers stand in the address of a view, and what its fields are given.
+ *
+ * It follows where the address leads. Choices take effect at once, unless `wait`, texts when the form is submitted.
+ */
+function useForm(view, names, params) {
   const now = Object.fromEntries(names.map((name) => [name, params[name] || ""]));
   const [asked, setAsked] = useState(now);
   useEffect(() => setAsked(now), [JSON.stringify(now)]);
-  return [asked, (some) => setAsked((before) => ({ ...before, ...some }))];
+  const set = (name, value) => setAsked((before) => ({ ...before, [name]: value }));
+  const send = (more) => go(view, filledIn({ ...asked, ...more }));
+  return {
+    asked,
+    submit: (event) => {
+      event.preventDefault();
+      send({});
+    },
+    text: (name) => ({ value: asked[name], onInput: (value) => set(name, value) }),
+    choice: (name, choices, { wait = false } = {}) => ({
+      value: asked[name],
+      choices,
+      onInput: (value) => {
+        set(name, value);
+        if (!wait) send({ [name]: value });
+      },
+    }),
+  };
 }
 
 /** Return those of a form's answers that say something, for the address. */

@@ -1,5 +1,7 @@
 // What happened to memories, of one theme or of all.
 
+const ACTION_CHOICES = [["", "Everything"], ...ACTIONS.map((name) => [name, name])];
+
 function HistoryView() {
   const { params } = useAddress();
   return h(
@@ -11,20 +13,7 @@ function HistoryView() {
 }
 
 function HistoryForm({ params }) {
-  const [asked, set] = useAsked(["theme", "action", "since", "until"], params);
-  const send = (more) => go("history", filledIn({ ...asked, ...more }));
-  const submit = (event) => {
-    event.preventDefault();
-    send({});
-  };
-  const text = (name) => ({
-    value: asked[name],
-    onInput: (value) => set({ [name]: value }),
-  });
-  const choose = (action) => {
-    set({ action });
-    send({ action });
-  };
+  const { submit, text, choice } = useForm("history", ["theme", "action", "since", "until"], params);
   return h(
     "form",
     { className: "hpg-form", onSubmit: submit },
@@ -32,12 +21,7 @@ function HistoryForm({ params }) {
       "div",
       { className: "hpg-fields" },
       h(ThemeField, { help: "Empty: every theme", ...text("theme") }),
-      h(SelectField, {
-        label: "What was done",
-        value: asked.action,
-        choices: [["", "Everything"], ...ACTIONS.map((name) => [name, name])],
-        onInput: choose,
-      }),
+      h(SelectField, { label: "What was done", ...choice("action", ACTION_CHOICES) }),
       h(TextField, { label: "Since", help: "2026-05-03, 2026-05 or 7d", ...text("since") }),
       h(TextField, { label: "Until", help: "2026-05-03, 2026-05 or 7d", ...text("until") }),
     ),

@@ -45,24 +45,8 @@ function SearchHint() {
 
 /** The question and its filters; choices take effect at once, texts with Enter or the button. */
 function SearchForm({ params }) {
-  const [asked, set] = useAsked(["q", ...SEARCH_FILTERS], params);
-  const send = (more) => go("search", filledIn({ ...asked, ...more }));
-  const submit = (event) => {
-    event.preventDefault();
-    send({});
-  };
-  const text = (name) => ({
-    value: asked[name],
-    onInput: (value) => set({ [name]: value }),
-  });
-  const choice = (name, choices) => ({
-    value: asked[name],
-    choices,
-    onInput: (value) => {
-      set({ [name]: value });
-      if (asked.q.trim()) send({ [name]: value });
-    },
-  });
+  const { asked, submit, text, choice } = useForm("search", ["q", ...SEARCH_FILTERS], params);
+  const filter = (name, choices) => choice(name, choices, { wait: !asked.q.trim() });
   const chosen = SEARCH_FILTERS.filter((name) => params[name]).length;
   const [open] = useState(chosen > 0);
   const form = useRef(null);
@@ -86,14 +70,14 @@ function SearchForm({ params }) {
         "div",
         { className: "hpg-fields" },
         h(ThemeField, { help: "Empty: every theme", ...text("theme") }),
-        h(SelectField, { label: "Look among", ...choice("store", STORE_CHOICES) }),
-        h(SelectField, { label: "Who said it (turns)", ...choice("role", ROLE_CHOICES) }),
-        h(SelectField, { label: "About (memories)", ...choice("target", TARGET_CHOICES) }),
-        h(SelectField, { label: "Kind", ...choice("type", TYPE_CHOICES) }),
+        h(SelectField, { label: "Look among", ...filter("store", STORE_CHOICES) }),
+        h(SelectField, { label: "Who said it (turns)", ...filter("role", ROLE_CHOICES) }),
+        h(SelectField, { label: "About (memories)", ...filter("target", TARGET_CHOICES) }),
+        h(SelectField, { label: "Kind", ...filter("type", TYPE_CHOICES) }),
         h(TextField, { label: "Since", help: "2026-05-03, 2026-05 or 7d", ...text("since") }),
         h(TextField, { label: "Until", help: "2026-05-03, 2026-05 or 7d", ...text("until") }),
         h(TextField, { label: "Session", ...text("session") }),
-        h(SelectField, { label: "Reranker", ...choice("rerank", RERANK_CHOICES) }),
+        h(SelectField, { label: "Reranker", ...filter("rerank", RERANK_CHOICES) }),
       ),
       chosen > 0 &&
         h(Link, { view: "search", params: { q: params.q } }, "Search without these filters"),

@@ -93,7 +93,7 @@ def _was_seen(asked: str, answered: str, seen: set[int]) -> bool:
 
 
 def _exchanges(messages: Iterable[Utterance]) -> Iterator[tuple[Utterance | None, Utterance | None]]:
-    """Each message of a user with the answer to it; either may be missing."""
+    """Yield each message of a user with the answer to it; either may be missing."""
     user: Utterance | None = None
     for each in messages:
         if each.role == "user":

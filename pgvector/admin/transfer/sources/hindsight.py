@@ -47,7 +47,7 @@ class HindsightTables(SourceTables):
             return database.count("documents") + database.count("memory_units")
 
     def records(self, tally: SourceTally) -> Iterator[Record]:
-        """Conversations as turns, notes of the agent and facts as memories; entities, links and vectors are derived."""
+        """Yield conversations as turns, notes and facts as memories; entities, links and vectors are derived."""
         turn_filter = ConversationFilter(self.destination.min_chars, tally)
         with foreign(self.dsn, self.schema, EXPECTED) as database:
             _check(database)

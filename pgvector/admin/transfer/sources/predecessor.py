@@ -37,7 +37,7 @@ class PredecessorTables(SourceTables):
             return database.count("memory_entries") + database.count("conversations")
 
     def records(self, tally: SourceTally) -> Iterator[Record]:
-        """Memories, then turns by theme and session. Vectors are left: nothing records which model made them."""
+        """Yield memories, then turns by theme and session. Vectors are left: nothing records which model made them."""
         with foreign(self.dsn, self.schema, EXPECTED) as database:
             _check(database)
             for row in database.predecessor_memories():

@@ -26,7 +26,7 @@ class SqliteFile:
         self._expected = expected
 
     def demand(self, table: str, *columns: str) -> None:
-        """Raises ConfigurationError where the table lacks one of these columns."""
+        """Raise ConfigurationError where the table lacks one of these columns."""
         missing = set(columns) - self.columns(table)
         if missing:
             raise ConfigurationError(
@@ -47,7 +47,7 @@ class SqliteFile:
     def rows(
         self, table: str, columns: Sequence[str], *, where: str = "", values: Sequence[object] = (), order: str = ""
     ) -> list[dict[str, Any]]:
-        """Rows with these columns, None for those that this version of the file does not have."""
+        """Return rows with these columns, None for those that this version of the file does not have."""
         there = self.columns(table) | {_NUMBER}
         wanted = ", ".join(f'"{name}" AS "{name}"' if name in there else f'NULL AS "{name}"' for name in columns)
         statement = f'SELECT {wanted} FROM "{table}"'
