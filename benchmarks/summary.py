@@ -81,7 +81,7 @@ LINES = (
         "found on others' topics",
         {"theme": "10.0%, 10,000", "asked": "recall_memory"},
     ),
-    Line("evidence among ten results, mean over corpora", "peers-evidence", "{} @10", {"corpus": "mean of the corpora"}),
+    Line("evidence among ten rows, mean over corpora", "peers-evidence", "{} @10", {"corpus": "mean of the corpora"}),
     Line("rows lost of those accepted, over all faults", "peers-faults", "{}: lost", total=True),
     Line("rows that never get a vector", "peers-faults", "{}: never embedded", total=True),
     Line(

@@ -165,7 +165,7 @@ pgvector install --hermes-home "$hermes_home" "$mode" ||
 
 # By way of the environment: arguments of commands are public.
 save_dsn() {
-  DSN_TO_SAVE=$dsn env -u HERMES_PGVECTOR_DSN "$python" - <<'PROGRAM'
+  HERMES_PGVECTOR_TARGET_DSN=$dsn env -u HERMES_PGVECTOR_DSN "$python" - <<'PROGRAM'
 import os
 import sys
 from dataclasses import replace
@@ -178,7 +178,7 @@ from hermes_memory_pgvector.domain.errors import ConfigurationError
 home = Path(os.environ["HERMES_HOME"])
 try:
     settings = settings_of(home)
-    save(home, changes_to(home, settings, replace(settings, dsn=os.environ["DSN_TO_SAVE"])))
+    save(home, changes_to(home, settings, replace(settings, dsn=os.environ["HERMES_PGVECTOR_TARGET_DSN"])))
 except ConfigurationError as error:
     sys.exit(str(error))
 PROGRAM
