@@ -115,7 +115,7 @@ def _host(version: str) -> Check:
             "hermes-agent",
             "note",
             "not in this Python environment",
-            "install hermes-agent, then this package into the environment that runs it: ./scripts/install.sh does",
+            "install hermes-agent, then this package into the environment that runs it",
         )
     if version != TESTED_HOST:
         return Check(

@@ -27,7 +27,8 @@ from ..common.upgrade_progress import NAMELESS, SCHEMA, UpgradeProgress, under_w
 from . import upgrade_tables
 from .upgrade_tables import ForeignTables, OldRow, RowDestination
 
-CONFIRM, UNDO = (f"hermes-pgvector migrate --admin-dsn DSN --{end}-upgrade" for end in ("confirm", "undo"))
+CONFIRM = "hermes-pgvector migrate --admin-dsn DSN --confirm-upgrade"
+UNDO = "hermes-pgvector migrate --admin-dsn DSN --undo-upgrade"
 _CHAT_KEY = re.compile(r"agent:([^:]+):([^:]+):")
 _MAIN = "main"  # what the host writes for its default profile in the key of a chat
 _THEMES_SHOWN = 20
