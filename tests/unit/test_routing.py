@@ -34,7 +34,7 @@ ACROSS_THEMES = {
         "theme_names_spread",
     },
     "the operator's: import, export, reembed": {
-        "known_memories", "missing_turns", "nearest_when_cold", "sample_texts", "themes_with_traces",
+        "known_memories", "missing_turns", "sample_texts", "themes_with_traces",
         "predecessor_memories", "predecessor_turns", "predecessor_turns_without_parents",
     },
 }  # fmt: skip
