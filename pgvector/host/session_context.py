@@ -176,9 +176,8 @@ def _of_dotenv() -> dict[str, set[str]]:
 def environment(home: Path) -> dict[str, str]:
     """Return the environment with the home's own .env in the place of what the host took from another profile's."""
     taken = _of_dotenv()
-    if (
-        home == process_home()
-    ):  # of which the host has read the rest, and a file that is gone for a moment takes nothing
+    # Of its own home the host has read the rest, and a file that is gone for a moment takes nothing.
+    if home == process_home():
         return dict(os.environ) | read_dotenv(home)
     kept = {name: value for name, value in os.environ.items() if value not in taken.get(name, ())}
     return kept | read_dotenv(home, "")

@@ -65,15 +65,15 @@ substr(hermes_digest({row}.content), 1, 8) = substr({wanted}.digest, 1, 8)
 -- One may be empty, as a rule the second: rows that were stored by a version without codes. The planner's way to the rows
 -- of one theme is their covering index.
 coded AS MATERIALIZED (
-    SELECT {columns} FROM {table}
+    SELECT {columns}, agent_identity FROM {table}
      WHERE {rows} AND code IS NOT NULL
      ORDER BY code <~> (SELECT hermes_code(%(vector)s)) LIMIT {depth}),
 signed AS MATERIALIZED (
-    SELECT {columns} FROM {table}
+    SELECT {columns}, agent_identity FROM {table}
      WHERE {rows} AND code IS NULL AND sig IS NOT NULL
      ORDER BY (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 LIMIT %(signed)s),
 candidates AS MATERIALIZED (
-    SELECT {columns} FROM coded UNION ALL SELECT {columns} FROM signed)
+    SELECT {columns}, agent_identity FROM coded UNION ALL SELECT {columns}, agent_identity FROM signed)
 
 -- fragment: walked(table; passes)
 -- What the graph of signatures gives, sorted by codes before vectors are read.

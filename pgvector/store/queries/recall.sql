@@ -3,19 +3,19 @@
 -- name: vector_search_memories
 -- The codes of one theme come from its covering index, then the nearest are compared by their vectors. Pending rows have
 -- no code.
-WITH near_candidates(memory_entries; id, agent_identity; agent_identity = %(theme)s; depth_in(memory_entries))
+WITH near_candidates(memory_entries; id; agent_identity = %(theme)s; depth_in(memory_entries))
 nearest_memories();
 
 -- name: vector_search_memories_filtered
 -- The filter stands before the cut, so that a rare target or session is not cut away.
-WITH near_candidates(memory_entries; id, agent_identity; agent_identity = %(theme)s AND memory_passes() AND readable(memory_entries);
+WITH near_candidates(memory_entries; id; agent_identity = %(theme)s AND memory_passes() AND readable(memory_entries);
                      depth_in(memory_entries))
 nearest_memories();
 
 -- name: vector_search_memories_all
 -- exempt: the explicit scope 'all', of what is readable. What an index does not tell of that is looked at in the rows that
 -- are near; `thin`, where that leaves so few that others may have been cut away, which the statement with a filter finds.
-WITH near_candidates(memory_entries; id, agent_identity; reachable(memory_entries); %(depth)s),
+WITH near_candidates(memory_entries; id; reachable(memory_entries); %(depth)s),
 passed AS MATERIALIZED (
     SELECT candidates.id, embedding <=> %(vector)s AS distance
       FROM candidates CROSS JOIN LATERAL (
@@ -25,7 +25,7 @@ SELECT id, 1 - distance AS similarity, is_thin() AS thin
 
 -- name: vector_search_memories_all_filtered
 -- exempt: the explicit scope 'all', of what is readable.
-WITH near_candidates(memory_entries; id, agent_identity; memory_passes_in_sight() AND readable(memory_entries); %(depth)s)
+WITH near_candidates(memory_entries; id; memory_passes_in_sight() AND readable(memory_entries); %(depth)s)
 nearest_memories();
 
 -- name: walk_vectors
@@ -82,22 +82,22 @@ EXPLAIN (FORMAT JSON) SELECT FROM memory_entries WHERE memory_passes_in_sight();
 
 -- name: vector_search_turns
 -- As vector_search_memories.
-WITH near_candidates(conversations; id, agent_identity; agent_identity = %(theme)s; depth_in(conversations))
+WITH near_candidates(conversations; id; agent_identity = %(theme)s; depth_in(conversations))
 with_turns_beside(nearest_turns());
 
 -- name: vector_search_turns_filtered
-WITH near_candidates(conversations; id, agent_identity; agent_identity = %(theme)s AND turn_passes() AND readable(conversations);
+WITH near_candidates(conversations; id; agent_identity = %(theme)s AND turn_passes() AND readable(conversations);
                      depth_in(conversations))
 with_turns_beside(nearest_turns());
 
 -- name: vector_search_turns_session
-WITH near_candidates(conversations; id, agent_identity; agent_identity = %(theme)s AND session_id = %(session_id)s AND turn_passes();
+WITH near_candidates(conversations; id; agent_identity = %(theme)s AND session_id = %(session_id)s AND turn_passes();
                      %(depth)s)
 with_turns_beside(nearest_turns());
 
 -- name: vector_search_turns_all
 -- exempt: the explicit scope 'all', as vector_search_memories_all.
-WITH near_candidates(conversations; id, agent_identity; reachable(conversations); %(depth)s),
+WITH near_candidates(conversations; id; reachable(conversations); %(depth)s),
 passed AS MATERIALIZED (
     SELECT candidates.id, distance
       FROM candidates CROSS JOIN LATERAL (
@@ -108,7 +108,7 @@ with_turns_beside(SELECT id, 1 - distance AS similarity, is_thin() AS thin
 
 -- name: vector_search_turns_all_filtered
 -- exempt: the explicit scope 'all', of what is readable.
-WITH near_candidates(conversations; id, agent_identity; turn_passes_in_sight() AND readable(conversations); %(depth)s)
+WITH near_candidates(conversations; id; turn_passes_in_sight() AND readable(conversations); %(depth)s)
 with_turns_beside(nearest_turns());
 
 -- name: vector_search_turns_walk_sig
@@ -145,7 +145,7 @@ EXPLAIN (FORMAT JSON) SELECT FROM conversations WHERE turn_passes_in_sight();
 -- name: chunk_search_memories
 -- The parts of long texts, as vector_search_memories; a row counts by its nearest part. The filter is looked at only where
 -- there is one.
-WITH near_candidates(memory_chunks; row_id, part, agent_identity; agent_identity = %(theme)s
+WITH near_candidates(memory_chunks; row_id, part; agent_identity = %(theme)s
        AND CASE WHEN %(restricted)s OR %(own)s::text IS NULL THEN EXISTS (
              SELECT FROM memory_entries AS t WHERE t.id = row_id AND t.agent_identity = memory_chunks.agent_identity
                 AND memory_passes() AND readable(t)) ELSE true END; %(depth)s)
@@ -155,7 +155,7 @@ SELECT row_id AS id, 1 - min(embedding <=> %(vector)s) AS similarity
 
 -- name: chunk_search_memories_all
 -- exempt: the explicit scope 'all', as vector_search_memories_all.
-WITH near_candidates(memory_chunks; row_id, part, agent_identity; reachable(memory_chunks)
+WITH near_candidates(memory_chunks; row_id, part; reachable(memory_chunks)
        AND CASE WHEN %(restricted)s THEN EXISTS (
              SELECT FROM memory_entries AS t WHERE t.id = row_id AND t.agent_identity = memory_chunks.agent_identity
                 AND memory_passes() AND readable(t)) ELSE true END; %(depth)s),
@@ -168,7 +168,7 @@ SELECT row_id AS id, 1 - min(distance) AS similarity, is_thin() AS thin
  GROUP BY row_id ORDER BY 2 DESC, row_id LIMIT %(limit)s;
 
 -- name: chunk_search_turns
-WITH near_candidates(conversation_chunks; row_id, part, agent_identity; agent_identity = %(theme)s
+WITH near_candidates(conversation_chunks; row_id, part; agent_identity = %(theme)s
        AND CASE WHEN %(restricted)s OR %(own)s::text IS NULL THEN EXISTS (
              SELECT FROM conversations AS t WHERE t.id = row_id AND t.agent_identity = conversation_chunks.agent_identity
                 AND turn_passes_in_any_session() AND readable(t)) ELSE true END; %(depth)s)
@@ -178,7 +178,7 @@ with_turns_beside(SELECT row_id AS id, 1 - min(turn_distance(k)) AS similarity
 
 -- name: chunk_search_turns_all
 -- exempt: the explicit scope 'all', as vector_search_memories_all.
-WITH near_candidates(conversation_chunks; row_id, part, agent_identity; reachable(conversation_chunks)
+WITH near_candidates(conversation_chunks; row_id, part; reachable(conversation_chunks)
        AND CASE WHEN %(restricted)s THEN EXISTS (
              SELECT FROM conversations AS t WHERE t.id = row_id AND t.agent_identity = conversation_chunks.agent_identity
                 AND turn_passes_in_any_session() AND readable(t)) ELSE true END; %(depth)s),
