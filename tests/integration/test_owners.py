@@ -40,7 +40,7 @@ ORPHANS = (
 def role(postgres: EmbeddedServer, request: pytest.FixtureRequest) -> str:
     """A login of any name, which no migration has heard of."""
     name: str = request.param
-    let_tenants_in(postgres)
+    let_tenants_in(postgres, name)
     with psycopg.connect(postgres.ensure().admin, autocommit=True) as admin:
         if admin.execute("SELECT FROM pg_roles WHERE rolname = %s", (name,)).fetchone() is None:
             admin.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(name)))

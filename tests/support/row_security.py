@@ -15,8 +15,7 @@ from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store.pool import connect
 
 ROLES = ("tenant_marketing", "tenant_sales", "tenant_nobody", "tenant_group", "tenant_owner")
-# By name, for PostgreSQL 15 takes no pattern; the last is made by a test itself.
-_LOGINS = ",".join((*ROLES, "tenant_hired"))
+_MADE_BY_A_TEST = "tenant_hired"
 # Of the modules that run a second time with the runtime role held to a list of themes (scripts/test.sh).
 THEMES = (
     "default", "hermes", "marketing", "sales", "support", "trading", "research", "coder", "writer", "other", "another",
@@ -34,17 +33,19 @@ def confine_runtime_role(admin_dsn: str, mode: str) -> None:
             row_security.grant(conn, "hermes", THEMES)
 
 
-def let_tenants_in(postgres: EmbeddedServer) -> None:
-    """Create ROLES once, and let them log in over the socket of the tests' server."""
+def let_tenants_in(postgres: EmbeddedServer, *others: str) -> None:
+    """Create ROLES once, and let them and roles of `others`' names log in over the socket of the tests' server."""
     with psycopg.connect(postgres.ensure().admin, autocommit=True) as conn:
         for role in ROLES:
             if not conn.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone():
                 conn.execute(f"CREATE ROLE {role} LOGIN".encode())
         found = conn.execute("SHOW hba_file").fetchone()
         assert found is not None
-        file, line = Path(found[0]), f"local all {_LOGINS} trust\n"
-        if line not in file.read_text():
-            file.write_text(line + file.read_text())
+        # By name, for PostgreSQL 15 takes no pattern; a quote within a quoted name is doubled.
+        names = ",".join('"{}"'.format(name.replace('"', '""')) for name in (*ROLES, _MADE_BY_A_TEST, *others))
+        file, line = Path(found[0]), f"local all {names} trust\n"
+        if line not in file.read_text(encoding="utf-8"):
+            file.write_text(line + file.read_text(encoding="utf-8"), encoding="utf-8")
             conn.execute("SELECT pg_reload_conf()")
 
 
