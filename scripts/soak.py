@@ -44,6 +44,7 @@ from soaking.page import PageClient
 from soaking.report import figures, show, tables
 from soaking.services import McpOverHttp, McpOverStdio, Service, Web
 
+from hermes_memory_pgvector.admin.common.spool_views import inspect_spools
 from tests.support.own_postgres import own_postgres
 from tests.support.scripted_embedder import ScriptedEmbedder
 
@@ -166,7 +167,8 @@ class Soak:
         for agent in self.world.agents:
             agent.end("quit")
         for home in {agent.home for agent in self.world.agents}:
-            if left := [path.name for path in (home / "pgvector" / "spool").iterdir()]:
+            # What was acknowledged is kept in the files; nothing may wait in one, or be unreadable.
+            if left := [view for view in inspect_spools(home) if view.waiting or view.rejected or view.problem]:
                 self.ledger.accuse(f"left in the spool of {home.name}: {left}")
         for table in ("conversations", "memory_entries"):
             if (strays := self.world.other.column(f"SELECT count(*) FROM {table}")) != [0]:

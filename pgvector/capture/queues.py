@@ -41,6 +41,7 @@ class OwnQueues:
         self._memory = MemoryQueue(memory_max_bytes)
         self._older: list[Spool] = []
         self._moves: list[Salvage] = []
+        self._moved: list[Spool] = []  # files of which all that waited is elsewhere
         self._spared: dict[Path, float] = {}  # places that took no more, and until when they are left alone
         self._spool: Spool | None = None
         self._pid = os.getpid()
@@ -173,7 +174,9 @@ class OwnQueues:
             self._rescuing.release()
 
     def _note_moved(self, move: Salvage) -> None:
-        self._directory.dispose(move.source, delete=not move.lost)
+        if not move.lost:
+            self._directory.delete(move.source)
+        self._moved.append(move.source)  # open still: to read what it keeps takes long, and a hook may wait
         self.lost += move.lost
         logger.warning("hermes-pgvector: %s; the %d writes in it are in a new file now", move.why, move.saved)
         if move.lost:
@@ -186,20 +189,27 @@ class OwnQueues:
             self._go_on_moving(_HOOK_MOVES_S)
             yield_gil()
 
-    def look_after(self) -> None:
-        """See that the files are still there, and let go of those not needed any more."""
+    def look_after(self, kept: AcknowledgedWrites) -> None:
+        """See that the files are still there, and let go of those not needed any more; `kept` gets what they keep."""
         for spool in self.spools():
             if (gone := found_gone(spool)) is not None:
                 self.rescue(spool, gone)
         self.finish_moves()
+        self.let_go_of_moved(kept)
         with self._changing:
             for spool in list(self._older) if not self._moves else ():
                 with contextlib.suppress(SpoolError):
                     spool.recount()
-                    if spool.empty():
+                    if not spool.depth and not spool.rejected_count and kept.take_over(spool):
                         self._older.remove(spool)
                         self._directory.discard(spool)
             self._return_home()
+
+    def let_go_of_moved(self, kept: AcknowledgedWrites) -> None:
+        """Let go of files that are gone and whose writes are in new ones."""
+        while self._moved:
+            kept.take_over(self._moved[0])
+            self._directory.let_go(self._moved.pop(0))
 
     def _return_home(self) -> None:
         """Begin anew in the home, once all that went elsewhere has arrived."""
@@ -307,6 +317,15 @@ def found_gone(spool: Spool) -> SpoolGone | None:
     return None
 
 
+def _take_over(spool: Spool, kept: AcknowledgedWrites) -> bool:
+    """Have what a dead process's file keeps be sent again, or kept on; False while the disk does not take it.
+
+    Raises HermesPgvectorError.
+    """
+    kept.ask_for(spool)
+    return kept.take_over(spool)
+
+
 class AdoptedSpools:
     """A few spools at a time, oldest first. Used by the drain thread; others only count."""
 
@@ -325,10 +344,10 @@ class AdoptedSpools:
         return sum(spool.depth for spool in self)
 
     def take_more(self, kept: AcknowledgedWrites) -> None:
-        """Adopt what dead processes left, as far as there is room; what `kept` knows to be lacking is sent again."""
+        """Adopt what dead processes left, as far as there is room; `kept` sends again what the server lacks of it."""
         for spool in self._directory.adopt(ADOPTED_AT_ONCE - len(self._spools)):
             self._spools.append(spool)
-            kept.send_again(spool, self._directory.destination)
+            _take_over(spool, kept)
 
     def check_files(self, own: OwnQueues) -> None:
         """See that the files are still there; a new one takes the place of one that is gone."""
@@ -343,7 +362,7 @@ class AdoptedSpools:
             found += [spool, *own.moves_into(spool)]
         return found
 
-    def let_go_of_empty(self, own: OwnQueues) -> bool:
+    def let_go_of_empty(self, own: OwnQueues, kept: AcknowledgedWrites) -> bool:
         """Let go of those in which nothing waits; True when there were some, and so room for more."""
         found = False
         for spool in self:
@@ -351,7 +370,8 @@ class AdoptedSpools:
                 continue
             try:
                 spool.recount()
-                if not spool.depth:
+                # What it keeps may have failed to be taken over when it was adopted.
+                if not spool.depth and _take_over(spool, kept) and not spool.depth:
                     self._spools.remove(spool)
                     self._directory.rest(spool)
                     found = True

@@ -5,24 +5,15 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..domain.errors import SpoolError
 from ..domain.gil import in_slices
-from ..domain.operations import (
-    ForgetMemories,
-    MemoryOperation,
-    Operation,
-    ReconcileFile,
-    RemoveMemory,
-    ReplaceMemory,
-    StoreTurn,
-    encode,
-)
+from ..domain.operations import ForgetMemories, MalformedWrite, MemoryOperation, Operation
 from ..domain.text import digest
 from ..store.backend import Backend
+from .kept import Spare, change_kept, end_of_surplus, forget_until, keep, kept_bytes, size_of, without_texts
 from .spool import Spool
 from .spool_directory import Destination
 from .spool_format import COLUMNS, row_of
@@ -32,110 +23,173 @@ logger = logging.getLogger(__name__)
 _MOST_BYTES = 64_000_000
 _SLICE = 16  # operations written while a hook may have to wait
 _ASKED_AT_ONCE = 1000
+_LOOK_AGAIN_S = 1.0  # after a look for which a file could not be read
 
 
 class AcknowledgedWrites:
     """Acknowledged operations of the last `keep_s`, in the file of this process. Used by the drain thread only.
 
-    They are sent again when the server is another one than before, or its tables are; what it has is skipped.
+    They are sent again when the server is another one than before, or its tables are; what it has is skipped. They
+    outlive the file: what another one keeps is taken over before its end, and a process that ends leaves its own to
+    the next one.
     """
 
-    def __init__(self, backend: Backend, keep_s: float) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        keep_s: float,
+        here: Destination,
+        files: Callable[[], Sequence[Spool]],
+        current: Callable[[], Spool | None],
+    ) -> None:
+        """`files` returns what this process reads, in the order in which it is emptied; `current` what it writes to."""
         self._backend = backend
-        self._keep_s = keep_s
+        self._keep_us = int(keep_s * 1e6)
+        self._here = here
+        self._files = files
+        self._current = current
         self._server = ""
-        self._spool: Spool | None = None
-        self._spans: deque[tuple[float, int, int]] = deque()  # until when, up to which number, how many bytes
+        self._look_at = 0.0
+        self._began_us, self._began = time.time_ns() // 1000, time.monotonic()  # a clock that steps is not followed
+        self._last = 0  # number
+        self._unwritten: list[Operation] = []  # those that no disk took
+        self._measured: Spool | None = None  # the file in which there are `_bytes` of them
         self._bytes = 0
 
-    def add(self, spool: Spool | None, ops: Sequence[Operation]) -> None:
-        """Keep what Postgres has committed just now; where the disk does not take it, it is not kept."""
-        if spool is None or not self._keep_s:
+    def add(self, ops: Sequence[Operation]) -> None:
+        """Keep what Postgres has committed just now; in memory while no disk takes it."""
+        if not self._keep_us:
             return
-        if spool is not self._spool:
-            self._spool, self._bytes = spool, 0
-            self._spans.clear()
-        with contextlib.suppress(SpoolError):
-            for part in in_slices(ops, _SLICE):
-                self._put(spool, part)
+        for op in ops:
+            self._last = max(self._last + 1, self._now_us())
+            self._unwritten.append(replace(op, seq=self._last))
+        self._write()
         for forget in (op for op in ops if isinstance(op, ForgetMemories)):
-            with contextlib.suppress(SpoolError):
-                change_kept(spool, forget.theme, _without_removed(forget))
+            self._drop_removed(forget)
 
-    def _put(self, spool: Spool, ops: Sequence[Operation]) -> None:
-        rows = [row_of(op) for op in ops]
-        size = sum(len(row[3]) + 100 for row in rows)
-        with spool.written() as conn:
-            conn.executemany(f"INSERT INTO kept ({COLUMNS}) VALUES (?, ?, ?, ?, ?)", rows)
-            (last,) = conn.execute("SELECT max(seq) FROM kept").fetchone()
-        self._spans.append((time.monotonic() + self._keep_s, last, size))
-        self._bytes += size
+    def _now_us(self) -> int:
+        return self._began_us + int((time.monotonic() - self._began) * 1e6)
+
+    def _write(self) -> None:
+        """Move what is in memory to the file, as far as the disk takes it."""
+        spool = self._current() if self._unwritten else None
+        with contextlib.suppress(SpoolError):
+            while spool is not None and (part := self._unwritten[:_SLICE]):
+                self._keep(spool, part)
+                del self._unwritten[:_SLICE]
+
+    def _keep(self, spool: Spool, ops: Sequence[Operation]) -> None:
+        self._last = max(self._last, keep(spool, ops))
+        self._bytes += sum(map(size_of, ops))
+
+    def _drop_removed(self, forget: ForgetMemories) -> None:
+        spare = _without_removed(forget)
+        for spool in self._files():
+            with contextlib.suppress(SpoolError):
+                change_kept(spool, forget.theme, spare)
+        spared = [spare(op) if op.theme == forget.theme else op for op in self._unwritten]
+        self._unwritten = [op for op in spared if op is not None]
 
     def expire(self) -> None:
         """Forget what is old enough, and the oldest of too much."""
-        now = time.monotonic()
+        oldest = self._now_us() - self._keep_us
         with contextlib.suppress(SpoolError):
-            while self._spool is not None and self._spans and (self._spans[0][0] < now or self._bytes > _MOST_BYTES):
-                _, last, size = self._spans.popleft()
-                self._bytes -= size
-                with self._spool.written() as conn:
-                    conn.execute("DELETE FROM kept WHERE seq <= ?", (last,))
+            if (spool := self._current()) is not None:
+                self._write()
+                self._forget_until(spool, oldest)
+                if self._bytes > _MOST_BYTES:
+                    self._forget_until(spool, end_of_surplus(spool, self._bytes - _MOST_BYTES))
+        self._unwritten = [op for op in self._unwritten if op.seq > oldest]
+        while sum(map(size_of, self._unwritten)) > _MOST_BYTES:
+            del self._unwritten[: len(self._unwritten) // 2 + 1]
 
-    def look(self, spools: Sequence[Spool], here: Destination) -> None:
+    def _forget_until(self, spool: Spool, last: int) -> None:
+        if forget_until(spool, last) or spool is not self._measured:
+            self._measured, self._bytes = spool, kept_bytes(spool)
+
+    def take_over(self, spool: Spool) -> bool:
+        """Keep what another file keeps, which is to be let go of; False while the disk does not take it.
+
+        What belongs to another database stays in the file until it is old enough.
+        """
+        now = self._now_us()
+        try:
+            found, here = spool.kept(), self._here.takes(*spool.accepted_for())
+        except SpoolError:
+            return True
+        fresh = [replace(op, seq=min(op.seq, now)) for op in found if here and op.seq > now - self._keep_us]
+        try:
+            if fresh:
+                if (into := self._current()) is None:
+                    return False
+                for part in in_slices(fresh, _SLICE):
+                    self._keep(into, part)
+        except SpoolError as exc:
+            logger.debug("hermes-pgvector: %s", exc)
+            return False
+        with contextlib.suppress(SpoolError):  # it is gone
+            if found:
+                forget_until(spool, found[-1].seq if here else now - self._keep_us)
+        return True
+
+    def look(self) -> None:
         """Send again what the server lacks, once it is another one. Raises HermesPgvectorError."""
         server = self._backend.server
-        if server and server != self._server:
-            if self._server:
-                sent = sum(self.send_again(spool, here) for spool in spools)
-                if sent:
-                    logger.warning(
-                        "hermes-pgvector: the server of Postgres is another one, or was set back, and lacks %d "
-                        "acknowledged writes; they are sent again",
-                        sent,
-                    )
-            self._server = server
+        if not server or server == self._server or time.monotonic() < self._look_at:
+            return
+        if self._server:
+            files = [spool for spool in self._files() if self._here.takes(*spool.accepted_for())]
+            try:
+                found = [op for spool in files for op in spool.kept()] + self._unwritten
+                sent = self._send_again(sorted(found, key=lambda op: op.seq), files)
+            except SpoolError as exc:
+                logger.debug("hermes-pgvector: %s", exc)
+                self._look_at = time.monotonic() + _LOOK_AGAIN_S
+                return
+            if sent:
+                logger.warning(
+                    "hermes-pgvector: the server of Postgres is another one, or was set back, and lacks %d "
+                    "acknowledged writes; they are sent again",
+                    sent,
+                )
+        self._server = server
 
-    def send_again(self, spool: Spool, here: Destination) -> int:
-        """Have those of a file that the server lacks wait again, before all others; return how many.
+    def ask_for(self, spool: Spool) -> None:
+        """Send again what the server lacks of what a file of another process keeps. Raises HermesPgvectorError."""
+        if self._here.takes(*spool.accepted_for()):
+            self._send_again(spool.kept(), [spool])
 
-        None of a file whose writes are for another database. Raises HermesPgvectorError.
-        """
-        try:
-            if not here.takes(*spool.accepted_for()):
-                return 0
-            ops = spool.kept()
-        except SpoolError:
-            return 0
+    def _send_again(self, ops: Sequence[Operation], files: Sequence[Spool]) -> int:
+        """Have those that the server lacks wait again, before all others in `files`; return how many."""
+        once = {
+            op.op_id: op for op in reversed(ops) if not isinstance(op, MalformedWrite)
+        }  # sent again, it is kept twice
         lacking: list[Operation] = []
-        for part in in_slices(ops, _ASKED_AT_ONCE):
+        for part in in_slices([*once.values()][::-1], _ASKED_AT_ONCE):
             ids = self._backend.lacking(part)
             lacking += [op for op in part if op.op_id in ids]
         if lacking:
-            with spool.written() as conn:
-                (lowest,) = conn.execute("SELECT min(0, coalesce(min(seq), 0)) FROM operations").fetchone()
-                numbered = [replace(op, seq=lowest - len(lacking) + at, again=True) for at, op in enumerate(lacking)]
-                conn.executemany(
-                    f"INSERT INTO operations (seq, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
-                    [(op.seq, *row_of(op)) for op in numbered],
-                )
-            spool.recount()
+            _put_first(lacking, files)
         return len(lacking)
 
 
-Spare = Callable[[Operation], Operation | None]  # what is to be left of a write, None for nothing
-
-
-def change_kept(spool: Spool, theme: str, spare: Spare) -> int:
-    """Leave of the acknowledged writes of `theme` what `spare` leaves; returns how many changed. Raises SpoolError."""
-    changed = [(op, left) for op in spool.kept() if op.theme == theme and (left := spare(op)) is not op]
-    if changed:
-        with spool.written() as conn:
-            conn.executemany("DELETE FROM kept WHERE seq = ?", [(op.seq,) for op, left in changed if left is None])
-            conn.executemany(
-                "UPDATE kept SET kind = ?, payload = ? WHERE seq = ?",
-                [(left.kind, encode(left), left.seq) for _, left in changed if left],
-            )
-    return len(changed)
+def _put_first(ops: Sequence[Operation], files: Sequence[Spool]) -> None:
+    """Have `ops` wait before all others, in the first file that takes them. Raises SpoolError where none does."""
+    problem = SpoolError("there is no file to put writes in")
+    for spool in files:
+        try:
+            with spool.written() as conn:
+                (lowest,) = conn.execute("SELECT min(0, coalesce(min(seq), 0)) FROM operations").fetchone()
+                again = [replace(op, seq=lowest - len(ops) + at, again=True) for at, op in enumerate(ops)]
+                conn.executemany(
+                    f"INSERT INTO operations (seq, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
+                    [(op.seq, *row_of(op)) for op in again],
+                )
+            spool.recount()
+            return
+        except SpoolError as exc:
+            problem = exc
+    raise problem
 
 
 def _without_removed(forget: ForgetMemories) -> Spare:
@@ -149,21 +203,3 @@ def _without_removed(forget: ForgetMemories) -> Spare:
         return without_texts(op, lambda text: (target, digest(text).hex()) in gone)
 
     return spare
-
-
-def without_texts(op: Operation, gone: Callable[[str], bool]) -> Operation | None:
-    """Return what is left of `op` without the texts that are gone: what it ended by removing or replacing stays so."""
-    if not any(map(gone, op.texts())):
-        return op
-    match op:
-        case ReplaceMemory():
-            return RemoveMemory(
-                theme=op.theme, at=op.at, op_id=op.op_id, seq=op.seq, again=op.again, target=op.target,
-                origin=op.origin, noted_at=op.noted_at, old_text=op.old_text,
-            )  # fmt: skip
-        case ReconcileFile():
-            return replace(op, contents=tuple(text for text in op.contents if not gone(text)))
-        case StoreTurn():
-            left = tuple(message for message in op.messages if not gone(message.content))
-            return replace(op, messages=left) if left else None
-    return None

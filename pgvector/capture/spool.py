@@ -200,8 +200,12 @@ class Spool:
             yield self._back
 
     def kept(self) -> list[Operation]:
-        """Return what Postgres has acknowledged and is kept a while, oldest first. Raises SpoolError."""
+        """Return what Postgres has acknowledged and is kept a while, oldest first; of a file that is gone or damaged
+        what can still be read. Raises SpoolError."""
         with self.reading() as conn:  # a hook may go on
+            if self._given_away:
+                with self._lock:
+                    self._mend()
             return [op for op, _ in readable(conn, "kept", "''")]
 
     def label(self, place: str, database: str) -> None:
@@ -239,11 +243,11 @@ class Spool:
         return [RejectedWrite(operation_of(row[:6]), row[6]) for row in rows]
 
     def empty(self) -> bool:
-        """Return True when nothing waits and nothing is rejected."""
+        """Return True when nothing waits, nothing is rejected, and nothing that was acknowledged is kept."""
         self._cross_off()
         with self.reading() as conn:
-            either = "SELECT EXISTS (SELECT 1 FROM operations) OR EXISTS (SELECT 1 FROM aside)"
-            return not conn.execute(either).fetchone()[0]
+            any_row = " OR ".join(f"EXISTS (SELECT 1 FROM {table})" for table in ("operations", "aside", "kept"))
+            return not conn.execute(f"SELECT {any_row}").fetchone()[0]
 
     def check(self) -> None:
         """Raise SpoolGone when the files are no longer those that were opened, or hold something else.

@@ -125,6 +125,7 @@ except ImportError:  # Windows: files of dead processes are adopted by hand ther
     fcntl = None  # type: ignore[assignment]
 
 
+_LOCK_LEFT_S = 60.0  # the lock of no file is nobody's after so long
 ADOPTED_AT_ONCE = 8  # each takes some open files of the host's
 
 
@@ -211,7 +212,20 @@ class SpoolDirectory:
         """Yield the files of processes that are gone, oldest first, each locked to us; what cannot be read is kept and
         reported."""
         if at_most > 0:
+            self._delete_left_locks()
             yield from itertools.islice(self._adopt_in_order(), at_most)
+
+    def _delete_left_locks(self) -> None:
+        """Delete the locks of files that somebody deleted, and whose process died before it could."""
+        with contextlib.suppress(OSError):
+            for lock in self.folder.glob("*.db.lock"):
+                path = lock.with_suffix("")
+                # Whoever makes a file makes its lock first.
+                if path in self._locks or path.exists() or time.time() - lock.stat().st_mtime < _LOCK_LEFT_S:
+                    continue
+                if self._acquire(path):
+                    lock.unlink(missing_ok=True)
+                    self.release(path)
 
     def _adopt_in_order(self) -> Iterator[Spool]:
         """Yield what can be adopted; of a process whose older file cannot be had now, no newer one."""
@@ -244,7 +258,7 @@ class SpoolDirectory:
         if not spool.depth or self.destination.takes(place, database):
             return False
         waiting = spool.depth
-        self.rest(spool, even_so=True)
+        self.rest(spool)
         if place not in self._told_held:
             self._told_held.add(place)
             logger.warning(
@@ -271,11 +285,11 @@ class SpoolDirectory:
         self._resting.pop(path, None)
         return False
 
-    def rest(self, spool: Spool, *, even_so: bool = False) -> None:
-        """Let go of an adopted file of which nothing waits, or `even_so`; whoever changes it has it adopted anew."""
+    def rest(self, spool: Spool) -> None:
+        """Let go of an adopted file, deleted where it is empty; whoever changes it has it adopted anew."""
         aside = spool.rejected_count
         self.discard(spool)
-        if (aside or even_so) and spool.path.exists():
+        if spool.path.exists():
             self._resting[spool.path] = _written_at(spool.path), aside
 
     def _take_over(self, path: Path) -> Spool | None:
@@ -308,14 +322,19 @@ class SpoolDirectory:
         empty = False
         with contextlib.suppress(SpoolError):
             empty = spool.empty()
-        self.dispose(spool, delete=empty)
-
-    def dispose(self, spool: Spool, *, delete: bool) -> None:
-        """Close a spool and let it go, deleted where its content is elsewhere by now."""
         spool.close()
-        if delete:
-            with contextlib.suppress(OSError):
-                _delete(spool.path)
+        if empty:
+            self.delete(spool)
+        self.let_go(spool)
+
+    def delete(self, spool: Spool) -> None:
+        """Delete the files of a spool whose content is elsewhere by now, or those that took their place."""
+        with contextlib.suppress(OSError):
+            _delete(spool.path)
+
+    def let_go(self, spool: Spool) -> None:
+        """Close a spool, and let another process have it."""
+        spool.close()
         self.release(spool.path)
         self._tidy(spool.path.parent)
 

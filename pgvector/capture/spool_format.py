@@ -116,11 +116,14 @@ def move(
 
 
 def readable(conn: sqlite3.Connection, table: str, error: str) -> list[tuple[Operation, str]]:
-    """Return what can be read of a table, each operation with its `error`."""
+    """Return what can be read of a table, each operation with its `error`. Raises what SQLite raises for a lock."""
     found: list[tuple[Operation, str]] = []
-    with contextlib.suppress(*FAULTS):
+    try:
         rows = conn.execute(f"SELECT seq, {COLUMNS}, {error} FROM {table} ORDER BY seq")
         found.extend((operation_of(row[:6]), row[6]) for row in yielding_gil(rows))
+    except FAULTS as exc:
+        if _is_held(exc):
+            raise
     return found
 
 
@@ -163,10 +166,14 @@ _HELD = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
+def _is_held(exc: Exception) -> bool:
+    return getattr(exc, "sqlite_errorcode", 0) & 0xFF in _HELD
+
+
 def cannot_use(path: Path, exc: Exception) -> SpoolError:
     """Return what `exc` means for the file: held by another program, no longer what it was, or out of use for now."""
     code = getattr(exc, "sqlite_errorcode", 0)
-    if code & 0xFF in _HELD:
+    if _is_held(exc):
         return SpoolBusy(f"another program holds a lock on the spool {path} ({exc})")
     if code & 0xFF in _DAMAGED or code in (sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_READONLY_DBMOVED):
         return SpoolGone(f"the spool {path} was changed by somebody else, or is damaged ({exc})")

@@ -88,7 +88,9 @@ class Writer:
         self.latencies = latencies
         self._report = report
         self._own = OwnQueues(directory, memory_max_bytes)
-        self._acknowledged = AcknowledgedWrites(backend, keep_s)
+        self._acknowledged = AcknowledgedWrites(
+            backend, keep_s, directory.destination, lambda: [*self._adopted, *self._own.spools()], self._own.open
+        )
         self._rejections = RejectionLog(each=TOLD_EACH)
         self._retries = RetryLog()
         self._failures = FailedAttempts()
@@ -191,7 +193,7 @@ class Writer:
                 self._backend.bring_up()
                 if self._directory.destination.saw(self._backend.database):
                     self._own.label()
-                self._acknowledged.look(self._own.spools(), self._directory.destination)
+                self._acknowledged.look()
                 busy = self._step()
                 retry_s = _RETRY_FIRST_S
                 self.trouble.over()
@@ -209,6 +211,8 @@ class Writer:
                 self._wake.wait(max(0.0, min(_IDLE_S, self._due.housekeeping - time.monotonic())))
                 self._stopping.wait(LINGER_S)
         self._own.move_to_disk()
+        self._own.let_go_of_moved(self._acknowledged)
+        self._acknowledged.expire()
         self._adopted.close()
         for spool in self._own.spools():
             self._directory.discard(spool)
@@ -222,7 +226,7 @@ class Writer:
     def _note_stored(self, queue: Queue, ops: Sequence[Operation], counts: Counter[str]) -> None:
         """Let go of operations that Postgres has committed."""
         self.counts.update(counts)
-        self._acknowledged.add(self._own.open(), ops)
+        self._acknowledged.add(ops)
         queue.ack(ops)
         self._outcomes.note(ops, "stored")
         self.counts["operations"] += len(ops)
@@ -238,7 +242,7 @@ class Writer:
         self._look_after_spools(now)
         if self._write_next():
             return True
-        if self._adopted.let_go_of_empty(self._own):
+        if self._adopted.let_go_of_empty(self._own, self._acknowledged):
             self._due.adopt = 0.0  # there may be more of them
         if now >= self._due.pending:
             more = self._fill_pending()
@@ -263,12 +267,13 @@ class Writer:
         if self._tell_counters():
             self._own.checkpoint()
             self._backend.refresh_space()
-            self._acknowledged.look(self._own.spools(), self._directory.destination)
+            self._acknowledged.look()
             self._acknowledged.expire()
 
     def _write_next(self) -> bool:
         """Write a batch of the first queue in which something waits; False when nothing does."""
         self._own.finish_moves()
+        self._own.let_go_of_moved(self._acknowledged)
         for queue in self._queues():
             if (ops := self._take(queue)) is None:
                 return True
@@ -300,7 +305,7 @@ class Writer:
             return None
 
     def _look_after_files(self) -> None:
-        self._own.look_after()
+        self._own.look_after(self._acknowledged)
         self._adopted.check_files(self._own)
         self._own.finish_moves()
 

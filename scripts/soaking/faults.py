@@ -295,7 +295,7 @@ class Schedule:
         return "sequence set back", group, self._random.uniform(1, 8), lambda: mend_sequence(admin_dsn)
 
     def _set_server_back(self) -> tuple[str, str, float, Callable[[], None]]:
-        """What was acknowledged since is kept by the agents, as long as they live and their disks take it."""
+        """What was acknowledged since is kept by the agents."""
         group, since = self._claim(_ALL), time.monotonic()
         older = OlderCopy(self._world.server)
 

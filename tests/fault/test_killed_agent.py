@@ -28,7 +28,7 @@ def test_need_03_what_was_accepted_while_postgres_was_away_survives_a_kill(
         agent.kill()
     proxy.start()
 
-    provider = make_provider({"dsn": proxied})
+    provider = make_provider({"dsn": proxied, "spool_keep_s": 0})
     until(lambda: len(user_turns(database)) >= 150, 30, "the turns")
     landed(provider)
     assert user_turns(database) == [turn(number) for number in range(150)]
@@ -64,7 +64,7 @@ def test_need_03_agents_killed_one_after_the_other_leave_nothing_behind(
             agent.kill()
     proxy.start()
 
-    provider = make_provider({"dsn": proxied})
+    provider = make_provider({"dsn": proxied, "spool_keep_s": 0})
     until(lambda: len(user_turns(database)) >= 15, 30, "the turns")
     landed(provider)
     assert sorted(user_turns(database)) == [turn(number) for number in range(15)]

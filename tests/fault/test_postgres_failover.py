@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import sqlite3
@@ -14,9 +15,12 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from hermes_memory_pgvector.capture import queues
 from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import DIMS, MakeProvider
-from tests.support.memory import called, landed
+from tests.support.agent_process import AgentProcess
+from tests.support.memory import called, landed, runtime_of
 from tests.support.own_postgres import OwnPostgres
 from tests.support.stored import Database
 from tests.support.streaming import Standby, replicated_postgres
@@ -94,6 +98,123 @@ def test_need_03_what_an_asynchronous_standby_lacks_when_it_takes_over_is_sent_a
         assert any("600 acknowledged writes; they are sent again" in line for line in records(logging.WARNING))
         provider.shutdown()
         primary.start()  # for whoever ends it
+
+
+def spool_files(home: Path) -> set[Path]:
+    return set((home / "pgvector" / "spool").glob("*.db"))
+
+
+def delete_it(home: Path, provider: PgvectorMemoryProvider) -> Iterator[None]:
+    """Somebody deletes the file under the agent, which begins another one."""
+    (deleted,) = spool_files(home)
+    for path in deleted.parent.iterdir():
+        path.unlink()
+    yield
+    until(lambda: spool_files(home) - {deleted}, what="another file")
+
+
+def lock_it(home: Path, provider: PgvectorMemoryProvider) -> Iterator[None]:
+    """A shell of sqlite3 has the file to itself for a while, so that the agent begins another one."""
+    (locked,) = spool_files(home)
+    with closing(sqlite3.connect(locked, isolation_level=None)) as shell:
+        shell.execute("BEGIN EXCLUSIVE")
+        yield
+    until(lambda: not locked.exists(), what="the end of the file that was locked")
+
+
+def fill_its_disk(home: Path, provider: PgvectorMemoryProvider) -> Iterator[None]:
+    """The disk takes nothing for a while, so that the agent writes to a file elsewhere, and comes back from there."""
+    folder = home / "pgvector" / "spool"
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+    folder.touch()
+    yield
+    own = runtime_of(provider).writer._own
+    elsewhere = own.spools()[-1].path
+    assert elsewhere.parent != folder
+    folder.unlink()
+    until(lambda: spool_files(home) and not elsewhere.exists(), what="the end of the file elsewhere")
+
+
+@pytest.mark.parametrize("trouble", [delete_it, lock_it, fill_its_disk])
+def test_need_03_what_was_acknowledged_is_sent_again_whatever_became_of_the_file_that_kept_it(
+    trouble: Callable[[Path, PgvectorMemoryProvider], Iterator[None]],
+    servers: tuple[OwnPostgres, Standby],
+    home: Path,
+    make_provider: MakeProvider,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(queues, "_SPARED_S", 0.1)
+    primary, standby = servers
+    old = primary.database()
+    standby.caught_up(primary)
+    with Switch.before(old.dsn) as switch:
+        provider = make_provider({"dsn": switch.conninfo(old.dsn), "pooler": "none"})
+        provider.sync_turn(turn(0), "")
+        landed(provider)
+        standby.caught_up(primary)
+        leave_behind(standby)
+        write = iter(range(1, 100))
+        for _ in range(20):
+            provider.sync_turn(turn(next(write)), "")
+        landed(provider)
+        course = trouble(home, provider)
+        next(course)
+        for _ in range(20):
+            provider.sync_turn(turn(next(write)), "")
+        landed(provider)
+        with contextlib.suppress(StopIteration):
+            next(course)
+
+        primary.stop("immediate")
+        standby.tell("SELECT pg_promote()")
+        switch.lead_to(standby.conninfo(old.dsn))
+        provider.sync_turn(turn(next(write)), "")
+        new = Database(standby.conninfo(old.dsn))
+        until(lambda: turn(41) in user_turns(new), 60, "the turn after it")
+        landed(provider)
+        assert user_turns(new) == [turn(number) for number in range(42)]
+        provider.shutdown()
+
+
+@pytest.mark.parametrize("end", ["exit", "kill"])
+@pytest.mark.parametrize("beside", ["another process", "none"])
+def test_need_03_what_was_acknowledged_to_a_process_that_is_gone_is_sent_again_by_another_one(
+    end: str,
+    beside: str,
+    servers: tuple[OwnPostgres, Standby],
+    home: Path,
+    make_provider: MakeProvider,
+) -> None:
+    primary, standby = servers
+    old = primary.database()
+    standby.caught_up(primary)
+    with Switch.before(old.dsn) as switch:
+        config = {"dsn": switch.conninfo(old.dsn), "pooler": "none", "dims": DIMS}
+        leave_behind(standby)
+        if beside != "none":
+            landed(make_provider(config))
+        before = spool_files(home)
+        with AgentProcess(config, home) as agent:
+            for number in range(20):
+                agent.call("sync_turn", turn(number), "")
+            until(lambda: len(user_turns(old)) == 20, 30, "the turns of the process")
+            getattr(agent, end)()
+        if beside != "none":
+            until(lambda: spool_files(home) == before, 30, "the end of its file")
+        until(lambda: turn(19) in kept_texts(home), what="what is kept")
+
+        primary.stop("immediate")
+        standby.tell("SELECT pg_promote()")
+        switch.lead_to(standby.conninfo(old.dsn))
+        new = Database(standby.conninfo(old.dsn))
+        provider = make_provider(config)
+        until(lambda: len(user_turns(new)) == 20, 60, "what the server that took over lacked")
+        assert user_turns(new) == [turn(number) for number in range(20)]
+        provider.shutdown()
 
 
 def test_need_03_a_restart_of_the_same_server_sends_nothing_again(

@@ -64,7 +64,7 @@ def test_need_03_however_a_process_dies_what_it_accepted_arrives_once_and_in_ord
     proxy.start()
     endpoint.latency_ms = 0
 
-    provider = make_provider({"dsn": proxied})
+    provider = make_provider({"dsn": proxied, "spool_keep_s": 0})
     reported = sum(len(numbers) for process in processes.values() for numbers in process.accepted.values())
     assert reported > len(DEATHS) * 20
     until(lambda: len(user_turns(database)) >= reported, LANDED_TIMEOUT_S, "everything reported")
@@ -126,7 +126,7 @@ def test_need_03_the_order_is_that_of_the_hooks_even_when_the_clock_goes_backwar
 def test_need_03_a_burst_of_ten_thousand_is_taken_at_once_kept_small_and_brought_home(
     make_provider: MakeProvider, proxy: TcpProxy, proxied: str, database: Database, home: Path
 ) -> None:
-    provider = make_provider({"dsn": proxied})
+    provider = make_provider({"dsn": proxied, "spool_keep_s": 0})
     landed(provider)
     proxy.stop()
     provider.sync_turn("Is Postgres away, so that everything which follows has to wait?", "")

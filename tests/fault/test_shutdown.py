@@ -101,7 +101,7 @@ def test_trap_02_a_hanging_endpoint_costs_a_shutdown_its_budget_and_no_write(
 
 
 def test_need_11_the_end_of_a_process_brings_its_writes_home(dsn: str, home: Path, database: Database) -> None:
-    with AgentProcess({"dsn": dsn, "dims": DIMS}, home) as agent:
+    with AgentProcess({"dsn": dsn, "dims": DIMS, "spool_keep_s": 0}, home) as agent:
         for number in range(20):
             agent.call("sync_turn", turn(number), ANSWER)
         agent.call("on_memory_write", "add", "memory", turn(1))

@@ -68,7 +68,7 @@ def test_need_03_what_cannot_be_taken_over_while_the_disk_is_full_follows_when_t
     proxy.stop()
     with AgentProcess({"dsn": proxied, "dims": DIMS}, home) as dead:
         dead.call("sync_turn", turn(1), ANSWER)
-    with AgentProcess({"dsn": proxied, "dims": DIMS}, home) as agent:
+    with AgentProcess({"dsn": proxied, "dims": DIMS, "spool_keep_s": 0}, home) as agent:
         agent.call("sync_turn", turn(2), ANSWER)
         fill_disk(agent, True)
         proxy.start()
@@ -94,7 +94,8 @@ def test_need_03_a_disk_that_was_full_leaves_no_files_behind(
     when: str, dsn: str, home: Path, database: Database
 ) -> None:
     blocked = home / "pgvector" / "spool"
-    with AgentProcess({"dsn": dsn, "dims": DIMS}, home, full_disk=when == "from the start") as agent:
+    config = {"dsn": dsn, "dims": DIMS, "spool_keep_s": 0}
+    with AgentProcess(config, home, full_disk=when == "from the start") as agent:
         agent.call("sync_turn", turn(1), ANSWER)
         until(lambda: user_turns(database) == [turn(1)], 20, "the first turn")
         fill_disk(agent, True)

@@ -173,7 +173,7 @@ def test_need_03_what_the_disk_of_the_home_does_not_take_is_kept_elsewhere_and_a
         waiting = collect(Settings(dsn=proxied, dims=DIMS), home, lambda: "")["waiting"]
         assert waiting == 3000
         proxy.start()
-        provider = make_provider({"dsn": proxied})
+        provider = make_provider({"dsn": proxied, "spool_keep_s": 0})
         landed(provider)
         until(lambda: len(user_turns(database)) >= 3000, 30, "the turns of the process that is gone")
         assert user_turns(database) == [turn(number) for number in range(3000)]

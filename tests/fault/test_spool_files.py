@@ -180,7 +180,7 @@ def test_need_03_files_are_gone_when_their_writes_have_arrived(
     leave_spool(0)
     leave_spool(500)
     proxy.start()
-    provider = make_provider({"dsn": proxied})
+    provider = make_provider({"dsn": proxied, "spool_keep_s": 0})
     until(lambda: len(user_turns(database)) >= 400, 30, "both")
     landed(provider)
     assert user_turns(database) == [turn(number) for number in (*range(200), *range(500, 700))]

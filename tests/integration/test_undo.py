@@ -125,7 +125,7 @@ def test_need_38_a_turn_that_was_set_aside_stays_away(
     (spool,) = writer._own.spools()
     retry(spool, [refused.operation])
     landed(provider)
-    until(lambda: not writer.rejected() and spool.empty(), what="the second attempt")
+    until(lambda: not writer.rejected() and not spool.depth, what="the second attempt")
     assert stored(dsn) == []
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from ...capture.resend import change_kept, without_texts
+from ...capture.kept import change_kept, without_texts
 from ...capture.spool import Spool
 from ...capture.spool_directory import Destination, destination_of, is_private, spool_folder, spool_folders
 from ...capture.spool_format import COLUMNS, RejectedWrite, move

@@ -1,0 +1,91 @@
+"""The acknowledged writes in a spool file, each numbered by when it was acknowledged: microseconds since the epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ..domain.operations import Operation, ReconcileFile, RemoveMemory, ReplaceMemory, StoreTurn, encode
+from .spool import Spool
+from .spool_format import COLUMNS, row_of
+
+Spare = Callable[[Operation], Operation | None]  # what is to be left of a write, None for nothing
+_SIZE = "length(payload) + 100"  # bytes of a row, about
+
+
+def size_of(op: Operation) -> int:
+    """Return about how many bytes a kept write takes."""
+    return len(encode(op)) + 100
+
+
+def keep(spool: Spool, ops: Sequence[Operation]) -> int:
+    """Add acknowledged writes in the order of their numbers, for a moment: a hook may have to wait. Raises SpoolError.
+
+    One whose number is taken gets the next that is free. Returns the last number.
+    """
+    with spool.written() as conn:
+        within = (ops[0].seq, ops[-1].seq + len(ops))
+        taken = {number for (number,) in conn.execute("SELECT seq FROM kept WHERE seq BETWEEN ? AND ?", within)}
+        number, rows = 0, []
+        for op in ops:
+            number = max(number + 1, op.seq)
+            while number in taken:
+                number += 1
+            rows.append((number, *row_of(op)))
+        conn.executemany(f"INSERT INTO kept (seq, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", rows)
+    return number
+
+
+def forget_until(spool: Spool, last: int) -> bool:
+    """Delete those up to this number; True when there were some. Raises SpoolError."""
+    with spool.written() as conn:
+        return conn.execute("DELETE FROM kept WHERE seq <= ?", (last,)).rowcount > 0
+
+
+def kept_bytes(spool: Spool) -> int:
+    """Return about how many bytes are kept. Raises SpoolError."""
+    with spool.reading() as conn:
+        (size,) = conn.execute(f"SELECT coalesce(sum({_SIZE}), 0) FROM kept").fetchone()
+    return int(size)
+
+
+def end_of_surplus(spool: Spool, surplus: int) -> int:
+    """Return the number up to which there are so many bytes. Raises SpoolError."""
+    last = 0
+    with spool.reading() as conn:
+        for number, size in conn.execute(f"SELECT seq, {_SIZE} FROM kept ORDER BY seq"):
+            last, surplus = number, surplus - size
+            if surplus <= 0:
+                break
+    return last
+
+
+def change_kept(spool: Spool, theme: str, spare: Spare) -> int:
+    """Leave of the acknowledged writes of `theme` what `spare` leaves; returns how many changed. Raises SpoolError."""
+    changed = [(op, left) for op in spool.kept() if op.theme == theme and (left := spare(op)) is not op]
+    if changed:
+        with spool.written() as conn:
+            conn.executemany("DELETE FROM kept WHERE seq = ?", [(op.seq,) for op, left in changed if left is None])
+            conn.executemany(
+                "UPDATE kept SET kind = ?, payload = ? WHERE seq = ?",
+                [(left.kind, encode(left), left.seq) for _, left in changed if left],
+            )
+    return len(changed)
+
+
+def without_texts(op: Operation, gone: Callable[[str], bool]) -> Operation | None:
+    """Return what is left of `op` without the texts that are gone: what it ended by removing or replacing stays so."""
+    if not any(map(gone, op.texts())):
+        return op
+    match op:
+        case ReplaceMemory():
+            return RemoveMemory(
+                theme=op.theme, at=op.at, op_id=op.op_id, seq=op.seq, again=op.again, target=op.target,
+                origin=op.origin, noted_at=op.noted_at, old_text=op.old_text,
+            )  # fmt: skip
+        case ReconcileFile():
+            return replace(op, contents=tuple(text for text in op.contents if not gone(text)))
+        case StoreTurn():
+            left = tuple(message for message in op.messages if not gone(message.content))
+            return replace(op, messages=left) if left else None
+    return None
