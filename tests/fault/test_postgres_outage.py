@@ -12,6 +12,7 @@ import pytest
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import MakeProvider
 from tests.support.limits import LATE_S, NOT_WAITED_S
+from tests.support.memory import runtime_of
 from tests.support.stored import Database
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.turns import ANSWER, ask, finds, memories, question, seconds, turn, user_turns
@@ -63,6 +64,8 @@ def lead_through_outage(provider: PgvectorMemoryProvider, database: Database, be
     for number in (2, 3):
         assert_hooks_return_at_once(provider, number)
         assert_recall_gives_up_in_time(provider)
+    # What the background was at when it began has half a minute.
+    until(lambda: not runtime_of(provider).backend.is_up(), 60, "the outage to be noticed")
     end()
 
     until(lambda: "number0001" in provider.prefetch(question(1)), 30, "recall")

@@ -48,7 +48,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         "idle_session_timeout": str(IDLE_MS),
         "synchronous_commit": "off",
     },
-    "bounds": {"transaction_timeout": "50"},
+    "bounds": {"transaction_timeout": "250"},
     "plans": {
         "enable_seqscan": "off",
         "enable_indexscan": "off",
@@ -144,7 +144,7 @@ def test_need_03_whatever_the_role_is_set_to_memory_works(
     settings = SETTINGS[which]
     with psycopg.connect(admin_dsn) as connection:
         if "transaction_timeout" in settings and connection.info.server_version < 170000:
-            settings = {"statement_timeout": "50"}
+            settings = {"statement_timeout": "250"}
     set_role(admin_dsn, **settings)
     idle_ms = int(settings.get("idle_session_timeout", "0"))
     use_and_check(make_provider, led(direct_dsn), admin_dsn, endpoint, log, idle_ms=idle_ms)

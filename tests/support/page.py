@@ -44,7 +44,7 @@ _SIDEWAYS = """() => {
   return found;
 }"""
 
-_WAIT_MS = 20_000
+_WAIT_MS = 90_000
 expect.set_options(timeout=_WAIT_MS)
 
 
