@@ -249,8 +249,9 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "theme_moves", "noted_elsewhere",  # names, and digests of this host's own file
         "look_at_server", "newer_extension", "sequence_and_rows", "advance_sequence", "sample_next", "appraise",
         # a change of the model embeds the texts of every theme, as an administrator
-        "dependents_of_vectors", "begin_reembed", "note_reembed", "end_reembed", "make_room_for_vectors", "last_id_of",
-        "row_without_next", "count_next", "rows_without_next", "clear_next_chunks", "fill_next", "index_hnsw",
+        "dependents_of_vectors", "begin_reembed", "note_reembed", "end_reembed", "define_keep_next",
+        "make_room_for_vectors", "last_id_of", "row_without_next", "count_next", "rows_without_next",
+        "clear_next_chunks", "fill_next", "index_hnsw",
         "index_hnsw_full", "is_former_index",
         "index_theme_sig_next", "index_theme_code_next", "index_pending_next", "index_chunks_sig_next",
         "index_chunks_code_next", "index_cold_next", "hide_next", "switch_to_next",

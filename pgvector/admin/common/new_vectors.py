@@ -104,6 +104,7 @@ def begin(conn: DeadlineConnection, space: EmbeddingSpace, *, again: bool = Fals
                     f"a change to {under_way.model} ({under_way.dims} dimensions) is under way; finish it, or give it "
                     "up: hermes-pgvector reembed --abort"
                 )
+            conn.execute(_query("define_keep_next"))  # an older version may have begun this change
             return
         if not again and recorded_space(conn) == space:
             return
@@ -113,6 +114,7 @@ def begin(conn: DeadlineConnection, space: EmbeddingSpace, *, again: bool = Fals
         def make() -> None:
             conn.execute(_query("begin_reembed"))
             conn.execute(_query("note_reembed"), asdict(space))
+            conn.execute(_query("define_keep_next"))
             for store in STORES:
                 conn.execute(for_store("make_room_for_vectors", store, dims=space.dims))
 

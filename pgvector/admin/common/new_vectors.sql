@@ -29,6 +29,41 @@ VALUES (%(model)s, %(dims)s, %(document_prefix)s, %(query_prefix)s);
 DROP FUNCTION IF EXISTS hermes_keep_next();
 DROP TABLE hermes_reembed;
 
+-- name: define_keep_next
+-- exempt: of a row's own theme, or of the one that it is in by now.
+-- With the rights of its owner: the agents' role does not know these tables yet.
+CREATE OR REPLACE FUNCTION hermes_keep_next() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    IF TG_OP = 'DELETE' THEN
+        -- Any role may make the setting: parts follow only a row that stands in the other theme, with the same text.
+        IF current_setting('hermes_pgvector.moved_from', true) = OLD.agent_identity THEN
+            EXECUTE format('UPDATE %1$I SET agent_identity = $1 WHERE agent_identity = $2 AND row_id = $3 '
+                           'AND EXISTS (SELECT FROM %2$I WHERE agent_identity = $1 AND id = $3 AND content = $4) '
+                           'AND NOT EXISTS (SELECT FROM %1$I WHERE agent_identity = $1 AND row_id = $3)', TG_ARGV[0], TG_TABLE_NAME)
+              USING current_setting('hermes_pgvector.moved_to', true), OLD.agent_identity, OLD.id, OLD.content;
+        END IF;
+        EXECUTE format('DELETE FROM %I WHERE agent_identity = $1 AND row_id = $2', TG_ARGV[0])
+          USING OLD.agent_identity, OLD.id;
+    ELSIF NEW.content IS DISTINCT FROM OLD.content THEN
+        EXECUTE format('DELETE FROM %I WHERE agent_identity = $1 AND row_id = $2', TG_ARGV[0])
+          USING OLD.agent_identity, OLD.id;
+        EXECUTE format('UPDATE %I SET embedding_next = NULL, sig_next = NULL, code_next = NULL '
+                       'WHERE agent_identity = $1 AND id = $2', TG_TABLE_NAME)
+          USING NEW.agent_identity, NEW.id;
+    ELSE
+        EXECUTE format('UPDATE %I SET agent_identity = $3 WHERE agent_identity = $1 AND row_id = $2', TG_ARGV[0])
+          USING OLD.agent_identity, OLD.id, NEW.agent_identity;
+    END IF;
+    RETURN NULL;
+END $$;
+-- Whatever the session of an agent holds, a temporary table of the same name above all, it finds our tables; and nobody
+-- has it run for a table of his own.
+DO $$
+BEGIN
+    EXECUTE format('ALTER FUNCTION hermes_keep_next() SET search_path = pg_catalog, %I, pg_temp', current_schema());
+END $$;
+REVOKE ALL ON FUNCTION hermes_keep_next() FROM PUBLIC;
+
 -- name: make_room_for_vectors
 -- exempt: only the catalogue changes. The HNSW index of the old vectors goes first: every row is written once more, and
 -- each time that index would cost more than the embedding. Meanwhile the signatures answer for it.
@@ -39,28 +74,6 @@ CREATE TABLE {chunks_next} (
     first_char integer NOT NULL, embedding vector({dims}) {always}, sig bit({dims}) NOT NULL, code bit({code_bits}),
     CONSTRAINT {chunks_next_key} PRIMARY KEY (row_id, part, agent_identity))
   WITH (autovacuum_vacuum_insert_threshold = 1000, autovacuum_vacuum_insert_scale_factor = 0.02);
--- With the rights of its owner: the agents' role does not know these tables yet.
-CREATE OR REPLACE FUNCTION hermes_keep_next() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-SET search_path FROM CURRENT AS $$
-BEGIN
-    IF TG_OP = 'DELETE' THEN
-        IF current_setting('hermes_pgvector.moved_from', true) = OLD.agent_identity THEN
-            EXECUTE format('UPDATE %I SET agent_identity = $1 WHERE agent_identity = $2 AND row_id = $3', TG_ARGV[0])
-              USING current_setting('hermes_pgvector.moved_to'), OLD.agent_identity, OLD.id;
-        ELSE
-            EXECUTE format('DELETE FROM %I WHERE agent_identity = $1 AND row_id = $2', TG_ARGV[0])
-              USING OLD.agent_identity, OLD.id;
-        END IF;
-    ELSIF NEW.content IS DISTINCT FROM OLD.content THEN
-        EXECUTE format('DELETE FROM %I WHERE row_id = $1', TG_ARGV[0]) USING OLD.id;
-        EXECUTE format('UPDATE %I SET embedding_next = NULL, sig_next = NULL, code_next = NULL WHERE id = $1', TG_TABLE_NAME)
-          USING NEW.id;
-    ELSE
-        EXECUTE format('UPDATE %I SET agent_identity = $2 WHERE row_id = $1', TG_ARGV[0])
-          USING OLD.id, NEW.agent_identity;
-    END IF;
-    RETURN NULL;
-END $$;
 -- Not BEFORE UPDATE: see the migration.
 CREATE TRIGGER hermes_keep_next AFTER UPDATE OF content, agent_identity ON {rows} FOR EACH ROW
   WHEN (NEW.content IS DISTINCT FROM OLD.content OR NEW.agent_identity IS DISTINCT FROM OLD.agent_identity)
@@ -95,15 +108,15 @@ SELECT id, agent_identity AS theme, content FROM {rows}
  WHERE id >= %(first)s AND id < %(end)s AND embedding_next IS NULL ORDER BY id;
 
 -- name: clear_next_chunks
--- exempt: by the number of a row.
-DELETE FROM {chunks_next} WHERE row_id = %(id)s;
+-- exempt: of one row, in its theme.
+DELETE FROM {chunks_next} WHERE agent_identity = %(theme)s AND row_id = %(id)s;
 
 -- name: fill_next
--- exempt: by the number of a row.
+-- exempt: of one row, in its theme.
 WITH filled AS (
     UPDATE {rows} SET embedding_next = %(embedding)s, sig_next = binary_quantize(%(embedding)s),
            code_next = hermes_code(%(embedding)s)
-     WHERE id = %(id)s AND content = %(content)s
+     WHERE agent_identity = %(theme)s AND id = %(id)s AND content = %(content)s
     RETURNING id, agent_identity)
 INSERT INTO {chunks_next} (row_id, part, agent_identity, first_char, embedding, sig, code)
 SELECT filled.id, chunk.part, filled.agent_identity, chunk.first_char, chunk.embedding, binary_quantize(chunk.embedding),
