@@ -126,6 +126,65 @@ def test_need_04_a_tenant_writes_its_own_rows_only(tenant: psycopg.Connection[An
     assert left is not None and left.n == _FILLED[table][1]
 
 
+@pytest.mark.parametrize("table", _FILLED)
+def test_need_04_no_kind_of_statement_reaches_a_row_of_another_theme(
+    tenant: psycopg.Connection[Any], shared: str, table: str
+) -> None:
+    of_sales = f"SELECT md5(string_agg(t::text, '' ORDER BY t::text)) FROM {table} AS t WHERE agent_identity = 'sales'"
+    with connect(shared) as conn:
+        before = _one(conn, of_sales)
+    for lock in ("UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE"):
+        locked = tenant.execute(f"SELECT agent_identity FROM {table} FOR {lock}".encode())
+        assert {row[0] for row in locked} == {"marketing"}
+    for then in ("DELETE", "UPDATE SET agent_identity = 'marketing'", "DO NOTHING"):
+        merged = tenant.execute(
+            f"MERGE INTO {table} AS t USING (VALUES ('sales')) AS s(theme) ON t.agent_identity = s.theme"
+            f" WHEN MATCHED THEN {then}".encode()
+        )
+        assert merged.rowcount == 0
+    with (
+        pytest.raises((pg.FeatureNotSupported, pg.InsufficientPrivilege)),
+        tenant.cursor().copy(f"COPY {table} FROM STDIN".encode()),
+    ):
+        pass
+    _refused(tenant, f"ALTER TABLE {table} DISABLE TRIGGER ALL")
+    with connect(shared) as conn:
+        assert _one(conn, of_sales) == before
+
+
+@pytest.mark.parametrize(
+    ("table", "row"),
+    [
+        ("memory_entries", "(id, agent_identity, target, content) VALUES ({id}, '{theme}', 'memory', 'x')"),
+        ("conversations", "(id, agent_identity, session_id, role, content) VALUES ({id}, '{theme}', 's', 'user', 'x')"),
+        ("hermes_operations", "(op_id, agent_identity) VALUES ((SELECT op FROM known LIMIT 1 OFFSET {id}), '{theme}')"),
+        ("hermes_tombstones", "SELECT '{theme}', 'memory', hermes_digest('row {id} zanzibar')"),
+        ("hermes_mirror", "SELECT '{theme}', 'here', 'memory', hermes_digest('row {id} zanzibar'), true"),
+        ("hermes_retention", "VALUES ('{theme}', '{id}')"),
+        ("hermes_read_turns", "VALUES ({id}, '{theme}')"),
+        ("hermes_proposals", "(id, agent_identity, target, content, kind, confidence, sources, said_at)"
+                             " VALUES ({id}, '{theme}', 'memory', 'x', 'fact', 1, '{{1}}', now())"),
+    ],
+)  # fmt: skip
+def test_need_04_no_key_tells_whether_another_theme_has_it(
+    tenant: psycopg.Connection[Any], shared: str, table: str, row: str
+) -> None:
+    with connect(shared) as conn:
+        known = conn.execute("SELECT op_id FROM hermes_operations WHERE agent_identity = 'sales' LIMIT 9").fetchall()
+    tenant.execute("CREATE TEMP TABLE known AS SELECT gen_random_uuid() AS op LIMIT 0")
+    for each in known:
+        tenant.execute("INSERT INTO known VALUES (%s)", each)
+    said = {
+        _refused(tenant, f"INSERT INTO {table} {row.format(id=number, theme=theme)}{end}")
+        for theme in ("sales", "nobodys")
+        for number in (1, 3)
+        for end in ("", " ON CONFLICT DO NOTHING")
+    }
+    assert len(said) == 1 and "sales" not in said.pop()
+    tenant.execute(f"INSERT INTO {table} {row.format(id=3, theme='ads')}".encode())
+    assert _one(tenant, f"SELECT count(*) FROM {table} WHERE agent_identity = 'ads'") == 1
+
+
 def test_need_04_a_tenant_adds_no_part_to_the_text_of_another_theme(tenant: psycopg.Connection[Any]) -> None:
     for chunks in ("memory_chunks", "conversation_chunks"):
         part = (

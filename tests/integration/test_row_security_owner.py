@@ -96,6 +96,12 @@ def test_need_30_an_owner_who_is_no_superuser_confines_tenants(
         for function in ("hermes_turns_with", "hermes_memories_with"):
             found = conn.execute(f"SELECT FROM {function}(NULL, 'atlas', current_user)".encode()).fetchall()
             assert found == [], "its rights are gone, and so is this way round them"
+        told = (
+            "SELECT FROM hermes_turns_like(hermes_digest('Who owns the Atlas budget, remind me please?'), current_user)"
+        )
+        assert conn.execute(told.encode()).fetchall() == []
+        (plan,) = conn.execute("SELECT hermes_expected_rows('conversations', 'sales', current_user)").fetchone() or ()
+        assert "sales" not in str(plan), "no theme is estimated"
 
 
 def test_need_30_such_an_owner_changes_the_model_prunes_and_retains(

@@ -128,7 +128,7 @@ CREATE OR REPLACE FUNCTION hermes_turns_like(wanted bytea, caller name) RETURNS 
     LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SECURITY DEFINER ROWS 3
 AS $rows$
 DECLARE
-    themes text[] := hermes_themes_of(caller);
+    themes text[] := hermes_searched_themes('conversations', NULL, caller);
 BEGIN
     RETURN QUERY SELECT id FROM conversations
         WHERE substr(hermes_digest(content), 1, 8) = substr(wanted, 1, 8)
@@ -141,15 +141,13 @@ CREATE OR REPLACE FUNCTION hermes_expected_rows(relation text, wanted text, call
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 AS $plan$
 DECLARE
-    themes text[] := hermes_themes_of(caller);
+    themes text[];
     plan   json;
 BEGIN
     IF relation NOT IN ('memory_entries', 'conversations') THEN
         RAISE EXCEPTION 'hermes_expected_rows knows no table %', relation;
     END IF;
-    IF wanted IS NOT NULL THEN
-        themes := ARRAY(SELECT wanted WHERE wanted = ANY (themes) OR themes = '{*}');
-    END IF;
+    themes := hermes_searched_themes(relation, wanted, caller);
     -- By the statistics that tell of no theme to anybody who may only explain queries: see hermes_hide_statistics.
     EXECUTE format(CASE WHEN themes = '{*}' THEN 'EXPLAIN (FORMAT JSON) SELECT FROM %I'
                         ELSE 'EXPLAIN (FORMAT JSON) SELECT FROM %I WHERE to_jsonb(agent_identity) = ANY (%L::jsonb[])' END,
