@@ -16,8 +16,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from hermes_memory_pgvector.admin.common.migrations import checksum, migrations
-from hermes_memory_pgvector.domain.errors import DimensionMismatch, SchemaNotApplied
+from hermes_memory_pgvector.admin.common.migrations import MIGRATION_LOCK, checksum, migrate, migrations
+from hermes_memory_pgvector.domain.errors import DimensionMismatch, SchemaNotApplied, StoreUnavailable
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.store.pool import connect
 from hermes_memory_pgvector.store.schema import ensure_schema
@@ -293,3 +293,18 @@ def test_need_44_every_unique_key_of_a_table_with_themes_holds_the_theme(admin_d
         "AND theme.attnum <> ALL (i.indkey::smallint[])"
     )
     assert without == []
+
+
+def test_need_03_who_waits_for_a_migration_that_hangs_says_for_whom(
+    empty_admin_dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As of a process that was stopped, or of a machine that sleeps."""
+    with psycopg.connect(empty_admin_dsn, autocommit=True) as stopped, ThreadPoolExecutor(1) as pool:
+        stopped.execute("SELECT pg_advisory_lock(%s)", (MIGRATION_LOCK,))
+        with pytest.raises(StoreUnavailable, match=rf"role postgres on .*\({stopped.info.backend_pid}\).*run it again"):
+            migrate(empty_admin_dsn, dims=DIMS, timeout_s=0.5)
+        waiting = pool.submit(migrate, empty_admin_dsn, dims=DIMS)
+        until(lambda: f"pg_terminate_backend({stopped.info.backend_pid})" in caplog.text, 30, "for whom it waits")
+        with connect(empty_admin_dsn) as admin:
+            admin.execute("SELECT pg_terminate_backend(%s)", (stopped.info.backend_pid,))
+        assert len(waiting.result(timeout=60).applied) == len(LABELS)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 
 import psycopg
 from psycopg import errors as pg
 
-from ...domain.errors import ConfigurationError, StoreUnavailable
+from ...domain.errors import ConfigurationError
 from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
 from ...store.schema import MIGRATIONS_FOLDER, applied_versions, check_dims, shipped_migrations
-from . import codes, hnsw, row_security
+from . import codes, hnsw, row_security, session_locks
 from .deadlocks import retry_deadlocks
 from .pooler import require_session
 from .theme_keys import build_keys
@@ -25,7 +24,6 @@ MIGRATION_LOCK = 7310579462  # each migration takes it as well
 # A migration that would hold everybody up waits for its tables a short while only, and is tried again.
 _LOCK_TRIES = 30
 _LOCK_PAUSE_S = 0.5
-_LOCK_POLL_S = 0.1
 _never = threading.Event()
 _SEAL = re.compile(r"'[0-9a-f]{64}'")
 # Earlier texts of a migration that make the same tables, by version.
@@ -87,7 +85,8 @@ def migrate(
         conn.add_notice_handler(lambda diag: notices.append(diag.message_primary or ""))
         _set_up_session(conn, dims, runtime_role, timeout_s)
         # The lock each file takes for itself, over all of them: who waits finds the work done, and reports it so.
-        _lock(conn, timeout_s)
+        with translated():
+            session_locks.take(conn, MIGRATION_LOCK, "the migrations of this database", timeout_s=timeout_s)
         build_keys(conn)
         applied, already = _apply_missing(conn, runtime_role)
         if applied or runtime_role:
@@ -104,16 +103,6 @@ def migrate(
                 [] if hnsw.is_changing(conn) else codes.complete(conn, tell) + hnsw.build(conn, admin_conninfo, tell)
             )
     return MigrationReport(tuple(applied), tuple(already), tuple(notices), tuple(built))
-
-
-def _lock(conn: DeadlineConnection, timeout_s: float) -> None:
-    # By asking again: who waits in Postgres would be waited for by the build of an index, and that by them.
-    deadline = time.monotonic() + timeout_s
-    with translated():
-        while conn.execute("SELECT pg_try_advisory_lock(%s)", (MIGRATION_LOCK,)).fetchone() != (True,):
-            if time.monotonic() >= deadline:
-                raise StoreUnavailable("another process is at the migrations of this database: run it again later")
-            _never.wait(_LOCK_POLL_S)
 
 
 def _set_up_session(conn: DeadlineConnection, dims: int, runtime_role: str, timeout_s: float) -> None:

@@ -5,7 +5,6 @@ Each step is a transaction, and says in `hermes_upgrade` how far it came: what w
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,16 +23,15 @@ from ...store.history import note_actor
 from ...store.schema import has_foreign_tables
 from ...store.sql import query
 from ...store.vectors import STORES, record_space
+from ..common import session_locks
 from ..common.hnsw import ROWS
 from ..common.migrations import MIGRATION_LOCK
 from ..common.operators import operator, record_where_allowed
 from ..common.upgrade_progress import SCHEMA, UpgradeProgress, under_way
 
 _LOCK = 7310579463  # one upgrade at a time, over all its steps
-_POLL_S = 0.2
 _LOCK_WAIT = "10s"
 _BATCH = 1000  # rows a transaction: a second or two, and little to repeat
-_never = threading.Event()
 _DROP_FILE = Path(__file__).resolve().parents[2] / "migrations" / "optional" / "drop_everything.sql"
 _query = partial(query, package=__package__)
 # Its tables, and a column by which each is known: the names alone anybody could have chosen.
@@ -160,9 +158,7 @@ def alone(conn: DeadlineConnection) -> Iterator[None]:
     """Yield one upgrade at a time; who waits finds it done."""
     with translated():
         conn.execute("SELECT set_config('statement_timeout', '0', false)")
-        # By asking again: a statement that waits would hold up the building of an index.
-        while conn.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchone() != (True,):
-            _never.wait(_POLL_S)
+        session_locks.take(conn, _LOCK, "the upgrade of this database")
     try:
         yield
     finally:

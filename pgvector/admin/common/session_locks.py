@@ -1,0 +1,50 @@
+"""Locks of the database that long works hold for their session, one work at a time."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from ...domain.errors import StoreUnavailable
+from ...store.connection import DeadlineConnection
+
+logger = logging.getLogger(__name__)
+
+_POLL_S = 0.1
+_TOLD_AFTER_S = 5.0
+_never = threading.Event()
+_HOLDER = (
+    "SELECT a.pid, a.usename AS role, coalesce(host(a.client_addr), 'the server''s own host') AS host"
+    "  FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)"
+    " WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND a.datname = current_database()"
+    "   AND (l.classid::bigint << 32) | l.objid::bigint = %s LIMIT 1"
+)
+
+
+def take(conn: DeadlineConnection, lock: int, work: str, *, timeout_s: float | None = None) -> None:
+    """Hold the lock until the session ends or gives it up; says once for whom it waits, if that takes long.
+
+    By asking again: a session that waits in Postgres would be waited for by the build of an index, and that by it.
+    Raises StoreUnavailable after `timeout_s`.
+    """
+    began = time.monotonic()
+    told = False
+    while conn.execute("SELECT pg_try_advisory_lock(%s)", (lock,)).fetchone() != (True,):
+        waited = time.monotonic() - began
+        if timeout_s is not None and waited >= timeout_s:
+            raise StoreUnavailable(f"another process is at {work}{_by(conn, lock)}: run it again later")
+        if not told and waited >= _TOLD_AFTER_S:
+            told = True
+            logger.warning("hermes-pgvector: waits, for another process is at %s%s", work, _by(conn, lock))
+        _never.wait(_POLL_S)
+
+
+def _by(conn: DeadlineConnection, lock: int) -> str:
+    row = conn.execute(_HOLDER, (lock,)).fetchone()
+    if row is None:
+        return ""
+    return (
+        f" (role {row.role} on {row.host}; if that hangs, an administrator ends it with"
+        f" SELECT pg_terminate_backend({row.pid}))"
+    )
