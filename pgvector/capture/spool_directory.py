@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import sqlite3
-import stat
 import time
 import uuid
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from pathlib import Path
 from ..config.settings import Settings
 from ..domain.errors import SpoolBusy, SpoolError
 from ..store.connection import place_of
+from .private_folders import close_to_others, is_in_other_hands, is_private, make_private
 from .spool import Spool
 from .spool_format import as_spool_error
 
@@ -98,33 +98,13 @@ def spool_folders(home: Path, environ: Mapping[str, str] = os.environ) -> tuple[
     return spool_folder(home), state / "hermes-pgvector" / f"spool-{digest}", temporary
 
 
-def make_private(folder: Path) -> None:
-    """Make a folder that nobody else may look into. Raises SpoolError where something else is in its place."""
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        folder.mkdir(exist_ok=True, mode=0o700)
-    except OSError as exc:
-        raise SpoolError(f"the folder {folder} cannot be created ({exc})") from exc
-    if not is_private(folder):
-        raise SpoolError(f"other users can access the folder {folder}, or it belongs to one of them")
-
-
-def is_private(folder: Path) -> bool:
-    """Return whether it is a folder, no link to one, that is this user's and that nobody else may look into."""
-    try:
-        found = folder.lstat()
-    except OSError:
-        return False
-    mine = not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o077)
-    return stat.S_ISDIR(found.st_mode) and mine
-
-
 try:
     import fcntl
 except ImportError:  # Windows: files of dead processes are adopted by hand there
     fcntl = None  # type: ignore[assignment]
 
 
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # a lock is emptied when it is taken
 _LOCK_LEFT_S = 60.0  # the lock of no file is nobody's after so long
 ADOPTED_AT_ONCE = 8  # each takes some open files of the host's
 
@@ -191,6 +171,7 @@ class SpoolDirectory:
             if folder == self.folder:
                 folder.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
                 folder.mkdir(mode=0o700, exist_ok=True)
+                close_to_others(folder)
             else:
                 make_private(folder)
             if not self._acquire(path):
@@ -270,7 +251,9 @@ class SpoolDirectory:
         return True
 
     def _paths(self) -> list[Path]:
-        folders = [self.folder, *(folder for folder in self._spill if is_private(folder))]
+        # What another user put into a folder of theirs would be stored as ours.
+        folders = [folder for folder in (self.folder,) if not is_in_other_hands(folder)]
+        folders += [folder for folder in self._spill if is_private(folder)]
         with as_spool_error(self.folder):
             found = [path for folder in folders for path in folder.glob("*.db")]
             return sorted(found, key=lambda path: (_made_at_ns(path), _written_at(path)))
@@ -355,7 +338,7 @@ class SpoolDirectory:
             self.release(path)
 
     def _acquire(self, path: Path) -> bool:
-        handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | _NO_LINK, 0o600)
         if fcntl is not None:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

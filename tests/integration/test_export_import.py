@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import stat
 import subprocess
@@ -15,6 +16,9 @@ import psycopg
 import pytest
 
 from hermes_memory_pgvector import cli
+from hermes_memory_pgvector.admin.transfer.export import ExportRequest, export
+from hermes_memory_pgvector.domain.theme import ThemeRules
+from hermes_memory_pgvector.store.pool import connect
 from tests.support.records import all_rows, fill_theme
 from tests.support.stored import Database
 
@@ -315,6 +319,36 @@ def test_need_16_a_stream_goes_from_one_home_to_another_and_a_cut_one_is_told(
     again = cli_process("import", "-", "--json", data=gzip.compress(exported.stdout))
     assert again.returncode == 0 and json.loads(again.stdout)["turns_added"] == 1500 - there
     assert all_rows(second_dsn) == all_rows(dsn)
+
+
+def test_need_16_an_export_is_of_one_moment_whatever_is_written_meanwhile(dsn: str) -> None:
+    fill_theme(dsn, "sales", memories=3, turns=3)
+    written = io.BytesIO()
+
+    def begun() -> io.BytesIO:
+        Database(dsn).column(
+            "WITH gone AS (DELETE FROM conversations) INSERT INTO memory_entries (agent_identity, target, content)"
+            " VALUES ('sales', 'memory', 'late') RETURNING id"
+        )
+        return written
+
+    with connect(dsn) as conn:
+        done = export(conn, ExportRequest(), ThemeRules(), begun)
+    assert (done.memories, done.turns, b"late" in written.getvalue()) == (3, 3, False)
+
+
+def test_need_22_an_export_takes_the_place_of_a_link_and_not_of_what_it_leads_to(
+    both: Both, dsn: str, tmp_path: Path, cli_process: Callable[..., subprocess.CompletedProcess[bytes]]
+) -> None:
+    fill_theme(dsn, "sales", memories=3)
+    both(True)
+    other, link = tmp_path / "notes.txt", tmp_path / "memory.jsonl"
+    other.write_text("mine")
+    link.symlink_to(other)
+    assert cli_process("export", str(link)).returncode == 1
+    assert cli_process("export", str(link), "--replace").returncode == 0
+    assert other.read_text() == "mine" and not link.is_symlink()
+    assert stat.S_IMODE(link.stat().st_mode) == 0o600
 
 
 def test_need_16_nobody_who_reads_on_is_no_error(both: Both, dsn: str, start_cli: Callable[..., Any]) -> None:

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...capture.kept import change_kept, without_texts
+from ...capture.private_folders import is_in_other_hands, is_private
 from ...capture.spool import Spool
-from ...capture.spool_directory import Destination, destination_of, is_private, spool_folder, spool_folders
+from ...capture.spool_directory import Destination, destination_of, spool_folder, spool_folders
 from ...capture.spool_format import COLUMNS, RejectedWrite, move
 from ...config.settings import Settings
 from ...domain.errors import InvalidArgument, SpoolError, SpoolGone
@@ -77,7 +78,10 @@ def send(settings: Settings, home: Path, *, really: bool) -> list[SpoolView]:
 
 def spool_paths(home: Path) -> list[Path]:
     """Return the spool files of all processes of the home, wherever they lie."""
-    folders = [folder for folder in spool_folders(home) if folder == spool_folder(home) or is_private(folder)]
+    own = spool_folder(home)
+    folders = [
+        each for each in spool_folders(home) if (not is_in_other_hands(each) if each == own else is_private(each))
+    ]
     return [path for folder in folders for path in sorted(folder.glob("*.db"))]
 
 
