@@ -375,6 +375,8 @@ class AdoptedSpools:
                     self._spools.remove(spool)
                     self._directory.rest(spool)
                     found = True
+            except SpoolGone:  # `check_files` has it written anew
+                pass
             except SpoolError as exc:
                 self.give_up(spool, exc)
         return found
