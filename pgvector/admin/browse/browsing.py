@@ -19,7 +19,7 @@ from ...store.sql import query
 from ..common import stored_rows
 from ..common.operators import author
 from ..common.outcome import fit_for_json
-from ..common.refs import Ref
+from ..common.refs import Ref, one_theme
 from ..common.row_options import WHOLE, Page
 
 _query = partial(query, package=__package__)
@@ -106,12 +106,7 @@ def _meant(ref: Ref, themes: Sequence[str], given: str | None, rules: ThemeRules
     meant = themes if given is None else [theme for theme in themes if theme in (given, rules.resolve_name(given))]
     if not meant:
         raise InvalidArgument(f"{ref} is a row of the theme {themes[0]!r}")
-    if len(meant) > 1:  # since a restore whose sequences were behind
-        raise InvalidArgument(
-            f"{ref} is the number of rows of several themes ({', '.join(meant)}): name one with --theme; "
-            "see: hermes-pgvector doctor"
-        )
-    return meant[0]
+    return one_theme(ref, meant)
 
 
 def _described(row: Mapping[str, Any] | None, theme: str) -> dict[str, Any]:
