@@ -18,7 +18,8 @@ from .memory_queue import MemoryQueue, Queue
 from .resend import AcknowledgedWrites
 from .salvage import Salvage
 from .spool import Spool
-from .spool_directory import ADOPTED_AT_ONCE, SpoolDirectory, maker_of
+from .spool_directory import ADOPTED_AT_ONCE, SpoolDirectory
+from .spool_format import maker_of
 
 logger = logging.getLogger(__name__)
 
@@ -318,10 +319,7 @@ def found_gone(spool: Spool) -> SpoolGone | None:
 
 
 def _take_over(spool: Spool, kept: AcknowledgedWrites) -> bool:
-    """Have what a dead process's file keeps be sent again, or kept on; False while the disk does not take it.
-
-    Raises HermesPgvectorError.
-    """
+    """Have what a dead process's file keeps be sent again, or kept on, as `kept` does. Raises HermesPgvectorError."""
     kept.ask_for(spool)
     return kept.take_over(spool)
 
@@ -375,6 +373,8 @@ class AdoptedSpools:
                     self._spools.remove(spool)
                     self._directory.rest(spool)
                     found = True
+            except SpoolGone:  # `check_files` has it written anew
+                pass
             except SpoolError as exc:
                 self.give_up(spool, exc)
         return found
