@@ -36,7 +36,7 @@ def take(conn: DeadlineConnection, lock: int, work: str, *, timeout_s: float | N
             raise StoreUnavailable(f"another process is at {work}{_by(conn, lock)}: run it again later")
         if not told and waited >= _TOLD_AFTER_S:
             told = True
-            logger.warning("hermes-pgvector: waits, for another process is at %s%s", work, _by(conn, lock))
+            logger.warning("hermes-pgvector: waits, for another process is at %s", work + _by(conn, lock))
         _never.wait(_POLL_S)
 
 
