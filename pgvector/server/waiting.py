@@ -53,7 +53,8 @@ def exclusive(path: Path, timeout: ProgressTimeout) -> Iterator[None]:
         while not try_exclusive(fd):
             if timeout.over():
                 raise EmbeddedServerError(
-                    f"another process has been starting or stopping the server for too long ({path})"
+                    "another process has been starting or stopping the embedded Postgres for too long; where it hangs "
+                    f"or was stopped, end it: `fuser {path}` names it"
                 )
             time.sleep(POLL_S)
         yield

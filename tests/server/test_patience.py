@@ -7,12 +7,14 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from hermes_memory_pgvector.domain.errors import EmbeddedServerError
 from hermes_memory_pgvector.server import cluster
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
+from hermes_memory_pgvector.server.waiting import exclusive, fixed_timeout
 from tests.support.embedded import ask, postmaster_of
 from tests.support.waiting import until
 
@@ -67,3 +69,11 @@ def test_a_stop_that_stands_still_is_forced(server: EmbeddedServer, monkeypatch:
     with frozen(server), pytest.raises(EmbeddedServerError, match="does not stop"):
         server.stop()
     until(lambda: not server.running(), what="its end, once it runs again")
+
+
+def test_a_start_that_another_process_holds_up_ends_and_says_how_to_find_that_one(tmp_path: Path) -> None:
+    """As one that was stopped while it started the server."""
+    lock = tmp_path / "lock"
+    said = pytest.raises(EmbeddedServerError, match=rf"end it: `fuser {lock}`")
+    with exclusive(lock, fixed_timeout(1)), said, exclusive(lock, fixed_timeout(0.2)):
+        pass
