@@ -17,6 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from hermes_memory_pgvector.capture import queues
 from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.domain.errors import StoreUnavailable
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import DIMS, MakeProvider
 from tests.support.agent_process import AgentProcess
@@ -41,10 +42,14 @@ class Switch(TcpProxy):
     """A name that leads to one server, and then to another one."""
 
     def lead_to(self, conninfo: str) -> None:
-        parts = conninfo_to_dict(conninfo)
         self.stop()
-        self._target = Path(str(parts["host"])) / f".s.PGSQL.{parts['port']}"
+        self.lead_new_ones_to(conninfo)
         self.start()
+
+    def lead_new_ones_to(self, conninfo: str) -> None:
+        """Leave the connections that there are as they are."""
+        parts = conninfo_to_dict(conninfo)
+        self._target = Path(str(parts["host"])) / f".s.PGSQL.{parts['port']}"
 
 
 def leave_behind(standby: Standby) -> None:
@@ -98,6 +103,40 @@ def test_need_03_what_an_asynchronous_standby_lacks_when_it_takes_over_is_sent_a
         assert any("600 acknowledged writes; they are sent again" in line for line in records(logging.WARNING))
         provider.shutdown()
         primary.start()  # for whoever ends it
+
+
+def test_need_03_a_connection_that_a_pool_makes_to_another_server_writes_nothing_before_what_that_lacks(
+    servers: tuple[OwnPostgres, Standby], make_provider: MakeProvider
+) -> None:
+    primary, standby = servers
+    old = primary.database()
+    standby.caught_up(primary)
+    with Switch.before(old.dsn) as switch, contextlib.ExitStack() as lent:
+        provider = make_provider({"dsn": switch.conninfo(old.dsn), "pooler": "none"})
+        provider.sync_turn(turn(0), "")
+        landed(provider)
+        standby.caught_up(primary)
+        leave_behind(standby)
+        for number in range(1, 20):
+            provider.sync_turn(turn(number), "")
+        landed(provider)
+
+        backend = runtime_of(provider).backend
+        while backend.pool_stats()["pool_available"]:
+            lent.enter_context(backend.connection(30))
+        standby.tell("SELECT pg_promote()")
+        switch.lead_new_ones_to(standby.conninfo(old.dsn))
+        provider.sync_turn(turn(20), "")
+        new = Database(standby.conninfo(old.dsn))
+        until(lambda: turn(20) in user_turns(new), 60, "the turn on the server that took over")
+        primary.stop("immediate")
+        with contextlib.suppress(StoreUnavailable):
+            lent.close()
+        provider.sync_turn(turn(21), "")
+        until(lambda: len(user_turns(new)) >= 22, 60, "everything on the server that took over")
+        landed(provider)
+        assert user_turns(new) == [turn(number) for number in range(22)]
+        provider.shutdown()
 
 
 def spool_files(home: Path) -> set[Path]:
