@@ -19,6 +19,7 @@ from hermes_memory_pgvector.capture import queues
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.domain.errors import StoreUnavailable
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.store import backend as store_backend
 from tests.conftest import DIMS, MakeProvider
 from tests.support.agent_process import AgentProcess
 from tests.support.memory import called, landed, runtime_of
@@ -251,6 +252,40 @@ def test_need_03_what_was_acknowledged_to_a_process_that_is_gone_is_sent_again_b
         switch.lead_to(standby.conninfo(old.dsn))
         new = Database(standby.conninfo(old.dsn))
         provider = make_provider(config)
+        until(lambda: len(user_turns(new)) == 20, 60, "what the server that took over lacked")
+        assert user_turns(new) == [turn(number) for number in range(20)]
+        provider.shutdown()
+
+
+def test_need_03_what_waits_in_the_file_of_a_dead_process_follows_what_was_acknowledged_to_it(
+    servers: tuple[OwnPostgres, Standby],
+    home: Path,
+    make_provider: MakeProvider,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(store_backend, "WRITE_TIMEOUT_S", 2.0)
+    primary, standby = servers
+    old = primary.database()
+    standby.caught_up(primary)
+    with Switch.before(old.dsn) as switch:
+        config = {"dsn": switch.conninfo(old.dsn), "pooler": "none", "dims": DIMS}
+        leave_behind(standby)
+        with AgentProcess(config, home) as agent:
+            for number in range(10):
+                agent.call("sync_turn", turn(number), "")
+            until(lambda: turn(9) in kept_texts(home), 30, "the turns of the process")
+            switch.stop()
+            for number in range(10, 20):
+                agent.call("sync_turn", turn(number), "")
+            agent.kill()
+        primary.stop("immediate")
+        standby.tell("SELECT pg_promote()")
+        new = Database(standby.conninfo(old.dsn))
+        with psycopg.connect(standby.admin_dsn, dbname=conninfo_to_dict(old.dsn)["dbname"]) as held:
+            held.execute("LOCK TABLE hermes_operations")
+            switch.lead_to(standby.conninfo(old.dsn))
+            provider = make_provider(config)
+            until(lambda: runtime_of(provider).writer.counts["retries"], 30, "an answer that does not come in time")
         until(lambda: len(user_turns(new)) == 20, 60, "what the server that took over lacked")
         assert user_turns(new) == [turn(number) for number in range(20)]
         provider.shutdown()
