@@ -18,7 +18,8 @@ from .memory_queue import MemoryQueue, Queue
 from .resend import AcknowledgedWrites
 from .salvage import Salvage
 from .spool import Spool
-from .spool_directory import ADOPTED_AT_ONCE, SpoolDirectory, maker_of
+from .spool_directory import ADOPTED_AT_ONCE, SpoolDirectory
+from .spool_format import maker_of
 
 logger = logging.getLogger(__name__)
 
@@ -335,10 +336,7 @@ class AdoptedSpools:
         return sum(spool.depth for spool in self)
 
     def take_more(self, kept: AcknowledgedWrites) -> None:
-        """Adopt what dead processes left, as far as there is room; `kept` sends again what the server lacks of it.
-
-        Raises HermesPgvectorError where that could not be asked.
-        """
+        """Adopt what dead processes left, have `kept` send again what the server lacks. Raises HermesPgvectorError."""
         for spool in self._directory.adopt(ADOPTED_AT_ONCE - len(self._spools)):
             try:
                 kept.inherit(spool)
@@ -375,6 +373,8 @@ class AdoptedSpools:
                     self._spools.remove(spool)
                     self._directory.rest(spool)
                     found = True
+            except SpoolGone:  # `check_files` has it written anew
+                pass
             except SpoolError as exc:
                 self.give_up(spool, exc)
         return found

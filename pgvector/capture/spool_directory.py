@@ -23,7 +23,7 @@ from ..config.settings import Settings
 from ..domain.errors import SpoolBusy, SpoolError
 from ..store.connection import place_of
 from .spool import Spool
-from .spool_format import as_spool_error
+from .spool_format import as_spool_error, made_at_ns, maker_of, written_at
 
 logger = logging.getLogger(__name__)
 
@@ -181,9 +181,9 @@ class SpoolDirectory:
         # The name says when it was made, for those who come after us have to read the older one first.
         # A clock that stepped back must not make it older than those that are there.
         number = (
-            _made_at_ns(instead_of)
+            made_at_ns(instead_of)
             if instead_of is not None
-            else max([time.time_ns(), *(1 + _made_at_ns(path) for path in folder.glob("*.db"))])
+            else max([time.time_ns(), *(1 + made_at_ns(path) for path in folder.glob("*.db"))])
         )
         path = folder / f"{os.getpid()}-{number:016x}-{uuid.uuid4().hex[:8]}.db"
         with as_spool_error(folder):
@@ -271,14 +271,14 @@ class SpoolDirectory:
         folders = [self.folder, *(folder for folder in self._spill if is_private(folder))]
         with as_spool_error(self.folder):
             found = [path for folder in folders for path in folder.glob("*.db")]
-            return sorted(found, key=lambda path: (_made_at_ns(path), _written_at(path)))
+            return sorted(found, key=lambda path: (made_at_ns(path), written_at(path)))
 
     def rejected_count(self) -> int:
         """Return how many operations were rejected in files that hold nothing else."""
         return sum(rejected for _, rejected in self._resting.values())
 
     def _rests(self, path: Path) -> bool:
-        if path in self._resting and self._resting[path][0] == _written_at(path):
+        if path in self._resting and self._resting[path][0] == written_at(path):
             return True
         self._resting.pop(path, None)
         return False
@@ -288,7 +288,7 @@ class SpoolDirectory:
         aside = spool.rejected_count
         self.discard(spool)
         if spool.path.exists():
-            self._resting[spool.path] = _written_at(spool.path), aside
+            self._resting[spool.path] = written_at(spool.path), aside
 
     def _take_over(self, path: Path) -> Spool | None:
         """Return the spool of a process that is gone; None while there is somebody, or when there is nothing left."""
@@ -375,26 +375,3 @@ class SpoolDirectory:
 def _delete(path: Path) -> None:
     for suffix in ("", "-wal", "-shm", ".lock"):
         Path(f"{path}{suffix}").unlink(missing_ok=True)
-
-
-def maker_of(path: Path) -> str:
-    """Return which process made the file, by its name."""
-    return path.name.partition("-")[0]
-
-
-def _made_at_ns(path: Path) -> int:
-    """Return when the file was made, by its name; 0 where that does not say."""
-    parts = path.name.split("-")
-    try:
-        return int(parts[1], 16) if len(parts) == 3 else 0
-    except ValueError:
-        return 0
-
-
-def _written_at(path: Path) -> float:
-    """Return when the file or its log was last written; 0 when it is gone."""
-    times = [0.0]
-    for each in (path, Path(f"{path}-wal")):
-        with contextlib.suppress(FileNotFoundError):
-            times.append(each.stat().st_mtime)
-    return max(times)

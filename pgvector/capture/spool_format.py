@@ -182,6 +182,29 @@ def cannot_use(path: Path, exc: Exception) -> SpoolError:
     )
 
 
+def maker_of(path: Path) -> str:
+    """Return which process made the file, by its name."""
+    return path.name.partition("-")[0]
+
+
+def made_at_ns(path: Path) -> int:
+    """Return when the file was made, by its name; 0 where that does not say."""
+    parts = path.name.split("-")
+    try:
+        return int(parts[1], 16) if len(parts) == 3 else 0
+    except ValueError:
+        return 0
+
+
+def written_at(path: Path) -> float:
+    """Return when the file or its log was last written; 0 when it is gone."""
+    times = [0.0]
+    for each in (path, Path(f"{path}-wal")):
+        with contextlib.suppress(FileNotFoundError):
+            times.append(each.stat().st_mtime)
+    return max(times)
+
+
 class WatchedFiles:
     """A spool's file, its log, and what SQLite shares among those who have it open. Not thread safe."""
 

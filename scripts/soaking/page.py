@@ -19,7 +19,7 @@ from .services import Web
 _API = "/api/plugins/pgvector"
 _TIMEOUT_S = 90.0  # beyond what the page says of the longest change
 _REFUSED, _LATER = 400, 503
-_SHARED_NUMBER = "is the number of memories of several themes"  # since a sequence was set back
+_SHARED_NUMBER = " of several themes ("  # since a sequence was set back
 # Of what can be taken back the page keeps the last hundred changes, for ten minutes.
 _UNDOABLE_MOST, _UNDOABLE_S = 20, 500.0
 

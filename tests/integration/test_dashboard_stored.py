@@ -216,3 +216,10 @@ def test_a_list_of_one_theme_holds_to_it_where_numbers_are_there_twice(api: Dash
     assert "A turn of sales" in str(session) and "research" not in str(session)
     status, error = api.refused("/edit", {"ref": "m9000", "content": "Another text"})
     assert status == 400 and "several themes (" in error and "doctor" in error
+    for ref in ("m9000", "t9000"):
+        status, error = api.refused("/forget", {"refs": [ref]})
+        assert status == 400 and "several themes (" in error
+        status, error = api.refused("/row", ref=ref)
+        assert status == 400 and "several themes (" in error
+        one = api.get("/row", ref=ref, theme="sales")
+        assert one["theme"] == "sales" and "research" not in str(one)

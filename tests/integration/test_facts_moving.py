@@ -166,6 +166,25 @@ def test_a_merge_keeps_what_was_said_later_of_what_both_themes_hold(run: Run, ds
     ]
 
 
+def test_a_merge_gives_what_is_superseded_no_place_in_the_indexes(run: Run, dsn: str) -> None:
+    for theme in ("sales", "shop"):
+        fill_theme(dsn, theme, turns=1, memories=0, dims=DIMS)
+        run("facts", "add", "The port is 1", "--theme", theme, "--kind", "value", "--subject", "srv")
+        run("facts", "add", f"The port is 2, says {theme}", "--theme", theme, "--kind", "value", "--subject", "srv")
+    with psycopg.connect(dsn) as conn:
+        vector = (
+            "UPDATE memory_entries SET embedding = array_fill(0.1, ARRAY[%s])::vector WHERE agent_identity = 'sales'"
+        )
+        conn.execute(vector, (DIMS,))
+        conn.execute("UPDATE memory_entries SET updated_at = '2020-01-01' WHERE state = 'superseded'")
+    run("themes", "merge", "sales", "shop", "--yes")
+    hidden = (
+        "SELECT embedding IS NOT NULL, sig IS NULL, code IS NULL FROM memory_entries WHERE content = 'The port is 1'"
+    )
+    with psycopg.connect(dsn) as conn:
+        assert conn.execute(hidden).fetchall() == [(False, True, True)]
+
+
 def test_a_memory_that_is_restored_says_what_it_said(facts: None, run: Run, dsn: str) -> None:
     before = Database(dsn).column(STRUCTURE)
     with psycopg.connect(dsn) as conn:

@@ -52,7 +52,7 @@ SELECT c.id, c.role AS kind, c.ts AS at, c.ts AS created_at, c.session_id, c.met
 -- exempt: one row, by the number that an operator names.
 SELECT m.id, m.agent_identity AS theme, m.target, left(m.content, %(chars)s) AS content, m.created_at, m.updated_at, m.metadata, m.owners, m.text_language,
        length(m.content) AS chars, encode(m.digest, 'hex') AS sha256, m.embedding IS NULL AND m.sig IS NULL AS pending, m.embed_after,
-       (SELECT count(*) FROM memory_chunks AS k WHERE k.row_id = m.id) AS more_parts,
+       (SELECT count(*) FROM memory_chunks AS k WHERE k.row_id = m.id AND k.agent_identity = m.agent_identity) AS more_parts,
        (SELECT count(DISTINCT f.origin) FROM hermes_mirror AS f
          WHERE f.agent_identity = m.agent_identity AND f.target = m.target AND f.digest = m.digest) AS in_files
   FROM memory_entries AS m WHERE m.id = %(id)s;
@@ -61,7 +61,8 @@ SELECT m.id, m.agent_identity AS theme, m.target, left(m.content, %(chars)s) AS 
 -- exempt: as show_memory.
 SELECT c.id, c.agent_identity AS theme, c.session_id, c.role, left(c.content, %(chars)s) AS content, c.ts, c.metadata, c.text_language,
        length(c.content) AS chars, encode(hermes_digest(c.content), 'hex') AS sha256, c.embedding IS NULL AND c.sig IS NULL AS pending,
-       c.embed_after, (SELECT count(*) FROM conversation_chunks AS k WHERE k.row_id = c.id) AS more_parts
+       c.embed_after, (SELECT count(*) FROM conversation_chunks AS k WHERE k.row_id = c.id AND k.agent_identity = c.agent_identity)
+         AS more_parts
   FROM conversations AS c WHERE c.id = %(id)s;
 
 -- name: list_history

@@ -19,7 +19,7 @@ from ...store.sql import query
 from ..common import stored_rows
 from ..common.operators import author
 from ..common.outcome import fit_for_json
-from ..common.refs import Ref
+from ..common.refs import Ref, one_theme
 from ..common.row_options import WHOLE, Page
 
 _query = partial(query, package=__package__)
@@ -88,15 +88,25 @@ def shown(
 
     Raises InvalidArgument where there is neither, or the row stands in another theme than the one that was named.
     """
-    row = _row(conn, ref, chars)
+    rows = _rows(conn, ref, chars)
     past = _history_of(conn, ref.id, Page(_HISTORY_SHOWN), chars) if ref.store == "memories" else []
-    if row is None and not past:
+    if not rows and not past:
         raise InvalidArgument(_missing(conn, ref))
-    stands_in = row["theme"] if row is not None else past[0]["theme"]
-    if theme is not None and stands_in not in (theme, rules.resolve_name(theme)):
-        raise InvalidArgument(f"{ref} is a row of the theme {stands_in!r}")
+    themes = [row["theme"] for row in rows] or [past[0]["theme"]]
+    stands_in = _meant(ref, themes, theme, rules)
+    row = next((row for row in rows if row["theme"] == stands_in), None)
+    if len(rows) > 1:
+        past = [each for each in past if each["theme"] == stands_in]
     found = {"ref": str(ref), "store": ref.store} | _described(row, stands_in) | _structure_of(conn, ref)
     return found | {"history": [_event(each) for each in past]} if ref.store == "memories" else found
+
+
+def _meant(ref: Ref, themes: Sequence[str], given: str | None, rules: ThemeRules) -> str:
+    """Return in which of these themes a row is meant. Raises InvalidArgument."""
+    meant = themes if given is None else [theme for theme in themes if theme in (given, rules.resolve_name(given))]
+    if not meant:
+        raise InvalidArgument(f"{ref} is a row of the theme {themes[0]!r}")
+    return one_theme(ref, meant)
 
 
 def _described(row: Mapping[str, Any] | None, theme: str) -> dict[str, Any]:
@@ -107,10 +117,10 @@ def _described(row: Mapping[str, Any] | None, theme: str) -> dict[str, Any]:
     return found | {"state": state, "parts": 1 + found.pop("more_parts")}
 
 
-def _row(conn: DeadlineConnection, ref: Ref, chars: int = WHOLE) -> dict[str, Any] | None:
+def _rows(conn: DeadlineConnection, ref: Ref, chars: int = WHOLE) -> list[dict[str, Any]]:
+    """Return the row of this number; those of several themes where a sequence was set back."""
     name = "show_memory" if ref.store == "memories" else "show_turn"
-    row = conn.execute(_query(name), {"id": ref.id, "chars": chars}).fetchone()
-    return None if row is None else dict(row._asdict())
+    return [row._asdict() for row in conn.execute(_query(name), {"id": ref.id, "chars": chars})]
 
 
 def _missing(conn: DeadlineConnection, ref: Ref) -> str:
@@ -148,7 +158,7 @@ def happened_to(conn: DeadlineConnection, ref: Ref, page: Page) -> list[dict[str
         raise InvalidArgument(f"{ref} is a turn: turns are written once and have no history")
     found = _history_of(conn, ref.id, page)
     if not found and not page.offset:
-        raise InvalidArgument(_missing(conn, ref) if _row(conn, ref) is None else f"{ref} has no history")
+        raise InvalidArgument(_missing(conn, ref) if not _rows(conn, ref) else f"{ref} has no history")
     return [_event(row) for row in found]
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from ...domain.errors import WrongUsage
+from ...domain.errors import InvalidArgument, WrongUsage
 from ...domain.types import Store
 
 WAYS = "m123 (or 123) for a memory, t123 for a turn"
@@ -27,6 +27,20 @@ class Ref(NamedTuple):
 
     def __str__(self) -> str:
         return f"{_LETTERS[self.store]}{self.id}"
+
+
+def one_theme(ref: Ref, themes: Collection[str]) -> str:
+    """Return the theme of a row of this number. Raises InvalidArgument where rows of several themes have it.
+
+    So it is after a restore that left sequences behind.
+    """
+    if len(themes) > 1:
+        raise InvalidArgument(
+            f"{ref} is the number of rows of several themes ({', '.join(sorted(themes))}): name one with --theme where "
+            "there is that option, and see: hermes-pgvector doctor"
+        )
+    (theme,) = themes
+    return theme
 
 
 def parse_refs(words: Sequence[str]) -> list[Ref]:

@@ -24,7 +24,7 @@ from ..common.adding import embed_now, masked
 from ..common.command_context import CommandContext
 from ..common.operators import operator
 from ..common.outcome import Outcome
-from ..common.refs import Ref
+from ..common.refs import Ref, one_theme
 
 _query = partial(query, package=__package__)
 _KEPT = ("kind", "subject", "scope", "state", "expires_at", "confidence", "sources", "when", "pinned")
@@ -190,11 +190,7 @@ def memory(conn: DeadlineConnection, ref: Ref) -> Any:
     found = stored_rows.rows(conn, "memories", [ref.id])
     if not found:
         raise InvalidArgument(f"there is no memory {ref}; see: hermes-pgvector list")
-    if len(found) > 1:  # of several themes, since a restore whose sequences were behind
-        raise InvalidArgument(
-            f"{ref} is the number of memories of several themes ({', '.join(row.theme for row in found)}), nothing was "
-            "changed; see: hermes-pgvector doctor"
-        )
+    one_theme(ref, {row.theme for row in found})
     return found[0]
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 from ...domain.errors import InvalidArgument
@@ -20,7 +21,7 @@ from ..common import stored_rows
 from ..common.command_context import CommandContext
 from ..common.operators import operator
 from ..common.outcome import Outcome, counted
-from ..common.refs import Ref
+from ..common.refs import Ref, one_theme
 from ..common.spool_views import drop_copies, drop_kept
 from .editing import entry_of, memory, record_change, still_in_files
 from .removals import RemovedMemory, removed
@@ -112,7 +113,10 @@ def _find(conn: DeadlineConnection, refs: Sequence[Ref], theme: str | None) -> _
 
 def _stored(conn: DeadlineConnection, store: Store, refs: Sequence[Ref], theme: str | None) -> dict[Ref, Any]:
     ids = [ref.id for ref in refs if ref.store == store]
-    return {Ref(store, row.id): row for row in stored_rows.rows(conn, store, ids) if theme in (None, row.theme)}
+    found = [row for row in stored_rows.rows(conn, store, ids) if theme in (None, row.theme)]
+    for id, rows in groupby(found, lambda row: row.id):
+        one_theme(Ref(store, id), {row.theme for row in rows})
+    return {Ref(store, row.id): row for row in found}
 
 
 def _notes(conn: DeadlineConnection, meant: _Meant, in_files: set[tuple[str, str]], *, really: bool) -> list[str]:

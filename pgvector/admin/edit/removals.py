@@ -19,7 +19,7 @@ from ...store.memories import lock_theme
 from ...store.sql import query
 from ..common.operators import operator, record_where_allowed
 from ..common.outcome import Outcome
-from ..common.refs import Ref
+from ..common.refs import Ref, one_theme
 
 _query = partial(query, package=__package__)
 _CHARS = 300  # of one text
@@ -90,6 +90,8 @@ def _chosen(conn: DeadlineConnection, refs: Sequence[Ref] | None) -> list[Any]:
         return waiting
     if missing := [str(ref) for ref in refs if ref not in {Ref("memories", each.id) for each in waiting}]:
         raise InvalidArgument(f"no removal of {', '.join(missing)} waits; see: hermes-pgvector removals list")
+    for ref in refs:
+        one_theme(ref, {each.theme for each in waiting if each.id == ref.id})
     return [each for each in waiting if Ref("memories", each.id) in refs]
 
 

@@ -27,13 +27,15 @@ SELECT id, target, digest FROM memory_entries WHERE agent_identity = %(theme)s A
 -- What was said of it later counts; where that is nothing, what was said before, and what is plain there is current.
 UPDATE memory_entries AS m
    SET created_at = least(m.created_at, given.created_at), updated_at = greatest(m.updated_at, given.updated_at),
-       embedding = coalesce(m.embedding, given.embedding),
-       -- What has a vector and no signature is not recalled.
-       sig = CASE WHEN m.embedding IS NULL THEN binary_quantize(given.embedding) ELSE m.sig END,
-       code = CASE WHEN m.embedding IS NULL THEN hermes_code(given.embedding) ELSE m.code END,
+       embedding = CASE WHEN coalesce(later_state(), 'active') IN ('active', 'closed')
+                        THEN coalesce(m.embedding, given.embedding) ELSE m.embedding END,
+       -- What has a vector and no signature is not recalled; what is superseded or archived is not to be, and takes neither.
+       sig = CASE WHEN m.embedding IS NULL AND coalesce(later_state(), 'active') IN ('active', 'closed')
+                  THEN binary_quantize(given.embedding) ELSE m.sig END,
+       code = CASE WHEN m.embedding IS NULL AND coalesce(later_state(), 'active') IN ('active', 'closed')
+                   THEN hermes_code(given.embedding) ELSE m.code END,
        owners = ARRAY(SELECT DISTINCT owner FROM unnest(m.owners || string_to_array(given.owners, ',')) AS owner),
-       state = CASE WHEN m.state IS NULL AND said.state IS NULL THEN NULL
-                    WHEN given.updated_at > m.updated_at THEN coalesce(said.state, 'active') ELSE coalesce(m.state, 'active') END,
+       state = later_state(),
        kind = of_later(kind),
        subject = of_later(subject),
        scope = of_later(scope),

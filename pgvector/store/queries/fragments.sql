@@ -157,6 +157,11 @@ kind = coalesce(excluded.kind, memory_entries.kind), subject = coalesce(excluded
 -- Of a memory `m` and the same text `given`, what was said of it later; what was said before where that is nothing.
 CASE WHEN given.updated_at > m.updated_at THEN coalesce(said.{column}, m.{column}) ELSE coalesce(m.{column}, said.{column}) END
 
+-- fragment: later_state()
+-- Likewise its state, where what is plain is current.
+CASE WHEN m.state IS NULL AND said.state IS NULL THEN NULL
+            WHEN given.updated_at > m.updated_at THEN coalesce(said.state, 'active') ELSE coalesce(m.state, 'active') END
+
 -- fragment: memory_passes()
 -- The filters of a question. A generic plan folds no parameter: outside a sub-select it would be cast for each row.
 (%(target)s::text IS NULL OR target = %(target)s)
