@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from ..domain.errors import DeadlineExceeded, HermesPgvectorError, StoreConflict, StoreUnsettled
+from ..domain.errors import DeadlineExceeded, HermesPgvectorError, StoreConflict, StoreReplaced, StoreUnsettled
 from ..domain.operations import Operation
 
 logger = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ class RetryLog:
 
     def failed(self, exc: HermesPgvectorError, *, lost_connection: bool) -> None:
         """Note a batch that has to be tried again; the store has told of a lost connection."""
-        if isinstance(exc, (StoreConflict, StoreUnsettled, DeadlineExceeded)) and not self._met_trouble:
+        if isinstance(exc, (StoreConflict, StoreReplaced, StoreUnsettled, DeadlineExceeded)) and not self._met_trouble:
             self._met_trouble = True  # mostly it works the next time
         elif not lost_connection and not self._told:  # the words of other errors may change with each attempt
             self._told = True

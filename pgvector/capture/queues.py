@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..domain.errors import SpoolBusy, SpoolError, SpoolFull, SpoolGone
+from ..domain.errors import HermesPgvectorError, SpoolBusy, SpoolError, SpoolFull, SpoolGone
 from ..domain.gil import yield_gil
 from ..domain.operations import Operation
 from .memory_queue import MemoryQueue, Queue
@@ -318,12 +318,6 @@ def found_gone(spool: Spool) -> SpoolGone | None:
     return None
 
 
-def _take_over(spool: Spool, kept: AcknowledgedWrites) -> bool:
-    """Have what a dead process's file keeps be sent again, or kept on, as `kept` does. Raises HermesPgvectorError."""
-    kept.ask_for(spool)
-    return kept.take_over(spool)
-
-
 class AdoptedSpools:
     """A few spools at a time, oldest first. Used by the drain thread; others only count."""
 
@@ -342,10 +336,16 @@ class AdoptedSpools:
         return sum(spool.depth for spool in self)
 
     def take_more(self, kept: AcknowledgedWrites) -> None:
-        """Adopt what dead processes left, as far as there is room; `kept` sends again what the server lacks of it."""
+        """Adopt what dead processes left, have `kept` send again what the server lacks. Raises HermesPgvectorError."""
         for spool in self._directory.adopt(ADOPTED_AT_ONCE - len(self._spools)):
+            try:
+                kept.inherit(spool)
+            except SpoolError as exc:  # what can be read of it goes all the same
+                logger.debug("hermes-pgvector: %s", exc)
+            except HermesPgvectorError:  # what waits in it is newer than what may be lacking: neither goes now
+                self._directory.let_go(spool)
+                raise
             self._spools.append(spool)
-            _take_over(spool, kept)
 
     def check_files(self, own: OwnQueues) -> None:
         """See that the files are still there; a new one takes the place of one that is gone."""
@@ -369,7 +369,7 @@ class AdoptedSpools:
             try:
                 spool.recount()
                 # What it keeps may have failed to be taken over when it was adopted.
-                if not spool.depth and _take_over(spool, kept) and not spool.depth:
+                if not spool.depth and kept.inherit(spool) and not spool.depth:
                     self._spools.remove(spool)
                     self._directory.rest(spool)
                     found = True

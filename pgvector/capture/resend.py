@@ -154,10 +154,14 @@ class AcknowledgedWrites:
                 )
         self._server = server
 
-    def ask_for(self, spool: Spool) -> None:
-        """Send again what the server lacks of what a file of another process keeps. Raises HermesPgvectorError."""
+    def inherit(self, spool: Spool) -> bool:
+        """Have what a dead process's file keeps be sent again, or kept on; False while the disk does not take it.
+
+        Raises HermesPgvectorError.
+        """
         if self._here.takes(*spool.accepted_for()):
             self._send_again(spool.kept(), [spool])
+        return self.take_over(spool)
 
     def _send_again(self, ops: Sequence[Operation], files: Sequence[Spool]) -> int:
         """Have those that the server lacks wait again, before all others in `files`; return how many."""

@@ -27,7 +27,6 @@ from .spool_format import as_spool_error, made_at_ns, maker_of, written_at
 
 logger = logging.getLogger(__name__)
 
-
 EMBEDDED_PLACE = "the embedded Postgres"
 FOLDER_MODE = 0o755  # of what holds the spool, whatever the umask: who may write there could put another in its place
 RECORD = Path("pgvector", "databases.json")  # in the home: which database was last found at each place
@@ -202,9 +201,8 @@ class SpoolDirectory:
             for lock in self.folder.glob("*.db.lock"):
                 path = lock.with_suffix("")
                 # Whoever makes a file makes its lock first.
-                if path in self._locks or path.exists() or time.time() - lock.stat().st_mtime < _LOCK_LEFT_S:
-                    continue
-                if self._acquire(path):
+                left = not path.exists() and time.time() - lock.stat().st_mtime > _LOCK_LEFT_S
+                if left and path not in self._locks and self._acquire(path):
                     lock.unlink(missing_ok=True)
                     self.release(path)
 

@@ -6,6 +6,7 @@
     |   +-- WrongUsage            ... whatever the database holds: a command's options do not go together
     +-- StoreUnavailable          Postgres cannot be reached, or not used at the moment
     |   +-- StoreConflict         ... because another transaction was in the way
+    |   +-- StoreReplaced         ... because another server answers than a moment ago
     |   +-- StoreReadOnly         ... to write: it answers questions
     |   +-- StoreUnsettled        ... because what this connection knew of the server does not hold any more
     |   +-- StoreMisconfigured    ... or refuses us until somebody changes something
@@ -60,6 +61,10 @@ class StoreUnavailable(HermesPgvectorError):
 
 class StoreConflict(StoreUnavailable):
     """Another transaction was in the way; this is tried again."""
+
+
+class StoreReplaced(StoreUnavailable):
+    """Another server answers than a moment ago; what it lacks of acknowledged writes goes there first."""
 
 
 class StoreReadOnly(StoreUnavailable):

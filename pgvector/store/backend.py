@@ -18,6 +18,7 @@ from ..domain.errors import (
     SpaceChanged,
     StoreMisconfigured,
     StoreReadOnly,
+    StoreReplaced,
     StoreUnavailable,
 )
 from ..domain.operations import MalformedWrite, Operation
@@ -86,6 +87,7 @@ class Backend:
         self._lock = threading.Lock()
         self._telling = threading.Lock()
         self._closed = False
+        self._server_start = ""  # part of `server`
         self._dims_fit = True
         self._space: EmbeddingSpace | None = None  # of the database, as last seen
         self._own: EmbeddingSpace | None = None  # of the vectors made here
@@ -220,11 +222,13 @@ class Backend:
     ) -> Counter[str]:
         """Apply operations in one transaction, each at most once ever; returns what happened, counted.
 
-        Raises StoreUnavailable or DeadlineExceeded (worth another try) or OperationRejected (never will be).
+        Raises StoreUnavailable or DeadlineExceeded (worth another try), StoreReplaced before anything is written to
+        another server than `server` tells of, or OperationRejected (never will be).
         """
         if flawed := next((op for op in ops if isinstance(op, MalformedWrite)), None):
             raise OperationRejected(flawed.flaw)
         with self.connection(timeout_s) as conn:
+            self._check_server(conn)
             fresh = claim(conn, ops)
             if embeddings and not self._is_own(hold_space(conn)):
                 embeddings = {}
@@ -302,11 +306,19 @@ class Backend:
         identity = identity_of(conn)
         with translated():
             row = conn.execute(query("server_start")).fetchone()
-        self.database, self.server = str(identity), f"{identity}/{identity.tables}/{row.started if row else ''}"
+        self._server_start = row.started if row else ""
+        self.database, self.server = str(identity), f"{identity}/{identity.tables}/{self._server_start}"
+
+    def _check_server(self, conn: DeadlineConnection) -> None:
+        """Raise StoreReplaced, once, where another server answers: a pool connects anew whenever it likes."""
+        if conn.server_start != self._server_start:
+            self._note_server(conn)
+            raise StoreReplaced
 
     def lacking(self, ops: Sequence[Operation]) -> set[uuid.UUID]:
-        """Return the ids of those operations that were never applied in this database."""
+        """Return the ids of those operations that were never applied in this database. Raises StoreReplaced."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
+            self._check_server(conn)
             ids = {"themes": [op.theme for op in ops], "op_ids": [op.op_id for op in ops]}
             return {row.op_id for row in conn.execute(query("lacking_operations"), ids)}
 

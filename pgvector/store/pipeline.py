@@ -106,7 +106,7 @@ class Pipeline:
         except psycopg.Error:
             _forget_prepared(conn)
             raise
-        note_row_security(conn, begun)
+        note_begun(conn, begun)
 
     def _execute(self, conn: DeadlineConnection, *, own_themes: bool) -> None:
         waiting, self._waiting = self._waiting, []
@@ -146,12 +146,13 @@ def set_limits(conn: DeadlineConnection, *, plans: PlanMode, statement_s: float 
     return conn.execute(query("set_timeouts_only" if conn.keeps_settings else "set_timeouts"), limits)
 
 
-def note_row_security(conn: DeadlineConnection, begun: Cursor[Any]) -> None:
-    """Know what this role may see, which changes when an operator turns row-level security on or off.
+def note_begun(conn: DeadlineConnection, begun: Cursor[Any]) -> None:
+    """Know which server answers, and what this role may see: row-level security is turned on or off at any time.
 
     `begun` is what `set_limits` has returned.
     """
     row = begun.fetchone()
+    conn.server_start = row.started if row else ""
     active = bool(row and row.row_security)
     if active == conn.row_security:
         return

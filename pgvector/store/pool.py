@@ -18,7 +18,7 @@ from psycopg.rows import namedtuple_row
 
 from ..domain.errors import SchemaNotApplied, StatementLost, StoreReadOnly, StoreUnavailable, StoreUnsettled
 from .connection import DeadlineConnection, check_conninfo, translated
-from .pipeline import Pipeline, note_row_security, set_limits
+from .pipeline import Pipeline, note_begun, set_limits
 from .sql import query
 
 APPLICATION_NAME = "hermes-pgvector"
@@ -183,7 +183,7 @@ class Pool:
             with conn.pipeline():
                 stack.enter_context(psycopg.Transaction(conn))
                 begun = set_limits(conn, plans="auto")
-            note_row_security(conn, begun)
+            note_begun(conn, begun)
             yield conn
 
     @contextmanager

@@ -17,7 +17,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 from hermes_memory_pgvector.capture import queues
 from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.domain.errors import StoreUnavailable
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.store import backend as store_backend
 from tests.conftest import DIMS, MakeProvider
 from tests.support.agent_process import AgentProcess
 from tests.support.memory import called, landed, runtime_of
@@ -41,10 +43,14 @@ class Switch(TcpProxy):
     """A name that leads to one server, and then to another one."""
 
     def lead_to(self, conninfo: str) -> None:
-        parts = conninfo_to_dict(conninfo)
         self.stop()
-        self._target = Path(str(parts["host"])) / f".s.PGSQL.{parts['port']}"
+        self.lead_new_ones_to(conninfo)
         self.start()
+
+    def lead_new_ones_to(self, conninfo: str) -> None:
+        """Leave the connections that there are as they are."""
+        parts = conninfo_to_dict(conninfo)
+        self._target = Path(str(parts["host"])) / f".s.PGSQL.{parts['port']}"
 
 
 def leave_behind(standby: Standby) -> None:
@@ -98,6 +104,40 @@ def test_need_03_what_an_asynchronous_standby_lacks_when_it_takes_over_is_sent_a
         assert any("600 acknowledged writes; they are sent again" in line for line in records(logging.WARNING))
         provider.shutdown()
         primary.start()  # for whoever ends it
+
+
+def test_need_03_a_connection_that_a_pool_makes_to_another_server_writes_nothing_before_what_that_lacks(
+    servers: tuple[OwnPostgres, Standby], make_provider: MakeProvider
+) -> None:
+    primary, standby = servers
+    old = primary.database()
+    standby.caught_up(primary)
+    with Switch.before(old.dsn) as switch, contextlib.ExitStack() as lent:
+        provider = make_provider({"dsn": switch.conninfo(old.dsn), "pooler": "none"})
+        provider.sync_turn(turn(0), "")
+        landed(provider)
+        standby.caught_up(primary)
+        leave_behind(standby)
+        for number in range(1, 20):
+            provider.sync_turn(turn(number), "")
+        landed(provider)
+
+        backend = runtime_of(provider).backend
+        while backend.pool_stats()["pool_available"]:
+            lent.enter_context(backend.connection(30))
+        standby.tell("SELECT pg_promote()")
+        switch.lead_new_ones_to(standby.conninfo(old.dsn))
+        provider.sync_turn(turn(20), "")
+        new = Database(standby.conninfo(old.dsn))
+        until(lambda: turn(20) in user_turns(new), 60, "the turn on the server that took over")
+        primary.stop("immediate")
+        with contextlib.suppress(StoreUnavailable):
+            lent.close()
+        provider.sync_turn(turn(21), "")
+        until(lambda: len(user_turns(new)) >= 22, 60, "everything on the server that took over")
+        landed(provider)
+        assert user_turns(new) == [turn(number) for number in range(22)]
+        provider.shutdown()
 
 
 def spool_files(home: Path) -> set[Path]:
@@ -212,6 +252,40 @@ def test_need_03_what_was_acknowledged_to_a_process_that_is_gone_is_sent_again_b
         switch.lead_to(standby.conninfo(old.dsn))
         new = Database(standby.conninfo(old.dsn))
         provider = make_provider(config)
+        until(lambda: len(user_turns(new)) == 20, 60, "what the server that took over lacked")
+        assert user_turns(new) == [turn(number) for number in range(20)]
+        provider.shutdown()
+
+
+def test_need_03_what_waits_in_the_file_of_a_dead_process_follows_what_was_acknowledged_to_it(
+    servers: tuple[OwnPostgres, Standby],
+    home: Path,
+    make_provider: MakeProvider,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(store_backend, "WRITE_TIMEOUT_S", 2.0)
+    primary, standby = servers
+    old = primary.database()
+    standby.caught_up(primary)
+    with Switch.before(old.dsn) as switch:
+        config = {"dsn": switch.conninfo(old.dsn), "pooler": "none", "dims": DIMS}
+        leave_behind(standby)
+        with AgentProcess(config, home) as agent:
+            for number in range(10):
+                agent.call("sync_turn", turn(number), "")
+            until(lambda: turn(9) in kept_texts(home), 30, "the turns of the process")
+            switch.stop()
+            for number in range(10, 20):
+                agent.call("sync_turn", turn(number), "")
+            agent.kill()
+        primary.stop("immediate")
+        standby.tell("SELECT pg_promote()")
+        new = Database(standby.conninfo(old.dsn))
+        with psycopg.connect(standby.admin_dsn, dbname=conninfo_to_dict(old.dsn)["dbname"]) as held:
+            held.execute("LOCK TABLE hermes_operations")
+            switch.lead_to(standby.conninfo(old.dsn))
+            provider = make_provider(config)
+            until(lambda: runtime_of(provider).writer.counts["retries"], 30, "an answer that does not come in time")
         until(lambda: len(user_turns(new)) == 20, 60, "what the server that took over lacked")
         assert user_turns(new) == [turn(number) for number in range(20)]
         provider.shutdown()

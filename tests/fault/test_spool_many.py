@@ -6,16 +6,21 @@ import json
 import logging
 import os
 import random
+import sqlite3
 import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from hermes_memory_pgvector.capture.kept import change_kept, forget_until, keep
+from hermes_memory_pgvector.capture.spool import Spool
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.domain.operations import Operation
 from tests.conftest import DIMS, MakeProvider
@@ -33,6 +38,28 @@ Records = Callable[[int], list[str]]
 def configured(home: Path, dsn: str) -> None:
     """The home's config.yaml names the test's database."""
     (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}))
+
+
+@pytest.mark.parametrize("how", ["too old", "of a theme"])
+def test_need_02_much_that_was_kept_goes_in_steps_for_each_of_which_a_hook_hardly_waits(how: str, home: Path) -> None:
+    spool = Spool(leave_spool(home, []), max_bytes=1 << 30)
+    keep(spool, [replace(said(number), seq=number + 1) for number in range(1000)])
+    ran: list[str] = []
+    with spool.reading() as conn:
+        conn.set_trace_callback(ran.append)
+    if how == "too old":
+        assert forget_until(spool, 1000)
+    else:
+        assert change_kept(spool, "marketing", lambda op: None) == 1000
+    spool.close()
+    assert not spool_holds(spool.path)
+    assert ran.count("COMMIT") >= 1000 / 64
+
+
+def spool_holds(path: Path) -> bool:
+    """Whether anything is kept in the file."""
+    with closing(sqlite3.connect(path)) as file:
+        return bool(file.execute("SELECT EXISTS (SELECT 1 FROM kept)").fetchone()[0])
 
 
 def said(number: int) -> Operation:

@@ -13,7 +13,7 @@ SELECT system_identifier AS system FROM pg_control_system();
 
 -- name: server_start
 -- exempt: when this server process began, no stored text. Another one that took over has begun at another time.
-SELECT pg_postmaster_start_time()::text AS started;
+SELECT server_start() AS started;
 
 -- name: server_migrations
 -- exempt: when the tables were made. Tells databases apart where a server does not say which one it is.
