@@ -83,19 +83,22 @@ class Agent:
         return runtime
 
     def run(self) -> None:
-        """Act until the driver says "pause", or not at all, as the plan says; then stand by until it says "quit"."""
+        """Act until the driver says "pause", or not at all, as the plan says; then stand by until it says "quit".
+
+        At "numbers" the numbers of rows are forgotten: an older copy of the server gives them to others.
+        """
         names, weights = list(_ACTIONS), list(_ACTIONS.values())
         paused, told = self._plan["waits"], 0.0
         while True:
             wait_s = 0.2 if paused else self._random.expovariate(self._plan["per_s"])
             if select.select([0], [], [], wait_s)[0]:
-                order = os.read(0, 100).decode().strip()
-                if order == "pause":
-                    paused = True
-                elif order == "go":
-                    paused = False
-                else:
-                    return
+                for order in os.read(0, 100).decode().split() or ["quit"]:
+                    if order == "quit":
+                        return
+                    if order == "numbers":
+                        self._remembered.clear()
+                    else:
+                        paused = order == "pause"
             if not paused:
                 getattr(self, f"_{self._random.choices(names, weights)[0]}")()
             if time.monotonic() - told >= _TOLD_EVERY_S:

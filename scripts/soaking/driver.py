@@ -125,9 +125,9 @@ class AgentHandle:
         self._left = self._left or "left" in said
 
     def order(self, word: str) -> None:
-        """Say "pause", "go" or "quit"."""
+        """Say "pause", "go", "numbers" or "quit"."""
         assert self._process is not None and self._process.stdin is not None
-        self._process.stdin.write(word.encode())
+        self._process.stdin.write(f"{word}\n".encode())
         self._process.stdin.flush()
 
     def end(self, how: str, meanwhile: Callable[[], None] = lambda: None) -> None:

@@ -304,11 +304,16 @@ class Schedule:
                 for client in self._world.clients:
                     standing.enter_context(client.still())
                     client.forget_numbers()
-                older.put_back()
+                older.put_back(self._forget_numbers)
                 with self._world.ledger.lock:
                     self._world.ledger.set_back(since)
 
         return "server set back some seconds", group, self._random.uniform(2, 8), put_back
+
+    def _forget_numbers(self) -> None:
+        for agent in self._world.agents:
+            with contextlib.suppress(OSError, ValueError):  # it is dead
+                agent.order("numbers")
 
     # -- the endpoint
 

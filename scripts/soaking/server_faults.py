@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -88,9 +89,10 @@ class OlderCopy:
         self._server.stop(how)
         until(lambda: not (self._data / "postmaster.pid").exists(), 60, "the end of the server's files")
 
-    def put_back(self) -> None:
-        """Have the server go on from there; what it took since is gone."""
+    def put_back(self, meanwhile: Callable[[], None]) -> None:
+        """Have the server go on from there; what it took since is gone. `meanwhile` is called while it is stopped."""
         self._stop("immediate")
+        meanwhile()
         shutil.rmtree(self._data)
         self._copy.rename(self._data)
         self._server.start()
