@@ -118,18 +118,23 @@ class AcknowledgedWrites:
         except SpoolError:
             return True
         fresh = [replace(op, seq=min(op.seq, now)) for op in found if here and op.seq > now - self._keep_us]
-        try:
-            if fresh:
-                if (into := self._current()) is None:
-                    return False
-                for part in in_slices(fresh, _SLICE):
-                    self._keep(into, part)
-        except SpoolError as exc:
-            logger.debug("hermes-pgvector: %s", exc)
+        if fresh and not self._keep_here(fresh):
             return False
         with contextlib.suppress(SpoolError):  # it is gone
             if found:
                 forget_until(spool, found[-1].seq if here else now - self._keep_us)
+        return True
+
+    def _keep_here(self, ops: Sequence[Operation]) -> bool:
+        """Keep what another file kept; False where the disk does not take it."""
+        if (into := self._current()) is None:
+            return False
+        try:
+            for part in in_slices(ops, _SLICE):
+                self._keep(into, part)
+        except SpoolError as exc:
+            logger.debug("hermes-pgvector: %s", exc)
+            return False
         return True
 
     def look(self) -> None:
@@ -138,10 +143,8 @@ class AcknowledgedWrites:
         if not server or server == self._server or time.monotonic() < self._look_at:
             return
         if self._server:
-            files = [spool for spool in self._files() if self._here.takes(*spool.accepted_for())]
             try:
-                found = [op for spool in files for op in spool.kept()] + self._unwritten
-                sent = self._send_again(sorted(found, key=lambda op: op.seq), files)
+                sent = self._send_all_again()
             except SpoolError as exc:
                 logger.debug("hermes-pgvector: %s", exc)
                 self._look_at = time.monotonic() + _LOOK_AGAIN_S
@@ -153,6 +156,11 @@ class AcknowledgedWrites:
                     sent,
                 )
         self._server = server
+
+    def _send_all_again(self) -> int:
+        files = [spool for spool in self._files() if self._here.takes(*spool.accepted_for())]
+        found = [op for spool in files for op in spool.kept()] + self._unwritten
+        return self._send_again(sorted(found, key=lambda op: op.seq), files)
 
     def inherit(self, spool: Spool) -> bool:
         """Have what a dead process's file keeps be sent again, or kept on; False while the disk does not take it.

@@ -89,16 +89,23 @@ def shown(
     Raises InvalidArgument where there is neither, or the row stands in another theme than the one that was named.
     """
     rows = _rows(conn, ref, chars)
-    past = _history_of(conn, ref.id, Page(_HISTORY_SHOWN), chars) if ref.store == "memories" else []
+    past = _past_of(conn, ref, chars)
     if not rows and not past:
         raise InvalidArgument(_missing(conn, ref))
     themes = [row["theme"] for row in rows] or [past[0]["theme"]]
     stands_in = _meant(ref, themes, theme, rules)
-    row = next((row for row in rows if row["theme"] == stands_in), None)
     if len(rows) > 1:
-        past = [each for each in past if each["theme"] == stands_in]
-    found = {"ref": str(ref), "store": ref.store} | _described(row, stands_in) | _structure_of(conn, ref)
+        rows, past = _of_theme(rows, stands_in), _of_theme(past, stands_in)
+    found = {"ref": str(ref), "store": ref.store} | _described(rows, stands_in) | _structure_of(conn, ref)
     return found | {"history": [_event(each) for each in past]} if ref.store == "memories" else found
+
+
+def _past_of(conn: DeadlineConnection, ref: Ref, chars: int) -> list[dict[str, Any]]:
+    return _history_of(conn, ref.id, Page(_HISTORY_SHOWN), chars) if ref.store == "memories" else []
+
+
+def _of_theme(rows: Sequence[dict[str, Any]], theme: str) -> list[dict[str, Any]]:
+    return [row for row in rows if row["theme"] == theme]
 
 
 def _meant(ref: Ref, themes: Sequence[str], given: str | None, rules: ThemeRules) -> str:
@@ -109,11 +116,11 @@ def _meant(ref: Ref, themes: Sequence[str], given: str | None, rules: ThemeRules
     return one_theme(ref, meant)
 
 
-def _described(row: Mapping[str, Any] | None, theme: str) -> dict[str, Any]:
-    if row is None:
+def _described(rows: Sequence[Mapping[str, Any]], theme: str) -> dict[str, Any]:
+    if not rows:
         return {"theme": theme, "state": "removed"}
-    found = fit_for_json(row)
-    state = "waits for its vector" if row["pending"] else "embedded"
+    found = fit_for_json(rows[0])
+    state = "waits for its vector" if found["pending"] else "embedded"
     return found | {"state": state, "parts": 1 + found.pop("more_parts")}
 
 

@@ -88,10 +88,13 @@ def _chosen(conn: DeadlineConnection, refs: Sequence[Ref] | None) -> list[Any]:
     waiting = _held(conn)
     if refs is None:
         return waiting
-    if missing := [str(ref) for ref in refs if ref not in {Ref("memories", each.id) for each in waiting}]:
+    themes: dict[Ref, set[str]] = {}
+    for each in waiting:
+        themes.setdefault(Ref("memories", each.id), set()).add(each.theme)
+    if missing := [str(ref) for ref in refs if ref not in themes]:
         raise InvalidArgument(f"no removal of {', '.join(missing)} waits; see: hermes-pgvector removals list")
     for ref in refs:
-        one_theme(ref, {each.theme for each in waiting if each.id == ref.id})
+        one_theme(ref, themes[ref])
     return [each for each in waiting if Ref("memories", each.id) in refs]
 
 
