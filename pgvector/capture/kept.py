@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ..domain.gil import in_slices, yielding_gil
+from ..domain.gil import SHORT_SLICE, in_slices, yielding_gil
 from ..domain.operations import Operation, ReconcileFile, RemoveMemory, ReplaceMemory, StoreTurn, encode
 from .spool import Spool
 from .spool_format import COLUMNS, row_of
 
 Spare = Callable[[Operation], Operation | None]  # what is to be left of a write, None for nothing
-_SLICE = 16  # operations changed while a hook may have to wait
 _SIZE = "length(payload) + 100"  # bytes of a row, about
 
 
@@ -42,7 +41,7 @@ def forget_until(spool: Spool, last: int) -> bool:
     """Delete those up to this number; True when there were some. Raises SpoolError."""
     with spool.reading() as conn:
         old = [number for (number,) in yielding_gil(conn.execute("SELECT seq FROM kept WHERE seq <= ?", (last,)))]
-    for part in in_slices(old, _SLICE):
+    for part in in_slices(old, SHORT_SLICE):
         with spool.written() as conn:
             conn.execute("DELETE FROM kept WHERE seq BETWEEN ? AND ?", (part[0], part[-1]))
     return bool(old)
@@ -69,7 +68,7 @@ def end_of_surplus(spool: Spool, surplus: int) -> int:
 def change_kept(spool: Spool, theme: str, spare: Spare) -> int:
     """Leave of the acknowledged writes of `theme` what `spare` leaves; returns how many changed. Raises SpoolError."""
     changed = [(op, left) for op in spool.kept() if op.theme == theme and (left := spare(op)) is not op]
-    for part in in_slices(changed, _SLICE):
+    for part in in_slices(changed, SHORT_SLICE):
         with spool.written() as conn:
             conn.executemany("DELETE FROM kept WHERE seq = ?", [(op.seq,) for op, left in part if left is None])
             conn.executemany(

@@ -369,7 +369,7 @@ class AdoptedSpools:
             try:
                 spool.recount()
                 # What it keeps may have failed to be taken over when it was adopted.
-                if not spool.depth and kept.inherit(spool) and not spool.depth:
+                if not spool.depth and kept.inherit(spool):
                     self._spools.remove(spool)
                     self._directory.rest(spool)
                     found = True

@@ -7,21 +7,21 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from uuid import UUID
 
 from ..domain.errors import SpoolError
-from ..domain.gil import in_slices
+from ..domain.gil import SHORT_SLICE, in_slices
 from ..domain.operations import ForgetMemories, MalformedWrite, MemoryOperation, Operation
 from ..domain.text import digest
 from ..store.backend import Backend
 from .kept import Spare, change_kept, end_of_surplus, forget_until, keep, kept_bytes, size_of, without_texts
+from .resend_queue import ResendQueue
 from .spool import Spool
 from .spool_directory import Destination
-from .spool_format import COLUMNS, row_of
 
 logger = logging.getLogger(__name__)
 
 _MOST_BYTES = 64_000_000
-_SLICE = 16  # operations written while a hook may have to wait
 _ASKED_AT_ONCE = 1000
 _LOOK_AGAIN_S = 1.0  # after a look for which a file could not be read
 
@@ -29,9 +29,9 @@ _LOOK_AGAIN_S = 1.0  # after a look for which a file could not be read
 class AcknowledgedWrites:
     """Acknowledged operations of the last `keep_s`, in the file of this process. Used by the drain thread only.
 
-    They are sent again when the server is another one than before, or its tables are; what it has is skipped. They
-    outlive the file: what another one keeps is taken over before its end, and a process that ends leaves its own to
-    the next one.
+    Those that the server lacks wait in `resend` when it is another one than before, or its tables are. They outlive
+    the file: what another one keeps is taken over before its end, and a process that ends leaves its own to the next
+    one.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class AcknowledgedWrites:
         self._here = here
         self._files = files
         self._current = current
+        self.resend = ResendQueue(current)
         self._server = ""
         self._look_at = 0.0
         self._began_us, self._began = time.time_ns() // 1000, time.monotonic()  # a clock that steps is not followed
@@ -72,15 +73,19 @@ class AcknowledgedWrites:
 
     def _write(self) -> None:
         """Move what is in memory to the file, as far as the disk takes it."""
-        spool = self._current() if self._unwritten else None
         with contextlib.suppress(SpoolError):
-            while spool is not None and (part := self._unwritten[:_SLICE]):
-                self._keep(spool, part)
-                del self._unwritten[:_SLICE]
+            for part in in_slices(list(self._unwritten), SHORT_SLICE):
+                if not self._keep(part):
+                    return
+                del self._unwritten[: len(part)]
 
-    def _keep(self, spool: Spool, ops: Sequence[Operation]) -> None:
+    def _keep(self, ops: Sequence[Operation]) -> bool:
+        """Keep a few in the file; False where there is none. Raises SpoolError."""
+        if (spool := self._current()) is None:
+            return False
         self._last = max(self._last, keep(spool, ops))
         self._bytes += sum(map(size_of, ops))
+        return True
 
     def _drop_removed(self, forget: ForgetMemories) -> None:
         spare = _without_removed(forget)
@@ -91,15 +96,17 @@ class AcknowledgedWrites:
         self._unwritten = [op for op in spared if op is not None]
 
     def expire(self) -> None:
-        """Forget what is old enough, and the oldest of too much."""
-        oldest = self._now_us() - self._keep_us
+        """Forget what is old enough, and the oldest of too much; not what is to be sent again."""
+        self.resend.move_rejected()
+        needed = self.resend.oldest()
+        last = self._now_us() - self._keep_us if needed is None else min(self._now_us() - self._keep_us, needed - 1)
         with contextlib.suppress(SpoolError):
             if (spool := self._current()) is not None:
                 self._write()
-                self._forget_until(spool, oldest)
-                if self._bytes > _MOST_BYTES:
+                self._forget_until(spool, last)
+                if self._bytes > _MOST_BYTES and needed is None:
                     self._forget_until(spool, end_of_surplus(spool, self._bytes - _MOST_BYTES))
-        self._unwritten = [op for op in self._unwritten if op.seq > oldest]
+        self._unwritten = [op for op in self._unwritten if op.seq > last]
         while sum(map(size_of, self._unwritten)) > _MOST_BYTES:
             del self._unwritten[: len(self._unwritten) // 2 + 1]
 
@@ -117,50 +124,50 @@ class AcknowledgedWrites:
             found, here = spool.kept(), self._here.takes(*spool.accepted_for())
         except SpoolError:
             return True
-        fresh = [replace(op, seq=min(op.seq, now)) for op in found if here and op.seq > now - self._keep_us]
+        oldest = now - self._keep_us
+        fresh = [replace(op, seq=min(op.seq, now)) for op in found if here and (op.seq > oldest or op in self.resend)]
         if fresh and not self._keep_here(fresh):
             return False
         with contextlib.suppress(SpoolError):  # it is gone
             if found:
-                forget_until(spool, found[-1].seq if here else now - self._keep_us)
+                forget_until(spool, found[-1].seq if here else oldest)
         return True
 
     def _keep_here(self, ops: Sequence[Operation]) -> bool:
         """Keep what another file kept; False where the disk does not take it."""
-        if (into := self._current()) is None:
-            return False
         try:
-            for part in in_slices(ops, _SLICE):
-                self._keep(into, part)
+            return all(self._keep(part) for part in in_slices(ops, SHORT_SLICE))
         except SpoolError as exc:
             logger.debug("hermes-pgvector: %s", exc)
             return False
-        return True
 
     def look(self) -> None:
-        """Send again what the server lacks, once it is another one. Raises HermesPgvectorError."""
+        """Have what the server lacks be sent again, once it is another one. Raises HermesPgvectorError."""
         server = self._backend.server
         if not server or server == self._server or time.monotonic() < self._look_at:
             return
-        if self._server:
-            try:
-                sent = self._send_all_again()
-            except SpoolError as exc:
-                logger.debug("hermes-pgvector: %s", exc)
-                self._look_at = time.monotonic() + _LOOK_AGAIN_S
-                return
-            if sent:
-                logger.warning(
-                    "hermes-pgvector: the server of Postgres is another one, or was set back, and lacks %d "
-                    "acknowledged writes; they are sent again",
-                    sent,
-                )
+        if self._server and not self._look_into_files():
+            self._look_at = time.monotonic() + _LOOK_AGAIN_S
+            return
         self._server = server
 
-    def _send_all_again(self) -> int:
-        files = [spool for spool in self._files() if self._here.takes(*spool.accepted_for())]
-        found = [op for spool in files for op in spool.kept()] + self._unwritten
-        return self._send_again(sorted(found, key=lambda op: op.seq), files)
+    def _look_into_files(self) -> bool:
+        """Have what the server lacks of what is kept anywhere be sent again; False where a file cannot be read now."""
+        found, all_read = list(self._unwritten), True
+        for spool in self._files():
+            try:
+                if self._here.takes(*spool.accepted_for()):
+                    found += spool.kept()
+            except SpoolError as exc:
+                logger.debug("hermes-pgvector: %s", exc)
+                all_read = False
+        if sent := self._send_again(found):
+            logger.warning(
+                "hermes-pgvector: the server of Postgres is another one, or was set back, and lacks %d "
+                "acknowledged writes; they are sent again",
+                sent,
+            )
+        return all_read
 
     def inherit(self, spool: Spool) -> bool:
         """Have what a dead process's file keeps be sent again, or kept on; False while the disk does not take it.
@@ -168,40 +175,20 @@ class AcknowledgedWrites:
         Raises HermesPgvectorError.
         """
         if self._here.takes(*spool.accepted_for()):
-            self._send_again(spool.kept(), [spool])
+            self._send_again(spool.kept())
         return self.take_over(spool)
 
-    def _send_again(self, ops: Sequence[Operation], files: Sequence[Spool]) -> int:
-        """Have those that the server lacks wait again, before all others in `files`; return how many."""
-        once = {
-            op.op_id: op for op in reversed(ops) if not isinstance(op, MalformedWrite)
-        }  # sent again, it is kept twice
+    def _send_again(self, ops: Sequence[Operation]) -> int:
+        """Have those that the server lacks wait to be sent again; return how many."""
+        once: dict[UUID, Operation] = {}  # what was sent again is kept twice: its first place is the right one
+        for op in sorted(ops, key=lambda op: op.seq):
+            if not isinstance(op, MalformedWrite):
+                once.setdefault(op.op_id, op)
         lacking: list[Operation] = []
-        for part in in_slices([*once.values()][::-1], _ASKED_AT_ONCE):
+        for part in in_slices([*once.values()], _ASKED_AT_ONCE):
             ids = self._backend.lacking(part)
             lacking += [op for op in part if op.op_id in ids]
-        if lacking:
-            _put_first(lacking, files)
-        return len(lacking)
-
-
-def _put_first(ops: Sequence[Operation], files: Sequence[Spool]) -> None:
-    """Have `ops` wait before all others, in the first file that takes them. Raises SpoolError where none does."""
-    problem = SpoolError("there is no file to put writes in")
-    for spool in files:
-        try:
-            with spool.written() as conn:
-                (lowest,) = conn.execute("SELECT min(0, coalesce(min(seq), 0)) FROM operations").fetchone()
-                again = [replace(op, seq=lowest - len(ops) + at, again=True) for at, op in enumerate(ops)]
-                conn.executemany(
-                    f"INSERT INTO operations (seq, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
-                    [(op.seq, *row_of(op)) for op in again],
-                )
-            spool.recount()
-            return
-        except SpoolError as exc:
-            problem = exc
-    raise problem
+        return self.resend.put(lacking)
 
 
 def _without_removed(forget: ForgetMemories) -> Spare:

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..domain.errors import SpoolError, SpoolFull, SpoolGone
 from ..domain.fork_safety import BACKGROUND, fork_lock
-from ..domain.gil import in_slices, yielding_gil
+from ..domain.gil import SHORT_SLICE, in_slices, yielding_gil
 from ..domain.operations import Operation
 from .memory_queue import HeldOperations
 from .spool_format import (
@@ -44,7 +44,6 @@ logger = logging.getLogger(__name__)
 
 _ROW_OVERHEAD_BYTES = 64
 _COPY_BYTES = 16_000_000  # of the last operations, against the loss of the file
-_SLICE = 16  # operations changed while a hook may have to wait
 _INSERT = f"INSERT INTO operations ({COLUMNS}) VALUES (?, ?, ?, ?, ?)"
 
 
@@ -122,7 +121,7 @@ class Spool:
 
     def ack(self, ops: Sequence[Operation]) -> None:
         """Forget operations that Postgres has committed, in memory only while the disk takes nothing."""
-        for part in in_slices(ops, _SLICE):
+        for part in in_slices(ops, SHORT_SLICE):
             self._forget({op.seq for op in part})
 
     def _cross_off(self) -> None:

@@ -143,7 +143,7 @@ class Writer:
 
     def depth(self) -> int:
         """Return how many accepted writes are not in Postgres yet."""
-        return self._adopted.depth() + self._own.depth()
+        return self._acknowledged.resend.depth + self._adopted.depth() + self._own.depth()
 
     def rejected(self) -> list[RejectedWrite]:
         """Return the writes that Postgres rejected for what they hold."""
@@ -168,6 +168,7 @@ class Writer:
         return self._own.in_memory()
 
     def _queues(self) -> Iterator[Queue]:
+        yield self._acknowledged.resend
         yield from self._adopted.queues(self._own)
         yield from self._own.queues()
 

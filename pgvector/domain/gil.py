@@ -12,6 +12,7 @@ _PAUSE_S = 50e-6
 # Work between two yields. A hook may have to wait for some of them, a yield in vain costs about 0.1 ms.
 _INTERVAL_S, _INTERVAL_BESIDE_HOOKS_S = 400e-6, 150e-6
 _LATELY_S = 0.05
+SHORT_SLICE = 16  # rows of a spool file that are written while a hook may have to wait
 
 
 class _Hooks:

@@ -290,6 +290,70 @@ def test_need_03_what_waits_in_the_file_of_a_dead_process_follows_what_was_ackno
         provider.shutdown()
 
 
+def test_need_03_what_a_server_lacks_goes_first_though_no_disk_takes_a_byte(
+    servers: tuple[OwnPostgres, Standby], home: Path
+) -> None:
+    primary, standby = servers
+    old = primary.database()
+    standby.caught_up(primary)
+    with Switch.before(old.dsn) as switch:
+        config = {"dsn": switch.conninfo(old.dsn), "pooler": "none", "dims": DIMS}
+        leave_behind(standby)
+        with AgentProcess(config, home) as agent:
+            for number in range(20):
+                agent.call("sync_turn", turn(number), "")
+            until(lambda: turn(19) in kept_texts(home), 30, "what is kept on disk")
+            agent.fill_disk(True)
+            for number in range(20, 40):
+                agent.call("sync_turn", turn(number), "")
+            until(lambda: len(user_turns(old)) == 40, 30, "what is kept in memory")
+            switch.stop()
+            for number in range(40, 60):
+                agent.call("sync_turn", turn(number), "")
+
+            primary.stop("immediate")
+            standby.tell("SELECT pg_promote()")
+            switch.lead_to(standby.conninfo(old.dsn))
+            new = Database(standby.conninfo(old.dsn))
+            until(lambda: len(user_turns(new)) >= 60, 60, "everything on the server that took over")
+            assert user_turns(new) == [turn(number) for number in range(60)]
+            agent.fill_disk(False)
+            until(lambda: turn(59) in kept_texts(home), 30, "what was in memory")
+            assert agent.exit() == 0
+
+
+def test_need_03_what_is_to_be_sent_again_outlives_the_process_and_its_time(
+    servers: tuple[OwnPostgres, Standby], make_provider: MakeProvider, records: Records
+) -> None:
+    primary, standby = servers
+    old = primary.database()
+    standby.caught_up(primary)
+    with Switch.before(old.dsn) as switch:
+        config = {"dsn": switch.conninfo(old.dsn), "pooler": "none"}
+        leave_behind(standby)
+        provider = make_provider(config)
+        for number in range(20):
+            provider.sync_turn(turn(number), "")
+        landed(provider)
+
+        primary.stop("immediate")
+        standby.tell("SELECT pg_promote()")
+        new = Database(standby.conninfo(old.dsn))
+        with psycopg.connect(standby.admin_dsn, dbname=conninfo_to_dict(old.dsn)["dbname"]) as held:
+            held.execute("LOCK TABLE conversations")
+            switch.lead_to(standby.conninfo(old.dsn))
+            until(lambda: any("20 acknowledged writes" in line for line in records(logging.WARNING)), 30, "the look")
+            writer = runtime_of(provider).writer
+            assert writer.depth() == 20
+            writer._acknowledged._keep_us = 0  # its time is over
+            provider.shutdown()
+        other = make_provider(config)
+        until(lambda: len(user_turns(new)) == 20, 60, "what the server that took over lacked")
+        landed(other)
+        assert user_turns(new) == [turn(number) for number in range(20)]
+        other.shutdown()
+
+
 def test_need_03_a_restart_of_the_same_server_sends_nothing_again(
     servers: tuple[OwnPostgres, Standby], make_provider: MakeProvider, records: Records
 ) -> None:

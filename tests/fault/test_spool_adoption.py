@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import resource
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -26,12 +25,6 @@ from tests.support.writing_process import WritingProcess
 
 def spool_of(home: Path) -> list[Path]:
     return sorted((home / "pgvector" / "spool").glob("*"))
-
-
-def fill_disk(agent: AgentProcess, full: bool) -> None:
-    """No file of that process takes another byte, or all do again."""
-    unlimited = resource.RLIM_INFINITY
-    resource.prlimit(agent.pid, resource.RLIMIT_FSIZE, (0 if full else unlimited, unlimited))
 
 
 def test_need_03_three_lives_arrive_in_their_order_though_the_second_had_begun_to_bring_the_first_home(
@@ -70,10 +63,10 @@ def test_need_03_what_cannot_be_taken_over_while_the_disk_is_full_follows_when_t
         dead.call("sync_turn", turn(1), ANSWER)
     with AgentProcess({"dsn": proxied, "dims": DIMS, "spool_keep_s": 0}, home) as agent:
         agent.call("sync_turn", turn(2), ANSWER)
-        fill_disk(agent, True)
+        agent.fill_disk(True)
         proxy.start()
         until(lambda: user_turns(database) == [turn(2)], 40, "its own turn")
-        fill_disk(agent, False)
+        agent.fill_disk(False)
         until(lambda: len(user_turns(database)) == 2, 40, "the turn of the dead process")
         assert "cannot be read" not in agent.log
         assert agent.exit() == 0
@@ -98,12 +91,12 @@ def test_need_03_a_disk_that_was_full_leaves_no_files_behind(
     with AgentProcess(config, home, full_disk=when == "from the start") as agent:
         agent.call("sync_turn", turn(1), ANSWER)
         until(lambda: user_turns(database) == [turn(1)], 20, "the first turn")
-        fill_disk(agent, True)
+        agent.fill_disk(True)
         agent.call("sync_turn", turn(2), ANSWER)
         until(lambda: len(user_turns(database)) == 2, 20, "the turn on a full disk")
         # A file that takes nothing is there for a moment.
         until(lambda: len(list(blocked.glob("*.db"))) == (when == "later"), what="no files but the one from before")
-        fill_disk(agent, False)
+        agent.fill_disk(False)
         agent.call("sync_turn", turn(3), ANSWER)
         until(lambda: len(user_turns(database)) == 3, 20, "the turn after it")
         assert agent.exit() == 0

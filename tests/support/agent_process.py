@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -108,6 +109,11 @@ class AgentProcess:
         self._process.stdin.write(json.dumps([hook, arguments]) + "\n")
         self._process.stdin.flush()
         return json.loads(self._answer())
+
+    def fill_disk(self, full: bool) -> None:
+        """No file takes another byte of it, or all do again."""
+        unlimited = resource.RLIM_INFINITY
+        resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (0 if full else unlimited, unlimited))
 
     def fork(self, *calls: tuple[str, list[Any]], leave: str) -> int:
         """Has a forked child call hooks; returns its exit code."""

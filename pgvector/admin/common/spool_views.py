@@ -22,7 +22,7 @@ from ...capture.spool_directory import Destination, destination_of, spool_folder
 from ...capture.spool_format import COLUMNS, RejectedWrite, move
 from ...config.settings import Settings
 from ...domain.errors import InvalidArgument, SpoolError, SpoolGone
-from ...domain.gil import in_slices
+from ...domain.gil import SHORT_SLICE, in_slices
 from ...domain.operations import MalformedWrite, MemoryOperation, Operation, RemoveMemory, ReplaceMemory, StoreTurn
 
 try:
@@ -32,7 +32,6 @@ except ImportError:  # Windows
 
 _TEXT_SHOWN = 200
 _PATIENCE_MS = 5000
-_SLICE = 16  # operations changed while a hook may have to wait
 _UNBOUNDED = 1 << 62  # nothing is appended here, so no bound applies
 
 
@@ -211,14 +210,14 @@ def published(spool: Spool) -> tuple[float, dict[str, Any]]:
 
 def retry(spool: Spool, ops: Sequence[Operation]) -> None:
     """Put rejected writes at the end of what waits, in the order in which they were accepted."""
-    for part in in_slices(ops, _SLICE):
+    for part in in_slices(ops, SHORT_SLICE):
         with spool.written() as conn:
             move(conn, "aside", "operations", COLUMNS, COLUMNS, part)
 
 
 def drop(spool: Spool, ops: Sequence[Operation]) -> None:
     """Delete rejected writes."""
-    for part in in_slices(ops, _SLICE):
+    for part in in_slices(ops, SHORT_SLICE):
         with spool.written() as conn:
             numbers = json.dumps([op.seq for op in part])
             conn.execute("DELETE FROM aside WHERE seq IN (SELECT value FROM json_each(?))", (numbers,))
