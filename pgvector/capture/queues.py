@@ -1,4 +1,4 @@
-"""The queues that the drain thread empties: this process's own, and those that dead processes left."""
+"""The queues of this process, which the drain thread empties."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..domain.errors import HermesPgvectorError, SpoolBusy, SpoolError, SpoolFull, SpoolGone
+from ..domain.errors import SpoolBusy, SpoolError, SpoolFull, SpoolGone
 from ..domain.gil import yield_gil
 from ..domain.operations import Operation
 from .memory_queue import MemoryQueue, Queue
 from .resend import AcknowledgedWrites
 from .salvage import Salvage
 from .spool import Spool
-from .spool_directory import ADOPTED_AT_ONCE, SpoolDirectory
-from .spool_format import maker_of
+from .spool_directory import SpoolDirectory
 
 logger = logging.getLogger(__name__)
 
@@ -281,6 +280,12 @@ class OwnQueues:
         with self._changing:
             return [*self._older, *([] if self._spool is None else [self._spool])]
 
+    def keeping(self) -> list[Spool]:
+        """Return the files that may keep what was acknowledged, also those that are gone and not let go of yet."""
+        # In the order in which a hook takes one from here to there, so that none is missed between two of them.
+        found = [*self.spools(), *(move.source for move in list(self._moves)), *self._moved]
+        return list(dict.fromkeys(found))
+
     def in_memory(self) -> int:
         """Return how many operations wait in memory only."""
         return self._memory.depth
@@ -316,84 +321,3 @@ def found_gone(spool: Spool) -> SpoolGone | None:
     except SpoolError:  # held by another program
         pass
     return None
-
-
-class AdoptedSpools:
-    """A few spools at a time, oldest first. Used by the drain thread; others only count."""
-
-    def __init__(self, directory: SpoolDirectory) -> None:
-        self._directory = directory
-        self._spools: list[Spool] = []
-
-    def __iter__(self) -> Iterator[Spool]:
-        return iter(list(self._spools))
-
-    def __contains__(self, queue: Queue) -> bool:
-        return queue in self._spools
-
-    def depth(self) -> int:
-        """Return how many writes wait in them."""
-        return sum(spool.depth for spool in self)
-
-    def take_more(self, kept: AcknowledgedWrites) -> None:
-        """Adopt what dead processes left, have `kept` send again what the server lacks. Raises HermesPgvectorError."""
-        for spool in self._directory.adopt(ADOPTED_AT_ONCE - len(self._spools)):
-            try:
-                kept.inherit(spool)
-            except SpoolError as exc:  # what can be read of it goes all the same
-                logger.debug("hermes-pgvector: %s", exc)
-            except HermesPgvectorError:  # what waits in it is newer than what may be lacking: neither goes now
-                self._directory.let_go(spool)
-                raise
-            self._spools.append(spool)
-
-    def check_files(self, own: OwnQueues) -> None:
-        """See that the files are still there; a new one takes the place of one that is gone."""
-        for at, spool in enumerate(self._spools):
-            if (gone := found_gone(spool)) is not None:
-                self._spools[at] = own.write_anew(spool, gone) or spool
-
-    def queues(self, own: OwnQueues) -> list[Queue]:
-        """Return them, in the order in which they are to be emptied, with what `own` has still to move into them."""
-        found: list[Queue] = []
-        for spool in self:
-            found += [spool, *own.moves_into(spool)]
-        return found
-
-    def let_go_of_empty(self, own: OwnQueues, kept: AcknowledgedWrites) -> bool:
-        """Let go of those in which nothing waits; True when there were some, and so room for more."""
-        found = False
-        for spool in self:
-            if own.moves_into(spool):
-                continue
-            try:
-                spool.recount()
-                # What it keeps may have failed to be taken over when it was adopted.
-                if not spool.depth and kept.inherit(spool):
-                    self._spools.remove(spool)
-                    self._directory.rest(spool)
-                    found = True
-            except SpoolGone:  # `check_files` has it written anew
-                pass
-            except SpoolError as exc:
-                self.give_up(spool, exc)
-        return found
-
-    def give_up(self, damaged: Queue, exc: SpoolError) -> None:
-        """Leave a file that cannot be read where it is: it must not hold up those of other processes.
-
-        The newer ones of its process are adopted anew once it can be read, or is known to be damaged.
-        """
-        for at, spool in enumerate(self):
-            if spool is damaged:
-                newer = [each for each in self._spools[at + 1 :] if maker_of(each.path) == maker_of(spool.path)]
-                self._spools = [each for each in self._spools if each is not spool and each not in newer]
-                self._directory.give_up(spool, exc)
-                for each in newer:
-                    self._directory.discard(each)
-
-    def close(self) -> None:
-        """Let go of all."""
-        for spool in self:
-            self._directory.discard(spool)
-        self._spools.clear()

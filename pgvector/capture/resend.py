@@ -42,7 +42,7 @@ class AcknowledgedWrites:
         files: Callable[[], Sequence[Spool]],
         current: Callable[[], Spool | None],
     ) -> None:
-        """`files` returns what this process reads, in the order in which it is emptied; `current` what it writes to."""
+        """`files` returns all that may keep some, also those that are gone; `current` what it writes to."""
         self._backend = backend
         self._keep_us = int(keep_s * 1e6)
         self._here = here
@@ -156,8 +156,9 @@ class AcknowledgedWrites:
         found, all_read = list(self._unwritten), True
         for spool in self._files():
             try:
+                kept = spool.kept()  # first: what SQLite shares of a file that is gone may have been cut
                 if self._here.takes(*spool.accepted_for()):
-                    found += spool.kept()
+                    found += kept
             except SpoolError as exc:
                 logger.debug("hermes-pgvector: %s", exc)
                 all_read = False

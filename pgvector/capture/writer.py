@@ -22,12 +22,13 @@ from ..domain.gil import note_hook
 from ..domain.measures import LastError, Latencies
 from ..domain.operations import Operation
 from ..store.backend import Backend
+from .adopted_spools import AdoptedSpools
 from .batches import BATCH_SIZE, REJECTIONS, BatchSize, FailedAttempts, apply_batches, split, write_one_by_one
 from .document_embedding import DocumentEmbedder, PendingRows
 from .housekeeping import Housekeeping
 from .memory_queue import Queue
 from .outcomes import TOLD_EACH, Delivery, Outcomes, RejectionLog, RetryLog, log_rejected
-from .queues import AdoptedSpools, OwnQueues
+from .queues import OwnQueues
 from .resend import AcknowledgedWrites
 from .spool import Spool
 from .spool_directory import SpoolDirectory
@@ -89,7 +90,7 @@ class Writer:
         self._report = report
         self._own = OwnQueues(directory, memory_max_bytes)
         self._acknowledged = AcknowledgedWrites(
-            backend, keep_s, directory.destination, lambda: [*self._adopted, *self._own.spools()], self._own.open
+            backend, keep_s, directory.destination, lambda: [*self._adopted, *self._own.keeping()], self._own.open
         )
         self._rejections = RejectionLog(each=TOLD_EACH)
         self._retries = RetryLog()

@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import sqlite3
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -320,6 +321,45 @@ def test_need_03_what_a_server_lacks_goes_first_though_no_disk_takes_a_byte(
             agent.fill_disk(False)
             until(lambda: turn(59) in kept_texts(home), 30, "what was in memory")
             assert agent.exit() == 0
+
+
+def test_need_03_a_file_deleted_while_the_agent_meets_another_server_hides_nothing_of_what_that_lacks(
+    servers: tuple[OwnPostgres, Standby], home: Path, make_provider: MakeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    primary, standby = servers
+    old = primary.database()
+    standby.caught_up(primary)
+    with Switch.before(old.dsn) as switch:
+        leave_behind(standby)
+        provider = make_provider({"dsn": switch.conninfo(old.dsn), "pooler": "none"})
+        for number in range(20):
+            provider.sync_turn(turn(number), "")
+        landed(provider)
+
+        switch.stop()
+        primary.stop("immediate")
+        standby.tell("SELECT pg_promote()")
+        new = Database(standby.conninfo(old.dsn))
+        met, go_on = threading.Event(), threading.Event()
+        backend = runtime_of(provider).backend
+        bring_up = backend.bring_up
+
+        def meet() -> None:
+            bring_up()
+            met.set()
+            go_on.wait(60)
+
+        monkeypatch.setattr(backend, "bring_up", meet)
+        switch.lead_to(standby.conninfo(old.dsn))
+        assert met.wait(60)
+        for path in (home / "pgvector" / "spool").iterdir():
+            path.unlink()
+        provider.sync_turn(turn(20), "")  # finds the file gone, and begins another one
+        go_on.set()
+        until(lambda: turn(20) in user_turns(new), 60, "the turn after it")
+        landed(provider)
+        assert user_turns(new) == [turn(number) for number in range(21)]
+        provider.shutdown()
 
 
 def test_need_03_what_is_to_be_sent_again_outlives_the_process_and_its_time(
