@@ -223,3 +223,10 @@ def test_a_list_of_one_theme_holds_to_it_where_numbers_are_there_twice(api: Dash
         assert status == 400 and "several themes (" in error
         one = api.get("/row", ref=ref, theme="sales")
         assert one["theme"] == "sales" and "research" not in str(one)
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("DELETE FROM memory_entries WHERE agent_identity = 'research'")
+        assert "research" not in str(api.get("/row", ref="m9000"))
+        conn.execute("DELETE FROM memory_entries WHERE agent_identity = 'sales'")
+    status, error = api.refused("/row", ref="m9000")
+    assert status == 400 and "several themes (" in error
+    assert "research" not in str(api.get("/row", ref="m9000", theme="sales"))

@@ -92,10 +92,9 @@ def shown(
     past = _past_of(conn, ref, chars)
     if not rows and not past:
         raise InvalidArgument(_missing(conn, ref))
-    themes = [row["theme"] for row in rows] or [past[0]["theme"]]
-    stands_in = _meant(ref, themes, theme, rules)
-    if len(rows) > 1:
-        rows, past = _of_theme(rows, stands_in), _of_theme(past, stands_in)
+    stands_in = _meant(ref, list(dict.fromkeys(row["theme"] for row in rows or past)), theme, rules)
+    # A sequence that was set back gives the number of one theme's row, also of one that is gone, to that of another.
+    rows, past = _of_theme(rows, stands_in), _of_theme(past, stands_in)
     found = {"ref": str(ref), "store": ref.store} | _described(rows, stands_in) | _structure_of(conn, ref)
     return found | {"history": [_event(each) for each in past]} if ref.store == "memories" else found
 
