@@ -98,7 +98,9 @@ class DebianProgram:
 
 
 def _environment(folder: Path) -> Mapping[str, str]:
-    libraries = sorted({*folder.glob("usr/lib/*-linux-gnu*"), *folder.glob("lib/*-linux-gnu*")})
+    # Some have libraries in a folder of their own, which the program names by where it would be installed.
+    below = [found for root in ("lib", "usr/lib") for found in folder.glob(f"{root}/*-linux-gnu*/**/*.so*")]
+    libraries = sorted({each.parent for each in below})
     return os.environ | {
         "LD_LIBRARY_PATH": os.pathsep.join(map(str, libraries)),
         # Fonts that were fetched as well, for programs that draw text.
