@@ -197,12 +197,15 @@ class OwnQueues:
         self.finish_moves()
         self.let_go_of_moved(kept)
         with self._changing:
-            for spool in list(self._older) if not self._moves else ():
-                with contextlib.suppress(SpoolError):
-                    spool.recount()
-                    if not spool.depth and not spool.rejected_count and kept.take_over(spool):
+            older = list(self._older) if not self._moves else []
+        for spool in older:  # without the lock: what a file keeps takes long to be taken over, and a hook may wait
+            with contextlib.suppress(SpoolError):
+                spool.recount()
+                if not spool.depth and not spool.rejected_count and kept.take_over(spool):
+                    with self._changing:
                         self._older.remove(spool)
-                        self._directory.discard(spool)
+                    self._directory.discard(spool)
+        with self._changing:
             self._return_home()
 
     def let_go_of_moved(self, kept: AcknowledgedWrites) -> None:
