@@ -74,10 +74,8 @@ class AcknowledgedWrites:
     def _write(self) -> None:
         """Move what is in memory to the file, as far as the disk takes it."""
         with contextlib.suppress(SpoolError):
-            for part in in_slices(list(self._unwritten), SHORT_SLICE):
-                if not self._keep(part):
-                    return
-                del self._unwritten[: len(part)]
+            while (part := self._unwritten[:SHORT_SLICE]) and self._keep(part):
+                del self._unwritten[:SHORT_SLICE]
 
     def _keep(self, ops: Sequence[Operation]) -> bool:
         """Keep a few in the file; False where there is none. Raises SpoolError."""
@@ -98,8 +96,9 @@ class AcknowledgedWrites:
     def expire(self) -> None:
         """Forget what is old enough, and the oldest of too much; not what is to be sent again."""
         self.resend.move_rejected()
-        needed = self.resend.oldest()
-        last = self._now_us() - self._keep_us if needed is None else min(self._now_us() - self._keep_us, needed - 1)
+        last = self._now_us() - self._keep_us
+        if (needed := self.resend.oldest()) is not None:
+            last = min(last, needed - 1)
         with contextlib.suppress(SpoolError):
             if (spool := self._current()) is not None:
                 self._write()

@@ -62,6 +62,15 @@ def leave_behind(standby: Standby) -> None:
     until(lambda: standby.tell("SELECT count(*) = 0 FROM pg_stat_wal_receiver"), 20, "the end of streaming")
 
 
+def fail_over(servers: tuple[OwnPostgres, Standby], switch: Switch, old: Database) -> Database:
+    """The standby takes over, with what it has; returns the database there."""
+    primary, standby = servers
+    primary.stop("immediate")
+    standby.tell("SELECT pg_promote()")
+    switch.lead_to(standby.conninfo(old.dsn))
+    return Database(standby.conninfo(old.dsn))
+
+
 def kept_texts(home: Path) -> str:
     """What the spool files of a home keep of acknowledged writes."""
     found = []
@@ -94,10 +103,7 @@ def test_need_03_what_an_asynchronous_standby_lacks_when_it_takes_over_is_sent_a
         switch.stop()
         for number in range(500, 520):
             provider.sync_turn(turn(number), "")
-        primary.stop("immediate")
-        standby.tell("SELECT pg_promote()")
-        switch.lead_to(standby.conninfo(old.dsn))
-        new = Database(standby.conninfo(old.dsn))
+        new = fail_over(servers, switch, old)
         until(lambda: len(user_turns(new)) >= 520, 60, "everything on the server that took over")
         landed(provider)
         assert user_turns(new) == [turn(number) for number in range(520)]
@@ -210,11 +216,8 @@ def test_need_03_what_was_acknowledged_is_sent_again_whatever_became_of_the_file
         with contextlib.suppress(StopIteration):
             next(course)
 
-        primary.stop("immediate")
-        standby.tell("SELECT pg_promote()")
-        switch.lead_to(standby.conninfo(old.dsn))
+        new = fail_over(servers, switch, old)
         provider.sync_turn(turn(next(write)), "")
-        new = Database(standby.conninfo(old.dsn))
         until(lambda: turn(41) in user_turns(new), 60, "the turn after it")
         landed(provider)
         assert user_turns(new) == [turn(number) for number in range(42)]
@@ -247,10 +250,7 @@ def test_need_03_what_was_acknowledged_to_a_process_that_is_gone_is_sent_again_b
         if beside != "none":
             until(lambda: spool_files(home) == before, 30, "the end of its file")
 
-        primary.stop("immediate")
-        standby.tell("SELECT pg_promote()")
-        switch.lead_to(standby.conninfo(old.dsn))
-        new = Database(standby.conninfo(old.dsn))
+        new = fail_over(servers, switch, old)
         provider = make_provider(config)
         until(lambda: len(user_turns(new)) == 20, 60, "what the server that took over lacked")
         assert user_turns(new) == [turn(number) for number in range(20)]
@@ -312,10 +312,7 @@ def test_need_03_what_a_server_lacks_goes_first_though_no_disk_takes_a_byte(
             for number in range(40, 60):
                 agent.call("sync_turn", turn(number), "")
 
-            primary.stop("immediate")
-            standby.tell("SELECT pg_promote()")
-            switch.lead_to(standby.conninfo(old.dsn))
-            new = Database(standby.conninfo(old.dsn))
+            new = fail_over(servers, switch, old)
             until(lambda: len(user_turns(new)) >= 60, 60, "everything on the server that took over")
             assert user_turns(new) == [turn(number) for number in range(60)]
             agent.fill_disk(False)
@@ -445,10 +442,7 @@ def test_need_22_what_was_forgotten_stays_so_on_a_server_that_was_set_back(
         assert kept in kept_texts(home)
 
         switch.stop()
-        primary.stop("immediate")
-        standby.tell("SELECT pg_promote()")
-        switch.lead_to(standby.conninfo(old.dsn))
-        new = Database(standby.conninfo(old.dsn))
+        new = fail_over(servers, switch, old)
         until(lambda: memories(new) == [kept], 60, "what was not forgotten, and nothing else")
         landed(provider)
         landed(other)
