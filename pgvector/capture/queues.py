@@ -211,7 +211,7 @@ class OwnQueues:
     def let_go_of_moved(self, kept: AcknowledgedWrites) -> None:
         """Let go of files that are gone and whose writes are in new ones."""
         while self._moved:
-            kept.take_over(self._moved[0])
+            kept.take_over(self._moved[0], gone=True)
             self._directory.let_go(self._moved.pop(0))
 
     def _return_home(self) -> None:

@@ -113,10 +113,11 @@ class AcknowledgedWrites:
         if forget_until(spool, last) or spool is not self._measured:
             self._measured, self._bytes = spool, kept_bytes(spool)
 
-    def take_over(self, spool: Spool) -> bool:
+    def take_over(self, spool: Spool, *, gone: bool = False) -> bool:
         """Keep what another file keeps, which is to be let go of; False while the disk does not take it.
 
-        What belongs to another database stays in the file until it is old enough.
+        What belongs to another database stays in the file until it is old enough. What a file that is gone keeps stays
+        in memory for so long.
         """
         now = self._now_us()
         try:
@@ -126,7 +127,9 @@ class AcknowledgedWrites:
         oldest = now - self._keep_us
         fresh = [replace(op, seq=min(op.seq, now)) for op in found if here and (op.seq > oldest or op in self.resend)]
         if fresh and not self._keep_here(fresh):
-            return False
+            if not gone:
+                return False
+            self._unwritten = sorted([*self._unwritten, *fresh], key=lambda op: op.seq)
         with contextlib.suppress(SpoolError):  # it is gone
             if found:
                 forget_until(spool, found[-1].seq if here else oldest)

@@ -112,8 +112,11 @@ class AgentProcess:
 
     def fill_disk(self, full: bool) -> None:
         """No file takes another byte of it, or all do again."""
-        unlimited = resource.RLIM_INFINITY
-        resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (0 if full else unlimited, unlimited))
+        self.limit_files(0 if full else resource.RLIM_INFINITY)
+
+    def limit_files(self, size_bytes: int) -> None:
+        """No file of it grows beyond that."""
+        resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (size_bytes, resource.RLIM_INFINITY))
 
     def fork(self, *calls: tuple[str, list[Any]], leave: str) -> int:
         """Has a forked child call hooks; returns its exit code."""
