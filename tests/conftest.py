@@ -5,9 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from hermes_memory_pgvector.server.cluster import EmbeddedServer
 
 from .support.embedded import BIN_DIR
 from .support.no_skips import NoSkips
+from .support.places import server_place
 from .support.pooler import pgbouncer
 from .support.row_security import confine_runtime_role
 
@@ -59,19 +58,17 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[EmbeddedServer]:
     """One Postgres for all tests, in a directory that other accounts can reach."""
-    place = Path(tempfile.mkdtemp(prefix="hermes-test-", dir="/tmp"))
-    place.chmod(0o755)
-    # Nothing here survives a power cut, so nothing need wait for the disk.
-    server = EmbeddedServer(
-        place / "pg",
-        bin_dir=BIN_DIR,
-        settings={"fsync": "off", "max_connections": "200"},
-    )
-    server.ensure()
-    yield server
-    server.stop()
-    server.release()
-    shutil.rmtree(place)
+    with server_place() as place:
+        # Nothing here survives a power cut, so nothing need wait for the disk.
+        server = EmbeddedServer(
+            place / "pg",
+            bin_dir=BIN_DIR,
+            settings={"fsync": "off", "max_connections": "200"},
+        )
+        server.ensure()
+        yield server
+        server.stop()
+        server.release()
 
 
 @pytest.fixture(scope="session")
@@ -134,6 +131,13 @@ def _create_database(admin: str, name: str, template: str) -> None:
     create = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
     with psycopg.connect(admin, autocommit=True) as connection:
         connection.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory for a server of the test's own, which other accounts can reach."""
+    with server_place() as directory:
+        yield directory
 
 
 @pytest.fixture

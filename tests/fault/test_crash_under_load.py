@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -22,6 +19,7 @@ from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import DIMS
 from tests.support.agent_process import AgentProcess
 from tests.support.embedded import BIN_DIR, postmaster_of, starts_in
+from tests.support.places import server_place
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
 from tests.support.turns import ANSWER, question, seconds, turn
@@ -99,28 +97,26 @@ class Fleet:
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    place = Path(tempfile.mkdtemp(prefix="hermes-test-", dir="/tmp"))
-    place.chmod(0o755)
-    home = tmp_path_factory.mktemp("fleet") / "home"
-    home.mkdir()
-    server = EmbeddedServer(place / "pg", bin_dir=BIN_DIR)
-    with ScriptedEmbedder(dims=DIMS) as embedder:
-        config = {"embedded_dir": str(server.root), "embedded_bin_dir": BIN_DIR, "dims": DIMS}
-        config |= {"embed_url": embedder.url, "prefetch_min_similarity": 0.0}
-        processes = [AgentProcess(config, home) for _ in range(AGENTS)]
-        agents = [LoadedAgent(process, number) for number, process in enumerate(processes, 1)]
-        try:
-            running = Fleet(server, agents)
-            running.wait_for_work()
-            yield running
-        finally:
-            for agent in agents:
-                agent.end()
-            for process in processes:
-                process.kill()
-            server.stop()
-            server.release()
-            shutil.rmtree(place)
+    with server_place() as place:
+        home = tmp_path_factory.mktemp("fleet") / "home"
+        home.mkdir()
+        server = EmbeddedServer(place / "pg", bin_dir=BIN_DIR)
+        with ScriptedEmbedder(dims=DIMS) as embedder:
+            config = {"embedded_dir": str(server.root), "embedded_bin_dir": BIN_DIR, "dims": DIMS}
+            config |= {"embed_url": embedder.url, "prefetch_min_similarity": 0.0}
+            processes = [AgentProcess(config, home) for _ in range(AGENTS)]
+            agents = [LoadedAgent(process, number) for number, process in enumerate(processes, 1)]
+            try:
+                running = Fleet(server, agents)
+                running.wait_for_work()
+                yield running
+            finally:
+                for agent in agents:
+                    agent.end()
+                for process in processes:
+                    process.kill()
+                server.stop()
+                server.release()
 
 
 def _all(fleet: Fleet) -> list[int]:

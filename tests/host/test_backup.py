@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import stat
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.support.hermes import HermesHome, describe
 from tests.support.model_server import ModelServer
+from tests.support.places import server_place
 
 FACT = "The spare key to the greenhouse hangs behind the third flower pot."
 DIMS = 384
@@ -26,12 +26,10 @@ OURS = ("-m", "hermes_memory_pgvector.cli")
 @pytest.fixture
 def servers() -> Iterator[Path]:
     """A place for embedded servers that other accounts can reach; they are stopped at the end."""
-    place = Path(tempfile.mkdtemp(prefix="hermes-backup-", dir="/tmp"))
-    place.chmod(0o755)
-    yield place
-    for root in place.iterdir():
-        EmbeddedServer(root).stop()
-    shutil.rmtree(place)
+    with server_place() as place:
+        yield place
+        for root in place.iterdir():
+            EmbeddedServer(root).stop()
 
 
 @pytest.fixture

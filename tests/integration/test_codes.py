@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -22,6 +19,7 @@ from hermes_memory_pgvector.store.vector_search import vector_candidates
 from tests.conftest import DIMS, MakeProvider
 from tests.support.embedded import BIN_DIR, ask
 from tests.support.memory import runtime_of
+from tests.support.places import server_place
 from tests.support.plans import MODES, explained, read_whole
 from tests.support.stored import Database
 
@@ -176,18 +174,16 @@ def test_need_13_codes_come_from_their_index_where_one_theme_is_the_whole_table(
 
 def test_need_13_the_embedded_server_goes_on_with_it_at_its_next_start() -> None:
     """An upgrade that was killed half-way recorded the migration."""
-    place = Path(tempfile.mkdtemp(prefix="hermes-test-", dir="/tmp"))
-    place.chmod(0o755)
-    server = EmbeddedServer(place / "pg", bin_dir=BIN_DIR)
-    try:
-        admin = bring_up(server, dims=DIMS).admin
-        with psycopg.connect(admin, autocommit=True) as conn:
-            conn.execute(ROWS[0].encode())
-            conn.execute("UPDATE memory_entries SET code = NULL")
-        assert ask(bring_up(server, dims=DIMS).admin, "SELECT count(code) FROM memory_entries") == 0
-        server.stop()
-        assert ask(bring_up(server, dims=DIMS).admin, "SELECT count(code) FROM memory_entries") == 30
-    finally:
-        server.stop()
-        server.release()
-        shutil.rmtree(place)
+    with server_place() as place:
+        server = EmbeddedServer(place / "pg", bin_dir=BIN_DIR)
+        try:
+            admin = bring_up(server, dims=DIMS).admin
+            with psycopg.connect(admin, autocommit=True) as conn:
+                conn.execute(ROWS[0].encode())
+                conn.execute("UPDATE memory_entries SET code = NULL")
+            assert ask(bring_up(server, dims=DIMS).admin, "SELECT count(code) FROM memory_entries") == 0
+            server.stop()
+            assert ask(bring_up(server, dims=DIMS).admin, "SELECT count(code) FROM memory_entries") == 30
+        finally:
+            server.stop()
+            server.release()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +20,6 @@ from tests.support.waiting import until
 
 FACT = "Atlas ships from the northern harbour"
 Verb = Callable[..., tuple[int, dict[str, Any]]]
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory that other accounts can reach, for a server of the test's own."""
-    path = Path(tempfile.mkdtemp(prefix="hermes-rollback-", dir="/tmp"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture

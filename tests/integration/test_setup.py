@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 import stat
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -73,15 +71,6 @@ def setup(home: Path, capsys: pytest.CaptureFixture[str]) -> Setup:
         return Answer(code, json.loads(captured.out or "{}"), captured.out + captured.err)
 
     return run
-
-
-@pytest.fixture
-def short_dir() -> Iterator[Path]:
-    """A directory that other accounts can reach, for a server of the test's own."""
-    path = Path(tempfile.mkdtemp(prefix="hermes-setup-", dir="/tmp"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path)
 
 
 def files_of(home: Path) -> dict[str, bytes]:
@@ -233,12 +222,12 @@ def test_a_role_without_rights_is_no_database_for_agents(
 
 
 def test_a_new_user_gets_the_embedded_server_and_the_bundled_model(
-    home: Path, setup: Setup, monkeypatch: pytest.MonkeyPatch, short_dir: Path
+    home: Path, setup: Setup, monkeypatch: pytest.MonkeyPatch, place: Path
 ) -> None:
-    monkeypatch.setenv("HERMES_PGVECTOR_EMBEDDED_DIR", str(short_dir / "pg"))
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBEDDED_DIR", str(place / "pg"))
 
     shown = setup("--dry-run", "--model-from", str(model_dir()))
-    assert shown.code == 0 and not (short_dir / "pg").exists() and not files_of(home)
+    assert shown.code == 0 and not (place / "pg").exists() and not files_of(home)
 
     done = setup("--model-from", str(model_dir()))
 
@@ -246,7 +235,7 @@ def test_a_new_user_gets_the_embedded_server_and_the_bundled_model(
     assert section_of(home) == {"embed_url": f"local:{MODEL_NAME}", "dims": 384}
     assert "local model" in str(done.told["doctor"])
     server = embedded_server(load_settings(None, home).settings)
-    assert server.root == short_dir / "pg" and not server.running(), "let go of at the end"
+    assert server.root == place / "pg" and not server.running(), "let go of at the end"
 
 
 def test_a_model_that_cannot_be_fetched_is_an_error_only_where_it_was_named(

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from tests.support.embedded import BIN_DIR, is_root
 from tests.support.local_models import link_model
 from tests.support.memory import landed
 from tests.support.model_files import MODEL_NAME
+from tests.support.places import server_place
 from tests.support.waiting import until
 
 Capture = pytest.CaptureFixture[str]
@@ -44,12 +44,10 @@ def configure(home: Path, **settings: object) -> None:
 @pytest.fixture
 def own_server(home: Path) -> Iterator[Path]:
     """A home whose embedded server is its own, in a directory that other accounts can reach."""
-    place = Path(tempfile.mkdtemp(prefix="hermes-truth-", dir="/tmp"))
-    place.chmod(0o755)
-    configure(home, embedded_dir=str(place / "pg"), embedded_bin_dir=BIN_DIR)
-    yield place / "pg"
-    main(["server", "stop", "--hermes-home", str(home)])
-    shutil.rmtree(place)
+    with server_place() as place:
+        configure(home, embedded_dir=str(place / "pg"), embedded_bin_dir=BIN_DIR)
+        yield place / "pg"
+        main(["server", "stop", "--hermes-home", str(home)])
 
 
 def said_by(capsys: Capture, home: Path, *arguments: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,15 +10,6 @@ import pytest
 
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.support.embedded import BIN_DIR, Client, MakeServer, StartClient
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory that other accounts can reach, unlike pytest's own."""
-    directory = Path(tempfile.mkdtemp(prefix="hermes-test-", dir="/tmp"))
-    directory.chmod(0o755)
-    yield directory
-    shutil.rmtree(directory)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import stat
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,14 +15,14 @@ from hermes_memory_pgvector.domain.errors import EmbeddedServerError
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.server.layout import choose_account
 from tests.support.embedded import BIN_DIR, MakeServer, ask, is_root, postmaster_of
+from tests.support.places import server_place
 
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[EmbeddedServer]:
     """One server for the tests that only look."""
-    with tempfile.TemporaryDirectory(prefix="hermes-test-", dir="/tmp") as directory:
-        Path(directory).chmod(0o755)
-        server = EmbeddedServer(Path(directory, "pg"), bin_dir=BIN_DIR)
+    with server_place() as place:
+        server = EmbeddedServer(place / "pg", bin_dir=BIN_DIR)
         try:
             yield server
         finally:

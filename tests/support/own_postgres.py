@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Literal
 
 import psycopg
@@ -19,6 +16,7 @@ from hermes_memory_pgvector.admin.common.migrations import migrate
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 
 from .embedded import BIN_DIR, ask, postmaster_of
+from .places import server_place
 from .stored import Database
 from .waiting import until
 
@@ -71,14 +69,12 @@ class OwnPostgres:
 @contextmanager
 def own_postgres(dims: int, **settings: str) -> Iterator[OwnPostgres]:
     """A server that ends with the block; `settings` are Postgres settings."""
-    place = Path(tempfile.mkdtemp(prefix="hermes-test-", dir="/tmp"))
-    place.chmod(0o755)
-    # What survives the death of a process is what is tested here; a power cut is not.
-    chosen: Mapping[str, str] = {"fsync": "off"} | settings
-    server = EmbeddedServer(place / "pg", bin_dir=BIN_DIR, settings=dict(chosen))
-    try:
-        yield OwnPostgres(server, dims)
-    finally:
-        server.stop()
-        server.release()
-        shutil.rmtree(place)
+    with server_place() as place:
+        # What survives the death of a process is what is tested here; a power cut is not.
+        chosen: Mapping[str, str] = {"fsync": "off"} | settings
+        server = EmbeddedServer(place / "pg", bin_dir=BIN_DIR, settings=dict(chosen))
+        try:
+            yield OwnPostgres(server, dims)
+        finally:
+            server.stop()
+            server.release()

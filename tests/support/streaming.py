@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -21,6 +18,7 @@ from hermes_memory_pgvector.server.run_as import must_run, write
 
 from .embedded import BIN_DIR, ask, postmaster_of
 from .own_postgres import OwnPostgres, own_postgres
+from .places import server_place
 from .waiting import until
 
 # What both servers must be set to.
@@ -85,30 +83,28 @@ def replicated_postgres(dims: int) -> Iterator[tuple[OwnPostgres, Standby]]:
 @contextmanager
 def standby_of(primary: OwnPostgres) -> Iterator[Standby]:
     """A replica of a server that was set to have some; it ends with the block."""
-    place = Path(tempfile.mkdtemp(prefix="hermes-test-", dir="/tmp"))
-    place.chmod(0o755)
-    account = choose_account()
-    ours, theirs = Layout.of(place / "pg", account), Layout.of(primary.server.root, account)
-    # Our rules for access know of no replicas.
-    with (theirs.data / "pg_hba.conf").open("a") as rules:
-        rules.write("local replication postgres peer map=embedded\n")
-    make_root(ours, account)
-    with psycopg.connect(primary.admin_dsn, autocommit=True) as connection:
-        connection.execute("SELECT pg_reload_conf()")
-        connection.execute("SELECT pg_backup_start('a replica', true)")
-        way = conninfo_to_dict(primary.admin_dsn)
-        source = make_conninfo("", **{key: way[key] for key in ("host", "port", "user")})
-        script = ["/bin/sh", "-c", _COPY, "sh", theirs.data, ours.data]
-        must_run(account, script, text=f"primary_conninfo = '{source}'\n")
-        row = connection.execute("SELECT labelfile FROM pg_backup_stop(false)").fetchone()
-    assert row is not None
-    write(account, ours.data / "backup_label", str(row[0]))
-    server = EmbeddedServer(place / "pg", bin_dir=BIN_DIR, settings={"fsync": "off"} | SETTINGS)
-    try:
-        yield Standby(server)
-    finally:
-        if server.running():
-            os.kill(postmaster_of(server), signal.SIGQUIT)  # nothing there is worth a checkpoint
-        server.stop()
-        server.release()
-        shutil.rmtree(place)
+    with server_place() as place:
+        account = choose_account()
+        ours, theirs = Layout.of(place / "pg", account), Layout.of(primary.server.root, account)
+        # Our rules for access know of no replicas.
+        with (theirs.data / "pg_hba.conf").open("a") as rules:
+            rules.write("local replication postgres peer map=embedded\n")
+        make_root(ours, account)
+        with psycopg.connect(primary.admin_dsn, autocommit=True) as connection:
+            connection.execute("SELECT pg_reload_conf()")
+            connection.execute("SELECT pg_backup_start('a replica', true)")
+            way = conninfo_to_dict(primary.admin_dsn)
+            source = make_conninfo("", **{key: way[key] for key in ("host", "port", "user")})
+            script = ["/bin/sh", "-c", _COPY, "sh", theirs.data, ours.data]
+            must_run(account, script, text=f"primary_conninfo = '{source}'\n")
+            row = connection.execute("SELECT labelfile FROM pg_backup_stop(false)").fetchone()
+        assert row is not None
+        write(account, ours.data / "backup_label", str(row[0]))
+        server = EmbeddedServer(place / "pg", bin_dir=BIN_DIR, settings={"fsync": "off"} | SETTINGS)
+        try:
+            yield Standby(server)
+        finally:
+            if server.running():
+                os.kill(postmaster_of(server), signal.SIGQUIT)  # nothing there is worth a checkpoint
+            server.stop()
+            server.release()
