@@ -146,7 +146,7 @@ pgvector() { "$python" -m hermes_memory_pgvector.cli "$@"; }
 # The model's runtime is installed only where a model will run here, and its absence stops nothing.
 if [ -n "$model" ]; then
   step "Choosing a model for recall by meaning"
-  by=$(pgvector model choose --plan) || 
+  by=$(pgvector model choose --plan) ||
     fail "the configuration cannot be read" "what stands above says why; then run this again"
   if [ "$by" = local ]; then
     wheels_only=()
