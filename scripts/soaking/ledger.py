@@ -134,6 +134,10 @@ class Ledger:
         """An older copy took the server's place, which was made at `since` (monotonic seconds)."""
         for _, key in (changed for changed in self._direct if changed[0] >= since):
             self.facts[key].possible = {True, False}
+        # An operator who deletes a theme has its writes dropped from what the agents keep, removals among them.
+        for key, fact in self.facts.items():
+            if key[0] in self.ignored:
+                fact.possible = {True, False}
         self.either.clear()
 
     def _confirmations(self, begun: Mapping[str, Any], key: _Key) -> Iterable[Callable[[bool], None]]:
