@@ -126,7 +126,7 @@ class AcknowledgedWrites:
             return True
         oldest = now - self._keep_us
         fresh = [replace(op, seq=min(op.seq, now)) for op in found if here and (op.seq > oldest or op in self.resend)]
-        if fresh and not self._keep_here(fresh):
+        if not self._keep_here(fresh):
             if not gone:
                 return False
             self._unwritten = sorted([*self._unwritten, *fresh], key=lambda op: op.seq)

@@ -147,6 +147,21 @@ def test_need_03_a_connection_that_a_pool_makes_to_another_server_writes_nothing
         provider.shutdown()
 
 
+@contextlib.contextmanager
+def agent_left_behind(
+    servers: tuple[OwnPostgres, Standby], home: Path
+) -> Iterator[tuple[Database, Switch, AgentProcess]]:
+    """An agent in a process of its own, and a standby that lacks all that it writes."""
+    primary, standby = servers
+    old = primary.database()
+    standby.caught_up(primary)
+    with Switch.before(old.dsn) as switch:
+        config = {"dsn": switch.conninfo(old.dsn), "pooler": "none", "dims": DIMS}
+        leave_behind(standby)
+        with AgentProcess(config, home) as agent:
+            yield old, switch, agent
+
+
 def spool_files(home: Path) -> set[Path]:
     return set((home / "pgvector" / "spool").glob("*.db"))
 
@@ -294,60 +309,48 @@ def test_need_03_what_waits_in_the_file_of_a_dead_process_follows_what_was_ackno
 def test_need_03_what_a_server_lacks_goes_first_though_no_disk_takes_a_byte(
     servers: tuple[OwnPostgres, Standby], home: Path
 ) -> None:
-    primary, standby = servers
-    old = primary.database()
-    standby.caught_up(primary)
-    with Switch.before(old.dsn) as switch:
-        config = {"dsn": switch.conninfo(old.dsn), "pooler": "none", "dims": DIMS}
-        leave_behind(standby)
-        with AgentProcess(config, home) as agent:
-            for number in range(20):
-                agent.call("sync_turn", turn(number), "")
-            until(lambda: turn(19) in kept_texts(home), 30, "what is kept on disk")
-            agent.fill_disk(True)
-            for number in range(20, 40):
-                agent.call("sync_turn", turn(number), "")
-            until(lambda: len(user_turns(old)) == 40, 30, "what is kept in memory")
-            switch.stop()
-            for number in range(40, 60):
-                agent.call("sync_turn", turn(number), "")
+    with agent_left_behind(servers, home) as (old, switch, agent):
+        for number in range(20):
+            agent.call("sync_turn", turn(number), "")
+        until(lambda: turn(19) in kept_texts(home), 30, "what is kept on disk")
+        agent.fill_disk(True)
+        for number in range(20, 40):
+            agent.call("sync_turn", turn(number), "")
+        until(lambda: len(user_turns(old)) == 40, 30, "what is kept in memory")
+        switch.stop()
+        for number in range(40, 60):
+            agent.call("sync_turn", turn(number), "")
 
-            new = fail_over(servers, switch, old)
-            until(lambda: len(user_turns(new)) >= 60, 60, "everything on the server that took over")
-            assert user_turns(new) == [turn(number) for number in range(60)]
-            agent.fill_disk(False)
-            until(lambda: turn(59) in kept_texts(home), 30, "what was in memory")
-            assert agent.exit() == 0
+        new = fail_over(servers, switch, old)
+        until(lambda: len(user_turns(new)) >= 60, 60, "everything on the server that took over")
+        assert user_turns(new) == [turn(number) for number in range(60)]
+        agent.fill_disk(False)
+        until(lambda: turn(59) in kept_texts(home), 30, "what was in memory")
+        assert agent.exit() == 0
 
 
 def test_need_03_what_a_deleted_file_kept_is_sent_again_though_the_disk_has_no_room_for_it(
     servers: tuple[OwnPostgres, Standby], home: Path
 ) -> None:
-    primary, standby = servers
-    old = primary.database()
-    standby.caught_up(primary)
-    with Switch.before(old.dsn) as switch:
-        config = {"dsn": switch.conninfo(old.dsn), "pooler": "none", "dims": DIMS}
-        leave_behind(standby)
-        long = " and so on" * 1_000
-        with AgentProcess(config, home) as agent:
-            for number in range(40):
-                agent.call("sync_turn", turn(number) + long, "")
-            until(lambda: turn(39) in kept_texts(home), 30, "what is kept on disk")
-            agent.limit_files(300_000)
-            (first,) = spool_files(home)
-            for path in first.parent.iterdir():
-                path.unlink()
-            agent.call("sync_turn", turn(40), "")
-            until(lambda: len(user_turns(old)) == 41, 30, "the turn after it")
-            until(lambda: spool_files(home) - {first}, 30, "another file")
+    long = " and so on" * 1_000
+    with agent_left_behind(servers, home) as (old, switch, agent):
+        for number in range(40):
+            agent.call("sync_turn", turn(number) + long, "")
+        until(lambda: turn(39) in kept_texts(home), 30, "what is kept on disk")
+        agent.limit_files(300_000)
+        (first,) = spool_files(home)
+        for path in first.parent.iterdir():
+            path.unlink()
+        agent.call("sync_turn", turn(40), "")
+        until(lambda: len(user_turns(old)) == 41, 30, "the turn after it")
+        until(lambda: spool_files(home) - {first}, 30, "another file")
 
-            new = fail_over(servers, switch, old)
-            agent.call("sync_turn", turn(41), "")
-            until(lambda: len(user_turns(new)) == 42, 60, "everything on the server that took over")
-            assert [text.removesuffix(long) for text in user_turns(new)] == [turn(number) for number in range(42)]
-            agent.fill_disk(False)
-            assert agent.exit() == 0
+        new = fail_over(servers, switch, old)
+        agent.call("sync_turn", turn(41), "")
+        until(lambda: len(user_turns(new)) == 42, 60, "everything on the server that took over")
+        assert [text.removesuffix(long) for text in user_turns(new)] == [turn(number) for number in range(42)]
+        agent.fill_disk(False)
+        assert agent.exit() == 0
 
 
 def test_need_03_a_file_deleted_while_the_agent_meets_another_server_hides_nothing_of_what_that_lacks(
