@@ -33,7 +33,16 @@ def log(caplog: pytest.LogCaptureFixture) -> Log:
 def as_admin(admin_dsn: str, *statements: str) -> None:
     with psycopg.connect(admin_dsn, autocommit=True) as connection:
         for statement in statements:
-            connection.execute(statement.encode())
+            until(lambda statement=statement: ran(connection, statement), 30, f"no deadlock at {statement}")
+
+
+def ran(connection: psycopg.Connection, statement: str) -> bool:
+    """False where an agent's locks were in the way, and an admin runs it again."""
+    try:
+        connection.execute(statement.encode())
+    except psycopg.errors.DeadlockDetected:
+        return False
+    return True
 
 
 def set_read_only(admin_dsn: str, value: str, *, end: bool = True) -> None:

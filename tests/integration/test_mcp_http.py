@@ -15,6 +15,7 @@ import pytest
 from tests.conftest import DIMS
 from tests.support.hermes import HermesHome
 from tests.support.mcp_client import SERVER, called, connected_over_http, mcp_home, recalled, run, serving
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -74,7 +75,10 @@ def test_an_address_that_is_taken_is_told(agent_home: HermesHome, url: str) -> N
     assert done.returncode == 1
     assert f"{address} cannot be listened on (Address already in use); give another" in done.stderr
     assert "Traceback" not in done.stderr
-    assert f"at {url}; Ctrl-C ends it" in (agent_home.path / "mcp.log").read_text(encoding="utf-8")
+    log = agent_home.path / "mcp.log"
+    until(
+        lambda: f"at {url}; Ctrl-C ends it" in log.read_text(encoding="utf-8"), what="the line of the one that listens"
+    )
 
 
 def test_a_server_that_is_ended_while_a_client_listens_complains_of_nothing(agent_home: HermesHome) -> None:
