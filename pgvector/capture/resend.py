@@ -116,8 +116,8 @@ class AcknowledgedWrites:
     def take_over(self, spool: Spool, *, gone: bool = False) -> bool:
         """Keep what another file keeps, which is to be let go of; False while the disk does not take it.
 
-        What belongs to another database stays in the file until it is old enough. What a file that is gone keeps stays
-        in memory for so long.
+        What belongs to another database stays in the file until it is old enough. What a file that is gone keeps waits
+        in memory for the disk instead.
         """
         now = self._now_us()
         try:
@@ -126,10 +126,11 @@ class AcknowledgedWrites:
             return True
         oldest = now - self._keep_us
         fresh = [replace(op, seq=min(op.seq, now)) for op in found if here and (op.seq > oldest or op in self.resend)]
-        if not self._keep_here(fresh):
-            if not gone:
-                return False
+        if gone:
             self._unwritten = sorted([*self._unwritten, *fresh], key=lambda op: op.seq)
+            self._write()
+        elif not self._keep_here(fresh):
+            return False
         with contextlib.suppress(SpoolError):  # it is gone
             if found:
                 forget_until(spool, found[-1].seq if here else oldest)
