@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,20 +14,18 @@ from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import DIMS, MakeProvider
 from tests.support.embedded import BIN_DIR, postmaster_of
 from tests.support.limits import LATE_S, NOT_WAITED_S
-from tests.support.places import server_place
 from tests.support.stored import Database
 from tests.support.turns import ANSWER, finds, question, seconds, turn, user_turns
 from tests.support.waiting import until
 
 
 @pytest.fixture
-def mortal() -> Iterator[EmbeddedServer]:
+def mortal(place: Path) -> Iterator[EmbeddedServer]:
     """A server of this test alone."""
-    with server_place() as place:
-        server = EmbeddedServer(place / "pg", bin_dir=BIN_DIR, settings={"fsync": "off"})
-        yield server
-        server.stop()
-        server.release()
+    server = EmbeddedServer(place / "pg", bin_dir=BIN_DIR, settings={"fsync": "off"})
+    yield server
+    server.stop()
+    server.release()
 
 
 def kill(server: EmbeddedServer) -> None:

@@ -62,13 +62,19 @@ def leave_behind(standby: Standby) -> None:
     until(lambda: standby.tell("SELECT count(*) = 0 FROM pg_stat_wal_receiver"), 20, "the end of streaming")
 
 
-def fail_over(servers: tuple[OwnPostgres, Standby], switch: Switch, old: Database) -> Database:
+def take_over(servers: tuple[OwnPostgres, Standby], old: Database) -> Database:
     """The standby takes over, with what it has; returns the database there."""
     primary, standby = servers
     primary.stop("immediate")
     standby.tell("SELECT pg_promote()")
-    switch.lead_to(standby.conninfo(old.dsn))
     return Database(standby.conninfo(old.dsn))
+
+
+def fail_over(servers: tuple[OwnPostgres, Standby], switch: Switch, old: Database) -> Database:
+    """The same, and the name leads to it."""
+    new = take_over(servers, old)
+    switch.lead_to(new.dsn)
+    return new
 
 
 def kept_texts(home: Path) -> str:
@@ -148,18 +154,25 @@ def test_need_03_a_connection_that_a_pool_makes_to_another_server_writes_nothing
 
 
 @contextlib.contextmanager
-def agent_left_behind(
-    servers: tuple[OwnPostgres, Standby], home: Path
-) -> Iterator[tuple[Database, Switch, AgentProcess]]:
-    """An agent in a process of its own, and a standby that lacks all that it writes."""
+def left_behind(servers: tuple[OwnPostgres, Standby]) -> Iterator[tuple[Database, Switch]]:
+    """A database, a name that leads to it, and a standby that lacks all that is written."""
     primary, standby = servers
     old = primary.database()
     standby.caught_up(primary)
     with Switch.before(old.dsn) as switch:
-        config = {"dsn": switch.conninfo(old.dsn), "pooler": "none", "dims": DIMS}
         leave_behind(standby)
-        with AgentProcess(config, home) as agent:
-            yield old, switch, agent
+        yield old, switch
+
+
+@contextlib.contextmanager
+def agent_left_behind(
+    servers: tuple[OwnPostgres, Standby], home: Path
+) -> Iterator[tuple[Database, Switch, AgentProcess]]:
+    """The same, with an agent in a process of its own."""
+    with contextlib.ExitStack() as stack:
+        old, switch = stack.enter_context(left_behind(servers))
+        config = {"dsn": switch.conninfo(old.dsn), "pooler": "none", "dims": DIMS}
+        yield old, switch, stack.enter_context(AgentProcess(config, home))
 
 
 def spool_files(home: Path) -> set[Path]:
@@ -248,12 +261,8 @@ def test_need_03_what_was_acknowledged_to_a_process_that_is_gone_is_sent_again_b
     home: Path,
     make_provider: MakeProvider,
 ) -> None:
-    primary, standby = servers
-    old = primary.database()
-    standby.caught_up(primary)
-    with Switch.before(old.dsn) as switch:
+    with left_behind(servers) as (old, switch):
         config = {"dsn": switch.conninfo(old.dsn), "pooler": "none", "dims": DIMS}
-        leave_behind(standby)
         if beside != "none":
             landed(make_provider(config))
         before = spool_files(home)
@@ -279,12 +288,9 @@ def test_need_03_what_waits_in_the_file_of_a_dead_process_follows_what_was_ackno
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(store_backend, "WRITE_TIMEOUT_S", 2.0)
-    primary, standby = servers
-    old = primary.database()
-    standby.caught_up(primary)
-    with Switch.before(old.dsn) as switch:
+    _, standby = servers
+    with left_behind(servers) as (old, switch):
         config = {"dsn": switch.conninfo(old.dsn), "pooler": "none", "dims": DIMS}
-        leave_behind(standby)
         with AgentProcess(config, home) as agent:
             for number in range(10):
                 agent.call("sync_turn", turn(number), "")
@@ -293,12 +299,10 @@ def test_need_03_what_waits_in_the_file_of_a_dead_process_follows_what_was_ackno
             for number in range(10, 20):
                 agent.call("sync_turn", turn(number), "")
             agent.kill()
-        primary.stop("immediate")
-        standby.tell("SELECT pg_promote()")
-        new = Database(standby.conninfo(old.dsn))
+        new = take_over(servers, old)
         with psycopg.connect(standby.admin_dsn, dbname=conninfo_to_dict(old.dsn)["dbname"]) as held:
             held.execute("LOCK TABLE hermes_operations")
-            switch.lead_to(standby.conninfo(old.dsn))
+            switch.lead_to(new.dsn)
             provider = make_provider(config)
             until(lambda: runtime_of(provider).writer.counts["retries"], 30, "an answer that does not come in time")
         until(lambda: len(user_turns(new)) == 20, 60, "what the server that took over lacked")
@@ -356,20 +360,14 @@ def test_need_03_what_a_deleted_file_kept_is_sent_again_though_the_disk_has_no_r
 def test_need_03_a_file_deleted_while_the_agent_meets_another_server_hides_nothing_of_what_that_lacks(
     servers: tuple[OwnPostgres, Standby], home: Path, make_provider: MakeProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    primary, standby = servers
-    old = primary.database()
-    standby.caught_up(primary)
-    with Switch.before(old.dsn) as switch:
-        leave_behind(standby)
+    with left_behind(servers) as (old, switch):
         provider = make_provider({"dsn": switch.conninfo(old.dsn), "pooler": "none"})
         for number in range(20):
             provider.sync_turn(turn(number), "")
         landed(provider)
 
         switch.stop()
-        primary.stop("immediate")
-        standby.tell("SELECT pg_promote()")
-        new = Database(standby.conninfo(old.dsn))
+        new = take_over(servers, old)
         met, go_on = threading.Event(), threading.Event()
         backend = runtime_of(provider).backend
         bring_up = backend.bring_up
@@ -380,7 +378,7 @@ def test_need_03_a_file_deleted_while_the_agent_meets_another_server_hides_nothi
             go_on.wait(60)
 
         monkeypatch.setattr(backend, "bring_up", meet)
-        switch.lead_to(standby.conninfo(old.dsn))
+        switch.lead_to(new.dsn)
         assert met.wait(60)
         for path in (home / "pgvector" / "spool").iterdir():
             path.unlink()
@@ -395,23 +393,18 @@ def test_need_03_a_file_deleted_while_the_agent_meets_another_server_hides_nothi
 def test_need_03_what_is_to_be_sent_again_outlives_the_process_and_its_time(
     servers: tuple[OwnPostgres, Standby], make_provider: MakeProvider, records: Records
 ) -> None:
-    primary, standby = servers
-    old = primary.database()
-    standby.caught_up(primary)
-    with Switch.before(old.dsn) as switch:
+    _, standby = servers
+    with left_behind(servers) as (old, switch):
         config = {"dsn": switch.conninfo(old.dsn), "pooler": "none"}
-        leave_behind(standby)
         provider = make_provider(config)
         for number in range(20):
             provider.sync_turn(turn(number), "")
         landed(provider)
 
-        primary.stop("immediate")
-        standby.tell("SELECT pg_promote()")
-        new = Database(standby.conninfo(old.dsn))
+        new = take_over(servers, old)
         with psycopg.connect(standby.admin_dsn, dbname=conninfo_to_dict(old.dsn)["dbname"]) as held:
             held.execute("LOCK TABLE conversations")
-            switch.lead_to(standby.conninfo(old.dsn))
+            switch.lead_to(new.dsn)
             until(lambda: any("20 acknowledged writes" in line for line in records(logging.WARNING)), 30, "the look")
             writer = runtime_of(provider).writer
             assert writer.depth() == 20

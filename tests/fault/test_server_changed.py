@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from hermes_memory_pgvector.admin.common.deadlocks import retry_deadlocks
 from hermes_memory_pgvector.admin.common.migrations import migrate
 from hermes_memory_pgvector.capture import batches
 from hermes_memory_pgvector.cli import main
@@ -33,16 +35,7 @@ def log(caplog: pytest.LogCaptureFixture) -> Log:
 def as_admin(admin_dsn: str, *statements: str) -> None:
     with psycopg.connect(admin_dsn, autocommit=True) as connection:
         for statement in statements:
-            until(lambda statement=statement: ran(connection, statement), 30, f"no deadlock at {statement}")
-
-
-def ran(connection: psycopg.Connection, statement: str) -> bool:
-    """False where an agent's locks were in the way, and an admin runs it again."""
-    try:
-        connection.execute(statement.encode())
-    except psycopg.errors.DeadlockDetected:
-        return False
-    return True
+            retry_deadlocks(partial(connection.execute, statement.encode()))
 
 
 def set_read_only(admin_dsn: str, value: str, *, end: bool = True) -> None:

@@ -16,7 +16,6 @@ import pytest
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.support.hermes import HermesHome, describe
 from tests.support.model_server import ModelServer
-from tests.support.places import server_place
 
 FACT = "The spare key to the greenhouse hangs behind the third flower pot."
 DIMS = 384
@@ -24,12 +23,11 @@ OURS = ("-m", "hermes_memory_pgvector.cli")
 
 
 @pytest.fixture
-def servers() -> Iterator[Path]:
+def servers(place: Path) -> Iterator[Path]:
     """A place for embedded servers that other accounts can reach; they are stopped at the end."""
-    with server_place() as place:
-        yield place
-        for root in place.iterdir():
-            EmbeddedServer(root).stop()
+    yield place
+    for root in place.iterdir():
+        EmbeddedServer(root).stop()
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from tests.conftest import DIMS
 from tests.support.blocked_packages import PoorEnvironment
 from tests.support.model_files import MODEL_NAME, model_dir
 from tests.support.ollama import FakeOllama
-from tests.support.places import server_place
 
 Choose = Callable[..., dict[str, str]]
 MakeOllama = Callable[..., FakeOllama]
@@ -197,20 +196,19 @@ def test_where_an_ollama_is_looked_for() -> None:
 
 
 def test_a_database_of_ours_without_vectors_is_made_to_fit(
-    home: Path, choose: Choose, monkeypatch: pytest.MonkeyPatch
+    home: Path, choose: Choose, monkeypatch: pytest.MonkeyPatch, place: Path
 ) -> None:
-    with server_place() as place:
-        monkeypatch.setenv("HERMES_PGVECTOR_EMBEDDED_DIR", str(place / "pg"))
-        server = embedded_server(Settings(embedded_dir=str(place / "pg")))
-        try:
-            with connect(bring_up(server, dims=768).runtime) as conn:
-                assert embedding_dims(conn) == 768
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBEDDED_DIR", str(place / "pg"))
+    server = embedded_server(Settings(embedded_dir=str(place / "pg")))
+    try:
+        with connect(bring_up(server, dims=768).runtime) as conn:
+            assert embedding_dims(conn) == 768
 
-            assert choose()["mode"] == "local"
+        assert choose()["mode"] == "local"
 
-            assert configured(home)["dims"] == 384
-            with connect(server.ensure().runtime) as conn:
-                assert embedding_dims(conn) == 384
-        finally:
-            server.stop()
-            server.release()
+        assert configured(home)["dims"] == 384
+        with connect(server.ensure().runtime) as conn:
+            assert embedding_dims(conn) == 384
+    finally:
+        server.stop()
+        server.release()

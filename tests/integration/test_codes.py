@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -19,7 +20,6 @@ from hermes_memory_pgvector.store.vector_search import vector_candidates
 from tests.conftest import DIMS, MakeProvider
 from tests.support.embedded import BIN_DIR, ask
 from tests.support.memory import runtime_of
-from tests.support.places import server_place
 from tests.support.plans import MODES, explained, read_whole
 from tests.support.stored import Database
 
@@ -172,18 +172,17 @@ def test_need_13_codes_come_from_their_index_where_one_theme_is_the_whole_table(
             assert wide == {"conversations_theme_code_idx"}, (mode, nodes)
 
 
-def test_need_13_the_embedded_server_goes_on_with_it_at_its_next_start() -> None:
+def test_need_13_the_embedded_server_goes_on_with_it_at_its_next_start(place: Path) -> None:
     """An upgrade that was killed half-way recorded the migration."""
-    with server_place() as place:
-        server = EmbeddedServer(place / "pg", bin_dir=BIN_DIR)
-        try:
-            admin = bring_up(server, dims=DIMS).admin
-            with psycopg.connect(admin, autocommit=True) as conn:
-                conn.execute(ROWS[0].encode())
-                conn.execute("UPDATE memory_entries SET code = NULL")
-            assert ask(bring_up(server, dims=DIMS).admin, "SELECT count(code) FROM memory_entries") == 0
-            server.stop()
-            assert ask(bring_up(server, dims=DIMS).admin, "SELECT count(code) FROM memory_entries") == 30
-        finally:
-            server.stop()
-            server.release()
+    server = EmbeddedServer(place / "pg", bin_dir=BIN_DIR)
+    try:
+        admin = bring_up(server, dims=DIMS).admin
+        with psycopg.connect(admin, autocommit=True) as conn:
+            conn.execute(ROWS[0].encode())
+            conn.execute("UPDATE memory_entries SET code = NULL")
+        assert ask(bring_up(server, dims=DIMS).admin, "SELECT count(code) FROM memory_entries") == 0
+        server.stop()
+        assert ask(bring_up(server, dims=DIMS).admin, "SELECT count(code) FROM memory_entries") == 30
+    finally:
+        server.stop()
+        server.release()

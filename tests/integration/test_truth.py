@@ -24,7 +24,6 @@ from tests.support.embedded import BIN_DIR, is_root
 from tests.support.local_models import link_model
 from tests.support.memory import landed
 from tests.support.model_files import MODEL_NAME
-from tests.support.places import server_place
 from tests.support.waiting import until
 
 Capture = pytest.CaptureFixture[str]
@@ -42,12 +41,11 @@ def configure(home: Path, **settings: object) -> None:
 
 
 @pytest.fixture
-def own_server(home: Path) -> Iterator[Path]:
+def own_server(home: Path, place: Path) -> Iterator[Path]:
     """A home whose embedded server is its own, in a directory that other accounts can reach."""
-    with server_place() as place:
-        configure(home, embedded_dir=str(place / "pg"), embedded_bin_dir=BIN_DIR)
-        yield place / "pg"
-        main(["server", "stop", "--hermes-home", str(home)])
+    configure(home, embedded_dir=str(place / "pg"), embedded_bin_dir=BIN_DIR)
+    yield place / "pg"
+    main(["server", "stop", "--hermes-home", str(home)])
 
 
 def said_by(capsys: Capture, home: Path, *arguments: str) -> str:

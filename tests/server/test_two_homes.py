@@ -20,25 +20,23 @@ from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.server.layout import default_root, root_of
 from tests.support.embedded import BIN_DIR
 from tests.support.memory import landed, recalled
-from tests.support.places import server_place
 
 Run = Callable[..., str]
 
 
 @pytest.fixture
-def user(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def user(monkeypatch: pytest.MonkeyPatch, place: Path) -> Iterator[Path]:
     """The home directory of a user, in reach of the account that runs root's servers; their servers go at the end."""
-    with server_place() as place:
-        monkeypatch.setenv("HOME", str(place))
-        monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-        monkeypatch.setenv("HERMES_PGVECTOR_EMBEDDED_BIN_DIR", BIN_DIR)
-        roots = {default_root(), *(root_of(place / name) for name in (".hermes", "one", "two"))}
-        yield place
-        close_all()
-        for root in roots:
-            if (root / "data").exists():
-                EmbeddedServer(root, bin_dir=BIN_DIR).remove(force=True)
-            shutil.rmtree(root, ignore_errors=True)
+    monkeypatch.setenv("HOME", str(place))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBEDDED_BIN_DIR", BIN_DIR)
+    roots = {default_root(), *(root_of(place / name) for name in (".hermes", "one", "two"))}
+    yield place
+    close_all()
+    for root in roots:
+        if (root / "data").exists():
+            EmbeddedServer(root, bin_dir=BIN_DIR).remove(force=True)
+        shutil.rmtree(root, ignore_errors=True)
 
 
 @pytest.fixture

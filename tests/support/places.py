@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
 _MEMORY = Path("/dev/shm")
 _ROOM_BYTES = 8_000_000_000
 
@@ -27,11 +29,7 @@ def server_place() -> Iterator[Path]:
 def _folder() -> Path:
     # A database is hundreds of files, and most tests have one of their own: where files that were deleted lately slow
     # down the making of new ones, as on ext4 without a journal, that takes longer than the tests.
-    if os.access(_MEMORY, os.W_OK) and min(shutil.disk_usage(_MEMORY).free, _available_bytes()) > _ROOM_BYTES:
-        return _MEMORY
-    return Path("/tmp")
-
-
-def _available_bytes() -> int:
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    if not os.access(_MEMORY, os.W_OK):
+        return Path("/tmp")
+    room = min(shutil.disk_usage(_MEMORY).free, psutil.virtual_memory().available)
+    return _MEMORY if room > _ROOM_BYTES else Path("/tmp")
