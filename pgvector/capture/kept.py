@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from ..domain.gil import SHORT_SLICE, in_slices, yielding_gil
 from ..domain.operations import Operation, ReconcileFile, RemoveMemory, ReplaceMemory, StoreTurn, encode
 from .spool import Spool
-from .spool_format import COLUMNS, row_of
+from .spool_format import COLUMNS, readable, row_of
 
 Spare = Callable[[Operation], Operation | None]  # what is to be left of a write, None for nothing
+PAGE = 500  # operations in memory at once
 _SIZE = "length(payload) + 100"  # bytes of a row, about
 
 
@@ -35,6 +36,22 @@ def keep(spool: Spool, ops: Sequence[Operation]) -> int:
             rows.append((number, *row_of(op)))
         conn.executemany(f"INSERT INTO kept (seq, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", rows)
     return number
+
+
+def pages(spool: Spool, theme: str | None = None) -> Iterator[list[Operation]]:
+    """Read what is kept, oldest first, of one theme or of all, a page at a time: together they may take much memory.
+
+    Of a file that is gone or damaged, what can still be read. Raises SpoolError.
+    """
+    after = 0
+    while True:
+        with spool.reading() as conn:
+            chosen = "seq > :after" + ("" if theme is None else " AND theme = :theme")
+            page = [op for op, _ in readable(conn, "kept", "''", chosen, PAGE, after=after, theme=theme)]
+        if not page or page[-1].seq <= after:  # a damaged file may give the same again
+            return
+        yield page
+        after = page[-1].seq
 
 
 def forget_until(spool: Spool, last: int) -> bool:
@@ -67,15 +84,18 @@ def end_of_surplus(spool: Spool, surplus: int) -> int:
 
 def change_kept(spool: Spool, theme: str, spare: Spare) -> int:
     """Leave of the acknowledged writes of `theme` what `spare` leaves; returns how many changed. Raises SpoolError."""
-    changed = [(op, left) for op in spool.kept() if op.theme == theme and (left := spare(op)) is not op]
-    for part in in_slices(changed, SHORT_SLICE):
-        with spool.written() as conn:
-            conn.executemany("DELETE FROM kept WHERE seq = ?", [(op.seq,) for op, left in part if left is None])
-            conn.executemany(
-                "UPDATE kept SET kind = ?, payload = ? WHERE seq = ?",
-                [(left.kind, encode(left), left.seq) for _, left in part if left],
-            )
-    return len(changed)
+    count = 0
+    for page in pages(spool, theme):
+        changed = [(op, left) for op in page if (left := spare(op)) is not op]
+        for part in in_slices(changed, SHORT_SLICE):
+            with spool.written() as conn:
+                conn.executemany("DELETE FROM kept WHERE seq = ?", [(op.seq,) for op, left in part if left is None])
+                conn.executemany(
+                    "UPDATE kept SET kind = ?, payload = ? WHERE seq = ?",
+                    [(left.kind, encode(left), left.seq) for _, left in part if left],
+                )
+        count += len(changed)
+    return count
 
 
 def without_texts(op: Operation, gone: Callable[[str], bool]) -> Operation | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -14,7 +14,18 @@ from ..domain.gil import SHORT_SLICE, in_slices
 from ..domain.operations import ForgetMemories, MalformedWrite, MemoryOperation, Operation
 from ..domain.text import digest
 from ..store.backend import Backend
-from .kept import Spare, change_kept, end_of_surplus, forget_until, keep, kept_bytes, size_of, without_texts
+from .kept import (
+    PAGE,
+    Spare,
+    change_kept,
+    end_of_surplus,
+    forget_until,
+    keep,
+    kept_bytes,
+    pages,
+    size_of,
+    without_texts,
+)
 from .resend_queue import ResendQueue
 from .spool import Spool
 from .spool_directory import Destination
@@ -22,7 +33,6 @@ from .spool_directory import Destination
 logger = logging.getLogger(__name__)
 
 _MOST_BYTES = 64_000_000
-_ASKED_AT_ONCE = 1000
 _LOOK_AGAIN_S = 1.0  # after a look for which a file could not be read
 
 
@@ -120,20 +130,20 @@ class AcknowledgedWrites:
         in memory for the disk instead.
         """
         now = self._now_us()
-        try:
-            found, here = spool.kept(), self._here.takes(*spool.accepted_for())
-        except SpoolError:
-            return True
         oldest = now - self._keep_us
-        fresh = [replace(op, seq=min(op.seq, now)) for op in found if here and (op.seq > oldest or op in self.resend)]
-        if gone:
-            self._unwritten = sorted([*self._unwritten, *fresh], key=lambda op: op.seq)
-            self._write()
-        elif not self._keep_here(fresh):
-            return False
-        with contextlib.suppress(SpoolError):  # it is gone
-            if found:
-                forget_until(spool, found[-1].seq if here else oldest)
+        with contextlib.suppress(SpoolError):  # it cannot be read, or has become so
+            if not self._here.takes(*spool.accepted_for()):
+                forget_until(spool, oldest)
+                return True
+            for page in pages(spool):
+                fresh = [replace(op, seq=min(op.seq, now)) for op in page if op.seq > oldest or op in self.resend]
+                if gone:
+                    self._unwritten = sorted([*self._unwritten, *fresh], key=lambda op: op.seq)
+                    self._write()
+                elif not self._keep_here(fresh):
+                    return False
+                with contextlib.suppress(SpoolError):  # it is gone
+                    forget_until(spool, page[-1].seq)
         return True
 
     def _keep_here(self, ops: Sequence[Operation]) -> bool:
@@ -156,16 +166,15 @@ class AcknowledgedWrites:
 
     def _look_into_files(self) -> bool:
         """Have what the server lacks of what is kept anywhere be sent again; False where a file cannot be read now."""
-        found, all_read = list(self._unwritten), True
+        lacking, all_read = self._lacking([self._unwritten]), True
         for spool in self._files():
             try:
-                kept = spool.kept()  # first: what SQLite shares of a file that is gone may have been cut
                 if self._here.takes(*spool.accepted_for()):
-                    found += kept
+                    lacking += self._lacking(pages(spool))
             except SpoolError as exc:
                 logger.debug("hermes-pgvector: %s", exc)
                 all_read = False
-        if sent := self._send_again(found):
+        if sent := self._send_again(lacking):
             logger.warning(
                 "hermes-pgvector: the server of Postgres is another one, or was set back, and lacks %d "
                 "acknowledged writes; they are sent again",
@@ -179,20 +188,24 @@ class AcknowledgedWrites:
         Raises HermesPgvectorError.
         """
         if self._here.takes(*spool.accepted_for()):
-            self._send_again(spool.kept())
+            self._send_again(self._lacking(pages(spool)))
         return self.take_over(spool)
 
-    def _send_again(self, ops: Sequence[Operation]) -> int:
-        """Have those that the server lacks wait to be sent again; return how many."""
-        once: dict[UUID, Operation] = {}  # what was sent again is kept twice: its first place is the right one
-        for op in sorted(ops, key=lambda op: op.seq):
-            if not isinstance(op, MalformedWrite):
-                once.setdefault(op.op_id, op)
+    def _lacking(self, kept: Iterable[Sequence[Operation]]) -> list[Operation]:
+        """Return those that the server lacks. Raises HermesPgvectorError."""
         lacking: list[Operation] = []
-        for part in in_slices([*once.values()], _ASKED_AT_ONCE):
-            ids = self._backend.lacking(part)
-            lacking += [op for op in part if op.op_id in ids]
-        return self.resend.put(lacking)
+        for page in kept:
+            for part in in_slices([op for op in page if not isinstance(op, MalformedWrite)], PAGE):
+                ids = self._backend.lacking(part)
+                lacking += [op for op in part if op.op_id in ids]
+        return lacking
+
+    def _send_again(self, lacking: Sequence[Operation]) -> int:
+        """Have them wait to be sent again; return how many."""
+        once: dict[UUID, Operation] = {}  # what was sent again is kept twice: its first place is the right one
+        for op in sorted(lacking, key=lambda op: op.seq):
+            once.setdefault(op.op_id, op)
+        return self.resend.put([*once.values()])
 
 
 def _without_removed(forget: ForgetMemories) -> Spare:

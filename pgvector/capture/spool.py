@@ -194,18 +194,12 @@ class Spool:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Lend the file, to be read from; no hook waits for that. Raises SpoolError."""
+        """Lend the file, to be read from, also one that is gone; no hook waits for that. Raises SpoolError."""
         with as_spool_error(self.path), self._back_lock:
-            yield self._back
-
-    def kept(self) -> list[Operation]:
-        """Return what Postgres has acknowledged and is kept a while, oldest first; of a file that is gone or damaged
-        what can still be read. Raises SpoolError."""
-        with self.reading() as conn:  # a hook may go on
             if self._given_away:
                 with self._lock:
                     self._mend()
-            return [op for op, _ in readable(conn, "kept", "''")]
+            yield self._back
 
     def label(self, place: str, database: str) -> None:
         """Note for which database its writes were accepted."""

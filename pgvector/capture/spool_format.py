@@ -115,11 +115,19 @@ def move(
     conn.execute(f"DELETE FROM {source} {chosen}", (numbers,))
 
 
-def readable(conn: sqlite3.Connection, table: str, error: str) -> list[tuple[Operation, str]]:
-    """Return what can be read of a table, each operation with its `error`. Raises what SQLite raises for a lock."""
+def readable(
+    conn: sqlite3.Connection, table: str, error: str, chosen: str = "true", most: int = -1, **values: object
+) -> list[tuple[Operation, str]]:
+    """Return what can be read of a table, each operation with its `error`: all, or the first `most` that are chosen.
+
+    Raises what SQLite raises for a lock.
+    """
     found: list[tuple[Operation, str]] = []
     try:
-        rows = conn.execute(f"SELECT seq, {COLUMNS}, {error} FROM {table} ORDER BY seq")
+        rows = conn.execute(
+            f"SELECT seq, {COLUMNS}, {error} FROM {table} WHERE {chosen} ORDER BY seq LIMIT :most",
+            {"most": most} | values,
+        )
         found.extend((operation_of(row[:6]), row[6]) for row in yielding_gil(rows))
     except FAULTS as exc:
         if _is_held(exc):

@@ -9,6 +9,7 @@ import random
 import sqlite3
 import threading
 import time
+import tracemalloc
 import uuid
 from collections import Counter
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from hermes_memory_pgvector.capture.kept import change_kept, forget_until, keep
+from hermes_memory_pgvector.capture.kept import change_kept, forget_until, keep, pages
 from hermes_memory_pgvector.capture.spool import Spool
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.domain.operations import Operation
@@ -56,14 +57,29 @@ def test_need_02_much_that_was_kept_goes_in_steps_for_each_of_which_a_hook_hardl
     assert ran.count("COMMIT") >= 1000 / 64
 
 
+def test_need_10_what_is_kept_is_never_in_memory_as_a_whole(home: Path) -> None:
+    spool = Spool(leave_spool(home, []), max_bytes=1 << 30)
+    for first in range(0, 4000, 1000):
+        numbers = range(first, first + 1000)
+        keep(spool, [replace(said(n, padding="x" * 4000), seq=n + 1) for n in numbers])
+    tracemalloc.start()
+    try:
+        assert sum(map(len, pages(spool))) == 4000
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        spool.close()
+    assert most < 4000 * 4000 / 2
+
+
 def spool_holds(path: Path) -> bool:
     """Whether anything is kept in the file."""
     with closing(sqlite3.connect(path)) as file:
         return bool(file.execute("SELECT EXISTS (SELECT 1 FROM kept)").fetchone()[0])
 
 
-def said(number: int) -> Operation:
-    payload = {"session_id": "s", "messages": [{"role": "user", "content": turn(number)}], "metadata": {}}
+def said(number: int, padding: str = "") -> Operation:
+    payload = {"session_id": "s", "messages": [{"role": "user", "content": turn(number) + padding}], "metadata": {}}
     return operation("turn", "marketing", payload, time.time())
 
 
