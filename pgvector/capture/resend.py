@@ -177,7 +177,8 @@ class AcknowledgedWrites:
         if sent := self._send_again(lacking):
             logger.warning(
                 "hermes-pgvector: the server of Postgres is another one, or was set back, and lacks %d "
-                "acknowledged writes; they are sent again",
+                "acknowledged writes; they are sent again. What a command deleted or changed lately may have to be "
+                "deleted or changed again",
                 sent,
             )
         return all_read
