@@ -158,14 +158,6 @@ class SpoolDirectory:
         return spool.path.parent == self.folder
 
     def _open_in(self, folder: Path, taken_bytes: int, instead_of: Path | None) -> Spool:
-        # The name says when it was made, for those who come after us have to read the older one first.
-        # A clock that stepped back must not make it older than those that are there.
-        number = (
-            made_at_ns(instead_of)
-            if instead_of is not None
-            else max([time.time_ns(), *(1 + made_at_ns(path) for path in folder.glob("*.db"))])
-        )
-        path = folder / f"{os.getpid()}-{number:016x}-{uuid.uuid4().hex[:8]}.db"
         with as_spool_error(folder):
             if folder == self.folder:
                 folder.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
@@ -173,6 +165,14 @@ class SpoolDirectory:
                 close_to_others(folder)
             else:
                 make_private(folder)
+            # The name says when it was made, for those who come after us have to read the older one first.
+            # A clock that stepped back must not make it older than those that are there.
+            number = (
+                made_at_ns(instead_of)
+                if instead_of is not None
+                else max([time.time_ns(), *(1 + made_at_ns(path) for path in folder.glob("*.db"))])
+            )
+            path = folder / f"{os.getpid()}-{number:016x}-{uuid.uuid4().hex[:8]}.db"
             if not self._acquire(path):
                 raise SpoolError(f"cannot lock {path}")
         try:
@@ -252,9 +252,17 @@ class SpoolDirectory:
         # What another user put into a folder of theirs would be stored as ours.
         folders = [folder for folder in (self.folder,) if not is_in_other_hands(folder)]
         folders += [folder for folder in self._spill if is_private(folder)]
-        with as_spool_error(self.folder):
-            found = [path for folder in folders for path in folder.glob("*.db")]
-            return sorted(found, key=lambda path: (made_at_ns(path), written_at(path)))
+        found = [path for folder in folders for path in self._listed(folder)]
+        return sorted(found, key=lambda path: (made_at_ns(path), written_at(path)))
+
+    def _listed(self, folder: Path) -> list[Path]:
+        """Return the files of a folder; none, and say so, where it cannot be read now: what is elsewhere goes on."""
+        try:
+            with as_spool_error(folder):
+                return [*folder.glob("*.db")]
+        except SpoolError as exc:
+            self._tell_waiting(folder, exc)
+            return []
 
     def rejected_count(self) -> int:
         """Return how many operations were rejected in files that hold nothing else."""
@@ -294,7 +302,11 @@ class SpoolDirectory:
         if not isinstance(exc, SpoolBusy) and not isinstance(exc.__cause__, (OSError, sqlite3.OperationalError)):
             self._unreadable.add(path)
             logger.error("hermes-pgvector: writes of an earlier process were kept but cannot be read: %s", exc)
-        elif path not in self._waiting:
+        else:
+            self._tell_waiting(path, exc)
+
+    def _tell_waiting(self, path: Path, exc: SpoolError) -> None:
+        if path not in self._waiting:
             self._waiting.add(path)
             logger.warning("hermes-pgvector: writes of an earlier process wait, and are tried again: %s", exc)
 

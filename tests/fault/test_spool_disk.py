@@ -143,7 +143,7 @@ def test_need_03_what_was_in_memory_only_goes_to_disk_once_that_takes_it(
     assert user_turns(database) == [turn(number) for number in range(50)]
 
 
-@pytest.mark.parametrize("place", ["state", "temporary"])
+@pytest.mark.parametrize("place", ["state", "temporary", "temporary-no-look"])
 def test_need_03_what_the_disk_of_the_home_does_not_take_is_kept_elsewhere_and_arrives(
     place: str,
     make_provider: MakeProvider,
@@ -158,7 +158,8 @@ def test_need_03_what_the_disk_of_the_home_does_not_take_is_kept_elsewhere_and_a
     elsewhere.mkdir()
     monkeypatch.setenv("TMPDIR", str(elsewhere))
     (tmp_path / "a-file").touch()
-    monkeypatch.setenv("XDG_STATE_HOME", str(elsewhere if place == "state" else tmp_path / "a-file"))
+    unusable = {"temporary": tmp_path / "a-file", "temporary-no-look": Path("/" + "x" * 300)}  # as of another user
+    monkeypatch.setenv("XDG_STATE_HOME", str(unusable.get(place, elsewhere)))
     proxy.stop()
     if not (mounted := mount_small_disk(home)):
         (home / "pgvector").mkdir()
