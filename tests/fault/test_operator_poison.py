@@ -141,6 +141,9 @@ def test_need_16_a_set_aside_write_is_listed_retried_and_dropped_and_nothing_cha
         assert "nothing was changed: add --yes" in printed
         assert run("spool", action)[0] == 2, "it wants to be told which"
         assert run("spool", action, "ffffffff", "--yes")[0] == 1
+        assert run("spool", action, ids[0], "ffffffff", "--yes")[0] == 1, "nothing, if not all"
+        with pytest.raises(SystemExit, match="2"):  # a variable that is not set names no write
+            run("spool", action, "", "--yes")
     assert len(json.loads(run("spool", "list", "--json")[1])) == 3
 
     code, printed = run("spool", "drop", ids[0], "--yes")

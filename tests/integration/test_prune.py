@@ -334,3 +334,29 @@ def every_node(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield plan
     for child in plan.get("Plans", []):
         yield from every_node(child)
+
+
+BLANK = [
+    ("prune", "--all-themes", "--role", "user", "--older-than", "", "--yes"),
+    ("prune", "--theme", "sales", "--keep-rows", "1", "--older-than", " ", "--yes"),
+    ("prune", "--theme", "sales", "--theme", "", "--older-than", "1d", "--yes"),
+    ("purge", "--all-themes", "--older-than", "", "--yes"),
+    ("restore", ""),
+    ("restore", ","),
+    ("restore", "--theme", "", "--since", "7d"),
+    ("forget", "m1", "--theme", "", "--yes"),
+]
+
+
+@pytest.mark.parametrize("arguments", BLANK, ids=" ".join)
+def test_need_16_a_blank_where_a_variable_was_not_set_bounds_nothing_and_is_refused(
+    home: Path, dsn: str, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    configure(home, dsn)
+    fill(dsn, "sales", days=20)
+    try:
+        code: object = main([*arguments])
+    except SystemExit as ended:
+        code = ended.code
+    assert code == 2 and "empty" in capsys.readouterr().err
+    assert Database(dsn).column("SELECT count(*) FROM conversations") == [20]

@@ -162,6 +162,8 @@ REFUSED = [
     (("merge", "sales", "nobody"), "no theme 'nobody'"),
     (("merge", "sales", "Sales"), "both names mean"),
     (("delete", "nobody"), "themes list"),
+    (("delete", "Sales"), "have the theme 'sales'"),
+    (("delete", "mktg"), "have the theme 'marketing'"),
     (("export", "nobody"), "themes list"),
     (("show", "nobody"), "themes list"),
 ]

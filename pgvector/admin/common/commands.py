@@ -274,5 +274,12 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def filled(text: str) -> str:
+    """Return an argument that a blank would turn into everything: a shell's variable may not be set."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("is empty; leave it out, or check the variable it came from")
+    return text
+
+
 def _indented(text: str) -> str:
     return "\n".join("  " + line for line in text.splitlines())

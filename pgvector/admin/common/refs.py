@@ -46,7 +46,7 @@ def one_theme(ref: Ref, themes: Collection[str]) -> str:
 def parse_refs(words: Sequence[str]) -> list[Ref]:
     """Return the rows that arguments name, each once. A bare number is a memory, as the tools number them.
 
-    Raises WrongUsage.
+    Raises WrongUsage, also for a blank: a shell's variable may not be set.
     """
     refs: list[Ref] = []
     rest = " ".join(word.strip().lower().replace(",", " ") for word in words).strip()
@@ -56,4 +56,6 @@ def parse_refs(words: Sequence[str]) -> list[Ref]:
             raise WrongUsage(f"{rest.split()[0]!r} names no row; write {WAYS}")
         refs.append(Ref(_WORDS[match[1]], int(match[2])))
         rest = rest[match.end() :].lstrip()
+    if words and not refs:
+        raise WrongUsage(f"the id is empty; write {WAYS}")
     return list(dict.fromkeys(refs))

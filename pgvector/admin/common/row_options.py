@@ -21,7 +21,7 @@ from ...recall.excerpt import excerpt
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
 from ...store.vector_search import theme_names
-from .commands import add_login
+from .commands import add_login, filled
 from .console import remark
 from .database import database
 
@@ -56,7 +56,10 @@ class Page:
 def add_theme(command: argparse.ArgumentParser) -> None:
     """Add --theme and --admin-dsn."""
     command.add_argument(
-        "--theme", metavar="THEME", help="the theme (default: that of this home's sessions, or the only one there is)"
+        "--theme",
+        type=filled,
+        metavar="THEME",
+        help="the theme (default: that of this home's sessions, or the only one there is)",
     )
     add_login(command)
 

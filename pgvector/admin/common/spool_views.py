@@ -151,15 +151,17 @@ def change_rejected(
     Raises InvalidArgument for an id that names none.
     """
     prefixes = ("",) if everything else tuple(ids)
-    meant: list[RejectedWrite] = []
-    for view in inspect_spools(home):
-        chosen = [item for item in view.rejected if item.operation.op_id.hex.startswith(prefixes)]
-        meant += chosen
-        if really and chosen:
-            with _unless_gone(view.path), _opened(view.path) as spool:
-                change = retry if action == "retry" else drop
-                change(spool, [item.operation for item in chosen])
+    chosen = {
+        view.path: [item for item in view.rejected if item.operation.op_id.hex.startswith(prefixes)]
+        for view in inspect_spools(home)
+    }
+    meant = [item for some in chosen.values() for item in some]
     _check_named(ids, [item.operation.op_id.hex for item in meant])
+    for path, some in chosen.items():
+        if really and some:
+            with _unless_gone(path), _opened(path) as spool:
+                change = retry if action == "retry" else drop
+                change(spool, [item.operation for item in some])
     return meant
 
 

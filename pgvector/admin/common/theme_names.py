@@ -80,6 +80,19 @@ def existing(conn: DeadlineConnection, name: str, rules: ThemeRules) -> tuple[st
     raise _nothing_in(name)
 
 
+def named_exactly(conn: DeadlineConnection, name: str, rules: ThemeRules) -> tuple[str, dict[str, Any]]:
+    """Return the theme of this very name, and what it holds: what deletes follows no alias, and folds no letters.
+
+    Raises InvalidArgument where it holds nothing, and then says which theme sessions of that name have.
+    """
+    theme, held = existing(conn, name, rules)
+    if theme != name:
+        raise InvalidArgument(
+            f"no theme {name!r} holds anything; sessions of that name have the theme {theme!r}: write that to mean it"
+        )
+    return theme, held
+
+
 def _meant(given: str, rules: ThemeRules) -> Iterator[str]:
     for theme in dict.fromkeys((given, rules.resolve_name(given))):
         if theme and theme == clean(theme):

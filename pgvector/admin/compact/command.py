@@ -25,6 +25,7 @@ from ..common.commands import (
     Command,
     add_yes,
     argument,
+    filled,
     given_admin_dsn,
     print_json,
     printed,
@@ -246,7 +247,9 @@ COMPACT = Command(
     "hermes-pgvector compact --theme coder --summary-url http://localhost:11434/v1 --summary-model qwen3",
     _compact,
     [
-        argument("--theme", action="append", default=[], metavar="THEME", help="of this theme; repeatable"),
+        argument(
+            "--theme", action="append", type=filled, default=[], metavar="THEME", help="of this theme; repeatable"
+        ),
         argument("--all-themes", action="store_true", help="of every theme"),
         argument(
             "--older-than", default="180d", metavar="WHEN", help="said before: 180d, 26w, 2026-01-01 (default: 180d)"

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...domain.dates import parse_when
 from ...domain.errors import WrongUsage
-from ..common.commands import Command, action, add_login, add_yes, argument, printed
+from ..common.commands import Command, action, add_login, add_yes, argument, filled, printed
 from ..common.console import Column, say, show_table
 from ..common.database import database
 from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
@@ -112,7 +112,7 @@ def _restored_refs(args: argparse.Namespace) -> list[Ref] | None:
     turns = ", ".join(str(ref) for ref in refs if ref.store == "turns")
     if turns:
         raise WrongUsage(f"{turns}: only memories can be brought back, turns are gone for good")
-    return refs or None
+    return refs if args.id else None
 
 
 def _show_restored(done: Outcome) -> None:
@@ -121,7 +121,7 @@ def _show_restored(done: Outcome) -> None:
 
 
 _WAITING = (
-    argument("id", nargs="*", metavar="ID", help="the memory: m123, or 123"),
+    argument("id", nargs="*", type=filled, metavar="ID", help="the memory: m123, or 123"),
     argument("--all", action="store_true", help="every removal that waits, instead of ids"),
 )
 REMOVALS = Command(
@@ -155,9 +155,9 @@ RESTORE = Command(
     "hermes-pgvector restore --theme marketing\nhermes-pgvector restore --since 1h",
     _restore,
     [
-        argument("id", nargs="*", metavar="ID", help="the memory, by the number it had: m123, or 123"),
-        argument("--theme", metavar="THEME", help="only what this theme lost"),
-        argument("--since", metavar="WHEN", help="only what went from then on: 1h, 7d, today, 2026-05-03"),
+        argument("id", nargs="*", type=filled, metavar="ID", help="the memory, by the number it had: m123, or 123"),
+        argument("--theme", type=filled, metavar="THEME", help="only what this theme lost"),
+        argument("--since", type=filled, metavar="WHEN", help="only what went from then on: 1h, 7d, today, 2026-05-03"),
         argument("--dry-run", action="store_true", help="only show what would come back"),
         add_login,
     ],

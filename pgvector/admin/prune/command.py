@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from ...domain.format import format_bytes
-from ..common.commands import Command, add_login, add_yes, argument, positive, printed
+from ..common.commands import Command, add_login, add_yes, argument, filled, positive, printed
 from ..common.console import Column, say, show_table, warn
 from ..common.database import database
 from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
@@ -19,7 +19,7 @@ def _prune(args: argparse.Namespace, home: Path) -> int:
     request = PruneRequest(
         themes=tuple(args.theme),
         every_theme=args.all_themes,
-        older_than=args.older_than,
+        older_than=args.older_than or "",
         keep_rows=args.keep_rows,
         max_mb=args.max_mb,
         roles=tuple(args.role),
@@ -84,9 +84,11 @@ PRUNE = Command(
     "hermes-pgvector prune --theme marketing --older-than 2024 --memories",
     _prune,
     [
-        argument("--theme", action="append", default=[], metavar="THEME", help="of this theme; repeatable"),
+        argument(
+            "--theme", action="append", type=filled, default=[], metavar="THEME", help="of this theme; repeatable"
+        ),
         argument("--all-themes", action="store_true", help="of every theme"),
-        argument("--older-than", default="", metavar="WHEN", help="said before: 180d, 26w, 2026-01-01, 2026-05"),
+        argument("--older-than", type=filled, metavar="WHEN", help="said before: 180d, 26w, 2026-01-01, 2026-05"),
         argument("--keep-rows", type=positive, default=0, metavar="N", help="all but the newest N of each theme"),
         argument(
             "--max-mb",
@@ -96,7 +98,7 @@ PRUNE = Command(
             help="all but the newest of each theme that fit into N MB",
         ),
         argument("--role", action="append", default=[], choices=_ROLES, help="said by these; repeatable"),
-        argument("--session", metavar="ID", help="of this session"),
+        argument("--session", type=filled, metavar="ID", help="of this session"),
         argument("--memories", action="store_true", help="also durable memories last confirmed before --older-than"),
         add_login,
         add_yes,

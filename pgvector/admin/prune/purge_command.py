@@ -9,7 +9,7 @@ from pathlib import Path
 from ...domain.dates import parse_when
 from ...domain.errors import WrongUsage
 from ..common.command_context import context_for
-from ..common.commands import Command, add_login, add_yes, argument
+from ..common.commands import Command, add_login, add_yes, argument, filled
 from ..common.console import Column, say, show_table
 from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
 from ..common.row_options import minute
@@ -56,9 +56,11 @@ PURGE = Command(
     "hermes-pgvector purge --theme sre\nhermes-pgvector purge --all-themes --older-than 90d --yes",
     _purge,
     [
-        argument("--theme", action="append", default=[], metavar="THEME", help="of this theme; repeatable"),
+        argument(
+            "--theme", action="append", type=filled, default=[], metavar="THEME", help="of this theme; repeatable"
+        ),
         argument("--all-themes", action="store_true", help="of every theme"),
-        argument("--older-than", default="", metavar="WHEN", help="not recalled since before: 90d, 26w, 2026-01-01"),
+        argument("--older-than", type=filled, metavar="WHEN", help="not recalled since before: 90d, 26w, 2026-01-01"),
         add_login,
         add_yes,
     ],

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from ...capture.spool_format import RejectedWrite
 from ...domain.errors import WrongUsage
-from ..common.commands import EXIT_FAILED, EXIT_OK, Command, action, add_yes, argument, printed
+from ..common.commands import EXIT_FAILED, EXIT_OK, Command, action, add_yes, argument, filled, printed
 from ..common.console import say
 from ..common.database import settings_of
 from ..common.embedded_server import borrowed_server
@@ -132,7 +132,7 @@ _WATCH = argument(
     help=f"again every so often (default: {_EVERY_S:g}), until interrupted; with --json one line each",
 )
 _REJECTED = (
-    argument("ids", nargs="*", metavar="ID", help="the first digits of a write's id, as `list` shows it"),
+    argument("ids", nargs="*", type=filled, metavar="ID", help="the first digits of a write's id, as `list` shows it"),
     argument("--all", action="store_true", help="every rejected write"),
     add_yes,
 )

@@ -14,7 +14,7 @@ from ..common.operators import operator
 from ..common.outcome import Outcome, fit_for_json
 from ..common.progress import progress
 from ..common.theme_indexes import left_behind
-from ..common.theme_names import existing, not_allowed
+from ..common.theme_names import existing, named_exactly, not_allowed
 from ..common.theme_rows import rows_in
 from . import theme_moves
 
@@ -94,7 +94,7 @@ def delete(conn: DeadlineConnection, name: str, rules: ThemeRules, *, really: bo
     """Delete what a theme holds. Raises InvalidArgument when there is none of that name."""
     with conn.transaction():
         theme_rows.begin(conn)
-        theme, counts = existing(conn, name, rules)
+        theme, counts = named_exactly(conn, name, rules)
         notes = left_behind(conn, theme)
         if counts["in_files"]:
             notes.append(
