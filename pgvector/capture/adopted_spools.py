@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 
 from ..domain.errors import HermesPgvectorError, SpoolError, SpoolGone
@@ -15,6 +16,8 @@ from .spool_format import maker_of
 
 logger = logging.getLogger(__name__)
 
+_SHARE = 10  # looking for files that could not be adopted takes at most this part of the time
+
 
 class AdoptedSpools:
     """A few spools at a time, oldest first. Used by the drain thread; others only count."""
@@ -22,6 +25,8 @@ class AdoptedSpools:
     def __init__(self, directory: SpoolDirectory) -> None:
         self._directory = directory
         self._spools: list[Spool] = []
+        self._waiting = False  # there are files that could not be adopted
+        self._look_at = 0.0
 
     def __iter__(self) -> Iterator[Spool]:
         return iter(list(self._spools))
@@ -33,8 +38,18 @@ class AdoptedSpools:
         """Return how many writes wait in them."""
         return sum(spool.depth for spool in self)
 
-    def take_more(self, kept: AcknowledgedWrites) -> None:
-        """Adopt what dead processes left, have `kept` send again what the server lacks. Raises HermesPgvectorError."""
+    def take_more(self, own: OwnQueues, kept: AcknowledgedWrites) -> None:
+        """Adopt what dead processes left, have `kept` send again what the server lacks. Raises HermesPgvectorError.
+
+        While no disk takes a file of our own all have to wait: what they keep would have no place.
+        """
+        began = time.monotonic()
+        if own.open() is not None:
+            self._adopt(kept)
+        self._waiting = own.open() is None or self._directory.some_wait
+        self._look_at = time.monotonic() + _SHARE * (time.monotonic() - began)
+
+    def _adopt(self, kept: AcknowledgedWrites) -> None:
         for spool in self._directory.adopt(ADOPTED_AT_ONCE - len(self._spools)):
             try:
                 kept.inherit(spool)
@@ -44,6 +59,12 @@ class AdoptedSpools:
                 self._directory.let_go(spool)
                 raise
             self._spools.append(spool)
+
+    def look_again(self, own: OwnQueues, kept: AcknowledgedWrites) -> bool:
+        """Return True where older files may be adopted now: before newer writes go, once these are empty."""
+        if len(self._spools) == ADOPTED_AT_ONCE and self.let_go_of_empty(own, kept):
+            return True
+        return self._waiting and time.monotonic() >= self._look_at
 
     def check_files(self, own: OwnQueues) -> None:
         """See that the files are still there; a new one takes the place of one that is gone."""

@@ -95,9 +95,13 @@ def _lanes_of_themes(ops: Sequence[Operation], lanes: int) -> dict[str, int]:
 def apply_batches(
     backend: Backend, parts: Sequence[SubBatch], embeddings: Embeddings, lanes: int, timeout_s: float
 ) -> Iterator[SubBatch]:
-    """Apply each part in a transaction of its own, `lanes` at the same time; gives each when it is through."""
+    """Apply each part in a transaction of its own, `lanes` at the same time; gives each when it is through.
+
+    None is written once one of them has found another server: what that lacks goes first.
+    """
+    server = backend.server
     if len(parts) == 1:
-        _apply(backend, parts[0], embeddings, timeout_s)
+        _apply(backend, parts[0], embeddings, timeout_s, server)
         yield parts[0]
         return
     waiting = deque(parts)
@@ -107,7 +111,7 @@ def apply_batches(
         try:
             while waiting:
                 part = waiting.popleft()
-                _apply(backend, part, embeddings, timeout_s)
+                _apply(backend, part, embeddings, timeout_s, server)
                 through.put(part)
         except IndexError:  # another lane took the last one
             pass
@@ -131,9 +135,9 @@ def apply_batches(
     yield from left  # of a lane that came to an unexpected end
 
 
-def _apply(backend: Backend, part: SubBatch, embeddings: Embeddings, timeout_s: float) -> None:
+def _apply(backend: Backend, part: SubBatch, embeddings: Embeddings, timeout_s: float, server: str) -> None:
     try:
-        part.counts, part.error = backend.apply(part.ops, embeddings, timeout_s), None
+        part.counts, part.error = backend.apply(part.ops, embeddings, timeout_s, server), None
     except (HermesPgvectorError, *REJECTIONS) as exc:
         part.error = exc
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 from ..domain.gil import SHORT_SLICE, in_slices, yielding_gil
@@ -26,14 +27,15 @@ def keep(spool: Spool, ops: Sequence[Operation]) -> int:
     One whose number is taken gets the next that is free. Returns the last number.
     """
     with spool.written() as conn:
-        within = (ops[0].seq, ops[-1].seq + len(ops))
-        taken = {number for (number,) in conn.execute("SELECT seq FROM kept WHERE seq BETWEEN ? AND ?", within)}
         number, rows = 0, []
-        for op in ops:
-            number = max(number + 1, op.seq)
-            while number in taken:
-                number += 1
-            rows.append((number, *row_of(op)))
+        with closing(conn.execute("SELECT seq FROM kept WHERE seq >= ? ORDER BY seq", (ops[0].seq,))) as taken:
+            (next_taken,) = taken.fetchone() or (None,)
+            for op in ops:
+                number = max(number + 1, op.seq)
+                while next_taken is not None and next_taken <= number:
+                    number += next_taken == number
+                    (next_taken,) = taken.fetchone() or (None,)
+                rows.append((number, *row_of(op)))
         conn.executemany(f"INSERT INTO kept (seq, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", rows)
     return number
 

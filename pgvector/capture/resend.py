@@ -135,8 +135,13 @@ class AcknowledgedWrites:
             if not self._here.takes(*spool.accepted_for()):
                 forget_until(spool, oldest)
                 return True
+            number = 0
             for page in pages(spool):
-                fresh = [replace(op, seq=min(op.seq, now)) for op in page if op.seq > oldest or op in self.resend]
+                fresh = []
+                for op in page:
+                    if op.seq > oldest or op in self.resend:
+                        number = max(number + 1, min(op.seq, now))  # a clock may have stepped back
+                        fresh.append(replace(op, seq=number))
                 if gone:
                     self._unwritten = sorted([*self._unwritten, *fresh], key=lambda op: op.seq)
                     self._write()
@@ -144,6 +149,8 @@ class AcknowledgedWrites:
                     return False
                 with contextlib.suppress(SpoolError):  # it is gone
                     forget_until(spool, page[-1].seq)
+                for written in filter(None, (self._current(), spool)):
+                    written.checkpoint()
         return True
 
     def _keep_here(self, ops: Sequence[Operation]) -> bool:
@@ -203,9 +210,10 @@ class AcknowledgedWrites:
 
     def _send_again(self, lacking: Sequence[Operation]) -> int:
         """Have them wait to be sent again; return how many."""
+        now = self._now_us()  # beyond which nothing is numbered that was taken over: it is kept until it is sent
         once: dict[UUID, Operation] = {}  # what was sent again is kept twice: its first place is the right one
         for op in sorted(lacking, key=lambda op: op.seq):
-            once.setdefault(op.op_id, op)
+            once.setdefault(op.op_id, replace(op, seq=min(op.seq, now)))
         return self.resend.put([*once.values()])
 
 

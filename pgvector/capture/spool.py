@@ -201,10 +201,12 @@ class Spool:
                     self._mend()
             yield self._back
 
-    def label(self, place: str, database: str) -> None:
-        """Note for which database its writes were accepted."""
+    def label(self, place: str, database: str, *, anew: bool = False) -> None:
+        """Note for which database its writes were accepted; `anew` forgets what the one before has acknowledged."""
         with self.written() as conn:
             conn.execute("INSERT OR REPLACE INTO accepted_for VALUES (1, ?, ?)", (place, database))
+            if anew:
+                conn.execute("DELETE FROM kept")
 
     def accepted_for(self) -> tuple[str, str]:
         """Return for which database, see `Destination`; both empty where nobody knows."""

@@ -23,7 +23,7 @@ from ..domain.errors import SpoolBusy, SpoolError
 from ..store.connection import place_of
 from .private_folders import close_to_others, is_in_other_hands, is_private, make_private
 from .spool import Spool
-from .spool_format import as_spool_error, made_at_ns, maker_of, written_at
+from .spool_format import as_spool_error, holds, made_at_ns, maker_of, written_at
 
 logger = logging.getLogger(__name__)
 
@@ -128,6 +128,7 @@ class SpoolDirectory:
         self._locks: dict[Path, int] = {}
         self._unreadable: set[Path] = set()
         self._waiting: set[Path] = set()  # those of which it was told that they cannot be used now
+        self.some_wait = False  # of what was there to adopt when that was last looked for, something could not be had
         self._told_elsewhere = False
         self._told_held: set[str] = set()  # places for which it was told that writes wait
         # Those of which nothing waits: when each was last written, and how many operations were rejected in it.
@@ -192,6 +193,7 @@ class SpoolDirectory:
         """Yield the files of processes that are gone, oldest first, each locked to us; what cannot be read is kept and
         reported."""
         if at_most > 0:
+            self.some_wait = False
             self._delete_left_locks()
             yield from itertools.islice(self._adopt_in_order(), at_most)
 
@@ -276,10 +278,14 @@ class SpoolDirectory:
 
     def rest(self, spool: Spool) -> None:
         """Let go of an adopted file, deleted where it is empty; whoever changes it has it adopted anew."""
-        aside = spool.rejected_count
+        waiting, aside = spool.depth, spool.rejected_count
         self.discard(spool)
         if spool.path.exists():
-            self._resting[spool.path] = written_at(spool.path), aside
+            at = written_at(spool.path)
+            # An operator may have put writes back until a moment ago; later ones change `at`.
+            with contextlib.suppress(SpoolError), as_spool_error(spool.path):
+                if not holds(spool.path, waiting + 1, None):
+                    self._resting[spool.path] = at, aside
 
     def _take_over(self, path: Path) -> Spool | None:
         """Return the spool of a process that is gone; None while there is somebody, or when there is nothing left."""
@@ -306,6 +312,7 @@ class SpoolDirectory:
             self._tell_waiting(path, exc)
 
     def _tell_waiting(self, path: Path, exc: SpoolError) -> None:
+        self.some_wait = True
         if path not in self._waiting:
             self._waiting.add(path)
             logger.warning("hermes-pgvector: writes of an earlier process wait, and are tried again: %s", exc)

@@ -12,12 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..domain.errors import (
-    HermesPgvectorError,
-    SpoolError,
-    SpoolGone,
-    StoreMisconfigured,
-)
+from ..domain.errors import HermesPgvectorError, SpoolError, SpoolGone, StoreMisconfigured
 from ..domain.gil import note_hook
 from ..domain.measures import LastError, Latencies
 from ..domain.operations import Operation
@@ -263,8 +258,7 @@ class Writer:
         if now >= self._due.adopt:
             self._own.move_to_disk()
             self._look_after_files()
-            if self._own.open() is not None:
-                self._adopted.take_more(self._acknowledged)
+            self._adopted.take_more(self._own, self._acknowledged)
             self._due.adopt = now + _ADOPT_S
         if self._tell_counters():
             self._own.checkpoint()
@@ -276,14 +270,19 @@ class Writer:
         """Write a batch of the first queue in which something waits; False when nothing does."""
         self._own.finish_moves()
         self._own.let_go_of_moved(self._acknowledged)
-        for queue in self._queues():
-            if (ops := self._take(queue)) is None:
-                return True
-            if ops:
-                size = self._batch_size.ops
-                self._write(queue, ops[:size], ops[size:])
-                return True
-        return False
+        if any(map(self._write_from, (self._acknowledged.resend, *self._adopted.queues(self._own)))):
+            return True
+        if self._own.depth() and self._adopted.look_again(self._own, self._acknowledged):
+            self._due.adopt = 0.0
+            return True
+        return any(map(self._write_from, self._own.queues()))
+
+    def _write_from(self, queue: Queue) -> bool:
+        """Write a batch of a queue; False when nothing waits in it."""
+        ops, size = self._take(queue), self._batch_size.ops
+        if ops:
+            self._write(queue, ops[:size], ops[size:])
+        return ops is None or bool(ops)
 
     def _tell_counters(self) -> bool:
         """Publish the counters, also in an outage, when they are due; True when they were."""

@@ -218,17 +218,19 @@ class Backend:
     # -- what the writer does ------------------------------------------------------------------------------------
 
     def apply(
-        self, ops: Sequence[Operation], embeddings: Embeddings, timeout_s: float = WRITE_TIMEOUT_S
+        self, ops: Sequence[Operation], embeddings: Embeddings, timeout_s: float = WRITE_TIMEOUT_S, server: str = ""
     ) -> Counter[str]:
         """Apply operations in one transaction, each at most once ever; returns what happened, counted.
 
         Raises StoreUnavailable or DeadlineExceeded (worth another try), StoreReplaced before anything is written to
-        another server than `server` tells of, or OperationRejected (never will be).
+        another server than was last noted, or than `server` where that is given, or OperationRejected (never will be).
         """
         if flawed := next((op for op in ops if isinstance(op, MalformedWrite)), None):
             raise OperationRejected(flawed.flaw)
         with self.connection(timeout_s) as conn:
             self._check_server(conn)
+            if server and server != self.server:
+                raise StoreReplaced
             fresh = claim(conn, ops)
             if embeddings and not self._is_own(hold_space(conn)):
                 embeddings = {}
@@ -306,8 +308,10 @@ class Backend:
         identity = identity_of(conn)
         with translated():
             row = conn.execute(query("server_start")).fetchone()
-        self._server_start = row.started if row else ""
-        self.database, self.server = str(identity), f"{identity}/{identity.tables}/{self._server_start}"
+        start = row.started if row else ""
+        # Who finds the start noted finds the rest as well: transactions at the same time compare both.
+        self.database, self.server = str(identity), f"{identity}/{identity.tables}/{start}"
+        self._server_start = start
 
     def _check_server(self, conn: DeadlineConnection) -> None:
         """Raise StoreReplaced, once, where another server answers: a pool connects anew whenever it likes."""

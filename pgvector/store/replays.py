@@ -33,8 +33,8 @@ def _at(op: Operation) -> datetime:
 
 
 def stored_turns(conn: DeadlineConnection, ops: Sequence[Operation]) -> set[UUID]:
-    """Return the ids of those late turns that stand in the table, by their session, time and words."""
-    late = [op for op in ops if isinstance(op, StoreTurn) and is_late(op)]
+    """Return the ids of those late or repeated turns that stand in the table, by their session, time and words."""
+    late = [op for op in ops if isinstance(op, StoreTurn) and (op.again or is_late(op))]
     if not late:
         return set()
     columns = zip(

@@ -71,7 +71,7 @@ def send(settings: Settings, home: Path, *, really: bool) -> list[SpoolView]:
     meant = [view for view in inspect_spools(home) if not view.living and not view.is_for(here)]
     for view in meant if really else ():
         with _unless_gone(view.path), _opened(view.path) as spool:
-            spool.label(here.place, here.database)
+            spool.label(here.place, here.database, anew=True)
     return meant
 
 
