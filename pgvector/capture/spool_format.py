@@ -87,9 +87,7 @@ def prepare(path: Path, front: sqlite3.Connection, back: sqlite3.Connection, *, 
         conn.execute(f"PRAGMA synchronous={'FULL' if level == 'full' else 'NORMAL'}")
         conn.execute(f"PRAGMA busy_timeout={patience_ms}")
     front.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
-    back.execute(
-        "PRAGMA wal_autocheckpoint=0"
-    )  # a hook may wait for its commits: `Spool.checkpoint` does it beside them
+    back.execute("PRAGMA wal_autocheckpoint=0")  # a hook may wait for its commits
 
 
 def holds(path: Path, at_least: int, last: int | None, *, thoroughly: bool = False) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.domain.errors import StoreReplaced
 from hermes_memory_pgvector.domain.operations import Operation
 from hermes_memory_pgvector.store.replays import OPERATIONS_KEPT_DAYS
 from tests.conftest import DIMS, MakeProvider
@@ -79,3 +81,31 @@ def test_need_03_a_write_that_is_older_than_what_the_database_knows_of_operation
     landed(provider)
     assert user_turns(database) == [turn(number) for number in range(21)]
     assert memories(database) == [kept]
+
+
+def test_need_03_a_turn_that_is_sent_again_is_stored_once_though_the_ids_of_operations_are_gone(
+    direct_dsn: str, admin_dsn: str, make_provider: MakeProvider
+) -> None:
+    provider = make_provider({"dsn": direct_dsn})
+    provider.sync_turn(turn(1), "")
+    landed(provider)
+    backend = runtime_of(provider).backend
+    sent = said(2, time.time())
+    backend.apply([sent], {})
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        connection.execute("DELETE FROM hermes_operations")
+    backend.apply([replace(sent, again=True), replace(said(3, time.time()), again=True)], {})
+    assert user_turns(Database(direct_dsn)) == [turn(1), turn(2), turn(3)]
+
+
+def test_need_03_nothing_is_written_to_another_server_than_the_batch_was_made_for(
+    direct_dsn: str, make_provider: MakeProvider
+) -> None:
+    """Another lane may have found it first: what that server lacks goes before anything newer."""
+    provider = make_provider({"dsn": direct_dsn})
+    provider.sync_turn(turn(1), "")
+    landed(provider)
+    backend = runtime_of(provider).backend
+    with pytest.raises(StoreReplaced):
+        backend.apply([said(2, time.time())], {}, server="as it was before the fail-over")
+    assert user_turns(Database(direct_dsn)) == [turn(1)]

@@ -155,3 +155,21 @@ def test_need_03_a_dead_process_s_newer_file_waits_for_its_older_one(
     until(lambda: len(user_turns(database)) >= 81, 60, "the turns of both files")
     landed(provider)
     assert user_turns(database) == [turn(500), *(turn(number) for number in range(80))]
+
+
+def test_need_03_what_a_full_disk_kept_from_being_taken_over_goes_before_what_is_said_since(
+    proxy: TcpProxy, proxied: str, dsn: str, home: Path, database: Database
+) -> None:
+    proxy.stop()
+    with AgentProcess({"dsn": proxied, "dims": DIMS}, home) as dead:
+        for number in range(5):
+            dead.call("sync_turn", turn(number), ANSWER)
+    proxy.start()
+    with AgentProcess({"dsn": proxied, "dims": DIMS}, home, full_disk=True) as agent:
+        agent.call("sync_turn", turn(5), ANSWER)
+        until(lambda: turn(5) in user_turns(database), 30, "a turn that only memory holds")
+        before = user_turns(database)
+        agent.fill_disk(False)
+        agent.call("sync_turn", turn(6), ANSWER)
+        until(lambda: len(user_turns(database)) == 7, 40, "all turns")
+        assert user_turns(database) == [*before, *(turn(n) for n in range(5) if turn(n) not in before), turn(6)]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -12,8 +14,12 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from hermes_memory_pgvector.capture.kept import keep
+from hermes_memory_pgvector.capture.spool import Spool
 from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.domain.operations import Operation
 from tests.conftest import DIMS, MakeProvider
+from tests.support.left_spool import leave_spool, operation
 from tests.support.memory import landed
 from tests.support.stored import Database
 from tests.support.tcp_proxy import TcpProxy
@@ -92,6 +98,26 @@ def test_need_03_writes_for_a_database_that_was_down_wait_for_it_or_for_a_word(
     until(lambda: len(user_turns(Database(other))) == 51, 30, "what was sent")
     assert len([line for line in records(logging.WARNING) if "accepted for another database" in line]) == 1
     assert user_turns(database) == [turn(900)]
+
+
+def test_need_03_what_is_sent_elsewhere_is_what_waits_and_not_what_its_own_database_has(
+    make_provider: MakeProvider, dsn: str, database: Database, home: Path
+) -> None:
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}))
+    reach(make_provider, dsn)
+    spool = Spool(leave_spool(home, [said(2)]), max_bytes=1 << 30)
+    spool.label("memory on another.example", "another database")
+    keep(spool, [replace(said(1), seq=int(time.time() * 1e6))])
+    spool.close()
+    assert main(["spool", "send", "--yes", "--hermes-home", str(home)]) == 0
+    landed(make_provider({"dsn": dsn}))
+    until(lambda: not spool.path.exists(), 30, "the end of the file")
+    assert user_turns(database) == [turn(900), turn(2)]
+
+
+def said(number: int) -> Operation:
+    payload = {"session_id": "s", "messages": [{"role": "user", "content": turn(number)}], "metadata": {}}
+    return operation("turn", "marketing", payload, time.time())
 
 
 def test_need_03_writes_for_a_database_that_was_never_reached_go_where_the_mistake_is_put_right(

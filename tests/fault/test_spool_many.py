@@ -28,6 +28,7 @@ from tests.conftest import DIMS, MakeProvider
 from tests.support.left_spool import leave_spool, operation
 from tests.support.memory import landed, runtime_of
 from tests.support.stored import Database
+from tests.support.tcp_proxy import TcpProxy
 from tests.support.turns import turn, user_turns
 from tests.support.waiting import until
 from tests.support.writing_process import WritingProcess
@@ -197,3 +198,35 @@ def test_need_03_retries_adoption_and_deaths_together_store_each_write_once(
     stored = Counter(user_turns(database))
     assert set(stored) == {turn(number) for number in accepted}
     assert [text for text, count in stored.items() if count > 1] == []
+
+
+def test_need_03_however_many_files_there_are_they_go_before_what_is_written_since(
+    home: Path, proxy: TcpProxy, proxied: str, make_provider: MakeProvider, database: Database
+) -> None:
+    proxy.stop()
+    for number in range(30):
+        leave_spool(home, [said(number)])
+    provider = make_provider({"dsn": proxied})
+    for number in range(30, 60):
+        provider.sync_turn(turn(number), "")
+    proxy.start()
+    until(lambda: len(user_turns(database)) >= 60, 60, "all of them")
+    landed(provider)
+    stored = user_turns(database)
+    assert sorted(stored[:30]) == sorted(turn(number) for number in range(30))
+    assert stored[30:] == [turn(number) for number in range(30, 60)]
+
+
+def test_need_13_what_was_kept_under_a_clock_that_was_ahead_is_taken_over_whole(
+    home: Path, make_provider: MakeProvider, database: Database
+) -> None:
+    left = Spool(leave_spool(home, []), max_bytes=1 << 30)
+    ahead = int((time.time() + 3600) * 1e6)
+    keep(left, [replace(said(number), seq=ahead + number) for number in range(100)])
+    left.close()
+    landed(make_provider())
+    until(lambda: not left.path.exists(), 30, "the end of the file")
+    until(lambda: len(user_turns(database)) == 100, 30, "what the server lacked")
+    assert user_turns(database) == [turn(number) for number in range(100)]
+    (own,) = (home / "pgvector" / "spool").glob("*.db")
+    assert spool_holds(own)
