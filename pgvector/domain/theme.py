@@ -107,6 +107,10 @@ class ThemeRules:
         theme = normalise_theme(name, self.identity_key)
         return self.aliases.get(theme, theme)
 
+    def admits(self, theme: str) -> bool:
+        """Return whether sessions that name a theme, by its stored name, have it rather than the default."""
+        return not self.allowed or theme in self.allowed or theme == self.default
+
 
 class SessionThemes(NamedTuple):
     """Where a session's turns and memories go, and what the host's memory files hold.
@@ -128,7 +132,7 @@ def session_themes(surface: Surface, rules: ThemeRules) -> SessionThemes:
 
     def settled(theme: Theme) -> Theme:
         named = theme._replace(name=rules.aliases.get(theme.name, theme.name))
-        if named.source == "chat" or not rules.allowed or named.name in rules.allowed or named.name == rules.default:
+        if named.source == "chat" or rules.admits(named.name):
             return named
         if named.name not in unknown:
             unknown.append(named.name)

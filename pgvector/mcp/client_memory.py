@@ -37,12 +37,19 @@ class ClientMemory(PgvectorMemoryProvider):
         )
         if self._context is None:
             raise StoreUnavailable(_NOT_READY)
+        self._check_bound(place, self._context)
         client = mask_identifiers(clean(place.client), self._settings.identity_key)
         scope = {**self._context.scope, "client": client or "mcp"}
         self._context = replace(self._context, scope=scope)
         self.opened()[0].counts["mcp_servers"] = 1  # in this process, for `status`
         if place.access.themes:
             self._policy = replace(self._policy, reach=self._reach_of(place.access))
+
+    def _check_bound(self, place: Place, context: SessionContext) -> None:
+        """Raise InvalidArgument where the default theme would stand in for the one that a token is bound to."""
+        if place.access.themes and self._policy.rules.resolve_name(place.theme) in context.place.unknown:
+            self.shutdown()
+            raise InvalidArgument(f"allowed_themes does not name {place.theme!r}, the theme of this token")
 
     def _reach_of(self, access: Access) -> Reach:
         """Return what may be read beyond the session's own theme: the token's other themes."""

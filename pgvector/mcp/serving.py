@@ -20,7 +20,7 @@ from ..config.settings import Settings
 from ..domain.errors import ConfigurationError
 from ..domain.fork_safety import at_import
 from ..host import availability
-from ..host.session_context import load_settings
+from ..host.session_context import Policy, load_settings
 from ..runtime.process import close_all
 from . import sdk
 from .fact_tools import tools_with_structure
@@ -58,6 +58,11 @@ class Served:
     def server(self) -> Any:
         """Return the SDK's server. Raises ConfigurationError, and ImportError without the SDK."""
         settings = self._settings()
+        rules = Policy.of(settings).rules
+        if self.theme and not rules.admits(rules.resolve_name(self.theme)):
+            raise ConfigurationError(
+                f"allowed_themes does not name {self.theme!r}: add it there, or name another theme"
+            )
         tools = tools_with_structure() if settings.structure and not self.compat else TOOL_SETS[self.compat]
         handlers = Handlers(self.home, tools, theme=self.theme, identity_key=settings.identity_key)
         server = sdk.make_server(

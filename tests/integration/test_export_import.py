@@ -169,6 +169,37 @@ def test_need_16_themes_can_be_picked_and_renamed_on_the_way_in(
     assert cli.main(["import", str(out), "--rename", "sales"]) == 2
 
 
+@pytest.mark.parametrize("asked", [("--rename", "Salse=emea"), ("--theme", "Salse"), ("--theme", "salse", "--dry-run")])
+def test_need_16_a_theme_that_the_file_does_not_hold_brings_nothing_in(
+    asked: tuple[str, ...], both: Both, dsn: str, second_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill_theme(dsn, "sales")
+    out = tmp_path / "all.jsonl"
+    both(True)
+    assert cli.main(["export", str(out)]) == 0
+    both(False)
+    capsys.readouterr()
+    assert cli.main(["import", str(out), *asked]) == 1
+    assert "it holds: 'sales'; nothing of it was taken in" in capsys.readouterr().err
+    assert all_rows(second_dsn) == []
+    assert cli.main(["import", str(out), "--rename", "Sales=emea"]) == 0
+    assert Database(second_dsn).column("SELECT DISTINCT agent_identity FROM conversations") == ["emea"]
+
+
+def test_need_16_of_joined_exports_the_first_comes_in_and_the_rest_is_told(
+    both: Both, dsn: str, second_dsn: str, cli_process: Callable[..., subprocess.CompletedProcess[bytes]]
+) -> None:
+    fill_theme(dsn, "sales", turns=6)
+    both(True)
+    exported = cli_process("export").stdout
+    both(False)
+    joined = cli_process("import", "-", data=exported + exported)
+    assert joined.returncode == 1 and b"imported one by one" in joined.stderr
+    assert all_rows(second_dsn) == all_rows(dsn)
+    absent = cli_process("import", "-", "--theme", "salse", data=exported)
+    assert absent.returncode == 1 and b"no theme 'salse'" in absent.stderr
+
+
 def test_need_16_what_was_renamed_or_merged_since_is_not_doubled(
     both: Both, dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

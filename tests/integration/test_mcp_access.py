@@ -25,6 +25,9 @@ from tests.support.mcp_client import (
     run,
     serving,
 )
+from tests.support.records import fill_theme
+
+from .conftest import Run
 
 
 @pytest.fixture
@@ -60,6 +63,36 @@ def test_a_token_reads_and_writes_in_its_themes_alone(agent_home: HermesHome, ur
             assert "all" in await refused(another, "recall", query="launch", scope="all")
 
     run(talk)
+
+
+def test_need_04_a_theme_that_is_not_allowed_is_refused_and_not_exchanged_for_the_default(
+    tmp_path: Path, dsn: str, cli: Run
+) -> None:
+    home = mcp_home(tmp_path / "agent", dsn=dsn, dims=DIMS, allowed_themes=["work"])
+    work = add_token(home.path, "work", ["work"], read_only=False).secret
+    partner = add_token(home.path, "partner", ["partner"], read_only=False).secret
+    fill_theme(dsn, "default", prefix="Launch")
+
+    async def talk(url: str) -> None:
+        async with joined(url, work) as one:
+            await called(one, "remember", content="The launch is in May.", sync=True)
+        async with joined(url, partner) as other:
+            noted = {"content": "A bell."}
+            for tool, given in {
+                "recall": {"query": "launch"},
+                "profile": {},
+                "sessions": {},
+                "remember": noted,
+            }.items():
+                assert "allowed_themes does not name 'partner'" in await refused(other, tool, **given)
+
+    with serving(home) as url:
+        run(lambda: talk(url))
+    made = cli("mcp", "token", "add", "other", "--theme", "other", "--hermes-home", str(home.path))
+    assert made.returncode == 0 and "allowed_themes does not name 'other'" in made.stderr
+    command = [*SERVER, "--theme", "partner"]
+    fixed = subprocess.run(command, env=home.environment(), capture_output=True, text=True, check=False)
+    assert fixed.returncode == 1 and "allowed_themes does not name 'partner'" in fixed.stderr
 
 
 def test_the_session_of_another_token_gives_nothing_away(agent_home: HermesHome, url: str) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import sys
+import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -399,3 +401,21 @@ def test_need_16_forget_drops_refused_copies_from_the_spool_and_names_waiting_on
     assert [item.operation.theme for item in left.rejected()] == ["sales"], "what another theme says is not meant"
     assert left.depth == 2
     left.close()
+
+
+def test_need_16_what_somebody_else_wrote_while_the_editor_was_open_stays_and_so_does_the_text(
+    say: Say, ask: Ask, home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ref = ask("add", "Atlas costs 900", "--theme", "marketing")["rows"][0]["ref"]
+    script = tmp_path / "editor"
+    command = shlex.join([sys.executable, "-P", "-m", "hermes_memory_pgvector.cli", "edit", ref, "Atlas costs 950"])
+    script.write_text(f'#!/bin/sh\nsed -i s/900/999/ "$1"\n{command} --yes --hermes-home {home} >&2\n')
+    script.chmod(0o700)
+    monkeypatch.setitem(os.environ, "EDITOR", str(script))
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    told = say("edit", ref, "--yes", code=1)
+    assert "changed by somebody else" in told
+    assert ask("show", ref)["content"] == "Atlas costs 950"
+    (left,) = tmp_path.glob("hermes-pgvector-*.txt")
+    assert str(left) in told and left.read_text().strip() == "Atlas costs 999"

@@ -382,3 +382,21 @@ def test_need_04_doctor_notes_themes_that_share_the_hosts_memory(
     for note in found:
         assert note["state"] == "note" and note["said"].startswith(f"{warned} of this profile")
         assert "marketing, sales" in note["said"] and "memory_enabled: false" in note["fix"]
+
+
+def test_need_16_of_two_who_rename_into_one_name_at_once_the_second_is_refused(
+    make_provider: MakeProvider, home: Path, dsn: str, start_cli: Callable[..., subprocess.Popen[str]]
+) -> None:
+    configure(home, dsn)
+    fill(make_provider, "sales", "Atlas is blue")
+    fill(make_provider, "support", "Bolt is red")
+    with psycopg.connect(dsn) as holding:
+        holding.execute("LOCK TABLE memory_entries IN EXCLUSIVE MODE")
+        both = [start_cli("themes", "rename", old, "emea", "--yes") for old in ("sales", "support")]
+        waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE "
+        waiting += "datname = current_database())"
+        until(lambda: Database(dsn).column(waiting) == [2], 60, "both to wait")
+    said = [process.communicate(timeout=120)[1] for process in both]
+    assert sorted(process.returncode for process in both) == [0, 1], said
+    assert "there is a theme 'emea' already" in "".join(said)
+    assert len(themes_in(dsn, "memory_entries")) == 2

@@ -53,7 +53,7 @@ def theme_to_write(given: str | None, rules: ThemeRules, home: Path) -> tuple[st
 
 def not_allowed(theme: str, rules: ThemeRules) -> str:
     """Return a warning where `allowed_themes` keeps sessions out of a theme, else nothing."""
-    if not rules.allowed or theme in rules.allowed or theme == rules.default or theme.startswith("@"):
+    if rules.admits(theme) or theme.startswith("@"):
         return ""
     return f"allowed_themes does not name {theme!r}: until it does, no session has this theme"
 

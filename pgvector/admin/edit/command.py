@@ -8,19 +8,18 @@ import shlex
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ...domain.commandline import typed
-from ...domain.errors import InvalidArgument, WrongUsage
+from ...domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
 from ...domain.format import plural
 from ...domain.theme import ThemeRules
 from ...domain.types import Filters, Question, Scope
 from ...recall.prefetch import worth_showing
 from ..common.command_context import CommandContext, context_for
 from ..common.commands import Command, add_login, add_yes, argument
-from ..common.console import Column, say, show_table
+from ..common.console import Column, say, show_table, warn
 from ..common.fact_options import EDIT_OPTIONS, said_in
 from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
 from ..common.refs import Ref, parse_refs
@@ -51,7 +50,11 @@ def _edit(args: argparse.Namespace, home: Path) -> int:
         raise WrongUsage("edit takes one memory at a time")
     with context_for(args, home) as (context, _):
         changes = said_in(args, context.keep)
-        done = edit(context, refs[0], _new_text(args, context, refs[0], changes), changes, really=args.yes)
+        if args.text is None and not changes:
+            done = _edit_in_editor(context, refs[0], really=args.yes)
+        else:
+            text = None if args.text is None else given_text(args.text)
+            done = edit(context, refs[0], text, changes, really=args.yes)
         done.hints += vector_follows(done, context)
     unchanged = ADD_YES if done.counts["memories"] else "nothing was changed"
     return print_outcome(
@@ -59,15 +62,19 @@ def _edit(args: argparse.Namespace, home: Path) -> int:
     )
 
 
-def _new_text(args: argparse.Namespace, context: CommandContext, ref: Ref, changes: Mapping[str, Any]) -> str | None:
-    """Return the text that was given, or what the editor gives where nothing else was; None for the text as it is."""
-    if args.text is not None:
-        return given_text(args.text)
-    if changes:
-        return None
+def _edit_in_editor(context: CommandContext, ref: Ref, *, really: bool) -> Outcome:
+    """Have a person change the text; what they wrote is kept where it cannot be stored. Raises as `edit`."""
     with context.backend.connection(PATIENCE_S) as conn:
-        now = memory(conn, ref).content
-    return _edited(now)
+        opened = memory(conn, ref).content
+    text = _edited(opened)
+    try:
+        return edit(context, ref, text, {}, really=really, expected=opened)
+    except HermesPgvectorError:
+        handle, path = tempfile.mkstemp(prefix=f"hermes-pgvector-{ref}-", suffix=".txt")  # this user's alone
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        warn(f"what you wrote is in {path}")
+        raise
 
 
 def _show_edited(done: Outcome) -> None:

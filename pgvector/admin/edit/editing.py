@@ -31,10 +31,18 @@ _KEPT = ("kind", "subject", "scope", "state", "expires_at", "confidence", "sourc
 _MATTERS = {"kind", "subject", "scope", "state"}  # where one of them changes, another memory may lose its place
 
 
-def edit(context: CommandContext, ref: Ref, text: str | None, changes: Mapping[str, Any], *, really: bool) -> Outcome:
+def edit(
+    context: CommandContext,
+    ref: Ref,
+    text: str | None,
+    changes: Mapping[str, Any],
+    *,
+    really: bool,
+    expected: str | None = None,
+) -> Outcome:
     """Do as `edit_in`, in a transaction of its own; the memory gets its new vector at once where that is possible."""
     with context.backend.connection(WRITE_TIMEOUT_S) as conn:
-        done = edit_in(conn, context, ref, text, changes, really=really)
+        done = edit_in(conn, context, ref, text, changes, really=really, expected=expected)
     embed_edited(context, done)
     return done
 
@@ -48,14 +56,17 @@ def edit_in(
     *,
     really: bool,
     verb: str = "edit",
+    expected: str | None = None,
 ) -> Outcome:
     """Give a memory another text, where one is given, and what `changes` says of it besides.
 
     It keeps its number and its age, and gets a new vector. `changes` are by the names of `Structure`, None takes away.
-    `verb` is for the history. Raises InvalidArgument for a turn, an unknown number, an empty text, or one that another
-    memory says already.
+    `verb` is for the history. Raises InvalidArgument for a turn, an unknown number, an empty text, one that another
+    memory says already, or where the memory does not say what was `expected`.
     """
     old = memory(conn, ref)
+    if expected not in (None, old.content):
+        raise _changed_meanwhile(old)
     content, notes = _new_text(context, old, text)
     row = {"ref": str(ref), "id": ref.id, "theme": old.theme, "target": old.kind, "was": old.content}
     row["content"] = content
@@ -94,7 +105,7 @@ def _rewrite(
     in_files, origin = context.in_files()
     if who is not None:
         if not _replace(conn, old.theme, entry, content, in_files, origin, who):
-            raise InvalidArgument(f"m{old.id} was changed by somebody else just now; nothing was done: look again")
+            raise _changed_meanwhile(old)
         if not context.settings.history_texts:
             history.forget_old_texts(conn, old.theme, [old.id])
     return still_in_files([entry], in_files)
@@ -132,7 +143,11 @@ def _restructure(
             raise InvalidArgument(f"the theme {old.theme!r} holds no other memory m{replaced} that could be replaced")
         conn.execute(query("note_replaced"), row)
     if not conn.execute(_query("edit_structure"), row).rowcount:
-        raise InvalidArgument(f"m{old.id} was changed by somebody else just now; nothing was done: look again")
+        raise _changed_meanwhile(old)
+
+
+def _changed_meanwhile(old: Any) -> InvalidArgument:
+    return InvalidArgument(f"m{old.id} was changed by somebody else just now; nothing was done: look again")
 
 
 def _replace(

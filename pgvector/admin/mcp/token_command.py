@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from pathlib import Path
 from typing import Any
 
-from ...domain.errors import WrongUsage
+from ...domain.errors import HermesPgvectorError, WrongUsage
+from ...host.session_context import Policy, load_settings
 from ...mcp.tokens import Token, TokenFile
 from ..common.commands import Command, action, argument, printed
-from ..common.console import Column, say, show_table
+from ..common.console import Column, say, show_table, warn
+from ..common.theme_names import not_allowed
 from .token_changes import add_token, remove_token
 
 _COLUMNS = (Column("name", style="bold"), Column("themes", flexible=True), Column("may"), Column("created"))
@@ -19,13 +22,25 @@ def _add(args: argparse.Namespace, home: Path) -> int:
     if bool(args.theme) == args.any_theme:
         raise WrongUsage("say what the token is for: --theme THEME, which may be repeated, or --any-theme")
     made = add_token(home, args.name, args.theme or (), read_only=args.read_only)
+    notes = _not_allowed(made.token, home)
 
     def show() -> None:
         say(f"made the token {made.token.name}: {_rights(made.token)} {_themes(made.token)}")
+        for note in notes:
+            warn(note)
         say("It is shown this once; clients send it as the header  Authorization: Bearer TOKEN")
         print(made.secret)
 
-    return printed(args, _told(made.token) | {"token": made.secret}, show)
+    return printed(args, _told(made.token) | {"token": made.secret, "notes": notes}, show)
+
+
+def _not_allowed(token: Token, home: Path) -> list[str]:
+    """Return what there is to say of themes that `allowed_themes` leaves out, as far as the settings can be read."""
+    with contextlib.suppress(HermesPgvectorError):
+        rules = Policy.of(load_settings(None, home).settings).rules
+        named = () if token.any_theme else token.themes
+        return [note for theme in named if (note := not_allowed(rules.resolve_name(theme), rules))]
+    return []
 
 
 def _list(args: argparse.Namespace, home: Path) -> int:

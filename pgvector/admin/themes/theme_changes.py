@@ -18,6 +18,8 @@ from ..common.theme_names import existing, named_exactly, not_allowed
 from ..common.theme_rows import rows_in
 from . import theme_moves
 
+_LOCK = 731057945  # one change of themes at a time
+
 
 def listed(conn: DeadlineConnection, rules: ThemeRules) -> list[dict[str, Any]]:
     """Return every theme that holds rows; `reachable` says whether a session can name it."""
@@ -34,7 +36,7 @@ def shown(conn: DeadlineConnection, name: str, rules: ThemeRules) -> dict[str, A
 def rename(conn: DeadlineConnection, old: str, new: str, rules: ThemeRules, *, really: bool) -> Outcome:
     """Give a theme another name. Raises InvalidArgument for a name that is taken, or that no session would have."""
     with conn.transaction():
-        theme_rows.begin(conn)
+        _begin(conn, really=really)
         theme, counts = existing(conn, old, rules)
         into, notes = _new_name(new, theme, rules)
         if into == theme:
@@ -58,13 +60,20 @@ def merge(conn: DeadlineConnection, old: str, into: str, rules: ThemeRules, *, r
     Raises InvalidArgument when one of the two does not exist.
     """
     with conn.transaction():
-        theme_rows.begin(conn)
+        _begin(conn, really=really)
         theme, counts = existing(conn, old, rules)
         kept, _ = existing(conn, into, rules)
         if kept == theme:
             raise InvalidArgument(f"both names mean the theme {theme!r}")
         notes = [] if _is_reachable(kept, rules) else [_unreachable(kept)]
         return _move(conn, "merge", theme, kept, counts, notes, really=really)
+
+
+def _begin(conn: DeadlineConnection, *, really: bool) -> None:
+    """Begin a change, once those of other operators are done: what they leave is what is looked at then."""
+    theme_rows.begin(conn)
+    if really:
+        conn.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
 
 
 def _move(
@@ -93,7 +102,7 @@ def _move(
 def delete(conn: DeadlineConnection, name: str, rules: ThemeRules, *, really: bool) -> Outcome:
     """Delete what a theme holds. Raises InvalidArgument when there is none of that name."""
     with conn.transaction():
-        theme_rows.begin(conn)
+        _begin(conn, really=really)
         theme, counts = named_exactly(conn, name, rules)
         notes = left_behind(conn, theme)
         if counts["in_files"]:

@@ -22,7 +22,7 @@ from ..common.database import database
 from ..common.outcome import counted
 from .export import ExportRequest, export
 from .export_rows import TimeRange
-from .import_file import Bringing, Import, import_file
+from .import_file import Bringing, Import, absent_themes, import_file
 from .ingest import IngestResult
 from .outfile import ByteSink, private_output
 
@@ -83,13 +83,12 @@ def _import(args: argparse.Namespace, home: Path) -> int:
         done = import_file(conn, None if args.file == "-" else Path(args.file), bringing)
     printed(args, done.as_json() | {"dry_run": args.dry_run}, lambda: _show_imported(done, dry_run=args.dry_run))
     if done.absent:
-        names = ", ".join(map(repr, done.absent))
-        warn(f"the file holds no theme {names}; it holds: {', '.join(map(repr, done.held)) or 'none'}")
+        warn(absent_themes(done.absent, done.held))
     if done.damage:
         warn(f"the file is damaged: {done.damage}")
     if done.malformed:
         warn(f"{plural(done.malformed, 'line')} could not be read")
-    return EXIT_OK if done.complete else EXIT_FAILED
+    return EXIT_OK if done.complete and not done.absent else EXIT_FAILED
 
 
 def _show_imported(done: Import, *, dry_run: bool) -> None:

@@ -7,7 +7,7 @@ import gzip
 import io
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, cast
 from ...config.settings import Settings
 from ...domain.errors import ConfigurationError, InvalidArgument, OperationRejected
 from ...domain.format import plural
-from ...domain.theme import ThemeRules
+from ...domain.theme import ThemeRules, normalise_theme
 from ...domain.types import EmbeddingSpace, Removed
 from ...store.connection import DeadlineConnection, translated
 from ...store.replays import bring_tombstones
@@ -27,6 +27,7 @@ from .ingest import IngestOptions, IngestResult, take_in
 from .records import Record
 
 _MAGIC = b"\x1f\x8b"
+_MORE = "something stands after its last line; several exports are imported one by one"
 _DAMAGED = "; what can be read of it comes in with --salvage"
 
 
@@ -34,8 +35,8 @@ _DAMAGED = "; what can be read of it comes in with --salvage"
 class Bringing:
     """What of a file is taken in, and how.
 
-    `themes`: these only, by the names they have in the file; `renamed`: old name to new. `own`: what the settings'
-    model makes vectors in, None without one. `salvage`: take what can be read of a damaged file.
+    `themes`: these only, by the names they have in the file, or fold to; `renamed`: old name to new. `own`: what the
+    settings' model makes vectors in, None without one. `salvage`: take what can be read of a damaged file.
     """
 
     settings: Settings
@@ -46,6 +47,25 @@ class Bringing:
     restore: bool = False
     salvage: bool = False
     really: bool = True
+
+    def asked(self) -> tuple[str, ...]:
+        """Return the names of themes that the file has to hold."""
+        return tuple(dict.fromkeys((*self.themes, *self.renamed)))
+
+    def means(self, name: str, theme: str) -> bool:
+        """Return whether a name that was given means this theme of the file."""
+        return theme in (name, normalise_theme(name, self.rules.identity_key))
+
+    def absent(self, held: Iterable[str]) -> tuple[str, ...]:
+        """Return which of the names that were given mean nothing of what the file holds."""
+        held = tuple(held)
+        return tuple(name for name in self.asked() if not any(self.means(name, theme) for theme in held))
+
+    def name_of(self, theme: str) -> str | None:
+        """Return the theme that rows of a theme of the file go to; None where they are not wanted."""
+        if self.themes and not any(self.means(name, theme) for name in self.themes):
+            return None
+        return next((new for old, new in self.renamed.items() if self.means(old, theme)), theme)
 
 
 @dataclass(frozen=True)
@@ -83,11 +103,15 @@ def import_file(conn: DeadlineConnection, path: Path | None, bringing: Bringing)
     """Take in an export; without a path from stdin. A file is read through and checked before anything is written.
 
     Raises ConfigurationError when it is no export, or damaged; what a stream brought before that was seen is kept.
+    Raises InvalidArgument for a theme that a file does not hold.
     """
     total = 0
     if path is not None:
         with _opened(path) as stream:
             total = _check(stream, salvage=bringing.salvage)
+        if bringing.asked():
+            with _opened(path) as stream:
+                _check_asked(stream, bringing)
     with _opened(path) as stream:
         reader = _Reader(stream)
         header = reader.header()
@@ -102,8 +126,22 @@ def import_file(conn: DeadlineConnection, path: Path | None, bringing: Bringing)
     if bringing.really and arrivals.added:
         with translated(), conn.transaction():
             log(conn, "import", {"file": path.name if path else "-", "made_at": header.made_at}, arrivals.for_log())
-    absent = tuple(name for name in dict.fromkeys((*bringing.themes, *bringing.renamed)) if name not in reader.themes)
+    absent = bringing.absent(reader.themes)
     return Import(header, arrivals, reader.malformed, damage, fits, tuple(sorted(reader.themes)), absent)
+
+
+def _check_asked(stream: BinaryIO, bringing: Bringing) -> None:
+    """Raise InvalidArgument for a theme that was named and that the file does not hold."""
+    reader = _Reader(stream)
+    reader.header()
+    held = sorted({row.theme for row in reader.rows()})
+    if absent := bringing.absent(held):
+        raise InvalidArgument(f"{absent_themes(absent, held)}; nothing of it was taken in")
+
+
+def absent_themes(absent: Iterable[str], held: Sequence[str]) -> str:
+    """Return what to tell of themes that a file does not hold."""
+    return f"the file holds no theme {', '.join(map(repr, absent))}; it holds: {', '.join(map(repr, held)) or 'none'}"
 
 
 def _take_in(
@@ -130,9 +168,8 @@ def _take_in(
     def wanted() -> Iterator[Record]:
         for row in reader.rows():
             reader.themes.add(row.theme)
-            if bringing.themes and row.theme not in bringing.themes:
+            if (name := bringing.name_of(row.theme)) is None:
                 continue
-            name = bringing.renamed.get(row.theme, row.theme)
             if isinstance(row, Removed):
                 removals.append(row._replace(theme=name))
                 if len(removals) >= 1000:
@@ -188,7 +225,7 @@ class _Reader:
         try:
             for number, line in self._lines:
                 if (trailer := read_trailer(line)) is not None:
-                    self.damage = _wrong(trailer, self._checksum)
+                    self.damage = _wrong(trailer, self._checksum) or (_MORE if any(self._lines) else "")
                     return
                 self._checksum.add(line)
                 try:
@@ -213,7 +250,7 @@ def _check(stream: BinaryIO, *, salvage: bool) -> int:
         read_header(checksum.add(line))
         for _, line in lines:
             if (trailer := read_trailer(line)) is not None:
-                damage = _wrong(trailer, checksum) or ("something stands after its last line" if any(lines) else "")
+                damage = _wrong(trailer, checksum) or (_MORE if any(lines) else "")
                 break
             checksum.add(line)
             count += 1
