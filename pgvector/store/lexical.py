@@ -223,6 +223,8 @@ class LexicalSearch:
 
     def _ask_rows(self) -> None:
         choice = self._choice
+        # The index is not asked for single characters, so where they count every row of a small theme is read.
+        whole = self.is_exact and any(not each.proposes for each in choice.words)
         row = self._row | {
             "matchers": [each.matcher for each in choice.words],
             "holding": [each.holding for each in choice.words],
@@ -230,7 +232,8 @@ class LexicalSearch:
             "absent": [each.absent for each in choice.words],
             "pivot": LENGTH_PIVOT,
             "match": choice.match,
-            "recent": choice.partial,
+            "recent": choice.partial or (whole and bool(variant(self._store, self._scope))),
+            "whole": whole,
             "exact": self._theme_rows <= EXACT_ROWS,
             "rows": max(self._theme_rows, MIN_ROWS),
             "limit": self._limit,

@@ -27,6 +27,8 @@ ROWS = {
     "japanese": "週次レポートは毎週金曜日に山田さんが提出します",
     "korean": "서울 사무실의 회의실 예약은 매주 금요일에 점검합니다",
     "mixed": "部署脚本 deploy_prod.sh 需要先设置 AWS_REGION",
+    "without blanks": "系统报错ERR_CONN_77错误，需要重启nginx服务器，2031年8月已修复",
+    "name of two words": "The page was rewritten in ReactJS last winter",
     "accents": "Das Café am Bahnhof öffnet für Gäste um sieben",
     "flag": "Run the importer with --dry-run first, then with --max-rows=500",
     "emoji": "The pipeline that posts a 🦜 into the channel is broken",
@@ -59,6 +61,12 @@ QUESTIONS = [
     ("部署脚本需要什么", "mixed"),
     ("what does deploy_prod.sh need?", "mixed"),
     ("AWS_REGION 设置", "mixed"),
+    ("ERR_CONN_77", "without blanks"),
+    ("ERR_CONN_77怎么办", "without blanks"),
+    ("nginx", "without blanks"),
+    ("what happened in 2031?", "without blanks"),
+    ("React", "name of two words"),
+    ("reactjs", "name of two words"),
     ("cafe am bahnhof", "accents"),
     ("ＯＰＳ－１１８７", "ticket"),
     ("--dry-run", "flag"),
@@ -345,6 +353,21 @@ def test_need_20_words_that_share_a_character_are_related(make_provider: MakePro
     provider.on_memory_write("add", "memory", "他昨天在公园写了日记")
     landed(provider)
     assert recalled(provider, "公园里谁玩球")[0] == "他昨天在公园打了排球"
+
+
+CAT = "我家里有一只橘猫，名字叫团团，今年三岁了"
+
+
+@pytest.mark.parametrize("scope", ["theme", "session", "all"])
+def test_need_20_a_shared_character_finds_its_row_among_hundreds(make_provider: MakeProvider, scope: str) -> None:
+    """No pair of the question stands in the row, as in a small theme."""
+    provider = make_provider({"cross_theme": "all"})
+    for number in range(200):
+        provider.sync_turn(f"第{number}次会议讨论了明年的预算和计划安排", "", session_id="s")
+    provider.sync_turn(CAT, "", session_id="s")
+    landed(provider)
+    asked = {"session": {"session_id": "s"}, "all": {"scope": "all"}, "theme": {}}[scope]
+    assert recalled(provider, "他养猫吗", tool="recall_conversation", **asked)[0] == CAT
 
 
 # -- words that no row holds -------------------------------------------------------------------------------------------

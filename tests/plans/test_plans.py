@@ -19,7 +19,7 @@ _TYPES = {
     "theme": "text", "session_id": "text", "target": "text", "limit": "bigint",
     "matchers": "text[]", "holding": "float8[]", "shares": "float8[]", "absent": "float8[]",
     "pivot": "float8", "signed": "bigint", "walked": "bigint", "match": "text", "recent": "boolean", "exact": "boolean",
-    "rows": "float8", "role": "text", "phrase": "text", "words": "text[]", "initials": "text[]",
+    "whole": "boolean", "rows": "float8", "role": "text", "phrase": "text", "words": "text[]", "initials": "text[]",
     "ids": "bigint[]", "any_theme": "boolean", "since": "text", "until": "text", "own": "text", "shared": "text[]",
     "scopes": "text[]", "language": "text", "kinds": "text[]",
 }  # fmt: skip
@@ -109,6 +109,7 @@ def test_need_20_no_statement_by_words_reads_the_whole_table(admin_dsn: str, ana
                 ("query_terms_turns", words),
                 ("lexical_search_turns", search | {"match": match}),
                 ("lexical_search_turns", search | {"match": match, "recent": False, "exact": True}),
+                ("lexical_search_turns", search | {"match": match, "recent": False, "exact": True, "whole": True}),
                 ("lexical_search_turns_session", search | {"match": match}),
             ):
                 nodes = _plan(admin, name, row | {"theme": "small"})

@@ -18,7 +18,7 @@ _SETTING = {"custom": "force_custom_plan", "generic": "force_generic_plan", "13t
 _TYPES = {
     "theme": "text", "session_id": "text", "target": "text", "vector": "vector", "depth": "bigint", "limit": "bigint",
     "matchers": "text[]", "holding": "float8[]", "match": "text", "recent": "boolean", "exact": "boolean",
-    "rows": "float8", "role": "text", "text": "text", "ids": "bigint[]",
+    "whole": "boolean", "rows": "float8", "role": "text", "text": "text", "ids": "bigint[]",
     "any_theme": "boolean", "since": "text", "until": "text", "reach": "bigint",
     "pivot": "float8", "large": "bigint", "deep": "bigint", "signed": "bigint", "walked": "bigint",
     "themes": "text[]", "digests": "bytea[]", "own": "text", "shared": "text[]", "words": "text[]", "kinds": "text[]",

@@ -14,7 +14,7 @@ from ...runtime.agent_server import ANSWER, STARTUP_S, is_migrated, root_in
 from ...server.cluster import EmbeddedServer
 from ...server.share import Conninfo
 from ...store.pool import connect
-from . import codes
+from . import codes, words
 from .console import said_while
 from .migrations import migrate
 
@@ -34,9 +34,9 @@ def bring_up(server: EmbeddedServer, *, dims: int) -> Conninfo:
 
 
 def _is_complete(admin: str) -> bool:
-    """Return False where a migration was killed before it had computed every code."""
+    """Return False where a migration was killed before every row had its words and its code."""
     with connect(admin) as conn:
-        return not codes.lacking_rows(conn)
+        return words.are_read(conn) and not codes.lacking_rows(conn)
 
 
 @contextmanager

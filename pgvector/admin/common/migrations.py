@@ -15,7 +15,7 @@ from ...domain.errors import ConfigurationError
 from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
 from ...store.schema import MIGRATIONS_FOLDER, applied_versions, check_dims, shipped_migrations
-from . import codes, hnsw, row_security, session_locks
+from . import codes, hnsw, row_security, session_locks, words
 from .deadlocks import retry_deadlocks
 from .pooler import require_session
 from .theme_keys import build_keys
@@ -74,8 +74,8 @@ def migrate(
 ) -> MigrationReport:
     """Apply what is missing, as the administrator of `admin_conninfo`. Safe in many processes at once.
 
-    What a filled database lacks, codes of its rows and indexes, is made at the end, beside agents and without a time
-    limit; `tell` hears how far that is. `timeout_s` is for each wait for a lock.
+    What a filled database lacks, codes and words of its rows and indexes, is made at the end, beside agents and without
+    a time limit; `tell` hears how far that is. `timeout_s` is for each wait for a lock.
 
     Raises StoreUnavailable, UpgradeNeeded, ConfigurationError (no such role, wrong server) or DimensionMismatch.
     """
@@ -99,9 +99,10 @@ def migrate(
         with translated():
             # A build waits for whoever waits for this lock.
             conn.execute("SELECT pg_advisory_unlock(%s)", (MIGRATION_LOCK,))
-            built = (
-                [] if hnsw.is_changing(conn) else codes.complete(conn, tell) + hnsw.build(conn, admin_conninfo, tell)
-            )
+            is_changing = hnsw.is_changing(conn)
+            built = [] if is_changing else codes.complete(conn, tell)
+            built += words.complete(conn, tell)
+            built += [] if is_changing else hnsw.build(conn, admin_conninfo, tell)
     return MigrationReport(tuple(applied), tuple(already), tuple(notices), tuple(built))
 
 

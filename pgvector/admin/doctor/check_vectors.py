@@ -13,7 +13,7 @@ from ...embed.embedder import space_of
 from ...embed.factory import embedder_for
 from ...embed.model_folder import is_local, is_model_name, models_folder
 from ...store.connection import DeadlineConnection
-from ..common import codes, holdings, new_vectors
+from ..common import codes, holdings, new_vectors, words
 from . import server_health
 from .check import Check
 
@@ -43,6 +43,15 @@ def check_vectors(conn: DeadlineConnection, settings: Settings, home: Path, inva
             "note",
             f"rows of {' and '.join(lacking)} were stored by an older version and have no codes yet: recall by meaning "
             "is slower",
+            "hermes-pgvector migrate" + (" --admin-dsn DSN" if settings.dsn else ""),
+            "migrate",
+        )
+    if not words.are_read(conn):
+        yield Check(
+            "index",
+            "note",
+            "rows that an older version stored are not found by Latin words between Chinese, Japanese, Korean or Thai "
+            "characters yet",
             "hermes-pgvector migrate" + (" --admin-dsn DSN" if settings.dsn else ""),
             "migrate",
         )

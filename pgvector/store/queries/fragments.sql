@@ -291,9 +291,10 @@ words AS MATERIALIZED (
 
 -- fragment: newest_words_in(table; time)
 newest_words AS MATERIALIZED (
-    SELECT CASE WHEN %(rows)s::float8 > 150 THEN count(*) FILTER (WHERE tsv @@ (SELECT %(match)s::tsquery)) > 0.75 * count(*)
+    SELECT CASE WHEN %(whole)s::boolean THEN true
+                WHEN %(rows)s::float8 > 150 THEN count(*) FILTER (WHERE tsv @@ (SELECT %(match)s::tsquery)) > 0.75 * count(*)
                 ELSE %(exact)s::boolean END AS wide
-      FROM (SELECT tsv FROM {table} WHERE agent_identity = %(theme)s AND %(exact)s::boolean AND %(rows)s::float8 > 150
+      FROM (SELECT tsv FROM {table} WHERE agent_identity = %(theme)s AND %(exact)s::boolean AND NOT %(whole)s::boolean AND %(rows)s::float8 > 150
              ORDER BY {time} DESC LIMIT 50) AS newest)
 
 -- fragment: theme_word()

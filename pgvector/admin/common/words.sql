@@ -1,0 +1,22 @@
+-- The words of rows that were stored before migration 008, which reads Latin words between characters without blanks. An
+-- administrator's.
+
+-- name: words_are_read
+-- exempt: reads the record of migrations only. NULL: no such migration.
+SELECT (SELECT completed_at IS NOT NULL FROM hermes_migrations WHERE version = 8) AS read;
+
+-- name: blocks_of
+-- exempt: how large the table is.
+SELECT pg_relation_size({table_name}::regclass) / current_setting('block_size')::integer AS blocks;
+
+-- name: read_words
+-- exempt: a column that is generated, row by row, by their place in the table. To set what it depends on computes it anew; the
+-- texts that it looks at are those which may hold what was read otherwise.
+UPDATE {table} SET text_language = text_language
+ WHERE ctid >= format('(%%s,0)', %(first)s::bigint)::tid AND ctid < format('(%%s,0)', %(end)s::bigint)::tid
+   AND content ~ '[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0002ffff\uff66-\uff9f]|[A-Z][a-z0-9]+[A-Z]'
+   AND tsv IS DISTINCT FROM hermes_search_vector(agent_identity, content, text_language);
+
+-- name: note_words_read
+-- exempt: the record of migrations.
+UPDATE hermes_migrations SET completed_at = now() WHERE version = 8 AND completed_at IS NULL;

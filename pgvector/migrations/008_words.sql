@@ -1,0 +1,127 @@
+-- hermes-memory-pgvector, migration 008: Latin words, numbers and identifiers are found where they stand between Chinese, Japanese,
+-- Korean or Thai characters without a blank, and both words of a name such as ReactJS.
+--
+-- Run it after 007_proposals.sql, in the same ways. Running it again changes nothing. It only replaces a function, and takes no
+-- longer for a large table. Rows that are stored already keep their words until
+--     hermes-pgvector migrate --admin-dsn "dbname=hermes_memory user=postgres"
+-- has read them anew, while agents go on. Interrupted, it goes on where it was.
+
+BEGIN;
+
+SELECT pg_advisory_xact_lock(7310579462);
+SET LOCAL lock_timeout = '800ms';
+
+ALTER TABLE hermes_migrations ADD COLUMN IF NOT EXISTS completed_at timestamptz;
+COMMENT ON COLUMN hermes_migrations.completed_at IS
+    'of a migration that leaves stored rows to `hermes-pgvector migrate`: since when they are done; NULL of the others';
+
+-- Words (stems of the text's language, accents folded), identifiers whole and in parts, emoji, and pairs of characters
+-- where a script has no spaces; Latin words and numbers between such characters are words of their own. `language` is the name of a text search configuration of Postgres; an unknown one means
+-- `simple`, which stems nothing. Nothing raises: of a text the first two million characters are indexed, and what does not
+-- fit into the 1 MB of a tsvector is left out, piece by piece.
+CREATE OR REPLACE FUNCTION hermes_lexemes(body text, language text DEFAULT 'english') RETURNS tsvector
+    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+AS $lexemes$
+DECLARE
+    -- Thai, Lao, Burmese, Khmer, Japanese, Chinese, Korean.
+    spaceless constant text := '\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0002ffff';
+    accents   constant text := '[\u0300-\u036f]';
+    -- Pieces overlap, so that what one cut goes through is whole in the other.
+    size      constant integer := 20000;
+    overlap   constant integer := 200;
+    last      constant integer := least(100, greatest(0, (length(body) - overlap - 1) / (size - overlap)));
+    config    regconfig := 'pg_catalog.english';
+    stems     boolean := false;
+    block     text;
+    raw       text;
+    folded    text;
+    found     tsvector;
+    names     text;
+    tokens    text[];
+    is_spaceless boolean;
+    total     tsvector := '';
+BEGIN
+    IF language <> 'english' THEN
+        config := coalesce((SELECT oid FROM pg_catalog.pg_ts_config
+                             WHERE cfgname = language AND cfgnamespace = 'pg_catalog'::regnamespace), 'pg_catalog.simple'::regconfig);
+        stems := config <> 'pg_catalog.simple'::regconfig;
+    END IF;
+    FOR part IN 0..last LOOP
+        IF part % 40 = 0 THEN
+            -- To cut one piece takes time by the length of what it is cut from.
+            block := substr(body, 1 + part * (size - overlap), 40 * (size - overlap) + overlap);
+        END IF;
+        raw := substr(block, 1 + part % 40 * (size - overlap), size);
+        tokens := NULL;
+        IF raw ~ '[^\x01-\x7f]' THEN
+            raw := left(normalize(raw, NFKC), 2 * size);
+            folded := normalize(regexp_replace(normalize(raw, NFKD), accents, '', 'g'), NFKC);
+            is_spaceless := folded ~ ('[' || spaceless || ']');
+            IF is_spaceless THEN
+                -- Pairs at even places of each run, then at odd ones: linear, where a walk with substr would be quadratic.
+                SELECT array_agg(DISTINCT m[1]) INTO tokens FROM (
+                    SELECT regexp_matches(folded, '([' || spaceless || ']{1,2})', 'g')
+                    UNION ALL
+                    SELECT regexp_matches(
+                        regexp_replace(folded, '(^|[^' || spaceless || '])[' || spaceless || ']', '\1 ', 'g'),
+                        '([' || spaceless || ']{1,2})', 'g')
+                ) AS runs(m);
+                -- The parser would take what stands between two signs for one word, whatever scripts it is of.
+                raw := regexp_replace(raw, '[' || spaceless || ']+', ' ', 'g');
+                folded := regexp_replace(folded, '[' || spaceless || ']+', ' ', 'g');
+            END IF;
+            -- A stemmer and its stop words need the accents: the stems are folded, not the words.
+            IF stems THEN
+                found := normalize(regexp_replace(normalize(to_tsvector(config, raw)::text, NFKD), accents, '', 'g'), NFKC)::tsvector;
+            ELSE
+                found := to_tsvector(config, folded);
+            END IF;
+            IF is_spaceless THEN
+                found := found || array_to_tsvector(tokens);
+            END IF;
+            SELECT array_agg(DISTINCT m[1]) INTO tokens
+              FROM regexp_matches(folded, '([\u2600-\u27bf\U0001f300-\U0001faff])', 'g') AS m;
+            IF tokens IS NOT NULL THEN
+                found := found || array_to_tsvector(tokens);
+            END IF;
+        ELSE
+            folded := raw;
+            found := to_tsvector(config, folded);
+        END IF;
+        SELECT string_agg(m[1], ' ') INTO names
+          FROM regexp_matches(
+                   folded, '([[:alnum:]]+(?:[-_./:#@][[:alnum:]]+)+|[[:alnum:]]*[a-z0-9][A-Z][[:alnum:]]*|[[:alpha:]]+[0-9][[:alnum:]]*)', 'g') AS m;
+        IF names IS NOT NULL THEN
+            names := lower(names || ' ' || regexp_replace(
+                         regexp_replace(names, '([a-z0-9])([A-Z])', '\1 \2', 'g'), '[^[:alnum:]]+', ' ', 'g'));
+            found := found || to_tsvector('pg_catalog.simple', names)
+                           || array_to_tsvector(ARRAY(
+                                  SELECT DISTINCT left(word, 200) FROM string_to_table(names, ' ') AS word WHERE word <> ''));
+        END IF;
+        IF last = 0 THEN
+            RETURN found;
+        END IF;
+        found := strip(found);
+        IF pg_column_size(total) + pg_column_size(found) < 1048000 THEN
+            total := total || found;
+        END IF;
+    END LOOP;
+    RETURN total;
+END
+$lexemes$;
+
+DO $rows$
+DECLARE
+    filled boolean := EXISTS (SELECT FROM memory_entries) OR EXISTS (SELECT FROM conversations);
+BEGIN
+    INSERT INTO hermes_migrations (version, name, checksum, completed_at)
+    VALUES (8, 'words', '23646492cdf29221b648093f2fc994081632b8d9ee94d15faecf922f4846b36a', CASE WHEN NOT filled THEN now() END)
+    ON CONFLICT (version) DO NOTHING;
+    IF filled AND (SELECT completed_at IS NULL FROM hermes_migrations WHERE version = 8) THEN
+        RAISE NOTICE 'stored rows keep their words until this has read them anew: hermes-pgvector migrate --admin-dsn "dbname=% user=%"',
+            current_database(), current_user;
+    END IF;
+END
+$rows$;
+
+COMMIT;
