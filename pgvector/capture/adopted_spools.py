@@ -7,8 +7,7 @@ import time
 from collections.abc import Iterator
 
 from ..domain.errors import HermesPgvectorError, SpoolError, SpoolGone
-from .memory_queue import Queue
-from .queues import OwnQueues, found_gone
+from .queues import OwnQueues, Queue, found_gone
 from .resend import AcknowledgedWrites
 from .spool import Spool
 from .spool_directory import ADOPTED_AT_ONCE, SpoolDirectory

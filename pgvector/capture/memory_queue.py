@@ -1,4 +1,4 @@
-"""What the drain empties; and operations in memory: a copy of a file's last ones, and the stand-in for the spool."""
+"""Operations in memory: a copy of a file's last ones, and queues of what is in no file, or is kept in one as well."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Protocol
 
 from ..domain.errors import SpoolFull
 from ..domain.operations import Operation, encode
@@ -16,24 +15,8 @@ from .spool_format import RejectedWrite
 _OVERHEAD_BYTES = 1024  # of the objects that one operation consists of
 
 
-class Queue(Protocol):
-    """A queue of operations: the spool on disk, or its stand-in."""
-
-    @property
-    def depth(self) -> int: ...
-    @property
-    def size_bytes(self) -> int: ...
-    @property
-    def rejected_count(self) -> int: ...
-    def take(self, limit: int) -> list[Operation]: ...
-    def ack(self, ops: Sequence[Operation]) -> None: ...
-    def reject(self, op: Operation, error: str) -> None: ...
-    def rejected(self) -> list[RejectedWrite]: ...
-    def checkpoint(self) -> None: ...
-
-
 class HeldOperations:
-    """Operations that wait or were rejected, of at most `max_bytes`. Not thread safe: a queue's lock is around it."""
+    """What waits in a file or was rejected, of at most `max_bytes`. Not thread safe: the file's lock is around it."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -41,13 +24,11 @@ class HeldOperations:
         self._rejected: dict[uuid.UUID, tuple[RejectedWrite, int]] = {}
         self._bytes = 0
 
-    def add(self, seq: int, op: Operation, size: int) -> bool:
-        """Hold `op`, which has the number `seq` in its queue; False when there is no room."""
-        if self._bytes + size > self._max_bytes:
-            return False
-        self._bytes += size
-        self._waiting[seq] = (replace(op, seq=seq), size)
-        return True
+    def add(self, seq: int, op: Operation, size: int) -> None:
+        """Hold `op`, which has the number `seq` in its file, where there is room."""
+        if self._bytes + size <= self._max_bytes:
+            self._bytes += size
+            self._waiting[seq] = (replace(op, seq=seq), size)
 
     def forget(self, seqs: Iterable[int]) -> None:
         """Let go of what no longer waits."""
@@ -60,10 +41,10 @@ class HeldOperations:
         if held is not None:
             self._rejected[op.op_id] = (RejectedWrite(op, error), held[1])
 
-    def forget_rejected(self, ids: Iterable[uuid.UUID]) -> None:
+    def forget_rejected(self) -> None:
         """Let go of what was rejected."""
-        for each in ids:
-            self._bytes -= self._rejected.pop(each, (None, 0))[1]
+        self._bytes -= sum(size for _, size in self._rejected.values())
+        self._rejected.clear()
 
     def counts(self) -> tuple[int, int]:
         """Return how many operations wait, and how many were rejected."""
@@ -73,9 +54,9 @@ class HeldOperations:
         """Return whether this one waits."""
         return seq in self._waiting
 
-    def waiting(self, limit: int | None = None) -> list[Operation]:
+    def waiting(self) -> list[Operation]:
         """Return what waits, oldest first."""
-        return [op for op, _ in islice(self._waiting.values(), limit)]
+        return [op for op, _ in self._waiting.values()]
 
     def rejected(self) -> list[RejectedWrite]:
         """Return what was rejected, oldest first."""
@@ -83,60 +64,79 @@ class HeldOperations:
 
 
 class MemoryQueue:
-    """A queue of at most `max_bytes`, lost with the process."""
+    """Operations that wait or were rejected, each once. Safe to use from several threads."""
 
     size_bytes = 0  # on disk
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held = HeldOperations(max_bytes)
-        self._last = 0
+        self._waiting: dict[uuid.UUID, Operation] = {}
+        self._rejected: dict[uuid.UUID, RejectedWrite] = {}
+
+    @property
+    def depth(self) -> int:
+        """Return how many wait."""
+        return len(self._waiting)
+
+    @property
+    def rejected_count(self) -> int:
+        """Return how many were rejected."""
+        return len(self._rejected)
+
+    def empty(self) -> bool:
+        """Return True when nothing waits and nothing is rejected."""
+        return not self.depth and not self.rejected_count
+
+    def take(self, limit: int) -> list[Operation]:
+        """Return the oldest operations; they stay until `ack`."""
+        with self._lock:
+            return list(islice(self._waiting.values(), limit))
+
+    def ack(self, ops: Sequence[Operation]) -> None:
+        """Forget operations that are in Postgres, or in a file."""
+        with self._lock:
+            for op in ops:
+                self._waiting.pop(op.op_id, None)
+                self._rejected.pop(op.op_id, None)
+
+    def reject(self, op: Operation, error: str) -> None:
+        """Keep `op` out of the way of the rest."""
+        with self._lock:
+            self._waiting.pop(op.op_id, None)
+            self._rejected[op.op_id] = RejectedWrite(op, error)
+
+    def rejected(self) -> list[RejectedWrite]:
+        """Return what was rejected."""
+        with self._lock:
+            return list(self._rejected.values())
+
+    def checkpoint(self) -> None:
+        """Do nothing: there is no log."""
+
+
+class StandIn(MemoryQueue):
+    """The stand-in for the spool while no disk takes anything: at most `max_bytes`, lost with the process."""
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__()
+        self._left_bytes = max_bytes
+        self._sizes: dict[uuid.UUID, int] = {}
 
     def append(self, op: Operation) -> None:
         """Keep `op`. Raises SpoolFull."""
         size = len(encode(op).encode()) + _OVERHEAD_BYTES
         with self._lock:
-            if not self._held.add(self._last + 1, op, size):
+            if size > self._left_bytes:
                 raise SpoolFull(
                     f"{self.depth} writes wait in memory, as many as `write_queue_max_mb` allows, and no disk "
                     "can be written; make $HERMES_HOME/pgvector/spool writable, or free space there"
                 )
-            self._last += 1
-
-    def take(self, limit: int) -> list[Operation]:
-        """Return the oldest operations; they stay until `ack`."""
-        with self._lock:
-            return self._held.waiting(limit)
+            if op.op_id not in self._waiting:  # which the host may report twice
+                self._waiting[op.op_id], self._sizes[op.op_id] = op, size
+                self._left_bytes -= size
 
     def ack(self, ops: Sequence[Operation]) -> None:
-        """Forget operations that are in Postgres, or on disk."""
+        """Forget operations that are in Postgres, or in a file."""
+        super().ack(ops)
         with self._lock:
-            self._held.forget(op.seq for op in ops)
-            self._held.forget_rejected(op.op_id for op in ops)
-
-    def reject(self, op: Operation, error: str) -> None:
-        """Keep `op` out of the way of the rest."""
-        with self._lock:
-            self._held.reject(op, error)
-
-    def rejected(self) -> list[RejectedWrite]:
-        """Return the operations that were rejected."""
-        with self._lock:
-            return self._held.rejected()
-
-    @property
-    def depth(self) -> int:
-        """Return how many operations wait."""
-        return self._held.counts()[0]
-
-    @property
-    def rejected_count(self) -> int:
-        """Return how many operations were rejected."""
-        return self._held.counts()[1]
-
-    def checkpoint(self) -> None:
-        """Do nothing: there is no log."""
-
-    def empty(self) -> bool:
-        """Return True when nothing waits and nothing is rejected."""
-        return self._held.counts() == (0, 0)
+            self._left_bytes += sum(self._sizes.pop(op.op_id, 0) for op in ops)

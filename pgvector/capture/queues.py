@@ -9,12 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..domain.errors import SpoolBusy, SpoolError, SpoolFull, SpoolGone
 from ..domain.gil import yield_gil
 from ..domain.operations import Operation
-from .memory_queue import MemoryQueue, Queue
+from .memory_queue import MemoryQueue, StandIn
 from .resend import AcknowledgedWrites
 from .salvage import Salvage
 from .spool import Spool
@@ -22,6 +22,7 @@ from .spool_directory import SpoolDirectory
 
 logger = logging.getLogger(__name__)
 
+Queue: TypeAlias = Spool | MemoryQueue  # what the drain thread empties
 _MOVED_AT_ONCE = 64
 _FILES_MOST = 16  # of one process: whoever locks more of them than that is not to be evaded
 _ATTEMPTS = 5  # of one write to find a file that takes it
@@ -38,7 +39,7 @@ class OwnQueues:
 
     def __init__(self, directory: SpoolDirectory, memory_max_bytes: int) -> None:
         self._directory = directory
-        self._memory = MemoryQueue(memory_max_bytes)
+        self._memory = StandIn(memory_max_bytes)
         self._older: list[Spool] = []
         self._moves: list[Salvage] = []
         self._moved: list[Spool] = []  # files of which all that waited is elsewhere
@@ -66,7 +67,7 @@ class OwnQueues:
         now = time.monotonic()
         self._spared = {folder: until for folder, until in self._spared.items() if until > now}
         return self._directory.open_own(
-            taken_bytes=sum(spool.size_bytes for spool in self.spools()),
+            taken_bytes=sum(spool.size_bytes for spool in (*self.spools(), *(move.source for move in self._moves))),
             spare=self._spared.keys(),
             instead_of=None if instead_of is None else instead_of.path,
         )
@@ -116,25 +117,17 @@ class OwnQueues:
         False where that cannot be done now.
         """
         with self._changing:
-            if gone not in (own := self.spools()):  # another thread was first
+            if gone not in self.spools():  # another thread was first
                 return True
             if (into := self.write_anew(gone, exc)) is None:
                 return False
-            at = own.index(gone)
-            if gone is not self._spool:
-                self._older[at] = into
-                return True
-            # No hook may write to the new file before all that is in it: until then they find that theirs is gone.
-            self._go_on_moving(_HOOK_MOVES_S, in_hook=True)
-            if not self.moves_into(into):
-                self._spool = into
-                return True
-            self._older.append(into)
-            try:
-                self._spool = self._begin()
-            except SpoolError as failed:
+            if gone is self._spool:  # what comes now goes to a file of its own, after all that is moved to this one
+                self._older.append(into)
                 self._spool = None
-                self._warn(failed)
+                self.open()
+            else:
+                self._older[self._older.index(gone)] = into
+        self._go_on_moving(_HOOK_MOVES_S, in_hook=True)
         return True
 
     def write_anew(self, gone: Spool, exc: SpoolGone) -> Spool | None:

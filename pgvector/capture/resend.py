@@ -26,7 +26,7 @@ from .kept import (
     size_of,
     without_texts,
 )
-from .resend_queue import ResendQueue
+from .memory_queue import MemoryQueue
 from .spool import Spool
 from .spool_directory import Destination
 
@@ -34,6 +34,46 @@ logger = logging.getLogger(__name__)
 
 _MOST_BYTES = 64_000_000
 _LOOK_AGAIN_S = 1.0  # after a look for which a file could not be read
+
+
+class ResendQueue(MemoryQueue):
+    """Acknowledged writes that a server lacks, in the order in which they were acknowledged first.
+
+    They go before all others, and a full disk does not hold them up. Nothing is lost with the process: what waits here
+    is kept in a spool file as well, and whoever reads that next asks the server anew.
+    """
+
+    def __init__(self, current: Callable[[], Spool | None]) -> None:
+        """`current` returns the file that takes what Postgres refuses this time."""
+        super().__init__()
+        self._current = current
+
+    def put(self, ops: Sequence[Operation]) -> int:
+        """Add those that are not here yet; return how many."""
+        with self._lock:
+            fresh = [op for op in ops if op.op_id not in self._waiting and op.op_id not in self._rejected]
+            again = [*self._waiting.values(), *(replace(op, again=True) for op in fresh)]
+            self._waiting = {op.op_id: op for op in sorted(again, key=lambda op: op.seq)}
+        return len(fresh)
+
+    def oldest(self) -> int | None:
+        """Return the number of the first one, None where there is none. For the thread that empties it."""
+        return next((op.seq for op in self._waiting.values()), None)
+
+    def __contains__(self, op: Operation) -> bool:
+        return op.op_id in self._waiting
+
+    def reject(self, op: Operation, error: str) -> None:
+        """Put `op` aside in the file of this process; while the disk takes nothing, only for its life."""
+        super().reject(op, error)
+        self.move_rejected()
+
+    def move_rejected(self) -> None:
+        """Put aside in the file what was rejected and no disk took before."""
+        with contextlib.suppress(SpoolError):
+            while (item := next(iter(self.rejected()), None)) and (spool := self._current()) is not None:
+                spool.take_in([(item.operation, item.error)], 1)
+                self.ack([item.operation])
 
 
 class AcknowledgedWrites:

@@ -228,7 +228,7 @@ class Spool:
             done = json.dumps(sorted(self._done | self._passed))
             self.depth, self.size_bytes = self._measure("seq NOT IN (SELECT value FROM json_each(?))", done)
             if (aside := self._count_rejected()) < self.rejected_count:
-                self._held.forget_rejected([item.operation.op_id for item in self._held.rejected()])
+                self._held.forget_rejected()
             self.rejected_count = aside
 
     def rejected(self) -> list[RejectedWrite]:

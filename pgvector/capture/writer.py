@@ -21,9 +21,8 @@ from .adopted_spools import AdoptedSpools
 from .batches import BATCH_SIZE, REJECTIONS, BatchSize, FailedAttempts, apply_batches, split, write_one_by_one
 from .document_embedding import DocumentEmbedder, PendingRows
 from .housekeeping import Housekeeping
-from .memory_queue import Queue
 from .outcomes import TOLD_EACH, Delivery, Outcomes, RejectionLog, RetryLog, log_rejected
-from .queues import OwnQueues
+from .queues import OwnQueues, Queue
 from .resend import AcknowledgedWrites
 from .spool import Spool
 from .spool_directory import SpoolDirectory
