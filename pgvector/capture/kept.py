@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import replace
 
 from ..domain.gil import SHORT_SLICE, in_slices, yielding_gil
@@ -14,6 +13,7 @@ from .spool_format import COLUMNS, readable, row_of
 Spare = Callable[[Operation], Operation | None]  # what is to be left of a write, None for nothing
 PAGE = 500  # operations in memory at once
 _SIZE = "length(payload) + 100"  # bytes of a row, about
+_INSERT = f"INSERT OR IGNORE INTO kept (seq, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
 
 
 def size_of(op: Operation) -> int:
@@ -27,16 +27,11 @@ def keep(spool: Spool, ops: Sequence[Operation]) -> int:
     One whose number is taken gets the next that is free. Returns the last number.
     """
     with spool.written() as conn:
-        number, rows = 0, []
-        with closing(conn.execute("SELECT seq FROM kept WHERE seq >= ? ORDER BY seq", (ops[0].seq,))) as taken:
-            (next_taken,) = taken.fetchone() or (None,)
-            for op in ops:
-                number = max(number + 1, op.seq)
-                while next_taken is not None and next_taken <= number:
-                    number += next_taken == number
-                    (next_taken,) = taken.fetchone() or (None,)
-                rows.append((number, *row_of(op)))
-        conn.executemany(f"INSERT INTO kept (seq, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", rows)
+        number = 0
+        for op in ops:
+            number, row = max(number + 1, op.seq), row_of(op)
+            while not conn.execute(_INSERT, (number, *row)).rowcount:
+                number += 1
     return number
 
 

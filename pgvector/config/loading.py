@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ..domain.fork_safety import at_import
 from ..domain.redaction import MAX_PATTERNS, masked, pattern_problem
@@ -127,9 +127,6 @@ def _advice(key: object, *, prefix: str = "") -> str:
         return "no setting has a name like it"
     return f"did you mean {prefix + close[0].upper() if prefix else close[0]}?"
 
-
-if TYPE_CHECKING:
-    from .settings import Field
 
 _TRUE = frozenset({"true", "yes", "on", "1", "y", "t"})
 _FALSE = frozenset({"false", "no", "off", "0", "n", "f"})
