@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..capture.batches import lanes_of
-from ..capture.housekeeping import Housekeeping, Retention
+from ..capture.housekeeping import Housekeeping
 from ..capture.mirror import Mirror
 from ..capture.outcomes import RejectionLog
 from ..capture.spool_directory import SpoolDirectory, destination_of, spool_folders
@@ -29,11 +29,11 @@ from ..domain.errors import HermesPgvectorError
 from ..domain.fork_safety import SLOW, fork_lock
 from ..domain.measures import latest
 from ..domain.session_turns import SessionTurns
-from ..domain.theme_settings import RetentionPolicy
 from ..recall.hot import HotBlocks, HotLimits
 from ..recall.transcripts import Transcripts
 from .agent_server import AgentServer
 from .parts import Models, backend_of
+from .retention_process import RetentionProcess
 
 logger = logging.getLogger(__name__)
 
@@ -71,14 +71,11 @@ class Runtime:
         for consequence, reason in models.problems.items():
             logger.warning("hermes-pgvector: %s: %s", consequence, reason)
         self.embedder, self.reorderer, self.latencies = models.embedder, models.reorderer, models.latencies
-        self.backend = backend_of(settings, self.server.locate if self.server is not None else lambda: settings.dsn)
+        locate = self.server.locate if self.server is not None else lambda: settings.dsn
+        self.backend = backend_of(settings, locate)
         self.backend.on_outage, self.backend.on_return = _say_outage, _say_return
         self._documents = models.documents(settings, self.backend)
-        self._housekeeping = Housekeeping(
-            self.backend,
-            Retention(self.backend, RetentionPolicy(settings.retention, settings.identity_key)),
-            removal_hold_days=settings.removal_hold_days,
-        )
+        self._retention = RetentionProcess(settings, locate)
         folder, *elsewhere = spool_folders(home)
         self.spools = SpoolDirectory(
             folder,
@@ -91,7 +88,7 @@ class Runtime:
             directory=self.spools,
             backend=self.backend,
             embedder=self._documents,
-            housekeeping=self._housekeeping,
+            housekeeping=Housekeeping(self.backend, self._retention, settings.removal_hold_days),
             embed_on_write=settings.embed_on_write,
             memory_max_bytes=settings.write_queue_max_mb * 1_000_000,
             keep_s=settings.spool_keep_s,
@@ -145,6 +142,7 @@ class Runtime:
         left = self.writer.stop(timeout_s)
         if left:
             self._say_left(left)
+        self._retention.close()
         self.backend.close()
         self._models.close()
         if self.server is not None:
@@ -170,7 +168,7 @@ class Runtime:
             **self.writer.stats(),
             **self.searcher.counts,
             "embed_failures": self._documents.failures,
-            "retention_deleted": self._housekeeping.retention.deleted,
+            "retention_deleted": self._retention.deleted,
             "embed_reused": self._documents.reused,
             **self.latencies.snapshot(),
             **(self.embedder.stats() if self.embedder is not None else {}),

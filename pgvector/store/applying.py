@@ -29,8 +29,7 @@ from ..domain.operations import (
 )
 from ..domain.theme_settings import Languages
 from .connection import DeadlineConnection, pipelined
-from .history import forget_old_texts, note_actor
-from .memories import Embeddings, MemoryWriter, lock_theme
+from .memories import Embeddings, MemoryWriter, forget_old_texts, lock_theme, note_actor
 from .memory_files import reconcile
 from .replays import forget_again, forgotten_since, remove_again, stored_turns
 from .sql import query

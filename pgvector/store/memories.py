@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -16,17 +17,35 @@ from ..domain.facts import PLAIN, Structure, parse_notation
 from ..domain.operations import AddMemory, FileOperation, MemoryOperation, RememberMemory, RemoveMemory, ReplaceMemory
 from ..domain.theme_settings import Languages
 from .connection import DeadlineConnection
-from .history import note_actor
 from .sql import query
 
 logger = logging.getLogger(__name__)
 
 Embeddings = dict[str, list[float]]
+# Of what is known of a write, that which tells who it was; the rest may be part of what was said.
+_WHO = ("source", "session_id", "profile", "platform", "user", "chat", "verb", "os_user", "host")
 
 
 def lock_theme(conn: DeadlineConnection, theme: str) -> None:
     """Make other writers of this theme's memories wait until the transaction ends."""
     conn.execute(query("lock_theme"), {"theme": theme})
+
+
+def note_actor(
+    conn: DeadlineConnection, known: Mapping[str, Any], *, origin: str = "", keep_removed: bool = False
+) -> None:
+    """Say who does what follows in this transaction; `known` is a row's metadata or an operator.
+
+    With `keep_removed` the memories they remove can be brought back; `origin` is the home whose file let go of them.
+    """
+    who = {key: known[key] for key in _WHO if isinstance(known.get(key), str) and known[key]}
+    row = {"who": json.dumps(who), "origin": origin, "keep_removed": "on" if keep_removed else "off"}
+    conn.execute(query("note_actor"), row)
+
+
+def forget_old_texts(conn: DeadlineConnection, theme: str, ids: Sequence[int] | None = None) -> int:
+    """Drop what memories of a theme, `ids` or all of them, said before they were replaced; return how many texts."""
+    return conn.execute(query("forget_old_texts"), {"theme": theme, "ids": None if ids is None else list(ids)}).rowcount
 
 
 @dataclass(frozen=True, slots=True)

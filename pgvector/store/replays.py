@@ -15,8 +15,7 @@ from ..domain.operations import AddMemory, ForgetMemories, Metadata, Operation, 
 from ..domain.text import digest
 from ..domain.types import Removed
 from .connection import DeadlineConnection
-from .history import note_actor
-from .memories import lock_theme
+from .memories import lock_theme, note_actor
 from .sql import query
 
 OPERATIONS_KEPT_DAYS = 30  # for so long the database knows which operations it has applied

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from hermes_memory_pgvector.admin.common.retention_policy import RetentionPolicy
 from hermes_memory_pgvector.admin.transfer import exchange_format
 from hermes_memory_pgvector.admin.transfer.import_file import _check, _opened, _Reader
 from hermes_memory_pgvector.admin.transfer.records import MemoryRecord, TurnRecord
@@ -36,7 +37,7 @@ from hermes_memory_pgvector.domain.periods import MAX_PERIODS, named_periods
 from hermes_memory_pgvector.domain.redaction import mask_dsn, masker, pattern_problem
 from hermes_memory_pgvector.domain.text import both_ends, clean, clean_json, strip_injected
 from hermes_memory_pgvector.domain.theme import MAX_CHARS, Surface, ThemeRules, normalise_theme, session_themes
-from hermes_memory_pgvector.domain.theme_settings import Languages, RetentionPolicy
+from hermes_memory_pgvector.domain.theme_settings import Languages
 from hermes_memory_pgvector.domain.types import Answer, Hit, Question
 from hermes_memory_pgvector.host import recall_tools, write_tools
 from hermes_memory_pgvector.host.session_context import Policy, SessionContext

@@ -14,11 +14,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from hermes_memory_pgvector.admin.prune import old_turns as store
 from hermes_memory_pgvector.admin.prune import pruning
 from hermes_memory_pgvector.admin.prune.prunable import walk_timeline
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import old_turns as store
 from hermes_memory_pgvector.store.sql import query
 from tests.conftest import DIMS, MakeProvider
 from tests.support.aged import age
@@ -319,7 +319,7 @@ def test_trap_09_a_slice_reads_no_more_than_itself(dsn: str, admin_dsn: str, ses
     row = old | {"after_at": store.FIRST[0], "after_id": 0, "limit": 100}
     with psycopg.connect(dsn) as conn:
         walk_timeline(conn)
-        explain = b"EXPLAIN (ANALYZE, FORMAT JSON) " + query("prune_turns")
+        explain = b"EXPLAIN (ANALYZE, FORMAT JSON) " + query("prune_turns", package=store.__package__)
         found = conn.execute(explain, row, prepare=False).fetchone()
         conn.rollback()
     assert found is not None

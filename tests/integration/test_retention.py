@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,10 +13,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from hermes_memory_pgvector.admin.common.retention_policy import RetentionPolicy
+from hermes_memory_pgvector.admin.prune.retention import Pacing, Retention
 from hermes_memory_pgvector.capture import housekeeping
-from hermes_memory_pgvector.capture.housekeeping import Housekeeping, Pacing, Retention
+from hermes_memory_pgvector.capture.housekeeping import Housekeeping
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.domain.theme_settings import RetentionPolicy
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.runtime import retention_process
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store.backend import Backend
 from tests.conftest import DIMS, MakeProvider
@@ -175,10 +179,9 @@ def test_need_03_where_a_process_died_another_goes_on(process: Make, dsn: str) -
     assert Database(dsn).column("SELECT counts ->> 'turns' FROM hermes_maintenance") == ["220"], "all of the run"
 
 
-def test_need_01_a_write_comes_before_it(
-    make_provider: MakeProvider, dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The deletion waits for what somebody holds; the writes of the same process do not wait for long."""
+@pytest.fixture
+def held_up(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[psycopg.Connection]:
+    """Old turns that are due; their deletion waits for what this connection holds."""
     monkeypatch.setattr(housekeeping, "QUIET_S", 0.0)
     fill(dsn, "marketing")
     with psycopg.connect(dsn) as holder:
@@ -193,15 +196,63 @@ def test_need_01_a_write_comes_before_it(
         )
         holder.commit()
         holder.execute("SELECT FROM conversation_chunks FOR UPDATE")
-        provider = make_provider({"retention": {"marketing": 180}})
-        waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
-        until(lambda: Database(dsn).column(waiting) != [0], 30, "the deletion to wait")
-        began = time.monotonic()
-        provider.on_memory_write("add", "memory", "Atlas is blue")
-        assert time.monotonic() - began < NOT_WAITED_S
-        landed(provider)
-        assert time.monotonic() - began < 20.0
-        assert turns(dsn, "marketing") == DAYS
+        yield holder
+
+
+def begun(make_provider: MakeProvider, dsn: str) -> PgvectorMemoryProvider:
+    """An agent of which the deletion is under way."""
+    provider = make_provider({"retention": {"marketing": 180}})
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    until(lambda: Database(dsn).column(waiting) != [0], 30, "the deletion to wait")
+    return provider
+
+
+@pytest.mark.usefixtures("held_up")
+def test_need_01_a_write_comes_before_it(make_provider: MakeProvider, dsn: str) -> None:
+    """The deletion waits for what somebody holds; the writes of the same process do not wait for long."""
+    provider = begun(make_provider, dsn)
+    began = time.monotonic()
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    assert time.monotonic() - began < NOT_WAITED_S
+    landed(provider)
+    assert time.monotonic() - began < 20.0
+    assert turns(dsn, "marketing") == DAYS
+
+
+def test_need_03_where_what_deletes_is_killed_the_agent_goes_on_and_has_it_done_later(
+    held_up: psycopg.Connection,
+    make_provider: MakeProvider,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+    records: Callable[[int], list[str]],
+) -> None:
+    monkeypatch.setattr(retention_process, "_BEGIN_AGAIN_S", 0.1)
+    provider = begun(make_provider, dsn)
+    process_of(provider).kill()
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    landed(provider)
+    until(lambda: any("ended: without a message" in line for line in records(logging.WARNING)), 30, "the warning")
+    held_up.rollback()
+    with psycopg.connect(dsn) as conn:  # as ten minutes later
+        conn.execute("UPDATE hermes_retention SET held_until = now()")
+    provider.shutdown()
+    make_provider({"retention": {"marketing": 180}})
+    until(lambda: turns(dsn, "marketing") == 180, 30, "the old turns to go")
+
+
+@pytest.mark.usefixtures("held_up")
+def test_need_11_what_deletes_ends_with_the_agent(make_provider: MakeProvider, dsn: str) -> None:
+    provider = begun(make_provider, dsn)
+    process = process_of(provider)
+    provider.shutdown()
+    assert process.poll() is not None
+    assert turns(dsn, "marketing") == DAYS
+
+
+def process_of(provider: PgvectorMemoryProvider) -> subprocess.Popen[str]:
+    process = runtime_of(provider)._retention._process
+    assert process is not None
+    return process
 
 
 def test_need_01_nothing_is_deleted_beside_an_agent_at_work(make_provider: MakeProvider, dsn: str) -> None:

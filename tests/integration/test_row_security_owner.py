@@ -13,9 +13,9 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from hermes_memory_pgvector.admin.common import new_vectors, row_security
-from hermes_memory_pgvector.capture.housekeeping import Retention
+from hermes_memory_pgvector.admin.common.retention_policy import RetentionPolicy
+from hermes_memory_pgvector.admin.prune.retention import Retention
 from hermes_memory_pgvector.cli import main
-from hermes_memory_pgvector.domain.theme_settings import RetentionPolicy
 from hermes_memory_pgvector.domain.types import EmbeddingSpace
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store.backend import Backend

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hermes_memory_pgvector.admin.common.retention_policy import RetentionPeriod, RetentionPolicy
 from hermes_memory_pgvector.config.loading import load
-from hermes_memory_pgvector.domain.theme_settings import RetentionPeriod, RetentionPolicy
 
 GOOD = {"*": 365, "marketing": 90, "audit-*": "forever", "coder": "30d tool"}
 

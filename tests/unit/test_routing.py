@@ -16,7 +16,7 @@ from tests.support.statements import every_statement
 ACROSS_THEMES = {
     "housekeeping": {
         "forget_history", "forget_operations", "forget_removed_texts", "forget_tombstones", "keep_undecided",
-        "oldest_turns", "due_themes_memories", "due_themes_turns", "cold_themes_turns", "no_vectors", "count_all",
+        "due_themes_memories", "due_themes_turns", "cold_themes_turns", "no_vectors", "count_all",
         "count_cold",
     },
     "this host's own memory files, whichever theme owns an entry": {

@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 import socket
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
-from ...store.connection import DeadlineConnection
-from ...store.history import os_user, record
+from psycopg.types.json import Jsonb
+
+from ...store.connection import DeadlineConnection, translated
 from ...store.sql import query
+
+
+def clock(conn: DeadlineConnection) -> tuple[datetime, bool]:
+    """Return the server's time, and whether this role may write to the log."""
+    row = conn.execute(query("read_clock")).fetchone()
+    assert row is not None
+    return row.now, row.may_record
+
+
+def record(conn: DeadlineConnection, verb: str, arguments: Mapping[str, Any], done: Mapping[str, int]) -> None:
+    """Add to the log what is done in this transaction. The time and the database role are the server's own."""
+    row = {
+        "os_user": os_user(), "host": socket.gethostname(), "verb": verb,
+        "arguments": Jsonb(dict(arguments)), "counts": Jsonb(dict(done)),
+    }  # fmt: skip
+    with translated():
+        conn.execute(query("record_maintenance"), row)
+
+
+def os_user() -> str:
+    """Return the name of the operating system's user."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        return str(os.getuid())
 
 
 def record_where_allowed(

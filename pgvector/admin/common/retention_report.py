@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from ...capture.housekeeping import GRACE_S
 from ...config.settings import Settings
 from ...domain.format import local_minute
-from ...domain.theme_settings import RetentionPolicy
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
 from .outcome import fit_for_json
+from .retention_policy import GRACE_S, RetentionPolicy
 
 _query = partial(query, package=__package__)
 

@@ -12,11 +12,10 @@ from ...domain.dates import parse_when
 from ...domain.errors import ConfigurationError, WrongUsage
 from ...domain.theme import ThemeRules
 from ...domain.theme_settings import Languages
-from ...store import old_turns as clock
 from ...store.connection import DeadlineConnection
-from ...store.history import record
 from ..common import new_vectors
 from ..common import theme_rows as all_themes
+from ..common.operators import clock, record
 from ..common.progress import progress
 from ..common.theme_names import existing
 from . import compact_rows as store
@@ -126,7 +125,7 @@ def chosen_themes(conn: DeadlineConnection, names: Sequence[str], *, every: bool
 
 def cutoff(conn: DeadlineConnection, older_than: str) -> tuple[datetime, bool]:
     """Return the moment that `older_than` means by the server's clock, and whether we may log. Raises WrongUsage."""
-    now, may_log = clock.clock(conn)
+    now, may_log = clock(conn)
     before = parse_when(older_than, "--older-than", now=now)
     if before is None or before > now:
         raise WrongUsage(f"--older-than must be a time before now, like 180d or 2026-01-01, not {older_than!r}")

@@ -13,9 +13,9 @@ from ...domain.redaction import Masker, masker
 from ...domain.text import clean, digest, strip_injected
 from ...domain.theme_settings import Languages
 from ...store.connection import DeadlineConnection
-from ...store.history import record
 from ..common import theme_rows as all_themes
 from ..common.asked_model import AskedModel
+from ..common.operators import record
 from ..common.progress import ProgressLine
 from . import compact_rows as store
 

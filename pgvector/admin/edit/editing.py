@@ -13,16 +13,15 @@ from ...domain.commandline import typed
 from ...domain.errors import InvalidArgument
 from ...domain.facts import PLAIN, Structure, parse_notation
 from ...domain.types import MEMORY_FILES
-from ...store import history, memories
+from ...store import memories
 from ...store.backend import WRITE_TIMEOUT_S
 from ...store.connection import DeadlineConnection
-from ...store.history import record
 from ...store.memories import Entry, lock_theme
 from ...store.sql import query
 from ..common import row_security, stored_rows
 from ..common.adding import embed_now, masked
 from ..common.command_context import CommandContext
-from ..common.operators import operator
+from ..common.operators import operator, record
 from ..common.outcome import Outcome
 from ..common.refs import Ref, one_theme
 
@@ -79,7 +78,7 @@ def edit_in(
         notes += _rewrite(context, conn, old, content, operator(verb) if really else None)
     if really:
         if changed:
-            history.note_actor(conn, operator(verb))
+            memories.note_actor(conn, operator(verb))
             _restructure(conn, old, content, now, changed)
         record_change(conn, verb, [old.theme], {"rows": [str(ref)]}, {"memories": 1})
     return Outcome("edit", really, {"memories": 1}, [row], notes=notes)
@@ -107,7 +106,7 @@ def _rewrite(
         if not _replace(conn, old.theme, entry, content, in_files, origin, who):
             raise _changed_meanwhile(old)
         if not context.settings.history_texts:
-            history.forget_old_texts(conn, old.theme, [old.id])
+            memories.forget_old_texts(conn, old.theme, [old.id])
     return still_in_files([entry], in_files)
 
 
@@ -172,7 +171,7 @@ def _replace(
         "announced": False,
     }  # fmt: skip
     kept = Jsonb({key: value for key, value in who.items() if key != "verb"})
-    history.note_actor(conn, who)
+    memories.note_actor(conn, who)
     said = memories.columns_of((parse_notation(content) or PLAIN).settled())
     changed = told | said | {"content": content, "old_content": old.content, "metadata": kept}
     if not conn.execute(_query("edit_memory"), changed).rowcount:

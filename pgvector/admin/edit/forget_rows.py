@@ -12,7 +12,7 @@ from typing import Any
 from ...domain.errors import InvalidArgument
 from ...domain.format import plural
 from ...domain.types import Store
-from ...store import history, memories, sessions
+from ...store import memories, sessions
 from ...store.backend import WRITE_TIMEOUT_S
 from ...store.connection import DeadlineConnection
 from ...store.memories import Entry
@@ -168,7 +168,7 @@ def forget_versions(context: CommandContext, refs: Sequence[Ref], *, really: boo
             kept = _old_texts(conn, row.theme, [row.id])
             rows.append({"ref": str(ref), "theme": row.theme, "kind": row.kind, "texts": kept, "content": row.content})
             if really:
-                history.forget_old_texts(conn, row.theme, [row.id])
+                memories.forget_old_texts(conn, row.theme, [row.id])
         counts = {"texts": sum(row["texts"] for row in rows)}
         if really:
             themes = [row["theme"] for row in rows]

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from ...domain.errors import InvalidArgument
 from ...domain.types import Store
 from ...store.connection import DeadlineConnection
-from ...store.history import note_actor
+from ...store.memories import note_actor
 from ...store.sql import query
 from ...store.vectors import STORES, PendingRow
 from ..common.refs import Ref

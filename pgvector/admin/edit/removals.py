@@ -14,8 +14,7 @@ from ...domain.errors import InvalidArgument
 from ...domain.types import MEMORY_FILES
 from ...store import memory_files
 from ...store.connection import DeadlineConnection
-from ...store.history import note_actor
-from ...store.memories import lock_theme
+from ...store.memories import lock_theme, note_actor
 from ...store.sql import query
 from ..common.operators import operator, record_where_allowed
 from ..common.outcome import Outcome

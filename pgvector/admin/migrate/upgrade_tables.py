@@ -19,7 +19,7 @@ from psycopg import sql
 from ...domain.errors import ConfigurationError, DeadlineExceeded
 from ...domain.types import EmbeddingSpace, Store
 from ...store.connection import DeadlineConnection, translated
-from ...store.history import note_actor
+from ...store.memories import note_actor
 from ...store.schema import has_foreign_tables
 from ...store.sql import query
 from ...store.vectors import STORES, record_space

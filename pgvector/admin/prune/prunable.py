@@ -13,8 +13,8 @@ from typing import Any
 
 from ...store.connection import DeadlineConnection
 from ...store.memories import lock_theme
-from ...store.old_turns import FIRST, Old
 from ...store.sql import query
+from .old_turns import FIRST, Old
 
 _query = partial(query, package=__package__)
 

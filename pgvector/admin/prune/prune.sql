@@ -1,4 +1,4 @@
--- What `prune` counts and deletes.
+-- What `prune` and the setting `retention` count and delete.
 
 -- name: prunable_turns
 -- Of a theme what prune_turns would delete: how many turns, from when to when, their bytes in the table.
@@ -79,3 +79,88 @@ SELECT hidden.* FROM (
        AND m.id > %(after)s) AS hidden
  WHERE %(before)s::timestamptz IS NULL OR hidden.hidden_at < %(before)s
  ORDER BY hidden.id LIMIT %(limit)s;
+
+-- name: prune_turns
+-- Looks at the next so many turns of a theme, from the oldest on, and deletes those of the roles. What somebody else is about
+-- to change is left: nothing here waits for a row while it holds others.
+WITH slice AS MATERIALIZED (
+    SELECT id, ts, role FROM conversations
+     WHERE agent_identity = %(theme)s AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s)
+       AND ts >= %(after_at)s AND (ts > %(after_at)s OR id > %(after_id)s)
+       AND ts <= %(before_at)s AND (ts < %(before_at)s OR id < %(before_id)s)
+     ORDER BY ts, id LIMIT %(limit)s),
+free AS MATERIALIZED (
+    SELECT c.id FROM conversations AS c
+     WHERE c.agent_identity = %(theme)s
+       AND c.id = ANY (ARRAY(SELECT id FROM slice WHERE role = ANY(%(roles)s::text[])))
+       FOR UPDATE SKIP LOCKED),
+gone AS (
+    DELETE FROM conversations AS c
+     WHERE c.agent_identity = %(theme)s AND c.id = ANY (ARRAY(SELECT id FROM free))
+    RETURNING c.id)
+SELECT (SELECT count(*) FROM slice) AS seen,
+       (SELECT count(*) FROM slice WHERE role = ANY(%(roles)s::text[])) AS meant,
+       (SELECT count(*) FROM gone) AS deleted,
+       (SELECT ts FROM slice ORDER BY ts DESC, id DESC LIMIT 1) AS last_at,
+       (SELECT id FROM slice ORDER BY ts DESC, id DESC LIMIT 1) AS last_id;
+
+-- name: try_upkeep
+-- exempt: touches no table. One process at a time, until its transaction ends.
+SELECT pg_try_advisory_xact_lock(731057951) AS got;
+
+-- name: oldest_turns
+-- exempt: names and times for the upkeep, no stored text. The themes are found one by one along an index.
+WITH RECURSIVE themes(theme) AS (
+    (SELECT agent_identity FROM conversations ORDER BY agent_identity LIMIT 1)
+    UNION ALL
+    SELECT (SELECT agent_identity FROM conversations WHERE agent_identity > themes.theme ORDER BY agent_identity LIMIT 1)
+      FROM themes WHERE theme IS NOT NULL)
+SELECT t.theme, extract(epoch FROM now() - oldest.ts)::float8 AS age_s, r.policy,
+       coalesce(r.held_until > now() AND r.held_by <> %(me)s::uuid, false) AS held,
+       coalesce(r.announced_at <= now() - make_interval(secs => %(grace_s)s), false) AS ripe,
+       coalesce(r.ended_at > now() - make_interval(secs => %(every_s)s) AND r.ended_at >= r.begun_at, false) AS recent
+  FROM themes AS t
+ CROSS JOIN LATERAL (SELECT c.ts FROM conversations AS c
+                      WHERE c.agent_identity = t.theme AND c.ts > '-infinity' ORDER BY c.ts LIMIT 1) AS oldest
+  LEFT JOIN hermes_retention AS r ON r.agent_identity = t.theme
+ WHERE t.theme IS NOT NULL AND oldest.ts < now();
+
+-- name: oldest_turns_own
+-- exempt: as oldest_turns, for a role that row-level security holds to some themes: those it is asked for.
+SELECT t.theme, extract(epoch FROM now() - oldest.ts)::float8 AS age_s, r.policy,
+       coalesce(r.held_until > now() AND r.held_by <> %(me)s::uuid, false) AS held,
+       coalesce(r.announced_at <= now() - make_interval(secs => %(grace_s)s), false) AS ripe,
+       coalesce(r.ended_at > now() - make_interval(secs => %(every_s)s) AND r.ended_at >= r.begun_at, false) AS recent
+  FROM unnest(hermes_themes_of(current_user)) AS t(theme)
+ CROSS JOIN LATERAL (SELECT c.ts FROM conversations AS c
+                      WHERE c.agent_identity = t.theme AND c.ts > '-infinity' ORDER BY c.ts LIMIT 1) AS oldest
+  LEFT JOIN hermes_retention AS r ON r.agent_identity = t.theme
+ WHERE oldest.ts < now();
+
+-- name: announce_retention
+-- A policy that is new to a theme begins to wait.
+INSERT INTO hermes_retention (agent_identity, policy, announced_at)
+SELECT theme, policy, %(now)s FROM unnest(%(themes)s::text[], %(policies)s::text[]) AS given(theme, policy)
+ON CONFLICT (agent_identity) DO UPDATE
+   SET policy = excluded.policy, announced_at = excluded.announced_at, begun_at = NULL, ended_at = NULL, deleted = 0, held_until = NULL
+ WHERE hermes_retention.policy <> excluded.policy;
+
+-- name: claim_retention
+-- Nobody else works on the theme for a while. A run that somebody else has not ended is gone on with.
+UPDATE hermes_retention
+   SET held_by = %(me)s, held_until = %(now)s::timestamptz + make_interval(secs => %(lease_s)s),
+       begun_at = CASE WHEN begun_at > coalesce(ended_at, '-infinity') THEN begun_at ELSE %(now)s END,
+       deleted = CASE WHEN begun_at > coalesce(ended_at, '-infinity') THEN deleted ELSE 0 END
+ WHERE agent_identity = %(theme)s AND policy = %(policy)s
+   AND announced_at <= %(now)s::timestamptz - make_interval(secs => %(grace_s)s)
+   AND (held_until IS NULL OR held_until < %(now)s::timestamptz OR held_by = %(me)s)
+   AND (ended_at IS NULL OR ended_at < %(now)s::timestamptz - make_interval(secs => %(every_s)s) OR begun_at > ended_at)
+RETURNING %(now)s::timestamptz - make_interval(days => %(days)s) AS before_at;
+
+-- name: note_retention
+UPDATE hermes_retention
+   SET deleted = deleted + %(deleted)s,
+       ended_at = CASE WHEN %(ended)s THEN %(now)s ELSE ended_at END,
+       held_until = CASE WHEN %(ended)s THEN NULL ELSE held_until END
+ WHERE agent_identity = %(theme)s
+RETURNING deleted;

@@ -14,15 +14,14 @@ from ...domain.dates import parse_when
 from ...domain.errors import WrongUsage
 from ...domain.theme import ThemeRules
 from ...domain.theme_settings import ROLES
-from ...store import old_turns
 from ...store.connection import DeadlineConnection
-from ...store.history import note_actor, record
+from ...store.memories import note_actor
 from ..common import theme_rows
-from ..common.operators import operator
+from ..common.operators import clock, operator, record
 from ..common.outcome import Outcome, fit_for_json
 from ..common.progress import progress
 from ..common.theme_names import existing
-from . import prunable
+from . import old_turns, prunable
 
 _SLICE = 1000  # turns of one transaction
 _MEMORIES = 200  # memories of one transaction: the agents' writes of memories wait for it
@@ -143,7 +142,7 @@ def plan(conn: DeadlineConnection, request: PruneRequest, rules: ThemeRules) -> 
         request = replace(request, session_id=session_name(request.session_id, rules.identity_key))
     with conn.transaction():
         theme_rows.begin_reading(conn)
-        now, may_record = old_turns.clock(conn)
+        now, may_record = clock(conn)
         before = _moment(request, now)
         parts, in_files = [], 0
         for theme in _themes(conn, request, rules):

@@ -8,9 +8,9 @@ from typing import Any
 from ...domain.errors import InvalidArgument
 from ...domain.theme import ThemeRules, normalise_theme
 from ...store.connection import DeadlineConnection
-from ...store.history import note_actor, record
+from ...store.memories import note_actor
 from ..common import theme_rows
-from ..common.operators import operator
+from ..common.operators import operator, record
 from ..common.outcome import Outcome, fit_for_json
 from ..common.progress import progress
 from ..common.theme_indexes import left_behind

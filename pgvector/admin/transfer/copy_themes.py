@@ -11,7 +11,7 @@ from ...domain.errors import ConfigurationError
 from ...domain.theme import ThemeRules
 from ...domain.types import EmbeddingSpace
 from ...store.connection import DeadlineConnection, translated
-from ...store.history import note_actor
+from ...store.memories import note_actor
 from ...store.vectors import STORES, recorded_space
 from ..common.operators import operator, record_where_allowed
 from ..common.progress import progress

@@ -20,7 +20,7 @@ from ...domain.theme import ThemeRules
 from ...domain.theme_settings import ROLES, Languages
 from ...domain.types import EmbeddingSpace
 from ...store.connection import DeadlineConnection, translated
-from ...store.history import note_actor
+from ...store.memories import note_actor
 from ...store.vectors import hold_space, record_space
 from ..common.operators import operator
 from . import import_rows as store

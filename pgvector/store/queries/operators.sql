@@ -1,5 +1,9 @@
 -- Counts, and what the operators' verbs share.
 
+-- name: read_clock
+-- exempt: the server's clock, by which ages are reckoned, and whether this role may write to the log; touches no table.
+SELECT now() AS now, has_any_column_privilege('hermes_maintenance', 'INSERT') AS may_record;
+
 -- name: count_all
 -- exempt: totals for the operator, no stored text.
 SELECT (SELECT count(*) FROM memory_entries) AS memories,

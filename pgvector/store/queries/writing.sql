@@ -58,6 +58,10 @@ SELECT target, digest, removed_at, origin FROM hermes_tombstones
 -- exempt: housekeeping of operation ids, no stored text.
 DELETE FROM hermes_operations WHERE applied_at < now() - make_interval(days => %(days)s);
 
+-- name: forget_tombstones
+-- exempt: housekeeping of digests, no stored text.
+DELETE FROM hermes_tombstones WHERE removed_at < now() - make_interval(days => %(days)s);
+
 -- name: copy_turns
 -- exempt: every row that follows names its theme.
 COPY conversations (session_id, agent_identity, role, content, ts, embedding, metadata, text_language) FROM STDIN (FORMAT binary);

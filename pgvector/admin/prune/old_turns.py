@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-from ..domain.theme_settings import ROLES
-from .connection import DeadlineConnection
-from .sql import query
+from ...domain.theme_settings import ROLES
+from ...store.connection import DeadlineConnection
+from ...store.sql import query
+from ..common.operators import clock
+
+_query = partial(query, package=__package__)
 
 FIRST = (datetime(1, 1, 1, tzinfo=UTC), 0)
 LAST = (datetime(9999, 12, 31, tzinfo=UTC), 0)
@@ -71,13 +75,6 @@ class Aged:
         return self.ripe and not self.recent
 
 
-def clock(conn: DeadlineConnection) -> tuple[datetime, bool]:
-    """Return the server's time, and whether this role may write to the log."""
-    row = conn.execute(query("read_clock")).fetchone()
-    assert row is not None
-    return row.now, row.may_record
-
-
 def prune_turns(conn: DeadlineConnection, old: Old, after: Mark, limit: int) -> Slice:
     """Delete what is old of the next `limit` turns after a mark, with what was derived of them."""
     row = one_row(conn, "prune_turns", old.row() | {"after_at": after[0], "after_id": after[1], "limit": limit})
@@ -86,7 +83,7 @@ def prune_turns(conn: DeadlineConnection, old: Old, after: Mark, limit: int) -> 
 
 def one_row(conn: DeadlineConnection, statement: str, row: Mapping[str, Any]) -> Any:
     """Return the one row of a statement, planned for these parameters: with a session the plan is another."""
-    found = conn.execute(query(statement), row, prepare=False).fetchone()
+    found = conn.execute(_query(statement), row, prepare=False).fetchone()
     assert found is not None
     return found
 
@@ -96,21 +93,21 @@ def one_row(conn: DeadlineConnection, statement: str, row: Mapping[str, Any]) ->
 
 def try_lock(conn: DeadlineConnection) -> bool:
     """Keep every other process from the upkeep until the transaction ends; False when one is at it."""
-    found = conn.execute(query("try_upkeep")).fetchone()
+    found = conn.execute(_query("try_upkeep")).fetchone()
     return bool(found and found.got)
 
 
 def aged(conn: DeadlineConnection, me: UUID, *, grace_s: float, every_s: float) -> list[Aged]:
     """Return every theme that has turns and that this role sees. `me` is the process that asks."""
     statement = "oldest_turns_own" if conn.own_themes else "oldest_turns"
-    rows = conn.execute(query(statement), {"me": me, "grace_s": grace_s, "every_s": every_s})
+    rows = conn.execute(_query(statement), {"me": me, "grace_s": grace_s, "every_s": every_s})
     return [Aged(**row._asdict()) for row in rows]
 
 
 def announce(conn: DeadlineConnection, policies: Mapping[str, str]) -> None:
     """Note from when on a theme's policy, by its theme, is known; one that is noted already is left alone."""
     row = {"themes": list(policies), "policies": list(policies.values()), "now": clock(conn)[0]}
-    conn.execute(query("announce_retention"), row)
+    conn.execute(_query("announce_retention"), row)
 
 
 def claim(
@@ -129,7 +126,7 @@ def claim(
     None when there is nothing to do: another policy was announced, another process is at it, or was lately.
     """
     asked = {"me": me, "theme": theme, "policy": policy, "days": days, "lease_s": lease_s, "now": clock(conn)[0]}
-    row = conn.execute(query("claim_retention"), asked | {"grace_s": grace_s, "every_s": every_s}).fetchone()
+    row = conn.execute(_query("claim_retention"), asked | {"grace_s": grace_s, "every_s": every_s}).fetchone()
     return None if row is None else row.before_at
 
 

@@ -1,0 +1,215 @@
+"""The setting `retention` carried out: old turns deleted a bounded piece at a time, one process of all at it.
+
+An agent has it done in a process of its own, which does a piece whenever the agent has been quiet.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import uuid
+from collections import deque
+from collections.abc import Iterable
+from contextlib import closing, suppress
+from dataclasses import dataclass
+
+from ...domain.commandline import typed
+from ...domain.errors import DeadlineExceeded, HermesPgvectorError, StoreMisconfigured, StoreUnavailable
+from ...store.backend import Backend
+from ...store.connection import DeadlineConnection
+from ..common.operators import clock, record
+from ..common.retention_policy import GRACE_S, RetentionPeriod, RetentionPolicy
+from . import old_turns as store
+
+logger = logging.getLogger(__name__)
+
+EVERY_S = 86_400.0  # between two runs over the same theme, whichever process makes them
+
+
+@dataclass(frozen=True, slots=True)
+class Pacing:
+    """How retention takes its time, in seconds but for `slice`, the turns that one transaction looks at."""
+
+    grace_s: float = GRACE_S
+    every_s: float = EVERY_S
+    look_s: float = 3600.0  # between two looks for what is due
+    pause_s: float = 0.25  # between two transactions
+    lease_s: float = 600.0  # after which another process goes on where one has died
+    timeout_s: float = 2.0  # of one transaction, which is how long a write may have to wait for it
+    slice: int = 200
+
+
+@dataclass(slots=True)
+class _Due:
+    """A theme on which this process is at work, and how far it is."""
+
+    theme: str
+    period: RetentionPeriod
+    at: store.Mark = store.FIRST
+
+
+class Retention:
+    """The share of one agent in it."""
+
+    def __init__(self, backend: Backend, policy: RetentionPolicy, pacing: Pacing | None = None) -> None:
+        self._backend = backend
+        self._policy = policy
+        self._pacing = pacing or Pacing()
+        self._me = uuid.uuid4()
+        self._due: deque[_Due] = deque()
+        self._slice = self._pacing.slice
+        self._told: set[str] = set()
+        self._run = (0, 0)  # turns and themes
+        self.deleted = 0
+        self.on = bool(policy)
+
+    @property
+    def busy(self) -> bool:
+        """Return whether there are themes that it is at work on."""
+        return bool(self._due)
+
+    def step(self) -> float:
+        """Do a bounded piece of what is due; return for how many seconds to leave it alone. Raises StoreUnavailable.
+
+        What goes wrong otherwise is logged and turns it off in this process: a setting must not hold writes up.
+        """
+        try:
+            return self._prune(self._due[0]) if self._due else self._look()
+        except DeadlineExceeded:
+            self._slice = max(1, self._slice // 4)
+            return self._pacing.look_s / 60
+        except HermesPgvectorError as exc:
+            if isinstance(exc, StoreUnavailable) and not isinstance(exc, StoreMisconfigured):
+                raise
+            self.on = False
+            logger.warning("hermes-pgvector: old turns are not deleted by this process: %s", exc)
+            return self._pacing.look_s
+
+    def _look(self) -> float:
+        """Find the themes that have turns to delete; note the policies that are new to theirs."""
+        pacing = self._pacing
+        with self._backend.connection(pacing.timeout_s) as conn:
+            aged = self._aged(conn)
+            if aged is None:
+                return pacing.look_s / 12
+            old = self._exceeding(aged)
+            new = {each.theme: period for each, period in old if each.policy != str(period)}
+            if new:
+                store.announce(conn, {theme: str(period) for theme, period in new.items()})
+        self._tell(new)
+        self._due.extend(_Due(each.theme, period) for each, period in old if each.theme not in new and each.due)
+        return pacing.pause_s if self._due else pacing.look_s
+
+    def _aged(self, conn: DeadlineConnection) -> list[store.Aged] | None:
+        """Return how old the turns of each theme are; None while another process is at it."""
+        if not store.try_lock(conn):
+            return None
+        aged = store.aged(conn, self._me, grace_s=self._pacing.grace_s, every_s=self._pacing.every_s)
+        return None if any(each.held for each in aged) else aged
+
+    def _exceeding(self, aged: Iterable[store.Aged]) -> list[tuple[store.Aged, RetentionPeriod]]:
+        """Return the themes that have turns from before their period, each with that."""
+        periods = ((each, self._policy.of(each.theme)) for each in aged)
+        return [(each, period) for each, period in periods if period and each.age_s > period.days * 86_400]
+
+    def _prune(self, due: _Due) -> float:
+        """Delete what is old of the next slice of a theme, unless the agents disagree on it by now."""
+        pacing = self._pacing
+        ended, deleted = True, 0
+        with self._backend.connection(pacing.timeout_s) as conn:
+            if not store.try_lock(conn):  # another process is looking
+                return pacing.pause_s
+            before = store.claim(
+                conn,
+                self._me,
+                due.theme,
+                str(due.period),
+                days=due.period.days,
+                lease_s=pacing.lease_s,
+                grace_s=pacing.grace_s,
+                every_s=pacing.every_s,
+            )
+            if before is not None:
+                old = store.Old(due.theme, (before, 0), due.period.roles)
+                done = store.prune_turns(conn, old, due.at, self._slice)
+                due.at, deleted, ended = done.last, done.deleted, done.seen < self._slice
+                in_all = store.note(conn, due.theme, deleted, ended=ended)
+                if ended and in_all:
+                    _record(conn, due, in_all)
+        self.deleted += deleted
+        turns, themes = self._run
+        self._run = turns + deleted, themes
+        if not ended:
+            return pacing.pause_s
+        self._due.popleft()
+        self._run = turns + deleted, themes + 1
+        if not self._due:
+            self._tell_end()
+        return pacing.pause_s if self._due else pacing.look_s
+
+    def _tell(self, new: dict[str, RetentionPeriod]) -> None:
+        fresh = [theme for theme in new if theme not in self._told]
+        if not fresh:
+            return
+        self._told.update(fresh)
+        theme = fresh[0]
+        logger.warning(
+            "hermes-pgvector: the setting `retention` will begin to delete old turns of %d themes in %d hours, for "
+            "example of %r what is older than %s; to see what that is: %s --theme %r --older-than %dd",
+            len(fresh),
+            round(self._pacing.grace_s / 3600),
+            theme,
+            new[theme],
+            typed("hermes-pgvector prune"),
+            theme,
+            new[theme].days,
+        )
+
+    def _tell_end(self) -> None:
+        turns, themes = self._run
+        self._run = (0, 0)
+        if turns:
+            logger.info("hermes-pgvector: %d old turns of %d themes were deleted, as `retention` says", turns, themes)
+
+
+def _record(conn: DeadlineConnection, due: _Due, deleted: int) -> None:
+    """Log it where this role may: one that row-level security holds to some themes may not."""
+    if clock(conn)[1]:
+        record(conn, "retention", {"theme": due.theme, "policy": str(due.period)}, {"turns": deleted})
+
+
+_AGAIN_S = 60.0  # after Postgres was away
+
+
+class _Heard(logging.Handler):
+    """What is said in the log, for the agent to say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[tuple[int, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append((record.levelno, record.getMessage()))
+
+
+def main() -> int:
+    """Do a piece for each line that the agent writes, and answer with one; the first line says what there is to do."""
+    heard = _Heard()
+    logger.addHandler(heard)
+    logger.setLevel(logging.INFO)
+    given = json.loads(sys.stdin.readline())
+    backend = Backend(lambda: str(given["conninfo"]), dims=given["dims"], pool_max_size=1, pooler=given["pooler"])
+    retention = Retention(backend, RetentionPolicy(given["retention"], given["identity_key"]))
+    with closing(backend), suppress(BrokenPipeError):  # an agent that was killed meanwhile
+        while True:
+            wait_s = _AGAIN_S
+            with suppress(HermesPgvectorError):
+                backend.bring_up()
+                wait_s = retention.step()
+            answer = {"wait_s": wait_s, "busy": retention.busy, "on": retention.on, "deleted": retention.deleted}
+            print(json.dumps(answer | {"said": heard.lines}), flush=True)
+            heard.lines.clear()
+            if not sys.stdin.readline():
+                return 0
+    return 0
