@@ -26,8 +26,7 @@ from pgvector import Vector
 from pgvector.psycopg import register_vector
 
 from hermes_memory_pgvector.admin.compact import compaction
-from hermes_memory_pgvector.domain.theme import ThemeRules
-from hermes_memory_pgvector.domain.theme_settings import Languages
+from hermes_memory_pgvector.domain.theme import Languages, ThemeRules
 from hermes_memory_pgvector.domain.types import Filters, Scope
 from hermes_memory_pgvector.recall.fuse import fuse
 from hermes_memory_pgvector.store.lexical import lexical_candidates

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from ..domain.redaction import masked
-from ..domain.theme_settings import DEFAULT_LANGUAGE, LANGUAGES, PATTERN
+from ..domain.theme import DEFAULT_LANGUAGE, LANGUAGES, RETENTION_PATTERN
 
 SECTION = "plugins.pgvector"
 ENV_PREFIX = "HERMES_PGVECTOR_"
@@ -196,7 +196,7 @@ class Settings:
         (),
         "Days after which turns are deleted, each as theme=days, with roles after the days if not all are meant, or "
         "theme=forever; the theme may end with *; or a mapping; empty keeps all. Never deletes memories",
-        pattern=PATTERN,
+        pattern=RETENTION_PATTERN,
         form="theme=days",
     )
     embed_on_write: bool = _setting(True, "Embed rows as they are written; off stores text only")

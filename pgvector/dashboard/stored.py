@@ -12,7 +12,7 @@ from ..admin.browse.browsing import RowFilter
 from ..admin.common.row_options import Page
 from ..admin.common.theme_names import theme_of_session, theme_to_read
 from ..domain.facts import KINDS, STATES
-from ..domain.theme_settings import ROLES
+from ..domain.theme import ROLES
 from ..domain.types import MEMORY_FILES, Store
 from ..store.connection import DeadlineConnection
 from .page_route import PageRoute

@@ -1,4 +1,4 @@
-"""Commands as they can be typed where this runs, and our own modules as programs."""
+"""Commands as they can be typed where this runs, our own modules as programs, and what this Python lacks for them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+REQUIRED_MODULES = {  # that we need, by module, with their names for pip
+    "psycopg": "psycopg[binary]",
+    "psycopg_pool": "psycopg-pool",
+    "pgvector": "pgvector",
+    "httpx": "httpx",
+    "yaml": "PyYAML",
+    "dotenv": "python-dotenv",
+}
 _OWN = "hermes-pgvector"
 _IN_TEXT = re.compile(rf"\b{_OWN} (?=[a-z])")
 _INSTALLED_AS = "hermes_memory_pgvector"
@@ -59,3 +67,9 @@ def _pip(verb: str, packages: tuple[str, ...]) -> str:
 def command_of(module: str, *arguments: str) -> list[str]:
     """Return the command that runs `main` of a module of ours, named as `admin.common.embedded_server`."""
     return [sys.executable, "-P", "-c", _LAUNCH, str(_PACKAGE_DIR), module, *arguments]
+
+
+def lacking() -> str:
+    """Return what this environment lacks and how to get it, as a sentence; "" when it lacks nothing."""
+    missing = [package for module, package in REQUIRED_MODULES.items() if find_spec(module) is None]
+    return f"this Python lacks {', '.join(missing)}; run: {pip_install(*missing)}" if missing else ""

@@ -11,13 +11,15 @@
 Only chats have a theme that begins with `@`: in every other source a leading `@` becomes `%40`. A client that sends
 the very key of a messaging session as its header therefore gets another theme than that chat, and no telephone number
 or user name of a chat stands in a theme. docs/isolation.md has an example for every surface of the host.
+
+Here is as well what else settings say of single themes: in which language their words are stemmed.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
@@ -35,6 +37,17 @@ _HEADER_PLATFORMS: Final = frozenset({"", "api_server"})
 _LOCAL_PLATFORMS: Final = frozenset({"cli", "local", "tui", "desktop", "acp"})
 CHATLESS_PLATFORMS: Final = CONTEXT_PLATFORMS | _HEADER_PLATFORMS | _LOCAL_PLATFORMS  # as in queries/fragments.sql
 _GATEWAY_KEY = re.compile(r"agent:[^:]+:[^:]+")
+
+DEFAULT_LANGUAGE: Final = "english"
+# What Postgres 15 and later bring along; `simple` stems nothing and leaves no word out.
+LANGUAGES: Final = (
+    "simple", "arabic", "armenian", "basque", "catalan", "danish", "dutch", "english", "finnish", "french", "german",
+    "greek", "hindi", "hungarian", "indonesian", "irish", "italian", "lithuanian", "nepali", "norwegian", "portuguese",
+    "romanian", "russian", "serbian", "spanish", "swedish", "tamil", "turkish", "yiddish",
+)  # fmt: skip
+ROLES: Final = ("user", "assistant", "system", "tool")
+ROLE: Final = f"(?:{'|'.join(ROLES)})"  # a pattern, as the next one, of a theme and how long its turns are kept
+RETENTION_PATTERN: Final = rf".+=(?:forever|[1-9][0-9]{{0,4}} ?d?(?: +{ROLE})*)"
 
 Source = Literal["session_key", "chat", "profile", "workspace", "default"]
 
@@ -69,6 +82,26 @@ class ThemeSet:
 
     def __bool__(self) -> bool:
         return bool(self._exact or self._prefixes)
+
+
+class Languages:
+    """The language of every theme: `default`, or what a pair `theme=language` says.
+
+    The theme of a pair may end with `*`; of several pairs that fit, the first one counts.
+    """
+
+    def __init__(self, default: str = DEFAULT_LANGUAGE, pairs: Sequence[str] = ()) -> None:
+        self._default = default
+        split = [pair.rpartition("=") for pair in pairs]
+        self._named = [(normalise_theme(theme), language) for theme, _, language in split]
+        self.all: tuple[str, ...] = tuple(dict.fromkeys([default, *(language for _, _, language in split)]))
+
+    def of(self, theme: str) -> str:
+        """Return the language of one theme."""
+        for named, language in self._named:
+            if theme == named or (named.endswith("*") and theme.startswith(named[:-1])):
+                return language
+        return self._default
 
 
 @dataclass(frozen=True)

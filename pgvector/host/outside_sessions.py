@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+import subprocess
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..config.settings import FIELDS
-from . import availability, setup
+from ..config.sources import is_active, is_disabled, is_enabled
+from ..domain.commandline import command_of, lacking
+from ..domain.errors import HermesPgvectorError
+from ..domain.fork_safety import SLOW, fork_lock
+from . import setup
 from .backup import write_backup
 from .guard import guarded, warn_once
-from .session_context import hermes_home
+from .session_context import hermes_home, load_settings
+
+logger = logging.getLogger(__name__)
+
+_settled: set[Path] = set()  # homes of which there is nothing more to do, or nothing that we can
+_one_at_a_time = fork_lock(SLOW)
 
 
 class OutsideSessions:
@@ -24,16 +36,16 @@ class OutsideSessions:
     def is_available(self, **kwargs: Any) -> bool:
         """Return True while hooks can accept writes; what prevents that is logged once, with the remedy."""
         home = hermes_home()
-        if problem := availability.problem(self._config, home):
-            warn_once(f"memory is off: {problem}")
+        if why := problem(self._config, home):
+            warn_once(f"memory is off: {why}")
             return False
-        availability.load_at_startup(home)
+        load_at_startup(home)
         return True
 
     @guarded("")
     def unavailable_reason(self, **kwargs: Any) -> str:
         """Return why `is_available` says no, with the remedy; "" when it says yes."""
-        return availability.problem(self._config, hermes_home())
+        return problem(self._config, hermes_home())
 
     @guarded(list)
     def get_config_schema(self, **kwargs: Any) -> list[dict[str, Any]]:
@@ -62,3 +74,55 @@ class OutsideSessions:
     def backup_paths(self, **kwargs: Any) -> list[str]:
         """Return a fresh export of the embedded database; a server of one's own is backed up there."""
         return write_backup(self._config)
+
+
+def problem(config: Mapping[str, Any] | None, home: Path) -> str:
+    """Return what keeps hooks from accepting writes, with the remedy; "" when there is nothing.
+
+    Whatever is wrong with the database is no such thing: writes wait in the spool until somebody has put it right. The
+    host asks once for each agent, and what is turned away then is lost to that agent for good.
+    """
+    if sentence := lacking():
+        return sentence
+    try:
+        load_settings(config, home)
+    except HermesPgvectorError as exc:
+        return str(exc)
+    return ""
+
+
+def load_at_startup(home: Path) -> None:
+    """See to it, in the background, that the next gateway of `home` loads this plugin before it takes requests.
+
+    `memory.provider` alone has the first request load it. `plugins.enabled` is what the host reads at start-up.
+    """
+    if home not in _settled:
+        threading.Thread(target=_enable, args=(home,), name="hermes-pgvector-enable", daemon=True).start()
+
+
+def _enable(home: Path) -> None:
+    with _one_at_a_time:  # of many first requests one does it
+        if home in _settled or not is_active(home):  # somebody only looks at the list of providers
+            return
+        _settled.add(home)
+    if is_enabled(home) or is_disabled(home):
+        return
+    if _enabled_by_operator(home):
+        logger.info("hermes-pgvector: added pgvector to plugins.enabled, so that gateways load it at start-up")
+    else:
+        warn_once(
+            "config.yaml cannot be changed, so some of a gateway's very first requests may run without memory; "
+            "run: hermes plugins enable pgvector"
+        )
+
+
+def _enabled_by_operator(home: Path) -> bool:
+    """Have the operator's tool, which can edit config.yaml, do it in a process of its own; False when it cannot."""
+    command = command_of("admin.common.activation", str(home))
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, start_new_session=True, check=False
+        )
+    except OSError:
+        return False
+    return done.returncode == 0

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, cast
 from ..capture.sanitize import session_name
 from ..capture.turn_filter import is_trivial_query
 from ..config.settings import Settings
+from ..domain.commandline import lacking
 from ..domain.errors import ConfigurationError, HermesPgvectorError
 from ..domain.fork_safety import at_import, fork_lock
 from ..domain.operations import Operation
 from ..domain.types import Answer, Question, Store
-from . import availability
 from .backup import hold_place
 from .guard import guarded, warn_once, warn_unknown_themes
 from .hook_operations import BuiltInMemory, Turn, delegation, question_in, storable, taken_back
@@ -104,7 +104,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
 
     def _take_note(self, session_id: str, kwargs: Mapping[str, Any]) -> bool:
         """Return False when memory is off, which is told."""
-        if sentence := availability.lacking():
+        if sentence := lacking():
             warn_once(f"memory is off: {sentence}")
             return False
         home = hermes_home(kwargs.get("hermes_home"))

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..config.settings import FIELDS, Field, Settings
-from ..domain.commandline import typed
+from ..domain.commandline import lacking, typed
 from ..domain.errors import ConfigurationError, HermesPgvectorError
 from ..domain.redaction import mask_dsn, masked
 from ..embed.model_folder import is_local
-from .availability import lacking
 from .session_context import environment, load_settings
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import Any, Final
 from ..config.settings import Settings
 from ..domain.errors import ConfigurationError
 from ..domain.fork_safety import at_import
-from ..host import availability
+from ..host.outside_sessions import problem
 from ..host.session_context import Policy, load_settings
 from ..runtime.process import close_all
 from . import sdk
@@ -72,8 +72,8 @@ class Served:
         return server
 
     def _settings(self) -> Settings:
-        if problem := availability.problem(None, self.home):
-            raise ConfigurationError(problem)
+        if why := problem(None, self.home):
+            raise ConfigurationError(why)
         return load_settings(None, self.home).settings
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from ..domain.periods import named_periods
+from ..domain.dates import named_periods
 from ..domain.types import PAGES_END, Candidate, EmbeddingSpace, Hit, Question, Store
 from ..embed.embedder import Vector
 from ..store.lexical import EXACT_ROWS, LexicalSearch, QuestionReader, ask_size, search_words, size_of

@@ -11,7 +11,7 @@ from ..config.settings import Settings
 from ..domain.errors import ConfigurationError
 from ..domain.measures import Latencies
 from ..domain.session_turns import SessionTurns
-from ..domain.theme_settings import Languages
+from ..domain.theme import Languages
 from ..embed.cache import CachedEmbedder
 from ..embed.factory import embedder_for
 from ..recall.reranking import Reorderer, reorderer_for

@@ -27,7 +27,7 @@ from ..domain.operations import (
     TurnOperation,
     UndoTurns,
 )
-from ..domain.theme_settings import Languages
+from ..domain.theme import Languages
 from .connection import DeadlineConnection, pipelined
 from .memories import Embeddings, MemoryWriter, forget_old_texts, lock_theme, note_actor
 from .memory_files import reconcile

@@ -22,7 +22,7 @@ from ..domain.errors import (
     StoreUnavailable,
 )
 from ..domain.operations import MalformedWrite, Operation
-from ..domain.theme_settings import Languages
+from ..domain.theme import Languages
 from ..domain.types import EmbeddingSpace
 from . import memory_files
 from .applying import apply_operations, claim

@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 
 from ..domain.facts import PLAIN, Structure, parse_notation
 from ..domain.operations import AddMemory, FileOperation, MemoryOperation, RememberMemory, RemoveMemory, ReplaceMemory
-from ..domain.theme_settings import Languages
+from ..domain.theme import Languages
 from .connection import DeadlineConnection
 from .sql import query
 

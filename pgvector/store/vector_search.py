@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pgvector import Vector
 
-from ..domain.periods import TimeSpan
+from ..domain.dates import TimeSpan
 from ..domain.types import Candidate, Filters, HeldTurns, Hit, Scope, Store
 from .connection import DeadlineConnection, translated
 from .pipeline import Pipeline, Rows

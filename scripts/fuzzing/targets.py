@@ -30,14 +30,19 @@ from hermes_memory_pgvector.config import sources
 from hermes_memory_pgvector.config.loading import coerce, load
 from hermes_memory_pgvector.config.settings import FIELDS, Settings
 from hermes_memory_pgvector.domain.chunks import chunk_spans, estimate_tokens
-from hermes_memory_pgvector.domain.dates import parse_when
+from hermes_memory_pgvector.domain.dates import MAX_PERIODS, named_periods, parse_when
 from hermes_memory_pgvector.domain.errors import ConfigurationError, HermesPgvectorError, InvalidArgument, WrongUsage
 from hermes_memory_pgvector.domain.operations import Operation, RememberMemory, encode
-from hermes_memory_pgvector.domain.periods import MAX_PERIODS, named_periods
 from hermes_memory_pgvector.domain.redaction import mask_dsn, masker, pattern_problem
 from hermes_memory_pgvector.domain.text import both_ends, clean, clean_json, strip_injected
-from hermes_memory_pgvector.domain.theme import MAX_CHARS, Surface, ThemeRules, normalise_theme, session_themes
-from hermes_memory_pgvector.domain.theme_settings import Languages
+from hermes_memory_pgvector.domain.theme import (
+    MAX_CHARS,
+    Languages,
+    Surface,
+    ThemeRules,
+    normalise_theme,
+    session_themes,
+)
 from hermes_memory_pgvector.domain.types import Answer, Hit, Question
 from hermes_memory_pgvector.host import recall_tools, write_tools
 from hermes_memory_pgvector.host.session_context import Policy, SessionContext

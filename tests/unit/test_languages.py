@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hermes_memory_pgvector.config.loading import load
-from hermes_memory_pgvector.domain.theme_settings import Languages
+from hermes_memory_pgvector.domain.theme import Languages
 
 
 def test_a_theme_has_its_own_language_or_the_default() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hermes_memory_pgvector.host.availability import REQUIRED_MODULES
+from hermes_memory_pgvector.domain.commandline import REQUIRED_MODULES
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = REPOSITORY / "pgvector"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.domain.periods import EARLIER, LATER, MAX_PERIODS, YEARS, named_periods
+from hermes_memory_pgvector.domain.dates import EARLIER, LATER, MAX_PERIODS, YEARS, named_periods
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

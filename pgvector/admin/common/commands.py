@@ -262,7 +262,7 @@ class ShowVersion(argparse.Action):
 
 def missing_package(exc: ImportError) -> str:
     """Return what is missing and how to get it."""
-    from ...host.availability import lacking
+    from ...domain.commandline import lacking
 
     return f"{lacking() or exc} ({sys.executable})"
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ...domain.theme import normalise_theme
-from ...domain.theme_settings import ROLE, ROLES
+from ...domain.theme import ROLE, ROLES, normalise_theme
 
 GRACE_S: Final = 86_400.0  # between the announcement of a theme's policy and the first deletion
 _PAIR = re.compile(rf"(?P<theme>.+)=(?:forever|(?P<days>[0-9]+) ?d?(?P<roles>(?: +{ROLE})*))", re.DOTALL)

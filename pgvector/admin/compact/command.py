@@ -13,8 +13,7 @@ from ...config.settings import Settings
 from ...domain.commandline import typed
 from ...domain.errors import EmbedderError, WrongUsage
 from ...domain.format import format_bytes, plural
-from ...domain.theme import ThemeRules
-from ...domain.theme_settings import Languages
+from ...domain.theme import Languages, ThemeRules
 from ...host.session_context import Policy
 from ...store.connection import DeadlineConnection
 from ..common.admin_login import admin_conninfo

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 from ...domain.dates import parse_when
 from ...domain.errors import ConfigurationError, WrongUsage
-from ...domain.theme import ThemeRules
-from ...domain.theme_settings import Languages
+from ...domain.theme import Languages, ThemeRules
 from ...store.connection import DeadlineConnection
 from ..common import new_vectors
 from ..common import theme_rows as all_themes

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ...domain.text import both_ends
-from ...domain.theme_settings import Languages
+from ...domain.theme import Languages
 from ...domain.types import Candidate, Filters, Scope
 from ...recall.fuse import fuse
 from ...recall.search import CANDIDATES

@@ -11,7 +11,7 @@ from ...domain.chunks import estimate_tokens
 from ...domain.errors import EmbedderError
 from ...domain.redaction import Masker, masker
 from ...domain.text import clean, digest, strip_injected
-from ...domain.theme_settings import Languages
+from ...domain.theme import Languages
 from ...store.connection import DeadlineConnection
 from ..common import theme_rows as all_themes
 from ..common.asked_model import AskedModel

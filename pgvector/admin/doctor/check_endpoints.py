@@ -10,7 +10,7 @@ from ...config.settings import Settings
 from ...config.sources import read_section
 from ...domain.commandline import pip_install
 from ...domain.errors import EmbedderError, EmbedderUnavailable, HermesPgvectorError
-from ...domain.theme_settings import Languages
+from ...domain.theme import Languages
 from ...embed.cross_encoder import LANGUAGE, MODEL
 from ...embed.factory import cross_encoder_for, embedder_for, reranker_for
 from ...embed.model_folder import LOCAL, is_local, local_folder, models_folder, read_model_folder

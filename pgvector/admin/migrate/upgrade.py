@@ -11,8 +11,7 @@ from ...capture.sanitize import session_name
 from ...config.settings import Settings
 from ...domain.errors import ConfigurationError
 from ...domain.format import plural
-from ...domain.theme import LAST_RESORT, Surface, ThemeRules, session_themes
-from ...domain.theme_settings import Languages
+from ...domain.theme import LAST_RESORT, Languages, Surface, ThemeRules, session_themes
 from ...domain.types import EmbeddingSpace, Store
 from ...embed.instructions import instructions_for
 from ...embed.model_folder import is_local

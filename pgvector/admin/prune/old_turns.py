@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from ...domain.theme_settings import ROLES
+from ...domain.theme import ROLES
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
 from ..common.operators import clock

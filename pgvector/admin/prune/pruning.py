@@ -12,8 +12,7 @@ from typing import Any
 from ...capture.sanitize import session_name
 from ...domain.dates import parse_when
 from ...domain.errors import WrongUsage
-from ...domain.theme import ThemeRules
-from ...domain.theme_settings import ROLES
+from ...domain.theme import ROLES, ThemeRules
 from ...store.connection import DeadlineConnection
 from ...store.memories import note_actor
 from ..common import theme_rows

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ...config.settings import Settings
-from ...domain.theme_settings import Languages
+from ...domain.theme import Languages
 from ...recall.hot import HotLimits, ask_facts, read_hot
 from ...store.connection import DeadlineConnection, translated
 from ...store.pipeline import Pipeline

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from psycopg.types.json import Jsonb
 
 from ...domain.text import digest
-from ...domain.theme_settings import Languages
+from ...domain.theme import Languages
 from ...domain.types import EmbeddingSpace, Store
 from ...store.connection import DeadlineConnection
 from ...store.memories import columns_of, lock_theme

@@ -16,8 +16,7 @@ from ...capture.sanitize import Sanitizer, session_name
 from ...config.settings import Settings
 from ...domain.errors import OperationRejected, StoreUnsettled
 from ...domain.text import clean, clean_json, digest
-from ...domain.theme import ThemeRules
-from ...domain.theme_settings import ROLES, Languages
+from ...domain.theme import ROLES, Languages, ThemeRules
 from ...domain.types import EmbeddingSpace
 from ...store.connection import DeadlineConnection, translated
 from ...store.memories import note_actor
