@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import hypothesis
-import psycopg
 import pytest
-from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.admin.common.migrations import migrate
@@ -22,6 +20,7 @@ from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.runtime.process import close_all
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 
+from .support.databases import Databases
 from .support.embedded import BIN_DIR
 from .support.no_skips import NoSkips
 from .support.places import server_place
@@ -35,7 +34,6 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("suite")
 
 DIMS = 384
-_numbers = itertools.count(1)
 
 MakeProvider = Callable[..., PgvectorMemoryProvider]
 
@@ -72,26 +70,34 @@ def postgres() -> Iterator[EmbeddedServer]:
 
 
 @pytest.fixture(scope="session")
-def migrated_template(postgres: EmbeddedServer) -> str:
+def databases(postgres: EmbeddedServer) -> Iterator[Databases]:
+    """Makes the databases of the tests."""
+    with closing(Databases(postgres)) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def migrated_template(databases: Databases) -> str:
     """The name of a migrated database, to be copied."""
-    admin = postgres.ensure().admin
-    _create_database(admin, "migrated", "template0")
-    migrate(make_conninfo(admin, dbname="migrated"), dims=DIMS, runtime_role="hermes")
+    admin_dsn = databases.create("migrated", "template0")
+    migrate(admin_dsn, dims=DIMS, runtime_role="hermes")
     if mode := os.environ.get("PGVECTOR_TEST_ROW_SECURITY"):
-        confine_runtime_role(make_conninfo(admin, dbname="migrated"), mode)
+        confine_runtime_role(admin_dsn, mode)
     return "migrated"
 
 
 @pytest.fixture
-def empty_admin_dsn(postgres: EmbeddedServer) -> Iterator[str]:
+def empty_admin_dsn(databases: Databases) -> Iterator[str]:
     """An admin's conninfo of a new database without our schema."""
-    yield from new_database(postgres, "template0")
+    with databases.copy("template0") as admin_dsn:
+        yield admin_dsn
 
 
 @pytest.fixture
-def admin_dsn(postgres: EmbeddedServer, migrated_template: str) -> Iterator[str]:
+def admin_dsn(databases: Databases, migrated_template: str) -> Iterator[str]:
     """An admin's conninfo of a new, migrated database."""
-    yield from new_database(postgres, migrated_template)
+    with databases.copy(migrated_template) as admin_dsn:
+        yield admin_dsn
 
 
 @pytest.fixture(scope="session")
@@ -114,23 +120,6 @@ def dsn(direct_dsn: str, led_through: Callable[[str], str]) -> str:
 def direct_dsn(admin_dsn: str) -> str:
     """The runtime role's conninfo at the server itself, whatever stands before it elsewhere."""
     return make_conninfo(admin_dsn, user="hermes")
-
-
-def new_database(postgres: EmbeddedServer, template: str) -> Iterator[str]:
-    """Give an admin's conninfo of a copy of `template`, which is gone afterwards."""
-    admin = postgres.ensure().admin
-    name = f"test_{next(_numbers)}"
-    _create_database(admin, name, template)
-    yield make_conninfo(admin, dbname=name)
-    with psycopg.connect(postgres.ensure().admin, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
-
-
-def _create_database(admin: str, name: str, template: str) -> None:
-    # Copied file by file, which takes a fraction of what writing each page to the log as well does.
-    create = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
-    with psycopg.connect(admin, autocommit=True) as connection:
-        connection.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from playwright.sync_api import Browser, BrowserContext
 
-from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from tests.conftest import DIMS, new_database
+from tests.conftest import DIMS
+from tests.support.databases import Databases
 from tests.support.demo_dashboard import demo_dashboard, runtime_dsn
 from tests.support.host_dashboard import HostDashboard
 from tests.support.page import Opened, chromium, opened, window
@@ -30,9 +30,9 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def demo_dsn(postgres: EmbeddedServer, migrated_template: str) -> Iterator[str]:
+def demo_dsn(databases: Databases, migrated_template: str) -> Iterator[str]:
     """The runtime role's conninfo of the demo's database."""
-    for admin_dsn in new_database(postgres, migrated_template):
+    with databases.copy(migrated_template) as admin_dsn:
         yield runtime_dsn(admin_dsn)
 
 
@@ -89,9 +89,9 @@ def profile(dashboard: HostDashboard, name: str, dsn: str) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def module_dsn(postgres: EmbeddedServer, migrated_template: str) -> Iterator[str]:
+def module_dsn(databases: Databases, migrated_template: str) -> Iterator[str]:
     """The runtime role's conninfo of a new database for the tests of a module."""
-    for admin_dsn in new_database(postgres, migrated_template):
+    with databases.copy(migrated_template) as admin_dsn:
         yield runtime_dsn(admin_dsn)
 
 

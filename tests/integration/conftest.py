@@ -10,13 +10,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
-from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.server.binaries import find_binaries
 from tests.support.dashboard import DashboardApi, dashboard_api
+from tests.support.databases import Databases
 from tests.support.embedded import BIN_DIR
 from tests.support.hermes import HermesHome
 from tests.support.mcp_client import mcp_home
@@ -42,18 +41,10 @@ def embedder() -> Iterator[ScriptedEmbedder]:
 
 
 @pytest.fixture
-def second_dsn(admin_dsn: str, migrated_template: str) -> Iterator[str]:
+def second_dsn(databases: Databases, migrated_template: str) -> Iterator[str]:
     """The runtime role's conninfo of another migrated database."""
-    name = f"{conninfo_to_dict(admin_dsn)['dbname']}_second"
-    postgres = make_conninfo(admin_dsn, dbname="postgres")
-    with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute(
-            sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy").format(
-                sql.Identifier(name), sql.Identifier(migrated_template)
-            )
-        )
-        yield make_conninfo(admin_dsn, dbname=name, user="hermes")
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+    with databases.copy(migrated_template) as admin_dsn:
+        yield make_conninfo(admin_dsn, user="hermes")
 
 
 def command_environment(home: Path, **more: str) -> dict[str, str]:
