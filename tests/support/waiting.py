@@ -11,6 +11,8 @@ from .limits import LEAST_WAIT_S
 T = TypeVar("T")
 
 POLL_S = 0.02
+# Of a long wait: many a predicate makes a connection, and what is waited for needs the machine.
+SELDOM_S = 0.1
 
 
 def until(predicate: Callable[[], T], timeout_s: float = LEAST_WAIT_S, what: str = "") -> T:
@@ -19,9 +21,10 @@ def until(predicate: Callable[[], T], timeout_s: float = LEAST_WAIT_S, what: str
     Raises: AssertionError that names `what` was waited for.
     """
     timeout_s = max(timeout_s, LEAST_WAIT_S)
-    end = time.monotonic() + timeout_s
+    began = time.monotonic()
     while not (value := predicate()):
-        if time.monotonic() >= end:
+        waited_s = time.monotonic() - began
+        if waited_s >= timeout_s:
             raise AssertionError(f"waited {timeout_s} s in vain for {what or predicate}")
-        time.sleep(POLL_S)
+        time.sleep(min(max(POLL_S, waited_s / 10), SELDOM_S))
     return value
