@@ -25,6 +25,8 @@ for name in $(compgen -e); do
   case $name in HERMES_*) unset "$name" ;; esac
 done
 export PYTHONSAFEPATH=1
+# Where it is set, every process and part of the tests would prepare the same modules anew.
+unset PYTHONDONTWRITEBYTECODE
 
 # What the tests were tried on.
 below=15
@@ -59,6 +61,11 @@ case " $* " in
     program browser_files .cache/chromium || fail "Chromium, which the tests run, is not there and could not be fetched" ;;
 esac
 
+if [ "${1:-}" = --all ]; then
+  # Read once beforehand, beside the checks: else each of the processes that run tests would compile all of them.
+  "$python" -P -m pytest --collect-only --quiet -o cache_dir=.cache/pytest tests >"$scratch/collected" 2>&1 &
+fi
+
 step "Checking the code"
 quietly "$python" -m ruff check --cache-dir .cache/ruff . || fail "ruff check found something"
 quietly "$python" -m ruff format --check --cache-dir .cache/ruff . ||
@@ -68,15 +75,26 @@ cd -- "$scratch"
 quietly "$python" -m mypy --config-file "$root/pyproject.toml" --cache-dir "$root/.cache/mypy" \
   -p hermes_memory_pgvector || fail "mypy found something"
 cd -- "$root"
+wait
 
 export HYPOTHESIS_STORAGE_DIRECTORY=$root/.cache/hypothesis
-# More processes than cores, for much of the time is spent waiting; one file stays in one of them, and the long ones begin.
-pytest() { "$python" -P -m pytest --no-skips -o cache_dir=.cache/pytest -n 3 --dist loadfile --no-loadscope-reorder "${without[@]}" "$@"; }
+# More processes than cores, for much of the time is spent waiting; one file stays in one of them, in the order given.
+pytest() { "$python" -P -m pytest --no-skips -o cache_dir=.cache/pytest -n 4 --dist loadfile --no-loadscope-reorder "${without[@]}" "$@"; }
 
 # in_folder FOLDER NAME...: the paths of these test modules.
 in_folder() {
   local name
   for name in "${@:2}"; do say "tests/$1/test_$name.py"; done
+}
+
+# mixed FOLDER...: the paths of the test modules of these folders, each folder's spread over the whole list: those that
+# mostly wait then run beside those that mostly compute.
+mixed() {
+  local folder modules number
+  for folder in "$@"; do
+    modules=("tests/$folder"/test_*.py)
+    for number in "${!modules[@]}"; do say "$(((2 * number + 1) * 100000 / (2 * ${#modules[@]}))) ${modules[number]}"; done
+  done | sort -s -n | cut -d ' ' -f 2
 }
 
 status=0
@@ -144,7 +162,9 @@ run_and_note() {
   return "$result"
 }
 
-stage "All tests" tests/plans tests/fault tests/host tests/browser tests/server tests/integration tests/unit
+# The short modules of tests/unit at the end leave no process idle for long.
+# shellcheck disable=SC2046
+stage "All tests" $(mixed plans fault host browser server integration) tests/unit
 
 # Once more where Postgres holds the agents' role to a list of themes, and through PgBouncer where that role has every theme.
 # shellcheck disable=SC2046
