@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,22 +54,23 @@ def command_environment(home: Path, **more: str) -> dict[str, str]:
     return {**kept, "HERMES_HOME": str(home), "PYTHONSAFEPATH": "1", **more}
 
 
+def started_cli(home: Path, folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start `hermes-pgvector ARGUMENTS` for a home, in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "hermes_memory_pgvector.cli", *arguments],
+        cwd=folder,
+        env=command_environment(home),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
 @pytest.fixture
 def start_cli(home: Path, tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
     """Starts `hermes-pgvector ARGUMENTS` in a process of its own."""
-
-    def start(*arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "hermes_memory_pgvector.cli", *arguments],
-            cwd=tmp_path,
-            env=command_environment(home),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    return start
+    return partial(started_cli, home, tmp_path)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -25,6 +26,8 @@ from tests.conftest import DIMS
 from tests.support.blocked_packages import PoorEnvironment
 from tests.support.browser_files import browser_program
 from tests.support.waiting import until
+
+from .conftest import started_cli
 
 API = "/api/plugins/pgvector"
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -71,6 +74,16 @@ def web(home: Path, dsn: str, start_cli: Start) -> Iterator[Web]:
 
 
 @pytest.fixture(scope="module")
+def shut_web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    """A server for all who do not get in: nothing that they ask for reaches a database."""
+    home = tmp_path_factory.mktemp("shut")
+    section = {"pgvector": {"dsn": "host=/nowhere", "dims": DIMS}}
+    (home / "config.yaml").write_text(yaml.safe_dump({"plugins": section}), encoding="utf-8")
+    with served(partial(started_cli, home, home)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     program, environment = browser_program()
     with sync_playwright() as playwright:
@@ -113,9 +126,9 @@ OF_A_PATH = ("localhost/x", "localhost?x", "localhost#x", "localhost:1/x")  # of
 
 
 @pytest.mark.parametrize("host", [*LED_HERE, *OF_A_PATH])
-def test_a_name_that_was_led_here_is_refused(web: Web, host: str) -> None:
+def test_a_name_that_was_led_here_is_refused(shut_web: Web, host: str) -> None:
     for path in ("/", "/dist/index.js", f"{API}/overview"):
-        assert httpx.get(f"{web.base}{path}", headers={"Host": host}).status_code in (400, 403)
+        assert httpx.get(f"{shut_web.base}{path}", headers={"Host": host}).status_code in (400, 403)
 
 
 def test_pages_of_other_sites_may_not_ask(web: Web) -> None:
@@ -139,9 +152,9 @@ def test_pages_of_other_sites_may_not_ask(web: Web) -> None:
     assert httpx.post(f"{web.base}/session", content=json.dumps({"token": web.token})).status_code == 400
 
 
-def test_every_answer_is_for_this_page_alone(web: Web) -> None:
+def test_every_answer_is_for_this_page_alone(shut_web: Web) -> None:
     for path in ("/", "/pgvector-memory", "/standalone/shell.js", f"{API}/overview", "/none"):
-        headers = httpx.get(web.base + path).headers
+        headers = httpx.get(shut_web.base + path).headers
         policy = headers["content-security-policy"]
         assert "default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
         assert headers["cache-control"] == "no-store", "neither a browser nor a proxy keeps memories"
@@ -152,15 +165,15 @@ def test_every_answer_is_for_this_page_alone(web: Web) -> None:
     "path",
     ["/standalone/..%2froutes.py", "/routes.py", "/dist/../desk.py", "/standalone/", "/docs", "/openapi.json", "//etc"],
 )
-def test_only_the_files_of_the_page_are_served(web: Web, path: str) -> None:
-    with socket.create_connection(("127.0.0.1", urlsplit(web.base).port or 0)) as raw:
+def test_only_the_files_of_the_page_are_served(shut_web: Web, path: str) -> None:
+    with socket.create_connection(("127.0.0.1", urlsplit(shut_web.base).port or 0)) as raw:
         raw.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
         with raw.makefile("rb") as answer:
             assert b" 404 " in answer.readline()
 
 
-def test_it_listens_on_loopback_only(web: Web) -> None:
-    port = urlsplit(web.base).port or 0
+def test_it_listens_on_loopback_only(shut_web: Web) -> None:
+    port = urlsplit(shut_web.base).port or 0
     elsewhere = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)}
     for address in elsewhere - {"127.0.0.1"} | {"127.0.0.2"}:
         with socket.socket() as probe:
