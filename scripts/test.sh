@@ -162,9 +162,9 @@ run_and_note() {
   return "$result"
 }
 
-# The short modules of tests/unit at the end leave no process idle for long.
+# tests/plans has the longest module; the short ones of tests/unit, at the end, leave no process idle for long.
 # shellcheck disable=SC2046
-stage "All tests" $(mixed plans fault host browser server integration) tests/unit
+stage "All tests" tests/plans $(mixed fault host browser server integration) tests/unit
 
 # Once more where Postgres holds the agents' role to a list of themes, and through PgBouncer where that role has every theme.
 # shellcheck disable=SC2046
