@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 from pathlib import Path
@@ -62,7 +61,7 @@ def test_a_project_has_a_theme_of_its_own(agent_home: HermesHome) -> None:
             assert (await called(one, "remember", content="Heron uses tabs.", sync=True))["theme"] == theme
         async with connected(agent_home, folder="/srv/other/heron") as other:
             assert await recalled(other, "tabs") == []
-        async with connected(agent_home, folder=os.path.expanduser("~")) as at_home:
+        async with connected(agent_home, folder=str(agent_home.root)) as at_home:
             assert (await called(at_home, "profile"))["theme"] == "default"
 
     run(talk)
