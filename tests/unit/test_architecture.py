@@ -7,6 +7,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,7 @@ class Module:
     path: str
     source: str
 
-    @property
+    @cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.source, self.path)
 
@@ -333,9 +334,15 @@ def names_in(node: ast.AST) -> set[str]:
     return found | {child.attr for child in ast.walk(node) if isinstance(child, ast.Attribute)}
 
 
+@pytest.fixture(scope="module")
+def house() -> House:
+    """This package, read once."""
+    return House(PACKAGE)
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_the_package_keeps_the_rule(rule: Rule) -> None:
-    assert list(rule(House(PACKAGE))) == []
+def test_the_package_keeps_the_rule(house: House, rule: Rule) -> None:
+    assert list(rule(house)) == []
 
 
 PLANTED = [
