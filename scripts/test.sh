@@ -167,16 +167,17 @@ run_and_note() {
 stage "All tests" tests/plans $(mixed fault host browser server integration) tests/unit
 
 # Once more where Postgres holds the agents' role to a list of themes, and through PgBouncer where that role has every theme.
+# The long modules stand first, so that no process is left with one at the end.
 # shellcheck disable=SC2046
 PGVECTOR_TEST_ROW_SECURITY=some stage "Tests with row-level security" $(in_folder integration \
-  facts search_words search_exact recall_prefetch recall_filters mirror_hooks mirror_files contexts reuse)
+  search_words recall_prefetch facts recall_filters contexts mirror_files mirror_hooks reuse search_exact)
 # shellcheck disable=SC2046
 PGVECTOR_TEST_ROW_SECURITY=all PGVECTOR_TEST_POOLER=1 stage "Tests with row-level security, through PgBouncer" $(
   # Those for which the role, its policies or the pooler change what happens. Who makes a database, a role or a pooler of
   # its own, or walks the statements that others walk here, runs in the first stage only.
-  in_folder integration arrivals delegation history isolation lost_files mirror_files mirror_hooks mirror_hosts profiles \
-    prune recall_faults recall_late recall_passes recall_small_theme reuse rights row_security_agents search_words \
-    second_profile seeing strangers pipeline themes_command tools_write undo
+  in_folder integration lost_files tools_write search_words prune themes_command seeing history arrivals recall_passes \
+    mirror_files isolation mirror_hooks recall_faults reuse delegation profiles rights row_security_agents strangers \
+    recall_late undo mirror_hosts recall_small_theme second_profile pipeline
 )
 
 if [ -z "${PGVECTOR_TEST_POSTGRES:-}" ]; then
@@ -185,7 +186,7 @@ if [ -z "${PGVECTOR_TEST_POSTGRES:-}" ]; then
   older=$("$python" -P -c "$find")/pginstall/bin
   # shellcheck disable=SC2046
   PGVECTOR_TEST_POSTGRES=$older stage "Tests on PostgreSQL 16" $(in_folder integration \
-    search_words search_exact recall_small_theme migrate isolation dump)
+    migrate search_words isolation recall_small_theme dump search_exact)
 fi
 
 step "Results"
