@@ -57,11 +57,16 @@ class OwnQueues:
         """Return the spool, opened now where that failed before; None while it cannot be."""
         with self._changing:
             if self._spool is None:
-                try:
-                    self._spool = self._begin()
-                except SpoolError as exc:
-                    self._warn(exc)
+                self._spool = self._begun()
             return self._spool
+
+    def _begun(self, instead_of: Spool | None = None) -> Spool | None:
+        """Return a new file; None, which is told, where no disk takes one."""
+        try:
+            return self._begin(instead_of)
+        except SpoolError as exc:
+            self._warn(exc)
+            return None
 
     def _begin(self, instead_of: Spool | None = None) -> Spool:
         now = time.monotonic()
@@ -122,9 +127,9 @@ class OwnQueues:
             if (into := self.write_anew(gone, exc)) is None:
                 return False
             if gone is self._spool:  # what comes now goes to a file of its own, after all that is moved to this one
+                fresh = self._begun()
                 self._older.append(into)
-                self._spool = None
-                self.open()
+                self._spool = fresh
             else:
                 self._older[self._older.index(gone)] = into
         self._go_on_moving(_HOOK_MOVES_S, in_hook=True)
@@ -133,10 +138,7 @@ class OwnQueues:
     def write_anew(self, gone: Spool, exc: SpoolGone) -> Spool | None:
         """Return a new file, into which what `gone` held is to be moved; None where there cannot be one now."""
         with self._changing:
-            try:
-                into = self._begin(gone)
-            except SpoolError as failed:
-                self._warn(failed)
+            if (into := self._begun(gone)) is None:
                 return None
             if not self.moves_into(gone):
                 self._moves.append(Salvage(gone, into, exc))

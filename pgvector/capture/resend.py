@@ -123,17 +123,21 @@ class AcknowledgedWrites:
 
     def _write(self) -> None:
         """Move what is in memory to the file, as far as the disk takes it."""
-        with contextlib.suppress(SpoolError):
-            while (part := self._unwritten[:SHORT_SLICE]) and self._keep(part):
-                del self._unwritten[:SHORT_SLICE]
+        del self._unwritten[: self._keep(self._unwritten)]
 
-    def _keep(self, ops: Sequence[Operation]) -> bool:
-        """Keep a few in the file; False where there is none. Raises SpoolError."""
-        if (spool := self._current()) is None:
-            return False
-        self._last = max(self._last, keep(spool, ops))
-        self._bytes += sum(map(size_of, ops))
-        return True
+    def _keep(self, ops: Sequence[Operation]) -> int:
+        """Keep them in the file, as far as the disk takes them; return how many."""
+        kept = 0
+        try:
+            for part in in_slices(ops, SHORT_SLICE):
+                if (spool := self._current()) is None:
+                    break
+                self._last = max(self._last, keep(spool, part))
+                self._bytes += sum(map(size_of, part))
+                kept += len(part)
+        except SpoolError as exc:
+            logger.debug("hermes-pgvector: %s", exc)
+        return kept
 
     def _drop_removed(self, forget: ForgetMemories) -> None:
         spare = _without_removed(forget)
@@ -185,21 +189,13 @@ class AcknowledgedWrites:
                 if gone:
                     self._unwritten = sorted([*self._unwritten, *fresh], key=lambda op: op.seq)
                     self._write()
-                elif not self._keep_here(fresh):
+                elif self._keep(fresh) < len(fresh):
                     return False
                 with contextlib.suppress(SpoolError):  # it is gone
                     forget_until(spool, page[-1].seq)
                 for written in filter(None, (self._current(), spool)):
                     written.checkpoint()
         return True
-
-    def _keep_here(self, ops: Sequence[Operation]) -> bool:
-        """Keep what another file kept; False where the disk does not take it."""
-        try:
-            return all(self._keep(part) for part in in_slices(ops, SHORT_SLICE))
-        except SpoolError as exc:
-            logger.debug("hermes-pgvector: %s", exc)
-            return False
 
     def look(self) -> None:
         """Have what the server lacks be sent again, once it is another one. Raises HermesPgvectorError."""
