@@ -25,6 +25,7 @@ class AdoptedSpools:
         self._directory = directory
         self._spools: list[Spool] = []
         self._waiting = False  # there are files that could not be adopted
+        self._lacks_own = False  # ... because no disk took a file of our own
         self._look_at = 0.0
 
     def __iter__(self) -> Iterator[Spool]:
@@ -45,7 +46,8 @@ class AdoptedSpools:
         began = time.monotonic()
         if own.open() is not None:
             self._adopt(kept)
-        self._waiting = own.open() is None or self._directory.some_wait
+        self._lacks_own = own.open() is None
+        self._waiting = self._lacks_own or self._directory.some_wait
         self._look_at = time.monotonic() + _SHARE * (time.monotonic() - began)
 
     def _adopt(self, kept: AcknowledgedWrites) -> None:
@@ -63,7 +65,7 @@ class AdoptedSpools:
         """Return True where older files may be adopted now: before newer writes go, once these are empty."""
         if len(self._spools) == ADOPTED_AT_ONCE and self.let_go_of_empty(own, kept):
             return True
-        return self._waiting and time.monotonic() >= self._look_at
+        return self._waiting and (time.monotonic() >= self._look_at or (self._lacks_own and own.open() is not None))
 
     def check_files(self, own: OwnQueues) -> None:
         """See that the files are still there; a new one takes the place of one that is gone."""
