@@ -36,7 +36,7 @@ def embedder_for(settings: Settings, api_key: str, *, home: Path) -> CachedEmbed
         return CachedEmbedder(local, name=f"the local model {local.model}")
     if not settings.embed_url.strip():
         return None
-    http = _http_embedder(settings, api_key, dims=settings.dims, dimensions=settings.embed_dimensions)
+    http = http_embedder(settings, api_key, dims=settings.dims, dimensions=settings.embed_dimensions)
     return CachedEmbedder(http, name=http.endpoint)
 
 
@@ -58,25 +58,8 @@ def cross_encoder_for(settings: Settings, home: Path) -> CrossEncoder:
     return CrossEncoder(models_folder(home) / MODEL, threads=settings.embed_threads)
 
 
-def dims_given(settings: Settings, api_key: str, *, home: Path) -> int:
-    """Return how many floats the model that the settings name gives, whatever `dims` says, by embedding a word.
-
-    0 when `embed_url` is empty. Raises EmbedderError or ConfigurationError.
-    """
-    if is_local(settings.embed_url):
-        from .onnx import dims_of
-
-        return dims_of(local_folder(settings.embed_url, home))
-    if not settings.embed_url.strip():
-        return 0
-    endpoint = _http_embedder(settings, api_key, dims=0, dimensions="never")
-    try:
-        return len(endpoint.embed_query("dimensions", timeout_s=settings.embed_timeout_s))
-    finally:
-        endpoint.close()
-
-
-def _http_embedder(settings: Settings, api_key: str, *, dims: int, dimensions: str) -> HttpEmbedder:
+def http_embedder(settings: Settings, api_key: str, *, dims: int, dimensions: str) -> HttpEmbedder:
+    """Return the client of the endpoint that the settings name, for vectors of `dims`. Raises ConfigurationError."""
     from .http_embedder import HttpEmbedder
 
     return HttpEmbedder(

@@ -12,7 +12,7 @@ from ...config.settings import Settings
 from ...domain.errors import InvalidArgument
 from ...domain.format import plural
 from ...domain.measures import Latencies
-from ...embed.factory import dims_given, embedder_for
+from ...embed.factory import embedder_for
 from ...embed.model_folder import is_local
 from ...host.session_context import environment
 from ...store.backend import Backend
@@ -28,6 +28,7 @@ from ..common.commands import (
 )
 from ..common.database import settings_of
 from ..common.embedded_server import borrowed_server
+from ..common.given_dims import dims_given
 from ..common.outcome import ADD_YES
 from ..common.yaml_file import set_values
 from .reembedding import Reembedding, ReembedPlan, backfill, cold_turns, plan

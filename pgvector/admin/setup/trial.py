@@ -11,8 +11,9 @@ from ...config.settings import Settings
 from ...domain.errors import ConfigurationError, EmbedderError, EmbedderUnavailable
 from ...domain.types import EmbeddingSpace
 from ...embed.embedder import space_of
-from ...embed.factory import dims_given, embedder_for
+from ...embed.factory import embedder_for
 from ...embed.model_folder import is_local
+from ..common.given_dims import dims_given
 
 MAX_DIMS = 2000
 _TEXT = "Is anybody there?"

@@ -1,0 +1,26 @@
+"""How long the vectors of a model are, found by asking it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...config.settings import Settings
+from ...embed.factory import http_embedder
+from ...embed.model_folder import is_local, local_folder
+from ...embed.onnx import dims_of
+
+
+def dims_given(settings: Settings, api_key: str, *, home: Path) -> int:
+    """Return how many floats the model that the settings name gives, whatever `dims` says, by embedding a word.
+
+    0 when `embed_url` is empty. Raises EmbedderError or ConfigurationError.
+    """
+    if is_local(settings.embed_url):
+        return dims_of(local_folder(settings.embed_url, home))
+    if not settings.embed_url.strip():
+        return 0
+    endpoint = http_embedder(settings, api_key, dims=0, dimensions="never")
+    try:
+        return len(endpoint.embed_query("dimensions", timeout_s=settings.embed_timeout_s))
+    finally:
+        endpoint.close()
