@@ -244,6 +244,25 @@ def test_need_16_show_tells_all_that_is_known_of_a_row(
     assert "OPS-12" in text and "Atlas is blue" in text and "memory_tool" in text
 
 
+def test_need_16_a_setting_that_does_not_fit_the_vectors_hides_no_row_from_an_operator(
+    make_provider: MakeProvider, say: Say, home: Path, dsn: str, tmp_path: Path
+) -> None:
+    provider = make_provider()
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    talk(make_provider, "s-1", "Atlas is not red")
+    landed(provider)
+    configure(home, dsn, dims=DIMS * 2)
+    for command in (["list"], ["sessions", "show", "s-1"], ["search", "Atlas"]):
+        assert "Atlas" in say(*command, "--theme", "marketing"), command
+    assert "Atlas is blue" in say("show", "m1") and "m1" in say("history", "--theme", "marketing")
+    assert "marketing" in say("themes", "list")
+    say("export", str(tmp_path / "all.jsonl"))
+    assert "Atlas is blue" in (tmp_path / "all.jsonl").read_text()
+    assert "the setting `dims` says" in say("import", str(tmp_path / "all.jsonl"), code=1), "vectors may come along"
+    say("forget", "m1", "--yes")
+    assert "Atlas is blue" not in say("list", "--theme", "marketing")
+
+
 def test_need_16_sessions_are_a_timeline_with_their_links(make_provider: MakeProvider, say: Say, ask: Ask) -> None:
     talk(make_provider, "s-1", "the first", "the second")
     talk(make_provider, "s-2", "the third", parent_session_id="s-1")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...config.settings import Settings
-from ...domain.errors import StoreUnavailable
+from ...domain.errors import DimensionMismatch, StoreUnavailable
 from ...domain.theme import ThemeRules
 from ...host.session_context import Policy, environment, load_settings
 from ...store.connection import DeadlineConnection, translated
@@ -34,16 +34,24 @@ def known_settings(home: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def connection(settings: Settings, login: str | None = None, *, named: str = "") -> Iterator[DeadlineConnection]:
+def connection(
+    settings: Settings, login: str | None = None, *, named: str = "", any_dims: bool = False
+) -> Iterator[DeadlineConnection]:
     """Open a connection to the database of the settings, embedded or not, or by another login; its tables are there.
 
-    `named`: the option that named it, where that was not the setting `dsn`. Raises SchemaNotApplied and
-    StoreUnavailable; in the block, errors of the database are ours.
+    `named`: the option that named it, where that was not the setting `dsn`. `any_dims`: vectors of another length than
+    the setting says are only told. Raises SchemaNotApplied, StoreUnavailable, and DimensionMismatch unless `any_dims`;
+    in the block, errors of the database are ours.
     """
     with borrowed_server(settings) as locate, ExitStack() as stack:
         with naming(named or ("--admin-dsn" if login else "dsn")):
             conn = stack.enter_context(connect(login or settings.dsn or locate()))
-            ensure_schema(conn, dims=settings.dims)
+            try:
+                ensure_schema(conn, dims=settings.dims)
+            except DimensionMismatch as exc:
+                if not any_dims:
+                    raise
+                warn(str(exc))
         with translated():
             yield conn
 
@@ -58,8 +66,13 @@ def naming(option: str) -> Iterator[None]:
 
 
 @contextmanager
-def database(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConnection, Settings, ThemeRules]]:
-    """Open a connection for a command with --admin-dsn, with the settings and their rules of names."""
+def database(
+    args: argparse.Namespace, home: Path, *, any_dims: bool = True
+) -> Iterator[tuple[DeadlineConnection, Settings, ThemeRules]]:
+    """Open a connection for a command with --admin-dsn, with the settings and their rules of names.
+
+    Rows can be looked at, moved and removed whatever length their vectors have, unless `any_dims` is False.
+    """
     settings = settings_of(home)
-    with connection(settings, args.admin_dsn) as conn:
+    with connection(settings, args.admin_dsn, any_dims=any_dims) as conn:
         yield conn, settings, Policy.of(settings).rules

@@ -69,7 +69,7 @@ def _output(file: Path | None, *, replace: bool) -> Iterator[ByteSink]:
 
 def _import(args: argparse.Namespace, home: Path) -> int:
     renamed = _renamed(args.rename)
-    with database(args, home) as (conn, settings, rules):
+    with database(args, home, any_dims=False) as (conn, settings, rules):
         bringing = Bringing(
             settings,
             rules,
