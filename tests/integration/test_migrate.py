@@ -131,6 +131,20 @@ def test_need_28_the_dimension_is_chosen_at_migration(empty_admin_dsn: str, cli:
     assert again.returncode == 1 and f"vectors of {dims} dimensions" in again.stderr
 
 
+def test_need_02_a_database_of_another_encoding_is_named_with_the_command_that_makes_one(
+    empty_admin_dsn: str, cli: Run
+) -> None:
+    name = "of_another_encoding"
+    with psycopg.connect(empty_admin_dsn, autocommit=True) as conn:
+        conn.execute(f"CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE_PROVIDER libc LOCALE 'C' TEMPLATE template0")
+        try:
+            done = cli("migrate", "--admin-dsn", make_conninfo(empty_admin_dsn, dbname=name))
+        finally:
+            conn.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    assert done.returncode == 1
+    assert "this one has LATIN1" in done.stderr and "CREATE DATABASE hermes_memory ENCODING 'UTF8'" in done.stderr
+
+
 def test_need_28_without_a_setting_vectors_have_768_dimensions(
     empty_admin_dsn: str, psql_files: Callable[..., None]
 ) -> None:

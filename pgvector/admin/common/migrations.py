@@ -77,10 +77,12 @@ def migrate(
     What a filled database lacks, codes and words of its rows and indexes, is made at the end, beside agents and without
     a time limit; `tell` hears how far that is. `timeout_s` is for each wait for a lock.
 
-    Raises StoreUnavailable, UpgradeNeeded, ConfigurationError (no such role, wrong server) or DimensionMismatch.
+    Raises StoreUnavailable, UpgradeNeeded, DimensionMismatch or ConfigurationError (no such role, wrong server or
+    encoding).
     """
     with connect(admin_conninfo) as conn:
         require_session(conn, admin_conninfo)
+        _require_utf8(conn)
         notices: list[str] = []
         conn.add_notice_handler(lambda diag: notices.append(diag.message_primary or ""))
         _set_up_session(conn, dims, runtime_role, timeout_s)
@@ -104,6 +106,15 @@ def migrate(
             built += words.complete(conn, tell)
             built += [] if is_changing else hnsw.build(conn, admin_conninfo, tell)
     return MigrationReport(tuple(applied), tuple(already), tuple(notices), tuple(built))
+
+
+def _require_utf8(conn: DeadlineConnection) -> None:
+    """Raise ConfigurationError where the database cannot even take the text of a migration."""
+    if (encoding := conn.info.parameter_status("server_encoding")) != "UTF8":
+        raise ConfigurationError(
+            f"hermes-memory-pgvector needs a database with encoding UTF8, this one has {encoding}; make one: "
+            "CREATE DATABASE hermes_memory ENCODING 'UTF8' TEMPLATE template0"
+        )
 
 
 def _set_up_session(conn: DeadlineConnection, dims: int, runtime_role: str, timeout_s: float) -> None:
