@@ -32,3 +32,23 @@ def test_the_proof_holds_in_a_home_with_memory_files_and_leaves_nothing(
             [THEME, THEME, THEME],
         ).fetchall()
     assert left == []
+
+
+def test_need_40_the_proof_asks_nobody_about_what_it_wrote_itself(
+    dsn: str,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # The host leaves an empty file where the last entry was removed.
+    (home / "memories").mkdir()
+    (home / "memories" / "MEMORY.md").touch()
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", dsn)
+    monkeypatch.setenv("HERMES_PGVECTOR_DIMS", str(DIMS))
+
+    assert prove(home), capfd.readouterr().out
+
+    assert "is empty" not in caplog.text
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("SELECT content FROM memory_entries").fetchall() == []

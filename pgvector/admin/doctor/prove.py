@@ -40,13 +40,11 @@ def prove(home: Path) -> bool:
     try:
         landed = _landed(provider)
     except KeyboardInterrupt:
-        provider.shutdown()
-        _clean_up(home, word)
+        _clean_up(provider, word)
         raise
     if not landed:
         print(typed("  FAILED    they are safe in the spool, but did not reach Postgres; run: hermes-pgvector doctor"))
         return False
-    provider.shutdown()
     try:
         done = subprocess.run(
             command_of("cli", "prove", "--hermes-home", str(home), "--recall", word),
@@ -58,7 +56,7 @@ def prove(home: Path) -> bool:
         )
         print(done.stdout, end="", flush=True)
     finally:  # also after Ctrl-C
-        _clean_up(home, word)
+        _clean_up(provider, word)
     return done.returncode == 0
 
 
@@ -94,8 +92,9 @@ def _said(word: str) -> str:
     return f"The installation check left the code {word} in the long-term memory."
 
 
-def _clean_up(home: Path, word: str) -> None:
-    provider = _provider(home)
+def _clean_up(provider: PgvectorMemoryProvider, word: str) -> None:
+    # The provider that wrote: another one would compare with MEMORY.md first, and where that is empty, or changed
+    # meanwhile, ask an operator about what is about to be removed.
     provider.on_memory_write("remove", "memory", "", {"old_text": word})
     provider.on_memory_write("remove", "memory", "", {"old_text": _FACT})
     if _landed(provider) and provider.runtime is not None:
