@@ -15,7 +15,7 @@ from ..domain.errors import EmbeddedServerError
 from . import databases, options, processes
 from .binaries import Binaries, find_binaries
 from .connecting import ServerAnswer, ServerState, look
-from .directories import delete_files, make_root, make_socket_dir, remove_socket_dir
+from .directories import delete_files, make_root, make_socket_dir, others_files, remove_socket_dir
 from .layout import default_root, require_posix, root_of
 from .locks import Presence, is_free, open_lock, try_exclusive
 from .relocation import within_reach
@@ -198,6 +198,13 @@ class EmbeddedServer(ServerShare):
             finally:
                 os.close(presence)
         return True
+
+    def others_files(self) -> list[Path]:
+        """Return what `remove` leaves in the server's directory, since it is not the server's."""
+        try:
+            return others_files(self._layout)
+        except OSError:
+            return []
 
     def _notice_fork(self) -> None:
         """In a forked child, forget what belongs to the parent; its mutex may be held by a thread that is not here."""

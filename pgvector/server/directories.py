@@ -60,19 +60,26 @@ def remove_socket_dir(layout: Layout, account: Account) -> None:
 
 def delete_files(layout: Layout) -> None:
     """Delete the files of a server that is stopped, and its directory unless others' are in it. Raises: OSError."""
-    for folder in (layout.data, layout.root / "run"):
-        if folder.is_dir():
-            shutil.rmtree(folder)
-    for file in (
-        *layout.root.glob(f"{layout.log.name}*"),
-        layout.kept,
-        layout.server_lock,
-        layout.presence_lock,
-        layout.lock,
-    ):
-        file.unlink(missing_ok=True)
+    for path in _files_of(layout):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
     with suppress(OSError):
         layout.root.rmdir()
+
+
+def others_files(layout: Layout) -> list[Path]:
+    """Return what lies in the server's directory and is not the server's, as a copy that somebody made of its data."""
+    own = {path.name for path in _files_of(layout)}
+    return sorted(path for path in layout.root.iterdir() if path.name not in own)
+
+
+def _files_of(layout: Layout) -> list[Path]:
+    """Return the files and folders of a server, there or not; the lock last."""
+    log = layout.root.glob(f"{layout.log.name}*")
+    locks = (layout.kept, layout.server_lock, layout.presence_lock, layout.lock)
+    return [layout.data, layout.root / "run", *log, *locks]
 
 
 def _make_root(root: Path, account: Account) -> None:

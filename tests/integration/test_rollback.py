@@ -145,6 +145,8 @@ def test_uninstall_with_data_removes_the_embedded_server_but_not_under_another_p
 
     assert code == 0
     assert [path.name for path in (place / "pg").iterdir()] == ["mine.txt"]
+    assert [line for line in said["left"] if "mine.txt" in line], "what stays is named"
+    assert not [line for line in said["left"] if "/pg/data" in line]
     assert not (home / "pgvector").exists() and not (home / "plugins" / "pgvector").exists()
     (place / "pg" / "mine.txt").unlink()
     assert verb("migrate")[0] == 0, "a new server can be made there"

@@ -63,6 +63,10 @@ def _left(home: Path, settings: Settings, *, data: bool) -> list[str]:
             f"the tables on your server; an admin removes them: psql -d DATABASE -v ON_ERROR_STOP=1 -f {_DROP_SCRIPT}"
         )
     left.append("plugins.pgvector in config.yaml; MEMORY.md and USER.md, which are the host's")
+    if data and (others := embedded_server(settings).others_files()):
+        left += [
+            f"{path} ({_size(path)}), which is not the server's; a copy of its data holds memory" for path in others
+        ]
     if data and (venv := home / "pgvector" / _VENV).exists():
         left.append(f"the Python environment {venv}, which the installer made: remove the folder")
     left += [
