@@ -207,6 +207,8 @@ def test_need_31_a_held_removal_is_confirmed_or_dismissed_and_can_be_undone(
     assert recalled(provider, "crane", scope="all") == [COLOURS[1]], "what was dismissed is not asked about again"
     assert cli("removals", "confirm", "m999999", "--yes").returncode == 1
     assert cli("removals", "confirm").returncode == 2
+    nothing = cli("removals", "confirm", "--all", "--yes")
+    assert nothing.returncode == 0 and nothing.stdout == "no removal waits for a decision\n", "and no hint to restore"
     restored = ask("restore", "--since", "1h")
     assert restored["counts"] == {"memories": 5} and {row["theme"] for row in restored["rows"]} == {"sales", "default"}
     assert set(recalled(provider, "crane", scope="all")) == set(COLOURS)

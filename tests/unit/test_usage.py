@@ -21,6 +21,7 @@ from hermes_memory_pgvector.admin.common.commands import EXIT_USAGE
         ("exprot", "there is no command 'exprot'; did you mean: export?"),
         ("quux", "there is no command 'quux', only setup, install,"),
         ("themes renam a b", "themes: error: there is no action 'renam'; did you mean: rename?"),
+        ("sessions", "sessions: error: say what to do: list, show"),
         ("setup nonsense", "hermes-pgvector setup: error: unknown arguments: nonsense"),
         ("migrate postgresql://me:geheim@db/x", "unknown arguments: postgresql://me:***@db/x"),
         ("themes log --limit 0", "--limit: write a whole number, 1 or more"),

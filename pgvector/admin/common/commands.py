@@ -76,6 +76,8 @@ class Parser(argparse.ArgumentParser):
             near = [name for name in known if name.startswith(given)] or difflib.get_close_matches(given, known)
             meant = f"; did you mean: {', '.join(near)}?" if given and near else f", only {', '.join(known)}"
             message = f"there is no {kind.lower()} {given!r}{meant}"
+        elif message.endswith("required: ACTION") and self._subparsers is not None:
+            message = f"say what to do: {', '.join(self._subparsers._group_actions[0].choices or ())}"
         if self._as_json:
             print_error(message, "WrongUsage")
         super().error(message)

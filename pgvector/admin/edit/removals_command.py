@@ -67,6 +67,8 @@ def _decide(decision: Decision, args: argparse.Namespace, home: Path) -> int:
 
 
 def _decided(done: Outcome, decision: Decision) -> str:
+    if not done.rows:
+        return ""
     if decision == "dismiss":
         return f"kept: {_memories(done)}, whatever the file holds"
     if done.done:
