@@ -250,11 +250,13 @@ def test_need_35_no_statement_gives_another_theme_what_is_private(
         "kinds": None, "target": None, "role": None, "session_id": None, "since": "-infinity", "until": "infinity",
         "restricted": True,
         "matchers": ["'vault'"], "holding": [None], "absent": [1.0], "match": "'vault'", "recent": True, "exact": True,
-        "whole": False, "rows": 50.0, "phrase": "the vault opens", "words": ["privatewor", "publicwor"], "initials": ["p"],
+        "whole": False,
+        "rows": 50.0, "phrase": "the vault opens", "words": ["privatewor", "publicwor"], "initials": ["p"],
         "starts": ["-infinity"], "ends": ["infinity"],
     }  # fmt: skip
     variants: list[dict[str, Any]] = [
-        {}, {"match": "'privateword' | 'publicword'"}, {"recent": False}, {"whole": True}, {"match": None}, {"restricted": False},
+        {}, {"match": "'privateword' | 'publicword'"}, {"recent": False}, {"whole": True}, {"match": None},
+        {"restricted": False},
     ]  # fmt: skip
     rows.execute("SET plan_cache_mode = force_generic_plan")
     silent = []
