@@ -74,6 +74,7 @@ class DeadlineConnection(psycopg.Connection[Any]):
     spread = False  # whether the tables are spread over machines by theme
     server_start = ""  # of the server, as the last transaction found it: behind a pooler each may find another one
     path = ""  # the search path on which our tables are, where the role's own does not lead there
+    prepared: Any = None  # what round trips have prepared in its session, see round_trip.py
 
     def wait(self, gen: PQGen[_T], *args: Any, **kwargs: Any) -> _T:
         """Consume `gen`. Raises DeadlineExceeded."""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any, Literal
 
-import psycopg
 from psycopg import Cursor, RawCursor
-from psycopg.pq import TransactionStatus
 
 from ..domain.errors import OperationRejected
 from .connection import DeadlineConnection
+from .round_trip import Statement, make_round_trip
 from .sql import numbered, query
 
 PlanMode = Literal["auto", "force_custom_plan", "force_generic_plan"]
@@ -24,6 +23,7 @@ _MARGIN_S = 0.1  # the server gives up this much before we do, so that its conne
 # stopped for a moment. Whole transactions are bounded likewise, a little later than we give up ourselves.
 _IDLE_MS = 5000
 _OURS_FIRST_MS = 500
+_LIMITS = {True: "set_timeouts_only", False: "set_timeouts"}  # by whether the session keeps the rest
 
 
 class Rows:
@@ -31,25 +31,29 @@ class Rows:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self.cursor: Cursor[Any] | None = None  # once it was sent
+        self._found: Iterator[Any] | None = None
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the rows not read yet."""
-        return iter(self._sent())
+        return self._sent()
 
     def all(self) -> list[Any]:
         """Return the rows not read yet."""
-        return self._sent().fetchall()
+        return list(self._sent())
 
     def one(self) -> Any:
         """Return the next row, None after the last one."""
-        return self._sent().fetchone()
+        return next(self._sent(), None)
 
-    def _sent(self) -> Cursor[Any]:
-        if self.cursor is None:
+    def are(self, found: Iterable[Any]) -> None:
+        """Note what was found, once the statement was sent."""
+        self._found = iter(found)
+
+    def _sent(self) -> Iterator[Any]:
+        if self._found is None:
             self._pipeline.send()
-        assert self.cursor is not None
-        return self.cursor
+        assert self._found is not None
+        return self._found
 
 
 class Pipeline:
@@ -95,47 +99,51 @@ class Pipeline:
             self._execute(self._conn, own_themes=self._conn.own_themes)
 
     def _send_alone(self, conn: DeadlineConnection, *, own_themes: bool) -> None:
-        try:
-            # Postgres makes one transaction of all that comes before the pipeline's end.
-            with conn.pipeline():
-                # The plans are made once a connection, not for each question anew, which takes longer than to search a
-                # small theme. Of a database that is spread over machines each theme has plans of its own.
-                plans: PlanMode = "force_custom_plan" if conn.spread else "force_generic_plan"
-                begun = set_limits(conn, plans=plans, statement_s=self.statement_s)
-                self._execute(conn, own_themes=own_themes)
-        except psycopg.Error:
-            _forget_prepared(conn)
-            raise
-        note_begun(conn, begun)
+        # The plans are made once a connection, not for each question anew, which takes longer than to search a small
+        # theme. Of a database that is spread over machines each theme has plans of its own.
+        plans: PlanMode = "force_custom_plan" if conn.spread else "force_generic_plan"
+        asked = self._taken(conn, own_themes=own_themes)
+        begun = _numbered_row(_LIMITS[conn.keeps_settings], _limits(conn, plans=plans, statement_s=self.statement_s))
+        limits, *found = make_round_trip(conn, [begun, *(statement for statement, _ in asked)])
+        for (_, rows), each in zip(asked, found, strict=True):
+            rows.are(each)
+        note_begun(conn, limits[0])
 
     def _execute(self, conn: DeadlineConnection, *, own_themes: bool) -> None:
+        for (text, values), rows in self._taken(conn, own_themes=own_themes):
+            cursor = RawCursor(conn, row_factory=conn.row_factory)
+            cursor.execute(text, values)
+            rows.are(cursor)
+
+    def _taken(self, conn: DeadlineConnection, *, own_themes: bool) -> list[tuple[Statement, Rows]]:
+        """Return what waits, which is sent now."""
         waiting, self._waiting = self._waiting, []
-        for name, row, rows in waiting:
-            if conn.spread and row.get("any_theme"):
-                raise OperationRejected(
-                    "the themes are spread over machines, where only one at a time can be asked: name it"
-                )
-            statement = numbered(name, own_themes=own_themes, one_theme=conn.spread)
-            rows.cursor = RawCursor(conn, row_factory=conn.row_factory)
-            rows.cursor.execute(statement.text, [row[each] for each in statement.names])
+        if conn.spread and any(row.get("any_theme") for _, row, _ in waiting):
+            raise OperationRejected(
+                "the themes are spread over machines, where only one at a time can be asked: name it"
+            )
+        return [
+            (_numbered_row(name, row, own_themes=own_themes, one_theme=conn.spread), rows)
+            for name, row, rows in waiting
+        ]
 
 
-def _forget_prepared(conn: DeadlineConnection) -> None:
-    """After a failure: psycopg takes for prepared what came behind it in the pipeline, until it sees a ROLLBACK."""
-    if conn.prepare_threshold is not None and conn.pgconn.transaction_status == TransactionStatus.IDLE:
-        with conn.transaction(force_rollback=True):
-            pass
+def _numbered_row(name: str, row: Mapping[str, Any], *, own_themes: bool = False, one_theme: bool = False) -> Statement:
+    statement = numbered(name, own_themes=own_themes, one_theme=one_theme)
+    return statement.text, [row[each] for each in statement.names]
 
 
-def set_limits(conn: DeadlineConnection, *, plans: PlanMode, statement_s: float = math.inf) -> Cursor[Any]:
-    """Have the transaction that begins end by the deadline of `conn`, and rely on no setting of the role's.
+def set_limits(conn: DeadlineConnection, *, plans: PlanMode) -> Cursor[Any]:
+    """Have the transaction that begins end by the deadline of `conn`, and rely on no setting of the role's."""
+    return conn.execute(query(_LIMITS[conn.keeps_settings]), _limits(conn, plans=plans))
 
-    Each statement takes `statement_s` at most.
-    """
+
+def _limits(conn: DeadlineConnection, *, plans: PlanMode, statement_s: float = math.inf) -> dict[str, str]:
+    """Return the parameters of the statement that sets limits; each statement takes `statement_s` at most."""
     assert conn.deadline is not None
     left_s = conn.deadline - time.monotonic() - _MARGIN_S
     left_ms = max(1, int(left_s * 1000))
-    limits = {
+    return {
         "statement_ms": str(max(1, int(min(left_s, statement_s) * 1000))),
         "lock_ms": str(left_ms),
         "idle_ms": str(_IDLE_MS),
@@ -143,15 +151,13 @@ def set_limits(conn: DeadlineConnection, *, plans: PlanMode, statement_s: float 
         "plans": plans,
         "path": conn.path,
     }
-    return conn.execute(query("set_timeouts_only" if conn.keeps_settings else "set_timeouts"), limits)
 
 
-def note_begun(conn: DeadlineConnection, begun: Cursor[Any]) -> None:
+def note_begun(conn: DeadlineConnection, row: Any) -> None:
     """Know which server answers, and what this role may see: row-level security is turned on or off at any time.
 
-    `begun` is what `set_limits` has returned.
+    `row` is what the statement that sets limits has found.
     """
-    row = begun.fetchone()
     conn.server_start = row.started if row else ""
     active = bool(row and row.row_security)
     if active == conn.row_security:

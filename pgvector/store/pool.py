@@ -183,7 +183,7 @@ class Pool:
             with conn.pipeline():
                 stack.enter_context(psycopg.Transaction(conn))
                 begun = set_limits(conn, plans="auto")
-            note_begun(conn, begun)
+            note_begun(conn, begun.fetchone())
             yield conn
 
     @contextmanager

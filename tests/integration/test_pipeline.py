@@ -76,7 +76,7 @@ def test_what_fails_in_one_is_told_and_leaves_the_connection_usable(dsn: str, ad
 
 
 def test_what_failed_in_a_round_trip_of_its_own_leaves_the_connection_usable(dsn: str) -> None:
-    """What came behind it was not prepared, though psycopg had it sent to be."""
+    """What came behind it was not prepared, though it had been sent to be."""
     pool = Pool(dsn, max_size=1)
     pool.open()
     try:
@@ -89,5 +89,21 @@ def test_what_failed_in_a_round_trip_of_its_own_leaves_the_connection_usable(dsn
                     )
                 found = [pipe.ask(name) for name in ("read_space", "server_start")]
                 assert [len(rows.all()) for rows in found] == [1, 1] and not broken
+    finally:
+        pool.close()
+
+
+def test_a_server_that_has_forgotten_what_was_prepared_is_told_again(dsn: str) -> None:
+    """As after a rollback, when psycopg has it forget everything."""
+    pool = Pool(dsn, max_size=1)
+    pool.open()
+    try:
+        for _ in range(3):
+            pipe = Pipeline()
+            asked = [pipe.ask(name) for name in ("read_space", "server_start")]
+            with pool.reading(20, pipe) as conn:
+                assert [len(rows.all()) for rows in asked] == [1, 1]
+                conn.execute(b"DEALLOCATE ALL")
+                assert len(pipe.ask("read_space").all()) == 1
     finally:
         pool.close()

@@ -1,0 +1,170 @@
+"""One round trip of several statements that are a transaction of their own, in terms of libpq.
+
+A cursor of psycopg for each statement takes longer than Postgres takes for most of them.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import count
+from typing import Any
+
+from psycopg import OperationalError
+from psycopg.abc import PQGen, Transformer
+from psycopg.adapt import PyFormat
+from psycopg.adapt import Transformer as NewTransformer
+from psycopg.errors import InvalidSqlStatementName, error_from_result
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
+from psycopg.pq.abc import PGconn, PGresult
+from psycopg.waiting import Ready, Wait
+
+from .connection import DeadlineConnection
+
+# Names differ by the types of their parameters as well. What goes beyond is sent whole each time.
+_MAX_PREPARED = 256
+_FAILED = (ExecStatus.FATAL_ERROR, ExecStatus.PIPELINE_ABORTED)
+
+Statement = tuple[bytes, Sequence[Any]]  # with $1, $2, ... for the parameters
+_Types = tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Prepared:
+    """What is prepared in the session of a connection, and what adapts values for it."""
+
+    transformer: Transformer
+    names: dict[tuple[bytes, _Types], bytes] = field(default_factory=dict)
+    numbers: count[int] = field(default_factory=count)
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A statement as it goes to libpq; `prepares` where its name is new to the session."""
+
+    text: bytes
+    name: bytes
+    prepares: bool
+    values: Sequence[Any]
+    types: _Types
+    formats: Sequence[int]
+
+    def to(self, pgconn: PGconn) -> None:
+        if not self.name:
+            pgconn.send_query_params(self.text, self.values, self.types, self.formats)
+            return
+        if self.prepares:
+            pgconn.send_prepare(self.name, self.text, self.types)
+        pgconn.send_query_prepared(self.name, self.values, self.formats)
+
+
+def make_round_trip(conn: DeadlineConnection, statements: Sequence[Statement]) -> list[list[Any]]:
+    """Return the rows of each statement; Postgres makes one transaction of all of them.
+
+    They are prepared where the connection prepares. Raises psycopg.Error, and what waiting for `conn` raises.
+    """
+    try:
+        return _made(conn, statements)
+    except InvalidSqlStatementName:
+        if conn.prepare_threshold is None:
+            raise
+        # psycopg forgets what it has prepared after a rollback, and has Postgres forget all there is.
+        _prepared(conn).names.clear()
+        return _made(conn, statements)
+
+
+def _made(conn: DeadlineConnection, statements: Sequence[Statement]) -> list[list[Any]]:
+    prepared = _prepared(conn)
+    sent = [_as_sent(prepared, statement, prepares=conn.prepare_threshold is not None) for statement in statements]
+    try:
+        found = conn.wait(_exchange(conn.pgconn, sent))
+        return [_rows(prepared.transformer, result) for result in found]
+    except BaseException:
+        # Whether these are prepared is not known: no name is used twice.
+        new = {each.name for each in sent if each.prepares}
+        prepared.names = {key: name for key, name in prepared.names.items() if name not in new}
+        raise
+
+
+def _prepared(conn: DeadlineConnection) -> _Prepared:
+    if conn.prepared is None:
+        conn.prepared = _Prepared(NewTransformer.from_context(conn))
+    known: _Prepared = conn.prepared
+    return known
+
+
+def _as_sent(prepared: _Prepared, statement: Statement, *, prepares: bool) -> _Sent:
+    text, parameters = statement
+    transformer = prepared.transformer
+    values = transformer.dump_sequence(parameters, [PyFormat.AUTO] * len(parameters))
+    types, formats = transformer.types or (), transformer.formats or ()
+    key = (text, types)
+    name = prepared.names.get(key, b"") if prepares else b""
+    new = prepares and not name and len(prepared.names) < _MAX_PREPARED
+    if new:
+        name = prepared.names[key] = f"_hermes_{next(prepared.numbers)}".encode()
+    return _Sent(text, name, new, values, types, formats)
+
+
+def _exchange(pgconn: PGconn, sent: Sequence[_Sent]) -> PQGen[list[PGresult]]:
+    """Send all and read what comes back, as psycopg's own generators do: told what to wait for, they go on."""
+    pgconn.enter_pipeline_mode()
+    for each in sent:
+        each.to(pgconn)
+    pgconn.pipeline_sync()
+    results: list[PGresult] = []
+    flushing = pgconn.flush()
+    while True:
+        while not (ready := (yield Wait.RW if flushing else Wait.R)):
+            continue
+        if ready & Ready.R:
+            pgconn.consume_input()
+            if _took(pgconn, results):
+                break
+        if flushing:
+            flushing = pgconn.flush()
+    pgconn.exit_pipeline_mode()
+    failed = [result for result in results if result.status in _FAILED]
+    if failed:
+        raise _error_of(failed[0], pgconn)
+    return [result for result in results if result.status == ExecStatus.TUPLES_OK]
+
+
+def _took(pgconn: PGconn, results: list[PGresult]) -> bool:
+    """Take what has come; return whether that is all."""
+    ended = False
+    while not pgconn.is_busy():
+        result = pgconn.get_result()
+        if result is None:
+            if pgconn.status == ConnStatus.BAD:
+                raise OperationalError(pgconn.get_error_message())
+            if ended:  # one stands behind each statement, so another one says that there is no more yet
+                break
+        elif result.status == ExecStatus.PIPELINE_SYNC:
+            return True
+        else:
+            results.append(result)
+        ended = result is None
+    return False
+
+
+def _error_of(result: PGresult, pgconn: PGconn) -> Exception:
+    if pgconn.status == ConnStatus.BAD and not result.error_field(DiagnosticField.SQLSTATE):
+        return OperationalError(pgconn.get_error_message())
+    return error_from_result(result)
+
+
+def _rows(transformer: Transformer, result: PGresult) -> list[Any]:
+    transformer.set_pgresult(result)
+    names = tuple((result.fname(column) or b"").decode() for column in range(result.nfields))
+    return transformer.load_rows(0, result.ntuples, _maker(names))
+
+
+@lru_cache(maxsize=512)
+def _maker(names: tuple[str, ...]) -> Callable[[Sequence[Any]], Any]:
+    """Return what makes rows whose columns are attributes."""
+    row: Any = namedtuple("Row", names, rename=True)  # type: ignore[misc]
+    make: Callable[[Sequence[Any]], Any] = row._make
+    return make
