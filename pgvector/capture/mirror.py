@@ -171,9 +171,9 @@ def _read(target: str, path: Path, signature: _Signature, *, read_at: float = 0.
     data = path.read_bytes()
     damaged = b"\0" in data
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")  # some editors put a byte order mark first, and take it away again
     except UnicodeDecodeError:
-        text, damaged = data.decode("utf-8", errors="replace"), True
+        text, damaged = data.decode("utf-8-sig", errors="replace"), True
     text = io.StringIO(text, newline=None).read()
     entries = (clean(part).strip() for part in text.split(DELIMITER))
     contents = tuple(dict.fromkeys(entry for entry in entries if entry))

@@ -179,6 +179,13 @@ def test_need_15_odd_bytes_in_a_file_are_cleaned(make_provider: MakeProvider, ho
     assert sorted(found) == ["Atlas \ufffd is blue\nand round", "Borealis is green"]
 
 
+def test_need_15_a_byte_order_mark_is_no_part_of_an_entry(make_provider: MakeProvider, home: Path) -> None:
+    write_entries(home, "\ufeffAtlas is blue", "Borealis is green", age_s=60)
+    provider = make_provider()
+    landed(provider)
+    assert recalled(provider, "atlas", scope="default") == ["Atlas is blue"]
+
+
 def test_need_15_the_import_can_be_switched_off(make_provider: MakeProvider, home: Path) -> None:
     write_entries(home, "Atlas is blue")
     provider = make_provider({"bulk_sync_on_init": False})
