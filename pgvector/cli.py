@@ -25,7 +25,7 @@ def command_groups() -> dict[str, tuple[Verb, ...]]:
         'eval "$(hermes-pgvector completion zsh)"       # in ~/.zshrc, after compinit\n'
         "hermes-pgvector completion fish > ~/.config/fish/completions/hermes-pgvector.fish",
         _completion,
-        [argument("shell", choices=("bash", "zsh", "fish"), help="the shell to complete in")],
+        [argument("shell", "the shell to complete in", choices=("bash", "zsh", "fish"))],
     )
     export_theme = Verb("export", "write a theme as JSON Lines", "transfer.command:EXPORT_THEME")
     return {

@@ -25,6 +25,7 @@ import sentences
 from pgvector import Vector
 from pgvector.psycopg import register_vector
 
+from hermes_memory_pgvector.admin.common.theme_names import ThemeChoice
 from hermes_memory_pgvector.admin.compact import compaction
 from hermes_memory_pgvector.domain.theme import Languages, ThemeRules
 from hermes_memory_pgvector.domain.types import Filters, Scope
@@ -94,16 +95,16 @@ def one(pg: common.Postgres, stored: sentences.Stored, asked: Sequence[Any], day
     with connect(admin) as conn:
         register_vector(conn)
         before = answers(conn, asked)
-        wish = compaction.CompactOptions(every_theme=True, older_than=f"{days}d", sample=sample)
+        wish = compaction.CompactOptions(ThemeChoice(every=True), older_than=f"{days}d", sample=sample)
         planned = compaction.plan_compaction(conn, wish, ThemeRules(), Languages())
-        stays = {id: kept for each in planned.portions for id, kept in each.pairs.items()}
+        stays = {id: kept for each in planned.themes for id, kept in each.duplicates.items()}
         compaction.Compaction(conn, planned).run()
         plain = compaction.vacuum(conn, full=False)
         full = compaction.vacuum(conn, full=True)
         after = answers(conn, asked)
     totals, loss = planned.totals(), planned.loss
     assert loss is not None
-    turns = sum(each.share.turns for each in planned.portions)
+    turns = sum(each.share.turns for each in planned.themes)
     exact = [each[2] for each in before]
     return {
         "older than": f"{days}d",

@@ -158,12 +158,8 @@ def _editing(
         watch,
         lambda conn: edit_in(conn, context, ref, text, changes, really=True, verb=PLACE + "edit"),
         says,
-        lambda done: embed_memories(context, _reworded(done)),
+        lambda done: embed_memories(context, [row for row in done.rows if done.done and row["content"] != row["was"]]),
     )
-
-
-def _reworded(done: Outcome) -> list[dict[str, Any]]:
-    return [row for row in done.rows if done.done and row["content"] != row["was"]]
 
 
 def _replace(served: ServedHome, params: Params) -> dict[str, Any]:

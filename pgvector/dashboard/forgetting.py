@@ -33,7 +33,7 @@ def _forget(served: ServedHome, params: Params) -> dict[str, Any]:
 
     def do(conn: DeadlineConnection) -> Outcome:
         theme = None if named is None else theme_to_read(conn, named, served.rules, served.home)
-        done = forget_rows.forget_in(conn, context, refs, theme=theme, really=not dry_run, verb=PLACE + "forget")
+        done = forget_rows.forget(conn, context, refs, theme=theme, really=not dry_run, verb=PLACE + "forget")
         done.notes += forget_rows.drop_spooled(context, done, really=False) if dry_run else []
         return done
 
@@ -85,7 +85,7 @@ def _forget_session(served: ServedHome, params: Params) -> dict[str, Any]:
 
     def do(conn: DeadlineConnection) -> Outcome:
         verb = PLACE + "forget"
-        return forget_rows.forget_session_in(conn, theme(conn), session, really=not dry_run, verb=verb)
+        return forget_rows.forget_session(conn, theme(conn), session, really=not dry_run, verb=verb)
 
     plan = Plan("forget", _BACK, watch, do, _says, lambda done: _drop_kept(context, done, session))
     return make_change(served, context, plan, dry_run=dry_run)

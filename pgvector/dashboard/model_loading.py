@@ -21,7 +21,7 @@ BEING_LOADED = "the embedding model is being loaded"
 _QUESTION = "Is it ready?"
 _LOAD_S = 60.0
 _NOTHING_S = 0.02  # what is not there is loaded in less
-_PATIENCE_S = 0.25  # a model that was read lately is there again in less
+_PATIENCE_S = 0.25  # a model that was read just now is there again in less
 
 
 class Ready(NamedTuple):

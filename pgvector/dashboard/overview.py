@@ -16,7 +16,6 @@ from ..domain.errors import HermesPgvectorError
 from ..embed.cross_encoder import MODEL
 from ..embed.embedder import space_of
 from ..embed.model_folder import models_folder
-from ..host.session_context import environment
 from .answer_cache import CachedAnswer
 from .page_route import PageRoute
 from .params import Params
@@ -119,15 +118,8 @@ def _sizes(served: ServedHome) -> dict[str, Any] | None:
 
 
 def _checks(served: ServedHome) -> list[Check]:
-    environ = environment(served.home)
     with borrowed_server(served.settings) as locate:
-        return examine(
-            served.settings,
-            served.home,
-            locate=locate,
-            api_key=environ.get(served.settings.embed_api_key_env, ""),
-            rerank_key=environ.get(served.settings.rerank_api_key_env, ""),
-        )
+        return examine(served.settings, served.home, locate=locate)
 
 
 def _health(database: Mapping[str, Any], checks: CachedAnswer | None) -> dict[str, Any]:

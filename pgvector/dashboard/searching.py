@@ -32,7 +32,9 @@ def search(served: ServedHome, params: Params) -> Mapping[str, Any]:
     stores = wanted.stores()
     ready = served.models.ready(served.context())
     with served.reading() as conn:
-        scope = _scope(served, params, conn)
+        theme, session = params.optional("theme"), params.optional("session")
+        everywhere = params.choice("scope", ("all",)) is not None or theme is None
+        scope = scope_of(conn, served.rules, served.home, theme=theme, session=session, everywhere=everywhere)
     # One more than is shown tells whether there are others.
     asked = replace(wanted, page=replace(wanted.page, limit=wanted.page.limit + 1))
     left_s = READ_S - _AFTER_S - (time.monotonic() - started)
@@ -65,13 +67,6 @@ def _wanted(params: Params) -> Wanted:
     )
 
 
-def _scope(served: ServedHome, params: Params, conn: DeadlineConnection) -> Scope:
-    """Return where to look: everywhere, unless a theme or a session is named."""
-    theme, session = params.optional("theme"), params.optional("session")
-    everywhere = params.choice("scope", ("all",)) is not None or theme is None
-    return scope_of(conn, served.rules, served.home, theme=theme, session=session, everywhere=everywhere)
-
-
 def _results(
     conn: DeadlineConnection, served: ServedHome, hits: Sequence[Hit], question: str, scope: Scope
 ) -> list[dict[str, Any]]:
@@ -86,7 +81,22 @@ def _results(
         row = rows[hit.store, hit.id]
         found = {"content": result["content"], "cut": "excerpt_of_chars" in result, "marks": parts}
         why = {"similarity": result["similarity"], "why": result["explain"] | {"said": _said(hit)}}
-        results.append(row | found | why | {"around": _around(hit, result)})
+        results.append(
+            row
+            | found
+            | why
+            | {
+                "around": [
+                    {
+                        "ref": str(Ref("turns", turn.id)),
+                        "role": turn.kind,
+                        "at": turn.at.isoformat(),
+                        "content": said["content"],
+                    }
+                    for turn, said in zip(hit.around, result.get("around", ()), strict=True)
+                ]
+            }
+        )
     return results
 
 
@@ -106,13 +116,6 @@ def _rows(conn: DeadlineConnection, served: ServedHome, hits: Sequence[Hit]) -> 
 def _listed(hit: Hit) -> dict[str, Any]:
     text = {"content": hit.content, "chars": len(hit.content)}
     return row_of(hit) | {"id": hit.id, "session_id": hit.session_id} | text
-
-
-def _around(hit: Hit, result: Mapping[str, Any]) -> list[dict[str, str]]:
-    return [
-        {"ref": str(Ref("turns", turn.id)), "role": turn.kind, "at": turn.at.isoformat(), "content": said["content"]}
-        for turn, said in zip(hit.around, result.get("around", ()), strict=True)
-    ]
 
 
 def _said(hit: Hit) -> str:

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..admin.common.command_context import CommandContext, opened_context
+from ..admin.common.database import EndpointKeys
 from ..config.settings import Settings
 from ..domain.errors import DeadlineExceeded, StoreUnavailable
 from ..domain.theme import ThemeRules
 from ..domain.theme_access import SharedChats
-from ..host.session_context import Policy, environment, load_settings
+from ..host.session_context import Policy, load_settings
 from ..store.connection import DeadlineConnection
 from .answer_cache import AnswerCache
 from .model_loading import ModelLoading
@@ -39,14 +40,13 @@ class Configuration(NamedTuple):
     """What a home is opened with; it is opened anew when that changes."""
 
     settings: Settings
-    keys: tuple[str, str]  # of the embedding and the rerank endpoint
+    keys: EndpointKeys
 
     @classmethod
     def of(cls, home: Path) -> Configuration:
         """Return what the home's files and the environment say now. Raises ConfigurationError."""
-        settings, environ = load_settings(None, home).settings, environment(home)
-        names = (settings.embed_api_key_env, settings.rerank_api_key_env)
-        return cls(settings, (environ.get(names[0], ""), environ.get(names[1], "")))
+        settings = load_settings(None, home).settings
+        return cls(settings, EndpointKeys.of(settings, home))
 
 
 class ServedHome:

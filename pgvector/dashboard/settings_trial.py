@@ -36,7 +36,7 @@ class SettingProblem:
 
 @dataclass
 class SettingsTrial:
-    """What came of the wishes: `wanted` holds where there is no problem."""
+    """The result of the wanted changes: `wanted` holds where there is no problem."""
 
     wanted: Settings
     changed: frozenset[str]
@@ -49,17 +49,17 @@ class SettingsTrial:
         return changes_to(home, current, self.wanted, explicit=self.changed - {API_KEY}, api_key=self.api_key)
 
 
-def tried(home: Path, current: Settings, wishes: Mapping[str, Any]) -> SettingsTrial:
+def tried(home: Path, current: Settings, changes_wanted: Mapping[str, Any]) -> SettingsTrial:
     """Try settings by their names; null or an empty text is the default. Raises InvalidArgument for other names."""
-    trial = _read(current, wishes)
+    trial = _read(current, changes_wanted)
     if not trial.problems and trial.changed & _ABOUT_DATABASE:
         _try_stores(trial, home, current)
     return trial
 
 
-def _read(current: Settings, wishes: Mapping[str, Any]) -> SettingsTrial:
+def _read(current: Settings, changes_wanted: Mapping[str, Any]) -> SettingsTrial:
     """Return what is wanted, with a problem for each value that is none of its setting."""
-    given = {key: clean(raw).strip() if isinstance(raw, str) else raw for key, raw in wishes.items()}
+    given = {key: clean(raw).strip() if isinstance(raw, str) else raw for key, raw in changes_wanted.items()}
     if unknown := given.keys() - OFFERED.keys() - {API_KEY}:
         names = ", ".join(sorted(clean(key)[:64] for key in unknown))
         raise InvalidArgument(f"{names} cannot be set here, only {', '.join([*OFFERED, API_KEY])}")
@@ -81,14 +81,14 @@ def _key(given: Any) -> str:
     return given or ""
 
 
-def _value(wished: Field, given: Any) -> Any:
-    return wished.default if given in (None, "") else coerce(wished, given)
+def _value(field: Field, given: Any) -> Any:
+    return field.default if given in (None, "") else coerce(field, given)
 
 
 def _try_stores(trial: SettingsTrial, home: Path, current: Settings) -> None:
     """Try the database, then the model against what it holds; note the length of vectors that follows from both."""
     try:
-        database = _database(trial, current)
+        database = _database(trial, home, current)
     except HermesPgvectorError as exc:
         trial.problems.append(SettingProblem("dsn", masked(str(exc))))
         return
@@ -108,11 +108,10 @@ def _try_stores(trial: SettingsTrial, home: Path, current: Settings) -> None:
     _settle_dims(trial, dims)
 
 
-def _database(trial: SettingsTrial, current: Settings) -> DatabaseChoice:
+def _database(trial: SettingsTrial, home: Path, current: Settings) -> DatabaseChoice:
     """Return the database, as setup sees it. Raises HermesPgvectorError where agents cannot work with it."""
-    step = DatabaseStep(
-        current, SetupOptions(dsn=trial.wanted.dsn), Terminal(StringIO()), lambda line: None, trial.notes
-    )
+    options = SetupOptions(dsn=trial.wanted.dsn)
+    step = DatabaseStep(home, current, options, Terminal(StringIO()), lambda line: None, trial.notes)
     found = step.take(again=False)
     trial.notes.append(f"the database: {found.describe()}")
     return found

@@ -113,7 +113,7 @@ def _type(field: Field) -> str:
 
 def try_settings(served: ServedHome, params: Params) -> dict[str, Any]:
     """Try the settings, and save nothing."""
-    trial = tried(served.home, served.settings, _wishes(params))
+    trial = tried(served.home, served.settings, _changes_wanted(params))
     return _told(trial, f"{_counted(trial)} can be saved" if trial.changed else "nothing would be changed")
 
 
@@ -122,7 +122,7 @@ def save_settings(served: ServedHome, params: Params) -> Mapping[str, Any]:
     if params.flag("dry_run"):
         return try_settings(served, params) | {"saved": [], "restart": False}
     with _one_at_a_time:
-        trial = tried(served.home, served.settings, _wishes(params))
+        trial = tried(served.home, served.settings, _changes_wanted(params))
         if trial.problems or not trial.changed:
             return _told(trial, "nothing was changed") | {"saved": [], "restart": False}
         save(served.home, trial.changes(served.home, served.settings))
@@ -133,11 +133,11 @@ def save_settings(served: ServedHome, params: Params) -> Mapping[str, Any]:
     return _told(trial, f"{_counted(trial)} saved") | {"saved": sorted(trial.changed), "restart": True}
 
 
-def _wishes(params: Params) -> Mapping[str, Any]:
-    wishes = params.values.get("changes")
-    if not isinstance(wishes, dict) or not wishes:
+def _changes_wanted(params: Params) -> Mapping[str, Any]:
+    changes_wanted = params.values.get("changes")
+    if not isinstance(changes_wanted, dict) or not changes_wanted:
         raise InvalidArgument('changes must have settings, as {"prefetch_limit": 5}')
-    return wishes
+    return changes_wanted
 
 
 def _counted(trial: SettingsTrial) -> str:

@@ -105,12 +105,9 @@ def history(served: ServedHome, params: Params) -> Mapping[str, Any]:
     """Return a page of what happened to the memories of a theme, or of all, newest first."""
     action, page, given = params.choice("action", browsing.ACTIONS), params.page(), params.optional("theme")
     with served.reading() as conn:
-        if given is None:
-            found = browsing.happened_anywhere(conn, _and_one(page), action=action, chars=_COMPARED_CHARS)
-        else:
-            theme = theme_to_read(conn, given, served.rules, served.home)
-            happened = browsing.happened(conn, theme, _and_one(page), action=action, chars=_COMPARED_CHARS)
-            found = [{"theme": theme} | each for each in happened]
+        theme = None if given is None else theme_to_read(conn, given, served.rules, served.home)
+        found = browsing.happened(conn, theme, _and_one(page), action=action, chars=_COMPARED_CHARS)
+        found = [({} if theme is None else {"theme": theme}) | each for each in found]
         events = _events(conn, served, found[: page.limit])
     return _page_of(events, found, page)
 

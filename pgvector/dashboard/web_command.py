@@ -33,20 +33,20 @@ def _web(args: argparse.Namespace, home: Path) -> int:
             f"{sys.executable} lacks; run: {pip_install(*_PACKAGES)}"
         ) from exc
     try:
-        door = web_server.listening(args.port)
+        listener = web_server.listening(args.port)
     except OSError as exc:
         raise ConfigurationError(
             f"port {args.port} cannot be used ({exc.strerror or exc}); give another with --port, 0 takes any free one"
         ) from exc
     admission = web_server.Admission()
-    url = f"http://127.0.0.1:{door.getsockname()[1]}{web_server.PAGE}#{admission.token}"
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}{web_server.PAGE}#{admission.token}"
     minutes = round(web_server.ADDRESS_VALID_S / 60)
     said = f"{url}\nThis address works once, for {minutes} minutes. Ctrl-C ends the server."
     try:
-        with until_ended(), door, _opened(url, wanted=not args.no_open):
+        with until_ended(), listener, _opened(url, wanted=not args.no_open):
             printed(args, {"url": url}, lambda: print(said))
             sys.stdout.flush()
-            web_server.serve(web_server.web_app(admission), door)
+            web_server.serve(web_server.web_app(admission), listener)
     except KeyboardInterrupt:
         pass  # how it is meant to be ended
     finally:
@@ -63,9 +63,9 @@ def _opened(url: str, *, wanted: bool) -> Iterator[None]:
         return
     with tempfile.TemporaryDirectory(prefix="hermes-pgvector-", ignore_cleanup_errors=True) as folder:
         # By way of a file that nobody else may read: arguments of commands, a browser's among them, are public.
-        leaf = Path(folder) / "memory.html"
-        leaf.write_text(f'<meta http-equiv="refresh" content="0; url={escape(url)}">', encoding="utf-8")
-        webbrowser.open(leaf.as_uri())
+        page = Path(folder) / "memory.html"
+        page.write_text(f'<meta http-equiv="refresh" content="0; url={escape(url)}">', encoding="utf-8")
+        webbrowser.open(page.as_uri())
         yield
 
 
@@ -80,12 +80,11 @@ WEB = Command(
     _web,
     [
         argument(
-            "--port",
+            "--port N",
+            f"the port of 127.0.0.1 to serve on, 0 for any free one (default: {_PORT})",
             type=_port,
             default=_PORT,
-            metavar="N",
-            help=f"the port of 127.0.0.1 to serve on, 0 for any free one (default: {_PORT})",
         ),
-        argument("--no-open", action="store_true", help="only print the address, and open no browser"),
+        argument("--no-open", "only print the address, and open no browser"),
     ],
 )

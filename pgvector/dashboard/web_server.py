@@ -153,7 +153,7 @@ def listening(port: int) -> socket.socket:
     return socket.create_server(("127.0.0.1", port))
 
 
-def serve(app: AsgiApp, door: socket.socket) -> None:
+def serve(app: AsgiApp, listener: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM comes, which then has its usual effect."""
     config = uvicorn.Config(
         app,
@@ -164,4 +164,4 @@ def serve(app: AsgiApp, door: socket.socket) -> None:
         lifespan="off",
         timeout_graceful_shutdown=_LEAVE_S,
     )
-    uvicorn.Server(config).run(sockets=[door])
+    uvicorn.Server(config).run(sockets=[listener])

@@ -14,7 +14,7 @@ from ..domain.commandline import lacking, typed
 from ..domain.errors import ConfigurationError, HermesPgvectorError
 from ..domain.redaction import mask_dsn, masked
 from ..embed.model_folder import is_local
-from .session_context import environment, load_settings
+from .session_context import load_settings
 
 if TYPE_CHECKING:
     from ..admin.setup.prompts import SetupOptions
@@ -202,13 +202,8 @@ def _finish(plan: SetupPlan, home: Path, say: Callable[[str], None]) -> dict[str
     how = activate(home, None)
     enable(home, None)
     say(f"\nSaved. Memory provider: pgvector ({how})\n")
-    environ = environment(home)
-    keys = {
-        "api_key": environ.get(now.embed_api_key_env, ""),
-        "rerank_key": environ.get(now.rerank_api_key_env, ""),
-    }
     with borrowed_server(now) as locate:
-        checks = examine(now, home, locate=locate, **keys)
+        checks = examine(now, home, locate=locate)
     say(render_text(checks))
     for note in notes:
         say(f"Note: {note}")

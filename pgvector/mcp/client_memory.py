@@ -19,7 +19,7 @@ from ..host.provider import PgvectorMemoryProvider
 from ..host.session_context import SessionContext, profile_of
 from ..recall.hot import HotLimits
 from ..runtime.process import Runtime
-from .access import Access, Place
+from .access import Place
 
 _OPEN_MOST = 256  # clients' memories kept ready
 _SETTLE_S = 1.0  # how long a reader of sessions waits for what this process has not written yet
@@ -37,26 +37,19 @@ class ClientMemory(PgvectorMemoryProvider):
         )
         if self._context is None:
             raise StoreUnavailable(_NOT_READY)
-        self._check_bound(place, self._context)
+        if place.access.themes and self._policy.rules.resolve_name(place.theme) in self._context.place.unknown:
+            self.shutdown()
+            raise InvalidArgument(f"allowed_themes does not name {place.theme!r}, the theme of this token")
         client = mask_identifiers(clean(place.client), self._settings.identity_key)
         scope = {**self._context.scope, "client": client or "mcp"}
         self._context = replace(self._context, scope=scope)
         self.opened()[0].counts["mcp_servers"] = 1  # in this process, for `status`
         if place.access.themes:
-            self._policy = replace(self._policy, reach=self._reach_of(place.access))
-
-    def _check_bound(self, place: Place, context: SessionContext) -> None:
-        """Raise InvalidArgument where the default theme would stand in for the one that a token is bound to."""
-        if place.access.themes and self._policy.rules.resolve_name(place.theme) in context.place.unknown:
-            self.shutdown()
-            raise InvalidArgument(f"allowed_themes does not name {place.theme!r}, the theme of this token")
-
-    def _reach_of(self, access: Access) -> Reach:
-        """Return what may be read beyond the session's own theme: the token's other themes."""
-        # Named twice, so that a theme of the name `all` is no more than that.
-        words = [*access.themes, *access.themes] if len(access.themes) > 1 else ["none"]
-        shared = SharedChats(self._settings.shared_chats, self._settings.identity_key)
-        return Reach(words, self._policy.rules, shared)
+            # Named twice, so that a theme of the name `all` is no more than that.
+            themes = place.access.themes
+            words = [*themes, *themes] if len(themes) > 1 else ["none"]
+            shared = SharedChats(self._settings.shared_chats, self._settings.identity_key)
+            self._policy = replace(self._policy, reach=Reach(words, self._policy.rules, shared))
 
     def _reconcile(self, runtime: Runtime, context: SessionContext) -> None:
         """Leave the host's memory files to the host."""

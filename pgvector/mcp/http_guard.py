@@ -14,8 +14,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from ..domain.errors import ConfigurationError
+from ..domain.lru import LruDict
 from .access import SCOPE_KEY, Access
-from .request_rates import RequestRates
 from .tokens import Token, TokenFile, find_token
 
 logger = logging.getLogger(__name__)
@@ -94,17 +94,15 @@ class HttpGuard:
             access = self._admitted(headers, _address(scope))
             body = await self._body(headers, receive)
         except _Refused as no:
-            self._log(_address(scope), no)
+            address = _address(scope)
+            if not self._told.wait_s(address, time.monotonic()):
+                logger.warning("hermes-pgvector: a request from %s was refused: %s", address, no)
             await _answer(no, send)
             return
         scope.pop(SCOPE_KEY, None)
         if access is not None:
             scope[SCOPE_KEY] = access
         await self._app(scope, _replayed(body, receive), send)
-
-    def _log(self, address: str, no: _Refused) -> None:
-        if not self._told.wait_s(address, time.monotonic()):
-            logger.warning("hermes-pgvector: a request from %s was refused: %s", address, no)
 
     def _check_names(self, headers: _Headers) -> None:
         """Keep out web pages that had a name of theirs point at this address."""
@@ -246,3 +244,33 @@ async def _answer(no: _Refused, send: Send) -> None:
         headers.append((no.header[0].encode(), no.header[1].encode()))
     await send({"type": "http.response.start", "status": no.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+_CALLERS: Final = 1024  # of whom a count is kept; whoever has not called for longest begins anew
+
+
+@dataclass(slots=True)
+class _Bucket:
+    left: float
+    at: float
+
+
+class RequestRates:
+    """Counts the calls of each caller: `per_s` on average, up to `burst` at once. Not thread-safe."""
+
+    def __init__(self, per_s: float, burst: int) -> None:
+        self._per_s = per_s
+        self._burst = burst
+        self._buckets: LruDict[str, _Bucket] = LruDict(_CALLERS)
+
+    def wait_s(self, caller: str, now: float) -> float:
+        """Count a call at the monotonic time `now` and return 0, or count none and return when it may come again."""
+        bucket = self._buckets.use(caller)
+        if bucket is None:
+            bucket = self._buckets[caller] = _Bucket(self._burst, now)
+        bucket.left = min(self._burst, bucket.left + (now - bucket.at) * self._per_s)
+        bucket.at = now
+        if bucket.left < 1:
+            return (1 - bucket.left) / self._per_s
+        bucket.left -= 1
+        return 0.0

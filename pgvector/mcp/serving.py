@@ -16,7 +16,6 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Final
 
-from ..config.settings import Settings
 from ..domain.errors import ConfigurationError
 from ..domain.fork_safety import at_import
 from ..host.outside_sessions import problem
@@ -57,7 +56,9 @@ class Served:
 
     def server(self) -> Any:
         """Return the SDK's server. Raises ConfigurationError, and ImportError without the SDK."""
-        settings = self._settings()
+        if why := problem(None, self.home):
+            raise ConfigurationError(why)
+        settings = load_settings(None, self.home).settings
         rules = Policy.of(settings).rules
         if self.theme and not rules.admits(rules.resolve_name(self.theme)):
             raise ConfigurationError(
@@ -70,11 +71,6 @@ class Served:
         )
         handlers.warm_up()
         return server
-
-    def _settings(self) -> Settings:
-        if why := problem(None, self.home):
-            raise ConfigurationError(why)
-        return load_settings(None, self.home).settings
 
 
 def serve_stdio(served: Served) -> None:
@@ -170,14 +166,14 @@ def serve_http(served: Served, host: str, port: int, guard: Callable[[AsgiApp], 
 
     from .header_deadline import HeaderDeadline
 
-    with _listening(host, port) as door, contextlib.suppress(KeyboardInterrupt):
+    with _listening(host, port) as listener, contextlib.suppress(KeyboardInterrupt):
         app = http_app(served, guard)
         shown = f"[{host}]" if ":" in host else host
         print(f"serving {served.home} at http://{shown}:{port}/mcp; Ctrl-C ends it", file=sys.stderr, flush=True)
         config = uvicorn.Config(
             app, http=HeaderDeadline, log_config=None, access_log=False, timeout_graceful_shutdown=_LEAVE_S
         )
-        uvicorn.Server(config).run(sockets=[door])
+        uvicorn.Server(config).run(sockets=[listener])
     close_all()
 
 

@@ -148,9 +148,14 @@ RECALL = Tool(
 # -- remember, forget, profile
 
 
-def _remember(memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any]:
-    memory.check_writing()
-    return memory.keep("remember", args)
+def _writing(tool: str) -> Run:
+    """Return what a tool does that the provider has by another name, where this access writes."""
+
+    def run(memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        memory.check_writing()
+        return memory.keep(tool, args)
+
+    return run
 
 
 REMEMBER = Tool(
@@ -159,16 +164,11 @@ REMEMBER = Tool(
     "Keep a fact, preference or decision for good, as one statement that stands by itself. Use it when something "
     "should be known in later sessions.",
     {"content": {"type": "string", "description": "one statement"}, "target": _TARGET},
-    _remember,
+    _writing("remember"),
     gives={"state": TEXT, "theme": TEXT, "target": TEXT, "content": TEXT, "id": _WHOLE, "note": TEXT},
     required=("content",),
     also=ALSO_TAKEN["remember"],
 )
-
-
-def _forget(memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any]:
-    memory.check_writing()
-    return memory.keep("forget", args)
 
 
 FORGET = Tool(
@@ -183,7 +183,7 @@ FORGET = Tool(
         "target": _TARGET | {"description": "with `query`: only memories of that kind"},
         "confirm": {"type": "string", "description": "the token of a call with `query`"},
     },
-    _forget,
+    _writing("forget"),
     gives={"forgotten": _RESULTS, "would_forget": _RESULTS, "count": _WHOLE, "theme": TEXT, "confirm": TEXT},
     destroys=True,
     also=ALSO_TAKEN["forget"],

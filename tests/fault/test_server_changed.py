@@ -12,8 +12,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from hermes_memory_pgvector.admin.common.deadlocks import retry_deadlocks
 from hermes_memory_pgvector.admin.common.migrations import migrate
+from hermes_memory_pgvector.admin.common.retrying import retry_deadlocks
 from hermes_memory_pgvector.capture import batches
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider

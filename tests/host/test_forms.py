@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hermes_memory_pgvector.admin.doctor.check_forms import check_forms
+from hermes_memory_pgvector.admin.doctor.check_home import check_forms
 from hermes_memory_pgvector.config.settings import FIELDS
 from hermes_memory_pgvector.host.session_context import load_settings
 from tests.conftest import DIMS

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from hermes_memory_pgvector.admin.edit.forget_rows import forget_session_in
+from hermes_memory_pgvector.admin.edit.forget_rows import forget_session
 from hermes_memory_pgvector.domain.types import EmbeddingSpace
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.store.vectors import Chunk
@@ -127,7 +127,7 @@ def test_need_16_what_is_deleted_leaves_no_parts(
     })  # fmt: skip
     landed(provider)
     with runtime_of(provider).backend.connection(15) as conn:
-        forget_session_in(conn, "marketing", "session-1", really=True)
+        forget_session(conn, "marketing", "session-1", really=True)
 
     assert database.column(PARTS) == [0]
     embedded(dsn)

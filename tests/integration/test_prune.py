@@ -16,7 +16,7 @@ import pytest
 
 from hermes_memory_pgvector.admin.prune import old_turns as store
 from hermes_memory_pgvector.admin.prune import pruning
-from hermes_memory_pgvector.admin.prune.prunable import walk_timeline
+from hermes_memory_pgvector.admin.prune.pruning import walk_timeline
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store.sql import query

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from hermes_memory_pgvector.admin.common.client_entry import CLIENTS
-from hermes_memory_pgvector.admin.doctor.check_clients import check_clients
+from hermes_memory_pgvector.admin.common.client_files import CLIENTS
+from hermes_memory_pgvector.admin.doctor.check_home import check_clients
 from hermes_memory_pgvector.cli import main
 
 Install = Callable[..., dict[str, Any]]

@@ -139,7 +139,7 @@ def _missing(conn: DeadlineConnection, ref: Ref) -> str:
 
 def happened(
     conn: DeadlineConnection,
-    theme: str,
+    theme: str | None,
     page: Page,
     *,
     action: str | None,
@@ -147,15 +147,10 @@ def happened(
     session: str | None = None,
     chars: int = WHOLE,
 ) -> list[dict[str, Any]]:
-    """Return what happened to the memories of a theme, newest first; `chars` is the most of each text."""
+    """Return what happened to the memories of a theme, or with None of all, newest first; `chars` of each text."""
     asked = {"theme": theme, "action": action, "target": target, "session_id": session, "chars": chars}
-    return [_event(row._asdict()) for row in conn.execute(_query("list_history"), asked | page.values())]
-
-
-def happened_anywhere(conn: DeadlineConnection, page: Page, *, action: str | None, chars: int) -> list[dict[str, Any]]:
-    """Return what happened to the memories of every theme, newest first; `chars` is the most of each text."""
-    asked = {"action": action, "chars": chars}
-    return [_event(row._asdict()) for row in conn.execute(_query("list_all_history"), asked | page.values())]
+    statement = _query("list_all_history" if theme is None else "list_history")
+    return [_event(row._asdict()) for row in conn.execute(statement, asked | page.values())]
 
 
 def happened_to(conn: DeadlineConnection, ref: Ref, page: Page) -> list[dict[str, Any]]:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ...domain.errors import WrongUsage
-from ...store.connection import DeadlineConnection
 from ..common.commands import EXIT_OK, Command, action, argument, print_json, printed
 from ..common.console import Column, say, show_pairs, show_table
 from ..common.refs import parse_refs
-from ..common.row_options import PIPED_CHARS, STORES, WHOLE, add_page, add_theme, minute, page, reading, tell_theme
-from ..common.theme_names import theme_of_session, theme_to_read
+from ..common.row_options import PIPED_CHARS, STORES, WHOLE, add_page, add_theme, minute, page, reading, reading_theme
+from ..common.theme_names import theme_of_session
 from . import browsing
 
 _ROWS = (
@@ -66,19 +64,10 @@ def _list(args: argparse.Namespace, home: Path) -> int:
         raise WrongUsage("--role is for turns: add --store turns")
     wanted = browsing.RowFilter(args.target or args.role, args.session, args.pending)
     bounds, chars = page(args), WHOLE if args.json else PIPED_CHARS + 1
-    with _reading_theme(args, home) as (conn, theme):
+    with reading_theme(args, home) as (conn, theme):
         rows = browsing.listed(conn, args.store, theme, bounds, wanted, chars=chars)
     empty = f"the theme {theme!r} has no {'memory' if args.store == 'memories' else 'turn'} to show"
     return printed(args, rows, lambda: _show_rows(rows, empty=empty))
-
-
-@contextmanager
-def _reading_theme(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConnection, str]]:
-    """Give a transaction that reads and the theme that is meant, which is told where none was named."""
-    with reading(args, home) as (conn, rules):
-        theme = theme_to_read(conn, args.theme, rules, home)
-        tell_theme(args, conn, theme)
-        yield conn, theme
 
 
 def _show_rows(rows: list[dict[str, Any]], *, empty: str) -> None:
@@ -152,7 +141,7 @@ def _history(args: argparse.Namespace, home: Path) -> int:
             events = browsing.happened_to(conn, refs[0], bounds)
     else:
         only = {"action": args.action, "target": args.target, "session": args.session}
-        with _reading_theme(args, home) as (conn, theme):
+        with reading_theme(args, home) as (conn, theme):
             events = browsing.happened(conn, theme, bounds, **only)
     return printed(args, events, lambda: _show_events(events))
 
@@ -181,7 +170,7 @@ def _happening(row: Mapping[str, Any]) -> str:
 
 def _sessions(args: argparse.Namespace, home: Path) -> int:
     bounds = page(args)
-    with _reading_theme(args, home) as (conn, theme):
+    with reading_theme(args, home) as (conn, theme):
         rows = browsing.sessions(conn, theme, bounds)
     shown = [row | {"first": minute(row["first_at"]), "last": minute(row["last_at"])} for row in rows]
     empty = f"the theme {theme!r} has no sessions"
@@ -223,7 +212,7 @@ LIST = Command(
 SHOW = Command(
     "hermes-pgvector show m12\nhermes-pgvector show t345 --json",
     _show,
-    [argument("id", nargs="+", metavar="ID", help="m123 (or 123) for a memory, t123 for a turn"), add_theme],
+    [argument("id ID", "m123 (or 123) for a memory, t123 for a turn", nargs="+"), add_theme],
 )
 HISTORY = Command(
     "hermes-pgvector history\nhermes-pgvector history m12\n"
@@ -248,9 +237,9 @@ SESSIONS = Command(
             "hermes-pgvector sessions show telegram-17 --theme marketing --json",
             _session,
             [
-                argument("session", metavar="SESSION", help="its id, as `sessions list` shows it"),
-                argument("--limit", type=int, metavar="N", help="how many turns (default: all)"),
-                argument("--offset", type=int, default=0, metavar="N", help="how many turns to leave out first"),
+                argument("session SESSION", "its id, as `sessions list` shows it"),
+                argument("--limit N", "how many turns (default: all)", type=int),
+                argument("--offset N", "how many turns to leave out first", type=int, default=0),
                 add_theme,
             ],
         ),

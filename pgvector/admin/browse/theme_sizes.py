@@ -15,6 +15,7 @@ from ...store.connection import DeadlineConnection
 from ...store.pipeline import Pipeline
 from ...store.sql import query
 from ...store.vector_search import ask_estimate, planned_rows
+from ..common.fetching import one
 from ..common.holdings import COUNTED_ROWS
 from ..common.outcome import fit_for_json
 
@@ -71,9 +72,7 @@ def _days(first: date, last: date) -> Iterator[date]:
 
 def described(conn: DeadlineConnection, theme: str) -> dict[str, Any]:
     """Return what a theme holds, from when to when, and whether a memory of it says what it is about (`facts`)."""
-    row = conn.execute(_query("describe_theme"), {"theme": theme}).fetchone()
-    assert row is not None, "counts have a row"
-    return fit_for_json(row._asdict())
+    return fit_for_json(one(conn, _query("describe_theme"), {"theme": theme})._asdict())
 
 
 def timeline(conn: DeadlineConnection, theme: str) -> list[dict[str, Any]]:
@@ -92,8 +91,7 @@ def timeline(conn: DeadlineConnection, theme: str) -> list[dict[str, Any]]:
 
 def sessions(conn: DeadlineConnection, theme: str) -> int:
     """Return how many sessions a theme has; each of its turns is read for it."""
-    row = conn.execute(_query("theme_sessions"), {"theme": theme}).fetchone()
-    return 0 if row is None else int(row.sessions)
+    return int(one(conn, _query("theme_sessions"), {"theme": theme}).sessions)
 
 
 def writers(conn: DeadlineConnection, theme: str) -> list[dict[str, Any]]:

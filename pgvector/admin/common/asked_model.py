@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ...domain.chunks import estimate_tokens
 from ...domain.errors import EmbedderError, EmbedderUnavailable, WrongUsage
@@ -37,10 +36,6 @@ class TokenCount:
         self.estimated |= answer.asked_tokens is None or answer.answer_tokens is None
         self.asked += estimate_tokens(question) if answer.asked_tokens is None else answer.asked_tokens
         self.answered += estimate_tokens(answer.text) if answer.answer_tokens is None else answer.answer_tokens
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it for machines."""
-        return {"requests": self.requests, "asked": self.asked, "answered": self.answered, "estimated": self.estimated}
 
     def __str__(self) -> str:
         """Return the cost as a person reads it."""

@@ -6,19 +6,21 @@ import json
 import os
 import re
 import shutil
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import yaml
 
-from ...domain.errors import ConfigurationError
-from .client_entry import CLIENTS, ClientFile, file_of, is_ours, renewed
-from .file_replacing import replace_file
+from ...config.sources import CONFIG_NAME
+from ...domain.commandline import command_of
+from ...domain.errors import ConfigurationError, WrongUsage
+from .file_replacing import write_file
 from .toml_tables import without_table, written_table
 from .yaml_file import set_values
 
@@ -164,20 +166,17 @@ def _change_text(place: ClientFile, before: str, name: str, entry: Mapping[str, 
     whole = _parsed(place, before)
     wanted = {**whole, place.table: {**(whole.get(place.table) or {}), name: entry}}
     edited = _with_toml(place, before, name, entry) if place.form == "toml" else _with_json(before, wanted)
-    by_hand = f"Put this into it by hand:\n{shown_entry(place, name, entry)}"
+    by_hand = f"put this into it by hand:\n{shown_entry(place, name, entry)}"
     try:
         unspoilt = _parsed(place, edited) == wanted
     except ConfigurationError:
         unspoilt = False
     if not unspoilt:
         raise ConfigurationError(
-            f"{place.path} was left as it is: {name!r} cannot be put there without changing something else. {by_hand}"
+            f"{place.path} was left as it is: {name!r} cannot be put there without changing something else; {by_hand}"
         )
     if really:
-        try:
-            replace_file(Path(os.path.realpath(place.path)), edited.encode())
-        except OSError as exc:
-            raise ConfigurationError(f"{place.path} cannot be written ({exc.strerror or exc}). {by_hand}") from exc
+        write_file(Path(os.path.realpath(place.path)), edited.encode(), by_hand)
 
 
 def _with_json(before: str, wanted: Mapping[str, Any]) -> str:
@@ -210,3 +209,62 @@ def _kept(path: Path) -> Path | None:
     except OSError as exc:
         raise ConfigurationError(f"{path} was left as it is: no copy can be kept ({exc.strerror or exc})") from exc
     return backup
+
+
+Form = Literal["json", "toml", "yaml"]
+CLIENTS: Final = ("claude-code", "cursor", "codex", "hermes")
+ENTRY_NAME: Final = "pgvector"
+_PROGRAM: Final = "hermes-pgvector"
+_SIGNS: Final = (_PROGRAM, "hermes_memory_pgvector")  # one of which stands in every entry of ours
+
+
+@dataclass(frozen=True)
+class ClientFile:
+    """Where a client keeps its servers: a table of this name in a file of this form."""
+
+    path: Path
+    form: Form
+    table: str
+
+
+def file_of(client: str, home: Path, project: Path | None) -> ClientFile:
+    """Return the file of a client, or with `project` that of a folder. Raises WrongUsage where folders have none."""
+    user = Path.home()
+    if client == "claude-code":
+        return ClientFile(project / ".mcp.json" if project else user / ".claude.json", "json", "mcpServers")
+    if client == "cursor":
+        return ClientFile((project or user) / ".cursor" / "mcp.json", "json", "mcpServers")
+    if project is not None:
+        raise WrongUsage(f"{client} has no file for a single folder; leave --project out")
+    if client == "codex":
+        codex = Path(os.environ.get("CODEX_HOME") or user / ".codex")
+        return ClientFile(codex / "config.toml", "toml", "mcp_servers")
+    return ClientFile(home / CONFIG_NAME, "yaml", "mcp_servers")
+
+
+def entry_of(client: str, home: Path, *options: str) -> dict[str, Any]:
+    """Return the entry: this very program, in this home, whatever the client's own PATH and environment are.
+
+    `options` are those of the server.
+    """
+    program = Path(sys.executable).parent / _PROGRAM
+    command = [str(program)] if program.is_file() else command_of("cli")
+    command += ["mcp", *options]
+    kind = {"type": "stdio"} if client == "claude-code" else {}
+    environment = {"HERMES_HOME": str(home.expanduser().absolute())}
+    return kind | {"command": command[0], "args": command[1:], "env": environment}
+
+
+def is_ours(entry: object) -> bool:
+    """Return whether an entry starts our server."""
+    text = json.dumps(entry, default=str)
+    return isinstance(entry, Mapping) and any(sign in text for sign in _SIGNS)
+
+
+def renewed(found: object, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry to be written where one of ours stands: what else a person put into it stays."""
+    if not isinstance(found, Mapping):
+        return dict(wanted)
+    environment = found.get("env")
+    kept = environment if isinstance(environment, Mapping) else {}
+    return {**found, **wanted, "env": {**kept, **wanted["env"]}}

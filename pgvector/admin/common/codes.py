@@ -10,7 +10,8 @@ from psycopg import sql
 from ...store.connection import DeadlineConnection, translated
 from ...store.sql import query
 from . import hnsw
-from .deadlocks import retry_deadlocks
+from .fetching import one
+from .retrying import retry_deadlocks
 
 # What else tells a row apart from others; it stands in the indexes.
 _KEYS = {
@@ -30,7 +31,7 @@ def complete(conn: DeadlineConnection, tell: hnsw.Tell) -> list[str]:
     indexes are gone afterwards: each row is written once more, at which they would cost most of the time.
     """
     done: list[str] = []
-    with translated(), hnsw.steering(conn):
+    with translated(), hnsw.one_at_a_time(conn):
         hnsw.drop_former(conn)
         for table in _KEYS:
             done += _index(conn, table, f"{table}_theme_code_idx", "index_codes")
@@ -55,8 +56,7 @@ def lacking_rows(conn: DeadlineConnection) -> list[str]:
 
 def _state(conn: DeadlineConnection, table: str) -> tuple[bool, int]:
     """Return whether rows lack their code, and how many blocks the table has."""
-    row = conn.execute(_of(table, "codes_are_missing")).fetchone()
-    assert row is not None
+    row = one(conn, _of(table, "codes_are_missing"))
     return row.missing, row.blocks
 
 

@@ -15,11 +15,11 @@ from ...capture.sanitize import Sanitizer
 from ...config.settings import Settings
 from ...domain.theme import ThemeRules
 from ...embed.embedder import Embedder
-from ...host.session_context import Policy, environment
+from ...host.session_context import Policy
 from ...recall.searcher import Searcher
 from ...runtime.parts import Models, backend_of
 from ...store.backend import Backend
-from .database import settings_of
+from .database import EndpointKeys, settings_of
 from .embedded_server import borrowed_server
 
 _REPLICA_S = 2.0  # longest wait to learn whether a replica can be used
@@ -74,10 +74,7 @@ def opened_context(
     settings: Settings, home: Path, *, login: str = "", reads: bool = False, connections: int = _CONNECTIONS
 ) -> Iterator[CommandContext]:
     """Give what searches and edits, by another login than the settings' where one is given; see `context_for`."""
-    environ = environment(home)
-    models = Models.of(
-        settings, home, environ.get(settings.embed_api_key_env, ""), environ.get(settings.rerank_api_key_env, "")
-    )
+    models = Models.of(settings, home, *EndpointKeys.of(settings, home))
     with borrowed_server(settings) as locate:
         backend = backend_of(
             settings,

@@ -209,19 +209,23 @@ def action(name: str, summary: str, examples: str, run: Run, arguments: Sequence
     return Verb(name, summary, Command(examples, run, arguments))
 
 
-def argument(*names: str, **settings: Any) -> Argument:
-    """Return what adds an argument or an option, described as argparse has it."""
-    return lambda parser: parser.add_argument(*names, **settings)
+def argument(name: str, about: str, **settings: Any) -> Argument:
+    """Return what adds an argument or an option, with argparse's `settings`.
+
+    Behind the name may stand the metavar, as in "--since WHEN"; an option of which nothing more is said is a switch.
+    """
+    name, _, metavar = name.partition(" ")
+    if metavar:
+        settings["metavar"] = metavar
+    elif name.startswith("-") and not settings:
+        settings["action"] = "store_true"
+    return lambda parser: parser.add_argument(name, help=about, **settings)
 
 
-add_yes = argument("--yes", action="store_true", help="do it; without this only what would be done is shown")
-add_admin_dsn = argument(
-    "--admin-dsn", metavar="DSN", help="how to log in as an admin; may also stand in $HERMES_PGVECTOR_ADMIN_DSN"
-)
+add_yes = argument("--yes", "do it; without this only what would be done is shown")
+add_admin_dsn = argument("--admin-dsn DSN", "how to log in as an admin; may also stand in $HERMES_PGVECTOR_ADMIN_DSN")
 # Where the agents' own login does as well, and a variable left set must not widen what is seen.
-add_login = argument(
-    "--admin-dsn", metavar="DSN", help="log in so, rather than as the agents do (no variable stands in for this)"
-)
+add_login = argument("--admin-dsn DSN", "log in so, rather than as the agents do (no variable stands in for this)")
 
 
 def given_admin_dsn(args: argparse.Namespace) -> str:

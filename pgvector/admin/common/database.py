@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...config.settings import Settings
 from ...domain.errors import DimensionMismatch, StoreUnavailable
@@ -26,6 +26,19 @@ def settings_of(home: Path) -> Settings:
     for warning in loaded.warnings:
         warn(warning)
     return loaded.settings
+
+
+class EndpointKeys(NamedTuple):
+    """The keys of the endpoints that embed and that rerank; empty where the environment has none."""
+
+    embed: str
+    rerank: str
+
+    @classmethod
+    def of(cls, settings: Settings, home: Path) -> EndpointKeys:
+        """Return what the variables that the settings name hold, in the environment or the home's .env."""
+        environ = environment(home)
+        return cls(environ.get(settings.embed_api_key_env, ""), environ.get(settings.rerank_api_key_env, ""))
 
 
 def known_settings(home: Path) -> dict[str, Any]:

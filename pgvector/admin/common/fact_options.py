@@ -16,26 +16,24 @@ _GIVEN = (
 )  # fmt: skip
 
 _ROW_OPTIONS = (
-    argument("--kind", choices=KINDS, help="what kind of memory it is"),
-    argument("--subject", metavar="NAME", help="what it is about, such as srv.prod: of one subject, one is current"),
-    argument("--scope", metavar="NAME", help="the project or task it belongs to"),
-    argument("--when", metavar="TEXT", help="the situation that a procedure or reflection is for"),
-    argument("--expires-at", metavar="WHEN", help="not recalled from then on: 2026-12-24, or 7d for in seven days"),
-    argument("--confidence", type=float, metavar="SHARE", help="how sure it is, 0 to 1"),
-    argument(
-        "--source-turn", dest="sources", action="append", metavar="ID", help="a turn that says it: t123; repeatable"
-    ),
-    argument("--replaces", metavar="ID", help="the memory whose place it takes: m123"),
+    argument("--kind", "what kind of memory it is", choices=KINDS),
+    argument("--subject NAME", "what it is about, such as srv.prod: of one subject, one is current"),
+    argument("--scope NAME", "the project or task it belongs to"),
+    argument("--when TEXT", "the situation that a procedure or reflection is for"),
+    argument("--expires-at WHEN", "not recalled from then on: 2026-12-24, or 7d for in seven days"),
+    argument("--confidence SHARE", "how sure it is, 0 to 1", type=float),
+    argument("--source-turn ID", "a turn that says it: t123; repeatable", dest="sources", action="append"),
+    argument("--replaces ID", "the memory whose place it takes: m123"),
 )
 ADD_OPTIONS = (
     *_ROW_OPTIONS,
-    argument("--pinned", action="store_const", const=True, help="it belongs before every session of the theme"),
+    argument("--pinned", "it belongs before every session of the theme", action="store_const", const=True),
 )
 EDIT_OPTIONS = (
     *_ROW_OPTIONS,
-    argument("--state", choices=STATES, help="close it, archive it, or make it active again"),
-    argument("--pin", dest="pinned", action="store_const", const=True, help="put it before every session of the theme"),
-    argument("--unpin", dest="pinned", action="store_const", const=False, help="do not put it there any more"),
+    argument("--state", "close it, archive it, or make it active again", choices=STATES),
+    argument("--pin", "put it before every session of the theme", dest="pinned", action="store_const", const=True),
+    argument("--unpin", "do not put it there any more", dest="pinned", action="store_const", const=False),
 )
 
 

@@ -1,11 +1,18 @@
-"""Files that are replaced in one step: whoever reads one finds the former or the new, never a part."""
+"""Files and folders replaced in one step: whoever reads one finds the former or the new, never a part."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from ...domain.errors import ConfigurationError
+from ...server.locks import open_lock, try_exclusive
+
+_POLL_S = 0.05
 
 
 def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
@@ -27,3 +34,49 @@ def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
         with suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def swap(fresh: Path, target: Path, old: Path) -> bool:
+    """Rename `fresh` to `target`, and what stood there to `old`; returns whether anything did.
+
+    Of a link that stood there nothing is kept. Raises OSError, with all as it was.
+    """
+    existed = os.path.lexists(target)
+    if existed:
+        os.rename(target, old)
+    try:
+        os.rename(fresh, target)
+    except OSError:
+        if existed:
+            os.rename(old, target)
+        raise
+    if old.is_symlink():
+        old.unlink()
+    return existed
+
+
+def write_file(path: Path, data: bytes, otherwise: str, *, mode: int | None = None) -> None:
+    """Do as `replace_file`. Raises ConfigurationError where that cannot be done, with what it means: `otherwise`."""
+    try:
+        replace_file(path, data, mode=mode)
+    except OSError as exc:
+        raise ConfigurationError(f"{path} cannot be written ({exc.strerror or exc}); {otherwise}") from exc
+
+
+@contextmanager
+def locked(lock: Path, busy: str, *, wait_s: float = 0.0) -> Iterator[None]:
+    """Hold a lock file in the block, made where it is missing. Raises ConfigurationError, `busy` after `wait_s`."""
+    try:
+        lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = open_lock(lock)
+    except OSError as exc:
+        raise ConfigurationError(f"{lock} cannot be opened: {exc.strerror or exc}; let this user write there") from exc
+    try:
+        until = time.monotonic() + wait_s
+        while not try_exclusive(descriptor):
+            if time.monotonic() >= until:
+                raise ConfigurationError(busy)
+            time.sleep(_POLL_S)
+        yield
+    finally:
+        os.close(descriptor)

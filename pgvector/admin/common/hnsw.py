@@ -16,6 +16,7 @@ from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
 from ...store.sql import query
 from ...store.vectors import STORES
+from .fetching import one
 
 Tell = Callable[[str, int, int], None]  # what is built, and how many blocks of the table are in it, of how many
 
@@ -99,8 +100,7 @@ def index_of(
     """Return how the index of that name stands, of a theme of so many `rows` or of the whole table."""
     with translated():
         names = {"table": ROWS[store], "index": name}
-        row = conn.execute(query("hnsw_index_state", package=__package__), names).fetchone()
-    assert row is not None
+        row = one(conn, query("hnsw_index_state", package=__package__), names)
     rows = int(row.rows) if rows is None else rows
     bits = 3 * row.dims if theme else 32 * row.dims if name == _full_name(store) else row.dims
     wants = rows * (bits // 8 + _NEIGHBOURS_BYTES)
@@ -115,7 +115,7 @@ def is_changing(conn: DeadlineConnection) -> bool:
 def drop(conn: DeadlineConnection) -> list[str]:
     """Drop the HNSW indexes while agents go on; the names of those that were there."""
     dropped = []
-    with translated(), steering(conn):
+    with translated(), one_at_a_time(conn):
         for index in (index_of(conn, store, name(store)) for store in STORES for name in (_name, _full_name)):
             if index.state != "missing":
                 drop_index(conn, index.name)
@@ -124,7 +124,7 @@ def drop(conn: DeadlineConnection) -> list[str]:
 
 
 def drop_former(conn: DeadlineConnection) -> None:
-    """Drop the indexes of whole vectors that versions before 1.1 made, under `steering`."""
+    """Drop the indexes of whole vectors that versions before 1.1 made, under `one_at_a_time`."""
     for store in STORES:
         if _is_former(conn, _name(store)):
             drop_index(conn, _name(store))
@@ -139,14 +139,14 @@ def build(conn: DeadlineConnection, conninfo: str, tell: Tell, *, memory: str = 
     to the same database: how far a build is can only be asked on another connection. Raises ConfigurationError while
     the model is being changed.
     """
-    with translated(), steering(conn):
+    with translated(), one_at_a_time(conn):
         make_ready(conn, memory)
         drop_former(conn)
         todo = to_build(conn, full=full)
         for index in todo:
             statement = "index_hnsw" if index.name == _name(index.store) else "index_hnsw_full"
             with told(conninfo, conn.info.backend_pid, index.name, tell):
-                build_index(conn, index.store, index.name, statement, column="sig")
+                build_with(conn, index.name, for_store(statement, index.store, index=index.name, column="sig"))
             if index.name != _name(index.store):
                 drop_index(conn, _name(index.store))
     return [index.name for index in todo]
@@ -168,28 +168,15 @@ def to_build(conn: DeadlineConnection, *, full: bool = False) -> list[HnswIndex]
 
 
 def restore(conn: DeadlineConnection) -> None:
-    """Build those that a change of the model has dropped, under `steering`."""
+    """Build those that a change of the model has dropped, under `one_at_a_time`."""
     for store in STORES:
-        build_index(conn, store, _name(store), "index_hnsw", column="sig")
-
-
-def build_index(
-    conn: DeadlineConnection,
-    store: Store,
-    index: str,
-    statement: str,
-    say: Callable[[str], None] = lambda line: None,
-    *,
-    column: str = "sig_next",
-) -> None:
-    """Build `index` by the statement of that name where it is not there and whole; under `steering`."""
-    build_with(conn, index, for_store(statement, store, index=index, column=column), say)
+        build_with(conn, _name(store), for_store("index_hnsw", store, index=_name(store), column="sig"))
 
 
 def build_with(
     conn: DeadlineConnection, index: str, statement: sql.Composed, say: Callable[[str], None] = lambda line: None
 ) -> bool:
-    """Build `index` by `statement` where it is not there and whole; False where it is. Under `steering`."""
+    """Build `index` by `statement` where it is not there and whole; False where it is. Under `one_at_a_time`."""
     state = conn.execute(
         "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", (f'"{index}"',)
     ).fetchone()
@@ -207,7 +194,7 @@ def build_with(
 
 
 @contextmanager
-def steering(conn: DeadlineConnection) -> Iterator[None]:
+def one_at_a_time(conn: DeadlineConnection) -> Iterator[None]:
     """Yield one process at a time; the others wait."""
     # By asking again: a concurrent build of an index waits for every statement that runs, a waiting one among them.
     while conn.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK_STEER,)).fetchone() != (True,):
@@ -242,7 +229,7 @@ def told(conninfo: str, backend: int, index: str, tell: Tell) -> Iterator[None]:
 
 
 def drop_index(conn: DeadlineConnection, index: str) -> None:
-    """Drop an index while agents go on, under `steering`."""
+    """Drop an index while agents go on, under `one_at_a_time`."""
     conn.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(index)))
 
 

@@ -10,6 +10,7 @@ from ...store.connection import DeadlineConnection, translated
 from ...store.pipeline import Pipeline
 from ...store.sql import query
 from ...store.vector_search import ask_estimate, planned_rows
+from .fetching import one
 
 _query = partial(query, package=__package__)
 COUNTED_ROWS = 50_000  # of a table or of what waits, in some 10 ms; of more there are estimates
@@ -27,10 +28,10 @@ def holdings(conn: DeadlineConnection) -> dict[str, Any]:
     spread = "_spread" if conn.spread else ""
     with translated():
         counts, about = _counts(conn)
-        grown = _one(conn, f"recent_growth{spread}", {"themes": COUNTED_THEMES + 1, "most": COUNTED_ROWS})
+        grown = one(conn, _query(f"recent_growth{spread}"), {"themes": COUNTED_THEMES + 1, "most": COUNTED_ROWS})
         if not spread and grown.themes > COUNTED_THEMES:
             about |= {"themes", *(name for name in grown._fields if name.endswith(("_day", "_week")))}
-        size = int(_one(conn, "database_bytes", {}).bytes)
+        size = int(one(conn, _query("database_bytes"), {}).bytes)
         tables = [table._asdict() for table in conn.execute(_query(f"relation_sizes{spread}"))]
     return {**counts, **grown._asdict()} | {"database_bytes": size, "tables": tables, "about": sorted(about)}
 
@@ -38,8 +39,8 @@ def holdings(conn: DeadlineConnection) -> dict[str, Any]:
 def _counts(conn: DeadlineConnection) -> tuple[dict[str, int], set[str]]:
     """Return how many rows there are and wait, and which of these numbers are estimates."""
     if conn.spread:
-        return _one(conn, "count_some", {"most": None})._asdict(), set()
-    counts: dict[str, int] = _one(conn, "count_some", {"most": COUNTED_ROWS + 1})._asdict()
+        return one(conn, _query("count_some"), {"most": None})._asdict(), set()
+    counts: dict[str, int] = one(conn, _query("count_some"), {"most": COUNTED_ROWS + 1})._asdict()
     about = {name for name, count in counts.items() if count > COUNTED_ROWS}
     for store in _STORES:
         if store in about:
@@ -47,14 +48,16 @@ def _counts(conn: DeadlineConnection) -> tuple[dict[str, int], set[str]]:
                 counts[store], round(planned_rows(ask_estimate(Pipeline(conn), store, Scope("all", ""))))
             )
         if (pending := f"pending_{store}") in about:
-            counts[pending] = max(counts[pending], _partial_rows(conn, _PENDING[store]))
+            counts[pending] = max(
+                counts[pending], int(one(conn, _query("partial_index_rows"), {"name": _PENDING[store]}).rows)
+            )
     return counts, about
 
 
 def pending(conn: DeadlineConnection) -> tuple[int, bool]:
     """Return how many rows that this role sees wait for a vector, and whether there are more."""
     with translated():
-        row = _one(conn, "count_some", {"most": COUNTED_ROWS + 1})
+        row = one(conn, _query("count_some"), {"most": COUNTED_ROWS + 1})
     count = row.pending_memories + row.pending_turns
     return min(count, COUNTED_ROWS), count > COUNTED_ROWS
 
@@ -62,14 +65,3 @@ def pending(conn: DeadlineConnection) -> tuple[int, bool]:
 def held_removals(conn: DeadlineConnection) -> list[Any]:
     """Return how many removals wait: origin, target, held_why, count, held_at of the oldest, for each file."""
     return conn.execute(_query("count_held_removals")).fetchall()
-
-
-def _one(conn: DeadlineConnection, statement: str, asked: dict[str, int | None]) -> Any:
-    row = conn.execute(_query(statement), asked).fetchone()
-    assert row is not None
-    return row
-
-
-def _partial_rows(conn: DeadlineConnection, index: str) -> int:
-    row = conn.execute(_query("partial_index_rows"), {"name": index}).fetchone()
-    return int(row.rows) if row else 0

@@ -17,7 +17,7 @@ from typing import Literal
 import yaml
 
 from ...domain.errors import ConfigurationError
-from .atomic_swap import swap
+from .file_replacing import swap
 
 Mode = Literal["shim", "copy"]
 Action = Literal["created", "replaced", "unchanged", "kept"]

@@ -28,8 +28,7 @@ from ...embed.model_folder import (
     read_model_folder,
 )
 from ...embed.onnx import dims_of
-from ...server.locks import open_lock, try_exclusive
-from .atomic_swap import swap
+from .file_replacing import locked, swap
 from .model_source import (
     BUNDLED,
     CATALOGUE,
@@ -71,18 +70,6 @@ class ModelView:
     dims: int
     size_bytes: int
     about: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
-        return {
-            "name": self.name,
-            "path": str(self.path),
-            "installed": self.installed,
-            "active": self.active,
-            "dims": self.dims,
-            "size_bytes": self.size_bytes,
-            "about": self.about,
-        }
 
 
 Action = Literal["installed", "replaced", "unchanged"]
@@ -321,16 +308,11 @@ def _write_manifest(fresh: Path, manifest: Mapping[str, Any]) -> None:
 @contextmanager
 def _exclusively(folder: Path) -> Iterator[Path]:
     """Lock the folder, which is made if missing, and delete what killed processes left."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = open_lock(folder / _LOCK)
-    try:
-        if not try_exclusive(lock):
-            raise ConfigurationError(f"another process is installing or removing a model in {folder}; try again later")
+    busy = f"another process is installing or removing a model in {folder}; try again later"
+    with locked(folder / _LOCK, busy):
         for left in folder.glob(f"{_WORK}*"):
             _delete(left)
         yield folder
-    finally:
-        os.close(lock)
 
 
 def _delete(folder: Path) -> None:

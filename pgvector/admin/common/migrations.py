@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import re
-import threading
-from contextlib import suppress
 from dataclasses import dataclass
 
 import psycopg
 from psycopg import errors as pg
+from psycopg import sql
 
 from ...domain.errors import ConfigurationError
 from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
 from ...store.schema import MIGRATIONS_FOLDER, applied_versions, check_dims, shipped_migrations
+from ...store.sql import query
 from . import codes, hnsw, row_security, session_locks, words
-from .deadlocks import retry_deadlocks
 from .pooler import require_session
-from .theme_keys import build_keys
+from .retrying import retry_deadlocks, retry_while_busy
 
 MIGRATION_LOCK = 7310579462  # each migration takes it as well
-# A migration that would hold everybody up waits for its tables a short while only, and is tried again.
-_LOCK_TRIES = 30
-_LOCK_PAUSE_S = 0.5
-_never = threading.Event()
 _SEAL = re.compile(r"'[0-9a-f]{64}'")
 # Earlier texts of a migration that make the same tables, by version.
 _EARLIER_TEXTS = {1: frozenset({"7e3bbda9d22393f4f42ab688a91b1d6cfc304efea413fa0d022712e9714d8656"})}
@@ -94,7 +89,7 @@ def migrate(
         if applied or runtime_role:
             row_security.renew(conn)
         check_dims(conn, dims)
-        if not runtime_role and not _role_exists(conn, "hermes"):
+        if not runtime_role and not conn.execute("SELECT FROM pg_roles WHERE rolname = 'hermes'").rowcount:
             notices.append(
                 "no runtime role was named and there is no role `hermes`: nobody but the owner has rights yet"
             )
@@ -150,15 +145,9 @@ def _run(conn: DeadlineConnection, migration: Migration) -> None:
             if conn.info.transaction_status != psycopg.pq.TransactionStatus.IDLE and not conn.closed:
                 conn.execute("ROLLBACK")
 
-    def patiently() -> None:
-        for _ in range(_LOCK_TRIES - 1):
-            with suppress(pg.LockNotAvailable):
-                return retry_deadlocks(run)
-            _never.wait(_LOCK_PAUSE_S)
-        return retry_deadlocks(run)
-
     try:
-        patiently()
+        # One that would hold everybody up waits for its tables a short while only.
+        retry_while_busy(lambda: retry_deadlocks(run), pg.LockNotAvailable)
     except pg.RaiseException as exc:
         hint = exc.diag.message_hint
         raise ConfigurationError(f"{exc.diag.message_primary}" + (f"; {hint}" if hint else "")) from exc
@@ -193,6 +182,32 @@ def changed_migrations(conn: DeadlineConnection) -> list[str]:
     ]
 
 
-def _role_exists(conn: DeadlineConnection, role: str) -> bool:
+VERSION = 5  # the migration that puts them into place
+
+
+def build_keys(conn: DeadlineConnection) -> None:
+    """Build what the tables of an earlier version lack, however long it takes. Raises UpgradeNeeded.
+
+    The caller keeps other migrations away, and none of them waits in Postgres for that: a build waits for who does.
+    """
+    applied = applied_versions(conn)
+    if not applied or VERSION in applied:
+        return
     with translated():
-        return conn.execute("SELECT FROM pg_roles WHERE rolname = %s", (role,)).fetchone() is not None
+        before = conn.execute("SELECT current_setting('lock_timeout')").fetchone()
+        # A build that a time limit stopped would be there, but invalid.
+        conn.execute("SET lock_timeout = 0")
+        retry_deadlocks(lambda: _build(conn))
+        conn.execute("SELECT set_config('lock_timeout', %s, false)", before)
+
+
+def _build(conn: DeadlineConnection) -> None:
+    for row in conn.execute(query("keys_without_theme", package=__package__)).fetchall():
+        index = sql.Identifier(f"{row.name}_theme_key")
+        if row.invalid:
+            conn.execute(sql.SQL("DROP INDEX CONCURRENTLY {}").format(index))
+        conn.execute(
+            sql.SQL("CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS {} ON {} (id, agent_identity)").format(
+                index, sql.Identifier(row.name)
+            )
+        )

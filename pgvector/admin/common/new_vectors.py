@@ -6,24 +6,29 @@ transaction the new columns take the names of the old ones.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from pgvector.psycopg import register_vector
 from psycopg import errors as pg
 
-from ...domain.errors import ConfigurationError, DeadlineExceeded, SchemaNotApplied
+from ...config.settings import Settings
+from ...domain.errors import ConfigurationError, DeadlineExceeded, HermesPgvectorError, SchemaNotApplied
 from ...domain.types import EmbeddingSpace, Store
+from ...embed.embedder import space_of
+from ...embed.factory import embedder_for
 from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
 from ...store.sql import query
 from ...store.vectors import STORES, Chunk, PendingRow, recorded_space, values_of
-from .hnsw import CHUNKS, ROWS, build_index, for_store, restore, steering
+from .fetching import one
+from .hnsw import CHUNKS, ROWS, build_with, for_store, one_at_a_time, restore
 from .pooler import require_session
+from .retrying import retry_while_busy
 
 _query = partial(query, package=__package__)
 _INDEXES = {
@@ -41,9 +46,6 @@ _LOCK_SPACE = 731057947  # as the statement hold_space: writers of vectors share
 # How long others are held up at most by somebody who waits for the tables to be free. Less than deadlock_timeout: where
 # each waits for the other it is we who give way, not an agent.
 _LOCK_WAIT_MS = 800
-_LOCK_TRIES = 30
-_LOCK_PAUSE_S = 0.5
-_never = threading.Event()
 
 
 class VectorProgress(NamedTuple):
@@ -70,6 +72,18 @@ def admin_connection(conninfo: str) -> Iterator[DeadlineConnection]:
             ) from exc
 
 
+def own_space(settings: Settings, home: Path) -> EmbeddingSpace | None:
+    """Return what the settings' model makes vectors in; None without one, or where that cannot be used."""
+    try:
+        embedder = embedder_for(settings, "", home=home)
+        if embedder is None:
+            return None
+        with closing(embedder):
+            return space_of(embedder)
+    except HermesPgvectorError:
+        return None
+
+
 def running(conn: DeadlineConnection) -> EmbeddingSpace | None:
     """Return the space that a change has begun to move to; None while there is no change."""
     if conn.execute("SELECT to_regclass('hermes_reembed')").fetchone() == (None,):
@@ -94,7 +108,7 @@ def begin(conn: DeadlineConnection, space: EmbeddingSpace, *, again: bool = Fals
     Raises ConfigurationError when another change is under way, or when something of the operator's hangs on the old
     columns; DeadlineExceeded when the tables are in use all the time.
     """
-    with steering(conn):
+    with one_at_a_time(conn):
         if conn.execute("SELECT to_regclass('hermes_embedding')").fetchone() == (None,):
             raise SchemaNotApplied(SchemaNotApplied.__doc__ or "")
         under_way = running(conn)
@@ -123,8 +137,7 @@ def begin(conn: DeadlineConnection, space: EmbeddingSpace, *, again: bool = Fals
 
 def last_id(conn: DeadlineConnection, store: Store) -> int:
     """Return the id of the newest row; 0 where there is none."""
-    row = conn.execute(for_store("last_id_of", store)).fetchone()
-    return int(row.id or 0) if row else 0
+    return int(one(conn, for_store("last_id_of", store)).id or 0)
 
 
 def missing(conn: DeadlineConnection, store: Store, after_id: int, last: int) -> int | None:
@@ -135,8 +148,8 @@ def missing(conn: DeadlineConnection, store: Store, after_id: int, last: int) ->
 
 def count(conn: DeadlineConnection) -> int:
     """Return how many rows there are in all."""
-    row = conn.execute(query("count_all")).fetchone()
-    return row.memories + row.turns if row else 0
+    row = one(conn, query("count_all"))
+    return int(row.memories + row.turns)
 
 
 def sample(conn: DeadlineConnection, limit: int) -> list[str]:
@@ -148,8 +161,7 @@ def progress(conn: DeadlineConnection) -> VectorProgress:
     """Count. Reads both tables whole."""
     done = total = 0
     for store in STORES:
-        row = conn.execute(for_store("count_next", store)).fetchone()
-        assert row is not None
+        row = one(conn, for_store("count_next", store))
         done, total = done + row.done, total + row.total
     return VectorProgress(done, total)
 
@@ -193,14 +205,14 @@ def build_indexes(conn: DeadlineConnection, space: EmbeddingSpace, say: Callable
 
     Does nothing when another worker has brought the change to its end; `switch` neither.
     """
-    with steering(conn):
+    with one_at_a_time(conn):
         if running(conn) != space:
             return
         conn.execute(for_store("hide_next", "memories"))
         for store in STORES:
             for name, statement in (_INDEXES | (_INDEXES_OF_TURNS if store == "turns" else {})).items():
                 index = name.format(rows=ROWS[store], chunks=CHUNKS[store])
-                build_index(conn, store, index, statement, say)
+                build_with(conn, index, for_store(statement, store, index=index), say)
 
 
 def switch(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
@@ -209,7 +221,7 @@ def switch(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
     Raises DeadlineExceeded when readers did not let go in time: try again. Raises ConfigurationError when something
     of the operator's hangs on the old columns, or when `space` names no model and there are vectors by now.
     """
-    with steering(conn):
+    with one_at_a_time(conn):
         if running(conn) != space:
             return
         try:
@@ -227,7 +239,7 @@ def switch(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
 
 def switch_soon(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
     """Call `switch` once the tables are free for a moment. Raises as that, DeadlineExceeded only after many tries."""
-    _again_while_busy(lambda: switch(conn, space))
+    retry_while_busy(lambda: switch(conn, space), DeadlineExceeded)
 
 
 def vacuum(conn: DeadlineConnection) -> None:
@@ -237,7 +249,7 @@ def vacuum(conn: DeadlineConnection) -> None:
 
 def abort(conn: DeadlineConnection) -> bool:
     """Drop the new vectors and keep the old ones; False when no change was under way."""
-    with steering(conn):
+    with one_at_a_time(conn):
         under_way = running(conn) is not None
 
         def drop() -> None:
@@ -251,15 +263,9 @@ def abort(conn: DeadlineConnection) -> bool:
         return under_way
 
 
-def current(conn: DeadlineConnection) -> EmbeddingSpace:
-    """Return what the database holds vectors of."""
-    return recorded_space(conn)
-
-
 def is_without_vectors(conn: DeadlineConnection) -> bool:
     """Return whether no row has a vector, so that nothing is lost with another length."""
-    row = conn.execute(query("no_vectors")).fetchone()
-    return row is not None and bool(row.empty)
+    return bool(one(conn, query("no_vectors")).empty)
 
 
 def _in_the_way(what: str) -> ConfigurationError:
@@ -275,18 +281,7 @@ def _insist(conn: DeadlineConnection, action: Callable[[], None]) -> None:
         with _alone(conn):
             action()
 
-    _again_while_busy(alone)
-
-
-def _again_while_busy(action: Callable[[], None]) -> None:
-    for attempt in range(_LOCK_TRIES):
-        try:
-            action()
-            return
-        except DeadlineExceeded:
-            if attempt == _LOCK_TRIES - 1:
-                raise
-            _never.wait(_LOCK_PAUSE_S)
+    retry_while_busy(alone, DeadlineExceeded)
 
 
 @contextmanager

@@ -5,7 +5,8 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from psycopg.types.json import Jsonb
 
 from ...store.connection import DeadlineConnection, translated
 from ...store.sql import query
+from .fetching import one
 
 
 def clock(conn: DeadlineConnection) -> tuple[datetime, bool]:
@@ -44,9 +46,38 @@ def record_where_allowed(
     conn: DeadlineConnection, verb: str, arguments: Mapping[str, Any], done: Mapping[str, int]
 ) -> None:
     """Do as `record`, except on a replica, or for a role that row-level security confines: the log is not its own."""
-    row = conn.execute(query("may_write_log")).fetchone()
-    if row and row.may:
+    if one(conn, query("may_write_log")).may:
         record(conn, verb, arguments, done)
+
+
+@contextmanager
+def logged(
+    conn: DeadlineConnection,
+    verb: str,
+    arguments: Mapping[str, Any],
+    done: Mapping[str, int],
+    planned: Mapping[str, int] | None = None,
+    *,
+    state: str = "state",
+) -> Iterator[None]:
+    """Log a long work in transactions of its own: what is `planned`, and at the end of the block what was `done`.
+
+    Under the name `state` the arguments say whether that was all, or the work was interrupted.
+    """
+
+    def note(said: str, counts: Mapping[str, int]) -> None:
+        if not conn.closed:
+            with conn.transaction():
+                record_where_allowed(conn, verb, {**arguments, state: said}, counts)
+
+    if planned is not None:
+        note("begun", planned)
+    ended = "interrupted"
+    try:
+        yield
+        ended = "done"
+    finally:
+        note(ended, done)
 
 
 def operator(verb: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ from ...config.settings import Settings
 from ...domain.format import local_minute
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
+from .fetching import one
 from .outcome import fit_for_json
 from .retention_policy import GRACE_S, RetentionPolicy
 
@@ -21,8 +22,7 @@ def retention_state(conn: DeadlineConnection, settings: Settings) -> dict[str, A
 
     Times are ISO text: when turns were last deleted by it, how many in the last day, and what is announced.
     """
-    state = conn.execute(_query("retention_state"), {"grace_s": GRACE_S}, prepare=False).fetchone()
-    assert state is not None
+    state = one(conn, _query("retention_state"), {"grace_s": GRACE_S}, anew=True)
     return {"on": bool(_policy(settings))} | fit_for_json(state._asdict())
 
 
@@ -50,9 +50,8 @@ def described(state: Mapping[str, Any]) -> str:
 
 def empty_themes(conn: DeadlineConnection, settings: Settings) -> list[str]:
     """Return the themes that the setting names and that hold no turns: misspelt ones among them."""
-    return [name for name in _policy(settings).names() if not _has_turns(conn, name)]
-
-
-def _has_turns(conn: DeadlineConnection, theme: str) -> bool:
-    row = conn.execute(_query("theme_has_turns"), {"theme": theme}, prepare=False).fetchone()
-    return bool(row and row.found)
+    return [
+        name
+        for name in _policy(settings).names()
+        if not one(conn, _query("theme_has_turns"), {"theme": name}, anew=True).found
+    ]

@@ -21,9 +21,10 @@ from ...recall.excerpt import excerpt
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
 from ...store.vector_search import theme_names
-from .commands import add_login, filled
+from .commands import add_login, argument, filled
 from .console import remark
 from .database import database
+from .theme_names import theme_to_read
 
 STORES = ("memories", "turns")
 WHOLE = 2**31 - 1  # characters
@@ -62,6 +63,12 @@ def add_theme(command: argparse.ArgumentParser) -> None:
         help="the theme (default: that of this home's sessions, or the only one there is)",
     )
     add_login(command)
+
+
+THEME_CHOICE = (
+    argument("--theme THEME", "of this theme; repeatable", action="append", type=filled, default=[]),
+    argument("--all-themes", "of every theme"),
+)
 
 
 def tell_theme(args: argparse.Namespace, conn: DeadlineConnection, theme: str) -> None:
@@ -108,6 +115,15 @@ def reading(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConn
         bounds = {"statement_ms": str(_TIMEOUT_MS), "lock_ms": str(_TIMEOUT_MS), "idle_ms": "0", "transaction_ms": "0"}
         conn.execute(query("set_timeouts"), bounds | {"plans": "auto", "path": conn.path})
         yield conn, rules
+
+
+@contextmanager
+def reading_theme(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConnection, str]]:
+    """Give a transaction that reads and the theme that is meant, which is told where none was named."""
+    with reading(args, home) as (conn, rules):
+        theme = theme_to_read(conn, args.theme, rules, home)
+        tell_theme(args, conn, theme)
+        yield conn, theme
 
 
 def one_line(text: str, question: str = "", *, lines: int = 1, indent: int = 0) -> str:

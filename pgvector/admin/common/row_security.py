@@ -13,7 +13,8 @@ import psycopg
 from ...domain.errors import ConfigurationError
 from ...store.connection import DeadlineConnection, translated
 from ...store.sql import query
-from .deadlocks import retry_deadlocks
+from .fetching import one
+from .retrying import retry_deadlocks
 
 EVERY_THEME = "*"
 _FILE = Path(__file__).resolve().parents[2] / "migrations" / "optional" / "row_security.sql"
@@ -22,16 +23,15 @@ _FILE = Path(__file__).resolve().parents[2] / "migrations" / "optional" / "row_s
 def is_enabled(conn: DeadlineConnection) -> bool:
     """Return whether row-level security is on."""
     with translated():
-        row = conn.execute("SELECT relrowsecurity FROM pg_class WHERE oid = to_regclass('conversations')").fetchone()
-    return bool(row and row[0])
+        on = "SELECT FROM pg_class WHERE oid = to_regclass('conversations') AND relrowsecurity"
+        return bool(conn.execute(on).rowcount)
 
 
 def has_own_themes(conn: DeadlineConnection) -> bool:
     """Return whether row-level security lets the current role see some themes only."""
     with translated():
-        active = conn.execute("SELECT row_security_active(to_regclass('conversations'))").fetchone()
-        found = conn.execute(query("has_own_themes")).fetchone() if active and active[0] else None
-    return bool(found and found[0])
+        active = one(conn, "SELECT row_security_active(to_regclass('conversations'))")
+        return bool(active[0] and one(conn, query("has_own_themes"))[0])
 
 
 def enable(conn: DeadlineConnection) -> None:

@@ -6,6 +6,7 @@ from functools import partial
 
 from ...store.connection import DeadlineConnection, translated
 from ...store.sql import query
+from .fetching import one
 from .row_security import has_own_themes
 
 _query = partial(query, package=__package__)
@@ -20,8 +21,7 @@ def invalid_indexes(conn: DeadlineConnection) -> list[str]:
 def excess_rights(conn: DeadlineConnection) -> list[str]:
     """Return what the current role may do beyond reading and writing rows; empty is right for the runtime role."""
     with translated():
-        row = conn.execute(_query("own_rights")).fetchone()
-    assert row is not None
+        row = one(conn, _query("own_rights"))
     names = ("is a superuser", "may create objects in the schema", "owns the tables")
     return [name for name, has in zip(names, row, strict=True) if has]
 
@@ -36,8 +36,7 @@ def missing_rights(conn: DeadlineConnection) -> list[str]:
 def versions(conn: DeadlineConnection) -> tuple[str, str]:
     """Return the versions of Postgres and of pgvector, which is empty where the extension is missing."""
     with translated():
-        row = conn.execute(_query("versions")).fetchone()
-    assert row is not None
+        row = one(conn, _query("versions"))
     return row.postgres, row.pgvector
 
 

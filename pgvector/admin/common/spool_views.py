@@ -91,7 +91,8 @@ def inspect_spools(home: Path) -> list[SpoolView]:
         living = _is_held(path)
         try:
             with _opened(path) as spool:
-                _check_whole(spool)
+                with spool.reading() as conn:
+                    conn.execute("SELECT sum(length(payload)) FROM operations").fetchone()
                 at, report = published(spool)
                 age = time.time() - at if at else None
                 oldest = next((op.at for op in spool.take(1)), None)
@@ -150,22 +151,21 @@ def change_rejected(
 
     Raises InvalidArgument for an id that names none.
     """
+    views, change = inspect_spools(home), retry if action == "retry" else drop
+    _check_named(ids, views)
     prefixes = ("",) if everything else tuple(ids)
-    chosen = {
-        view.path: [item for item in view.rejected if item.operation.op_id.hex.startswith(prefixes)]
-        for view in inspect_spools(home)
-    }
-    meant = [item for some in chosen.values() for item in some]
-    _check_named(ids, [item.operation.op_id.hex for item in meant])
-    for path, some in chosen.items():
+    meant = []
+    for view in views:
+        some = [item for item in view.rejected if item.operation.op_id.hex.startswith(prefixes)]
+        meant += some
         if really and some:
-            with _unless_gone(path), _opened(path) as spool:
-                change = retry if action == "retry" else drop
+            with _unless_gone(view.path), _opened(view.path) as spool:
                 change(spool, [item.operation for item in some])
     return meant
 
 
-def _check_named(ids: list[str], found: list[str]) -> None:
+def _check_named(ids: list[str], views: Sequence[SpoolView]) -> None:
+    found = [item.operation.op_id.hex for view in views for item in view.rejected]
     for each in ids:
         if not any(op_id.startswith(each) for op_id in found):
             raise InvalidArgument(
@@ -192,12 +192,6 @@ def _opened(path: Path) -> Iterator[Spool]:
         yield spool
     finally:
         spool.close()
-
-
-def _check_whole(spool: Spool) -> None:
-    """Read all that waits. Raises SpoolError where that does not go."""
-    with spool.reading() as conn:
-        conn.execute("SELECT sum(length(payload)) FROM operations").fetchone()
 
 
 def published(spool: Spool) -> tuple[float, dict[str, Any]]:

@@ -14,7 +14,7 @@ from ...store.pipeline import Pipeline
 from ...store.sql import query
 from ...store.vector_search import SentVector, VectorSearch, own_graph_name
 from ...store.vectors import STORES
-from .hnsw import ROWS, HnswIndex, Tell, build_with, drop_index, index_of, make_ready, steering, told
+from .hnsw import ROWS, HnswIndex, Tell, build_with, drop_index, index_of, make_ready, one_at_a_time, told
 
 _QUESTIONS, _NEAREST = 20, 10  # to tell what an index finds
 
@@ -44,7 +44,7 @@ def to_build_for(conn: DeadlineConnection, theme: str, rows: Mapping[Store, int]
 def build_for(conn: DeadlineConnection, conninfo: str, tell: Tell, todo: Sequence[HnswIndex], *, memory: str) -> None:
     """Build `todo` while agents go on, however long it takes; otherwise as `build`."""
     statement = sql.SQL(query("index_hnsw_theme", package=__package__).decode())
-    with translated(), steering(conn):
+    with translated(), one_at_a_time(conn):
         make_ready(conn, memory)
         for index in todo:
             names = {"index": sql.Identifier(index.name), "rows": sql.Identifier(ROWS[index.store])}
@@ -76,7 +76,7 @@ def _nearest(conn: DeadlineConnection, index: HnswIndex, vector: SentVector, *, 
 
 def drop_for(conn: DeadlineConnection, theme: str) -> list[str]:
     """Drop those of a theme while agents go on; their names."""
-    with translated(), steering(conn):
+    with translated(), one_at_a_time(conn):
         names = [index.name for index in theme_indexes(conn, theme)]
         for name in names:
             drop_index(conn, name)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...domain.errors import InvalidArgument
+from ...domain.errors import InvalidArgument, WrongUsage
 from ...domain.text import clean
 from ...domain.theme import Surface, ThemeRules, session_themes
 from ...host.session_context import profile_of
 from ...store.connection import DeadlineConnection
 from ...store.vector_search import theme_names
 from . import stored_rows
-from .theme_rows import counts, rows_in, theme_exists
+from .theme_rows import counts, every_theme, rows_in, theme_exists
 
 _NAMED = 12  # themes in a message
 
@@ -91,6 +93,33 @@ def named_exactly(conn: DeadlineConnection, name: str, rules: ThemeRules) -> tup
             f"no theme {name!r} holds anything; sessions of that name have the theme {theme!r}: write that to mean it"
         )
     return theme, held
+
+
+@dataclass(frozen=True, slots=True)
+class ThemeChoice:
+    """The themes that an operator names, or every one."""
+
+    names: tuple[str, ...] = ()
+    every: bool = False
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> ThemeChoice:
+        """Return what --theme and --all-themes say. Raises WrongUsage where that is neither, or both."""
+        if args.all_themes and args.theme:
+            raise WrongUsage("give --theme or --all-themes, not both: name the themes, or take every one")
+        if not args.all_themes and not args.theme:
+            raise WrongUsage("say of which themes: --theme THEME, which may be repeated, or --all-themes")
+        return cls(tuple(args.theme), args.all_themes)
+
+    def held(self, conn: DeadlineConnection, rules: ThemeRules) -> dict[str, dict[str, Any]]:
+        """Return the themes by the names they are stored under, with what each holds. Raises InvalidArgument."""
+        if self.every:
+            return {str(row["theme"]): row for row in every_theme(conn)}
+        return dict(existing(conn, name, rules) for name in self.names)
+
+    def __str__(self) -> str:
+        """Return the choice as it stands in the log."""
+        return "*" if self.every else ", ".join(self.names)
 
 
 def _meant(given: str, rules: ThemeRules) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...store.connection import DeadlineConnection, translated
 from ...store.sql import query
+from .fetching import one
 
 _query = partial(query, package=__package__)
 _LOCK_WAIT = "60s"
@@ -30,8 +31,7 @@ def begin_reading(conn: DeadlineConnection) -> None:
 def theme_exists(conn: DeadlineConnection, theme: str) -> bool:
     """Return whether a theme holds anything, or held it and has a history."""
     with translated():
-        row = conn.execute(_query("theme_exists"), {"theme": theme}).fetchone()
-    return bool(row and row.found)
+        return bool(one(conn, _query("theme_exists"), {"theme": theme}).found)
 
 
 def every_theme(conn: DeadlineConnection) -> list[dict[str, Any]]:
@@ -43,9 +43,7 @@ def every_theme(conn: DeadlineConnection) -> list[dict[str, Any]]:
 def counts(conn: DeadlineConnection, theme: str) -> dict[str, Any]:
     """Return what one theme holds: counts, and when its first and last row were written (None in an empty one)."""
     with translated():
-        row = conn.execute(_query("show_theme"), {"theme": theme}).fetchone()
-    assert row is not None
-    return dict(row._asdict())
+        return dict(one(conn, _query("show_theme"), {"theme": theme})._asdict())
 
 
 def rows_in(counts: dict[str, Any]) -> int:
@@ -68,5 +66,4 @@ def of_clients(conn: DeadlineConnection) -> list[str]:
 def homes(conn: DeadlineConnection, theme: str) -> int:
     """Return how many homes have memory files of which entries stand in the theme."""
     with translated():
-        row = conn.execute(_query("homes_of_theme"), {"theme": theme}).fetchone()
-    return 0 if row is None else int(row.homes)
+        return int(one(conn, _query("homes_of_theme"), {"theme": theme}).homes)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ...store.connection import DeadlineConnection, translated
+from .fetching import one
 
 SCHEMA = "hermes_before_upgrade"  # where the other program's tables are meanwhile
 # The theme it gives to sessions of the default profile that name none: the host's name for every workspace.
@@ -35,8 +36,6 @@ def under_way(conn: DeadlineConnection) -> UpgradeProgress | None:
     with translated():
         if conn.execute("SELECT to_regclass('hermes_upgrade')").fetchone() == (None,):
             return None
-        row = conn.execute("SELECT * FROM hermes_upgrade").fetchone()
-    assert row is not None
-    known = row._asdict()
+        known = one(conn, "SELECT * FROM hermes_upgrade")._asdict()
     del known["only_row"]
     return UpgradeProgress(**known)

@@ -8,8 +8,8 @@ from psycopg import sql
 
 from ...store.connection import DeadlineConnection, translated
 from ...store.sql import query
-from .deadlocks import retry_deadlocks
 from .hnsw import Tell
+from .retrying import retry_deadlocks
 
 _TABLES = ("memory_entries", "conversations")
 _BLOCKS = 200  # of a table in one transaction: about 2,000 rows

@@ -24,7 +24,6 @@ from ..common.commands import (
     Command,
     add_yes,
     argument,
-    filled,
     given_admin_dsn,
     print_json,
     printed,
@@ -32,12 +31,13 @@ from ..common.commands import (
 from ..common.console import Column, say, show_table, warn
 from ..common.database import connection, settings_of
 from ..common.outcome import ADD_YES
+from ..common.row_options import THEME_CHOICE
+from ..common.theme_names import ThemeChoice
 from .compact_rows import Sizes
 from .compaction import (
     Compaction,
     CompactOptions,
     CompactPlan,
-    chosen_themes,
     cutoff,
     plan_compaction,
     require_owner,
@@ -84,8 +84,7 @@ def _languages(settings: Settings) -> Languages:
 
 def _make_smaller(args: argparse.Namespace, conn: DeadlineConnection, rules: ThemeRules, languages: Languages) -> int:
     options = CompactOptions(
-        themes=tuple(args.theme),
-        every_theme=args.all_themes,
+        ThemeChoice.of(args),
         older_than=args.older_than,
         duplicates=not args.keep_duplicates,
         vectors=not args.keep_vectors,
@@ -170,16 +169,16 @@ def _summarise(
     args: argparse.Namespace, conn: DeadlineConnection, rules: ThemeRules, settings: Settings, home: Path
 ) -> int:
     with model_at(args, home, prefix="summary-") as model:
-        themes = list(chosen_themes(conn, args.theme, every=args.all_themes, rules=rules))
-        before, may_log = cutoff(conn, args.older_than)
+        choice = ThemeChoice.of(args)
+        themes = list(choice.held(conn, rules))
+        before = cutoff(conn, args.older_than)
         summaries = SessionSummaries(
             conn,
             model,
             old_sessions(conn, themes, before),
             _languages(settings),
-            {"theme": "*" if args.all_themes else ", ".join(themes), "older_than": args.older_than},
+            {"theme": "*" if choice.every else ", ".join(themes), "older_than": args.older_than},
             tuple(settings.mask_patterns),
-            may_log,
         )
         if not args.json:
             _show_sessions(summaries)
@@ -198,7 +197,7 @@ def _preview(args: argparse.Namespace, summaries: SessionSummaries) -> int:
     first, expected = "" if args.dry_run else summaries.first(), summaries.estimated_tokens()
     if args.json:
         told = {"done": False, "sessions": summaries.as_json(), "first_summary": first, "estimated_tokens": expected}
-        print_json(told | {"tokens": summaries.model.cost.as_json()})
+        print_json(told | {"tokens": asdict(summaries.model.cost)})
         return EXIT_OK
     if summaries.sessions:
         say(f"the model would read about {expected:,} tokens (estimated)")
@@ -218,7 +217,14 @@ def _replace_sessions(args: argparse.Namespace, summaries: SessionSummaries) -> 
         warn(f"{plural(summaries.done['sessions'], 'session')} replaced, with {cost}; run it again to go on")
         raise
     if args.json:
-        print_json({"done": True, "replaced": done, "failed": dict(summaries.failed), "tokens": cost.as_json()})
+        print_json(
+            {
+                "done": True,
+                "replaced": done,
+                "failed": dict(summaries.failed),
+                "tokens": asdict(cost),
+            }
+        )
     elif done:
         say(f"replaced: {plural(done['turns'], 'turn')} of {plural(done['sessions'], 'session')}, with {cost}")
         for session_id, why in summaries.failed:
@@ -246,53 +252,40 @@ COMPACT = Command(
     "hermes-pgvector compact --theme coder --summary-url http://localhost:11434/v1 --summary-model qwen3",
     _compact,
     [
+        *THEME_CHOICE,
+        argument("--older-than WHEN", "said before: 180d, 26w, 2026-01-01 (default: 180d)", default="180d"),
+        argument("--keep-duplicates", "keep turns that were said again"),
+        argument("--keep-vectors", "keep the vectors of old turns"),
         argument(
-            "--theme", action="append", type=filled, default=[], metavar="THEME", help="of this theme; repeatable"
-        ),
-        argument("--all-themes", action="store_true", help="of every theme"),
-        argument(
-            "--older-than", default="180d", metavar="WHEN", help="said before: 180d, 26w, 2026-01-01 (default: 180d)"
-        ),
-        argument("--keep-duplicates", action="store_true", help="keep turns that were said again"),
-        argument("--keep-vectors", action="store_true", help="keep the vectors of old turns"),
-        argument(
-            "--similar",
+            "--similar COSINE",
+            "similarity from which turns with the same words are duplicates (default: 0.95)",
             type=_cosine,
             default=0.95,
-            metavar="COSINE",
-            help="similarity from which turns with the same words are duplicates (default: 0.95)",
         ),
         argument(
-            "--sample",
+            "--sample N",
+            "turns to ask to measure the loss of recall, 0 for none (default: 100)",
             type=_sample_size,
             default=100,
-            metavar="N",
-            help="turns to ask to measure the loss of recall, 0 for none (default: 100)",
         ),
         argument(
             "--vacuum",
+            "then free the space for new rows, or return it to the disk with `full`, which locks the tables; "
+            "needs their owner",
             nargs="?",
             const="plain",
             choices=("plain", "full"),
-            help="then free the space for new rows, or return it to the disk with `full`, which locks the tables; "
-            "needs their owner",
         ),
-        argument(
-            "--summary-url", metavar="URL", help="instead replace old sessions by summaries from this chat endpoint"
-        ),
-        argument("--summary-model", default="", metavar="NAME", help="the endpoint's model"),
-        argument(
-            "--summary-key-env", default="", metavar="NAME", help="the environment variable with the endpoint's API key"
-        ),
+        argument("--summary-url URL", "instead replace old sessions by summaries from this chat endpoint"),
+        argument("--summary-model NAME", "the endpoint's model", default=""),
+        argument("--summary-key-env NAME", "the environment variable with the endpoint's API key", default=""),
         argument(
             "--dry-run",
-            action="store_true",
-            help="change nothing; with --summary-url ask the model nothing either, and estimate what it would read",
+            "change nothing; with --summary-url ask the model nothing either, and estimate what it would read",
         ),
         argument(
-            "--admin-dsn",
-            metavar="DSN",
-            help="connect with this DSN, not as the agents do; for --vacuum also from $HERMES_PGVECTOR_ADMIN_DSN",
+            "--admin-dsn DSN",
+            "connect with this DSN, not as the agents do; for --vacuum also from $HERMES_PGVECTOR_ADMIN_DSN",
         ),
         add_yes,
     ],

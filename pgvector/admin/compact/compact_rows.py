@@ -18,6 +18,7 @@ from ...domain.types import Candidate
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
 from ...store.vector_search import DEEP_RERANK, LARGE_THEME, RERANK_DEPTH, SIGNED_DEPTH
+from ..common.fetching import one
 
 _SIGNS = ".,;:!\"'()[]\u2018\u2019\u201c\u201d\u00ab\u00bb\u3002\uff0c\uff01\u2026"
 # Words that two texts may differ in and still say the same. Articles and negations are none of these.
@@ -87,12 +88,12 @@ def prepare(conn: DeadlineConnection) -> None:
 
 def share(conn: DeadlineConnection, theme: str, before: datetime) -> Share:
     """Return what can go of a theme."""
-    return Share(theme, *_one(conn, "compact_share", {"theme": theme, "before": before}))
+    return Share(theme, *one(conn, query("compact_share"), {"theme": theme, "before": before}))
 
 
 def sizes(conn: DeadlineConnection) -> Sizes:
     """Return how large everything is now."""
-    return Sizes(*_one(conn, "compact_sizes", {}))
+    return Sizes(*one(conn, query("compact_sizes"), {}))
 
 
 def candidates(conn: DeadlineConnection, theme: str, before: datetime) -> list[list[int]]:
@@ -133,12 +134,12 @@ def cooling(conn: DeadlineConnection, theme: str, before: datetime) -> list[int]
 def cool(conn: DeadlineConnection, theme: str, ids: Sequence[int]) -> int:
     """Drop the vectors of turns, and of their parts, and keep the signatures; return how many turns had one."""
     conn.execute(query("keep_signatures"))
-    return int(_one(conn, "cool_turns", {"theme": theme, "ids": list(ids)}).count)
+    return int(one(conn, query("cool_turns"), {"theme": theme, "ids": list(ids)}).count)
 
 
 def scale(conn: DeadlineConnection) -> Scale:
     """Return the scale that recall uses now."""
-    return Scale(*_one(conn, "signature_scale", {}))
+    return Scale(*one(conn, query("signature_scale"), {}))
 
 
 def calibrate(conn: DeadlineConnection, measured: Scale) -> bool:
@@ -227,9 +228,3 @@ def vacuum(conn: DeadlineConnection, *, full: bool) -> None:
 
 def _names(session: SessionTranscript) -> dict[str, str]:
     return {"theme": session.theme, "session_id": session.session_id}
-
-
-def _one(conn: DeadlineConnection, statement: str, row: Mapping[str, Any]) -> Any:
-    found = conn.execute(query(statement), row).fetchone()
-    assert found is not None
-    return found

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 from ...domain.dates import parse_when
 from ...domain.errors import ConfigurationError, WrongUsage
@@ -14,9 +14,10 @@ from ...domain.theme import Languages, ThemeRules
 from ...store.connection import DeadlineConnection
 from ..common import new_vectors
 from ..common import theme_rows as all_themes
-from ..common.operators import clock, record
+from ..common.fetching import pieces
+from ..common.operators import clock, logged
 from ..common.progress import progress
-from ..common.theme_names import existing
+from ..common.theme_names import ThemeChoice
 from . import compact_rows as store
 from .recall_loss import Compacted, RecallLoss, choose_questions, measure_loss, measure_scale
 
@@ -25,7 +26,6 @@ _EXAMPLES = 3
 _EXAMPLE_CHARS = 200
 _TOLD_FROM = 20  # questions; fewer are asked before anybody wonders
 _SCALE_QUESTIONS = 60  # as many measure the scale of signatures well enough
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,7 @@ class CompactOptions:
     to find out what gets harder to find; 0 asks none.
     """
 
-    themes: tuple[str, ...] = ()
-    every_theme: bool = False
+    themes: ThemeChoice
     older_than: str = "180d"
     duplicates: bool = True
     vectors: bool = True
@@ -46,7 +45,7 @@ class CompactOptions:
 
     def arguments(self) -> dict[str, Any]:
         """Return the options as they stand in the log."""
-        given = asdict(self) | {"theme": "*" if self.every_theme else ", ".join(self.themes)}
+        given = asdict(self) | {"theme": str(self.themes)}
         return {name: given[name] for name in ("theme", "older_than", "duplicates", "vectors", "similar")}
 
 
@@ -77,7 +76,6 @@ class CompactPlan:
     scale: store.Scale
     loss: RecallLoss | None
     examples: tuple[dict[str, Any], ...]
-    may_log: bool
 
     def totals(self) -> dict[str, int]:
         """Return rows, exact bytes of vectors and of turns that go, and about how much smaller the indexes could be."""
@@ -110,25 +108,13 @@ class CompactPlan:
         }
 
 
-def chosen_themes(conn: DeadlineConnection, names: Sequence[str], *, every: bool, rules: ThemeRules) -> dict[str, int]:
-    """Return the themes that an operator names, each with how many turns it has.
-
-    Raises WrongUsage, InvalidArgument for a theme that is not there.
-    """
-    if every == bool(names):
-        raise WrongUsage("name the themes with --theme, or all of them with --all-themes")
-    if every:
-        return {str(row["theme"]): int(row["turns"]) for row in all_themes.every_theme(conn)}
-    return {theme: int(counts["turns"]) for theme, counts in (existing(conn, name, rules) for name in names)}
-
-
-def cutoff(conn: DeadlineConnection, older_than: str) -> tuple[datetime, bool]:
-    """Return the moment that `older_than` means by the server's clock, and whether we may log. Raises WrongUsage."""
-    now, may_log = clock(conn)
+def cutoff(conn: DeadlineConnection, older_than: str) -> datetime:
+    """Return the moment that `older_than` means by the server's clock. Raises WrongUsage."""
+    now, _ = clock(conn)
     before = parse_when(older_than, "--older-than", now=now)
     if before is None or before > now:
         raise WrongUsage(f"--older-than must be a time before now, like 180d or 2026-01-01, not {older_than!r}")
-    return before, may_log
+    return before
 
 
 def plan_compaction(
@@ -138,8 +124,8 @@ def plan_compaction(
     store.prepare(conn)
     if new_vectors.running(conn) is not None:
         raise ConfigurationError("the embedding model is being changed: compact again once reembed is through")
-    counts = chosen_themes(conn, options.themes, every=options.every_theme, rules=rules)
-    before, may_log = cutoff(conn, options.older_than)
+    counts = {theme: int(held["turns"]) for theme, held in options.themes.held(conn, rules).items()}
+    before = cutoff(conn, options.older_than)
     themes = _theme_plans(conn, options, counts, before)
     turns = {each.share.theme: each.share.turns for each in themes}
     questions = choose_questions(conn, turns, max(options.sample, _SCALE_QUESTIONS)) if turns else []
@@ -147,7 +133,7 @@ def plan_compaction(
     replaced = {id: kept for each in themes for id, kept in each.duplicates.items()}
     loss = _measured(conn, questions[: options.sample], Compacted(before, replaced, options.vectors, scale), languages)
     examples = tuple(islice((one for each in themes for one in _examples(conn, each)), _EXAMPLES))
-    return CompactPlan(options, before, themes, store.sizes(conn), scale, loss, examples, may_log)
+    return CompactPlan(options, before, themes, store.sizes(conn), scale, loss, examples)
 
 
 def _theme_plans(
@@ -169,7 +155,9 @@ def _theme_plan(conn: DeadlineConnection, options: CompactOptions, theme: str, b
     duplicates: dict[int, int] = {}
     taken = 0
     if options.duplicates:
-        for some in _pairs(store.candidates(conn, theme, before)):
+        groups = store.candidates(conn, theme, before)
+        again = [(id, newest) for newest, *older in groups for id in older]
+        for some in map(dict, pieces(again, _SLICE)):
             said_again = store.same(conn, theme, some, options.similar)
             duplicates |= {id: some[id] for id in said_again}
             taken += sum(said_again.values())
@@ -183,19 +171,6 @@ def _measured(
         return None
     with progress("asked", len(questions), told_from=_TOLD_FROM) as advance:
         return measure_loss(conn, questions, compacted, languages, advance)
-
-
-def _pairs(groups: Sequence[Sequence[int]]) -> Iterator[dict[int, int]]:
-    """Return each turn of a group with the newest one, so many at a time."""
-    some: dict[int, int] = {}
-    for newest, *older in groups:
-        for id in older:
-            some[id] = newest
-            if len(some) == _SLICE:
-                yield some
-                some = {}
-    if some:
-        yield some
 
 
 def _examples(conn: DeadlineConnection, plan: ThemePlan) -> Iterator[dict[str, Any]]:
@@ -224,24 +199,25 @@ class Compaction:
         if not any(planned.values()):
             return self.done
         if planned["vectors"]:
-            self._calibrate()
-        self._record("begun", planned)
-        state = "interrupted"
-        try:
-            with progress("compacted", sum(planned.values())) as advance:
-                for kind, count in self._steps():
-                    self.done[kind] += count
-                    advance(count)
-            state = "done"
-        finally:
-            if not self.conn.closed:
-                self._record(state, self.done)
+            with self.conn.transaction():
+                if not store.calibrate(self.conn, self.plan.scale):
+                    raise ConfigurationError(
+                        "row-level security keeps this role from changing what stands for every theme: "
+                        "add --admin-dsn DSN, or --keep-vectors"
+                    )
+        with (
+            logged(self.conn, "compact", self.plan.options.arguments(), self.done, planned),
+            progress("compacted", sum(planned.values())) as advance,
+        ):
+            for kind, count in self._steps():
+                self.done[kind] += count
+                advance(count)
         return self.done
 
     def _steps(self) -> Iterator[tuple[str, int]]:
         for each in self.plan.themes:
             theme = each.share.theme
-            for some in _slices(list(each.duplicates.items())):
+            for some in pieces(list(each.duplicates.items()), _SLICE):
                 with self.conn.transaction():
                     all_themes.begin(self.conn)
                     count = store.collapse(self.conn, theme, dict(some), self.plan.options.similar)
@@ -250,24 +226,11 @@ class Compaction:
                 yield from self._cool(theme)
 
     def _cool(self, theme: str) -> Iterator[tuple[str, int]]:
-        for ids in _slices(store.cooling(self.conn, theme, self.plan.before)):
+        for ids in pieces(store.cooling(self.conn, theme, self.plan.before), _SLICE):
             with self.conn.transaction():
                 all_themes.begin(self.conn)
                 count = store.cool(self.conn, theme, ids)
             yield "vectors", count
-
-    def _calibrate(self) -> None:
-        with self.conn.transaction():
-            if not store.calibrate(self.conn, self.plan.scale):
-                raise ConfigurationError(
-                    "row-level security keeps this role from changing what stands for every theme: "
-                    "add --admin-dsn DSN, or --keep-vectors"
-                )
-
-    def _record(self, state: str, counts: Mapping[str, int]) -> None:
-        if self.plan.may_log:
-            with self.conn.transaction():
-                record(self.conn, "compact", self.plan.options.arguments() | {"state": state}, counts)
 
 
 def vacuum(conn: DeadlineConnection, *, full: bool) -> tuple[store.Sizes, store.Sizes]:
@@ -282,8 +245,3 @@ def require_owner(conn: DeadlineConnection) -> None:
     """Raise ConfigurationError for a role that may not vacuum the tables."""
     if not store.may_vacuum(conn):
         raise ConfigurationError("--vacuum needs the owner of the tables: add --admin-dsn DSN")
-
-
-def _slices(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
-    for start in range(0, len(items), _SLICE):
-        yield items[start : start + _SLICE]

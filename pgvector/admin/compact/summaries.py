@@ -15,8 +15,8 @@ from ...domain.theme import Languages
 from ...store.connection import DeadlineConnection
 from ..common import theme_rows as all_themes
 from ..common.asked_model import AskedModel
-from ..common.operators import record
-from ..common.progress import ProgressLine
+from ..common.operators import logged
+from ..common.progress import progress
 from . import compact_rows as store
 
 _MIN_TURNS = 6  # of a session, from which a summary is shorter
@@ -43,7 +43,6 @@ class SessionSummaries:
     languages: Languages
     arguments: Mapping[str, Any]
     patterns: tuple[str, ...] = ()
-    logged: bool = True
     done: dict[str, int] = field(default_factory=lambda: {"sessions": 0, "turns": 0})
     failed: list[tuple[str, str]] = field(default_factory=list)
 
@@ -68,10 +67,11 @@ class SessionSummaries:
 
         Raises EmbedderError when several fail one after the other.
         """
-        line = ProgressLine("sessions", len(self.sessions))
         in_a_row = 0
-        state = "interrupted"
-        try:
+        with (
+            logged(self.conn, "compact", self.arguments, self.done, state="summaries"),
+            progress("sessions", len(self.sessions), told_from=0) as advance,
+        ):
             for session in self.sessions:
                 try:
                     self._replace(session)
@@ -85,13 +85,7 @@ class SessionSummaries:
                             f"{self.done['sessions']} of {len(self.sessions)} sessions were replaced, "
                             "and running it again goes on with the others"
                         ) from exc
-                line.advance(1)
-            state = "done"
-        finally:
-            line.finish()
-            if self.logged and not self.conn.closed:
-                with self.conn.transaction():
-                    record(self.conn, "compact", {**self.arguments, "summaries": state}, self.done)
+                advance(1)
         return self.done
 
     def _replace(self, session: store.SessionTranscript) -> None:

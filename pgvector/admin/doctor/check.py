@@ -10,6 +10,7 @@ from typing import Literal
 
 from ...config.settings import Settings
 from ...domain.commandline import typed
+from ..common.database import EndpointKeys
 
 State = Literal["ok", "note", "fail"]
 Locate = Callable[[], str]
@@ -34,6 +35,21 @@ class Check:
             object.__setattr__(self, name, typed(getattr(self, name)))
 
 
+def ok(name: str, said: str) -> Check:
+    """Return that all is well."""
+    return Check(name, "ok", said)
+
+
+def note(name: str, said: str, fix: str = "", repair: str = "") -> Check:
+    """Return what there is to know."""
+    return Check(name, "note", said, fix, repair)
+
+
+def fail(name: str, said: str, fix: str = "", repair: str = "") -> Check:
+    """Return what is wrong."""
+    return Check(name, "fail", said, fix, repair)
+
+
 @dataclass(frozen=True, slots=True)
 class DoctorContext:
     """What is examined. `locate` gives the conninfo where no `dsn` is set, starting the embedded server."""
@@ -41,6 +57,10 @@ class DoctorContext:
     settings: Settings
     home: Path
     locate: Locate | None = None
-    embed_key: str = ""
-    rerank_key: str = ""
+
     now: Callable[[], float] = time.time
+
+    @property
+    def keys(self) -> EndpointKeys:
+        """Return the keys of the endpoints."""
+        return EndpointKeys.of(self.settings, self.home)

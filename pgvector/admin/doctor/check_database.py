@@ -22,7 +22,7 @@ from ..common.migrations import changed_migrations
 from ..common.retention_report import described, empty_themes, retention_state
 from ..common.upgrade_progress import SCHEMA, UpgradeProgress, under_way
 from . import server_health
-from .check import Check, DoctorContext
+from .check import Check, DoctorContext, fail, note, ok
 from .check_sharing import check_sharing
 from .check_vectors import check_vectors
 
@@ -46,18 +46,18 @@ def check_database(context: DoctorContext) -> Iterator[Check]:
     try:
         conninfo = settings.dsn or (context.locate() if context.locate is not None else "")
         if not conninfo:
-            yield Check("postgres", "note", "embedded, not looked at")
+            yield note("postgres", "embedded, not looked at")
             return
         with connect(conninfo) as conn:
             conn.deadline = time.monotonic() + _DEADLINE_S
             yield from _server(conn, context, where)
             if notice := account_notice(settings):
-                yield Check("account", "ok", notice)
+                yield ok("account", notice)
             if settings.dsn:
                 yield _pooler(conn, conninfo, settings)
             yield from _tables(conn, context)
     except HermesPgvectorError as exc:
-        yield Check("postgres", "fail", f"{where}: {exc}", "" if ";" in str(exc) else _WHAT_THEN)
+        yield fail("postgres", f"{where}: {exc}", "" if ";" in str(exc) else _WHAT_THEN)
 
 
 def _server(conn: DeadlineConnection, context: DoctorContext, where: str) -> Iterator[Check]:
@@ -65,14 +65,14 @@ def _server(conn: DeadlineConnection, context: DoctorContext, where: str) -> Ite
     seen = server_health.look_at(conn, context.now())
     said = f"{where}, Postgres {postgres}, answers in {seen.answered_in_s * 1000:.0f} ms"
     if int(postgres.split(".")[0].split()[0]) < _OLDEST_POSTGRES:
-        yield Check("postgres", "fail", said, f"Postgres {_OLDEST_POSTGRES} or newer is needed: upgrade the server")
+        yield fail("postgres", said, f"Postgres {_OLDEST_POSTGRES} or newer is needed: upgrade the server")
     elif seen.read_only:
-        yield Check("postgres", "fail", f"{said}; it takes no writes", "let `dsn` lead to the primary server")
+        yield fail("postgres", f"{said}; it takes no writes", "let `dsn` lead to the primary server")
     else:
-        yield Check("postgres", "ok", said)
+        yield ok("postgres", said)
     apart_s = abs(seen.clock_ahead_s)
     if apart_s < _CLOCK_NOTE_S:
-        yield Check("clock", "ok", "the same here and on the server")
+        yield ok("clock", "the same here and on the server")
         return
     order = "behind" if seen.clock_ahead_s > 0 else "ahead of"
     yield Check(
@@ -87,28 +87,26 @@ def _pooler(conn: DeadlineConnection, conninfo: str, settings: Settings) -> Chec
     pooled = is_pooled(conn)
     lends = pooled and pooler.shares_sessions(conn, conninfo)
     if lends and settings.pooler == "none":
-        return Check(
+        return fail(
             "pooler",
-            "fail",
             "a pooler in transaction mode, and the setting `pooler` says none: prepared statements get lost",
             "set plugins.pgvector.pooler to transaction, or leave it out",
         )
     if settings.pooler == "transaction" and not pooled:
-        return Check(
-            "pooler", "note", "none is to be seen, and the setting `pooler` says transaction",
+        return note(
+            "pooler",
+            "none is to be seen, and the setting `pooler` says transaction",
             "leave plugins.pgvector.pooler out: it finds out, and statements are prepared again",
-        )  # fmt: skip
+        )
     if lends:
-        return Check("pooler", "ok", "one in transaction mode: nothing is kept from one transaction to the next")
-    return Check("pooler", "ok", "one in session mode" if pooled else "none, a connection of our own")
+        return ok("pooler", "one in transaction mode: nothing is kept from one transaction to the next")
+    return ok("pooler", "one in session mode" if pooled else "none, a connection of our own")
 
 
 def _tables(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
     _, vector = schema_checks.versions(conn)
     if not vector:
-        yield Check(
-            "pgvector", "fail", "the extension is not installed in this database", schema.MIGRATE_COMMAND, "migrate"
-        )
+        yield fail("pgvector", "the extension is not installed in this database", schema.MIGRATE_COMMAND, "migrate")
         return
     yield _extension(conn, vector)
     themes = _themes(conn)
@@ -123,7 +121,7 @@ def _tables(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]
     yield from check_vectors(conn, context.settings, context.home, invalid)
     yield _trigrams(conn)
     for name in invalid:
-        yield Check("index", "fail", f"{name} is invalid", f"REINDEX INDEX CONCURRENTLY {name}", f"index:{name}")
+        yield fail("index", f"{name} is invalid", f"REINDEX INDEX CONCURRENTLY {name}", f"index:{name}")
     yield from _triggers_and_sequences(conn)
     yield _rights(conn)
     yield themes
@@ -143,21 +141,20 @@ def _unusable_schema(conn: DeadlineConnection, settings: Settings) -> Check | No
         repair = "" if isinstance(exc, UpgradeNeeded) else "migrate"
         command = schema.MIGRATE_COMMAND if settings.dsn else "hermes-pgvector migrate"
         said = str(exc).removesuffix(f"; to upgrade them with all rows, run: {command}")  # it is the line after this
-        return Check("schema", "fail", said, command, repair)
+        return fail("schema", said, command, repair)
     except HermesPgvectorError as exc:
-        return Check("schema", "fail", str(exc))  # the message says what to do, and migrating would not help
+        return fail("schema", str(exc))  # the message says what to do, and migrating would not help
     return None
 
 
 def _migrations(conn: DeadlineConnection) -> Iterator[Check]:
     count = len(schema.shipped_migrations())
-    yield Check("schema", "ok", f"{count} {'migration' if count == 1 else 'migrations'} applied")
+    yield ok("schema", f"{count} {'migration' if count == 1 else 'migrations'} applied")
     if (upgraded := under_way(conn)) is not None:
         yield _upgrade(upgraded)
     for name in changed_migrations(conn):
-        yield Check(
+        yield note(
             "schema",
-            "note",
             f"migration {name} was another text when it was applied",
             "nothing as long as no check fails; tables as this version makes them: hermes-pgvector copy --to DSN",
         )
@@ -165,22 +162,20 @@ def _migrations(conn: DeadlineConnection) -> Iterator[Check]:
 
 def _trigrams(conn: DeadlineConnection) -> Check:
     if schema_checks.has_trigrams(conn):
-        return Check("pg_trgm", "ok", "a misspelt word finds what was meant")
-    return Check("pg_trgm", "ok", "not installed: a misspelt word finds nothing; CREATE EXTENSION pg_trgm adds it")
+        return ok("pg_trgm", "a misspelt word finds what was meant")
+    return ok("pg_trgm", "not installed: a misspelt word finds nothing; CREATE EXTENSION pg_trgm adds it")
 
 
 def _triggers_and_sequences(conn: DeadlineConnection) -> Iterator[Check]:
     if (role := server_health.replication_role(conn)) != "origin":
-        yield Check(
+        yield fail(
             "triggers",
-            "fail",
             f"this role has session_replication_role = {role}: no trigger runs, and rows lack what those fill in",
             "as an admin: ALTER ROLE ... RESET session_replication_role (or ALTER DATABASE, wherever it is set)",
         )
     if behind := server_health.sequences_behind(conn):
-        yield Check(
+        yield fail(
             "sequences",
-            "fail",
             f"the sequence of ids is behind the rows of {', '.join(behind)}: new rows are refused, or get "
             "a number that a row of another theme has",
             "hermes-pgvector doctor --fix --admin-dsn DSN",
@@ -195,24 +190,22 @@ def _extension(conn: DeadlineConnection, vector: str) -> Check:
     how = update if newer else f"install a newer pgvector on the server, then {update}"
     repair = "extension" if newer else ""
     if version < _OLDEST_VECTOR:
-        return Check("pgvector", "fail", f"{vector}; 0.8 or newer is needed", how, repair)
+        return fail("pgvector", f"{vector}; 0.8 or newer is needed", how, repair)
     if version < _MENDED_VECTOR:
-        return Check("pgvector", "note", vector, f"0.8.4 and newer vacuum HNSW indexes correctly: {how}", repair)
-    return Check("pgvector", "ok", vector)
+        return note("pgvector", vector, f"0.8.4 and newer vacuum HNSW indexes correctly: {how}", repair)
+    return ok("pgvector", vector)
 
 
 def _upgrade(progress: UpgradeProgress) -> Check:
     """Report an upgrade from another program's tables that somebody has to bring to its end."""
     if progress.finished_at is None:
-        return Check(
+        return fail(
             "upgrade",
-            "fail",
             f"begun on {progress.began_at:%Y-%m-%d}, and turns of before are still missing",
             "while nobody is at it, go on with it: hermes-pgvector migrate --admin-dsn DSN",
         )
-    return Check(
+    return note(
         "upgrade",
-        "note",
         f"of {progress.finished_at:%Y-%m-%d}, awaits confirmation: the tables of before stay in {SCHEMA}",
         "hermes-pgvector migrate --confirm-upgrade drops them, --undo-upgrade puts them back (with --admin-dsn DSN)",
     )
@@ -221,10 +214,10 @@ def _upgrade(progress: UpgradeProgress) -> Check:
 def _rights(conn: DeadlineConnection) -> Check:
     if missing := schema_checks.missing_rights(conn):
         command = schema.migrate_command(conn.info.user)
-        return Check("rights", "fail", "this role lacks " + ", ".join(missing), command, "migrate")
+        return fail("rights", "this role lacks " + ", ".join(missing), command, "migrate")
     if excess := schema_checks.excess_rights(conn):
-        return Check("rights", "note", "this role " + ", ".join(excess), _FEWER_RIGHTS)
-    return Check("rights", "ok", "reads and writes rows, nothing more")
+        return note("rights", "this role " + ", ".join(excess), _FEWER_RIGHTS)
+    return ok("rights", "reads and writes rows, nothing more")
 
 
 def _themes(conn: DeadlineConnection) -> Check:
@@ -232,30 +225,28 @@ def _themes(conn: DeadlineConnection) -> Check:
     themes = server_health.own_themes(conn)
     name = "row security"
     if themes is None:
-        return Check(name, "ok", "off: the statements alone keep themes apart")
+        return ok(name, "off: the statements alone keep themes apart")
     if themes == ["*"]:
-        return Check(name, "ok", "on, and this role has every theme")
+        return ok(name, "on, and this role has every theme")
     if not themes:
-        return Check(
+        return fail(
             name,
-            "fail",
             "on, and this role has no theme: it finds nothing, and its writes are refused",
             "hermes-pgvector tenants grant ROLE THEME, as an admin",
         )
-    return Check(name, "ok", f"on, and this role has {len(themes)} themes")
+    return ok(name, f"on, and this role has {len(themes)} themes")
 
 
 def _retention(conn: DeadlineConnection, settings: Settings) -> Check:
     """Return whether old turns are deleted by a policy, and whether it names themes that there are."""
     state = retention_state(conn, settings)
     if unknown := empty_themes(conn, settings):
-        return Check(
+        return note(
             "retention",
-            "note",
             f"the setting names {', '.join(map(repr, unknown[:5]))}, where there are no turns; {described(state)}",
             "compare with: hermes-pgvector themes list",
         )
-    return Check("retention", "ok", described(state))
+    return ok("retention", described(state))
 
 
 def _removals(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
@@ -268,9 +259,7 @@ def _removals(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Chec
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as exc:
-            yield Check(
-                "memory files", "fail", f"{path} cannot be read: {exc.strerror or exc}", "let this user read it"
-            )
+            yield fail("memory files", f"{path} cannot be read: {exc.strerror or exc}", "let this user read it")
     lost = held_removals(conn)
     for each in lost:
         own = each.origin == mirror.origin
@@ -284,4 +273,4 @@ def _removals(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Chec
             _DECIDE,
         )
     if not lost:
-        yield Check("memory files", "ok", "no removal waits for a decision")
+        yield ok("memory files", "no removal waits for a decision")

@@ -14,7 +14,7 @@ from ...config.settings import Settings
 from ...domain.format import plural
 from ..common.embedded_server import embedded_server
 from ..common.spool_views import SpoolView, inspect_spools, short_id
-from .check import Check, DoctorContext
+from .check import Check, DoctorContext, fail, note, ok
 
 MANY_WAITING = 1000  # a burst is gone in seconds; more than this says that something holds the drain up
 LONG_WAIT_S = 600.0
@@ -30,9 +30,8 @@ def check_disk(context: DoctorContext) -> Iterator[Check]:
     folder = spool_folder(context.home)
     there = _existing(folder)
     if not os.access(there, os.W_OK):
-        yield Check(
+        yield fail(
             "spool",
-            "fail",
             f"{folder} cannot be written: writes are kept elsewhere on this machine, or in memory only",
             f"make {context.home} writable for this user",
         )
@@ -50,15 +49,14 @@ def _spools(views: list[SpoolView], folder: Path, settings: Settings, here: Dest
     max_bytes = settings.spool_max_mb * 1_000_000
     for view in views:
         if view.problem:
-            yield Check("spool", "fail", view.problem, f"its writes are kept in {view.path}")
+            yield fail("spool", view.problem, f"its writes are kept in {view.path}")
     yield from _rejected([item for view in views for item in view.rejected])
     delayed = [*_left_behind(views, here), *_delayed(views, max_bytes)]
     yield from delayed
     if not delayed:
         waiting, size = sum(view.waiting for view in views), sum(view.size_bytes for view in views)
-        yield Check(
+        yield ok(
             "spool",
-            "ok",
             f"{folder}, {plural(waiting, 'write')} on their way, {size / 1e6:.1f} of {settings.spool_max_mb} MB",
         )
 
@@ -72,14 +70,13 @@ def _delayed(views: list[SpoolView], max_bytes: int) -> Iterator[Check]:
 def _rejected(items: list[RejectedWrite]) -> Iterator[Check]:
     for item in items[:TOLD_EACH]:
         op = item.operation
-        yield Check(
+        yield fail(
             "spool",
-            "fail",
             f"Postgres rejected write {short_id(item)} ({op.kind}, theme {op.theme}): {item.error}",
             _REJECTED_FIX,
         )
     if len(items) > TOLD_EACH:
-        yield Check("spool", "fail", f"Postgres rejected {len(items) - TOLD_EACH} more writes", _REJECTED_FIX)
+        yield fail("spool", f"Postgres rejected {len(items) - TOLD_EACH} more writes", _REJECTED_FIX)
 
 
 def _left_behind(views: list[SpoolView], here: Destination) -> Iterator[Check]:
@@ -87,16 +84,14 @@ def _left_behind(views: list[SpoolView], here: Destination) -> Iterator[Check]:
     stopped = [view for view in views if not view.living]
     for view in stopped:
         if not view.is_for(here):
-            yield Check(
+            yield note(
                 "spool",
-                "note",
                 f"{plural(view.waiting, 'write')} of a stopped process, accepted for another database ({view.place})",
                 "hermes-pgvector spool send --yes sends them to the one that this home names",
             )
     if orphaned := sum(view.waiting for view in stopped if view.is_for(here)):
-        yield Check(
+        yield note(
             "spool",
-            "note",
             f"{plural(orphaned, 'write')} of stopped processes {'waits' if orphaned == 1 else 'wait'}",
             "they follow when an agent starts",
             "deliver",
@@ -108,22 +103,18 @@ def _held_up(view: SpoolView, max_bytes: int) -> Iterator[Check]:
     over = view.report.get("last_error_over_at")
     said = str((not over and view.report.get("last_error")) or "the drain does not keep up")
     if view.size_bytes > NEARLY_FULL * max_bytes:
-        yield Check(
+        yield fail(
             "spool",
-            "fail",
             f"the spool of process {view.pid} is {view.size_bytes / max_bytes:.0%} full, and writes are lost once that "
             f"is 100%: {said}",
             "bring Postgres back, or raise plugins.pgvector.spool_max_mb",
         )
     elif view.waiting > MANY_WAITING:
-        yield Check(
-            "spool", "note", f"{view.waiting} writes wait in process {view.pid}: {said}", "hermes-pgvector status"
-        )
+        yield note("spool", f"{view.waiting} writes wait in process {view.pid}: {said}", "hermes-pgvector status")
     elif view.oldest_at and time.time() - view.oldest_at > LONG_WAIT_S:
         minutes = (time.time() - view.oldest_at) / 60
-        yield Check(
+        yield note(
             "spool",
-            "note",
             f"the oldest of {plural(view.waiting, 'write')} in process {view.pid} has waited for {minutes:.0f} min: "
             f"{said}",
             "hermes-pgvector status",
@@ -134,15 +125,16 @@ def _room(name: str, whose: str, place: Path, wanted: int) -> Check:
     free = shutil.disk_usage(place).free
     said = f"{free / 1e9:,.1f} GB free for {whose} in {place}"
     if free < SPARE_BYTES:
-        return Check(name, "fail", said, "free some space: writes stop when there is none left")
+        return fail(name, said, "free some space: writes stop when there is none left")
     if free < min(wanted, ROOMY_BYTES):
-        return Check(name, "note", said, "free some space")
+        return note(name, said, "free some space")
     if free < wanted:
-        return Check(
-            name, "note", f"{said}; the setting spool_max_mb allows {wanted / 1e9:,.1f} GB",
+        return note(
+            name,
+            f"{said}; the setting spool_max_mb allows {wanted / 1e9:,.1f} GB",
             "lower plugins.pgvector.spool_max_mb, or free some space",
-        )  # fmt: skip
-    return Check(name, "ok", said)
+        )
+    return ok(name, said)
 
 
 def _existing(path: Path) -> Path:

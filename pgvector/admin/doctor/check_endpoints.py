@@ -17,7 +17,7 @@ from ...embed.model_folder import LOCAL, is_local, local_folder, models_folder, 
 from ...embed.onnx_session import missing_packages
 from ...recall.reranking import rerank_deadline_s
 from ..common.spool_views import inspect_spools
-from .check import Check, DoctorContext
+from .check import Check, DoctorContext, fail, note, ok
 
 _QUESTION = "Is anybody there?"
 _FRESH_S = 60.0  # a living process tells its counters every five seconds
@@ -29,24 +29,23 @@ def check_endpoints(context: DoctorContext) -> Iterator[Check]:
     yield _embedding(context)
     if context.settings.rerank == "auto":
         by_endpoint = context.settings.rerank_url
-        yield _reranker(context.settings, context.rerank_key) if by_endpoint else _bundled_reranker(context)
+        yield _reranker(context.settings, context.keys.rerank) if by_endpoint else _bundled_reranker(context)
 
 
 def _embedding(context: DoctorContext) -> Check:
     settings = context.settings
     if not settings.embed_url:
-        return Check(
+        return note(
             "embedding",
-            "note",
             "none: recall goes by words, not by meaning, since embed_url names neither an endpoint nor a model",
             f"{_how(context.home)}; or set plugins.pgvector.embed_url and embed_model to an endpoint of yours",
         )
     local = is_local(settings.embed_url)
     try:
-        if local and (pid := _lender(context)):
+        if local and (pid := _agent_with_the_model(context)):
             name = settings.embed_url.strip()[len(LOCAL) :].strip()
-            return Check("embedding", "ok", f"local model {name} works in the agent of process {pid}")
-        embedder = embedder_for(settings, context.embed_key, home=context.home)
+            return ok("embedding", f"local model {name} works in the agent of process {pid}")
+        embedder = embedder_for(settings, context.keys.embed, home=context.home)
         assert embedder is not None
         started = time.monotonic()
         try:
@@ -54,9 +53,9 @@ def _embedding(context: DoctorContext) -> Check:
         finally:
             embedder.close()
     except (EmbedderError, HermesPgvectorError) as exc:
-        return Check("embedding", "fail", str(exc), f"{_remedy(exc, local=local)}; recall goes by words meanwhile")
+        return fail("embedding", str(exc), f"{_remedy(exc, local=local)}; recall goes by words meanwhile")
     which = f"local model {embedder.model} in this process," if local else f"{embedder.model} answers with"
-    return Check("embedding", "ok", f"{which} {settings.dims} dimensions, in {_since_ms(started)} ms")
+    return ok("embedding", f"{which} {settings.dims} dimensions, in {_since_ms(started)} ms")
 
 
 def _remedy(exc: HermesPgvectorError, *, local: bool) -> str:
@@ -73,7 +72,7 @@ def _how(home: Path) -> str:
     return "hermes-pgvector model install --use" if chosen else "hermes-pgvector model choose"
 
 
-def _lender(context: DoctorContext) -> str:
+def _agent_with_the_model(context: DoctorContext) -> str:
     """Return the process id of an agent here that has embedded with the local model and still can; empty without one.
 
     What it says is as good as loading the model here, which costs more than all other checks. Raises EmbedderError
@@ -97,26 +96,27 @@ def _bundled_reranker(context: DoctorContext) -> Check:
     """Return whether the bundled cross-encoder works, or what to run to have it."""
     name, folder = "reranking", models_folder(context.home) / MODEL
     if LANGUAGE not in Languages(context.settings.text_language, context.settings.text_languages).all:
-        return Check(name, "ok", f"none: the bundled {MODEL} reads English, and no theme is in English here")
+        return ok(name, f"none: the bundled {MODEL} reads English, and no theme is in English here")
     if not folder.is_dir():
-        return Check(
-            name, "note", f"none: {MODEL}, which is bundled, is not installed; results keep the order of the search",
+        return note(
+            name,
+            f"none: {MODEL}, which is bundled, is not installed; results keep the order of the search",
             f"hermes-pgvector model install {MODEL}; or set plugins.pgvector.rerank to off",
-        )  # fmt: skip
+        )
     if lacking := missing_packages():
-        return Check(name, "note", f"none: {MODEL} needs {', '.join(lacking)} in this Python", pip_install(*lacking))
+        return note(name, f"none: {MODEL} needs {', '.join(lacking)} in this Python", pip_install(*lacking))
     if pid := _agent_that(context, lambda said: said.get("reranker") == "closed", "rerank_texts"):
-        return Check(name, "ok", f"{MODEL} works in the agent of process {pid}")
+        return ok(name, f"{MODEL} works in the agent of process {pid}")
     encoder = cross_encoder_for(context.settings, context.home)
     try:
         encoder.load()
         started = time.monotonic()
         encoder.logits(_QUESTION, _TEXTS, until=started + context.settings.embed_timeout_s)
     except EmbedderError as exc:
-        return Check(name, "fail", str(exc), "hermes-pgvector model verify; results keep their order meanwhile")
+        return fail(name, str(exc), "hermes-pgvector model verify; results keep their order meanwhile")
     finally:
         encoder.close()
-    return Check(name, "ok", f"{MODEL} in this process, two texts in {_since_ms(started)} ms")
+    return ok(name, f"{MODEL} in this process, two texts in {_since_ms(started)} ms")
 
 
 def _reranker(settings: Settings, api_key: str) -> Check:
@@ -129,17 +129,16 @@ def _reranker(settings: Settings, api_key: str) -> Check:
         finally:
             reranker.close()
     except HermesPgvectorError as exc:
-        return Check(
-            name, "fail", str(exc), "check rerank_url, rerank_model and rerank_api; results keep their order meanwhile"
-        )
+        return fail(name, str(exc), "check rerank_url, rerank_model and rerank_api; results keep their order meanwhile")
     took_ms = _since_ms(started)
     said = f"{settings.rerank_model or 'the endpoint'} answers in {took_ms} ms"
     if took_ms > deadline_s * 1000:
-        return Check(
-            name, "note", f"{said}, later than rerank_deadline_s allows: most results keep their order",
+        return note(
+            name,
+            f"{said}, later than rerank_deadline_s allows: most results keep their order",
             "raise plugins.pgvector.rerank_deadline_s, or lower rerank_candidates",
-        )  # fmt: skip
-    return Check(name, "ok", said)
+        )
+    return ok(name, said)
 
 
 def _since_ms(started: float) -> int:

@@ -24,7 +24,7 @@ from ..common.installation import (
     reinstall_requirement,
     version_in,
 )
-from .check import Check
+from .check import Check, fail, note, ok
 
 TESTED_HOST = "0.19.0"
 _MARKERS = ("register_memory_provider", "MemoryProvider")
@@ -47,7 +47,7 @@ print(json.dumps([str(found or ""), type(loaded).__name__ if loaded else ""]))
 
 def check_installation(home: Path) -> Iterator[Check]:
     """From the Python to the host's switch."""
-    yield Check("python", "ok", f"{sys.version_info.major}.{sys.version_info.minor} at {sys.executable}")
+    yield ok("python", f"{sys.version_info.major}.{sys.version_info.minor} at {sys.executable}")
     yield from _packages()
     host = _version("hermes-agent")
     yield _host(host)
@@ -69,11 +69,11 @@ def _packages() -> Iterator[Check]:
     ]
     if wrong:
         bounds = [f"{name}{wanted}" for name, wanted in required if not _fits(_version(name) or "none", wanted)]
-        yield Check("packages", "fail", "; ".join(wrong), pip_install(*bounds))
+        yield fail("packages", "; ".join(wrong), pip_install(*bounds))
     elif required:
-        yield Check("packages", "ok", "every package that is needed, in a version that is known to work")
+        yield ok("packages", "every package that is needed, in a version that is known to work")
     else:
-        yield Check("packages", "ok", "there; which versions they should have, only an installed package says")
+        yield ok("packages", "there; which versions they should have, only an installed package says")
 
 
 def _required() -> Iterator[tuple[str, str]]:
@@ -111,20 +111,18 @@ def _version(distribution: str) -> str:
 
 def _host(version: str) -> Check:
     if not version:
-        return Check(
+        return note(
             "hermes-agent",
-            "note",
             "not in this Python environment",
             "install hermes-agent, then this package into the environment that runs it",
         )
     if version != TESTED_HOST:
-        return Check(
+        return note(
             "hermes-agent",
-            "note",
             f"{version}; this version of the plugin was tested with {TESTED_HOST}",
             "hermes-pgvector prove shows whether it works",
         )
-    return Check("hermes-agent", "ok", version)
+    return ok("hermes-agent", version)
 
 
 def _plugin(directory: Path, home: Path) -> Iterator[Check]:
@@ -133,27 +131,24 @@ def _plugin(directory: Path, home: Path) -> Iterator[Check]:
         yield unusable
         return
     if strange := sorted(path.name for path in directory.glob("*.py") if path.name not in _OUR_FILES):
-        yield Check(
+        yield note(
             "plugin",
-            "note",
             f"hermes also executes {', '.join(strange)} in {directory}, which is not ours, before the plugin",
             "move it away",
         )
     have, ours = version_in(directory), package_version()
     if have == ours:
-        yield Check("plugin", "ok", f"in {directory}")
+        yield ok("plugin", f"in {directory}")
         if not has_our_page(directory):
-            yield Check(
+            yield note(
                 "page",
-                "note",
                 f"the page that hermes dashboard takes from {directory / PAGE_FOLDER} is not this package's",
                 f"{_INSTALL}{home}",
                 "install",
             )
         return
-    yield Check(
+    yield note(
         "plugin",
-        "note",
         f"{directory} is of version {have}, this command of {ours}",
         f"{_INSTALL}{home}",
         "" if directory.is_symlink() else "install",
@@ -166,15 +161,12 @@ def _unusable_plugin(directory: Path, home: Path) -> Check | None:
     if not first.is_file():
         return _missing_plugin(directory, home)
     if not is_ours(directory):
-        return Check(
-            "plugin", "fail", f"{directory} holds another plugin", f"move it away, then {_INSTALL}{home}; or --force"
-        )
+        return fail("plugin", f"{directory} holds another plugin", f"move it away, then {_INSTALL}{home}; or --force")
     read = first.read_text(encoding="utf-8", errors="replace")[:_MARKER_WITHIN]
     if any(marker in read for marker in _MARKERS):
         return None
-    return Check(
+    return fail(
         "plugin",
-        "fail",
         f"hermes does not take {directory} for a memory provider: its __init__.py names none of "
         f"{' and '.join(_MARKERS)} in its first {_MARKER_WITHIN} characters",
         f"{_INSTALL}{home}",
@@ -188,7 +180,7 @@ def _missing_plugin(directory: Path, home: Path) -> Check:
     else:
         missing = f"{directory} leads nowhere" if directory.is_symlink() else f"{directory} is missing"
     free = not os.path.lexists(directory) or (directory.is_dir() and is_ours(directory))
-    return Check("plugin", "fail", missing, f"{_INSTALL}{home}", "install" if free else "")
+    return fail("plugin", missing, f"{_INSTALL}{home}", "install" if free else "")
 
 
 def _as_the_host_sees_it(home: Path, directory: Path) -> Iterator[Check]:
@@ -206,49 +198,42 @@ def _as_the_host_sees_it(home: Path, directory: Path) -> Iterator[Check]:
         )
         found, provider = json.loads(done.stdout.strip().splitlines()[-1])
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as exc:
-        yield Check("discovery", "note", f"hermes could not be asked for its plugins ({type(exc).__name__})")
+        yield note("discovery", f"hermes could not be asked for its plugins ({type(exc).__name__})")
         return
     if not provider:
-        yield Check(
+        yield fail(
             "discovery",
-            "fail",
             f"hermes finds {found or 'no plugin'} and cannot load a provider from it",
             f"{_INSTALL}{home}; then look into $HERMES_HOME/logs for the name of the plugin",
             "" if directory.is_symlink() else "install",
         )
     elif Path(found) != directory and Path(found).resolve() != directory.resolve():
-        yield Check(
-            "discovery", "fail", f"hermes loads {found} instead of {directory}", "remove the other plugin of that name"
-        )
+        yield fail("discovery", f"hermes loads {found} instead of {directory}", "remove the other plugin of that name")
     elif provider != "PgvectorMemoryProvider":
-        yield Check(
+        yield fail(
             "discovery",
-            "fail",
             f"{IMPORT_NAME} cannot be imported by hermes: a stand-in takes its place",
             pip_install(reinstall_requirement()),
         )
     else:
-        yield Check("discovery", "ok", "hermes finds and loads the plugin")
+        yield ok("discovery", "hermes finds and loads the plugin")
 
 
 def _switches(home: Path) -> Iterator[Check]:
     """memory.provider, and plugins.enabled."""
     if not is_active(home):
         other = str(at(host_config(home), "memory", "provider") or "")
-        yield Check(
+        yield fail(
             "active",
-            "fail",
             f"memory.provider is {other}: hermes asks that plugin" if other else "memory.provider is not pgvector",
             "hermes config set memory.provider pgvector",
-            # Another provider is somebody's choice.
             "" if other else "activate",
         )
         return
-    yield Check("active", "ok", "memory.provider is pgvector")
+    yield ok("active", "memory.provider is pgvector")
     if not is_enabled(home):
-        yield Check(
+        yield note(
             "enabled",
-            "note",
             "not loaded at start-up: of several first requests of a gateway at once, some may run without memory, "
             "and hermes dashboard does not show it; the first agent that uses this plugin adds it to plugins.enabled",
             "hermes plugins enable pgvector",

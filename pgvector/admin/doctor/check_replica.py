@@ -10,7 +10,7 @@ from ...domain.redaction import mask_dsn
 from ...store.connection import DeadlineConnection
 from ...store.pool import connect
 from ...store.replica import about_replica, check_replica, look_at_primary, replayed
-from .check import Check, DoctorContext
+from .check import Check, DoctorContext, fail, note, ok
 
 _DEADLINE_S = 10.0
 _CATCH_UP_S = 2.0
@@ -28,7 +28,7 @@ def check_read_replica(context: DoctorContext) -> Iterator[Check]:
             primary.deadline = time.monotonic() + _DEADLINE_S
             place = look_at_primary(primary)
     except HermesPgvectorError:
-        yield Check("replica", "note", f"{where}: not looked at, since the primary does not answer")
+        yield note("replica", f"{where}: not looked at, since the primary does not answer")
         return
     try:
         with connect(settings.read_dsn) as conn:
@@ -37,10 +37,11 @@ def check_read_replica(context: DoctorContext) -> Iterator[Check]:
             missing = place.position - check_replica(conn, place)
             yield _followed(conn, place.position, missing, started, where, settings.read_max_lag_s)
     except HermesPgvectorError as exc:
-        yield Check(
-            "replica", "fail", f"{where}: {about_replica(exc)}; the primary answers instead",
+        yield fail(
+            "replica",
+            f"{where}: {about_replica(exc)}; the primary answers instead",
             "mend that, or leave plugins.pgvector.read_dsn out",
-        )  # fmt: skip
+        )
 
 
 def _followed(
@@ -48,13 +49,12 @@ def _followed(
 ) -> Check:
     while replayed(conn) < position:
         if time.monotonic() > started + _CATCH_UP_S:
-            return Check(
+            return fail(
                 "replica",
-                "fail",
                 f"{where}: it lacks {max(0, missing) / 1e6:.1f} MB of what the primary has written, and did not catch "
                 f"up in {_CATCH_UP_S:.0f} s; past {max_lag_s:g} s the primary answers instead",
                 "see on the primary whether it is connected (pg_stat_replication), and there whether replay is paused",
             )
         time.sleep(_LOOK_AGAIN_S)
     took_ms = (time.monotonic() - started) * 1000
-    return Check("replica", "ok", f"{where}, follows the primary and had everything within {took_ms:.0f} ms")
+    return ok("replica", f"{where}, follows the primary and had everything within {took_ms:.0f} ms")

@@ -12,7 +12,7 @@ from ...host.session_context import profile_of
 from ...store.connection import DeadlineConnection
 from ..common import theme_rows
 from ..common.file_fill import files_in_prompts
-from .check import Check, DoctorContext
+from .check import Check, DoctorContext, note, ok
 
 MANY_KEYS = 3  # one or two may well be a person's own scripts
 _NAMED = 3
@@ -31,7 +31,7 @@ def check_sharing(conn: DeadlineConnection, context: DoctorContext) -> Iterator[
     yield from _session_keys(conn, context.settings)
     yield from _homes(conn, context)
     if found := _shared_files(conn, context.home):
-        yield Check("built-in memory", "note", found, _REMEDY)
+        yield note("built-in memory", found, _REMEDY)
 
 
 def _session_keys(conn: DeadlineConnection, settings: Settings) -> Iterator[Check]:
@@ -40,16 +40,15 @@ def _session_keys(conn: DeadlineConnection, settings: Settings) -> Iterator[Chec
     open_to_all = bool(words) and [word.lower() for word in words] != ["none"]
     if len(names) >= MANY_KEYS and open_to_all:
         some = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
-        yield Check(
+        yield note(
             "session keys",
-            "note",
             f"{len(names)} keys of X-Hermes-Session-Key have a theme here ({some}), and cross_theme is "
             f"{', '.join(words)}: each reads of the others what that allows, and any client may claim any key",
             "where these are different people: hermes config set plugins.pgvector.cross_theme none, and a home or a "
             "database for each who must not claim another's key",
         )
     elif names:
-        yield Check("session keys", "ok", f"{len(names)} in use, cross_theme is {', '.join(words) or 'none'}")
+        yield ok("session keys", f"{len(names)} in use, cross_theme is {', '.join(words) or 'none'}")
 
 
 def _homes(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
@@ -59,9 +58,8 @@ def _homes(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
     rules = ThemeRules.of(default=settings.default_theme, aliases=settings.theme_aliases)
     own = session_themes(Surface(profile=profile_of(context.home)), rules).files.name
     if (count := theme_rows.homes(conn, own)) > 1:
-        yield Check(
+        yield note(
             "homes",
-            "note",
             f"{count} hermes homes share this embedded Postgres, and with it the theme {own!r}",
             "where that is not meant: export --theme what belongs to one, set its plugins.pgvector.embedded_dir to a "
             "directory of its own, and import there",

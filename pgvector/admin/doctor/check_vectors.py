@@ -6,41 +6,36 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...config.settings import Settings
-from ...domain.errors import HermesPgvectorError
 from ...domain.format import plural
 from ...domain.types import EmbeddingSpace
-from ...embed.embedder import space_of
-from ...embed.factory import embedder_for
 from ...embed.model_folder import is_local, is_model_name, models_folder
 from ...store.connection import DeadlineConnection
+from ...store.vectors import recorded_space
 from ..common import codes, holdings, new_vectors, words
 from . import server_health
-from .check import Check
+from .check import Check, fail, note, ok
 
 
 def check_vectors(conn: DeadlineConnection, settings: Settings, home: Path, invalid: list[str]) -> Iterator[Check]:
     """Yield whose vectors the database holds, whether they are the settings' own, and what is still to come."""
-    wanted = _space(settings, home)
-    yield _held(new_vectors.current(conn), wanted, settings, home)
+    wanted = new_vectors.own_space(settings, home)
+    yield _held(recorded_space(conn), wanted, settings, home)
     if (under_way := new_vectors.running(conn)) is not None:
-        yield Check(
+        yield note(
             "vectors",
-            "note",
             f"a change to {under_way.model or 'another length'}, {under_way.dims} dimensions, is under way: about "
             f"{server_health.share_done(conn):.0%} of the rows are embedded anew",
             "the same command goes on with it; to give it up: hermes-pgvector reembed --abort --yes",
         )
     elif not invalid and (lacking := server_health.without_graph(conn)):
-        yield Check(
+        yield note(
             "index",
-            "note",
             f"no whole HNSW index on {' and '.join(lacking)}: over all themes of millions of rows recall is slow",
             "hermes-pgvector index build",
         )
     if lacking := codes.lacking_rows(conn):
-        yield Check(
+        yield note(
             "index",
-            "note",
             f"rows of {' and '.join(lacking)} were stored by an older version and have no codes yet: recall by meaning "
             "is slower",
             "hermes-pgvector migrate" + (" --admin-dsn DSN" if settings.dsn else ""),
@@ -62,20 +57,16 @@ def check_vectors(conn: DeadlineConnection, settings: Settings, home: Path, inva
 def _held(held: EmbeddingSpace, wanted: EmbeddingSpace | None, settings: Settings, home: Path) -> Check:
     found = f"of {held.model}, {held.dims} dimensions" if held.model else f"none yet, room for {held.dims} dimensions"
     if wanted is None and settings.dims != held.dims:
-        return Check(
-            "vectors",
-            "fail",
-            f"{found}; the setting `dims` says {settings.dims}",
-            f"set plugins.pgvector.dims to {held.dims}",
+        return fail(
+            "vectors", f"{found}; the setting `dims` says {settings.dims}", f"set plugins.pgvector.dims to {held.dims}"
         )
     if wanted is None or (wanted.dims == held.dims and (not held.model or wanted.comparable(held))):
-        return Check("vectors", "ok", found)
+        return ok("vectors", found)
     named = f"{wanted.model}, {wanted.dims} dimensions"
     if wanted.document_prefix != held.document_prefix and (wanted.model, wanted.dims) == (held.model, held.dims):
         named += f" and {wanted.document_prefix!r} before a text instead of {held.document_prefix!r}"
-    return Check(
+    return fail(
         "vectors",
-        "fail",
         f"{found}; the settings name {named}: recall uses words only",
         f"hermes-pgvector reembed --yes, or set back {_former(held, wanted, settings, home)}",
     )
@@ -84,9 +75,8 @@ def _held(held: EmbeddingSpace, wanted: EmbeddingSpace | None, settings: Setting
 def _pending(conn: DeadlineConnection) -> Iterator[Check]:
     waiting, more = holdings.pending(conn)
     if waiting:
-        yield Check(
+        yield note(
             "pending",
-            "note",
             f"without a vector: {'more than ' if more else ''}{plural(waiting, 'row')}",
             "agents do that by themselves; to have it now: hermes-pgvector backfill",
         )
@@ -106,17 +96,3 @@ def _former(held: EmbeddingSpace, wanted: EmbeddingSpace, settings: Settings, ho
     if held.dims != settings.dims:
         parts.append(f"dims: {held.dims}")
     return ", ".join(parts) or f"embed_document_prefix: {held.document_prefix!r}"
-
-
-def _space(settings: Settings, home: Path) -> EmbeddingSpace | None:
-    """Return what the settings would store; None without a model, or where another check says what is wrong."""
-    try:
-        embedder = embedder_for(settings, "", home=home)
-        if embedder is None:
-            return None
-        try:
-            return space_of(embedder)
-        finally:
-            embedder.close()
-    except HermesPgvectorError:
-        return None

@@ -9,24 +9,20 @@ from typing import Any
 
 from ...config.settings import Settings
 from ...domain.errors import ConfigurationError
-from .check import Check, DoctorContext, Locate, State
-from .check_clients import check_clients
+from .check import Check, DoctorContext, Locate, State, fail
 from .check_database import check_database
 from .check_disk import check_disk
 from .check_endpoints import check_endpoints
-from .check_forms import check_forms
+from .check_home import check_clients, check_forms, check_memory_files
 from .check_installation import check_installation
-from .check_memory_files import check_memory_files
 from .check_replica import check_read_replica
 
 _MARKS: dict[State, str] = {"ok": "ok  ", "note": "note", "fail": "FAIL"}
 
 
-def examine(
-    settings: Settings, home: Path, *, locate: Locate | None = None, api_key: str = "", rerank_key: str = ""
-) -> list[Check]:
+def examine(settings: Settings, home: Path, *, locate: Locate | None = None) -> list[Check]:
     """Run every check. `locate` gives the conninfo where no `dsn` is set, starting the embedded server."""
-    context = DoctorContext(settings, home, locate, api_key, rerank_key)
+    context = DoctorContext(settings, home, locate)
     return [
         *check_installation(home),
         *check_forms(home),
@@ -43,7 +39,7 @@ def examine_without_settings(home: Path, problem: ConfigurationError) -> list[Ch
     """Return what can be said where the settings cannot be read: nothing else is looked at by guesses."""
     return [
         *check_installation(home),
-        Check("settings", "fail", str(problem), "mend that, then run doctor again; until then agents have no memory"),
+        fail("settings", str(problem), "mend that, then run doctor again; until then agents have no memory"),
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from ...config.settings import Settings
@@ -25,7 +26,7 @@ from ..common.database import settings_of
 from ..common.embedded_server import borrowed_server
 from .check import Check
 from .checklist import as_json, examine, examine_without_settings, healthy, render_text
-from .repair import Repair, RepairContext, mend
+from .repair import Repair, RepairContext, repair_all
 
 
 def _doctor(args: argparse.Namespace, home: Path) -> int:
@@ -35,16 +36,12 @@ def _doctor(args: argparse.Namespace, home: Path) -> int:
         checks = examine_without_settings(home, exc)
         _report(args, checks, checks, [])
         return EXIT_FAILED
-    keys = {
-        "api_key": environ.get(settings.embed_api_key_env, ""),
-        "rerank_key": environ.get(settings.rerank_api_key_env, ""),
-    }
     repairs: list[Repair] = []
     with borrowed_server(settings) as locate:
-        before = checks = examine(settings, home, locate=locate, **keys)
+        before = checks = examine(settings, home, locate=locate)
         if args.fix and any(check.repair for check in checks):
             repairs = _repaired(args, checks, settings, home, environ)
-            checks = examine(settings, home, locate=locate, **keys)
+            checks = examine(settings, home, locate=locate)
     _report(args, checks, before, repairs)
     return EXIT_OK if healthy(checks) else EXIT_FAILED
 
@@ -54,7 +51,7 @@ def _report(
 ) -> None:
     """Print the checklist; as JSON with the repairs and what was found before them, where --fix was given."""
     if args.json:
-        fixed = {"before": as_json(before)["checks"], "repairs": [each.as_json() for each in repairs]}
+        fixed = {"before": as_json(before)["checks"], "repairs": [asdict(each) for each in repairs]}
         print_json(as_json(checks) | (fixed if args.fix else {}))
         return
     _show(checks)
@@ -81,11 +78,11 @@ def _repaired(
         deliver=lambda: deliver_left(settings, home, environ),
     )
     if args.json:
-        return list(mend(checks, context))
+        return list(repair_all(checks, context))
     _show(checks)
     print()
     repairs = []
-    for repair in mend(checks, context):
+    for repair in repair_all(checks, context):
         print(repair.render(), flush=True)
         repairs.append(repair)
     print()
@@ -96,9 +93,7 @@ DOCTOR = Command(
     "hermes-pgvector doctor\nhermes-pgvector doctor --fix\nhermes-pgvector doctor --json",
     _doctor,
     [
-        argument(
-            "--fix", action="store_true", help="mend what can be mended without losing anything, and say what was done"
-        ),
+        argument("--fix", "mend what can be mended without losing anything, and say what was done"),
         add_admin_dsn,
     ],
 )

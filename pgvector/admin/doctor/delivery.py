@@ -27,7 +27,7 @@ def deliver_left(settings: Settings, home: Path, environ: Mapping[str, str]) -> 
     try:
         here = destination_of(settings, home)
         left, moved = _waiting(home, here), time.monotonic()
-        while left and time.monotonic() - moved < _STALLED_S and not _unreachable(runtime):
+        while left and time.monotonic() - moved < _STALLED_S and not (runtime.backend.problem is not None):
             pause.wait(_LOOK_S)
             now = _waiting(home, here)
             if now != left:
@@ -39,7 +39,3 @@ def deliver_left(settings: Settings, home: Path, environ: Mapping[str, str]) -> 
 
 def _waiting(home: Path, here: Destination) -> int:
     return sum(view.waiting for view in inspect_spools(home) if not view.living and view.is_for(here))
-
-
-def _unreachable(runtime: Runtime) -> bool:
-    return runtime.backend.problem is not None

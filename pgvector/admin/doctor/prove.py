@@ -145,5 +145,5 @@ def told(args: argparse.Namespace, home: Path, play: Callable[[Path], bool]) -> 
 PROVE = Command(
     "hermes-pgvector prove",
     _prove,
-    [argument("--recall", metavar="WORD", help=argparse.SUPPRESS)],  # in the second process of the proof
+    [argument("--recall WORD", argparse.SUPPRESS)],  # in the second process of the proof
 )

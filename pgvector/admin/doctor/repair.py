@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ...config.settings import Settings
 from ...domain.errors import HermesPgvectorError
@@ -56,12 +55,8 @@ class Repair:
         """Return the line for people."""
         return f"  {'fixed' if self.done else 'NOT fixed'}  {self.name}: {self.said}"
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the same for machines."""
-        return asdict(self)
 
-
-def mend(checks: Iterable[Check], context: RepairContext) -> Iterator[Repair]:
+def repair_all(checks: Iterable[Check], context: RepairContext) -> Iterator[Repair]:
     """Mend what the checks found, one after the other; what cannot be mended is said, and the rest goes on."""
     seen = set()
     for check in checks:

@@ -131,27 +131,23 @@ def _show(done: Outcome) -> None:
 
 def _arguments() -> list[Argument]:
     return [
-        argument("text", metavar="TEXT", help="what to remember; - reads it from stdin"),
+        argument("text TEXT", "what to remember; - reads it from stdin"),
         argument(
-            "--target",
-            choices=("memory", "user"),
-            default="memory",
-            help="a note (the default), or a fact about the user",
+            "--target", "a note (the default), or a fact about the user", choices=("memory", "user"), default="memory"
         ),
         argument(
-            "--metadata", action="append", default=[], metavar="KEY=VALUE",
-            help="to keep beside it; repeatable, or one JSON object",
+            "--metadata KEY=VALUE", "to keep beside it; repeatable, or one JSON object", action="append", default=[]
         ),
         *ADD_OPTIONS,
+        argument("--sync", "wait until it is stored: the default", dest="wait", action="store_true", default=True),
         argument(
-            "--sync", dest="wait", action="store_true", default=True, help="wait until it is stored: the default"
-        ),
-        argument(
-            "--no-wait", dest="wait", action="store_false",
-            help="only keep it on this machine, also without a database: an agent of this home writes it",
+            "--no-wait",
+            "only keep it on this machine, also without a database: an agent of this home writes it",
+            dest="wait",
+            action="store_false",
         ),
         add_theme,
-    ]  # fmt: skip
+    ]
 
 
 ADD = Command(

@@ -17,6 +17,7 @@ from ...domain.format import plural
 from ...domain.theme import ThemeRules
 from ...domain.types import Filters, Question, Scope
 from ...recall.prefetch import worth_showing
+from ...store.backend import WRITE_TIMEOUT_S
 from ..common.command_context import CommandContext, context_for
 from ..common.commands import Command, add_login, add_yes, argument
 from ..common.console import Column, say, show_table, warn
@@ -24,6 +25,7 @@ from ..common.fact_options import EDIT_OPTIONS, said_in
 from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
 from ..common.refs import Ref, parse_refs
 from ..common.row_options import PATIENCE_S, STORES, add_theme, minute, one_line, question_text
+from ..common.spool_views import drop_kept
 from ..common.theme_names import theme_of_session, theme_to_read
 from . import forget_rows
 from .add_command import given_text, vector_follows
@@ -144,24 +146,28 @@ def _check_forget(args: argparse.Namespace) -> None:
 
 
 def _forgotten(args: argparse.Namespace, context: CommandContext, rules: ThemeRules, refs: list[Ref]) -> Outcome:
-    if args.session:
-        with context.backend.connection(PATIENCE_S) as conn:
+    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
+        if args.versions:
+            return forget_rows.forget_versions(conn, refs, really=args.yes)
+        if args.session:
             theme = theme_of_session(conn, args.session, args.theme, rules)
-        return forget_rows.forget_session(context, theme, args.session, really=args.yes)
-    if args.versions:
-        return forget_rows.forget_versions(context, refs, really=args.yes)
-    meant = _theme(args, context, rules) if args.theme or args.query else None
-    return forget_rows.forget(context, refs, theme=meant, really=args.yes)
-
-
-def _theme(args: argparse.Namespace, context: CommandContext, rules: ThemeRules) -> str:
-    with context.backend.connection(PATIENCE_S) as conn:
-        return theme_to_read(conn, args.theme, rules, context.home)
+            done = forget_rows.forget_session(conn, theme, args.session, really=args.yes)
+        else:
+            meant = theme_to_read(conn, args.theme, rules, context.home) if args.theme or args.query else None
+            done = forget_rows.forget(conn, context, refs, theme=meant, really=args.yes)
+    # What is kept in the spool goes when the rows are gone.
+    if args.yes and args.session:
+        drop_kept(context.home, theme, args.session)
+    elif args.yes:
+        done.notes += forget_rows.drop_spooled(context, done)
+    return done
 
 
 def _found(args: argparse.Namespace, context: CommandContext, rules: ThemeRules) -> tuple[list[Ref], int]:
     """Return what fits the question, and how many rows that do not are among those found."""
-    scope, text = Scope("theme", _theme(args, context, rules)), question_text(args.query)
+    with context.backend.connection(PATIENCE_S) as conn:
+        scope = Scope("theme", theme_to_read(conn, args.theme, rules, context.home))
+    text = question_text(args.query)
     found = context.searcher.recall(
         [args.store], Question(text, scope, args.limit, PATIENCE_S, Filters(target=args.target))
     ).hits
@@ -194,10 +200,8 @@ EDIT = Command(
     "hermes-pgvector edit m12 --state archived --yes",
     _edit,
     [
-        argument("id", metavar="ID", help="the memory: m123, or 123"),
-        argument(
-            "text", nargs="?", metavar="TEXT", help="what it shall say; - reads it from stdin (default: opens $EDITOR)"
-        ),
+        argument("id ID", "the memory: m123, or 123"),
+        argument("text TEXT", "what it shall say; - reads it from stdin (default: opens $EDITOR)", nargs="?"),
         *EDIT_OPTIONS,
         add_yes,
         add_login,
@@ -208,19 +212,18 @@ FORGET = Command(
     "hermes-pgvector forget --session 20260503_140211_a1b2c3 --yes",
     _forget,
     [
-        argument("id", nargs="*", metavar="ID", help="m123 (or 123) a memory, t123 a turn"),
-        argument("--query", metavar="TEXT", help="what is found for this, instead of ids"),
-        argument("--store", choices=STORES, default="memories", help="--query: where to look (default: memories)"),
-        argument("--target", choices=("memory", "user"), help="--query: only notes, or only facts of the user"),
+        argument("id ID", "m123 (or 123) a memory, t123 a turn", nargs="*"),
+        argument("--query TEXT", "what is found for this, instead of ids"),
+        argument("--store", "--query: where to look (default: memories)", choices=STORES, default="memories"),
+        argument("--target", "--query: only notes, or only facts of the user", choices=("memory", "user")),
         argument(
-            "--limit",
+            "--limit N",
+            f"--query: how many at most, 1 to {_QUERY_MOST} (default: {_QUERY_DEFAULT})",
             type=int,
             default=_QUERY_DEFAULT,
-            metavar="N",
-            help=f"--query: how many at most, 1 to {_QUERY_MOST} (default: {_QUERY_DEFAULT})",
         ),
-        argument("--session", metavar="SESSION", help="all turns of this session, instead of ids"),
-        argument("--versions", action="store_true", help="only what the memories said before they were replaced"),
+        argument("--session SESSION", "all turns of this session, instead of ids"),
+        argument("--versions", "only what the memories said before they were replaced"),
         add_yes,
         add_theme,
     ],

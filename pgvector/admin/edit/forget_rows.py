@@ -1,4 +1,7 @@
-"""Memories, turns and sessions forgotten for good by an operator."""
+"""Memories, turns and sessions forgotten for good by an operator.
+
+Every function that is given a connection works inside the caller's transaction.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,16 @@ from ...domain.errors import InvalidArgument
 from ...domain.format import plural
 from ...domain.types import Store
 from ...store import memories, sessions
-from ...store.backend import WRITE_TIMEOUT_S
 from ...store.connection import DeadlineConnection
 from ...store.memories import Entry
 from ...store.sql import query
 from ..common import stored_rows
 from ..common.command_context import CommandContext
+from ..common.fetching import one
 from ..common.operators import operator
 from ..common.outcome import Outcome, counted
 from ..common.refs import Ref, one_theme
-from ..common.spool_views import drop_copies, drop_kept
+from ..common.spool_views import drop_copies
 from .editing import entry_of, memory, record_change, still_in_files
 from .removals import RemovedMemory, removed
 
@@ -64,16 +67,7 @@ def _row(ref: Ref, theme: str, kind: str, at: Any, content: str) -> dict[str, An
     return {"ref": str(ref), "store": ref.store, "theme": theme} | said
 
 
-def forget(context: CommandContext, refs: Sequence[Ref], *, theme: str | None, really: bool) -> Outcome:
-    """Do as `forget_in`, in a transaction of its own; then copies of the same texts in the spool go as well."""
-    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
-        done = forget_in(conn, context, refs, theme=theme, really=really)
-    if really:
-        done.notes += drop_spooled(context, done)
-    return done
-
-
-def forget_in(
+def forget(
     conn: DeadlineConnection,
     context: CommandContext,
     refs: Sequence[Ref],
@@ -160,38 +154,35 @@ def drop_spooled(context: CommandContext, done: Outcome, *, really: bool = True)
     return notes
 
 
-def forget_versions(context: CommandContext, refs: Sequence[Ref], *, really: bool) -> Outcome:
+def forget_versions(conn: DeadlineConnection, refs: Sequence[Ref], *, really: bool) -> Outcome:
     """Drop what memories said before they were replaced; what they say now stays. Raises InvalidArgument."""
-    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
-        rows = []
-        for ref, row in [(ref, memory(conn, ref)) for ref in refs]:
-            kept = _old_texts(conn, row.theme, [row.id])
-            rows.append({"ref": str(ref), "theme": row.theme, "kind": row.kind, "texts": kept, "content": row.content})
-            if really:
-                memories.forget_old_texts(conn, row.theme, [row.id])
-        counts = {"texts": sum(row["texts"] for row in rows)}
+    rows = []
+    for ref, row in [(ref, memory(conn, ref)) for ref in refs]:
+        kept = _old_texts(conn, row.theme, [row.id])
+        rows.append(
+            {
+                "ref": str(ref),
+                "theme": row.theme,
+                "kind": row.kind,
+                "texts": kept,
+                "content": row.content,
+            }
+        )
         if really:
-            themes = [row["theme"] for row in rows]
-            record_change(conn, "forget", themes, {"rows": [str(ref) for ref in refs]}, counts)
+            memories.forget_old_texts(conn, row.theme, [row.id])
+    counts = {"texts": sum(row["texts"] for row in rows)}
+    if really:
+        themes = [row["theme"] for row in rows]
+        record_change(conn, "forget", themes, {"rows": [str(ref) for ref in refs]}, counts)
     return Outcome("forget", really, counts, rows)
 
 
 def _old_texts(conn: DeadlineConnection, theme: str, ids: Sequence[int]) -> int:
     """Return how many earlier texts of these memories are kept."""
-    row = conn.execute(_query("count_old_texts"), {"theme": theme, "ids": list(ids)}).fetchone()
-    return 0 if row is None else int(row.count)
+    return int(one(conn, _query("count_old_texts"), {"theme": theme, "ids": list(ids)}).count)
 
 
-def forget_session(context: CommandContext, theme: str, session_id: str, *, really: bool) -> Outcome:
-    """Do as `forget_session_in`, in a transaction of its own; then its acknowledged writes go from the spool."""
-    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
-        done = forget_session_in(conn, theme, session_id, really=really)
-    if really:
-        drop_kept(context.home, theme, session_id)
-    return done
-
-
-def forget_session_in(
+def forget_session(
     conn: DeadlineConnection, theme: str, session_id: str, *, really: bool, verb: str = "forget"
 ) -> Outcome:
     """Delete the turns of one session of a theme, of which the outcome's `rows` are the first; its memories stay."""

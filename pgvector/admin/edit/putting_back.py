@@ -19,6 +19,7 @@ from ...store.connection import DeadlineConnection
 from ...store.memories import note_actor
 from ...store.sql import query
 from ...store.vectors import STORES, PendingRow
+from ..common.fetching import one
 from ..common.refs import Ref
 from ..common.row_security import has_own_themes
 from .editing import record_change
@@ -66,8 +67,7 @@ class RowChange:
 
 def find_change(conn: DeadlineConnection, before: RowImages, after: RowImages) -> RowChange:
     """Return what became of rows that were looked at before and after within this transaction."""
-    now = conn.execute(_query("moment")).fetchone()
-    assert now is not None
+    now = one(conn, _query("moment"))
     log = None if has_own_themes(conn) else conn.execute(_query("log_end")).fetchone()  # such a role may not read it
     marks = {key: mark for key, mark in before.marks.items() if after.marks[key] != mark}
     return RowChange(

@@ -74,7 +74,8 @@ def decide(
             if decision == "confirm":
                 _confirm(conn, chosen, operator(place + verb))
             else:
-                _dismiss(conn, chosen)
+                ids = sorted({each.id for each in chosen})
+                memory_files.own_kept(conn, conn.execute(_query("keep_held"), {"ids": ids}).fetchall())
         if really and chosen:
             themes = sorted({each.theme for each in chosen})
             record_where_allowed(conn, place + verb, {"themes": themes}, counts)
@@ -108,12 +109,6 @@ def _confirm(conn: DeadlineConnection, removals: Sequence[Any], who: Mapping[str
     for each in removals:
         row = {"theme": each.theme, "id": each.id, "origin": each.origin, "noted_at": now}
         conn.execute(query("let_go_of_memory"), row)
-
-
-def _dismiss(conn: DeadlineConnection, removals: Sequence[Any]) -> None:
-    """Keep held memories though their files lack them."""
-    ids = sorted({each.id for each in removals})
-    memory_files.own_kept(conn, conn.execute(_query("keep_held"), {"ids": ids}).fetchall())
 
 
 # -- restore

@@ -123,8 +123,8 @@ def _show_restored(done: Outcome) -> None:
 
 
 _WAITING = (
-    argument("id", nargs="*", type=filled, metavar="ID", help="the memory: m123, or 123"),
-    argument("--all", action="store_true", help="every removal that waits, instead of ids"),
+    argument("id ID", "the memory: m123, or 123", nargs="*", type=filled),
+    argument("--all", "every removal that waits, instead of ids"),
 )
 REMOVALS = Command(
     "hermes-pgvector removals list\nhermes-pgvector removals confirm m12 --yes\nhermes-pgvector removals dismiss --all",
@@ -157,10 +157,10 @@ RESTORE = Command(
     "hermes-pgvector restore --theme marketing\nhermes-pgvector restore --since 1h",
     _restore,
     [
-        argument("id", nargs="*", type=filled, metavar="ID", help="the memory, by the number it had: m123, or 123"),
-        argument("--theme", type=filled, metavar="THEME", help="only what this theme lost"),
-        argument("--since", type=filled, metavar="WHEN", help="only what went from then on: 1h, 7d, today, 2026-05-03"),
-        argument("--dry-run", action="store_true", help="only show what would come back"),
+        argument("id ID", "the memory, by the number it had: m123, or 123", nargs="*", type=filled),
+        argument("--theme THEME", "only what this theme lost", type=filled),
+        argument("--since WHEN", "only what went from then on: 1h, 7d, today, 2026-05-03", type=filled),
+        argument("--dry-run", "only show what would come back"),
         add_login,
     ],
 )

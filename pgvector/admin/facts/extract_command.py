@@ -106,7 +106,12 @@ def _told(extraction: Extraction) -> str:
 
 
 def _as_json(extraction: Extraction) -> dict[str, Any]:
-    return {"done": True, **extraction.done, "failed": extraction.failed, "tokens": extraction.model.cost.as_json()}
+    return {
+        "done": True,
+        **extraction.done,
+        "failed": extraction.failed,
+        "tokens": asdict(extraction.model.cost),
+    }
 
 
 EXTRACT = Command(
@@ -115,19 +120,18 @@ EXTRACT = Command(
     "hermes-pgvector facts extract --all-themes --url https://api.example.com/v1 --model small --key-env EXTRACT_KEY",
     _extract,
     [
-        argument("--since", default="7d", metavar="WHEN", help="turns said from then on: 7d, 2026-05-03 (default: 7d)"),
+        argument("--since WHEN", "turns said from then on: 7d, 2026-05-03 (default: 7d)", default="7d"),
         add_theme,
-        argument("--all-themes", action="store_true", help="of every theme, chats among them"),
-        argument("--url", metavar="URL", help="the chat endpoint (OpenAI-compatible)"),
-        argument("--model", default="", metavar="NAME", help="the endpoint's model"),
-        argument("--key-env", default="", metavar="NAME", help="the environment variable with the endpoint's API key"),
+        argument("--all-themes", "of every theme, chats among them"),
+        argument("--url URL", "the chat endpoint (OpenAI-compatible)"),
+        argument("--model NAME", "the endpoint's model", default=""),
+        argument("--key-env NAME", "the environment variable with the endpoint's API key", default=""),
         argument(
-            "--batch-tokens",
+            "--batch-tokens N",
+            f"about how many tokens of turns one request holds, {_LEAST_TOKENS} to {_MOST_TOKENS} (default: 6000)",
             type=int,
             default=6000,
-            metavar="N",
-            help=f"about how many tokens of turns one request holds, {_LEAST_TOKENS} to {_MOST_TOKENS} (default: 6000)",
         ),
-        argument("--dry-run", action="store_true", help="show what would be read and about what it costs; ask nothing"),
+        argument("--dry-run", "show what would be read and about what it costs; ask nothing"),
     ],
 )

@@ -15,8 +15,8 @@ from ...domain.redaction import Masker
 from ...store.connection import DeadlineConnection
 from ...store.memories import lock_theme
 from ..common.asked_model import AskedModel
-from ..common.operators import record_where_allowed
-from ..common.progress import ProgressLine
+from ..common.operators import logged
+from ..common.progress import progress
 from ..common.theme_rows import begin
 from . import proposal_rows as store
 from .model_answers import ANSWER_TOKENS, INSTRUCTION, Proposal, read_answer
@@ -102,21 +102,18 @@ class Extraction:
 
         Raises EmbedderError when several fail one after the other.
         """
-        line = ProgressLine("turns", sum(session.turns for session in self.unread.sessions))
-        in_a_row = 0
-        state = "interrupted"
-        try:
+        in_a_row, turns = 0, sum(session.turns for session in self.unread.sessions)
+        with (
+            logged(self.unread.conn, "facts extract", self.arguments, self.done),
+            progress("turns", turns, told_from=0) as advance,
+        ):
             for piece in self.unread.pieces():
                 in_a_row = 0 if self._try(piece) else in_a_row + 1
                 if in_a_row == _MAX_FAILURES:
                     raise EmbedderError(
                         f"{self.failed[-1]['why']}; that was {_MAX_FAILURES} requests in a row, the rest was not tried"
                     )
-                line.advance(len(piece.turns))
-            state = "done"
-        finally:
-            line.finish()
-            self._record(state)
+                advance(len(piece.turns))
         return self.done
 
     def _try(self, piece: Piece) -> bool:
@@ -154,12 +151,6 @@ class Extraction:
             if place not in known:
                 store.propose(conn, theme, each, piece.named(each), piece.metadata(self.model.name))
         return len(fresh), len(taken) - len(known), len(known)
-
-    def _record(self, state: str) -> None:
-        conn = self.unread.conn
-        if not conn.closed:
-            with conn.transaction():
-                record_where_allowed(conn, "facts extract", {**self.arguments, "state": state}, self.done)
 
 
 def _question(told: Sequence[Mapping[str, Any]]) -> str:

@@ -16,8 +16,7 @@ from ..common.commands import Argument, Command, argument, positive, printed
 from ..common.console import Column, show_table
 from ..common.outcome import fit_for_json
 from ..common.refs import Ref
-from ..common.row_options import PIPED_CHARS, WHOLE, Page, add_page, add_theme, minute, page, reading, tell_theme
-from ..common.theme_names import theme_to_read
+from ..common.row_options import PIPED_CHARS, WHOLE, Page, add_page, add_theme, minute, page, reading_theme
 
 _query = partial(query, package=__package__)
 _RECALLED = "recalled"
@@ -46,9 +45,7 @@ def _list(kinds: Sequence[str], args: argparse.Namespace, home: Path) -> int:
     if args.recent is not None:
         args.limit = args.recent
     bounds, chars = page(args), WHOLE if args.json else PIPED_CHARS + 1
-    with reading(args, home) as (conn, rules):
-        theme = theme_to_read(conn, args.theme, rules, home)
-        tell_theme(args, conn, theme)
+    with reading_theme(args, home) as (conn, theme):
         rows = _found(conn, theme, wanted, bounds, chars)
     return printed(args, rows, lambda: _show(rows, empty=f"the theme {theme!r} has none of these"))
 
@@ -83,15 +80,15 @@ def _state(row: dict[str, Any]) -> str:
 
 def _arguments() -> list[Argument]:
     return [
-        argument("--subject", metavar="NAME", help="about this, and about what is below it, such as srv.prod of srv"),
-        argument("--scope", metavar="NAME", help="of this project or task"),
+        argument("--subject NAME", "about this, and about what is below it, such as srv.prod of srv"),
+        argument("--scope NAME", "of this project or task"),
         argument(
             "--state",
+            "in this state (default: recalled, which is active or closed and not expired)",
             choices=(_RECALLED, *STATES, "all"),
             default=_RECALLED,
-            help="in this state (default: recalled, which is active or closed and not expired)",
         ),
-        argument("--recent", type=positive, metavar="N", help="the newest N, as --limit"),
+        argument("--recent N", "the newest N, as --limit", type=positive),
         partial(add_page, limit=20, what="what was last written"),
         add_theme,
     ]
@@ -103,7 +100,7 @@ LIST = Command(
     "hermes-pgvector facts list --theme sre --scope migration --json",
     partial(_list, _FACTS),
     [
-        argument("--kind", choices=KINDS, help="of this kind (default: all but procedures and reflections)"),
+        argument("--kind", "of this kind (default: all but procedures and reflections)", choices=KINDS),
         *_arguments(),
     ],
 )

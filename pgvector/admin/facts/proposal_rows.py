@@ -15,6 +15,7 @@ from psycopg.types.json import Jsonb
 
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
+from ..common.fetching import one
 from .model_answers import Proposal
 
 _query = partial(query, package=__package__)
@@ -96,8 +97,7 @@ def propose(
         "sources": [turn.id for turn in turns], "said_at": max(turn.at for turn in turns),
         "metadata": Jsonb(dict(metadata)),
     }  # fmt: skip
-    made = conn.execute(_query("propose"), row).fetchone()
-    assert made is not None
+    made = one(conn, _query("propose"), row)
     conn.execute(_query("note_proposed"), row | {"id": made.id})
 
 

@@ -19,7 +19,7 @@ def build_memory(wanted: int, given: int, *, on_this_machine: bool) -> str:
 
 
 def size(count: int) -> str:
-    """Return a number of bytes as people read it."""
+    """Return a number of bytes in the units of Postgres' own settings, of 1024."""
     return f"{count / 2**30:,.1f} GB" if count >= 2**30 else f"{count / 2**20:,.0f} MB"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...domain.commandline import typed
 from ...domain.errors import InvalidArgument
+from ...domain.format import format_bytes
 from ...domain.theme import ThemeRules
 from ...host.session_context import Policy
 from ...store.connection import DeadlineConnection
@@ -105,19 +106,14 @@ def _built(
             build(conn, conninfo, tell, memory=memory, full=args.full)
             return done
         build_for(conn, conninfo, tell, todo, memory=memory)
-    return done | {"found_share": _found_shares(conn, todo)}
+    shares = {index.name: found_share(conn, index) for index in todo}
+    return done | {"found_share": {name: round(share, 3) for name, share in shares.items() if share is not None}}
 
 
 def _of_theme(conn: DeadlineConnection, given: str, rules: ThemeRules) -> list[HnswIndex]:
     """Return what a theme lacks of its own indexes. Raises InvalidArgument where there is no such theme."""
     theme, held = existing(conn, given, rules)
     return to_build_for(conn, theme, {"memories": held["memories"] + held["user_facts"], "turns": held["turns"]})
-
-
-def _found_shares(conn: DeadlineConnection, built: Sequence[HnswIndex]) -> dict[str, float]:
-    """Return what of the nearest rows each index of a theme finds, where that can be told."""
-    shares = {index.name: found_share(conn, index) for index in built}
-    return {name: round(share, 3) for name, share in shares.items() if share is not None}
 
 
 def _described(told: Mapping[str, Any]) -> Iterator[str]:
@@ -162,21 +158,13 @@ def _admin(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConne
 def _table(found: Sequence[HnswIndex]) -> None:
     of_theme = [Column("theme", flexible=True)] if any(index.theme for index in found) else []
     columns = [
-        Column("index"),
+        Column("name", "index"),
         *of_theme,
         Column("state"),
         *(Column(key, right=True) for key in ("rows", "size", "wants")),
     ]
     rows = [
-        {
-            "index": index.name,
-            "theme": index.theme,
-            "state": index.state,
-            "rows": index.rows,
-            "size": size(index.index_bytes),
-            "wants": size(index.wants_bytes),
-        }
-        for index in found
+        index._asdict() | {"size": format_bytes(index.index_bytes), "wants": size(index.wants_bytes)} for index in found
     ]
     show_table(columns, rows)
 
@@ -196,7 +184,7 @@ INDEX = Command(
             "drop them while agents go on: writing gets cheaper, recall across all themes of a very large table dearer",
             "hermes-pgvector index drop          # what is there\nhermes-pgvector index drop --yes",
             _drop,
-            [add_admin_dsn, argument("--theme", metavar="NAME", help="those over this theme instead"), add_yes],
+            [add_admin_dsn, argument("--theme NAME", "those over this theme instead"), add_yes],
         ),
         action(
             "build",
@@ -208,24 +196,21 @@ INDEX = Command(
             [
                 add_admin_dsn,
                 argument(
-                    "--memory",
-                    metavar="SIZE",
-                    default="",
-                    help="maintenance_work_mem for it, as 4GB (default: with the embedded server what it wants, "
+                    "--memory SIZE",
+                    "maintenance_work_mem for it, as 4GB (default: with the embedded server what it wants, "
                     "up to half of what the machine has free; else the server's own)",
+                    default="",
                 ),
                 argument(
                     "--full",
-                    action="store_true",
-                    help="of whole vectors instead of signatures, for your own queries: ten times the size, and over "
+                    "of whole vectors instead of signatures, for your own queries: ten times the size, and over "
                     "twice the work for each row",
                 ),
                 argument(
-                    "--theme",
-                    metavar="NAME",
-                    help="those over the rows of this theme instead: recall of it then takes a fraction of the work",
+                    "--theme NAME",
+                    "those over the rows of this theme instead: recall of it then takes a fraction of the work",
                 ),
-                argument("--dry-run", action="store_true", help="only show what would be built"),
+                argument("--dry-run", "only show what would be built"),
             ],
         ),
     ],

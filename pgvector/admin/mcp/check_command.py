@@ -13,8 +13,7 @@ from typing import Any, Final, Literal
 from ...domain.errors import ConfigurationError, HermesPgvectorError
 from ...domain.redaction import mask_dsn
 from ...store.backend import STILL_STARTING
-from ..common.client_entry import CLIENTS, entry_of, file_of
-from ..common.client_files import entry_in
+from ..common.client_files import CLIENTS, entry_in, entry_of, file_of
 from ..common.commands import EXIT_FAILED, EXIT_OK, Command, argument, printed
 from ..common.console import say
 from .client_command import add_client_options
@@ -149,10 +148,8 @@ CHECK = Command(
     "hermes-pgvector mcp check\nhermes-pgvector mcp check --client codex\nhermes-pgvector mcp check --read-only",
     _check,
     [
-        argument(
-            "--client", choices=CLIENTS, help="start what stands in this client's file (default: what install writes)"
-        ),
+        argument("--client", "start what stands in this client's file (default: what install writes)", choices=CLIENTS),
         *add_client_options,
-        argument("--read-only", action="store_true", help="write no memory, not even one that is forgotten again"),
+        argument("--read-only", "write no memory, not even one that is forgotten again"),
     ],
 )

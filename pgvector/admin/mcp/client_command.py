@@ -5,18 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from ...config.settings import ENV_PREFIX
 from ...config.sources import read_dotenv
 from ...domain.commandline import pip_install
 from ...domain.errors import WrongUsage
 from ...mcp.serving import COMPATIBLE
-from ..common.client_entry import CLIENTS, ENTRY_NAME, ClientFile, entry_of, file_of
-from ..common.client_files import Installed, install, shown_entry
+from ..common.client_files import CLIENTS, ENTRY_NAME, ClientFile, Installed, entry_of, file_of, install, shown_entry
 from ..common.commands import Argument, Command, argument, printed
 from ..common.console import say, warn
 
@@ -29,6 +27,7 @@ def _install(args: argparse.Namespace, home: Path) -> int:
         return _print(args, home)
     place = file_of(args.client, home, args.project)
     done = install(place, args.name, entry_of(args.client, home, *_options(args)), really=not args.dry_run)
+    known = {*read_dotenv(home), *done.entry["env"]}
     told = {
         "action": done.action,
         "changed": done.action != "unchanged" and not args.dry_run,
@@ -36,7 +35,7 @@ def _install(args: argparse.Namespace, home: Path) -> int:
         "name": args.name,
         "entry": done.entry,
         "backup": str(done.backup) if done.backup else None,
-        "left_out": _left_out(home, done.entry),
+        "left_out": sorted(name for name in os.environ if name.startswith(ENV_PREFIX) and name not in known),
     }
     return printed(args, told, lambda: _show(args, place, done, told["left_out"]))
 
@@ -92,19 +91,12 @@ def sdk_lacks() -> str:
     return f"this Python lacks the MCP SDK; run: {pip_install(_PACKAGE)}"
 
 
-def _left_out(home: Path, entry: Mapping[str, Any]) -> list[str]:
-    """Return our variables of this shell that a server which the client starts will not have."""
-    known = {*read_dotenv(home), *entry["env"]}
-    return sorted(name for name in os.environ if name.startswith(ENV_PREFIX) and name not in known)
-
-
 add_client_options: tuple[Argument, ...] = (
-    argument("--name", default=ENTRY_NAME, metavar="NAME", help=f"what the client calls it (default: {ENTRY_NAME})"),
+    argument("--name NAME", f"what the client calls it (default: {ENTRY_NAME})", default=ENTRY_NAME),
     argument(
-        "--project",
+        "--project DIR",
+        "for this folder alone, in its .mcp.json or .cursor/mcp.json (claude-code and cursor)",
         type=Path,
-        metavar="DIR",
-        help="for this folder alone, in its .mcp.json or .cursor/mcp.json (claude-code and cursor)",
     ),
 )
 INSTALL = Command(
@@ -114,14 +106,10 @@ INSTALL = Command(
     "hermes-pgvector mcp install --client print",
     _install,
     [
-        argument("--client", choices=(*CLIENTS, "print"), required=True, help="whose file; print shows all of them"),
+        argument("--client", "whose file; print shows all of them", choices=(*CLIENTS, "print"), required=True),
         *add_client_options,
-        argument(
-            "--theme",
-            metavar="THEME",
-            help="the theme for this client (default: the project folder)",
-        ),
-        argument("--compat", choices=COMPATIBLE, help="have the server offer these tools instead of ours"),
-        argument("--dry-run", action="store_true", help="only show what would be written"),
+        argument("--theme THEME", "the theme for this client (default: the project folder)"),
+        argument("--compat", "have the server offer these tools instead of ours", choices=COMPATIBLE),
+        argument("--dry-run", "only show what would be written"),
     ],
 )

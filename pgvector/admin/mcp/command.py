@@ -59,26 +59,20 @@ MCP = Command(
     "hermes-pgvector mcp install --client claude-code",
     _serve,
     [
+        argument("--theme THEME", "the theme for all that connect (default: the project folder)"),
+        argument("--compat", "serve these tools instead of ours", choices=COMPATIBLE),
+        argument("--http HOST:PORT", "serve many clients over streamable HTTP", type=_address),
         argument(
-            "--theme",
-            metavar="THEME",
-            help="the theme for all that connect (default: the project folder)",
-        ),
-        argument("--compat", choices=COMPATIBLE, help="serve these tools instead of ours"),
-        argument("--http", type=_address, metavar="HOST:PORT", help="serve many clients over streamable HTTP"),
-        argument(
-            "--allow-host",
+            "--allow-host NAME",
+            "a further name that clients call the server by over HTTP; may be repeated",
             action="append",
-            metavar="NAME",
-            help="a further name that clients call the server by over HTTP; may be repeated",
         ),
         argument(
-            "--rate",
+            "--rate N",
+            f"requests a second of one token, or of one address without tokens (default: {_RATE}), four times as "
+            "many at once",
             type=positive,
             default=_RATE,
-            metavar="N",
-            help=f"requests a second of one token, or of one address without tokens (default: {_RATE}), four times as "
-            "many at once",
         ),
     ],
     actions=[

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,10 +11,7 @@ from pathlib import Path
 from ...domain.errors import ConfigurationError
 from ...domain.theme import normalise_theme
 from ...mcp.tokens import ANY_THEME, Token, TokenFile, check_name, dumped, hash_of, new_secret
-from ...server.locks import open_lock, try_exclusive
-from ..common.file_replacing import replace_file
-
-_OWNER_ONLY = 0o600
+from ..common.file_replacing import locked, write_file
 
 
 @dataclass(frozen=True)
@@ -40,7 +36,7 @@ def add_token(home: Path, name: str, themes: Sequence[str], *, read_only: bool) 
                 f"there is a token {name!r} already; take another name, or remove it first: "
                 f"hermes-pgvector mcp token remove {name}"
             )
-        _store(file, [*tokens, token])
+        write_file(file.path, dumped([*tokens, token]), "nothing was changed", mode=0o600)
     return NewToken(token, secret)
 
 
@@ -52,7 +48,9 @@ def remove_token(home: Path, name: str, *, really: bool) -> Token:
             names = ", ".join(each.name for each in tokens) or "none"
             raise ConfigurationError(f"there is no token {name!r}; those that there are: {names}")
         if really:
-            _store(file, [each for each in tokens if each is not found])
+            write_file(
+                file.path, dumped([each for each in tokens if each is not found]), "nothing was changed", mode=0o600
+            )
     return found
 
 
@@ -60,26 +58,5 @@ def remove_token(home: Path, name: str, *, really: bool) -> Token:
 def _changing(home: Path) -> Iterator[tuple[TokenFile, tuple[Token, ...]]]:
     """Give the tokens while no other operator changes them."""
     file = TokenFile(home)
-    lock = file.path.with_suffix(".lock")
-    try:
-        lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = open_lock(lock)
-    except OSError as exc:
-        raise _not_written(file, exc) from exc
-    try:
-        if not try_exclusive(descriptor):
-            raise ConfigurationError("another command changes the tokens right now; try again")
+    with locked(file.path.with_suffix(".lock"), "another command changes the tokens right now; try again"):
         yield file, file.read()
-    finally:
-        os.close(descriptor)
-
-
-def _store(file: TokenFile, tokens: Sequence[Token]) -> None:
-    try:
-        replace_file(file.path, dumped(tokens), mode=_OWNER_ONLY)
-    except OSError as exc:
-        raise _not_written(file, exc) from exc
-
-
-def _not_written(file: TokenFile, exc: OSError) -> ConfigurationError:
-    return ConfigurationError(f"{file.path} cannot be written ({exc.strerror or exc}); nothing was changed")

@@ -90,16 +90,15 @@ TOKEN = Command(
             "hermes-pgvector mcp token add board --theme work --theme home --read-only",
             _add,
             [
-                argument("name", metavar="NAME", help="what to call it, in the list and in the log"),
+                argument("name NAME", "what to call it, in the list and in the log"),
                 argument(
-                    "--theme",
-                    action="append",
-                    metavar="THEME",
-                    help="a theme that it is for; may be repeated, and then the first is used unless a client names "
+                    "--theme THEME",
+                    "a theme that it is for; may be repeated, and then the first is used unless a client names "
                     "another one in X-Hermes-Session-Key",
+                    action="append",
                 ),
-                argument("--any-theme", action="store_true", help="let its bearer name any theme"),
-                argument("--read-only", action="store_true", help="let its bearer recall, and write nothing"),
+                argument("--any-theme", "let its bearer name any theme"),
+                argument("--read-only", "let its bearer recall, and write nothing"),
             ],
         ),
         action("list", "the tokens there are, without their texts", "hermes-pgvector mcp token list", _list),
@@ -109,8 +108,8 @@ TOKEN = Command(
             "hermes-pgvector mcp token remove laptop --dry-run\nhermes-pgvector mcp token remove laptop",
             _remove,
             [
-                argument("name", metavar="NAME", help="the token"),
-                argument("--dry-run", action="store_true", help="only show what would be removed"),
+                argument("name NAME", "the token"),
+                argument("--dry-run", "only show what would be removed"),
             ],
         ),
     ],

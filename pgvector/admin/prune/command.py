@@ -10,6 +10,8 @@ from ..common.commands import Command, add_login, add_yes, argument, filled, pos
 from ..common.console import Column, say, show_table, warn
 from ..common.database import database
 from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
+from ..common.row_options import THEME_CHOICE
+from ..common.theme_names import ThemeChoice
 from .pruning import PrunePlan, PruneRequest, Pruning, plan
 
 _ROLES = ("user", "assistant", "system", "tool")
@@ -17,8 +19,7 @@ _ROLES = ("user", "assistant", "system", "tool")
 
 def _prune(args: argparse.Namespace, home: Path) -> int:
     request = PruneRequest(
-        themes=tuple(args.theme),
-        every_theme=args.all_themes,
+        ThemeChoice.of(args),
         older_than=args.older_than or "",
         keep_rows=args.keep_rows,
         max_mb=args.max_mb,
@@ -84,22 +85,13 @@ PRUNE = Command(
     "hermes-pgvector prune --theme marketing --older-than 2024 --memories",
     _prune,
     [
-        argument(
-            "--theme", action="append", type=filled, default=[], metavar="THEME", help="of this theme; repeatable"
-        ),
-        argument("--all-themes", action="store_true", help="of every theme"),
-        argument("--older-than", type=filled, metavar="WHEN", help="said before: 180d, 26w, 2026-01-01, 2026-05"),
-        argument("--keep-rows", type=positive, default=0, metavar="N", help="all but the newest N of each theme"),
-        argument(
-            "--max-mb",
-            type=positive,
-            default=0,
-            metavar="N",
-            help="all but the newest of each theme that fit into N MB",
-        ),
-        argument("--role", action="append", default=[], choices=_ROLES, help="said by these; repeatable"),
-        argument("--session", type=filled, metavar="ID", help="of this session"),
-        argument("--memories", action="store_true", help="also durable memories last confirmed before --older-than"),
+        *THEME_CHOICE,
+        argument("--older-than WHEN", "said before: 180d, 26w, 2026-01-01, 2026-05", type=filled),
+        argument("--keep-rows N", "all but the newest N of each theme", type=positive, default=0),
+        argument("--max-mb N", "all but the newest of each theme that fit into N MB", type=positive, default=0),
+        argument("--role", "said by these; repeatable", action="append", default=[], choices=_ROLES),
+        argument("--session ID", "of this session", type=filled),
+        argument("--memories", "also durable memories last confirmed before --older-than"),
         add_login,
         add_yes,
     ],

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -14,13 +15,16 @@ from ...domain.dates import parse_when
 from ...domain.errors import WrongUsage
 from ...domain.theme import ROLES, ThemeRules
 from ...store.connection import DeadlineConnection
-from ...store.memories import note_actor
+from ...store.memories import lock_theme, note_actor
+from ...store.sql import query
 from ..common import theme_rows
-from ..common.operators import clock, operator, record
+from ..common.fetching import one
+from ..common.operators import clock, logged, operator
 from ..common.outcome import Outcome, fit_for_json
 from ..common.progress import progress
-from ..common.theme_names import existing
-from . import old_turns, prunable
+from ..common.theme_names import ThemeChoice
+from . import old_turns
+from .old_turns import FIRST, Old
 
 _SLICE = 1000  # turns of one transaction
 _MEMORIES = 200  # memories of one transaction: the agents' writes of memories wait for it
@@ -37,8 +41,7 @@ class PruneRequest:
     those that were last confirmed before `older_than` go as well.
     """
 
-    themes: tuple[str, ...] = ()
-    every_theme: bool = False
+    themes: ThemeChoice
     older_than: str = ""
     keep_rows: int = 0
     max_mb: int = 0
@@ -47,11 +50,7 @@ class PruneRequest:
     memories: bool = False
 
     def check(self) -> None:
-        """Raise WrongUsage where no theme is named, or nothing by which turns would be chosen."""
-        if self.every_theme and self.themes:
-            raise WrongUsage("give --theme or --all-themes, not both")
-        if not self.every_theme and not self.themes:
-            raise WrongUsage("say of which themes: --theme THEME, which may be repeated, or --all-themes")
+        """Raise WrongUsage where nothing is given by which turns would be chosen."""
         if not (self.older_than or self._narrower()):
             raise WrongUsage(
                 "say which turns are to go: --older-than, --keep-rows, --max-mb, --role or --session; "
@@ -68,16 +67,9 @@ class PruneRequest:
 
     def arguments(self) -> dict[str, Any]:
         """Return the request as it stands in the log."""
-        given = {
-            "theme": "*" if self.every_theme else ", ".join(self.themes),
-            "older_than": self.older_than,
-            "keep_rows": self.keep_rows,
-            "max_mb": self.max_mb,
-            "roles": list(self.roles),
-            "session_id": self.session_id,
-            "memories": self.memories,
-        }
-        return {name: value for name, value in given.items() if value}
+        given = asdict(self) | {"roles": list(self.roles)}
+        del given["themes"]
+        return {"theme": str(self.themes)} | {name: value for name, value in given.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +77,8 @@ class ThemePart:
     """The rows of one theme that go. `memories` is None where they are not asked for."""
 
     old: old_turns.Old
-    turns: prunable.PrunableRows
-    memories: prunable.PrunableRows | None = None
+    turns: PrunableRows
+    memories: PrunableRows | None = None
 
     def row(self) -> dict[str, Any]:
         """Return what goes by names; its times are not yet fit for JSON."""
@@ -111,7 +103,6 @@ class PrunePlan:
     parts: tuple[ThemePart, ...]
     examples: tuple[dict[str, Any], ...]
     notes: tuple[str, ...]
-    logged: bool
 
     def totals(self) -> dict[str, int]:
         """Return rows and bytes over all themes."""
@@ -144,15 +135,13 @@ def plan(conn: DeadlineConnection, request: PruneRequest, rules: ThemeRules) -> 
         now, may_record = clock(conn)
         before = _moment(request, now)
         parts, in_files = [], 0
-        for theme in _themes(conn, request, rules):
+        for theme in request.themes.held(conn, rules):
             part, held = _part(conn, request, theme, before)
             in_files += held
             if part.turns.rows or (part.memories is not None and part.memories.rows):
                 parts.append(part)
         examples = [each for part in parts for each in _examples(conn, part, before)]
-    return PrunePlan(
-        request, before, tuple(parts), tuple(examples[:_EXAMPLES]), tuple(_notes(in_files, may_record)), may_record
-    )
+    return PrunePlan(request, before, tuple(parts), tuple(examples[:_EXAMPLES]), tuple(_notes(in_files, may_record)))
 
 
 def _moment(request: PruneRequest, now: datetime) -> datetime | None:
@@ -163,12 +152,6 @@ def _moment(request: PruneRequest, now: datetime) -> datetime | None:
             "hermes-pgvector themes delete THEME"
         )
     return before
-
-
-def _themes(conn: DeadlineConnection, request: PruneRequest, rules: ThemeRules) -> list[str]:
-    if request.every_theme:
-        return [str(row["theme"]) for row in theme_rows.every_theme(conn)]
-    return list(dict.fromkeys(existing(conn, name, rules)[0] for name in request.themes))
 
 
 def _notes(in_files: int, may_record: bool) -> Iterator[str]:
@@ -187,20 +170,20 @@ def _part(
     """Return what goes of a theme, and how many memories of that stand in files."""
     every = old_turns.Old(theme, roles=request.roles or ROLES, session_id=request.session_id)
     # The newest are chosen among all turns, not only among the old ones.
-    old = prunable.without_newest(conn, every, rows=request.keep_rows, bytes=request.max_mb * 1_000_000)
+    old = without_newest(conn, every, rows=request.keep_rows, bytes=request.max_mb * 1_000_000)
     if before is not None:
         old = replace(old, before=min(old.before, (before, 0)))
-    turns = prunable.count_turns(conn, old)
+    turns = count_turns(conn, old)
     if not request.memories or before is None:
         return ThemePart(old, turns), 0
-    memories, in_files = prunable.count_memories(conn, theme, before)
+    memories, in_files = count_memories(conn, theme, before)
     return ThemePart(old, turns, memories), in_files
 
 
 def _examples(conn: DeadlineConnection, part: ThemePart, before: datetime | None) -> Iterator[dict[str, Any]]:
-    yield from prunable.oldest_turns(conn, part.old, _EXAMPLES)
+    yield from oldest_turns(conn, part.old, _EXAMPLES)
     if part.memories is not None and before is not None:
-        yield from prunable.oldest_memories(conn, part.old.theme, before, _EXAMPLES)
+        yield from oldest_memories(conn, part.old.theme, before, _EXAMPLES)
 
 
 @dataclass
@@ -223,18 +206,14 @@ class Pruning:
         return plan.outcome(self.deleted, self.left)
 
     def _delete_all(self, meant: dict[str, int]) -> None:
-        state = "interrupted"
-        self._record("begun", meant)
-        try:
-            with progress("deleted", sum(meant.values())) as advance:
-                for part in self.plan.parts:
-                    for name, count in chain(self._delete_turns(part), self._delete_memories(part)):
-                        self.deleted[name] += count
-                        advance(count)
-            state = "done"
-        finally:
-            if not self.conn.closed:
-                self._record(state, self.deleted)
+        with (
+            logged(self.conn, "prune", self.plan.request.arguments(), self.deleted, meant),
+            progress("deleted", sum(meant.values())) as advance,
+        ):
+            for part in self.plan.parts:
+                for name, count in chain(self._delete_turns(part), self._delete_memories(part)):
+                    self.deleted[name] += count
+                    advance(count)
 
     def _delete_turns(self, part: ThemePart) -> Iterator[tuple[str, int]]:
         """Delete a theme's turns; yield what each transaction has deleted. Those in use are tried again."""
@@ -243,7 +222,7 @@ class Pruning:
             while seen == _SLICE:
                 with self.conn.transaction():
                     theme_rows.begin(self.conn)
-                    prunable.walk_timeline(self.conn)
+                    walk_timeline(self.conn)
                     some = old_turns.prune_turns(self.conn, part.old, at, _SLICE)
                 at, seen, left = some.last, some.seen, left + some.meant - some.deleted
                 yield "turns", some.deleted
@@ -259,12 +238,69 @@ class Pruning:
             with self.conn.transaction():
                 theme_rows.begin(self.conn)
                 note_actor(self.conn, operator("prune"))
-                count = prunable.prune_memories(self.conn, part.old.theme, before, _MEMORIES)
+                count = prune_memories(self.conn, part.old.theme, before, _MEMORIES)
             if not count:
                 return
             yield "memories", count
 
-    def _record(self, state: str, counts: dict[str, int]) -> None:
-        if self.plan.logged:
-            with self.conn.transaction():
-                record(self.conn, "prune", self.plan.request.arguments() | {"state": state}, counts)
+
+_query = partial(query, package=__package__)
+
+
+@dataclass(frozen=True, slots=True)
+class PrunableRows:
+    """How many rows, their bytes in the table, and when the oldest and the newest of them were written."""
+
+    rows: int
+    bytes: int
+    oldest_at: datetime | None
+    newest_at: datetime | None
+
+
+def count_turns(conn: DeadlineConnection, old: Old) -> PrunableRows:
+    """Return what `prune_turns` would delete."""
+    row = one(conn, _query("prunable_turns"), old.row(), anew=True)
+    return PrunableRows(row.turns, row.bytes, row.oldest_at, row.newest_at)
+
+
+def oldest_turns(conn: DeadlineConnection, old: Old, limit: int) -> list[dict[str, Any]]:
+    """Return the first turns that would be deleted: theme, at, role, and the beginning of their content."""
+    rows = conn.execute(_query("oldest_prunable_turns"), old.row() | {"limit": limit}, prepare=False)
+    return [row._asdict() for row in rows]
+
+
+def without_newest(conn: DeadlineConnection, old: Old, *, rows: int = 0, bytes: int = 0) -> Old:
+    """Return `old` without the newest so many turns, and without the newest that so many bytes hold."""
+    for statement, most in (("newest_turns_by_number", rows), ("newest_turns_by_bytes", bytes)):
+        if most:
+            first = conn.execute(_query(statement), old.row() | {"most": most}, prepare=False).fetchone()
+            old = replace(old, before=min(old.before, (first.ts, first.id) if first is not None else FIRST))
+    return old
+
+
+def walk_timeline(conn: DeadlineConnection) -> None:
+    """Have `prune_turns` go along a theme's timeline until the transaction ends; a pool's connections do so anyway."""
+    conn.execute(_query("walk_timeline"))
+
+
+def count_memories(conn: DeadlineConnection, theme: str, before: datetime) -> tuple[PrunableRows, int]:
+    """Return what `prune_memories` would delete, and how many of these a memory file held when it was last read."""
+    row = one(conn, _query("prunable_memories"), {"theme": theme, "before_at": before}, anew=True)
+    return PrunableRows(row.memories, row.bytes, row.oldest_at, row.newest_at), row.in_files
+
+
+def oldest_memories(conn: DeadlineConnection, theme: str, before: datetime, limit: int) -> list[dict[str, Any]]:
+    """Return the first memories that would be deleted, as `oldest_turns`; their role is their target."""
+    asked = {"theme": theme, "before_at": before, "limit": limit}
+    return [row._asdict() for row in conn.execute(_query("oldest_prunable_memories"), asked)]
+
+
+def prune_memories(conn: DeadlineConnection, theme: str, before: datetime, limit: int) -> int:
+    """Forget at most `limit` memories of a theme that were last confirmed before; return how many."""
+    lock_theme(conn, theme)
+    asked = {"theme": theme, "before_at": before, "limit": limit}
+    ids = [row.id for row in conn.execute(_query("prunable_memory_ids"), asked)]
+    if ids:
+        gone = {"theme": theme, "ids": ids, "at": datetime.now(UTC)}
+        conn.execute(query("forget_memories"), gone)
+    return len(ids)

@@ -12,8 +12,9 @@ from ..common.command_context import context_for
 from ..common.commands import Command, add_login, add_yes, argument, filled
 from ..common.console import Column, say, show_table
 from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
-from ..common.row_options import minute
-from .purging import PurgeRequest, purge
+from ..common.row_options import THEME_CHOICE, minute
+from ..common.theme_names import ThemeChoice
+from .purging import purge
 
 _ROWS = (
     Column("ref", "id", style="bold"),
@@ -30,10 +31,9 @@ def _purge(args: argparse.Namespace, home: Path) -> int:
     before = parse_when(args.older_than, "--older-than")
     if before is not None and before > datetime.now(UTC):
         raise WrongUsage(f"--older-than {args.older_than} lies in the future; leave it out for all of them")
-    request = PurgeRequest(tuple(args.theme), args.all_themes, before)
-    request.check()
+    themes = ThemeChoice.of(args)
     with context_for(args, home) as (context, rules):
-        done = purge(context, request, rules, really=args.yes)
+        done = purge(context, themes, before, rules, really=args.yes)
     return print_outcome(done, as_json=args.json, before=lambda: _show(done), summary=_summary(done))
 
 
@@ -56,11 +56,8 @@ PURGE = Command(
     "hermes-pgvector purge --theme sre\nhermes-pgvector purge --all-themes --older-than 90d --yes",
     _purge,
     [
-        argument(
-            "--theme", action="append", type=filled, default=[], metavar="THEME", help="of this theme; repeatable"
-        ),
-        argument("--all-themes", action="store_true", help="of every theme"),
-        argument("--older-than", type=filled, metavar="WHEN", help="not recalled since before: 90d, 26w, 2026-01-01"),
+        *THEME_CHOICE,
+        argument("--older-than WHEN", "not recalled since before: 90d, 26w, 2026-01-01", type=filled),
         add_login,
         add_yes,
     ],

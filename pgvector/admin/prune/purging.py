@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any
 
-from ...domain.errors import InvalidArgument, WrongUsage
+from ...domain.errors import InvalidArgument
 from ...domain.theme import ThemeRules
 from ...store.backend import WRITE_TIMEOUT_S
-from ...store.connection import DeadlineConnection
 from ...store.memories import Entry, forget, lock_theme
 from ...store.sql import query
 from ..common.command_context import CommandContext
@@ -20,56 +18,40 @@ from ..common.operators import operator, record_where_allowed
 from ..common.outcome import Outcome
 from ..common.refs import Ref
 from ..common.spool_views import drop_copies
-from ..common.theme_names import existing
-from ..common.theme_rows import every_theme
+from ..common.theme_names import ThemeChoice
 
 _query = partial(query, package=__package__)
 _SLICE = 200
 _SHOWN = 20  # of what goes
 
 
-@dataclass(frozen=True)
-class PurgeRequest:
-    """Which hidden memories are meant: of these themes, or of every one; hidden before a moment, where one is given."""
-
-    themes: Sequence[str] = ()
-    every_theme: bool = False
-    before: datetime | None = None
-
-    def check(self) -> None:
-        """Raise WrongUsage where it does not say which themes."""
-        if bool(self.themes) == self.every_theme:
-            raise WrongUsage("say of which themes: --theme THEME, repeatable, or --all-themes")
-
-
-def purge(context: CommandContext, request: PurgeRequest, rules: ThemeRules, *, really: bool) -> Outcome:
+def purge(
+    context: CommandContext, choice: ThemeChoice, before: datetime | None, rules: ThemeRules, *, really: bool
+) -> Outcome:
     """Delete superseded, archived and expired memories with their history's texts; interrupted, run it again.
 
-    What is deleted is not read in again from a MEMORY.md or USER.md that still holds it.
+    `before`: only what was hidden before then. What is deleted is not read in again from a MEMORY.md or USER.md that
+    still holds it.
     """
-    request.check()
     with context.backend.connection(WRITE_TIMEOUT_S) as conn:
-        themes = _themes(conn, request, rules)
+        themes = choice.held(conn, rules)
     done = Outcome("purge", really, {"memories": 0}, facts={"themes": {}})
     for theme in themes:
         counts: Counter[str] = Counter()
-        for rows in _slices(context, theme, request.before, really=really):
+        for rows in _slices(context, theme, before, really=really):
             counts.update(row.state for row in rows)
             done.rows += [_shown(theme, row) for row in rows[: _SHOWN - len(done.rows)]]
         if counts:
             done.facts["themes"][theme] = dict(counts)
             done.counts["memories"] += counts.total()
     if really and done.counts["memories"]:
-        asked = {"theme": ", ".join(done.facts["themes"]), "before": request.before and request.before.isoformat()}
+        asked = {
+            "theme": ", ".join(done.facts["themes"]),
+            "before": before and before.isoformat(),
+        }
         with context.backend.connection(WRITE_TIMEOUT_S) as conn:
             record_where_allowed(conn, "purge", asked, done.counts)
     return done
-
-
-def _themes(conn: DeadlineConnection, request: PurgeRequest, rules: ThemeRules) -> list[str]:
-    if request.every_theme:
-        return [str(row["theme"]) for row in every_theme(conn)]
-    return list(dict.fromkeys(existing(conn, name, rules)[0] for name in request.themes))
 
 
 def _slices(context: CommandContext, theme: str, before: datetime | None, *, really: bool) -> Iterator[Sequence[Any]]:

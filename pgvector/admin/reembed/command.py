@@ -31,7 +31,7 @@ from ..common.embedded_server import borrowed_server
 from ..common.given_dims import dims_given
 from ..common.outcome import ADD_YES
 from ..common.yaml_file import set_values
-from .reembedding import Reembedding, ReembedPlan, backfill, cold_turns, plan
+from .reembedding import Reembedding, backfill, cold_turns, plan
 
 _MAX_DIMS = 2000  # of a vector in an HNSW index
 _REQUEST_S = 120.0
@@ -85,7 +85,8 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
         with admin_conninfo(settings, admin_dsn) as conninfo, store.admin_connection(conninfo) as conn:
             planned = plan(conn, embedder, wanted.chunk_tokens)
             if not args.yes:
-                return _show(args, planned)
+                said = planned.render() + (f"\n{ADD_YES}" if planned.needed or args.again else "")
+                return printed(args, dataclasses.asdict(planned) | {"done_now": False}, lambda: print(said))
             worker = Reembedding(
                 conn, embedder, chunk_tokens=wanted.chunk_tokens, rows_per_s=args.rate, again=args.again
             )
@@ -96,11 +97,6 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
         set_values(home, {("plugins", "pgvector", key): value for key, value in changes.items()})
     told = {"model": embedder.model, "dims": wanted.dims, "refused": refused, "config_changed": not args.no_config}
     return printed(args, told, lambda: _report(embedder.model, wanted.dims, refused, changes, noted=not args.no_config))
-
-
-def _show(args: argparse.Namespace, planned: ReembedPlan) -> int:
-    said = planned.render() + (f"\n{ADD_YES}" if planned.needed or args.again else "")
-    return printed(args, dataclasses.asdict(planned) | {"done_now": False}, lambda: print(said))
 
 
 def _report(model: str, dims: int, refused: int, changes: dict[str, Any], *, noted: bool) -> None:
@@ -175,8 +171,8 @@ BACKFILL = Command(
     "hermes-pgvector backfill\nhermes-pgvector backfill --rate 50\nhermes-pgvector backfill --cold",
     _backfill,
     [
-        argument("--rate", type=_rate, metavar="N", default=0.0, help="at most N rows a second"),
-        argument("--cold", action="store_true", help="instead those whose vector `compact` has dropped"),
+        argument("--rate N", "at most N rows a second", type=_rate, default=0.0),
+        argument("--cold", "instead those whose vector `compact` has dropped"),
     ],
 )
 REEMBED = Command(
@@ -186,24 +182,14 @@ REEMBED = Command(
     "hermes-pgvector reembed --abort --yes",
     _reembed,
     [
-        argument(
-            "--model",
-            metavar="NAME",
-            help="the new model, as the endpoint calls it (default: the setting `embed_model`)",
-        ),
-        argument(
-            "--url",
-            metavar="URL",
-            help="its endpoint, or local:NAME for an installed model (default: the setting `embed_url`)",
-        ),
-        argument(
-            "--dims", type=int, metavar="N", help="floats in its embeddings (default: as many as the model gives)"
-        ),
+        argument("--model NAME", "the new model, as the endpoint calls it (default: the setting `embed_model`)"),
+        argument("--url URL", "its endpoint, or local:NAME for an installed model (default: the setting `embed_url`)"),
+        argument("--dims N", "floats in its embeddings (default: as many as the model gives)", type=int),
         add_admin_dsn,
-        argument("--rate", type=_rate, metavar="N", default=0.0, help="at most N rows a second by this worker"),
-        argument("--again", action="store_true", help="also where the database has vectors of this model already"),
-        argument("--abort", action="store_true", help="drop the new vectors and keep the old ones"),
-        argument("--no-config", action="store_true", help="leave config.yaml as it is when all is done"),
+        argument("--rate N", "at most N rows a second by this worker", type=_rate, default=0.0),
+        argument("--again", "also where the database has vectors of this model already"),
+        argument("--abort", "drop the new vectors and keep the old ones"),
+        argument("--no-config", "leave config.yaml as it is when all is done"),
         add_yes,
     ],
 )

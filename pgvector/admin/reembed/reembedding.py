@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from ...capture.document_embedding import PendingRows
 from ...domain.chunks import chunk_spans
@@ -17,8 +16,9 @@ from ...embed.embedder import Embedder, space_of
 from ...store.backend import WRITE_TIMEOUT_S, Backend
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
-from ...store.vectors import STORES, Chunk, PendingRow
+from ...store.vectors import STORES, Chunk, PendingRow, recorded_space
 from ..common import new_vectors as store
+from ..common.fetching import one, pieces
 from ..common.progress import ProgressLine, describe
 
 _AT_ONCE = 64  # texts of one request
@@ -29,7 +29,6 @@ _OTHERS_S = 0.5  # how often we look whether another worker has done its block
 _REFUSALS = 50  # rows in a row: it is the endpoint then, not the rows
 _HARMLESS = "a first text"
 _never = threading.Event()
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ def plan(conn: DeadlineConnection, embedder: Embedder, chunk_tokens: int) -> Ree
     except EmbedderError:
         sample = []  # the endpoint answers, but refuses one of these: how fast it is shows later
     rows_per_s = len(sample) / max(time.monotonic() - began, 1e-6)
-    return ReembedPlan(store.current(conn), wanted, total, done, rows_per_s, under_way is not None)
+    return ReembedPlan(recorded_space(conn), wanted, total, done, rows_per_s, under_way is not None)
 
 
 class Reembedding:
@@ -156,7 +155,7 @@ class Reembedding:
                     else:
                         todo = [row for row in rows if row.id <= last[name] and (name, row.id) not in self._refused]
                         busy |= bool(todo)
-                        for slice_ in _slices(todo):
+                        for slice_ in pieces(todo, _AT_ONCE):
                             self._embed_rows(slice_)
                 row_id = store.missing(self._conn, name, store.end_of_block(row_id), last[name])
         return busy
@@ -228,18 +227,12 @@ def _embed(embedder: Embedder, texts: Sequence[str], chunk_tokens: int) -> dict[
     spans = {text: chunk_spans(text, chunk_tokens) for text in texts}
     parts = list(dict.fromkeys(text[first:end] for text in spans for first, end in spans[text]))
     vectors: dict[str, list[float]] = {}
-    for some in _slices(parts):
+    for some in pieces(parts, _AT_ONCE):
         vectors |= zip(some, embedder.embed_documents(some, timeout_s=_TIMEOUT_S), strict=True)
     return {text: [Chunk(first, vectors[text[first:end]]) for first, end in spans[text]] for text in spans}
-
-
-def _slices(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
-    for start in range(0, len(items), _AT_ONCE):
-        yield items[start : start + _AT_ONCE]
 
 
 def cold_turns(backend: Backend) -> int:
     """Return how many turns `compact` has left their signature only."""
     with backend.connection(WRITE_TIMEOUT_S) as conn:
-        row = conn.execute(query("count_cold")).fetchone()
-    return 0 if row is None else int(row.count)
+        return int(one(conn, query("count_cold")).count)

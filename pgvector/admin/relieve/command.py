@@ -161,18 +161,14 @@ RELIEVE = Command(
     "hermes-pgvector relieve --entry 3 --entry 7 --yes\nhermes-pgvector relieve --undo --yes",
     _relieve,
     [
-        argument("--duplicates", action="store_true", help="entries that another entry or memory says as well"),
-        argument("--superseded", action="store_true", help="entries that were replaced or closed, or have expired"),
+        argument("--duplicates", "entries that another entry or memory says as well"),
+        argument("--superseded", "entries that were replaced or closed, or have expired"),
         argument(
-            "--unused-for",
-            metavar="WHEN",
-            help="entries that were last said before, and that no turn since is about: 90d, 2026-01-01",
+            "--unused-for WHEN", "entries that were last said before, and that no turn since is about: 90d, 2026-01-01"
         ),
-        argument(
-            "--entry", type=positive, action="append", default=[], metavar="N", help="this entry, by number; repeatable"
-        ),
-        argument("--target", choices=("memory", "user"), help="only MEMORY.md, or only USER.md"),
-        argument("--undo", action="store_true", help="put back into the files what the last run took out"),
+        argument("--entry N", "this entry, by number; repeatable", type=positive, action="append", default=[]),
+        argument("--target", "only MEMORY.md, or only USER.md", choices=("memory", "user")),
+        argument("--undo", "put back into the files what the last run took out"),
         add_yes,
         add_login,
     ],

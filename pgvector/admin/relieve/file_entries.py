@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import io
-import os
-import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...capture.mirror import DELIMITER
 from ...domain.errors import ConfigurationError
 from ...domain.types import MEMORY_FILES
-from ...server.locks import open_lock, try_exclusive
-from ..common.file_replacing import replace_file
+from ..common.file_replacing import locked, write_file
 
 _LOCK_S = 10.0  # the host holds its lock for as long as one write takes
-_POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,34 +91,10 @@ def rewrite(home: Path, target: str, change: Callable[[MemoryFile], Sequence[str
     Return what stood there before. Raises ConfigurationError where that cannot be done, with the file as it was.
     """
     path = home / "memories" / MEMORY_FILES[target]
-    with _host_lock(path):
+    busy = f"{path} is being written by another program; run this again"
+    with locked(path.with_suffix(f"{path.suffix}.lock"), busy, wait_s=_LOCK_S):  # as the host does
         now = read_file(home, target)
         parts = tuple(change(now))
         if parts != now.parts:
-            try:
-                replace_file(path.resolve(), DELIMITER.join(parts).encode())
-            except OSError as exc:
-                raise ConfigurationError(
-                    f"{path} cannot be written: {exc.strerror or exc}; it was left as it is"
-                ) from exc
+            write_file(path.resolve(), DELIMITER.join(parts).encode(), "it was left as it is")
     return now
-
-
-@contextmanager
-def _host_lock(path: Path) -> Iterator[None]:
-    """Hold what hermes-agent locks while it changes this file. Raises ConfigurationError."""
-    lock = path.with_suffix(f"{path.suffix}.lock")
-    try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        fd = open_lock(lock)
-    except OSError as exc:
-        raise ConfigurationError(f"{lock} cannot be opened: {exc.strerror or exc}; let this user write there") from exc
-    try:
-        until = time.monotonic() + _LOCK_S
-        while not try_exclusive(fd):
-            if time.monotonic() >= until:
-                raise ConfigurationError(f"{path} is being written by another program; run this again")
-            time.sleep(_POLL_S)
-        yield
-    finally:
-        os.close(fd)

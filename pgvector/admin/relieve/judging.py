@@ -19,7 +19,6 @@ from ...domain.types import MEMORY_FILES, Filters, Hit, Question, Scope
 from ...host.session_context import profile_of
 from ...recall.prefetch import worth_showing
 from ...recall.ranking import newest_of_near_equals
-from ...store.connection import DeadlineConnection
 from ...store.sql import query
 from ..common import theme_rows
 from ..common.command_context import CommandContext
@@ -198,7 +197,8 @@ def _stored_duplicates(
     for memory in entry.memories:
         texts = _candidates(context, entry, memory, later)
         with context.backend.connection(PATIENCE_S) as conn:
-            near = _similarities(conn, memory, list(texts))
+            asked = {"theme": memory.theme, "id": memory.id, "others": list(list(texts))}
+            near = {row.other: row.similarity for row in conn.execute(_query("similarities"), asked)}
         for other_id, text in texts.items():
             of_file = by_id.get((memory.theme, other_id))
             if of_file in (None, *later) and _says_the_same(entry.text, text, near.get(other_id, 0.0)):
@@ -214,11 +214,6 @@ def _candidates(
     asked = Question(entry.text, Scope("theme", memory.theme), _CANDIDATES, PATIENCE_S)
     texts = {hit.id: hit.content for hit in context.searcher.recall(["memories"], asked).hits}
     return texts | {each.id: other.text for other in later for each in other.memories if each.theme == memory.theme}
-
-
-def _similarities(conn: DeadlineConnection, memory: Any, others: Sequence[int]) -> dict[int, float]:
-    asked = {"theme": memory.theme, "id": memory.id, "others": list(others)}
-    return {row.other: row.similarity for row in conn.execute(_query("similarities"), asked)}
 
 
 def _says_nearly(one: str, other: str) -> bool:

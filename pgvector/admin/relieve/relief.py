@@ -6,19 +6,29 @@ killed, no entry is lost.
 
 from __future__ import annotations
 
+import json
+import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from operator import methodcaller
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
-from ...domain.errors import InvalidArgument
+from ...domain.errors import ConfigurationError, InvalidArgument, StoreUnavailable
+from ...domain.operations import RememberMemory
+from ...domain.text import digest
 from ...domain.types import MEMORY_FILES
+from ...store.backend import WRITE_TIMEOUT_S
+from ...store.connection import DeadlineConnection
+from ...store.memories import lock_theme
+from ...store.sql import query
 from ..common.command_context import CommandContext
 from ..common.file_fill import fill_of
+from ..common.file_replacing import write_file
+from ..common.operators import operator, record_where_allowed
 from ..common.outcome import Outcome
 from .file_entries import MemoryFile, rewrite
 from .judging import JudgedEntry
-from .kept_entries import as_taken, store
-from .undo_record import save_record
 
 
 def relieve(
@@ -59,6 +69,138 @@ def _move(
 
 def _take_out(home: Path, target: str, texts: set[str]) -> list[str]:
     """Take entries out of a file; return a note where somebody was faster."""
-    before = rewrite(home, target, methodcaller("without", texts))
+    before = rewrite(home, target, lambda now: now.without(texts))
     missing = len(texts - set(before.entries))
     return [f"{missing} of them had gone from {MEMORY_FILES[target]} meanwhile"] if missing else []
+
+
+_query = partial(query, package=__package__)
+_OWNER = "relieve"  # store/memory_files.py lets files go of it
+_KEPT_OF_WHO = ("source", "os_user", "host")  # beside the memory itself
+
+
+def as_taken(entry: JudgedEntry) -> TakenEntry:
+    """Return what --undo has to know of an entry."""
+    themes = tuple(sorted(entry.themes))
+    return TakenEntry(entry.target, entry.place, digest(entry.text).hex(), themes, None if entry.kept else entry.text)
+
+
+def store(context: CommandContext, entries: Sequence[JudgedEntry]) -> None:
+    """Have the database keep the entries. Raises StoreUnavailable where it does not."""
+    new = [_as_operation(entry) for entry in entries if not entry.memories]
+    if new:
+        context.backend.apply(new, {})
+    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
+        _own(conn, entries)
+        themes = sorted({theme for entry in entries for theme in entry.themes})
+        record_where_allowed(conn, "relieve", {"themes": themes}, {"memories": len(entries)})
+    _check(context, entries)
+
+
+def _as_operation(entry: JudgedEntry) -> RememberMemory:
+    who = operator("relieve")
+    return RememberMemory(
+        theme=entry.theme,
+        # A file may be old: what was said of a subject after it was written stays current.
+        at=min(time.time(), entry.written_at),
+        target=entry.target,
+        content=entry.text,
+        metadata={key: who[key] for key in _KEPT_OF_WHO},
+        who=who,
+        owner=_OWNER,
+    )
+
+
+def _own(conn: DeadlineConnection, entries: Sequence[JudgedEntry]) -> None:
+    """Give the memories that are there our owner, as old as they are."""
+    ids: defaultdict[str, list[int]] = defaultdict(list)
+    for memory in (memory for entry in entries for memory in entry.memories):
+        ids[memory.theme].append(memory.id)
+    for theme in sorted(ids):
+        lock_theme(conn, theme)
+        conn.execute(_query("own_relieved"), {"theme": theme, "ids": ids[theme]})
+
+
+def _check(context: CommandContext, entries: Sequence[JudgedEntry]) -> None:
+    taken = [as_taken(entry) for entry in entries]
+    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
+        stored = stored_texts(conn, taken)
+    lacking = [
+        str(entry.number) for entry, each in zip(entries, taken, strict=True) if stored.get(each.name) != entry.text
+    ]
+    if lacking:
+        raise StoreUnavailable(
+            f"entry {', '.join(lacking)} was changed in the database just now; the files were left as they are: run "
+            "this again"
+        )
+
+
+def stored_texts(conn: DeadlineConnection, entries: Sequence[TakenEntry]) -> dict[tuple[str, str], str]:
+    """Return the texts that the database keeps for us, by the entries' names."""
+    wanted = [(theme, each) for each in entries for theme in each.themes]
+    asked = {
+        "themes": [theme for theme, _ in wanted],
+        "targets": [each.target for _, each in wanted],
+        "digests": [bytes.fromhex(each.digest) for _, each in wanted],
+    }
+    found = conn.execute(_query("relieved_texts"), asked)
+    return {(row.target, bytes(row.digest).hex()): row.content for row in found}
+
+
+_NAME = "relieved.json"
+
+
+@dataclass(frozen=True, slots=True)
+class TakenEntry:
+    """An entry: its place among those of its file, the digest in hex, and the themes that keep it.
+
+    `text` is None where the database keeps it.
+    """
+
+    target: str
+    place: int
+    digest: str
+    themes: tuple[str, ...]
+    text: str | None = None
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """Return what it is known by: target and digest."""
+        return self.target, self.digest
+
+
+@dataclass(frozen=True, slots=True)
+class UndoRecord:
+    """One run: when (seconds since the epoch), what it took out, and the characters that each file had before."""
+
+    at: float
+    entries: tuple[TakenEntry, ...]
+    chars: Mapping[str, int]
+
+
+def save_record(home: Path, entries: Sequence[TakenEntry], chars: Mapping[str, int]) -> None:
+    """Write the record, in the place of that of the run before. Raises ConfigurationError."""
+    record = UndoRecord(time.time(), tuple(entries), dict(chars))
+    path = home / "pgvector" / _NAME
+    data = json.dumps(asdict(record)).encode()
+    write_file(path, data, "nothing was taken out of the memory files", mode=0o600)
+
+
+def read_record(home: Path) -> UndoRecord | None:
+    """Return what the last run left; None where nothing is to be undone. Raises ConfigurationError."""
+    path = home / "pgvector" / _NAME
+    try:
+        found = json.loads(path.read_bytes())
+        entries = tuple(TakenEntry(**{**each, "themes": tuple(each["themes"])}) for each in found["entries"])
+        return UndoRecord(float(found["at"]), entries, dict(found["chars"]))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as exc:
+        raise ConfigurationError(
+            f"{path} cannot be read ({exc}); the memories are stored: hermes-pgvector list"
+        ) from exc
+
+
+def drop_record(home: Path) -> None:
+    """Delete the record."""
+    (home / "pgvector" / _NAME).unlink(missing_ok=True)

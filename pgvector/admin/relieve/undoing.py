@@ -17,8 +17,7 @@ from ..common.command_context import CommandContext
 from ..common.file_fill import FileFill, fill_of
 from ..common.outcome import Outcome
 from .file_entries import MemoryFile, read_file, rewrite
-from .kept_entries import stored_texts
-from .undo_record import TakenEntry, UndoRecord, drop_record, read_record
+from .relief import TakenEntry, UndoRecord, drop_record, read_record, stored_texts
 
 _Placed = list[tuple[int, str]]  # places among the entries of a file, and texts
 

@@ -11,7 +11,9 @@ from ...store import schema
 from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
 from ...store.sql import query
+from ...store.vectors import recorded_space
 from ..common import new_vectors, schema_checks
+from ..common.fetching import one
 
 OLDEST_POSTGRES = 15
 OLDEST_PGVECTOR = (0, 8)
@@ -47,8 +49,7 @@ def appraise(conninfo: str) -> Appraisal:
         conn.deadline = time.monotonic() + _DEADLINE_S
         postgres, installed = schema_checks.versions(conn)
         with translated():
-            row = conn.execute(query("appraise", package=__package__)).fetchone()
-        assert row is not None
+            row = one(conn, query("appraise", package=__package__))
         pgvector = installed or row.available
         _require_usable(row.major, postgres, row.encoding, pgvector)
         found = Appraisal(row.role, postgres, pgvector, bool(installed), _is_migrated(conn), bool(row.may_migrate))
@@ -61,7 +62,7 @@ def _with_tables(conn: DeadlineConnection, found: Appraisal) -> Appraisal:
     found = replace(found, missing_rights=missing, excess_rights=excess)
     if missing:
         return found
-    return replace(found, space=new_vectors.current(conn), empty=new_vectors.is_without_vectors(conn))
+    return replace(found, space=recorded_space(conn), empty=new_vectors.is_without_vectors(conn))
 
 
 def _require_usable(major: int, postgres: str, encoding: str, vector: str) -> None:

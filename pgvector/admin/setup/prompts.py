@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import getpass
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
+
+from ...config.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -80,3 +82,15 @@ class Terminal:
             if given in ("", "y", "yes", "n", "no"):
                 return default if not given else given.startswith("y")
             self._stream.write("yes or no\n")
+
+
+@dataclass
+class Interview:
+    """What a step of the wizard goes by: what holds now, the options, who is asked and told, and notes for the end."""
+
+    home: Path
+    current: Settings
+    options: SetupOptions
+    ask: Terminal
+    say: Callable[[str], None]
+    notes: list[str]

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from ...server.cluster import EmbeddedServer
 from ..common.commands import EXIT_FAILED, EXIT_OK, Command, action, printed
@@ -33,10 +32,6 @@ class ServerReport:
         if self.unused:
             lines.append("note: `dsn` is set, so agents use that server and never this one")
         return lines
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the report for machines."""
-        return asdict(self) | {"directory": str(self.directory)}
 
 
 def _start(args: argparse.Namespace, home: Path) -> int:
@@ -69,7 +64,7 @@ def _report(args: argparse.Namespace, home: Path, act: Callable[[EmbeddedServer]
     with starting_said(server):
         act(server)
     report = ServerReport(server.running(), server.in_use(), server.is_kept_up(), server.root, bool(settings.dsn))
-    printed(args, report.as_json(), lambda: say("\n".join(report.lines())))
+    printed(args, asdict(report), lambda: say("\n".join(report.lines())))
     return EXIT_OK if report.up else EXIT_FAILED
 
 

@@ -195,12 +195,8 @@ UNINSTALL = Command(
     "hermes-pgvector uninstall --data --yes   # memory on this machine, spool, models and secrets as well",
     _uninstall,
     [
-        argument(
-            "--data",
-            action="store_true",
-            help="also the embedded Postgres with all memory, the spool, models and secrets",
-        ),
-        argument("--force", action="store_true", help="also where writes wait in the spool, or agents run"),
+        argument("--data", "also the embedded Postgres with all memory, the spool, models and secrets"),
+        argument("--force", "also where writes wait in the spool, or agents run"),
         add_yes,
     ],
 )

@@ -60,8 +60,8 @@ class Wizard:
         self._given = given_settings(home)
         self._notes = list(loaded.warnings)
         self._terminal = ask = Terminal(sys.stdout if sys.stdout.isatty() else sys.stderr)
-        self._databases = DatabaseStep(self._current, options, ask, say, self._notes)
-        self._models = ModelStep(home, self._current, options, ask, say, self._notes)
+        interview = (home, self._current, options, ask, say, self._notes)
+        self._databases, self._models = DatabaseStep(*interview), ModelStep(*interview)
 
     def plan(self) -> SetupPlan:
         """Ask and try. Raises HermesPgvectorError when nobody can be asked again."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ...config.settings import Settings
 from ...domain.errors import ConfigurationError, HermesPgvectorError, StoreMisconfigured
 from ...domain.redaction import mask_dsn
 from ..common.choose import existing_database
 from ..common.conninfo import as_admin, user_of, with_password
 from ..common.embedded_server import embedded_server
 from .appraisal import Appraisal, appraise
-from .prompts import SetupOptions, Terminal
+from .prompts import Interview
 from .trial import Room
 
 
@@ -47,27 +45,18 @@ class DatabaseChoice:
         return f"{where}: Postgres {self.found.postgres}, pgvector {self.found.pgvector}, {tables}{holds}"
 
 
-class DatabaseStep:
+class DatabaseStep(Interview):
     """Asks for a database, or takes the one of the options, and tries it. Adds to `notes`."""
-
-    def __init__(
-        self, current: Settings, options: SetupOptions, ask: Terminal, say: Callable[[str], None], notes: list[str]
-    ) -> None:
-        self._current = current
-        self._options = options
-        self._ask = ask
-        self._say = say
-        self._notes = notes
 
     def take(self, again: bool) -> DatabaseChoice:
         """Return the database of the options, or an answer. Raises HermesPgvectorError when it cannot be used."""
-        dsn = None if again else self._options.dsn
-        if dsn is None and self._options.attended:
+        dsn = None if again else self.options.dsn
+        if dsn is None and self.options.attended:
             dsn = self._ask_for_database()
-        database = self._tried(self._current.dsn if dsn is None else dsn)
-        self._say(f"  {database.describe()}")
+        database = self._tried(self.current.dsn if dsn is None else dsn)
+        self.say(f"  {database.describe()}")
         if database.found and database.dsn and database.found.excess_rights:
-            self._notes.append(
+            self.notes.append(
                 f"the role {database.found.role} {', '.join(database.found.excess_rights)}: agents need less than that"
             )
         return self._with_admin(database) if database.needs_admin else database
@@ -77,23 +66,21 @@ class DatabaseStep:
             "embedded": "Embedded Postgres: starts by itself, shared by all agents of this user",
             "server": "A Postgres server of yours, with pgvector",
         }
-        chosen = self._ask.choice(
-            "Where should memory be kept?", options, "server" if self._current.dsn else "embedded"
-        )
+        chosen = self.ask.choice("Where should memory be kept?", options, "server" if self.current.dsn else "embedded")
         if chosen == "embedded":
             return ""
-        self._say("  A password is better left out of it: it is asked for next, unseen.")
-        dsn = self._ask.line(
+        self.say("  A password is better left out of it: it is asked for next, unseen.")
+        dsn = self.ask.line(
             "DSN, as postgresql://hermes@db.example/hermes_memory",
-            self._current.dsn,
-            shown=mask_dsn(self._current.dsn),
+            self.current.dsn,
+            shown=mask_dsn(self.current.dsn),
         )
         if not dsn:
             raise ConfigurationError("a server needs a DSN")
         return dsn
 
     def _tried(self, dsn: str) -> DatabaseChoice:
-        settings = replace(self._current, dsn=dsn)
+        settings = replace(self.current, dsn=dsn)
         if not dsn:
             embedded_server(settings).check()
         with existing_database(settings) as existing:
@@ -103,10 +90,10 @@ class DatabaseStep:
             try:
                 return DatabaseChoice(dsn, appraise(conninfo))
             except StoreMisconfigured as exc:
-                if not self._options.attended or "password" not in str(exc):
+                if not self.options.attended or "password" not in str(exc):
                     raise
-                self._say(f"  {exc}")
-        with_it = with_password(dsn, self._ask.secret(f"Password of {user_of(dsn) or 'the role'}"))
+                self.say(f"  {exc}")
+        with_it = with_password(dsn, self.ask.secret(f"Password of {user_of(dsn) or 'the role'}"))
         return DatabaseChoice(with_it, appraise(with_it))
 
     def _with_admin(self, database: DatabaseChoice) -> DatabaseChoice:
@@ -118,16 +105,16 @@ class DatabaseStep:
         command = (
             f'hermes-pgvector migrate --admin-dsn "{as_admin(database.dsn)}" --runtime-role {database.found.role}{dims}'
         )
-        login = self._options.admin_dsn
-        if not login and not self._options.attended:
+        login = self.options.admin_dsn
+        if not login and not self.options.attended:
             raise StoreMisconfigured(f"{why}; an admin runs: {command}\nor give --admin-dsn DSN, and it is done here")
         while not login or (seen := self._as_admin(login)) is None:
-            self._say(f"  {why}. An admin of the database runs:\n    {command}")
-            login = self._ask.line("Or the DSN of an admin, to do it at the end of this (empty: not here)")
+            self.say(f"  {why}. An admin of the database runs:\n    {command}")
+            login = self.ask.line("Or the DSN of an admin, to do it at the end of this (empty: not here)")
             if not login:
-                if not self._ask.agrees("Go on, and let the admin do it later?", default=False):
+                if not self.ask.agrees("Go on, and let the admin do it later?", default=False):
                     raise StoreMisconfigured(why)
-                self._notes.append(f"memory works when an admin has run: {command}")
+                self.notes.append(f"memory works when an admin has run: {command}")
                 return database
         found = replace(database.found, space=seen.space, empty=seen.empty)
         return replace(database, found=found, admin_dsn=login)
@@ -140,7 +127,7 @@ class DatabaseStep:
                 return found
             raise StoreMisconfigured(f"the role {found.role} cannot make the extension and the tables there")
         except HermesPgvectorError as exc:
-            if not self._options.attended:
+            if not self.options.attended:
                 raise
-            self._say(f"  that does not work: {exc}")
+            self.say(f"  that does not work: {exc}")
             return None

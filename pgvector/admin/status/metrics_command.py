@@ -60,17 +60,8 @@ METRICS = Command(
     "hermes-pgvector metrics --textfile /var/lib/node_exporter/hermes.prom --every 30",
     _metrics,
     [
-        argument(
-            "--listen",
-            metavar="HOST:PORT",
-            help="serve them over HTTP until interrupted, as 127.0.0.1:9187 or [::1]:9187",
-        ),
-        argument("--textfile", type=Path, metavar="FILE", help="write them to a file, as the node exporter's *.prom"),
-        argument(
-            "--every",
-            type=seconds,
-            metavar="SECONDS",
-            help="with --textfile: write it anew so often, until interrupted",
-        ),
+        argument("--listen HOST:PORT", "serve them over HTTP until interrupted, as 127.0.0.1:9187 or [::1]:9187"),
+        argument("--textfile FILE", "write them to a file, as the node exporter's *.prom", type=Path),
+        argument("--every SECONDS", "with --textfile: write it anew so often, until interrupted", type=seconds),
     ],
 )

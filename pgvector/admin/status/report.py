@@ -90,7 +90,20 @@ def look(
     views = inspect_spools(home)
     return _spooled(views, settings, home) | {
         "recall": _recall([view.report for view in views if view.living]),
-        "processes": [_process(view) for view in views],
+        "processes": [
+            {
+                "name": view.path.stem,
+                "pid": view.pid,
+                "living": view.living,
+                "waiting": view.waiting,
+                "spool_bytes": view.size_bytes,
+                "set_aside": [{"id": short_id(item), "error": item.error} for item in view.rejected],
+                "report_age_s": None if view.report_age_s is None else round(view.report_age_s, 1),
+                "report": view.report,
+                "problem": view.problem,
+            }
+            for view in views
+        ],
         "database": _database(settings, connection, verbose=verbose),
         "memory_files": [each.row() | {"nearly_full": each.nearly_full} for each in fills(home)],
     }
@@ -124,20 +137,6 @@ def _database(
         return held | {"state": "up", "answered_in_ms": round((time.monotonic() - started) * 1000, 1)}
     except HermesPgvectorError as exc:
         return {"problem": str(exc), "state": "unusable" if isinstance(exc, StoreMisconfigured) else "down"}
-
-
-def _process(view: SpoolView) -> dict[str, Any]:
-    return {
-        "name": view.path.stem,
-        "pid": view.pid,
-        "living": view.living,
-        "waiting": view.waiting,
-        "spool_bytes": view.size_bytes,
-        "set_aside": [{"id": short_id(item), "error": item.error} for item in view.rejected],
-        "report_age_s": None if view.report_age_s is None else round(view.report_age_s, 1),
-        "report": view.report,
-        "problem": view.problem,
-    }
 
 
 def _recall(reports: list[dict[str, Any]]) -> dict[str, Any]:
@@ -260,7 +259,12 @@ def _report_lines(report: Mapping[str, Any], stale: str) -> Iterator[str]:
         told = (f"{kind} {report[f'{kind}_p50_ms']}/{report[f'{kind}_p95_ms']} ms" for kind in timed)
         yield "p50/p95: " + ", ".join(told)
     if "replica" in report:
-        yield _replica_line(report)
+        states = {"up": f"up, {report.get('replica_lag_s', 0)} s behind", "starting": "not looked at yet"}
+        state = states.get(str(report["replica"]), f"not used ({report.get('replica_problem')})")
+        yield (
+            f"replica {state}; it answered {report.get('reads_replica', 0)} questions, "
+            f"the primary {report.get('reads_primary', 0)}"
+        )
     if report.get("last_error"):
         yield last_error(report)
 
@@ -294,15 +298,6 @@ def agreed(status: Status) -> Status:
         for process in status["processes"]
     ]
     return status | {"processes": processes}
-
-
-def _replica_line(report: Mapping[str, Any]) -> str:
-    states = {"up": f"up, {report.get('replica_lag_s', 0)} s behind", "starting": "not looked at yet"}
-    state = states.get(str(report["replica"]), f"not used ({report.get('replica_problem')})")
-    return (
-        f"replica {state}; it answered {report.get('reads_replica', 0)} questions, "
-        f"the primary {report.get('reads_primary', 0)}"
-    )
 
 
 def flat(status: Status) -> dict[str, int | float]:

@@ -86,7 +86,7 @@ def _revoke(conn: DeadlineConnection, args: argparse.Namespace, names: list[str]
 _TENANTS = "hermes-pgvector tenants "
 _ADMIN = ' --admin-dsn "dbname=hermes_memory user=postgres"'
 
-_ROLE = argument("role", metavar="ROLE", help="the role an agent logs in as")
+_ROLE = argument("role ROLE", "the role an agent logs in as")
 TENANTS = Command(
     f"{_TENANTS}enable{_ADMIN}\n{_TENANTS}grant tenant_marketing marketing ads{_ADMIN}\n"
     f"{_TENANTS}revoke tenant_marketing ads --yes{_ADMIN}",
@@ -119,7 +119,7 @@ TENANTS = Command(
             partial(_run, "grant", _grant),
             [
                 _ROLE,
-                argument("themes", nargs="+", metavar="THEME", help="its themes; '*' is every theme"),
+                argument("themes THEME", "its themes; '*' is every theme", nargs="+"),
                 add_admin_dsn,
             ],
         ),
@@ -130,9 +130,7 @@ TENANTS = Command(
             partial(_run, "revoke", _revoke),
             [
                 _ROLE,
-                argument(
-                    "themes", nargs="*", metavar="THEME", help="the themes to take from it (default: all of them)"
-                ),
+                argument("themes THEME", "the themes to take from it (default: all of them)", nargs="*"),
                 add_yes,
                 add_admin_dsn,
             ],

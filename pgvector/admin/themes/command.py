@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...domain.format import local_minute
 from ..common.commands import Argument, Command, action, add_login, add_yes, argument, positive, printed
 from ..common.console import Column, say, show_pairs, show_table
 from ..common.database import database
-from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
+from ..common.outcome import ADD_YES, Outcome, counted, fit_for_json, print_outcome
 from ..common.spool_views import drop_kept
-from . import theme_changes
+from . import theme_changes, theme_moves
 
 _COLUMNS = (
     Column("theme", flexible=True),
@@ -66,7 +67,7 @@ def _show_change(change: Outcome) -> None:
 
 def _log(args: argparse.Namespace, home: Path) -> int:
     with database(args, home) as (conn, _, _):
-        rows = theme_changes.log(conn, args.limit)
+        rows = [fit_for_json(row) for row in theme_moves.log(conn, args.limit)]
     return printed(args, rows, lambda: _show_log(rows))
 
 
@@ -76,7 +77,7 @@ def _show_log(rows: list[dict[str, Any]]) -> None:
         counts = counted(dict(sorted(row["counts"].items())), also_none=True)
         unfinished = "" if state == "done" else f" ({state})"
         who = f"{row['db_role']} ({row['os_user']}@{row['host']})"
-        print(f"{row['done_at'][:19]}  {who}  {row['verb']} {_named(row['arguments'])}: {counts}{unfinished}")
+        print(f"{local_minute(row['done_at'])}  {who}  {row['verb']} {_named(row['arguments'])}: {counts}{unfinished}")
     if not rows:
         print("nothing was done to a theme yet")
 
@@ -89,13 +90,13 @@ def _named(given: Mapping[str, Any]) -> str:
 
 
 _THEMES = "hermes-pgvector themes "
-_THEME = argument("theme", metavar="THEME", help="its name")
+_THEME = argument("theme THEME", "its name")
 
 
 def _two(first: str, second: str, into: str) -> list[Argument]:
     return [
-        argument("theme", metavar=first, help="the theme to change"),
-        argument("into", metavar=second, help=into),
+        argument(f"theme {first}", "the theme to change"),
+        argument(f"into {second}", into),
         add_yes,
         add_login,
     ]
@@ -134,7 +135,7 @@ THEMES = Command(
             _THEMES + "log --limit 10",
             _log,
             [
-                argument("--limit", type=positive, default=50, metavar="N", help="the last N entries (default: 50)"),
+                argument("--limit N", "the last N entries (default: 50)", type=positive, default=50),
                 add_login,
             ],
         ),

@@ -65,7 +65,7 @@ def merge(conn: DeadlineConnection, old: str, into: str, rules: ThemeRules, *, r
         kept, _ = existing(conn, into, rules)
         if kept == theme:
             raise InvalidArgument(f"both names mean the theme {theme!r}")
-        notes = [] if _is_reachable(kept, rules) else [_unreachable(kept)]
+        notes = [] if _is_reachable(kept, rules) else [f"no session can name {kept!r} as it is stored: rename it"]
         return _move(conn, "merge", theme, kept, counts, notes, really=really)
 
 
@@ -118,11 +118,6 @@ def delete(conn: DeadlineConnection, name: str, rules: ThemeRules, *, really: bo
         return Outcome("delete", really, done, facts={"theme": theme, "into": None}, notes=notes)
 
 
-def log(conn: DeadlineConnection, limit: int) -> list[dict[str, Any]]:
-    """Return what was done to themes, newest first."""
-    return [fit_for_json(row) for row in theme_moves.log(conn, limit)]
-
-
 # -- names
 
 
@@ -152,7 +147,3 @@ def _because(given: str, name: str) -> str:
 
 def _is_reachable(theme: str, rules: ThemeRules) -> bool:
     return theme == rules.resolve_name(theme)
-
-
-def _unreachable(theme: str) -> str:
-    return f"no session can name {theme!r} as it is stored: rename it"

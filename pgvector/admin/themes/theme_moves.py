@@ -17,6 +17,7 @@ from ...domain.types import Store
 from ...store.connection import DeadlineConnection
 from ...store.memories import lock_theme
 from ...store.sql import query
+from ..common.fetching import pieces
 from ..common.hnsw import CHUNKS, ROWS
 
 _query = partial(query, package=__package__)
@@ -82,8 +83,8 @@ def _shared(conn: DeadlineConnection, theme: str, into: str, statement: str) -> 
     spread by theme joins no two of them.
     """
     ids = [row.id for row in conn.execute(_query("theme_memory_ids"), {"theme": theme})]
-    for start in range(0, len(ids), _SLICE):
-        some = {"theme": theme, "ids": ids[start : start + _SLICE]}
+    for slice_ids in pieces(ids, _SLICE):
+        some = {"theme": theme, "ids": slice_ids}
         rows = {(row.target, row.digest): row for row in conn.execute(_query(statement), some)}
         asked = {"theme": into, "digests": [digest for _, digest in rows]}
         same = conn.execute(_query("same_memories"), asked)
@@ -148,8 +149,7 @@ def _in_slices(
     done = 0
     # The ids once and at the start: to find the next ones by the theme would be a walk over all that are done.
     while ids := [row.id for row in conn.execute(which, {"theme": names["theme"]})]:
-        for start in range(0, len(ids), _SLICE):
-            some = ids[start : start + _SLICE]
+        for some in pieces(ids, _SLICE):
             for statement in statements:
                 conn.execute(statement, {**names, "ids": some})
             advance(len(some))

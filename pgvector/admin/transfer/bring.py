@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 from ...domain.errors import ConfigurationError
 from ...store.connection import DeadlineConnection, translated
 from ..common.operators import record_where_allowed as log
+from ..common.outcome import fit_for_json
 from ..common.progress import progress
-from . import import_rows as store
+from .float_arrays import know_vectors
 from .ingest import IngestOptions, IngestResult, take_in
 from .records import MemoryRecord, Record
 from .sources.source import Source, SourceTally
@@ -61,13 +62,7 @@ class SourceReport:
             "skipped": self.skipped(),
             "examples": [*self.tally.examples, *self.arrivals.examples],
             "themes": {
-                theme: {
-                    "memories": share.memories,
-                    "turns": share.turns,
-                    "added": self.arrivals.themes[theme],
-                    "first": share.first.isoformat() if share.first else None,
-                    "last": share.last.isoformat() if share.last else None,
-                }
+                theme: fit_for_json(asdict(share)) | {"added": self.arrivals.themes[theme]}
                 for theme, share in sorted(self.shares.items())
             },
         }
@@ -101,7 +96,7 @@ def bring(
     """
     report = Report(intake.really)
     with translated():
-        store.begin(conn)
+        know_vectors(conn)
     for source in sources:
         try:
             report.brought.append(_bring_one(conn, source, intake, since, until))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -193,17 +194,8 @@ def _show_source(each: SourceReport, *, really: bool) -> None:
         Column("first", "from"),
         Column("last", "to"),
     )
-    rows = [
-        {
-            "theme": theme,
-            "memories": share.memories,
-            "turns": share.turns,
-            "new": each.arrivals.themes[theme],
-            "first": share.first,
-            "last": share.last,
-        }
-        for theme, share in sorted(each.shares.items())
-    ]
+    shares = sorted(each.shares.items())
+    rows = [asdict(share) | {"theme": theme, "new": each.arrivals.themes[theme]} for theme, share in shares]
     if rows:
         show_table(columns, rows)
     for reason, count in each.skipped().items():
@@ -219,29 +211,27 @@ def _show_source(each: SourceReport, *, really: bool) -> None:
 # -- the actions
 
 
-_THEME = argument("--theme", metavar="THEME", help="take everything into this theme, whatever the rules say")
+_THEME = argument("--theme THEME", "take everything into this theme, whatever the rules say")
 _API_THEME = argument(
-    "--api-theme",
-    metavar="THEME",
-    help="take API sessions whose session key is not recorded into this theme (default: leave them out)",
+    "--api-theme THEME", "take API sessions whose session key is not recorded into this theme (default: leave them out)"
 )
 _COMMON = (
-    argument("--since", metavar="WHEN", help="what was said or noted from then on: 2026-05-03, 7d, yesterday"),
-    argument("--until", metavar="WHEN", help="... before then; of a day, month or year, to its end"),
+    argument("--since WHEN", "what was said or noted from then on: 2026-05-03, 7d, yesterday"),
+    argument("--until WHEN", "... before then; of a day, month or year, to its end"),
     add_admin_dsn,
     add_yes,
 )
-_PROFILE = argument("--profile", metavar="NAME", help="only this profile; of a --path, the profile it belongs to")
+_PROFILE = argument("--profile NAME", "only this profile; of a --path, the profile it belongs to")
 
 
 def _path(what: str) -> Argument:
-    return argument("--path", type=Path, metavar="PATH", help=f"{what} (default: those of every profile)")
+    return argument("--path PATH", f"{what} (default: those of every profile)", type=Path)
 
 
 def _of_database(*, default: str = "") -> list[Argument]:
     return [
-        argument("--dsn", metavar="DSN", help=f"the database to read{default}; may also stand in ${_SOURCE_DSN}"),
-        argument("--schema", default="public", metavar="NAME", help="its schema there (default: public)"),
+        argument("--dsn DSN", f"the database to read{default}; may also stand in ${_SOURCE_DSN}"),
+        argument("--schema NAME", "its schema there (default: public)", default="public"),
     ]
 
 
@@ -268,7 +258,7 @@ BRING = Command(
             "the entries of MEMORY.md and USER.md of every profile",
             "hermes-pgvector bring files\nhermes-pgvector bring files --profile work --yes",
             partial(_of_profiles, MemoryFiles),
-            argument("--profile", metavar="NAME", help="only this profile"),
+            argument("--profile NAME", "only this profile"),
         ),
         _action(
             "holographic",
@@ -296,7 +286,7 @@ BRING = Command(
             _path("a local folder of qdrant, or a history.db of Mem0"),
             _PROFILE,
             *_of_database(default=", where Mem0 keeps its facts in pgvector"),
-            argument("--collection", metavar="NAME", help="the collection, or table (default: mem0)"),
+            argument("--collection NAME", "the collection, or table (default: mem0)"),
             _API_THEME,
         ),
         _action(
@@ -306,8 +296,8 @@ BRING = Command(
             "hermes-pgvector bring hindsight --dsn DSN --bank hermes --yes",
             _hindsight,
             *_of_database(),
-            argument("--bank", metavar="NAME", help="only this bank (default: all)"),
-            argument("--profile", metavar="NAME", help="the profile where a row names none (default: default)"),
+            argument("--bank NAME", "only this bank (default: all)"),
+            argument("--profile NAME", "the profile where a row names none (default: default)"),
             _API_THEME,
         ),
         _action(
@@ -317,11 +307,7 @@ BRING = Command(
             'hermes-pgvector bring predecessor --dsn "dbname=shared" --schema memory --yes',
             _predecessor,
             *_of_database(),
-            argument(
-                "--profile",
-                metavar="NAME",
-                help="the profile of chats and of sessions that named no theme (default: default)",
-            ),
+            argument("--profile NAME", "the profile of chats and of sessions that named no theme (default: default)"),
         ),
     ],
 )

@@ -9,30 +9,26 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from ...config.settings import Settings
 from ...domain.dates import parse_when
-from ...domain.errors import HermesPgvectorError, WrongUsage
+from ...domain.errors import WrongUsage
 from ...domain.format import plural
-from ...domain.types import EmbeddingSpace
-from ...embed.embedder import space_of
-from ...embed.factory import embedder_for
 from ..common.commands import EXIT_FAILED, EXIT_OK, Command, add_login, argument, printed
 from ..common.console import Column, say, show_table, warn
 from ..common.database import database
+from ..common.new_vectors import own_space
 from ..common.outcome import counted
 from .export import ExportRequest, export
 from .export_rows import TimeRange
-from .import_file import Bringing, Import, absent_themes, import_file
+from .import_file import Import, ImportOptions, absent_themes, import_file
 from .ingest import IngestResult
 from .outfile import ByteSink, private_output
 
 add_themes = argument(
-    "--theme",
+    "--theme THEME",
+    "this theme only; may be given several times (default: all)",
     dest="themes",
     action="append",
     default=[],
-    metavar="THEME",
-    help="this theme only; may be given several times (default: all)",
 )
 
 
@@ -70,17 +66,17 @@ def _output(file: Path | None, *, replace: bool) -> Iterator[ByteSink]:
 def _import(args: argparse.Namespace, home: Path) -> int:
     renamed = _renamed(args.rename)
     with database(args, home, any_dims=False) as (conn, settings, rules):
-        bringing = Bringing(
+        options = ImportOptions(
             settings,
             rules,
             themes=args.themes,
             renamed=renamed,
-            own=_own_space(settings, home),
+            own=own_space(settings, home),
             restore=args.restore,
             salvage=args.salvage,
             really=not args.dry_run,
         )
-        done = import_file(conn, None if args.file == "-" else Path(args.file), bringing)
+        done = import_file(conn, None if args.file == "-" else Path(args.file), options)
     printed(args, done.as_json() | {"dry_run": args.dry_run}, lambda: _show_imported(done, dry_run=args.dry_run))
     if done.absent:
         warn(absent_themes(done.absent, done.held))
@@ -135,39 +131,17 @@ def _renamed(pairs: list[str]) -> dict[str, str]:
     return {old: new for old, _, new in split}
 
 
-def _own_space(settings: Settings, home: Path) -> EmbeddingSpace | None:
-    """Return what the settings' model makes vectors in; None without one."""
-    try:
-        embedder = embedder_for(settings, "", home=home)
-        if embedder is None:
-            return None
-        with contextlib.closing(embedder):
-            return space_of(embedder)
-    except HermesPgvectorError:  # whose model cannot be used has none
-        return None
-
-
 EXPORT = Command(
     "hermes-pgvector export hermes.jsonl.gz\nhermes-pgvector export sales.jsonl --theme sales --since 2026-01\n"
     "hermes-pgvector export --vectors | ssh there hermes-pgvector import -",
     _export,
     [
-        argument(
-            "file",
-            nargs="?",
-            type=Path,
-            metavar="FILE",
-            help="a new file, compressed when it ends in .gz (default: stdout)",
-        ),
+        argument("file FILE", "a new file, compressed when it ends in .gz (default: stdout)", nargs="?", type=Path),
         add_themes,
-        argument(
-            "--since",
-            metavar="WHEN",
-            help="turns said and memories last confirmed from then on: 2026-05-03, 7d, yesterday",
-        ),
-        argument("--until", metavar="WHEN", help="... before then; of a day, month or year, to its end"),
-        argument("--vectors", action="store_true", help="with the embeddings, which need not be made again then"),
-        argument("--replace", action="store_true", help="replace FILE, in one step, when the new one is whole"),
+        argument("--since WHEN", "turns said and memories last confirmed from then on: 2026-05-03, 7d, yesterday"),
+        argument("--until WHEN", "... before then; of a day, month or year, to its end"),
+        argument("--vectors", "with the embeddings, which need not be made again then"),
+        argument("--replace", "replace FILE, in one step, when the new one is whole"),
         add_login,
     ],
 )
@@ -178,14 +152,13 @@ EXPORT_THEME = Command(
     _export_theme,
     [
         argument(
-            "--output",
+            "--output FILE",
+            "a new file, compressed when it ends in .gz (default: stdout)",
             dest="file",
             type=Path,
-            metavar="FILE",
-            help="a new file, compressed when it ends in .gz (default: stdout)",
         ),
-        argument("--vectors", action="store_true", help="with the embeddings"),
-        argument("theme", metavar="THEME", help="its name"),
+        argument("--vectors", "with the embeddings"),
+        argument("theme THEME", "its name"),
         add_login,
     ],
 )
@@ -195,20 +168,17 @@ IMPORT = Command(
     "hermes-pgvector import sales.jsonl --rename sales=emea-sales",
     _import,
     [
-        argument("file", metavar="FILE", help="what `export` wrote, compressed or not; - is stdin"),
+        argument("file FILE", "what `export` wrote, compressed or not; - is stdin"),
         add_themes,
         argument(
-            "--rename",
+            "--rename OLD=NEW",
+            "take theme OLD of the file in as NEW; may be given several times",
             action="append",
             default=[],
-            metavar="OLD=NEW",
-            help="take theme OLD of the file in as NEW; may be given several times",
         ),
-        argument(
-            "--restore", action="store_true", help="bring back memories that were removed here after they were written"
-        ),
-        argument("--salvage", action="store_true", help="take what can be read of a damaged file"),
-        argument("--dry-run", action="store_true", help="only count"),
+        argument("--restore", "bring back memories that were removed here after they were written"),
+        argument("--salvage", "take what can be read of a damaged file"),
+        argument("--dry-run", "only count"),
         add_login,
     ],
 )

@@ -76,15 +76,10 @@ def _target(args: argparse.Namespace, target: Settings) -> Iterator[DeadlineConn
     option = "--to" if args.to or not args.source else "dsn"
     with connection(target, admin, named="--admin-dsn" if admin else option) as there:
         if admin:
-            _check_admin(there, target)
+            with connection(target) as agents:
+                if identity(agents) != identity(there):
+                    raise ConfigurationError("--admin-dsn leads to another database than --to")
         yield there
-
-
-def _check_admin(there: DeadlineConnection, target: Settings) -> None:
-    """That the admin's login leads to the database that agents will use. Raises ConfigurationError."""
-    with connection(target) as agents:
-        if identity(agents) != identity(there):
-            raise ConfigurationError("--admin-dsn leads to another database than --to")
 
 
 def _source(settings: Settings, named: str | None) -> Settings:
@@ -137,20 +132,12 @@ COPY = Command(
     _copy,
     [
         argument(
-            "--to",
-            metavar="DSN",
-            help=f"the database to copy to, migrated already; or in ${_ENV} (default with --from: the one in use)",
+            "--to DSN",
+            f"the database to copy to, migrated already; or in ${_ENV} (default with --from: the one in use)",
         ),
-        argument(
-            "--from",
-            dest="source",
-            metavar="DSN",
-            help="the database to copy from, or: embedded (default: the one in use)",
-        ),
+        argument("--from DSN", "the database to copy from, or: embedded (default: the one in use)", dest="source"),
         add_admin_dsn,
         add_themes,
-        argument(
-            "--switch", action="store_true", help="use the other database from now on, if everything arrived there"
-        ),
+        argument("--switch", "use the other database from now on, if everything arrived there"),
     ],
 )

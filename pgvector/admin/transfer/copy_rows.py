@@ -15,6 +15,7 @@ from ...domain.types import Store
 from ...store.connection import DeadlineConnection
 from ...store.replays import bury
 from ...store.sql import query
+from ..common.fetching import one
 from .export_rows import TimeRange, removed
 from .import_rows import column_lists
 
@@ -48,8 +49,7 @@ def copy_traces(source: DeadlineConnection, target: DeadlineConnection, theme: s
 
 def may_copy_history(target: DeadlineConnection) -> bool:
     """Return whether this role may say there when something happened."""
-    row = target.execute(query("may_write_history")).fetchone()
-    return bool(row and row.may)
+    return bool(one(target, query("may_write_history")).may)
 
 
 def copy_history(source: DeadlineConnection, target: DeadlineConnection, theme: str) -> int:

@@ -19,6 +19,7 @@ from . import copy_rows as store
 from . import export_rows
 from .export import rows_of, themes_meant
 from .export_rows import Fingerprint, TimeRange
+from .float_arrays import know_vectors
 from .ingest import IngestOptions, IngestResult, take_in
 from .records import Record
 
@@ -82,32 +83,32 @@ class CopyRequest:
     themes: Sequence[str] = field(default_factory=tuple)
 
 
-def copy(road: CopyRequest) -> Copy:
+def copy(request: CopyRequest) -> Copy:
     """Copy and compare. Interrupted, it is simply run again: what is there already is found and left alone.
 
     Raises ConfigurationError when both are one database.
     """
-    source, target = road.source, road.target
+    source, target = request.source, request.target
     with translated():
-        export_rows.know(source)
-        export_rows.know(target)
+        know_vectors(source)
+        know_vectors(target)
         if export_rows.identity(source) == export_rows.identity(target):
             raise ConfigurationError("both are the same database: name another one with --to")
         with source.transaction():
             space = export_rows.begin(source)
-            names = themes_meant(source, road.themes, road.rules)
+            names = themes_meant(source, request.themes, request.rules)
             before = _written(source, names)
             fits = _fits(space, recorded_space(target))
             with progress("copied", sum(rows_of(source, name) for name in names)) as advance:
-                arrivals = _copy_rows(road, names, space, advance)
-            removed, history = _copy_traces(road, names)
+                arrivals = _copy_rows(request, names, space, advance)
+            removed, history = _copy_traces(request, names)
             compared = [_compare(source, target, name) for name in names]
         written = _written(source, names)
         with target.transaction():
             record_where_allowed(
                 target,
                 "copy",
-                {"themes": list(road.themes)},
+                {"themes": list(request.themes)},
                 arrivals.for_log() | ({"removed": removed} if removed else {}),
             )
     return Copy(arrivals, removed, history, compared, max(0, written - before), fits)
@@ -119,30 +120,30 @@ def _fits(source: EmbeddingSpace, target: EmbeddingSpace) -> bool:
 
 
 def _copy_rows(
-    road: CopyRequest, names: Sequence[str], space: EmbeddingSpace, advance: Callable[[int], None]
+    request: CopyRequest, names: Sequence[str], space: EmbeddingSpace, advance: Callable[[int], None]
 ) -> IngestResult:
     def leaving() -> Iterator[Record]:
         for name in names:
             for kind in STORES:
-                yield from export_rows.rows(road.source, name, kind, TimeRange(), vectors=bool(space.model))
+                yield from export_rows.rows(request.source, name, kind, TimeRange(), vectors=bool(space.model))
 
     intake = IngestOptions(
-        road.settings, road.rules, origin="copy", space=space if space.model else None, adopt=True, restore=False
+        request.settings, request.rules, origin="copy", space=space if space.model else None, adopt=True, restore=False
     )
-    return take_in(road.target, leaving(), intake, advance)
+    return take_in(request.target, leaving(), intake, advance)
 
 
-def _copy_traces(road: CopyRequest, names: Sequence[str]) -> tuple[int, int | None]:
+def _copy_traces(request: CopyRequest, names: Sequence[str]) -> tuple[int, int | None]:
     """Return what was removed at the target, and how many entries of history went along; None without the right."""
     removed, history = 0, 0
-    allowed = store.may_copy_history(road.target)
+    allowed = store.may_copy_history(request.target)
     for name in names:
-        with road.target.transaction():
-            note_actor(road.target, operator("copy"))
-            removed += store.copy_removals(road.source, road.target, name)
-            store.copy_traces(road.source, road.target, name)
+        with request.target.transaction():
+            note_actor(request.target, operator("copy"))
+            removed += store.copy_removals(request.source, request.target, name)
+            store.copy_traces(request.source, request.target, name)
             if allowed:
-                history += store.copy_history(road.source, road.target, name)
+                history += store.copy_history(request.source, request.target, name)
     return removed, history if allowed else None
 
 

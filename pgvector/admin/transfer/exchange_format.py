@@ -12,14 +12,13 @@ import json
 import sys
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 from ...domain.errors import ConfigurationError, InvalidArgument
 from ...domain.types import EmbeddingSpace, Removed
-from .records import TARGETS, MemoryRecord, Part, Record, TurnRecord, time_flaw
-from .said_structure import read_said, said_as_json
+from .records import TARGETS, MemoryRecord, Part, Record, TurnRecord, read_said, said_as_json, time_flaw
 
 FORMAT = "hermes-memory-pgvector"
 VERSION = 1
@@ -58,10 +57,7 @@ class Header:
                 "version": VERSION,
                 "made_at": self.made_at,
                 "made_by": self.made_by,
-                "model": self.space.model,
-                "dims": self.space.dims,
-                "document_prefix": self.space.document_prefix,
-                "query_prefix": self.space.query_prefix,
+                **asdict(self.space),
                 "vectors": self.vectors,
                 "themes": self.themes,
                 "since": self.since,

@@ -13,10 +13,11 @@ from ..common import theme_rows as theme_store
 from ..common.installation import package_version
 from ..common.operators import record_where_allowed
 from ..common.progress import progress
-from ..common.theme_names import existing
+from ..common.theme_names import ThemeChoice
 from . import export_rows as store
 from .exchange_format import Checksum, Header, Trailer, removed_line, row_line
 from .export_rows import TimeRange
+from .float_arrays import know_vectors
 from .outfile import ByteSink
 
 
@@ -50,7 +51,7 @@ def export(
     nothing.
     """
     with translated():
-        store.know(conn)
+        know_vectors(conn)
         with conn.transaction():
             space = store.begin(conn)
             names = themes_meant(conn, wanted.themes, rules)
@@ -81,7 +82,7 @@ def themes_meant(conn: DeadlineConnection, wanted: Sequence[str], rules: ThemeRu
     """Return the themes by the names they are stored under; without any named, every one that this role sees."""
     if not wanted:
         return store.themes(conn)
-    return list(dict.fromkeys(existing(conn, name, rules)[0] for name in wanted))
+    return list(ThemeChoice(tuple(wanted)).held(conn, rules))
 
 
 def rows_of(conn: DeadlineConnection, theme: str) -> int:

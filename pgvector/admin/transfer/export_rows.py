@@ -16,10 +16,10 @@ from ...domain.types import EmbeddingSpace, Removed, Store
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
 from ...store.vectors import recorded_space
+from ..common.fetching import one
 from ..common.theme_rows import every_theme
-from .float_arrays import as_floats, know_vectors
-from .records import MemoryRecord, Part, Record, TurnRecord
-from .said_structure import read_said
+from .float_arrays import as_floats
+from .records import MemoryRecord, Part, Record, TurnRecord, read_said
 
 _SLICE = 500  # rows of one statement
 _IDS = {"memories": "leaving_memory_ids", "turns": "leaving_turn_ids"}
@@ -40,11 +40,6 @@ class Fingerprint(NamedTuple):
     checksum: str
 
 
-def know(conn: DeadlineConnection) -> None:
-    """Make a connection ready; before any transaction."""
-    know_vectors(conn)
-
-
 def begin(conn: DeadlineConnection) -> EmbeddingSpace:
     """Let this transaction see one state of the database, with vectors of one model, to its end; returns that model.
 
@@ -52,8 +47,7 @@ def begin(conn: DeadlineConnection) -> EmbeddingSpace:
     """
     conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     # Whoever waited here would see the rows of before the change, and the columns of after it.
-    row = conn.execute(query("try_hold_space")).fetchone()
-    if row is None or not row.got:
+    if not one(conn, query("try_hold_space")).got:
         raise StoreUnavailable("the model of the database is being changed at this moment; run this again")
     # A server's own bounds are for agents: this may take an hour.
     for bound in ("statement_timeout", "idle_in_transaction_session_timeout"):
@@ -107,8 +101,7 @@ def removed(conn: DeadlineConnection, theme: str, period: TimeRange) -> Iterator
 
 def fingerprint(conn: DeadlineConnection, theme: str, store: Store) -> Fingerprint:
     """Return what a theme holds, in two figures."""
-    row = conn.execute(query(f"fingerprint_{store}"), {"theme": theme}).fetchone()
-    assert row is not None
+    row = one(conn, query(f"fingerprint_{store}"), {"theme": theme})
     return Fingerprint(int(row.count), row.checksum)
 
 

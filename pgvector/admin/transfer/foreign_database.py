@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import psycopg
 from psycopg import sql
 
 from ...domain.errors import ConfigurationError, StoreMisconfigured, StoreUnavailable
+from ...domain.redaction import mask_dsn
 from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
 from ...store.sql import query
+from .sources.source import ImportDestination
 
 _PAGE = 500  # rows a round trip
 _OURS = "digest"  # of the columns of memory_entries, the one that only our migrations make
@@ -52,31 +55,14 @@ class ForeignDatabase:
         row = self._conn.execute(query("foreign_count"), {"schema": self._schema, "table": table}).fetchone()
         return int(row.count) if row is not None else 0
 
-    def predecessor_memories(self) -> Iterator[Any]:
-        """Yield the memories of the other hermes-memory-pgvector."""
-        return self._rows(query("predecessor_memories"))
-
-    def predecessor_turns(self) -> Iterator[Any]:
-        """Return its turns by theme and session; its first releases kept no parents of sessions."""
-        parents = "parent_session_id" in self.columns("conversations")
-        return self._rows(query("predecessor_turns" if parents else "predecessor_turns_without_parents"))
-
-    def hindsight_documents(self, bank: str | None) -> Iterator[Any]:
-        """Yield what Hindsight was given to retain, in one bank or all."""
-        return self._rows(query("hindsight_documents"), {"bank": bank})
-
-    def hindsight_facts(self, bank: str | None) -> Iterator[Any]:
-        """Yield what it made of that."""
-        return self._rows(query("hindsight_facts"), {"bank": bank})
-
-    def mem0_points(self, table: str) -> Iterator[Any]:
-        """Yield the rows of the table in which Mem0 keeps a collection."""
-        return self._rows(sql.SQL(query("mem0_points").decode()).format(table=sql.Identifier(table)))
-
-    def _rows(self, statement: bytes | sql.Composed, values: dict[str, Any] | None = None) -> Iterator[Any]:
+    def rows(self, name: str, *, table: str = "", **values: Any) -> Iterator[Any]:
+        """Yield the rows of a statement by its name; `table` is the one that it reads, where that may have any name."""
+        statement: bytes | sql.Composed = query(name)
+        if table:
+            statement = sql.SQL(query(name).decode()).format(table=sql.Identifier(table))
         with self._conn.cursor(name="hermes_pgvector") as cursor:
             cursor.itersize = _PAGE
-            yield from cursor.execute(statement, values)
+            yield from cursor.execute(statement, values or None)
 
 
 @contextmanager
@@ -101,3 +87,37 @@ def foreign(dsn: str, schema: str, expected: str) -> Iterator[ForeignDatabase]:
         raise ConfigurationError(
             f"the source cannot be read: {said}; name a role in --dsn that may, or another --schema"
         ) from exc
+
+
+@dataclass(frozen=True)
+class SourceTables:
+    """Tables of another program in one schema; `profile` is whose the rows are that name none.
+
+    `DEMANDED`: the columns that they must have.
+    """
+
+    EXPECTED: ClassVar[str]
+    DEMANDED: ClassVar[Mapping[str, Sequence[str]]]
+
+    dsn: str
+    schema: str
+    profile: str
+    destination: ImportDestination
+
+    @property
+    def where(self) -> str:
+        """Return the database and the schema."""
+        return f"{mask_dsn(self.dsn)} (schema {self.schema})"
+
+    @contextmanager
+    def opened(self) -> Iterator[ForeignDatabase]:
+        """Yield the database, known to be what it should be. Raises ConfigurationError and StoreUnavailable."""
+        with foreign(self.dsn, self.schema, self.EXPECTED) as database:
+            for table, columns in self.DEMANDED.items():
+                database.demand(table, *columns)
+            yield database
+
+    def total(self) -> int:
+        """About how many rows there are."""
+        with self.opened() as database:
+            return sum(map(database.count, self.DEMANDED))

@@ -19,10 +19,11 @@ from ...domain.theme import ThemeRules, normalise_theme
 from ...domain.types import EmbeddingSpace, Removed
 from ...store.connection import DeadlineConnection, translated
 from ...store.replays import bring_tombstones
+from ...store.vectors import recorded_space
 from ..common.operators import record_where_allowed as log
 from ..common.progress import progress
-from . import import_rows as store
 from .exchange_format import MAX_LINE_BYTES, Checksum, Header, Trailer, read_header, read_row, read_trailer
+from .float_arrays import know_vectors
 from .ingest import IngestOptions, IngestResult, take_in
 from .records import Record
 
@@ -32,7 +33,7 @@ _DAMAGED = "; what can be read of it comes in with --salvage"
 
 
 @dataclass(frozen=True)
-class Bringing:
+class ImportOptions:
     """What of a file is taken in, and how.
 
     `themes`: these only, by the names they have in the file, or fold to; `renamed`: old name to new. `own`: what the
@@ -99,7 +100,7 @@ class Import:
         }
 
 
-def import_file(conn: DeadlineConnection, path: Path | None, bringing: Bringing) -> Import:
+def import_file(conn: DeadlineConnection, path: Path | None, options: ImportOptions) -> Import:
     """Take in an export; without a path from stdin. A file is read through and checked before anything is written.
 
     Raises ConfigurationError when it is no export, or damaged; what a stream brought before that was seen is kept.
@@ -108,34 +109,34 @@ def import_file(conn: DeadlineConnection, path: Path | None, bringing: Bringing)
     total = 0
     if path is not None:
         with _opened(path) as stream:
-            total = _check(stream, salvage=bringing.salvage)
-        if bringing.asked():
+            total = _check(stream, salvage=options.salvage)
+        if options.asked():
             with _opened(path) as stream:
-                _check_asked(stream, bringing)
+                _check_asked(stream, options)
     with _opened(path) as stream:
         reader = _Reader(stream)
         header = reader.header()
-        with progress("imported" if bringing.really else "read", total) as advance:
-            arrivals, fits = _take_in(conn, header, reader, bringing, advance)
+        with progress("imported" if options.really else "read", total) as advance:
+            arrivals, fits = _take_in(conn, header, reader, options, advance)
         damage = reader.damage
-    if damage and not bringing.salvage:
+    if damage and not options.salvage:
         raise ConfigurationError(
             f"the stream is damaged: {damage}; {plural(arrivals.added, 'row')} before that imported; send it once "
             "more: what is there already is skipped"
         )
-    if bringing.really and arrivals.added:
+    if options.really and arrivals.added:
         with translated(), conn.transaction():
             log(conn, "import", {"file": path.name if path else "-", "made_at": header.made_at}, arrivals.for_log())
-    absent = bringing.absent(reader.themes)
+    absent = options.absent(reader.themes)
     return Import(header, arrivals, reader.malformed, damage, fits, tuple(sorted(reader.themes)), absent)
 
 
-def _check_asked(stream: BinaryIO, bringing: Bringing) -> None:
+def _check_asked(stream: BinaryIO, options: ImportOptions) -> None:
     """Raise InvalidArgument for a theme that was named and that the file does not hold."""
     reader = _Reader(stream)
     reader.header()
     held = sorted({row.theme for row in reader.rows()})
-    if absent := bringing.absent(held):
+    if absent := options.absent(held):
         raise InvalidArgument(f"{absent_themes(absent, held)}; nothing of it was taken in")
 
 
@@ -145,49 +146,49 @@ def absent_themes(absent: Iterable[str], held: Sequence[str]) -> str:
 
 
 def _take_in(
-    conn: DeadlineConnection, header: Header, reader: _Reader, bringing: Bringing, advance: Callable[[int], None]
+    conn: DeadlineConnection, header: Header, reader: _Reader, options: ImportOptions, advance: Callable[[int], None]
 ) -> tuple[IngestResult, bool]:
     with translated():
-        store.begin(conn)
-        recorded = store.space(conn)
-    adopt = not recorded.model and bringing.own is not None and bringing.own.comparable(header.space)
+        know_vectors(conn)
+        recorded = recorded_space(conn)
+    adopt = not recorded.model and options.own is not None and options.own.comparable(header.space)
     fits = bool(header.vectors) and (
         recorded.comparable(header.space) or (adopt and recorded.dims == header.space.dims)
     )
     intake = IngestOptions(
-        bringing.settings,
-        bringing.rules,
+        options.settings,
+        options.rules,
         origin="export",
         space=header.space if header.vectors else None,
         adopt=adopt,
-        restore=bringing.restore,
-        really=bringing.really,
+        restore=options.restore,
+        really=options.really,
     )
     removals: list[Removed] = []
 
     def wanted() -> Iterator[Record]:
         for row in reader.rows():
             reader.themes.add(row.theme)
-            if (name := bringing.name_of(row.theme)) is None:
+            if (name := options.name_of(row.theme)) is None:
                 continue
             if isinstance(row, Removed):
                 removals.append(row._replace(theme=name))
                 if len(removals) >= 1000:
-                    _bury(conn, removals, bringing)
+                    _bury(conn, removals, options)
             else:
                 yield replace(row, theme=name)
 
     arrivals = take_in(conn, wanted(), intake, advance)
-    _bury(conn, removals, bringing)
+    _bury(conn, removals, options)
     for example in reader.examples:
         arrivals.examples.append(example)
     return arrivals, fits
 
 
-def _bury(conn: DeadlineConnection, removals: list[Removed], bringing: Bringing) -> None:
+def _bury(conn: DeadlineConnection, removals: list[Removed], options: ImportOptions) -> None:
     """Note what was removed where the file comes from, so that no host's stale file brings it back."""
-    if bringing.really and not bringing.restore:
-        themes = {each.theme: bringing.rules.resolve_name(each.theme) for each in removals}
+    if options.really and not options.restore:
+        themes = {each.theme: options.rules.resolve_name(each.theme) for each in removals}
         for name, theme in themes.items():
             some = [each._replace(theme=theme) for each in removals if each.theme == name]
             # Of a theme that is not this role's nothing else comes in either, which is told.

@@ -14,15 +14,13 @@ from psycopg.types.json import Jsonb
 
 from ...domain.text import digest
 from ...domain.theme import Languages
-from ...domain.types import EmbeddingSpace, Store
+from ...domain.types import Store
 from ...store.connection import DeadlineConnection
 from ...store.memories import columns_of, lock_theme
 from ...store.sql import query
-from ...store.vectors import recorded_space
 from ..common.row_security import has_own_themes
-from .float_arrays import as_vector, know_vectors
-from .records import MemoryRecord, Record, TurnRecord
-from .said_structure import NOTHING_SAID, ReplacedMemory, SourceTurn
+from .float_arrays import as_vector
+from .records import NOTHING_SAID, MemoryRecord, Record, ReplacedMemory, SourceTurn, TurnRecord
 
 _TURN_COLUMNS = {"sessions": "session_id", "roles": "role", "times": "ts"}
 _SAID_COLUMNS = ("kind", "subject", "scope", "state", "expires_at", "confidence", "applies_when", "pinned")
@@ -41,16 +39,6 @@ class BatchResult:
     added: Sequence[Record] = ()
     there: Sequence[Record] = ()
     removed: Sequence[Record] = ()
-
-
-def begin(conn: DeadlineConnection) -> None:
-    """Make a connection ready for what follows; before any transaction."""
-    know_vectors(conn)
-
-
-def space(conn: DeadlineConnection) -> EmbeddingSpace:
-    """Return what the database holds vectors of."""
-    return recorded_space(conn)
 
 
 def moved_themes(conn: DeadlineConnection) -> dict[str, str]:

@@ -21,10 +21,11 @@ from ...domain.types import EmbeddingSpace
 from ...store.connection import DeadlineConnection, translated
 from ...store.memories import note_actor
 from ...store.vectors import hold_space, record_space
+from ..common.fetching import pieces
 from ..common.operators import operator
 from . import import_rows as store
-from .records import TARGETS, MemoryRecord, Record, TurnRecord, time_flaw
-from .said_structure import as_stored
+from .float_arrays import know_vectors
+from .records import TARGETS, MemoryRecord, Record, TurnRecord, as_stored, time_flaw
 
 BATCH_RECORDS = 500
 BATCH_CHARS = 2_000_000  # of text; a batch is one transaction and stays in memory
@@ -100,15 +101,8 @@ class IngestResult:
 
     def counts(self) -> dict[str, int]:
         """Return the figures."""
-        return {
-            "memories_added": self.memories_added,
-            "memories_there": self.memories_there,
-            "turns_added": self.turns_added,
-            "turns_there": self.turns_there,
-            "vectors": self.vectors,
-            "masked": self.masked,
-            "skipped": sum(self.skipped.values()),
-        }
+        names = ("memories_added", "memories_there", "turns_added", "turns_there", "vectors", "masked")
+        return {name: getattr(self, name) for name in names} | {"skipped": self.skipped.total()}
 
     def as_json(self) -> dict[str, Any]:
         """Everything, for machines."""
@@ -134,15 +128,15 @@ def take_in(
     goes on after it. Whatever else is wrong with a record leaves out that record only.
     """
     with translated():
-        store.begin(conn)
+        know_vectors(conn)
         if intake.origin != "copy":
             intake = dataclasses.replace(intake, moved=store.moved_themes(conn))
     found = IngestResult()
-    gate = _Gate(intake, found)
+    cleaning = _Cleaning(intake, found)
     languages = Languages(intake.settings.text_language, intake.settings.text_languages)
     linked: list[MemoryRecord] = []
     for batch in _batches(records):
-        fit = gate.let_in(batch)
+        fit = cleaning.accepted(batch)
         try:
             _write(conn, fit, intake, languages, found)
         except (OperationRejected, StoreUnsettled):
@@ -151,8 +145,8 @@ def take_in(
         progress(len(batch))
         linked += [each for each in fit if isinstance(each, MemoryRecord) and each.said.links()]
     if intake.really:
-        for start in range(0, len(linked), BATCH_RECORDS):
-            _link(conn, linked[start : start + BATCH_RECORDS], found)
+        for some in pieces(linked, BATCH_RECORDS):
+            _link(conn, some, found)
     return found
 
 
@@ -250,7 +244,7 @@ def _bare(record: Record) -> Record:
     return record if record.embedding is None else dataclasses.replace(record, embedding=None, parts=())
 
 
-class _Gate:
+class _Cleaning:
     """What a live write goes through: cleaning, masking, names in the form in which they are stored, limits."""
 
     def __init__(self, intake: IngestOptions, found: IngestResult) -> None:
@@ -259,7 +253,7 @@ class _Gate:
         self._found = found
         self._themes: dict[str, str] = {}
 
-    def let_in(self, batch: Sequence[Record]) -> list[Record]:
+    def accepted(self, batch: Sequence[Record]) -> list[Record]:
         """Return those that can be stored, as they are stored, each once; the others are noted as skipped."""
         fit: dict[tuple[object, ...], Record] = {}
         for record in batch:
@@ -272,16 +266,13 @@ class _Gate:
             elif not kept.content:
                 self._found.skip(record, "its text is empty")
             elif (key := _identity(kept)) in fit:
-                self._note_twice(kept)
+                if isinstance(kept, MemoryRecord):
+                    self._found.memories_there += 1
+                else:
+                    self._found.turns_there += 1
             else:
                 fit[key] = kept
         return list(fit.values())
-
-    def _note_twice(self, record: Record) -> None:
-        if isinstance(record, MemoryRecord):
-            self._found.memories_there += 1
-        else:
-            self._found.turns_there += 1
 
     def _as_stored(self, record: Record) -> Record:
         counts: Counter[str] = Counter()

@@ -1,14 +1,122 @@
-"""Memories and turns on their way between databases, files and other programs."""
+"""Memories and turns on their way between databases, files and other programs, where rows have other numbers.
+
+So a memory that was replaced is named by its target and the digest of its text, and a turn that is a source by its
+session, role, time and digest.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+from ...capture.sanitize import Sanitizer
+from ...domain.errors import HermesPgvectorError, InvalidArgument
+from ...domain.facts import PLAIN, SOURCES_MOST, Structure, parse_notation, structure_of
 from ...domain.types import MEMORY_FILES
-from .said_structure import NOTHING_SAID, Said
+
+_DIGEST_BYTES = 32
+
+
+class SourceTurn(NamedTuple):
+    """A turn that says it."""
+
+    session_id: str
+    role: str
+    ts: datetime
+    digest: bytes
+
+
+class ReplacedMemory(NamedTuple):
+    """The memory of the same theme whose place another one took."""
+
+    target: str
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What one memory says of itself, without numbers of rows."""
+
+    structure: Structure = PLAIN
+    replaced: ReplacedMemory | None = None
+    sources: tuple[SourceTurn, ...] = ()
+
+    def links(self) -> bool:
+        """Return whether it names other rows."""
+        return self.replaced is not None or bool(self.sources)
+
+
+NOTHING_SAID = Said()
+
+
+def read_said(given: object) -> Said:
+    """Return what a JSON object says. Raises InvalidArgument, with what is wrong but not what stands there."""
+    if given is None:
+        return NOTHING_SAID
+    if not isinstance(given, Mapping):
+        raise InvalidArgument("its structure is no JSON object")
+    plain = {key: value for key, value in given.items() if key not in ("replaces", "sources", "closes", "obsoletes")}
+    try:
+        structure = structure_of(plain)
+        replaced = given.get("replaces")
+        sources = given.get("sources") or ()
+        if len(sources) > SOURCES_MOST:
+            raise InvalidArgument("it names too many sources")
+        return Said(structure, None if replaced is None else _replaced(replaced), tuple(map(_source, sources)))
+    except (HermesPgvectorError, ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise InvalidArgument("its structure cannot be read") from exc
+
+
+def said_as_json(said: Said) -> dict[str, Any]:
+    """Return it as `read_said` reads it; empty where nothing is said."""
+    row = said.structure.said()
+    if said.structure.expires_at is not None:
+        row["expires_at"] = datetime.fromtimestamp(said.structure.expires_at, UTC).isoformat()
+    if said.replaced is not None:
+        row["replaces"] = {"target": said.replaced.target, "sha256": said.replaced.digest.hex()}
+    if said.sources:
+        row["sources"] = [
+            {
+                "session_id": each.session_id,
+                "role": each.role,
+                "ts": each.ts.isoformat(),
+                "sha256": each.digest.hex(),
+            }
+            for each in said.sources
+        ]
+    return row
+
+
+def as_stored(said: Said, content: str, keep: Sanitizer, session: Callable[[str], str]) -> Said:
+    """Return it as a database stores it: with what a line of notation says, secrets masked, sessions by their names."""
+    own = Structure(**keep.structure(said.structure.said(), Counter()))
+    structure = own.over(parse_notation(content))
+    if structure.kind or structure.subject:
+        structure = structure.settled()
+    sources = tuple(each._replace(session_id=session(each.session_id)) for each in said.sources)
+    return replace(said, structure=structure, sources=sources)
+
+
+def _replaced(given: Mapping[str, Any]) -> ReplacedMemory:
+    return ReplacedMemory(str(given["target"]), _digest(given["sha256"]))
+
+
+def _source(given: Mapping[str, Any]) -> SourceTurn:
+    ts = datetime.fromisoformat(given["ts"])
+    if ts.tzinfo is None:
+        raise InvalidArgument("the time of a source has no zone")
+    return SourceTurn(str(given["session_id"]), str(given["role"]), ts, _digest(given["sha256"]))
+
+
+def _digest(given: str) -> bytes:
+    found = bytes.fromhex(given)
+    if len(found) != _DIGEST_BYTES:
+        raise InvalidArgument("a sha256 is of another length")
+    return found
+
 
 TARGETS: Final = tuple(MEMORY_FILES)
 _FIRST_YEAR, _LAST_YEAR = 2, 9998

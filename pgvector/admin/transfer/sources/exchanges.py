@@ -40,7 +40,7 @@ class ConversationFilter:
         self._tally = tally
         self._halves = halves
 
-    def sift(self, messages: Iterable[Utterance], seen: set[int]) -> Iterator[Utterance]:
+    def worth_storing(self, messages: Iterable[Utterance], seen: set[int]) -> Iterator[Utterance]:
         """Yield the messages worth storing, clean; `seen` has the exchanges of this session and those it continues."""
         for user, answer in _exchanges(self._original(each) for each in messages):
             yield from self._judge(user, answer, seen)

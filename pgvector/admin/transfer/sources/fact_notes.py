@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from ....domain.facts import NAME_MOST_CHARS, Structure
 from ....domain.text import clean, digest
-from ..records import MemoryRecord
-from ..said_structure import ReplacedMemory, Said
-from .source import ProfileFile, SourceTally, at_epoch
-from .sqlite_file import SqliteFile, read_only
-from .stored_facts import memory_of
+from ..records import MemoryRecord, ReplacedMemory, Said
+from .source import SourceTally, at_epoch, memory_of
+from .sqlite_file import ProfileTables, SqliteFile
 
 _DEMANDED = ("id", "content", "type", "target", "status", "created_at")
 _COLUMNS = (*_DEMANDED, "scope_id", "superseded_by", "updated_at")
@@ -30,24 +28,18 @@ _STATES = {"active": "active", "cold": "closed", "superseded": "superseded", "ar
 _ORDER = "CASE status WHEN 'active' THEN 0 WHEN 'cold' THEN 1 WHEN 'superseded' THEN 2 ELSE 3 END, created_at, rowid"
 
 
-class FactNotes(ProfileFile):
+class FactNotes(ProfileTables):
     """The facts of one profile, in the notation in which they were written."""
 
     NAME = "memory.db"
     EXPECTED = "the facts of hermes-memory (memory.db, as of 0.3)"
-
-    def total(self) -> int:
-        """Return how many facts there are."""
-        with read_only(self.path, self.EXPECTED) as file:
-            file.demand("facts", *_DEMANDED)
-            return file.count("facts")
+    DEMANDED: ClassVar = {"facts": _DEMANDED}
 
     def records(self, tally: SourceTally) -> Iterator[MemoryRecord]:
         """Yield a memory for each fact, with its kind, subject, scope and state, said when it was created."""
         target = self.destination.of_memory({"agent_identity": self.home.profile})
         seen: set[str] = set()
-        with read_only(self.path, self.EXPECTED) as file:
-            file.demand("facts", *_DEMANDED)
+        with self.opened() as file:
             scopes = _scopes(file)
             rows = file.rows("facts", _COLUMNS, order=_ORDER)
             replaced = {row["superseded_by"]: row for row in rows if row["superseded_by"] and not _strange(row)}

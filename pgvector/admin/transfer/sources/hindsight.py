@@ -7,16 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 from ....domain.text import clean
-from ..foreign_database import ForeignDatabase, foreign
+from ..foreign_database import SourceTables
 from ..records import MemoryRecord, Record, TurnRecord
 from .exchanges import ConversationFilter, Utterance
-from .source import CHAT_UNKNOWN, ImportTarget, SourceTables, SourceTally, at_iso
-from .stored_facts import memory_of
+from .source import CHAT_UNKNOWN, ImportTarget, SourceTally, at_iso, memory_of
 
-EXPECTED = "the tables of Hindsight (as of hindsight-api 1.1)"
 _DOCUMENT = ("id", "bank_id", "original_text", "created_at", "updated_at", "retain_params", "tags")
 _FACT = (
     "id", "bank_id", "text", "context", "fact_type", "metadata", "event_date", "mentioned_at", "created_at",
@@ -37,24 +35,20 @@ class HindsightTables(SourceTables):
     in a chat, but not its session key.
     """
 
+    EXPECTED: ClassVar = "the tables of Hindsight (as of hindsight-api 1.1)"
+    DEMANDED: ClassVar = {"documents": _DOCUMENT, "memory_units": _FACT}
+
     bank: str | None
     elsewhere: Callable[[str], ImportTarget | str | None]
-
-    def total(self) -> int:
-        """About how many documents and facts there are."""
-        with foreign(self.dsn, self.schema, EXPECTED) as database:
-            _check(database)
-            return database.count("documents") + database.count("memory_units")
 
     def records(self, tally: SourceTally) -> Iterator[Record]:
         """Yield conversations as turns, notes and facts as memories; entities, links and vectors are derived."""
         turn_filter = ConversationFilter(self.destination.min_chars, tally)
-        with foreign(self.dsn, self.schema, EXPECTED) as database:
-            _check(database)
-            for row in database.hindsight_documents(self.bank):
+        with self.opened() as database:
+            for row in database.rows("hindsight_documents", bank=self.bank):
                 tally.read += 1
                 yield from self._document(row, turn_filter, tally)
-            for row in database.hindsight_facts(self.bank):
+            for row in database.rows("hindsight_facts", bank=self.bank):
                 tally.read += 1
                 yield from self._fact(row, tally)
 
@@ -74,7 +68,7 @@ class HindsightTables(SourceTables):
             "source": "import:hindsight",
             "bank": row.bank_id,
         }
-        for said in turn_filter.sift(_spoken(messages, row.created_at, where), set()):
+        for said in turn_filter.worth_storing(_spoken(messages, row.created_at, where), set()):
             yield TurnRecord(target.turns, session, said.role, said.text, said.at, metadata, where=where)
 
     def _fact(self, row: Any, tally: SourceTally) -> Iterator[MemoryRecord]:
@@ -112,11 +106,6 @@ class HindsightTables(SourceTables):
             "agent_identity": known.get("agent_identity") or self.profile,
             "agent_workspace": "hermes",
         }
-
-
-def _check(database: ForeignDatabase) -> None:
-    database.demand("documents", *_DOCUMENT)
-    database.demand("memory_units", *_FACT)
 
 
 def _messages(text: str) -> list[Message] | None:

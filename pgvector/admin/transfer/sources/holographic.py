@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from ..records import MemoryRecord
-from .source import ProfileFile, SourceTally, at_iso
-from .sqlite_file import read_only
-from .stored_facts import memory_of
+from .source import SourceTally, at_iso, memory_of
+from .sqlite_file import ProfileTables
 
 _COLUMNS = ("fact_id", "content", "category", "tags", "trust_score", "created_at", "updated_at")
 _OF_THE_USER = "user_pref"  # its category for what the user likes
 
 
-class FactStore(ProfileFile):
+class FactStore(ProfileTables):
     """The facts of one profile."""
 
     NAME = "memory_store.db"
     EXPECTED = "the fact store of the provider holographic (memory_store.db, as of hermes-agent 0.19.0)"
-
-    def total(self) -> int:
-        """Return how many facts there are."""
-        with read_only(self.path, self.EXPECTED) as file:
-            file.demand("facts", "fact_id", "content", "created_at")
-            return file.count("facts")
+    DEMANDED: ClassVar = {"facts": ("fact_id", "content", "created_at")}
 
     def records(self, tally: SourceTally) -> Iterator[MemoryRecord]:
         """Yield a memory for each fact, with its category, tags and trust; entities and vectors are derived."""
         target = self.destination.of_memory({"agent_identity": self.home.profile})
-        with read_only(self.path, self.EXPECTED) as file:
-            file.demand("facts", "fact_id", "content", "created_at")
+        with self.opened() as file:
             for row in file.paged("facts", _COLUMNS):
                 tally.read += 1
                 where = f"fact {row['fact_id']}"

@@ -13,9 +13,8 @@ from ....domain.redaction import mask_dsn
 from ..foreign_database import foreign
 from ..records import MemoryRecord
 from . import qdrant
-from .source import Home, ImportDestination, SourceTally, at_iso
+from .source import Home, ImportDestination, SourceTally, at_iso, memory_of
 from .sqlite_file import read_only
-from .stored_facts import memory_of
 
 COLLECTION = "mem0"  # what Mem0 and hermes-agent call it unless told otherwise
 HISTORY = "the history of Mem0 (history.db, as of mem0ai 2.2)"
@@ -49,7 +48,9 @@ def configured(home: Home) -> Mem0Settings | None:
         case "qdrant" if given.get("path"):
             return Mem0Settings(Path(str(given["path"])).expanduser(), "", collection)
         case "pgvector":
-            return Mem0Settings(None, _dsn(given), collection)
+            names = ("host", "port", "user", "password", "dbname", "sslmode")
+            pairs = [f"{name}={_quoted(given[name])}" for name in names if given.get(name)]
+            return Mem0Settings(None, str(given.get("connection_string") or " ".join(pairs)), collection)
         case _:
             raise ConfigurationError(
                 f"{file} names no store that can be read here (mode oss with a local qdrant `path`, or pgvector); what "
@@ -64,12 +65,6 @@ def _vector_store(file: Path) -> dict[str, Any]:
         raise ConfigurationError(f"{file} cannot be read: {exc}") from exc
     oss = _object(found.get("oss")) if isinstance(found, dict) and found.get("mode") == "oss" else {}
     return _object(oss.get("vector_store"))
-
-
-def _dsn(given: Mapping[str, Any]) -> str:
-    names = ("host", "port", "user", "password", "dbname", "sslmode")
-    pairs = [f"{name}={_quoted(given[name])}" for name in names if given.get(name)]
-    return str(given.get("connection_string") or " ".join(pairs))
 
 
 def _object(value: object) -> dict[str, Any]:
@@ -128,7 +123,7 @@ class Mem0Store:
         if self.path is None:
             with foreign(self.dsn, self.schema, TABLE) as database:
                 database.demand(self.collection, "id", "payload")
-                for row in database.mem0_points(self.collection):
+                for row in database.rows("mem0_points", table=self.collection):
                     yield str(row.id), row.payload if isinstance(row.payload, dict) else None
         elif self.path.is_dir():
             yield from qdrant.payloads(self.path, self._known_collection(self.path))

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import Any, ClassVar
 
 from ....domain.errors import ConfigurationError
 from ...common.upgrade_progress import NAMELESS
-from ..foreign_database import ForeignDatabase, foreign
+from ..foreign_database import ForeignDatabase, SourceTables
 from ..records import MemoryRecord, Record, TurnRecord
 from .exchanges import SAID_BEFORE, ConversationFilter, Utterance
-from .source import ImportTarget, SourceTables, SourceTally
-from .stored_facts import memory_of
+from .source import ImportTarget, SourceTally, memory_of
 
-EXPECTED = "the tables of hermes-memory-pgvector 0.3 to 1.0"
 _MEMORY = ("id", "agent_identity", "target", "content", "created_at", "updated_at", "metadata")
 _TURN = ("id", "session_id", "agent_identity", "role", "content", "ts", "metadata")
 _CHAT_KEY = re.compile(r"agent:[^:]+:([^:]+):")
@@ -28,24 +27,34 @@ _COPIED = "bulk_import"
 class PredecessorTables(SourceTables):
     """Both tables of one schema."""
 
+    EXPECTED: ClassVar = "the tables of hermes-memory-pgvector 0.3 to 1.0"
+    DEMANDED: ClassVar = {"memory_entries": _MEMORY, "conversations": _TURN}
+
     _known_themes: dict[tuple[str, str], ImportTarget | str] = field(default_factory=dict)
 
-    def total(self) -> int:
-        """About how many rows there are."""
-        with foreign(self.dsn, self.schema, EXPECTED) as database:
-            _check(database)
-            return database.count("memory_entries") + database.count("conversations")
+    @contextmanager
+    def opened(self) -> Iterator[ForeignDatabase]:
+        """Yield the database. Raises ConfigurationError also where the tables are our own."""
+        with super().opened() as database:
+            if database.is_ours():
+                raise ConfigurationError(
+                    "the tables there are of this program itself, not of the other hermes-memory-pgvector: "
+                    "hermes-pgvector copy and hermes-pgvector export move them"
+                )
+            yield database
 
     def records(self, tally: SourceTally) -> Iterator[Record]:
         """Yield memories, then turns by theme and session. Vectors are left: nothing records which model made them."""
-        with foreign(self.dsn, self.schema, EXPECTED) as database:
-            _check(database)
-            for row in database.predecessor_memories():
+        with self.opened() as database:
+            for row in database.rows("predecessor_memories"):
                 tally.read += 1
                 yield from self._memory(row, tally)
             # It stores each side by its own length, so that one may be missing.
             turn_filter = ConversationFilter(self.destination.min_chars, tally, halves=True)
-            for _, rows in groupby(database.predecessor_turns(), lambda row: (row.agent_identity, row.session_id)):
+            # Its first releases kept no parents of sessions.
+            parents = "" if "parent_session_id" in database.columns("conversations") else "_without_parents"
+            turns = database.rows(f"predecessor_turns{parents}")
+            for _, rows in groupby(turns, lambda row: (row.agent_identity, row.session_id)):
                 yield from self._session(list(rows), turn_filter, tally)
 
     def _memory(self, row: Any, tally: SourceTally) -> Iterator[MemoryRecord]:
@@ -71,7 +80,7 @@ class PredecessorTables(SourceTables):
         metadata = target.session.provenance(first.session_id, first.parent_session_id or "")
         metadata |= {"source": "import:predecessor"}
         yield from _delegations(rows, target, metadata, tally)
-        for said in turn_filter.sift(_spoken(rows, tally), set()):
+        for said in turn_filter.worth_storing(_spoken(rows, tally), set()):
             yield TurnRecord(target.turns, first.session_id, said.role, said.text, said.at, metadata, where=said.where)
 
     def _import_target(self, theme: str, known: Mapping[str, Any]) -> ImportTarget | str:
@@ -123,13 +132,3 @@ def _spoken(rows: list[Any], tally: SourceTally) -> list[Utterance]:
         else:
             tally.skip("tool output" if row.role == "tool" else "system text", where)
     return spoken
-
-
-def _check(database: ForeignDatabase) -> None:
-    if database.is_ours():
-        raise ConfigurationError(
-            "the tables there are of this program itself, not of the other hermes-memory-pgvector: "
-            "hermes-pgvector copy and hermes-pgvector export move them"
-        )
-    database.demand("memory_entries", *_MEMORY)
-    database.demand("conversations", *_TURN)

@@ -1,6 +1,6 @@
 """Reads the folder in which qdrant-client keeps a local collection, without that package and without running its data.
 
-A point is a pickled object. ToolScope nothing is unpickled but its plain values: whatever else a file names is refused.
+A point is a pickled object, of which nothing but plain values is unpickled: whatever else a file names is refused.
 """
 
 from __future__ import annotations

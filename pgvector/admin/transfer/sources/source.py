@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from ....domain.redaction import mask_dsn
+from ....capture.turn_filter import is_synthetic, is_trivial_query
+from ....domain.text import clean, strip_injected
 from ....domain.theme import SessionThemes, Surface, ThemeRules, resolve_theme
-from ..records import Record
+from ..records import MemoryRecord, Record
 
 _EXAMPLES = 20
 _PROFILE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")  # the names that the host gives to profiles
@@ -168,7 +169,6 @@ class ProfileFile:
 
     NAME: ClassVar[str]
     EXPECTED: ClassVar[str]
-
     home: Home
     destination: ImportDestination
     given: Path | None = None
@@ -182,21 +182,6 @@ class ProfileFile:
     def where(self) -> str:
         """Return the file."""
         return str(self.path)
-
-
-@dataclass(frozen=True)
-class SourceTables:
-    """Tables of another program in one schema; `profile` is whose the rows are that name none."""
-
-    dsn: str
-    schema: str
-    profile: str
-    destination: ImportDestination
-
-    @property
-    def where(self) -> str:
-        """Return the database and the schema."""
-        return f"{mask_dsn(self.dsn)} (schema {self.schema})"
 
 
 def _is_api(said: Mapping[str, Any]) -> bool:
@@ -219,3 +204,35 @@ def at_iso(text: object) -> datetime | None:
     except ValueError:
         return None
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def memory_of(
+    content: object,
+    created: datetime | None,
+    updated: datetime | None,
+    target: ImportTarget | str,
+    metadata: Mapping[str, object],
+    tally: SourceTally,
+    where: str,
+    *,
+    kind: str = "memory",
+) -> Iterator[MemoryRecord]:
+    """Yield a fact as a memory, clean; nothing where it is not worth keeping or has no place, which `tally` notes."""
+    text = strip_injected(clean(content)).strip()
+    if reason := _flaw(text):
+        tally.skip(reason, where)
+    elif created is None:
+        tally.skip("without a time", where)
+    elif isinstance(target, str):
+        tally.skip(target, where)
+    else:
+        kept = {key: value for key, value in metadata.items() if value not in (None, "", [], {})}
+        yield MemoryRecord(target.memories, kind, text, created, max(created, updated or created), kept, where=where)
+
+
+def _flaw(text: str) -> str:
+    if not text:
+        return "empty"
+    if is_synthetic(text):
+        return "synthetic"
+    return "acknowledgement" if is_trivial_query(text) else ""

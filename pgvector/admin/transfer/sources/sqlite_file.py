@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ....domain.errors import ConfigurationError
+from .source import ProfileFile
 
 _BUSY_S = 5.0
 _PAGE = 2000  # rows a read: no transaction of ours stays open while they are stored
@@ -119,3 +120,22 @@ def _copied(path: Path, folder: Path, expected: str, why: sqlite3.OperationalErr
         raise ConfigurationError(f"{path} cannot be read: {exc.strerror or exc}") from exc
     except sqlite3.DatabaseError as exc:
         raise ConfigurationError(f"{path} cannot be read as {expected}: {why}; of a copy: {exc}") from exc
+
+
+class ProfileTables(ProfileFile):
+    """A SQLite file of one profile. `DEMANDED`: the columns that its tables must have; the last one is counted."""
+
+    DEMANDED: ClassVar[Mapping[str, Sequence[str]]]
+
+    @contextmanager
+    def opened(self) -> Iterator[SqliteFile]:
+        """Yield the file, known to be what it should be. Raises ConfigurationError."""
+        with read_only(self.path, self.EXPECTED) as file:
+            for table, columns in self.DEMANDED.items():
+                file.demand(table, *columns)
+            yield file
+
+    def total(self) -> int:
+        """Return how many rows there are to read."""
+        with self.opened() as file:
+            return file.count(list(self.DEMANDED)[-1])

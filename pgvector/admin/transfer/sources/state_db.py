@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from ....domain.errors import ConfigurationError
 from ....domain.text import clean
 from ..records import TurnRecord
 from .exchanges import ConversationFilter, Utterance
-from .source import ImportTarget, ProfileFile, SourceTally, at_epoch
-from .sqlite_file import SqliteFile, read_only
+from .source import ImportTarget, SourceTally, at_epoch
+from .sqlite_file import ProfileTables, SqliteFile
 
 _SESSION = (
     "id", "source", "user_id", "session_key", "chat_id", "chat_type", "thread_id", "origin_json", "model_config",
@@ -32,21 +31,20 @@ _REVIEWS = (
 Row = Mapping[str, Any]
 
 
-class SessionDatabase(ProfileFile):
+class SessionDatabase(ProfileTables):
     """The sessions of one profile."""
 
     NAME = "state.db"
     EXPECTED = "the session database of hermes-agent (state.db, as of 0.19.0)"
-
-    def total(self) -> int:
-        """Return how many messages there are, of tools as well."""
-        with self._open() as file:
-            return file.count("messages")
+    DEMANDED: ClassVar = {
+        "sessions": ("id", "source", "started_at", "parent_session_id"),
+        "messages": ("id", "session_id", "role", "content", "timestamp"),
+    }
 
     def records(self, tally: SourceTally) -> Iterator[TurnRecord]:
         """Yield the turns of every session, sessions by their beginning; a session is read at once and then let go."""
         turn_filter = ConversationFilter(self.destination.min_chars, tally)
-        with self._open() as file:
+        with self.opened() as file:
             sessions = _sessions(file)
             seen: dict[str, set[int]] = {}
             for name, row in sessions.items():
@@ -58,8 +56,8 @@ class SessionDatabase(ProfileFile):
                     continue
                 parent = str(row["parent_session_id"] or "")
                 metadata = target.session.provenance(name, parent) | {"source": "import:state.db"}
-                lineage = seen.setdefault(_eldest(name, sessions), set())
-                for said in turn_filter.sift(_spoken(messages, tally, row["started_at"]), lineage):
+                lineage = seen.setdefault([name, *_ancestors(name, sessions)][-1], set())
+                for said in turn_filter.worth_storing(_spoken(messages, tally, row["started_at"]), lineage):
                     yield TurnRecord(target.turns, name, said.role, said.text, said.at, metadata, where=said.where)
 
     def target(self, session_id: str) -> ImportTarget | str | None:
@@ -70,18 +68,10 @@ class SessionDatabase(ProfileFile):
     @cached_property
     def _known(self) -> dict[str, dict[str, Any]]:
         try:
-            with self._open() as file:
+            with self.opened() as file:
                 return _sessions(file)
         except ConfigurationError:
             return {}
-
-    @contextmanager
-    def _open(self) -> Iterator[SqliteFile]:
-        """Yield the file, opened and known to be what it should be."""
-        with read_only(self.path, self.EXPECTED) as file:
-            file.demand("sessions", "id", "source", "started_at", "parent_session_id")
-            file.demand("messages", "id", "session_id", "role", "content", "timestamp")
-            yield file
 
     def _words(self, row: Row, sessions: Mapping[str, Row]) -> dict[str, Any]:
         """Return the session as the host would tell a provider of it."""
@@ -115,10 +105,6 @@ def _ancestors(name: str, sessions: Mapping[str, Row]) -> Iterator[str]:
         yield parent
         met.add(parent)
         name = parent
-
-
-def _eldest(name: str, sessions: Mapping[str, Row]) -> str:
-    return [name, *_ancestors(name, sessions)][-1]
 
 
 def _spoken(messages: list[dict[str, Any]], tally: SourceTally, started_at: object) -> Iterator[Utterance]:

@@ -1,0 +1,56 @@
+"""What stands in the files of a home: clients of our MCP server, the desktop's form, the host's own memory files."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from ...config.settings import FIELDS
+from ...config.sources import form_path, read_form, read_section
+from ..common.client_files import entries_for
+from ..common.file_fill import fills
+from .check import Check, note
+
+
+def check_clients(home: Path) -> Iterator[Check]:
+    """Yield a note for each entry of this home by which a client starts nothing."""
+    for found in entries_for(home):
+        command = found.entry.get("command")
+        if isinstance(command, str) and shutil.which(command) is None:
+            yield note(
+                "mcp",
+                f"{found.client} cannot start the MCP server {found.name!r} of {found.path}: there is no {command}",
+                f"hermes-pgvector mcp install --client {found.client} --name {found.name}",
+            )
+
+
+def check_forms(home: Path) -> Iterator[Check]:
+    """Yield a note where somebody who edits config.yaml would wonder that nothing changes."""
+    section, _ = read_section(home)
+    said = section if isinstance(section, dict) else {}
+    form = read_form(home)
+    overruled = [
+        field.key
+        for field in FIELDS
+        if form.get(field.key) not in (None, "")
+        and said.get(field.key) is not None
+        and str(said[field.key]).lower() != str(form[field.key]).lower()
+    ]
+    if overruled:
+        yield note(
+            "form",
+            f"the desktop's form says otherwise than config.yaml, and counts: {', '.join(overruled)}",
+            f"empty these fields there, or delete {form_path(home)}",
+        )
+
+
+def check_memory_files(home: Path) -> Iterator[Check]:
+    """Yield a note for each file that is nearly full: the agent soon drops entries to keep new ones."""
+    for each in fills(home):
+        if each.nearly_full:
+            yield note(
+                "memory files",
+                f"{each}; when it is full, the agent has to drop entries to keep new ones",
+                "hermes-pgvector relieve shows which of them can go into the database",
+            )
