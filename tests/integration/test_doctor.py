@@ -356,6 +356,18 @@ def test_need_02_a_spool_that_is_held_up(
     del living
 
 
+def test_need_02_a_spool_file_that_was_deleted_under_a_running_process(home: Path) -> None:
+    living = spooled(home, 3)
+    (path,) = spool_folder(home).glob("*.db")
+    path.unlink()
+
+    found = disk(home)
+
+    (deleted,) = [check for check in found if check.name == "spool" and check.state == "fail"]
+    assert str(path) in deleted.said and str(os.getpid()) in deleted.said and deleted.fix == "restart that agent"
+    del living
+
+
 def test_need_02_writes_of_a_stopped_process_are_delivered(dsn: str, home: Path, capsys: Capture) -> None:
     directory = spooled(home, 5)
     for path in spool_folder(home).glob("*.db"):

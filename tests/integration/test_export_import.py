@@ -134,6 +134,18 @@ def test_need_18_an_empty_database_takes_the_vectors_of_the_model_that_the_setti
     assert Database(second_dsn).column("SELECT model FROM hermes_embedding") == [MODEL]
 
 
+def test_need_16_a_dash_is_stdout_as_it_is_stdin_for_import(
+    configure: Callable[..., None],
+    cli_process: Callable[..., subprocess.CompletedProcess[bytes]],
+    dsn: str,
+    tmp_path: Path,
+) -> None:
+    configure(dsn)
+    done = cli_process("export", "-")
+    assert done.returncode == 0 and done.stdout.startswith(b'{"format":"hermes-memory-pgvector"'), done.stderr
+    assert not (tmp_path / "-").exists()
+
+
 def test_need_16_an_export_can_be_narrowed_by_theme_and_time(
     both: Both, dsn: str, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:

@@ -384,6 +384,20 @@ def test_need_04_doctor_notes_themes_that_share_the_hosts_memory(
         assert "marketing, sales" in note["said"] and "memory_enabled: false" in note["fix"]
 
 
+def test_need_04_doctor_of_a_home_without_agents_tells_nothing_of_anothers_themes(
+    make_provider: MakeProvider, cli: Run, tmp_path: Path, dsn: str
+) -> None:
+    for theme in ("marketing", "sales"):
+        fill(make_provider, theme, f"Atlas is blue, says {theme}")
+    other = tmp_path / "other"
+    other.mkdir()
+    configure(other, dsn)
+
+    checks = json.loads(cli("doctor", "--json", "--hermes-home", str(other)).stdout)["checks"]
+
+    assert [check["said"] for check in checks if check["name"] == "built-in memory"] == []
+
+
 def test_need_16_of_two_who_rename_into_one_name_at_once_the_second_is_refused(
     make_provider: MakeProvider, home: Path, dsn: str, start_cli: Callable[..., subprocess.Popen[str]]
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...domain.errors import WrongUsage
+from ...host.session_context import load_settings
 from ..common.commands import EXIT_OK, Command, action, argument, print_json, printed
 from ..common.console import Column, say, show_pairs, show_table
 from ..common.refs import parse_refs
@@ -67,13 +68,15 @@ def _list(args: argparse.Namespace, home: Path) -> int:
     with reading_theme(args, home) as (conn, theme):
         rows = browsing.listed(conn, args.store, theme, bounds, wanted, chars=chars)
     empty = f"the theme {theme!r} has no {'memory' if args.store == 'memories' else 'turn'} to show"
-    return printed(args, rows, lambda: _show_rows(rows, empty=empty))
+    # Where recall goes by words alone, no row waits for anything.
+    waits = bool(load_settings(None, home).settings.embed_url.strip())
+    return printed(args, rows, lambda: _show_rows(rows, empty=empty, waits=waits))
 
 
-def _show_rows(rows: list[dict[str, Any]], *, empty: str) -> None:
+def _show_rows(rows: list[dict[str, Any]], *, empty: str, waits: bool) -> None:
     for row in rows:
         said = row.get("structure", {})
-        notes = ["no vector yet"] if row["pending"] else []
+        notes = ["no vector yet"] if row["pending"] and waits else []
         notes += [said["state"]] if said.get("state", "active") != "active" else []
         about = " ".join(str(said[name]) for name in ("kind", "subject", "scope") if name in said)
         row |= {"date": minute(row["at"]), "about": about, "note": ", ".join(notes)}
@@ -102,7 +105,8 @@ def _show_row(row: dict[str, Any]) -> None:
     metadata, said = row.pop("metadata", {}), row.pop("structure", {})
     for name in ("id", "store", "pending"):
         row.pop(name, None)
-    show_pairs((name.replace("_", " "), value) for name, value in row.items() if value not in (None, "", 0))
+    known = {name: value for name, value in row.items() if value not in (None, "", 0)}
+    show_pairs((name.replace("_", " "), _told(name, value)) for name, value in known.items())
     show_pairs((f"says {name.replace('_', ' ')}", _plain(value)) for name, value in said.items())
     show_pairs((f"metadata {name}", _plain(value)) for name, value in metadata.items())
     if content is not None:
@@ -111,6 +115,12 @@ def _show_row(row: dict[str, Any]) -> None:
     if past:
         say()
         _show_events(past)
+
+
+def _told(name: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return minute(value) if name in ("ts", "created_at", "updated_at") else value
 
 
 def _plain(value: Any) -> str:

@@ -106,6 +106,17 @@ def inspect_spools(home: Path) -> list[SpoolView]:
     return views
 
 
+def deleted_spools(home: Path) -> list[Path]:
+    """Return the files that living processes still write to and that somebody deleted meanwhile."""
+    found = []
+    for folder in filter(is_private, spool_folders(home)):
+        for lock in sorted(folder.glob("*.db.lock")):
+            path = lock.with_suffix("")
+            if not path.exists() and _is_held(path):
+                found.append(path)
+    return found
+
+
 def render_rejected(items: list[RejectedWrite]) -> str:
     """Return rejected writes for people."""
     if not items:

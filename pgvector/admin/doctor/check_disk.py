@@ -13,7 +13,7 @@ from ...capture.spool_format import RejectedWrite
 from ...config.settings import Settings
 from ...domain.format import plural
 from ..common.embedded_server import embedded_server
-from ..common.spool_views import SpoolView, inspect_spools, short_id
+from ..common.spool_views import SpoolView, deleted_spools, inspect_spools, short_id
 from .check import Check, DoctorContext, fail, note, ok
 
 MANY_WAITING = 1000  # a burst is gone in seconds; more than this says that something holds the drain up
@@ -36,6 +36,7 @@ def check_disk(context: DoctorContext) -> Iterator[Check]:
             f"make {context.home} writable for this user",
         )
     else:
+        yield from _deleted(context.home)
         yield from _spools(
             inspect_spools(context.home), folder, context.settings, destination_of(context.settings, context.home)
         )
@@ -58,6 +59,16 @@ def _spools(views: list[SpoolView], folder: Path, settings: Settings, here: Dest
         yield ok(
             "spool",
             f"{folder}, {plural(waiting, 'write')} on their way, {size / 1e6:.1f} of {settings.spool_max_mb} MB",
+        )
+
+
+def _deleted(home: Path) -> Iterator[Check]:
+    for path in deleted_spools(home):
+        yield fail(
+            "spool",
+            f"the file {path} was deleted while process {path.name.split('-')[0]} writes to it: what that accepts is "
+            "lost if it is killed",
+            "restart that agent",
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...capture.mirror import Mirror
+from ...capture.spool_directory import spool_folder
 from ...config.settings import Settings
 from ...domain.theme import Surface, ThemeRules, session_themes
 from ...host.session_context import profile_of
@@ -69,7 +70,8 @@ def _homes(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
 def _shared_files(conn: DeadlineConnection, home: Path) -> str:
     """Return a sentence on what the themes of a home share; empty where they share nothing."""
     files = files_in_prompts(home)
-    if not files:
+    # Turns tell their profile, and not their home: where no agent has run, they are those of another home.
+    if not files or not spool_folder(home).is_dir():
         return ""
     origin = Mirror(home).origin if (home / "pgvector" / "origin").is_file() else ""
     names = theme_rows.of_home(conn, profile_of(home), origin)

@@ -39,7 +39,7 @@ def _export_theme(args: argparse.Namespace, home: Path) -> int:
 
 def _export(args: argparse.Namespace, home: Path) -> int:
     """Write the themes to a new file, or to stdout; what was written is told on stderr where stdout holds the rows."""
-    file = args.file
+    file = None if args.file == Path("-") else args.file
     period = TimeRange(parse_when(args.since, "--since"), parse_when(args.until, "--until", end=True))
     if period.since and period.until and period.since >= period.until:
         raise WrongUsage("--since is not before --until: nothing can lie between them")
@@ -136,7 +136,9 @@ EXPORT = Command(
     "hermes-pgvector export --vectors | ssh there hermes-pgvector import -",
     _export,
     [
-        argument("file FILE", "a new file, compressed when it ends in .gz (default: stdout)", nargs="?", type=Path),
+        argument(
+            "file FILE", "a new file, compressed when it ends in .gz; - is stdout (the default)", nargs="?", type=Path
+        ),
         add_themes,
         argument("--since WHEN", "turns said and memories last confirmed from then on: 2026-05-03, 7d, yesterday"),
         argument("--until WHEN", "... before then; of a day, month or year, to its end"),
@@ -153,7 +155,7 @@ EXPORT_THEME = Command(
     [
         argument(
             "--output FILE",
-            "a new file, compressed when it ends in .gz (default: stdout)",
+            "a new file, compressed when it ends in .gz; - is stdout (the default)",
             dest="file",
             type=Path,
         ),
