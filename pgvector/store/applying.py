@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
@@ -30,7 +30,7 @@ from ..domain.operations import (
 from ..domain.theme import Languages
 from .connection import DeadlineConnection, pipelined
 from .memories import Embeddings, MemoryWriter, forget_old_texts, lock_theme, note_actor
-from .memory_files import reconcile
+from .memory_files import LONG, import_ahead, reconcile
 from .replays import forget_again, forgotten_since, remove_again, stored_turns
 from .sql import query
 
@@ -44,6 +44,44 @@ def claim(conn: DeadlineConnection, ops: Sequence[Operation]) -> list[Operation]
     fresh = {row.op_id for row in conn.execute(query("claim_operations"), ids)}
     fresh -= stored_turns(conn, [op for op in ops if op.op_id in fresh])
     return list({op.op_id: op for op in ops if op.op_id in fresh}.values())
+
+
+def cut_at_long_files(ops: Sequence[Operation]) -> Iterator[list[Operation]]:
+    """Give the operations in their order, cut before each reading of a long file."""
+    some: list[Operation] = []
+    for op in ops:
+        if some and _is_long(op):
+            yield some
+            some = []
+        some.append(op)
+    yield some
+
+
+def _is_long(op: Operation) -> bool:
+    return isinstance(op, ReconcileFile) and len(op.contents) > LONG
+
+
+def apply_ahead(
+    conn: DeadlineConnection,
+    ops: Sequence[Operation],
+    embeddings: Embeddings,
+    languages: Languages,
+    counts: Counter[str],
+    *,
+    keep_removed: bool = True,
+) -> bool:
+    """Import a part of the long file with which `ops` begin; False where there is none, or little is left of it."""
+    first = ops[0] if ops else None
+    if not isinstance(first, ReconcileFile) or not _is_long(first):
+        return False
+    asked = {"themes": [first.theme], "op_ids": [first.op_id]}
+    if conn.execute(query("lacking_operations"), asked).fetchone() is None:
+        return False  # what an older reading held is not to come back
+    write = MemoryWriter(conn, embeddings, languages, counts)
+    lock_theme(conn, first.theme)
+    with pipelined(conn):
+        note_actor(conn, first.metadata, origin=first.origin, keep_removed=keep_removed)
+        return import_ahead(write, first)
 
 
 def apply_operations(

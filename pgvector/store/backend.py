@@ -25,7 +25,7 @@ from ..domain.operations import MalformedWrite, Operation
 from ..domain.theme import Languages
 from ..domain.types import EmbeddingSpace
 from . import memory_files
-from .applying import apply_operations, claim
+from .applying import apply_ahead, apply_operations, claim, cut_at_long_files
 from .connection import DeadlineConnection, translated, writable
 from .memories import Embeddings
 from .pipeline import Pipeline
@@ -220,24 +220,36 @@ class Backend:
     def apply(
         self, ops: Sequence[Operation], embeddings: Embeddings, timeout_s: float = WRITE_TIMEOUT_S, server: str = ""
     ) -> Counter[str]:
-        """Apply operations in one transaction, each at most once ever; returns what happened, counted.
+        """Apply operations, each at most once ever, in one transaction or a few; returns what happened, counted.
 
         Raises StoreUnavailable or DeadlineExceeded (worth another try), StoreReplaced before anything is written to
         another server than was last noted, or than `server` where that is given, or OperationRejected (never will be).
         """
         if flawed := next((op for op in ops if isinstance(op, MalformedWrite)), None):
             raise OperationRejected(flawed.flaw)
+        counts: Counter[str] = Counter()
+        for some in cut_at_long_files(ops):
+            more = True
+            while more:
+                with self._writing(timeout_s, server) as conn:
+                    own = embeddings if embeddings and self._is_own(hold_space(conn)) else {}
+                    how = {"keep_removed": self._history_texts}
+                    more = apply_ahead(conn, some, own, self.languages, counts, **how)
+                    if not more:
+                        fresh = claim(conn, some)
+                        counts.update(apply_operations(conn, fresh, own, self.languages, **how))
+                        counts["replayed"] += len({op.op_id for op in some}) - len(fresh)
+            self.wrote(op.theme for op in some)
+        return counts
+
+    @contextmanager
+    def _writing(self, timeout_s: float, server: str) -> Iterator[DeadlineConnection]:
+        """Yield a transaction on the server that is to be written to. Raises as `apply`."""
         with self.connection(timeout_s) as conn:
             self._check_server(conn)
             if server and server != self.server:
                 raise StoreReplaced
-            fresh = claim(conn, ops)
-            if embeddings and not self._is_own(hold_space(conn)):
-                embeddings = {}
-            counts = apply_operations(conn, fresh, embeddings, self.languages, keep_removed=self._history_texts)
-            counts["replayed"] = len({op.op_id for op in ops}) - len(fresh)
-        self.wrote(op.theme for op in ops)
-        return counts
+            yield conn
 
     def known_vectors(self, space: EmbeddingSpace, texts: Sequence[ThemedText]) -> Embeddings:
         """Return the vectors in `space` of those texts that a row of the same theme holds already, by text."""

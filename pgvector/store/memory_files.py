@@ -25,21 +25,17 @@ WHY: Final = {"missing": "is missing", "empty": "is empty", "damaged": "is damag
 _MANY = 3  # so many entries lost at once, and half of the file or more, is no edit by hand
 _ALIKE = 0.5  # share of pairs of characters from which a new entry is an edited old one
 _COMPARED_CHARS = 2000
+LONG = 500  # entries of a file that a transaction imports; a busy server would end one with thousands, again and again
 
 
 def reconcile(write: MemoryWriter, op: ReconcileFile) -> None:
     """Apply a reading of one file: import what is new, let go of what was taken out, hold what was lost at once."""
-    row = of_file(op) | {"contents": list(op.contents), "file_time": datetime.fromtimestamp(op.file_time, UTC)}
-    changes: dict[str, list[Any]] = defaultdict(list)
-    for change in write.conn.execute(query("mirror_difference"), row).fetchall():
-        changes[change.kind].append(change)
+    row, changes = _difference(write, op)
     for change in changes["buried"]:
         # Noted as seen, or it would count as new when somebody edits another line of this file.
         write.conn.execute(query("note_mirrored"), _entry(write, op, change))
         write.counts["memories_kept_removed"] += 1
-    # Of two lines of one subject the lower one is current.
-    places = {content: place for place, content in enumerate(op.contents)}
-    for change in sorted(changes["new"], key=lambda each: places[each.content]):
+    for change in _in_order(op, changes["new"]):
         _import(write, op, change)
     if back := changes["back"]:
         write.conn.execute(query("withdraw_removals"), row | {"digests": [each.digest for each in back]})
@@ -48,6 +44,34 @@ def reconcile(write: MemoryWriter, op: ReconcileFile) -> None:
         write.conn.execute(query("forget_mirrored"), row | {"digests": [each.digest for each in moved]})
     if changes["gone"]:
         _part_with_gone(write, op, row, changes)
+
+
+def import_ahead(write: MemoryWriter, op: ReconcileFile) -> bool:
+    """Import the first entries of a long file that are new; False where what is left fits into one transaction.
+
+    Nothing is let go of: that needs the whole file, and is done when it is applied.
+    """
+    _, changes = _difference(write, op)
+    if len(new := _in_order(op, changes["new"])) <= LONG:
+        return False
+    for change in new[:LONG]:
+        _import(write, op, change)
+    return True
+
+
+def _difference(write: MemoryWriter, op: ReconcileFile) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+    """Return the file as a query has it, and by kind how its entries differ from what was read from it before."""
+    row = of_file(op) | {"contents": list(op.contents), "file_time": datetime.fromtimestamp(op.file_time, UTC)}
+    changes: dict[str, list[Any]] = defaultdict(list)
+    for change in write.conn.execute(query("mirror_difference"), row).fetchall():
+        changes[change.kind].append(change)
+    return row, changes
+
+
+def _in_order(op: ReconcileFile, new: Sequence[Any]) -> list[Any]:
+    """Return new entries as the file has them: of two lines of one subject the lower one is current."""
+    places = {content: place for place, content in enumerate(op.contents)}
+    return sorted(new, key=lambda each: places[each.content])
 
 
 def _entry(write: MemoryWriter, op: ReconcileFile, change: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psycopg
 
+from hermes_memory_pgvector.store.memory_files import LONG
 from hermes_memory_pgvector.store.sql import query
 from tests.conftest import MakeProvider
 from tests.support.memory import landed, recalled, runtime_of, write_entries
@@ -184,6 +185,28 @@ def test_need_15_a_byte_order_mark_is_no_part_of_an_entry(make_provider: MakePro
     provider = make_provider()
     landed(provider)
     assert recalled(provider, "atlas", scope="default") == ["Atlas is blue"]
+
+
+def test_need_03_a_long_file_is_taken_in_by_several_transactions(
+    make_provider: MakeProvider, home: Path, dsn: str
+) -> None:
+    # A busy server ends one that takes too long, and each attempt would begin anew while all other writes wait.
+    database = Database(dsn)
+    entries = [f"Berth {number} of the harbour is free" for number in range(LONG * 2 + 10)]
+    write_entries(home, *entries, age_s=60)
+    provider = make_provider()
+    provider.on_memory_write("add", "memory", "Said after the file was read")
+    landed(provider)
+    stored = "SELECT content FROM memory_entries WHERE agent_identity = 'default' ORDER BY id"
+    assert database.column(stored) == entries, "each once, in the order of the file"
+    assert database.column(
+        "SELECT count(DISTINCT xmin::text) FROM memory_entries WHERE agent_identity = 'default'"
+    ) == [3]
+    assert recalled(provider, "said after the file") == ["Said after the file was read"]
+
+    write_entries(home, *entries[1:], "Berth 5000 is new", age_s=30)
+    landed(make_provider())
+    assert database.column(stored) == [*entries[1:], "Berth 5000 is new"]
 
 
 def test_need_15_the_import_can_be_switched_off(make_provider: MakeProvider, home: Path) -> None:
