@@ -28,7 +28,7 @@ def agent_home(tmp_path: Path, dsn: str) -> HermesHome:
     return mcp_home(tmp_path / "agent", dsn=dsn, dims=DIMS)
 
 
-def test_what_is_remembered_is_recalled_by_another_client(agent_home: HermesHome) -> None:
+def test_need_41_what_is_remembered_is_recalled_by_another_client(agent_home: HermesHome) -> None:
     async def talk() -> None:
         async with connected(agent_home) as one:
             stored = await called(one, "remember", content="The harbour opens at seven.", sync=True)
@@ -41,7 +41,7 @@ def test_what_is_remembered_is_recalled_by_another_client(agent_home: HermesHome
     run(talk)
 
 
-def test_themes_do_not_see_each_other(agent_home: HermesHome) -> None:
+def test_need_41_themes_do_not_see_each_other(agent_home: HermesHome) -> None:
     async def talk() -> None:
         async with connected(agent_home, "--theme", "marketing") as one:
             await called(one, "remember", content="The launch is in May.", sync=True)
@@ -68,7 +68,7 @@ def test_a_project_has_a_theme_of_its_own(agent_home: HermesHome) -> None:
     assert theme.startswith("project-heron-")
 
 
-def test_the_plugin_and_other_agents_share_a_theme(agent_home: HermesHome, make_provider: MakeProvider) -> None:
+def test_need_41_the_plugin_and_other_agents_share_a_theme(agent_home: HermesHome, make_provider: MakeProvider) -> None:
     plugin = make_provider({"tools": ("remember",)})
     called_in_plugin(plugin, "remember", {"content": "The red folder holds the contracts."})
     landed(plugin)
