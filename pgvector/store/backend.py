@@ -231,25 +231,26 @@ class Backend:
         for some in cut_at_long_files(ops):
             more = True
             while more:
-                with self._writing(timeout_s, server) as conn:
-                    own = embeddings if embeddings and self._is_own(hold_space(conn)) else {}
-                    how = {"keep_removed": self._history_texts}
-                    more = apply_ahead(conn, some, own, self.languages, counts, **how)
-                    if not more:
-                        fresh = claim(conn, some)
-                        counts.update(apply_operations(conn, fresh, own, self.languages, **how))
-                        counts["replayed"] += len({op.op_id for op in some}) - len(fresh)
+                with self.connection(timeout_s) as conn:
+                    self._check_server(conn)
+                    if server and server != self.server:
+                        raise StoreReplaced
+                    more = self._apply_part(conn, some, embeddings, counts)
             self.wrote(op.theme for op in some)
         return counts
 
-    @contextmanager
-    def _writing(self, timeout_s: float, server: str) -> Iterator[DeadlineConnection]:
-        """Yield a transaction on the server that is to be written to. Raises as `apply`."""
-        with self.connection(timeout_s) as conn:
-            self._check_server(conn)
-            if server and server != self.server:
-                raise StoreReplaced
-            yield conn
+    def _apply_part(
+        self, conn: DeadlineConnection, ops: Sequence[Operation], embeddings: Embeddings, counts: Counter[str]
+    ) -> bool:
+        """Apply all, or a part of the long file with which they begin; return whether there is more to apply."""
+        if embeddings and not self._is_own(hold_space(conn)):
+            embeddings = {}
+        if apply_ahead(conn, ops, embeddings, self.languages, counts, keep_removed=self._history_texts):
+            return True
+        fresh = claim(conn, ops)
+        counts.update(apply_operations(conn, fresh, embeddings, self.languages, keep_removed=self._history_texts))
+        counts["replayed"] += len({op.op_id for op in ops}) - len(fresh)
+        return False
 
     def known_vectors(self, space: EmbeddingSpace, texts: Sequence[ThemedText]) -> Embeddings:
         """Return the vectors in `space` of those texts that a row of the same theme holds already, by text."""

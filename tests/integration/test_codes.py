@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from pgvector.psycopg import register_vector
 
-from hermes_memory_pgvector.admin.common import codes
+from hermes_memory_pgvector.admin.common import codes, retrying
 from hermes_memory_pgvector.admin.common.embedded_server import bring_up
 from hermes_memory_pgvector.admin.common.migrations import migrations
 from hermes_memory_pgvector.domain.types import Filters, Scope
@@ -122,7 +122,7 @@ def test_need_13_an_interrupted_computation_goes_on(
     of_version_003: str, cli: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_plain_sql(of_version_003)
-    monkeypatch.setattr(codes, "_BLOCKS", 20)
+    monkeypatch.setattr(retrying, "_BLOCKS", 20)
     told: list[tuple[int, int]] = []
 
     def stop_at_the_third(_: str, done: int, total: int) -> None:

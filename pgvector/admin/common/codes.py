@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 from psycopg import sql
@@ -11,7 +10,7 @@ from ...store.connection import DeadlineConnection, translated
 from ...store.sql import query
 from . import hnsw
 from .fetching import one
-from .retrying import retry_deadlocks
+from .retrying import write_by_blocks
 
 # What else tells a row apart from others; it stands in the indexes.
 _KEYS = {
@@ -20,7 +19,6 @@ _KEYS = {
     "memory_chunks": ("row_id", "part"),
     "conversation_chunks": ("row_id", "part"),
 }
-_BLOCKS = 200  # of a table in one transaction: about 2,000 rows
 _query = partial(query, package=__package__)
 
 
@@ -61,21 +59,9 @@ def _state(conn: DeadlineConnection, table: str) -> tuple[bool, int]:
 
 
 def _fill(conn: DeadlineConnection, table: str, tell: hnsw.Tell) -> None:
-    statement = _of(table, "fill_codes")
-    for first, blocks in _passes(conn, table):
-        place = {"first": first, "end": first + _BLOCKS}
-        retry_deadlocks(lambda place=place: conn.execute(statement, place))  # type: ignore[misc]
-        tell(f"codes of {table}", min(first + _BLOCKS, blocks), blocks)
-
-
-def _passes(conn: DeadlineConnection, table: str) -> Iterator[tuple[int, int]]:
-    """Yield where each batch begins, of how many blocks; once more where a row was moved to before the last ones."""
-    while True:
-        missing, blocks = _state(conn, table)
-        if not missing:
-            return
-        for first in range(0, blocks, _BLOCKS):
-            yield first, blocks
+    """Compute the codes of a table; once more where a row moved meanwhile to where the walk had been."""
+    while (state := _state(conn, table))[0]:
+        write_by_blocks(conn, _of(table, "fill_codes"), state[1], partial(tell, f"codes of {table}"))
 
 
 def _replace_signatures(conn: DeadlineConnection, table: str) -> list[str]:

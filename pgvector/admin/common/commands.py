@@ -71,11 +71,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print it and exit."""
         if found := _UNKNOWN.fullmatch(message):
-            kind, given, names = found.groups()
-            known = re.findall(r"[\w-]+", names)
-            near = [name for name in known if name.startswith(given)] or difflib.get_close_matches(given, known)
-            meant = f"; did you mean: {', '.join(near)}?" if given and near else f", only {', '.join(known)}"
-            message = f"there is no {kind.lower()} {given!r}{meant}"
+            message = _nearest(*found.groups())
         elif message.endswith("required: ACTION") and self._subparsers is not None:
             message = f"say what to do: {', '.join(self._subparsers._group_actions[0].choices or ())}"
         if self._as_json:
@@ -89,6 +85,14 @@ class Parser(argparse.ArgumentParser):
         except BrokenPipeError:
             abandon_stdout()
         super().exit(status, message)
+
+
+def _nearest(kind: str, given: str, names: str) -> str:
+    """Return an error for a word that is not one of `names`, with those it may have meant."""
+    known = re.findall(r"[\w-]+", names)
+    near = [name for name in known if name.startswith(given)] or difflib.get_close_matches(given, known)
+    meant = f"; did you mean: {', '.join(near)}?" if given and near else f", only {', '.join(known)}"
+    return f"there is no {kind.lower()} {given!r}{meant}"
 
 
 class GroupedHelp(argparse.RawDescriptionHelpFormatter):

@@ -5,12 +5,17 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
+from psycopg import sql
 from psycopg.errors import DeadlockDetected
+
+from ...store.connection import DeadlineConnection
 
 _DEADLOCKS = 10
 _TRIES, _PAUSE_S = 30, 0.5
+_BLOCKS = 200  # of a table in one transaction: about 2,000 rows
 _Result = TypeVar("_Result")
 _never = threading.Event()
 
@@ -36,3 +41,16 @@ def retry_while_busy(change: Callable[[], _Result], busy: type[Exception]) -> _R
             return change()
         _never.wait(_PAUSE_S)
     return change()
+
+
+def write_by_blocks(
+    conn: DeadlineConnection, statement: sql.Composed, blocks: int, tell: Callable[[int, int], None]
+) -> None:
+    """Execute `statement` for the rows of a table's `blocks`, some in each transaction: they lie from `first` to `end`.
+
+    `conn` commits by itself. `tell` gets how many blocks are done, of how many.
+    """
+    for first in range(0, blocks, _BLOCKS):
+        end = first + _BLOCKS
+        retry_deadlocks(partial(conn.execute, statement, {"first": first, "end": end}))
+        tell(min(end, blocks), blocks)

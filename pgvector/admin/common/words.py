@@ -8,11 +8,11 @@ from psycopg import sql
 
 from ...store.connection import DeadlineConnection, translated
 from ...store.sql import query
+from .fetching import one
 from .hnsw import Tell
-from .retrying import retry_deadlocks
+from .retrying import write_by_blocks
 
 _TABLES = ("memory_entries", "conversations")
-_BLOCKS = 200  # of a table in one transaction: about 2,000 rows
 _query = partial(query, package=__package__)
 
 
@@ -25,7 +25,8 @@ def complete(conn: DeadlineConnection, tell: Tell) -> list[str]:
         return []
     with translated():
         for table in _TABLES:
-            _read(conn, table, tell)
+            blocks = one(conn, _of(table, "blocks_of")).blocks
+            write_by_blocks(conn, _of(table, "read_words"), blocks, partial(tell, f"words of {table}"))
         conn.execute(_query("note_words_read"))
     return ["words of stored rows"]
 
@@ -33,18 +34,7 @@ def complete(conn: DeadlineConnection, tell: Tell) -> list[str]:
 def are_read(conn: DeadlineConnection) -> bool:
     """Return whether every stored row has its words, or no migration says so yet."""
     with translated():
-        row = conn.execute(_query("words_are_read")).fetchone()
-    return row is None or row.read is not False
-
-
-def _read(conn: DeadlineConnection, table: str, tell: Tell) -> None:
-    row = conn.execute(_of(table, "blocks_of")).fetchone()
-    assert row is not None
-    statement = _of(table, "read_words")
-    for first in range(0, row.blocks, _BLOCKS):
-        place = {"first": first, "end": first + _BLOCKS}
-        retry_deadlocks(lambda place=place: conn.execute(statement, place))  # type: ignore[misc]
-        tell(f"words of {table}", min(first + _BLOCKS, row.blocks), row.blocks)
+        return one(conn, _query("words_are_read")).read is not False
 
 
 def _of(table: str, statement: str) -> sql.Composed:
