@@ -62,6 +62,9 @@ class Model:
             self.add(theme, target, new)
             return
         (entry,) = meant
+        if entry[1] == new:  # nothing was taken out of the file
+            self.add(theme, target, new)
+            return
         entries = self.entries[target]
         if entry[0] == theme and (theme, new) not in entries:
             entries[entries.index(entry)] = (theme, new)
