@@ -44,7 +44,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         "default_transaction_deferrable": "on",
         "row_security": "off",
         "lock_timeout": "1",
-        "idle_in_transaction_session_timeout": "50",
+        "idle_in_transaction_session_timeout": "400",
         "idle_session_timeout": str(IDLE_MS),
         "synchronous_commit": "off",
     },

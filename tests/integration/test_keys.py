@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg import errors as pg
 
-from hermes_memory_pgvector.admin.common import migrations, new_vectors
+from hermes_memory_pgvector.admin.common import migrations, new_vectors, retrying
 from hermes_memory_pgvector.domain.errors import ConfigurationError
 from hermes_memory_pgvector.domain.types import EmbeddingSpace
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
@@ -154,7 +154,7 @@ def test_agents_write_on_while_the_new_keys_wait_for_a_long_transaction(earlier:
 
 
 def test_a_migration_that_never_gets_its_tables_says_what_to_do(earlier: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migrations, "_LOCK_TRIES", 2)
+    monkeypatch.setattr(retrying, "_TRIES", 2)
     with psycopg.connect(earlier) as long:
         long.execute("SELECT FROM memory_entries")
         with pytest.raises(ConfigurationError, match=r"004 was not applied: .*pg_stat_activity"):
