@@ -101,7 +101,7 @@ def _part_with_gone(
 ) -> None:
     gone = changes["gone"]
     row["digests"] = [each.digest for each in gone]
-    if why := _why_held(op, gone, len(changes["stays"]), changes["new"]):
+    if why := _why_held(op, gone, len(changes["stays"]), changes["new"] + changes["ahead"]):
         _hold(write, op, row, gone, why)
     else:
         _let_go(write, row, gone)

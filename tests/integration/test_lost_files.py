@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.store.memory_files import LONG
 from tests.conftest import MakeProvider
 from tests.support.memory import called, landed, recalled, runtime_of, write_entries
 from tests.support.stored import Database
@@ -86,6 +87,10 @@ def _another_file(path: Path) -> None:
     write_entries(path.parents[1], *(f"Quite another note, number {number}" for number in range(6)))
 
 
+def _another_long_file(path: Path) -> None:
+    write_entries(path.parents[1], *(f"Quite another note, number {number}" for number in range(LONG + 100)))
+
+
 def _zeros(path: Path) -> None:
     path.write_bytes(b"\0" * path.stat().st_size)
 
@@ -96,7 +101,7 @@ def _cut_in_a_letter(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "lose",
-    [_missing, _folder_missing, _empty, _blank, _half, _another_file, _zeros, _cut_in_a_letter],
+    [_missing, _folder_missing, _empty, _blank, _half, _another_file, _another_long_file, _zeros, _cut_in_a_letter],
     ids=lambda lose: lose.__name__.strip("_"),
 )
 def test_need_31_a_lost_file_deletes_nothing(

@@ -258,7 +258,8 @@ SELECT EXISTS (SELECT FROM memory_entries
 -- kind 'new': an entry of the file nobody has seen, with the number of its removal where this very file let go of it before;
 -- 'buried': one that was removed elsewhere after the file was written; 'gone': a seen entry that the file no longer holds,
 -- and of which nobody has decided yet; 'moved': one that `relieve` took out of it; 'stays': one that it still holds;
--- 'back': one that it holds again. An entry noted after the file was read is left alone.
+-- 'ahead': one that this very reading has imported in an earlier transaction; 'back': one that it holds again. An entry
+-- noted after the file was read is left alone.
 WITH now_in_file AS (
     SELECT DISTINCT content, hermes_digest(content) AS digest FROM unnest(%(contents)s::text[]) AS content),
 seen AS (
@@ -275,8 +276,9 @@ SELECT CASE WHEN t.removed_at >= CASE t.origin WHEN %(origin)s THEN %(noted_at)s
  WHERE NOT EXISTS (SELECT FROM seen WHERE seen.digest = n.digest)
 UNION ALL
 SELECT CASE WHEN n.digest IS NULL THEN CASE WHEN 'relieve' = ANY(m.owners) THEN 'moved' ELSE 'gone' END
-            WHEN coalesce(seen.held_at, seen.kept_at) IS NULL THEN 'stays' ELSE 'back' END,
-       m.id, seen.agent_identity, m.content, seen.digest, NULL
+            WHEN coalesce(seen.held_at, seen.kept_at) IS NOT NULL THEN 'back'
+            WHEN seen.noted_at = %(noted_at)s THEN 'ahead' ELSE 'stays' END,
+       m.id, seen.agent_identity, coalesce(n.content, m.content), seen.digest, NULL
   FROM seen
   LEFT JOIN now_in_file AS n ON n.digest = seen.digest
   LEFT JOIN memory_entries AS m
