@@ -8,11 +8,13 @@ the caller's transaction.
 from __future__ import annotations
 
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from ..domain.gil import yielding_gil
 from ..domain.operations import ReconcileFile
 from ..domain.types import MEMORY_FILES
 from .connection import DeadlineConnection
@@ -137,31 +139,42 @@ def _why_held(op: ReconcileFile, gone: Sequence[Any], staying: int, new: Sequenc
     if op.damaged:
         return "damaged"
     known = [each.content for each in gone if each.content is not None]
-    lost = _unmatched(known, [each.content for each in new])
-    return "shorter" if lost >= _MANY and 2 * lost >= len(known) + staying else ""
+    many = max(_MANY, math.ceil((len(known) + staying) / 2))
+    return "shorter" if _lack(known, [each.content for each in new], many) else ""
 
 
-def _unmatched(gone: Sequence[str], new: Sequence[str]) -> int:
-    """Return how many of the texts that are gone no new one is an edited form of."""
-    left = [_pairs(text) for text in new]
-    lost = 0
-    for text in gone:
-        pairs = _pairs(text)
-        match = next((each for each in left if _alike(pairs, each)), None)
-        if match is None:
-            lost += 1
+def _lack(gone: Sequence[str], new: Sequence[str], many: int) -> bool:
+    """Return whether of at least `many` of the texts that are gone no new one is an edited form."""
+    if len(gone) < many:
+        return False
+    numbers: dict[str, int] = {}
+    left = [_pairs(text, numbers) for text in yielding_gil(new)]
+    may_match = len(gone) - many  # and still so many of them are lost
+    for text in yielding_gil(gone):
+        pairs, count = _pairs(text, numbers)
+        for at, (others, others_count) in enumerate(left):
+            if 2 * (pairs & others).bit_count() >= _ALIKE * (count + others_count):
+                del left[at]
+                may_match -= 1
+                break
         else:
-            left.remove(match)
-    return lost
+            many -= 1
+        if not many or may_match < 0:
+            break
+    return not many
 
 
-def _pairs(text: str) -> frozenset[str]:
+def _pairs(text: str, numbers: dict[str, int]) -> tuple[int, int]:
+    """Return the pairs of characters of a text as bits of a number, and how many there are; `numbers` grows.
+
+    Thousands of texts are compared with each other while a transaction waits: with sets that takes far longer.
+    """
     text = text[:_COMPARED_CHARS].casefold()
-    return frozenset(text[at : at + 2] for at in range(len(text) - 1)) or frozenset([text])
-
-
-def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    return 2 * len(one & other) >= _ALIKE * (len(one) + len(other))
+    places = {numbers.setdefault(text[at : at + 2], len(numbers)) for at in range(max(1, len(text) - 1))}
+    bits = bytearray(len(numbers) // 8 + 1)
+    for place in places:
+        bits[place // 8] |= 1 << place % 8
+    return int.from_bytes(bits, "little"), len(places)
 
 
 def keep_undecided(conn: DeadlineConnection, *, older_than_s: float) -> int:

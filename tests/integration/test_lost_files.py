@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import random
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -120,6 +121,24 @@ def test_need_31_a_lost_file_deletes_nothing(
     assert Database(dsn).themes_of_memory(COLOURS[0]) == ["sales"]
     (said,) = [each for each in records(logging.WARNING) if "MEMORY.md" in each]
     assert "removals list" in said
+
+
+def test_need_03_a_long_file_that_is_another_one_holds_no_write_up(
+    make_provider: MakeProvider, home: Path, dsn: str, records: Callable[[int], list[str]]
+) -> None:
+    # Each of what is lost is compared with each of what is new, while a transaction waits that has a few seconds.
+    chosen = random.Random(1)
+    words = ["".join(chosen.choices("abcdefghijklmnopqrstuvwxyz", k=6)) for _ in range(3000)]
+    before, after = ([" ".join(chosen.choices(words, k=20)) for _ in range(1500)] for _ in range(2))
+    write_entries(home, *before, age_s=60)
+    session(make_provider).shutdown()
+    write_entries(home, *after)
+    provider = make_provider()
+    provider.on_memory_write("add", "memory", "Said after the file was read")
+    landed(provider)
+    assert Database(dsn).column("SELECT count(*) FROM memory_entries") == [len(before) + len(after) + 1]
+    (said,) = records(logging.WARNING)
+    assert "1500 entries" in said
 
 
 def test_need_31_doctor_and_status_name_what_is_held(
