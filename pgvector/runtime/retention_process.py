@@ -17,6 +17,7 @@ from ..domain.commandline import command_of
 logger = logging.getLogger(__name__)
 
 _OPERATOR = "admin.prune.retention"
+ANSWER = "hermes-pgvector retention: "  # how the process begins an answer; what else is said there may be anybody's
 _LOOK_S = 0.25  # at whether the process has answered
 _BEGIN_AGAIN_S = 600.0  # after one that ended by itself: what it was at is free again then
 _ENDED = "hermes-pgvector: the process that deletes old turns, as the setting `retention` says, has ended: "
@@ -72,6 +73,7 @@ class RetentionProcess:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 encoding="utf-8",
+                errors="replace",
                 start_new_session=True,  # Ctrl-C in the agent's terminal goes to the whole foreground group
             )
             self._said = queue.SimpleQueue()
@@ -97,10 +99,11 @@ class RetentionProcess:
             self._end()
             self._tell(logging.WARNING, _ENDED + (self._last_words or "without a message"))
             return _BEGIN_AGAIN_S
-        if not line.startswith("{"):
+        _, begins, said = line.partition(ANSWER)
+        if not begins:
             self._last_words = line.strip()
             return 0.0
-        answer = json.loads(line)
+        answer = json.loads(said)
         self._is_asked, self.on, self._deleted[1] = False, answer["on"], answer["deleted"]
         for level, text in answer["said"]:
             self._tell(level, text)

@@ -240,6 +240,31 @@ def test_need_03_where_what_deletes_is_killed_the_agent_goes_on_and_has_it_done_
     until(lambda: turns(dsn, "marketing") == 180, 30, "the old turns to go")
 
 
+def test_need_03_what_else_is_said_in_its_process_stops_nothing(
+    make_provider: MakeProvider,
+    dsn: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    records: Callable[[int], list[str]],
+) -> None:
+    """A tracer may write lines of JSON to standard error, and a library in the encoding of its locale."""
+    monkeypatch.setattr(housekeeping, "QUIET_S", 0.0)
+    said = b'{"level": "info", "said": "traced"}\nL\xe4uft\n'
+    (tmp_path / "sitecustomize.py").write_text(f"import os\nos.write(2, {said!r})\n", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    fill(dsn, "marketing")
+    with psycopg.connect(dsn) as conn:
+        conn.execute(
+            "INSERT INTO hermes_retention (agent_identity, policy, announced_at)"
+            " VALUES ('marketing', '180 days', now() - interval '2 days')"
+        )
+    provider = make_provider({"retention": {"marketing": 180}})
+    until(lambda: turns(dsn, "marketing") == 180, 30, "the old turns to go")
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    landed(provider)
+    assert records(logging.WARNING) == []
+
+
 @pytest.mark.usefixtures("held_up")
 def test_need_11_what_deletes_ends_with_the_agent(make_provider: MakeProvider, dsn: str) -> None:
     provider = begun(make_provider, dsn)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from ...domain.commandline import typed
 from ...domain.errors import DeadlineExceeded, HermesPgvectorError, StoreMisconfigured, StoreUnavailable
+from ...runtime.retention_process import ANSWER
 from ...store.backend import Backend
 from ...store.connection import DeadlineConnection
 from ..common.operators import clock, record
@@ -208,7 +209,7 @@ def main() -> int:
                 backend.bring_up()
                 wait_s = retention.step()
             answer = {"wait_s": wait_s, "busy": retention.busy, "on": retention.on, "deleted": retention.deleted}
-            print(json.dumps(answer | {"said": heard.lines}), flush=True)
+            print(ANSWER + json.dumps(answer | {"said": heard.lines}), flush=True)
             heard.lines.clear()
             if not sys.stdin.readline():
                 return 0
