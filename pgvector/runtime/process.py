@@ -52,7 +52,7 @@ class _Registry:
         self._abandoned.extend(self.runtimes.values())
         self.runtimes.clear()
         for runtime in self._abandoned:
-            runtime.spools.forget_after_fork()
+            runtime.forget_after_fork()
 
 
 _registry = _Registry()
@@ -126,6 +126,11 @@ class Runtime:
             self._say_left(left)
         elif last:
             self.close(max(0.0, deadline - time.monotonic()))
+
+    def forget_after_fork(self) -> None:
+        """Let go of a child's copies of what ends with the parent."""
+        self.spools.forget_after_fork()
+        self._retention.forget_after_fork()
 
     def _withdraw(self) -> None:
         """Take it out of what `acquire` returns."""

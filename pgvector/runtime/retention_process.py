@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import queue
 import subprocess
 import threading
@@ -120,6 +121,13 @@ class RetentionProcess:
         """End the process, and have no other one; twice is fine."""
         self.on = False
         self._end(0.0)
+
+    def forget_after_fork(self) -> None:
+        """Let go of a child's copy of the pipe: the process is the parent's, and ends with it."""
+        process = self._process
+        if process is not None and process.stdin is not None:
+            with suppress(OSError, ValueError), open(os.devnull, "wb") as nothing:  # it is closed already
+                os.dup2(nothing.fileno(), process.stdin.fileno(), inheritable=False)
 
     def _end(self, within_s: float = _LAST_S) -> None:
         process, self._process = self._process, None

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.conftest import DIMS
 from tests.support.local_models import link_model
+from tests.support.waiting import until
 
 # Threads keep SQLite at work, as the drain and an operator's look do at times, two others fork; each child writes one
 # operation. One that is caught by a lock of SQLite's, which all files of a process share, is ended by its alarm.
@@ -138,11 +139,43 @@ print(unguarded, flush=True)
 os._exit(0)
 """
 
+# An agent that has old turns deleted forks a child, and is killed; the child stays until its standard input ends.
+RETENTION = """
+import json, os, signal, sys
+from hermes_memory_pgvector.capture import housekeeping
+from hermes_memory_pgvector.domain.gil import yield_gil
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+
+housekeeping.QUIET_S = 0.0
+provider = PgvectorMemoryProvider(json.loads(sys.argv[1]))
+provider.initialize("s1", hermes_home=os.environ["HERMES_HOME"], platform="api_server", gateway_session_key="marketing")
+retention = provider.runtime._retention
+while retention._process is None or not retention._is_asked:
+    yield_gil()
+if os.fork() == 0:
+    print(retention._process.pid, flush=True)
+    os.read(0, 1)
+    os._exit(0)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
 
 def _printed(program: str, argument: Path | str = "") -> str:
+    return subprocess.run(
+        _command(program, argument), check=True, capture_output=True, text=True, timeout=200
+    ).stdout.strip()
+
+
+def _command(program: str, argument: Path | str) -> list[str]:
     # A fork beside other threads is what is tested here; newer Pythons warn of it.
-    command = [sys.executable, "-P", "-W", "ignore:This process:DeprecationWarning", "-c", program, str(argument)]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=200).stdout.strip()
+    return [sys.executable, "-P", "-W", "ignore:This process:DeprecationWarning", "-c", program, str(argument)]
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def test_need_03_a_child_forked_while_the_spool_is_read_has_a_spool_of_its_own(tmp_path: Path) -> None:
@@ -159,3 +192,13 @@ def test_a_fork_waits_for_a_stuck_thread_no_longer_than_its_patience_and_the_chi
 
 def test_a_child_is_never_forked_beside_a_half_done_import_of_ours(dsn: str, home: Path) -> None:
     assert _printed(IMPORTS, json.dumps({"dsn": dsn, "dims": DIMS, "shutdown_timeout_s": 30})) == "[]"
+
+
+def test_need_11_what_deletes_old_turns_ends_with_a_killed_agent_whatever_that_has_forked(dsn: str, home: Path) -> None:
+    config = json.dumps({"dsn": dsn, "dims": DIMS, "retention": {"marketing": 180}})
+    with subprocess.Popen(
+        _command(RETENTION, config), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as agent:
+        assert agent.stdout is not None
+        deleting = int(agent.stdout.readline())
+        until(lambda: _has_ended(deleting), what="the process to end beside the child of the agent")
