@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from ...capture.sanitize import MASKED_NOTE, Sanitizer
+from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
 from ...domain.facts import MALFORMED_NOTE, PLAIN, Structure, malformed_notation
 from ...domain.operations import RememberMemory
@@ -27,7 +28,7 @@ from .refs import Ref
 from .theme_rows import theme_exists
 
 _KEPT_OF_WHO = ("source", "os_user", "host")  # beside the memory itself
-_NEW_THEME = "{theme!r} held nothing before: if that is a slip, forget this and look at: themes list"
+_NEW_THEME = "{theme!r} held nothing before: if the name is a slip, forget this; see: hermes-pgvector themes list"
 _EMBED_S = 120.0  # how long a command waits for the vectors of one long text
 
 
@@ -62,7 +63,7 @@ def add_in(conn: DeadlineConnection, context: CommandContext, op: RememberMemory
     """Store the memory of `memory_to_add`. Raises InvalidArgument as `add`."""
     before = memories.id_of(conn, op.theme, op.target, op.content)
     _check_replaced(conn, op.theme, op.structure, before)
-    new = "" if theme_exists(conn, op.theme) else _NEW_THEME.format(theme=op.theme)
+    new = "" if theme_exists(conn, op.theme) else typed(_NEW_THEME).format(theme=op.theme)
     apply_operations(conn, [op], {}, context.backend.languages, keep_removed=context.settings.history_texts)
     found = memories.id_of(conn, op.theme, op.target, op.content)
     if found is None:

@@ -7,7 +7,7 @@ from ..common.commands import Command, Verb
 # One a line, by its name in capitals in the module that has it.
 _VERBS = (
     Verb("list", "list what a theme knows, by kind, subject, scope and state", "facts.list_command"),
-    Verb("add", "store a fact, a decision, a value, a procedure ...", "edit.add_command:ADD_FACT"),
+    Verb("add", "store a memory with its kind, subject or scope", "edit.add_command:ADD_FACT"),
     Verb("edit", "change what a memory says, or its kind, subject, scope or state", "edit.command"),
     Verb("delete", "delete memories for good, as forget does", "edit.command:FORGET"),
     Verb("extract", "have a language model propose memories from turns it has not read", "facts.extract_command"),

@@ -70,7 +70,7 @@ def _preview(args: argparse.Namespace, unread: Unread) -> int:
         rows = [fit_for_json(row) for row in sessions]
         print_json({"done": False, "sessions": rows, "estimated_tokens": expected})
         return EXIT_OK
-    show_table(_SESSIONS, sessions, empty="every turn of that time has been read")
+    show_table(_SESSIONS, sessions, empty="no turn of that time is unread")
     if sessions:
         turns = sum(session.turns for session in unread.sessions)
         say(f"the model would read {plural(turns, 'turn')}, about {expected:,} tokens (estimated); nothing was asked")

@@ -47,7 +47,7 @@ def _list(kinds: Sequence[str], args: argparse.Namespace, home: Path) -> int:
     bounds, chars = page(args), WHOLE if args.json else PIPED_CHARS + 1
     with reading_theme(args, home) as (conn, theme):
         rows = _found(conn, theme, wanted, bounds, chars)
-    return printed(args, rows, lambda: _show(rows, empty=f"the theme {theme!r} has none of these"))
+    return printed(args, rows, lambda: _show(rows, empty=f"the theme {theme!r} has no such memory"))
 
 
 def _found(

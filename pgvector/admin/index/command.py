@@ -93,7 +93,7 @@ def _build(args: argparse.Namespace, home: Path) -> int:
             told |= _built(args, conn, conninfo, todo, memory)
         left = _all(conn)
     told["indexes"] = [index._asdict() for index in left]
-    return printed(args, told, lambda: _show_built(left, _described(told)))
+    return printed(args, told, lambda: _show_built(todo or left if args.dry_run else left, _described(told)))
 
 
 def _built(
@@ -161,7 +161,9 @@ def _table(found: Sequence[HnswIndex]) -> None:
         Column("name", "index"),
         *of_theme,
         Column("state"),
-        *(Column(key, right=True) for key in ("rows", "size", "wants")),
+        Column("rows", right=True),
+        Column("size", right=True),
+        Column("wants", "build memory", right=True),
     ]
     rows = [
         index._asdict() | {"size": format_bytes(index.index_bytes), "wants": size(index.wants_bytes)} for index in found

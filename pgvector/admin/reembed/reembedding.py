@@ -62,8 +62,8 @@ class ReembedPlan:
         ]
         if self.rows_per_s and self.total > self.done:
             lines.append(
-                f"time  about {format_duration(self.left_s)} at {self.rows_per_s:,.0f} rows/s, measured on {_SAMPLE} "
-                "rows; then the indexes"
+                f"time  about {format_duration(self.left_s)} at {self.rows_per_s:,.0f} rows/s, measured on "
+                f"{min(_SAMPLE, self.total):,} rows; then the indexes"
             )
         if not self.needed:
             lines.append("      that is so already; --again makes every vector anew")

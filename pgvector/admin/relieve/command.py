@@ -134,7 +134,7 @@ def _undo(args: argparse.Namespace, home: Path) -> int:
 
 
 def _show(done: Outcome) -> None:
-    show_table(_ENTRIES, [_shown(row) for row in done.rows], empty="no entry is like that")
+    show_table(_ENTRIES, [_shown(row) for row in done.rows], empty="there is no such entry")
     _show_files(done)
 
 

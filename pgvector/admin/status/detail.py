@@ -45,7 +45,7 @@ def detail_lines(known: Mapping[str, Any]) -> list[str]:
     lines = [
         f"episodes   {_episodes(known)}",
         f"facts      {_facts(known)}",
-        f"vectors    {known['vectors']:,} whole ones; last vacuum {_moment(known['last_vacuum'])}, last compression "
+        f"vectors    {known['vectors']:,} whole ones; last vacuum {_moment(known['last_vacuum'])}, last compact "
         f"{_moment(known['last_compression'])}",
     ]
     return lines + [f"theme      {each['theme']}: {_episodes(each)}; {_facts(each)}" for each in known["themes"]]

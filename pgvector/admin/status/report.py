@@ -235,7 +235,9 @@ def _without_embedding(database: Mapping[str, Any]) -> str:
 
 def _process_lines(process: dict[str, Any]) -> list[str]:
     report = process["report"]
-    state = "runs" if process["living"] else "is gone; what waits follows when an agent starts"
+    state = "runs" if process["living"] else "is gone"
+    if process["waiting"] and not process["living"]:
+        state += "; what waits follows when an agent starts"
     kind = f", as MCP server with {report.get('mcp_calls', 0)} calls" if report.get("mcp_servers") else ""
     lines = [f"process    {process['pid']} {state}{kind}: {process['waiting']} waiting"]
     if process["problem"]:
