@@ -61,7 +61,7 @@ def command_groups() -> dict[str, tuple[Verb, ...]]:
         "watch": (
             Verb(
                 "status",
-                "show what is stored, what waits, and how every agent process of this home goes",
+                "show what is stored, what waits, and how every agent process of this home is doing",
                 "status.command",
             ),
             Verb("stats", "print the counters, one a line, for scripts", "status.command"),
@@ -77,9 +77,7 @@ def command_groups() -> dict[str, tuple[Verb, ...]]:
             Verb("themes", "show, rename, merge, delete and export themes", "themes.command", [export_theme]),
             Verb("add", "store a memory", "edit.add_command"),
             Verb("edit", "change what a memory says", "edit.command"),
-            Verb(
-                "forget", "delete memories or turns for good, with everything that was derived of them", "edit.command"
-            ),
+            Verb("forget", "delete memories or turns for good, with everything derived from them", "edit.command"),
             Verb(
                 "facts",
                 "list, add, edit and delete memories by kind and subject; have a model propose some",
@@ -88,7 +86,7 @@ def command_groups() -> dict[str, tuple[Verb, ...]]:
             Verb("reflections", "list what went well or badly", "facts.command"),
             Verb(
                 "restore",
-                "bring back memories that a memory file let go of, with their theme, times and origin",
+                "restore memories that were removed from a memory file, with their theme, times and origin",
                 "edit.removals_command",
             ),
             Verb(
@@ -107,13 +105,13 @@ def command_groups() -> dict[str, tuple[Verb, ...]]:
             ),
             Verb(
                 "relieve",
-                "move entries of MEMORY.md and USER.md that need not stand in every prompt into the database",
+                "move entries of MEMORY.md and USER.md that need not be in every prompt into the database",
                 "relieve.command",
             ),
         ),
         "move": (
             Verb("export", "write memories and turns to a file", "transfer.command"),
-            Verb("import", "take in what export wrote, each row once", "transfer.command"),
+            Verb("import", "import what export wrote, each row once", "transfer.command"),
             Verb("bring", "bring history from the host and from other memory providers", "transfer.bring_command"),
             Verb("copy", "copy everything to another database, and switch to it", "transfer.copy_command"),
         ),
@@ -138,7 +136,7 @@ def command_groups() -> dict[str, tuple[Verb, ...]]:
             ),
             Verb(
                 "index",
-                "the HNSW indexes: how they stand, drop them before a bulk load, build them after it",
+                "show the HNSW indexes, drop them before a bulk load, build them after it",
                 "index.command",
             ),
         ),

@@ -235,7 +235,7 @@ SESSIONS = Command(
     actions=[
         action(
             "list",
-            "list the sessions of a theme, those that spoke last first",
+            "list the sessions of a theme, the most recent first",
             "hermes-pgvector sessions list\nhermes-pgvector sessions list --theme marketing --since 7d --json",
             _sessions,
             [partial(add_page, limit=20, what="sessions with a turn"), add_theme],

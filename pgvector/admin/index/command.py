@@ -176,7 +176,7 @@ INDEX = Command(
     actions=[
         action(
             "show",
-            "whether they are whole, how large, and how much memory a build wants",
+            "show whether they are whole, how large they are, and how much memory a build needs",
             "hermes-pgvector index show\nhermes-pgvector index show --json",
             _show,
             [add_login],

@@ -148,7 +148,11 @@ CHECK = Command(
     "hermes-pgvector mcp check\nhermes-pgvector mcp check --client codex\nhermes-pgvector mcp check --read-only",
     _check,
     [
-        argument("--client", "start what stands in this client's file (default: what install writes)", choices=CLIENTS),
+        argument(
+            "--client",
+            "start the server by the entry in this file (default: what install writes)",
+            choices=CLIENTS,
+        ),
         *add_client_options,
         argument("--read-only", "write no memory, not even one that is forgotten again"),
     ],

@@ -101,7 +101,7 @@ TOKEN = Command(
                 argument("--read-only", "let its bearer recall, and write nothing"),
             ],
         ),
-        action("list", "the tokens there are, without their texts", "hermes-pgvector mcp token list", _list),
+        action("list", "list the tokens, without their secrets", "hermes-pgvector mcp token list", _list),
         action(
             "remove",
             "remove a token; a running server refuses it from then on",

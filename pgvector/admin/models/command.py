@@ -121,7 +121,7 @@ MODEL = Command(
     "hermes-pgvector model verify\n"
     "hermes-pgvector model remove my-model --yes",
     actions=[
-        action("list", "every model that is installed or can be", "hermes-pgvector model list", _list),
+        action("list", "list every model that is installed or can be installed", "hermes-pgvector model list", _list),
         action(
             "install",
             "put a model into this home",

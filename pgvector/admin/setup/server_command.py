@@ -74,6 +74,6 @@ SERVER = Command(
     actions=[
         action("start", "start it and keep it up until `server stop`", f"{_EXAMPLE}start", _start),
         action("stop", "stop it; agents start it again", f"{_EXAMPLE}stop", _stop),
-        action("status", "whether it is up, and where its data lie", f"{_EXAMPLE}status", _status),
+        action("status", "show whether it is up, and where its data is", f"{_EXAMPLE}status", _status),
     ],
 )

@@ -147,7 +147,9 @@ STATS = Command("hermes-pgvector stats\nhermes-pgvector stats --watch 60 --json"
 SPOOL = Command(
     "hermes-pgvector spool list\nhermes-pgvector spool retry --all --yes\nhermes-pgvector spool drop 3f2a9c01 --yes",
     actions=[
-        action("list", "the rejected writes, and why", "hermes-pgvector spool list", _list_rejected),
+        action(
+            "list", "list the rejected writes, and why they were rejected", "hermes-pgvector spool list", _list_rejected
+        ),
         action(
             "retry",
             "put writes back, for the next agent process",

@@ -93,7 +93,7 @@ TENANTS = Command(
     actions=[
         action(
             "list",
-            "every role and its themes",
+            "list every role with its themes",
             f"{_TENANTS}list{_ADMIN}",
             partial(_run, "list", _list),
             [add_admin_dsn],

@@ -106,8 +106,8 @@ THEMES = Command(
     "hermes-pgvector themes list\nhermes-pgvector themes rename sales emea-sales --yes\n"
     "hermes-pgvector themes merge old-sales sales\nhermes-pgvector themes export sales --output sales.jsonl",
     actions=[
-        action("list", "every theme that holds something", _THEMES + "list --json", _list, [add_login]),
-        action("show", "what one theme holds", _THEMES + "show sales", _show, [_THEME, add_login]),
+        action("list", "list every theme that holds something", _THEMES + "list --json", _list, [add_login]),
+        action("show", "show what one theme holds", _THEMES + "show sales", _show, [_THEME, add_login]),
         action(
             "rename",
             "give a theme another name",
@@ -131,7 +131,7 @@ THEMES = Command(
         ),
         action(
             "log",
-            "what was done to themes, by whom, when",
+            "show what was done to themes, by whom and when",
             _THEMES + "log --limit 10",
             _log,
             [

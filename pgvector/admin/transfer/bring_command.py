@@ -230,7 +230,7 @@ def _path(what: str) -> Argument:
 
 def _of_database(*, default: str = "") -> list[Argument]:
     return [
-        argument("--dsn DSN", f"the database to read{default}; may also stand in ${_SOURCE_DSN}"),
+        argument("--dsn DSN", f"the database to read{default}; without this option ${_SOURCE_DSN} is used"),
         argument("--schema NAME", "its schema there (default: public)", default="public"),
     ]
 
@@ -245,7 +245,7 @@ BRING = Command(
     actions=[
         _action(
             "sessions",
-            "the conversations in the host's state.db",
+            "import the conversations in the host's state.db",
             "hermes-pgvector bring sessions\nhermes-pgvector bring sessions --profile work --since 2026-01 --yes\n"
             "hermes-pgvector bring sessions --api-theme assistant --yes",
             partial(_of_profiles, SessionDatabase),
@@ -255,14 +255,14 @@ BRING = Command(
         ),
         _action(
             "files",
-            "the entries of MEMORY.md and USER.md of every profile",
+            "import the entries of MEMORY.md and USER.md of every profile",
             "hermes-pgvector bring files\nhermes-pgvector bring files --profile work --yes",
             partial(_of_profiles, MemoryFiles),
             argument("--profile NAME", "only this profile"),
         ),
         _action(
             "holographic",
-            "the facts of the bundled provider holographic",
+            "import the facts of the bundled provider holographic",
             "hermes-pgvector bring holographic\nhermes-pgvector bring holographic --path /backup/memory_store.db --yes",
             partial(_of_profiles, FactStore),
             _path("another memory_store.db"),
@@ -270,7 +270,7 @@ BRING = Command(
         ),
         _action(
             "hermes-memory",
-            "the facts of hermes-memory, the MCP server, with their kinds, scopes and states",
+            "import the facts of hermes-memory, the MCP server, with their kinds, scopes and states",
             "hermes-pgvector bring hermes-memory\n"
             "hermes-pgvector bring hermes-memory --path ~/project/memory.db --theme project --yes",
             partial(_of_profiles, FactNotes),
@@ -279,7 +279,7 @@ BRING = Command(
         ),
         _action(
             "mem0",
-            "the facts that Mem0 keeps on this host or in Postgres",
+            "import the facts that Mem0 keeps on this host or in Postgres",
             "hermes-pgvector bring mem0\nhermes-pgvector bring mem0 --path ~/.mem0/history.db --theme assistant --yes\n"
             'hermes-pgvector bring mem0 --dsn "dbname=mem0 user=postgres" --collection mem0',
             _mem0,
@@ -291,7 +291,7 @@ BRING = Command(
         ),
         _action(
             "hindsight",
-            "the conversations and facts in a Postgres of Hindsight",
+            "import the conversations and facts in a Postgres of Hindsight",
             "hermes-pgvector bring hindsight --dsn postgresql://hindsight@localhost:5432/hindsight\n"
             "hermes-pgvector bring hindsight --dsn DSN --bank hermes --yes",
             _hindsight,
@@ -302,7 +302,7 @@ BRING = Command(
         ),
         _action(
             "predecessor",
-            "the tables of the other hermes-memory-pgvector, 0.3 to 1.0",
+            "import the tables of the other hermes-memory-pgvector, 0.3 to 1.0",
             'hermes-pgvector bring predecessor --dsn "dbname=hermes_old user=hermes"\n'
             'hermes-pgvector bring predecessor --dsn "dbname=shared" --schema memory --yes',
             _predecessor,
