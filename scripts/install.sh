@@ -138,7 +138,7 @@ if ! pip_install "$root${embedded:+[$embedded]}"; then
     fail "this Python belongs to the operating system" "run this again with --venv DIR, an environment of its own"
   fi
   fail "the package could not be installed" \
-    "what pip said stands above; check the network, and that you may write to $environment"
+    "what pip said is above; check the network, and that you may write to $environment"
 fi
 
 pgvector() { "$python" -m hermes_memory_pgvector.cli "$@"; }
@@ -147,7 +147,7 @@ pgvector() { "$python" -m hermes_memory_pgvector.cli "$@"; }
 if [ -n "$model" ]; then
   step "Choosing a model for recall by meaning"
   by=$(pgvector model choose --plan) ||
-    fail "the configuration cannot be read" "what stands above says why; then run this again"
+    fail "the configuration cannot be read" "the message above says why; then run this again"
   if [ "$by" = local ]; then
     wheels_only=()
     for package in onnxruntime tokenizers numpy; do wheels_only+=(--only-binary "$package"); done
@@ -155,13 +155,13 @@ if [ -n "$model" ]; then
     pip_install "${wheels_only[@]}" "$root[${embedded:+$embedded,}model]" 2>"$scratch/no-runtime" || true
   fi
   pgvector model choose ${model_from:+--from "$model_from"} >"$scratch/choice" ||
-    fail "the choice could not be saved" "what stands above says why; then run this again"
+    fail "the choice could not be saved" "the message above says why; then run this again"
   sed 's/^/  /' "$scratch/choice"
 fi
 
 step "Putting the plugin into $hermes_home and activating it"
 pgvector install --hermes-home "$hermes_home" "$mode" ||
-  fail "the plugin could not be put into $hermes_home" "what stands above says why; then run this again"
+  fail "the plugin could not be put into $hermes_home" "the message above says why; then run this again"
 
 # By way of the environment: arguments of commands are public.
 save_dsn() {
@@ -184,7 +184,7 @@ except ConfigurationError as error:
 PROGRAM
 }
 if [ -n "$dsn" ]; then
-  save_dsn || fail "the DSN could not be saved in $hermes_home" "what stands above says why; then run this again"
+  save_dsn || fail "the DSN could not be saved in $hermes_home" "the message above says why; then run this again"
 fi
 
 step "Preparing the database"

@@ -229,9 +229,7 @@ def argument(name: str, about: str, **settings: Any) -> Argument:
 add_yes = argument("--yes", "do it; without this only what would be done is shown")
 add_admin_dsn = argument("--admin-dsn DSN", "an admin's DSN; $HERMES_PGVECTOR_ADMIN_DSN is used without this option")
 # Where the agents' own login does as well, and a variable left set must not widen what is seen.
-add_login = argument(
-    "--admin-dsn DSN", "connect with this DSN, not as the agents do (no variable is used for this)"
-)
+add_login = argument("--admin-dsn DSN", "connect with this DSN, not as the agents do (no variable is used for this)")
 
 
 def given_admin_dsn(args: argparse.Namespace) -> str:

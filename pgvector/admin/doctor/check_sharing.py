@@ -78,4 +78,4 @@ def _shared_files(conn: DeadlineConnection, home: Path) -> str:
     if len(names) < 2:
         return ""
     some = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
-    return f"{' and '.join(files)} of this profile stand in the prompts of {len(names)} themes ({some})"
+    return f"{' and '.join(files)} of this profile are in the prompts of {len(names)} themes ({some})"

@@ -150,7 +150,7 @@ CHECK = Command(
     [
         argument(
             "--client",
-            "start the server by the entry in this file (default: what install writes)",
+            "start the server by the entry in this client's file (default: by the one that install would write)",
             choices=CLIENTS,
         ),
         *add_client_options,
