@@ -41,6 +41,12 @@ def spool_files(home: Path) -> list[Path]:
     return sorted((home / "pgvector" / "spool").glob("*.db"))
 
 
+def printed(command: str, home: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a command says of the agents of this home."""
+    main([command, "--hermes-home", str(home)])
+    return capsys.readouterr().out
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Another program has this file to itself, as a shell of sqlite3 may."""
@@ -240,8 +246,15 @@ def test_need_03_a_large_spool_that_is_taken_away_holds_no_hook_up(
 
 
 def test_need_03_what_cannot_be_had_any_more_is_counted_and_told(
-    make_provider: MakeProvider, proxy: TcpProxy, proxied: str, database: Database, home: Path, records: Records
+    make_provider: MakeProvider,
+    proxy: TcpProxy,
+    proxied: str,
+    database: Database,
+    home: Path,
+    records: Records,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": proxied, "dims": DIMS}}}))
     proxy.stop()
     provider = make_provider({"dsn": proxied})
     texts = [f"Entry {number}: " + "x" * 500_000 for number in range(60)]
@@ -254,6 +267,8 @@ def test_need_03_what_cannot_be_had_any_more_is_counted_and_told(
     until(lambda: any(f"{lost} accepted writes" in line for line in records(logging.ERROR)), what="the line in the log")
     proxy.start()
     landed(provider)
+    until(lambda: f", {lost} LOST" in printed("status", home, capsys), 30, "the number in `status`")
+    assert f"hermes_pgvector_lost_writes_total {lost:.1f}" in printed("metrics", home, capsys)
     kept = database.column("SELECT content FROM memory_entries ORDER BY id")
     assert kept == [text for text in [*texts, "The last entry"] if text in set(kept)]
     assert kept[-1] == "The last entry"

@@ -77,7 +77,7 @@ METRICS = tuple(
 # What the processes count, by the metric it adds to: labels' values, and the names of the counters.
 _COUNTED: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {
     "written": {(): ("operations",)},
-    "lost_writes": {(): ("refused",)},
+    "lost_writes": {(): ("refused", "lost")},  # not accepted, or accepted into a file that was destroyed
     "write_retries": {(): ("retries",)},
     "secrets_masked": {(): ("secrets_masked",)},
     "searches": {(): ("searches",)},

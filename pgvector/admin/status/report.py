@@ -249,7 +249,8 @@ def _process_lines(process: dict[str, Any]) -> list[str]:
 
 
 def _report_lines(report: Mapping[str, Any], stale: str) -> Iterator[str]:
-    lost = f", {report['refused']} LOST" if report.get("refused") else ""
+    gone = report.get("refused", 0) + report.get("lost", 0)
+    lost = f", {gone} LOST" if gone else ""
     yield (
         f"Postgres {_POSTGRES.get(str(report.get('postgres')), report.get('postgres'))}, "
         f"endpoint {_ENDPOINT.get(str(report.get('endpoint')), report.get('endpoint'))}, "
