@@ -194,8 +194,8 @@ def _restorable(
     missing = ", ".join(str(ref) for ref in refs if ref.id not in kept)
     if missing:
         raise InvalidArgument(
-            f"nothing of {missing} is kept that could be brought back: it stands there, was forgotten, "
-            "or went too long ago; what can be brought back: hermes-pgvector restore --dry-run"
+            f"nothing of {missing} is kept that could be brought back: it still exists, was forgotten, "
+            "or was removed too long ago; what can be brought back: hermes-pgvector restore --dry-run"
         )
     return found
 
