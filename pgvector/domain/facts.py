@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from .dates import parse_when
 from .errors import InvalidArgument
-from .text import clean
+from .text import apart, clean
 
 KINDS: Final = ("fact", "preference", "constraint", "decision", "value", "question", "procedure", "reflection")
 STATES: Final = ("active", "closed", "superseded", "archived")
@@ -94,7 +94,7 @@ def parse_notation(text: str) -> Structure | None:
 
 def _name(text: str) -> str:
     """Return a subject or a scope in the one form of those that look alike."""
-    return " ".join(unicodedata.normalize("NFKC", clean(text).translate(_UNSEEN)).split())
+    return " ".join(unicodedata.normalize("NFKC", apart(clean(text).translate(_UNSEEN))).split())
 
 
 def malformed_notation(text: str) -> bool:

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from .redaction import DIGEST_CHARS, identity_digest, mask_identifiers
+from .text import apart
 
 MAX_CHARS: Final = 256
 LAST_RESORT: Final = "default"
@@ -236,7 +237,7 @@ def _chat_name(key: str, platform: str, profile: str, identity_key: str) -> str:
 def _fold(text: str) -> str:
     if text.isascii() and text.isprintable():
         return " ".join(text.lower().split())
-    text = "".join(map(_escape, text))
+    text = "".join(map(_escape, apart(text)))
     # Folding can undo composition and the other way round: repeat until nothing changes.
     while (folded := unicodedata.normalize("NFC", text).casefold()) != text:
         text = folded

@@ -12,7 +12,7 @@ import psycopg
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import MakeProvider
-from tests.support.memory import landed, recalled, runtime_of
+from tests.support.memory import called, landed, recalled, runtime_of
 from tests.support.stored import Database
 
 ANSWER = "That is a long enough answer to be worth storing, about the Atlas project."
@@ -151,6 +151,23 @@ def test_need_26_a_megabyte_is_kept_whole(make_provider: MakeProvider, dsn: str)
     assert _stored(provider, dsn) == list(texts.values())
     assert database.column("SELECT count(*) FROM memory_entries") == [len(texts)]
     assert len(recalled(provider, "atlas")) == len(texts)
+
+
+def test_need_26_marks_without_end_hold_nothing_up(make_provider: MakeProvider, dsn: str) -> None:
+    """Postgres puts a run of marks into order in the square of its length, and no timeout ends that."""
+    provider = make_provider()
+    text = "Atlas " + "\u0323\u0301" * 200_000
+    provider.on_memory_write("add", "memory", text)
+    provider.sync_turn(text, ANSWER)
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    (turn,) = _stored(provider, dsn)
+    assert turn.replace("\u2060", "") == text
+    assert len(recalled(provider, "atlas")) == 2
+    assert called(provider, "recall_memory", {"query": text, "scope": text})["count"] == 0
+    assert len(recalled(provider, text)) == 2
+    provider.on_memory_write("remove", "memory", "", {"old_text": text})
+    landed(provider)
+    assert recalled(provider, "atlas") == ["Atlas is blue"]
 
 
 def test_need_26_one_refused_row_holds_nothing_else_up(make_provider: MakeProvider, admin_dsn: str, dsn: str) -> None:

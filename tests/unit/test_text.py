@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import types
+import unicodedata
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hermes_memory_pgvector.domain.errors import InvalidArgument
+from hermes_memory_pgvector.domain.facts import structure_of
 from hermes_memory_pgvector.domain.text import clean, clean_json, digest, flatten, named_uuid, strip_injected
+from hermes_memory_pgvector.domain.theme import normalise_theme
 
 _any_text = st.text(st.characters() | st.characters(categories=["Cs"]))
 _leaves = (
@@ -180,6 +184,28 @@ def test_clean_json_ends_on_depth_and_cycles() -> None:
     assert json.dumps(clean_json(deep)).count("{") == 20
     shared = {"x": 1}
     assert clean_json([shared, shared]) == [shared, shared]
+
+
+# Of two kinds that change places, also as what a character is taken apart into (U+0F73, U+FF9E).
+MARKS = ("\u0323\u0301", "\u0f73\u0301", "\uff9e\u0301")
+
+
+@pytest.mark.parametrize("marks", MARKS)
+def test_marks_without_end_are_kept_and_normalised_in_time(marks: str) -> None:
+    """To order them takes Python minutes for a run of this length, during which no other thread runs."""
+    text = "a" + marks * 200_000 + "b"
+    kept = clean(text)
+    assert kept.replace("\u2060", "") == text
+    assert clean(kept) == kept
+    assert len(unicodedata.normalize("NFKC", kept)) > 200_000
+    assert normalise_theme(text) != normalise_theme(text + "c")
+    with pytest.raises(InvalidArgument, match="`subject`"):
+        structure_of({"subject": text})
+
+
+@pytest.mark.parametrize("text", ["Vie\u0323\u0302t", "a" + "\u0323\u0301" * 15, "\u0e01\u0e49" * 100, "\u0323" * 30])
+def test_marks_of_writings_stay_as_they_are(text: str) -> None:
+    assert clean(text) == text
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,12 @@ def test_broken_keys_that_differ_stay_different() -> None:
     assert len({normalise_theme(key) for key in keys}) == len(keys)
 
 
+@pytest.mark.parametrize("key", ["a\0b", "sa\u200bles", "@sales", "\udcff", "alice@example.com", "x" * 300])
+def test_a_name_in_its_stored_form_means_the_theme_that_has_it(key: str) -> None:
+    stored = resolve_theme(Surface(key, "api_server"))
+    assert resolve_theme(Surface(stored.name, "api_server")) == stored
+
+
 def test_long_keys_keep_their_difference() -> None:
     longest = normalise_theme("x" * MAX_CHARS)
     one, other = normalise_theme("x" * MAX_CHARS + "a"), normalise_theme("x" * MAX_CHARS + "b")
