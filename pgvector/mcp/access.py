@@ -24,7 +24,7 @@ from ..domain.theme import normalise_theme
 from .sdk import INVALID_PARAMS, Exchange, RequestRefused
 
 SCOPE_KEY: Final = "hermes_pgvector.access"  # of the ASGI scope, where a guard before us puts an Access
-_KEY_CHARS = 256  # of X-Hermes-Session-Key, as the host has it
+_SHOWN_CHARS = 256  # of a theme in an error
 _DIGEST_CHARS = 8
 _HOMES = ("/home", "/Users")  # folders of home directories
 
@@ -55,7 +55,7 @@ class Place:
         """Return the same in another theme of the token. Raises InvalidArgument where it is not bound to that."""
         if theme not in self.access.themes:
             raise InvalidArgument(
-                f"{clean(theme)[:_KEY_CHARS]!r} is not the theme of this session: use recall with `scope`"
+                f"{clean(theme)[:_SHOWN_CHARS]!r} is not the theme of this session: use recall with `scope`"
             )
         return replace(self, theme=theme)
 
@@ -73,13 +73,14 @@ def theme_of(exchange: Exchange, fixed: str, *, identity_key: str) -> str:
     """
     access = access_of(exchange)
     allowed = {normalise_theme(theme, identity_key): theme for theme in access.themes}
-    key = exchange.header("x-hermes-session-key")[:_KEY_CHARS].strip() if access.session_key else ""
+    # Of any length: cut here, two of a long beginning would be one theme.
+    key = exchange.header("x-hermes-session-key") if access.session_key else ""
     asked = fixed or key
     if access.themes:
         if not asked:
             return access.themes[0]
         if normalise_theme(asked, identity_key) not in allowed:
-            raise RequestRefused(INVALID_PARAMS, f"this token is not for the theme {asked!r}")
+            raise RequestRefused(INVALID_PARAMS, f"this token is not for the theme {asked[:_SHOWN_CHARS]!r}")
         return asked
     return asked
 

@@ -42,6 +42,16 @@ def test_clients_have_the_theme_that_their_header_names(url: str) -> None:
     run(talk)
 
 
+def test_need_04_long_keys_that_begin_alike_are_themes_of_their_own(url: str) -> None:
+    async def talk() -> None:
+        for tenant in ("a", "b"):
+            async with connected_over_http(url, x_hermes_session_key="t" * 300 + tenant) as one:
+                await called(one, "remember", content=f"The vault code of tenant {tenant}.", sync=True)
+                assert await recalled(one, "vault code") == [f"The vault code of tenant {tenant}."]
+
+    run(talk)
+
+
 def test_many_clients_at_once_lose_nothing(url: str) -> None:
     async def one(number: int) -> None:
         async with connected_over_http(url) as client:
