@@ -42,7 +42,15 @@ def parse_when(text: object, name: str, *, end: bool = False, now: datetime | No
         moment = datetime.fromisoformat(text.strip())
     except (ValueError, OverflowError):
         raise WrongUsage(f"`{name}` is not a date that can be read; write it like {WAYS}") from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return _in_utc(moment) if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _in_utc(moment: datetime) -> datetime:
+    """Return a moment without its zone, which Postgres may lack; outside of the calendar, its first or last one."""
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        return (datetime.min if moment.year == 1 else datetime.max).replace(tzinfo=UTC)
 
 
 def _period(word: str, today: date) -> tuple[date, date] | None:

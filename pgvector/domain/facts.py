@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -94,7 +95,8 @@ def parse_notation(text: str) -> Structure | None:
 
 def _name(text: str) -> str:
     """Return a subject or a scope in the one form of those that look alike."""
-    return " ".join(unicodedata.normalize("NFKC", apart(clean(text).translate(_UNSEEN))).split())
+    level = unicodedata.normalize("NFKC", apart(clean(text).translate(_UNSEEN)))
+    return " ".join(level.translate(_UNSEEN).split())
 
 
 def malformed_notation(text: str) -> bool:
@@ -131,14 +133,17 @@ def _short(most: int) -> Any:
 
 
 def _moment(value: object, name: str) -> float:
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and _FIRST_S < value < _LAST_S:
-        return float(value)
-    now = datetime.now(UTC)
-    when = parse_when(value, name, end=True, now=now)
-    if when is None:
-        raise InvalidArgument(f"`{name}` must be a date such as 2026-05-03, or left out")
-    ahead = isinstance(value, str) and _SPAN.fullmatch(value.strip()) is not None
-    return (now + (now - when) if ahead else when).timestamp()
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        moment = float(value) if _FIRST_S < value < _LAST_S else math.nan
+    else:
+        now = datetime.now(UTC)
+        when = parse_when(value, name, end=True, now=now)
+        ahead = isinstance(value, str) and _SPAN.fullmatch(value.strip()) is not None
+        moment = math.nan if when is None else (now + (now - when) if ahead else when).timestamp()
+    # What is accepted here is read once more out of the spool, as a number.
+    if not _FIRST_S < moment < _LAST_S:
+        raise InvalidArgument(f"`{name}` must be a date such as 2026-05-03, of the years 69 to 8306, or left out")
+    return moment
 
 
 def _share(value: object, name: str) -> float:

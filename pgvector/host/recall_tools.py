@@ -18,6 +18,7 @@ from .tool_scopes import ToolScope
 
 MAX_LIMIT = 50
 MAX_OFFSET = PAGES_END - MAX_LIMIT
+_NAME_CHARS = 60  # of a tool that there is not
 _ROLES = ("user", "assistant", "tool")
 QUESTION_MAX_CHARS = 8000  # looked at in a pasted file of megabytes; the search itself takes less still
 _DEFAULT_LIMIT = 5
@@ -76,7 +77,7 @@ def error(message: str) -> str:
 def _answer(tool: str, args: Mapping[str, Any], here: ToolScope, recall: Recall, about: About) -> dict[str, Any]:
     store = _STORES.get(tool)
     if store is None:
-        raise InvalidArgument(f"there is no tool {tool!r} here; the tools are {', '.join(_STORES)}")
+        raise InvalidArgument(f"there is no tool {str(tool)[:_NAME_CHARS]!r} here; the tools are {', '.join(_STORES)}")
     text = both_ends(clean(args.get("query")), QUESTION_MAX_CHARS).strip()
     if not text:
         raise InvalidArgument("`query` is empty; say in plain words what to look for")

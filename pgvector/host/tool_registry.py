@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ PROFILE_DEFAULT_TOKENS: Final = 800
 PROFILE_LEAST_TOKENS: Final = 100
 PROFILE_MOST_TOKENS: Final = 8000
 _NAME_CHARS = 60  # of an argument that a tool does not have
+_NAMES_MOST = 20
 
 _TARGET = {"type": "string", "enum": list(TARGETS)}
 _MORE: tuple[dict[str, Any], ...] = (
@@ -126,7 +127,7 @@ def unknown_arguments(tool: str, args: object, tools: Iterable[str], *, structur
     if not known or not isinstance(args, Mapping):
         return ""
     strange = [name for name, value in args.items() if name not in known and value is not None]
-    return f"{tool} has no argument {_quoted(strange)}: it takes {_quoted(known)}" if strange else ""
+    return f"{tool} has no argument {quoted(strange)}: it takes {quoted(known)}" if strange else ""
 
 
 def _taken(tool: str, tools: Iterable[str], *, structure: bool) -> list[str]:
@@ -138,8 +139,10 @@ def _taken(tool: str, tools: Iterable[str], *, structure: bool) -> list[str]:
     return []
 
 
-def _quoted(names: Iterable[object]) -> str:
-    return ", ".join(f"`{clean(str(name))[:_NAME_CHARS]}`" for name in names)
+def quoted(names: Sequence[object]) -> str:
+    """Return names of arguments as an answer shows them, of many the first."""
+    more = f" and {len(names) - _NAMES_MOST:,} more" if len(names) > _NAMES_MOST else ""
+    return ", ".join(f"`{clean(str(name))[:_NAME_CHARS]}`" for name in names[:_NAMES_MOST]) + more
 
 
 def with_note(answer: str, note: str) -> str:

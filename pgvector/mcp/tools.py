@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -17,12 +17,12 @@ from ..host.tool_registry import (
     PROFILE_LEAST_TOKENS,
     PROFILE_MOST_TOKENS,
     TARGETS,
+    quoted,
 )
 from ..store import sessions as stored_sessions
 from .client_memory import ClientMemory
 
 Run = Callable[[ClientMemory, Mapping[str, Any]], Mapping[str, Any] | str]
-_NAME_CHARS = 60  # of an argument that a tool does not have
 _SESSIONS_DEFAULT = 20
 _SESSIONS_MOST = 100
 _TURNS_DEFAULT = 50
@@ -73,13 +73,9 @@ class Tool:
         """Raise InvalidArgument, naming them, for arguments that the tool does not have or that are not there."""
         known = [*self.takes, *self.also]
         if strange := [name for name, value in args.items() if name not in known and value is not None]:
-            raise InvalidArgument(f"{self.name} has no argument {_quoted(strange)}: it takes {_quoted(known)}")
+            raise InvalidArgument(f"{self.name} has no argument {quoted(strange)}: it takes {quoted(known)}")
         if missing := [name for name in self.required if args.get(name) in (None, "")]:
-            raise InvalidArgument(f"{_quoted(missing)} is missing or empty")
-
-
-def _quoted(names: Iterable[str]) -> str:
-    return ", ".join(f"`{clean(name)[:_NAME_CHARS]}`" for name in names)
+            raise InvalidArgument(f"{quoted(missing)} is missing or empty")
 
 
 def _object(properties: Mapping[str, Any], required: tuple[str, ...], *, closed: bool = False) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import MakeProvider
-from tests.support.memory import called, landed, write_entries
+from tests.support.memory import called, landed, runtime_of, write_entries
 
 STRUCTURED = {"tools": ["remember", "forget", "memory_profile"], "structure": True}
 
@@ -225,3 +225,24 @@ def test_without_the_setting_the_arguments_are_not_taken(make_provider: MakeProv
 def test_a_wrong_argument_says_what_to_do(make_provider: MakeProvider, given: dict[str, object]) -> None:
     answer = called(make_provider(STRUCTURED), "remember", {"content": "Tokens last"} | given)
     assert f"`{next(iter(given))}`" in answer["error"] or "date" in answer["error"]
+
+
+FAR_OFF = [
+    "0001-01-01",
+    "0060-01-01",
+    "9998-12-31",
+    "8400-01-01T00:00Z",
+    "9999-12-31T23:59-23:59",
+    3e11,
+    -1e11,
+    10**400,
+]
+
+
+@pytest.mark.parametrize("given", FAR_OFF)
+def test_an_end_that_could_not_be_stored_is_refused_at_once(make_provider: MakeProvider, given: object) -> None:
+    provider = make_provider(STRUCTURED)
+    answer = called(provider, "remember", {"content": "Tokens last", "expires_at": given})
+    assert "`expires_at`" in answer.get("error", "")
+    landed(provider)
+    assert runtime_of(provider).writer.rejected() == []

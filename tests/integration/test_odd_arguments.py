@@ -85,8 +85,24 @@ def test_trap_12_an_argument_that_a_recall_tool_does_not_have_is_noted(provider:
     assert "note" not in called(provider, "recall_memory", {"query": "Atlas", "themes": None})
 
 
+def test_trap_12_a_time_of_a_zone_that_postgres_lacks_is_understood(provider: PgvectorMemoryProvider) -> None:
+    for tool in TOOLS:
+        assert called(provider, tool, {"query": "Atlas", "since": "2020-05-03T10:00+23:00"})["count"] >= 1
+        assert called(provider, tool, {"query": "Atlas", "since": "0001-01-01T00:00+23:00"})["count"] >= 1
+        assert called(provider, tool, {"query": "Atlas", "until": "9999-12-31T23:59-23:00"})["count"] >= 1
+
+
+def test_trap_12_thousands_of_unknown_arguments_make_no_endless_answer(provider: PgvectorMemoryProvider) -> None:
+    strange = {f"argument_{number}": number for number in range(10_000)}
+    for tool in TOOLS:
+        answer = called(provider, tool, {"query": "Atlas"} | strange)
+        assert answer["count"] >= 1 and "`argument_1`" in answer["note"] and "9,980 more" in answer["note"]
+        assert len(answer["note"]) < 2000
+
+
 def test_trap_12_a_tool_of_somebody_else_is_named(provider: PgvectorMemoryProvider) -> None:
     assert "recall_memory" in called(provider, "remember", {"query": "Atlas"})["error"]
+    assert len(called(provider, "x" * 1_000_000, {"query": "Atlas"})["error"]) < 1000
     assert "error" in json.loads(provider.handle_tool_call(None, None))  # type: ignore[arg-type]
 
 
