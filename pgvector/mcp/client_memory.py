@@ -69,6 +69,10 @@ class ClientMemory(PgvectorMemoryProvider):
         """Return the name of the session, as it is stored."""
         return self._session_id
 
+    def stored_session(self, name: str) -> str:
+        """Return the name of any session as it is stored, also of one that is given so."""
+        return self._session_name(name)
+
     def count_call(self) -> None:
         """Count a call of a tool, for `status`."""
         self.opened()[0].counts["mcp_calls"] += 1

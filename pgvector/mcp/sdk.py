@@ -201,10 +201,13 @@ def _sdk_error() -> type[Exception]:
 
 
 async def serve_streams(server: Any, stdin: Any, stdout: Any) -> None:
-    """Speak with one client over two text files of anyio, until it closes the first."""
-    stdio = import_module("mcp.server.stdio")
-    async with stdio.stdio_server(stdin, stdout) as (reading, writing):
-        await server.run(reading, writing, server.create_initialization_options())
+    """Speak with one client over two text files of anyio, until it closes the first or no longer reads the second."""
+    stdio, anyio = import_module("mcp.server.stdio"), import_module("anyio")
+    try:
+        async with stdio.stdio_server(stdin, stdout) as (reading, writing):
+            await server.run(reading, writing, server.create_initialization_options())
+    except* (anyio.ClosedResourceError, anyio.BrokenResourceError, ConnectionError):
+        pass  # answers were still on their way to a client that has left
 
 
 def session_manager(server: Any) -> Any:

@@ -239,7 +239,7 @@ def _sessions(memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any
 def transcript(memory: ClientMemory, session: str, limit: int = _TURNS_MOST, offset: int = 0) -> dict[str, Any]:
     """Return what was said in a session of the memory's theme, in order."""
     runtime, context = memory.opened()
-    theme = context.theme.name
+    theme, session = context.theme.name, memory.stored_session(session)
     memory.settle()
     with runtime.backend.connection(memory.patience_s) as conn:
         rows = list(stored_sessions.transcript(conn, theme, session, limit=limit, offset=offset))

@@ -106,6 +106,11 @@ def test_a_recorded_turn_is_in_the_session_s_transcript(agent_home: HermesHome) 
             assert [each["session_id"] for each in listed["sessions"]] == ["tuesday"]
             read = await called(client, "sessions", session="tuesday")
             assert tuple(turn["content"] for turn in read["turns"]) == said
+            for name in ("alice@example.com", "t" * 300, " two\tblanks ", "cut\0"):
+                assert await called(client, "record_turn", **turn | {"session": name}) == {"state": "accepted"}
+                read = await called(client, "sessions", session=name)
+                assert tuple(turn["content"] for turn in read["turns"]) == said, name
+                assert (await called(client, "sessions", session=read["session"]))["count"] == 2
             assert (await called(client, "record_turn", user="ok", assistant=""))["state"] == "skipped"
             assert (await recalled(client, "staging bastion", of="turns")) != []
 
@@ -202,16 +207,17 @@ def test_connectors_search_and_fetch(agent_home: HermesHome) -> None:
 
 
 class Wire:
-    """A server whose standard streams a test holds itself."""
+    """A server whose standard streams a test holds itself. What it logs is in the home's mcp.log."""
 
     def __init__(self, home: HermesHome, *arguments: str) -> None:
-        self.process = subprocess.Popen(
-            [*SERVER, *arguments],
-            env=home.environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
+        with (home.path / "mcp.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*SERVER, *arguments],
+                env=home.environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
         self._numbers = iter(range(1, 1000))
         client = {"name": "wire", "version": "1"}
         self.ask("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=client)
@@ -272,6 +278,25 @@ def test_nothing_accepted_is_lost_by_a_kill(agent_home: HermesHome, dsn: str) ->
 
         until(stored, what="every memory that was accepted")
     assert len(accepted) == 40
+
+
+@pytest.mark.parametrize("deaf", [False, True], ids=["leaves", "leaves without listening"])
+def test_a_client_that_leaves_before_its_answers_came_is_no_error(agent_home: HermesHome, dsn: str, deaf: bool) -> None:
+    with Wire(agent_home) as wire:
+        assert wire.process.stdin is not None and wire.process.stdout is not None
+        for number in range(40):
+            params = {"name": "remember", "arguments": {"content": f"The list has the number {number}."}}
+            wire.send(json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}).encode())
+        answered = wire.answer(0)
+        if deaf:
+            wire.process.stdout.close()
+        wire.process.stdin.close()
+        assert wire.process.wait(60) == 0
+    assert answered["result"]["isError"] is False
+    assert "error" not in (agent_home.path / "mcp.log").read_text()
+    with psycopg.connect(dsn) as conn:
+        found = conn.execute("SELECT count(*) FROM memory_entries WHERE content LIKE '%number 0.'").fetchone()
+    assert found == (1,)
 
 
 def test_frames_that_mean_nothing_are_survived(agent_home: HermesHome) -> None:
