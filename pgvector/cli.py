@@ -198,14 +198,16 @@ def command_line() -> argparse.ArgumentParser:
 
 def _run(args: argparse.Namespace) -> int:
     from .admin.common.commands import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, abandon_stdout
+    from .admin.common.repeat import ended_as_by_ctrl_c
 
     if not getattr(args, "pgvector_command", None):
         names = ", ".join(verb.name for verbs in command_groups().values() for verb in verbs)
         print(f"hermes pgvector: name a command: {names}; see: hermes pgvector --help", file=sys.stderr)
         return EXIT_USAGE
     try:
-        code: int = args.pgvector_run(args, _home(args))
-        sys.stdout.flush()
+        with ended_as_by_ctrl_c():
+            code: int = args.pgvector_run(args, _home(args))
+            sys.stdout.flush()
         return code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

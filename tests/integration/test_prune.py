@@ -248,7 +248,11 @@ def test_need_01_agents_go_on_while_it_deletes(
     assert prune("--theme", "marketing", "--older-than", "180d", "--yes")["deleted"] == {"turns": 1}
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["SIGKILL", "Ctrl-C"])
+@pytest.mark.parametrize(
+    "how",
+    [signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
+    ids=["SIGKILL", "Ctrl-C", "SIGTERM", "terminal closed"],
+)
 def test_trap_02_stopped_in_the_middle_it_leaves_whole_batches_and_goes_on_when_run_again(
     start_cli: Callable[..., subprocess.Popen[str]], home: Path, dsn: str, how: signal.Signals
 ) -> None:
@@ -269,10 +273,10 @@ def test_trap_02_stopped_in_the_middle_it_leaves_whole_batches_and_goes_on_when_
         until(lambda: turns(dsn, "marketing") == whole - 2000, 30, "two batches")
         os.kill(process.pid, how)
         _, err = process.communicate(timeout=150)
-    assert process.returncode == (130 if how is signal.SIGINT else -signal.SIGKILL)
+    assert process.returncode == (130 if how is not signal.SIGKILL else -signal.SIGKILL)
     assert turns(dsn, "marketing") == whole - 2000
     states = Database(dsn).column("SELECT arguments ->> 'state' FROM hermes_maintenance ORDER BY id")
-    if how is signal.SIGINT:
+    if how is not signal.SIGKILL:
         assert "2,000 turns deleted; run it again" in err and states == ["begun", "interrupted"]
     else:
         assert states == ["begun"]

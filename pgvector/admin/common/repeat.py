@@ -1,4 +1,4 @@
-"""Verbs that go on until they are ended."""
+"""How verbs end: those that go on until they are ended, and any other before its time."""
 
 from __future__ import annotations
 
@@ -23,6 +23,28 @@ def seconds(text: str) -> float:
     if not _LEAST_S <= value <= _MOST_S:
         raise argparse.ArgumentTypeError(f"seconds, from {_LEAST_S} to {_MOST_S:.0f}, not {text!r}")
     return value
+
+
+@contextmanager
+def ended_as_by_ctrl_c() -> Iterator[None]:
+    """Raise KeyboardInterrupt in the block at a SIGTERM, and when the terminal is closed, unless those are ignored.
+
+    What is cleaned up and told at Ctrl-C is then cleaned up and told when a service manager, a container or the end of
+    an SSH session stops a verb as well.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        ours = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None))]
+        before = {each: signal.signal(each, end) for each in ours if signal.getsignal(each) is signal.SIG_DFL}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
