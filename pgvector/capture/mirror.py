@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import io
 import logging
 import os
 import socket
+import stat
 import time
 import uuid
 from dataclasses import dataclass
@@ -127,7 +129,10 @@ class Mirror:
                 if self._unreadable.get(target) != why:
                     self._unreadable[target] = why
                     logger.warning(
-                        "hermes-pgvector: %s cannot be read and is not mirrored: %s; let this user read it", path, why
+                        "hermes-pgvector: %s cannot be read and is not mirrored: %s; "
+                        "let it be a file that this user can read",
+                        path,
+                        why,
                     )
         return states
 
@@ -156,19 +161,27 @@ class Mirror:
         return found
 
 
+def read_memory_file(path: Path) -> bytes:
+    """Return what a file holds; of a pipe or device, which could keep its reader waiting, nothing. Raises OSError."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        return file.read()
+
+
 def _signature(path: Path) -> _Signature:
     """Return what changes when a file does: a copy that was put back may have the time and size of the one before."""
     try:
-        stat = path.stat()
+        found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return stat.st_mtime_ns, stat.st_size, stat.st_ctime_ns, stat.st_ino
+    return found.st_mtime_ns, found.st_size, found.st_ctime_ns, found.st_ino
 
 
 def _read(target: str, path: Path, signature: _Signature, *, read_at: float = 0.0) -> FileState:
     if signature is None:
         return FileState(target, (), 0.0, read_at=read_at)
-    data = path.read_bytes()
+    data = read_memory_file(path)
     damaged = b"\0" in data
     try:
         text = data.decode("utf-8-sig")  # some editors put a byte order mark first, and take it away again

@@ -12,6 +12,7 @@
     |   +-- StoreMisconfigured    ... or refuses us until somebody changes something
     |       +-- SchemaNotApplied  the migrations have not been run there
     |       |   +-- UpgradeNeeded ... for the tables are another program's, or half taken over from it
+    |       +-- StrangeTables     tables of nobody we know have the names of ours
     |       +-- StatementLost     prepared statements are not kept there
     |       +-- DimensionMismatch the database holds vectors of another size
     +-- OperationRejected         Postgres will never take this write as it is
@@ -85,6 +86,10 @@ class SchemaNotApplied(StoreMisconfigured):
 
 class UpgradeNeeded(SchemaNotApplied):
     """The memory tables are another program's; run `hermes-pgvector migrate --admin-dsn ...` as a database admin."""
+
+
+class StrangeTables(StoreMisconfigured):
+    """Tables of another program have the names of ours; use another database, or rename them."""
 
 
 class StatementLost(StoreMisconfigured):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Collection
 from pathlib import Path
 
-from ..domain.errors import DimensionMismatch, SchemaNotApplied, UpgradeNeeded
+from ..domain.errors import DimensionMismatch, SchemaNotApplied, StrangeTables, UpgradeNeeded
 from .connection import DeadlineConnection, translated
 
 # By path: the host registers our root as an empty package for its commands, which importlib.resources cannot read.
@@ -17,9 +18,15 @@ SELECT to_regclass('hermes_migrations') IS NOT NULL AS recorded,
        coalesce(has_table_privilege(to_regclass('hermes_migrations'), 'SELECT'), false) AS readable,
        to_regclass('memory_entries') IS NOT NULL AND to_regclass('conversations') IS NOT NULL AS whole"""
 _FOREIGN = """
-SELECT EXISTS (SELECT FROM pg_class AS c
-                WHERE c.oid IN (to_regclass('memory_entries'), to_regclass('conversations'))
-                  AND NOT EXISTS (SELECT FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attname = 'tsv'))"""
+SELECT c.relname, array_agg(a.attname::text) FILTER (WHERE NOT a.attisdropped)
+  FROM pg_class AS c LEFT JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0
+ WHERE c.oid IN (to_regclass('memory_entries'), to_regclass('conversations'))
+ GROUP BY c.relname HAVING NOT coalesce(bool_or(a.attname = 'tsv'), false)"""
+# What the tables of the other hermes-memory-pgvector have at least.
+_OTHERS_COLUMNS = {
+    "memory_entries": {"id", "agent_identity", "target", "content", "created_at", "updated_at", "metadata"},
+    "conversations": {"id", "session_id", "agent_identity", "role", "content", "ts", "metadata"},
+}
 
 
 def migrate_command(role: str) -> str:
@@ -40,7 +47,7 @@ def ensure_schema(conn: DeadlineConnection, *, dims: int) -> None:
     """Verify, changing no table, that every migration is applied and vectors have `dims` floats.
 
     A role that became the owner of the main tables gets the rights it lacks on the others. Raises SchemaNotApplied or
-    UpgradeNeeded with the command that fixes it, or DimensionMismatch.
+    UpgradeNeeded with the command that fixes it, StrangeTables, or DimensionMismatch.
     """
     _require_open(conn)
     applied = applied_versions(conn)
@@ -53,13 +60,32 @@ def ensure_schema(conn: DeadlineConnection, *, dims: int) -> None:
 
 def has_foreign_tables(conn: DeadlineConnection) -> bool:
     """Return True when another program's tables stand in the place of ours."""
+    return bool(_foreign_tables(conn))
+
+
+def _foreign_tables(conn: DeadlineConnection) -> dict[str, Collection[str]]:
+    """Return the columns of each table that stands in the place of one of ours."""
     with translated():
-        return conn.execute(_FOREIGN).fetchone() == (True,)
+        return {name: columns or () for name, columns in conn.execute(_FOREIGN).fetchall()}
+
+
+def check_upgradable(table: str, columns: Collection[str]) -> None:
+    """Raise StrangeTables unless a table in the place of ours has the columns that `migrate` can take over."""
+    if lacking := _OTHERS_COLUMNS[table].difference(columns):
+        raise StrangeTables(
+            f"the table {table} here is neither ours nor of the other hermes-memory-pgvector: it has "
+            f"no column {', '.join(sorted(lacking))}; use another database, or rename that table"
+        )
 
 
 def applied_versions(conn: DeadlineConnection) -> set[int]:
-    """Return the migrations that are applied; none where somebody has dropped a main table. Raises UpgradeNeeded."""
-    if has_foreign_tables(conn):
+    """Return the migrations that are applied; none where somebody has dropped a main table.
+
+    Raises UpgradeNeeded or StrangeTables where another program's tables stand there.
+    """
+    if foreign := _foreign_tables(conn):
+        for table, columns in foreign.items():
+            check_upgradable(table, columns)
         raise UpgradeNeeded(
             "the tables memory_entries and conversations here are another program's, as of the other "
             f"hermes-memory-pgvector; to upgrade them with all rows, run: {MIGRATE_COMMAND}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -168,7 +169,7 @@ def test_need_16_an_export_can_be_narrowed_by_theme_and_time(
 
 
 def test_need_16_themes_can_be_picked_and_renamed_on_the_way_in(
-    both: Both, dsn: str, second_dsn: str, tmp_path: Path
+    both: Both, dsn: str, second_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill_theme(dsn, "sales")
     fill_theme(dsn, "marketing")
@@ -179,6 +180,12 @@ def test_need_16_themes_can_be_picked_and_renamed_on_the_way_in(
     assert cli.main(["import", str(out), "--theme", "sales", "--rename", "sales=EMEA  Sales"]) == 0
     assert Database(second_dsn).column("SELECT DISTINCT agent_identity FROM conversations") == ["emea sales"]
     assert cli.main(["import", str(out), "--rename", "sales"]) == 2
+    assert cli.main(["import", str(out), "--rename", "sales=emea", "--rename", "sales=apac"]) == 2
+    assert "two names, 'emea' and 'apac'" in capsys.readouterr().err
+    assert cli.main(["import", str(out), "--rename", "Sales=apac", "--rename", "sales=emea"]) == 0
+    assert cli.main(["import", str(out), "--rename", "sales=emea", "--rename", "sales=emea"]) == 0
+    themes = Database(second_dsn).column("SELECT DISTINCT agent_identity FROM conversations ORDER BY 1")
+    assert themes == ["emea", "emea sales", "marketing"]
 
 
 @pytest.mark.parametrize("asked", [("--rename", "Salse=emea"), ("--theme", "Salse"), ("--theme", "salse", "--dry-run")])
@@ -362,6 +369,9 @@ def test_need_16_a_stream_goes_from_one_home_to_another_and_a_cut_one_is_told(
     again = cli_process("import", "-", "--json", data=gzip.compress(exported.stdout))
     assert again.returncode == 0 and json.loads(again.stdout)["turns_added"] == 1500 - there
     assert all_rows(second_dsn) == all_rows(dsn)
+    # What a shell makes of <(...): its bytes come once.
+    piped = cli_process("import", "/dev/stdin", "--theme", "sales", "--json", data=exported.stdout)
+    assert piped.returncode == 0 and json.loads(piped.stdout)["turns_there"] == 1500
 
 
 def test_need_16_an_export_is_of_one_moment_whatever_is_written_meanwhile(dsn: str) -> None:
@@ -388,10 +398,15 @@ def test_need_22_an_export_takes_the_place_of_a_link_and_not_of_what_it_leads_to
     other, link = tmp_path / "notes.txt", tmp_path / "memory.jsonl"
     other.write_text("mine")
     link.symlink_to(other)
-    assert cli_process("export", str(link)).returncode == 1
+    refused = cli_process("export", str(link))
+    assert refused.returncode == 1 and b"--replace" in refused.stderr
     assert cli_process("export", str(link), "--replace").returncode == 0
     assert other.read_text() == "mine" and not link.is_symlink()
     assert stat.S_IMODE(link.stat().st_mode) == 0o600
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert b"no regular file" in cli_process("export", str(pipe), "--replace").stderr
+    assert pipe.is_fifo()
 
 
 def test_need_16_nobody_who_reads_on_is_no_error(both: Both, dsn: str, start_cli: Callable[..., Any]) -> None:

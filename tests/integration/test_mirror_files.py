@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from hermes_memory_pgvector.store.memory_files import LONG
 from hermes_memory_pgvector.store.sql import query
-from tests.conftest import MakeProvider
+from tests.conftest import DIMS, MakeProvider
+from tests.integration.conftest import Run
 from tests.support.memory import landed, recalled, runtime_of, write_entries
 from tests.support.stored import Database
 
@@ -151,14 +155,21 @@ def test_need_15_a_missing_directory_means_nothing(make_provider: MakeProvider, 
     assert recalled(provider, "borealis") == ["Borealis is green"]
 
 
+@pytest.mark.parametrize("instead", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
 def test_need_15_an_unreadable_file_is_named_once_and_removes_nothing(
-    make_provider: MakeProvider, home: Path, records: Callable[[int], list[str]]
+    make_provider: MakeProvider,
+    home: Path,
+    records: Callable[[int], list[str]],
+    cli: Run,
+    dsn: str,
+    instead: Callable[[Path], None],
 ) -> None:
+    """No pipe or device keeps the agent waiting, either."""
     path = write_entries(home, "Atlas is blue", age_s=60)
     write_entries(home, "Prefers short answers", file="USER.md", age_s=60)
     landed(make_provider())
     path.unlink()
-    path.mkdir()  # no permission would keep root from reading a file
+    instead(path)  # no permission would keep root from reading a file
     write_entries(home, "Prefers long answers", file="USER.md", age_s=30)
     for _ in range(3):
         provider = make_provider()
@@ -167,6 +178,8 @@ def test_need_15_an_unreadable_file_is_named_once_and_removes_nothing(
     assert recalled(provider, "answers", scope="default") == ["Prefers long answers"]
     (said,) = records(logging.WARNING)
     assert str(path) in said
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}))
+    assert f"{path} cannot be read" in cli("doctor").stdout
 
 
 def test_need_15_odd_bytes_in_a_file_are_cleaned(make_provider: MakeProvider, home: Path) -> None:

@@ -456,13 +456,29 @@ def test_need_36_memories_alone_are_upgraded_as_well(empty_admin_dsn: str, cli: 
     before.close()
 
 
-def test_need_36_tables_of_nobody_we_know_are_left_alone(empty_admin_dsn: str, cli: Run) -> None:
+def test_need_36_tables_of_nobody_we_know_are_left_alone(
+    empty_admin_dsn: str, home: Path, cli: Run, make_provider: MakeProvider
+) -> None:
+    """And whoever meets them says so, rather than send somebody to a migration that would refuse them."""
     with psycopg.connect(empty_admin_dsn, autocommit=True) as conn:
         conn.execute("CREATE EXTENSION vector")
         conn.execute("CREATE TABLE conversations (id bigint, who text)")
     done = cli("migrate", "--admin-dsn", empty_admin_dsn)
     assert done.returncode == 1 and "neither ours nor" in done.stderr
+    configure(home, dsn=empty_admin_dsn)
+    (schema,) = check_of(cli, "schema")
+    told = json.dumps(schema)
+    assert "neither ours nor" in told and "rename that table" in told and "migrate" not in told
+    provider = make_provider({"dsn": empty_admin_dsn})
+    provider.on_memory_write("add", "memory", FACT)
+    said = called(provider, "recall_memory", {"query": "harbour"})["error"]
+    assert "neither ours nor" in said and "migrate" not in said
     assert Database(empty_admin_dsn).column("SELECT count(*) FROM conversations") == [0]
+    with psycopg.connect(empty_admin_dsn, autocommit=True) as conn:
+        conn.execute("ALTER TABLE conversations RENAME TO talks")
+    assert cli("migrate", "--admin-dsn", empty_admin_dsn).returncode == 0
+    assert runtime_of(provider).writer.flush(60), "what was written meanwhile follows by itself"
+    assert recalled(provider, "harbour") == [FACT]
 
 
 def test_a_database_of_version_1_0_0_is_not_reported_as_changed(admin_dsn: str) -> None:

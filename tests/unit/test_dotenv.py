@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.admin.common.dotenv_file import restore_dotenv, set_dotenv
+from hermes_memory_pgvector.admin.common.file_replacing import replace_file
 from hermes_memory_pgvector.config.sources import read_dotenv
 from hermes_memory_pgvector.domain.errors import ConfigurationError
 
@@ -56,6 +58,14 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / ".env").symlink_to("real")
     set_dotenv(tmp_path, {NAME: "x"})
     assert (tmp_path / ".env").is_symlink() and "=x" in (tmp_path / "real").read_text(encoding="utf-8")
+
+
+def test_no_device_or_pipe_is_replaced_by_a_file(tmp_path: Path) -> None:
+    """A link may lead to /dev/null, which root would replace for the whole machine."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="no regular file"):
+        replace_file(tmp_path / "pipe", b"A=1")
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_what_cannot_stand_there_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 import time
@@ -16,7 +17,12 @@ _POLL_S = 0.05
 
 
 def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
-    """Put `data` at `path` in one step, keeping owner and, unless another `mode` is given, mode. Raises OSError."""
+    """Put `data` at `path` in one step, keeping owner and, unless another `mode` is given, mode.
+
+    Raises OSError, also where a device or pipe stands there: a link may lead to /dev/null.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is no regular file")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from datetime import timedelta
 
-from ...capture.mirror import Mirror
+from ...capture.mirror import Mirror, read_memory_file
 from ...config.settings import Settings
 from ...domain.errors import DimensionMismatch, HermesPgvectorError, SchemaNotApplied, UpgradeNeeded
 from ...domain.redaction import mask_dsn
@@ -255,11 +255,12 @@ def _removals(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Chec
     for name in MEMORY_FILES.values():
         path = context.home / "memories" / name
         try:
-            path.read_bytes()
+            read_memory_file(path)
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as exc:
-            yield fail("memory files", f"{path} cannot be read: {exc.strerror or exc}", "let this user read it")
+            said = f"{path} cannot be read: {exc.strerror or exc}"
+            yield fail("memory files", said, "let it be a file that this user can read")
     lost = held_removals(conn)
     for each in lost:
         own = each.origin == mirror.origin

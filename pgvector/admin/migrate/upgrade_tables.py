@@ -20,7 +20,7 @@ from ...domain.errors import ConfigurationError, DeadlineExceeded
 from ...domain.types import EmbeddingSpace, Store
 from ...store.connection import DeadlineConnection, translated
 from ...store.memories import note_actor
-from ...store.schema import has_foreign_tables
+from ...store.schema import check_upgradable, has_foreign_tables
 from ...store.sql import query
 from ...store.vectors import STORES, record_space
 from ..common import session_locks
@@ -43,10 +43,6 @@ THEIRS = {
     "memory_agent_edges": "parent_identity",
     "memory_maintenance_log": "operation",
     "v_agent_memory": "agent_identity",
-}
-NEEDED: dict[Store, frozenset[str]] = {
-    "memories": frozenset({"id", "agent_identity", "target", "content", "created_at", "updated_at", "metadata"}),
-    "turns": frozenset({"id", "session_id", "agent_identity", "role", "content", "ts", "metadata"}),
 }
 _VECTOR = (
     "CASE WHEN vector_norm(o.embedding) = 0 THEN NULL WHEN abs(vector_norm(o.embedding) - 1) < 0.001 THEN o.embedding "
@@ -119,7 +115,7 @@ Advance = Callable[[int], None]
 def look(conn: DeadlineConnection) -> ForeignTables | None:
     """Return the other program's tables, in the place of ours or aside while an upgrade is under way; None without any.
 
-    Raises ConfigurationError where tables of these names are not that program's either.
+    Raises StrangeTables where tables of these names are not that program's either.
     """
     with translated():
         if (begun := under_way(conn)) is None and not has_foreign_tables(conn):
@@ -128,16 +124,8 @@ def look(conn: DeadlineConnection) -> ForeignTables | None:
         stores = {table: store for store, table in ROWS.items()}
         found = [row for row in _relations(conn, schema) if row.name in stores]
         for row in found:
-            _check_columns(stores[row.name], row)
+            check_upgradable(row.name, row.columns)
         return ForeignTables.of([_examine(conn, schema, stores[row.name], row) for row in found])
-
-
-def _check_columns(store: Store, table: Any) -> None:
-    if lacking := NEEDED[store] - set(table.columns):
-        raise ConfigurationError(
-            f"the table {table.name} here is neither ours nor of the other hermes-memory-pgvector: it has "
-            f"no column {', '.join(sorted(lacking))}; use another database, or rename that table"
-        )
 
 
 def _examine(conn: DeadlineConnection, schema: str, store: Store, table: Any) -> _ForeignTable:

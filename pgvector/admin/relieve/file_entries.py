@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...capture.mirror import DELIMITER
+from ...capture.mirror import DELIMITER, read_memory_file
 from ...domain.errors import ConfigurationError
 from ...domain.types import MEMORY_FILES
 from ..common.file_replacing import locked, write_file
@@ -63,11 +63,13 @@ def read_file(home: Path, target: str) -> MemoryFile:
     """
     path = home / "memories" / MEMORY_FILES[target]
     try:
-        written_at, data = path.stat().st_mtime, path.read_bytes()
+        written_at, data = path.stat().st_mtime, read_memory_file(path)
     except (FileNotFoundError, NotADirectoryError):
         written_at, data = 0.0, b""
     except OSError as exc:
-        raise ConfigurationError(f"{path} cannot be read: {exc.strerror or exc}; let this user read it") from exc
+        raise ConfigurationError(
+            f"{path} cannot be read: {exc.strerror or exc}; let it be a file that this user can read"
+        ) from exc
     try:
         text = io.StringIO(data.decode("utf-8"), newline=None).read()
     except UnicodeDecodeError as exc:

@@ -31,9 +31,11 @@ add_themes = argument(
     default=[],
 )
 
+add_replace = argument("--replace", "replace FILE, in one step, when the new one is whole")
+
 
 def _export_theme(args: argparse.Namespace, home: Path) -> int:
-    args.themes, args.since, args.until, args.replace = [args.theme], None, None, False
+    args.themes, args.since, args.until = [args.theme], None, None
     return _export(args, home)
 
 
@@ -124,11 +126,14 @@ def show_arrivals(arrivals: IngestResult, *, dry_run: bool) -> None:
 
 
 def _renamed(pairs: list[str]) -> dict[str, str]:
-    split = [pair.rpartition("=") for pair in pairs]
-    for pair, (old, _, new) in zip(pairs, split, strict=True):
+    renamed: dict[str, str] = {}
+    for pair in pairs:
+        old, _, new = pair.rpartition("=")
         if not old or not new.strip():
             raise WrongUsage(f"--rename {pair}: write OLD=NEW")
-    return {old: new for old, _, new in split}
+        if renamed.setdefault(old, new) != new:
+            raise WrongUsage(f"--rename gives {old!r} two names, {renamed[old]!r} and {new!r}: take one out")
+    return renamed
 
 
 EXPORT = Command(
@@ -143,7 +148,7 @@ EXPORT = Command(
         argument("--since WHEN", "turns said and memories last confirmed from then on: 2026-05-03, 7d, yesterday"),
         argument("--until WHEN", "... before then; of a day, month or year, to its end"),
         argument("--vectors", "with the embeddings, which need not be made again then"),
-        argument("--replace", "replace FILE, in one step, when the new one is whole"),
+        add_replace,
         add_login,
     ],
 )
@@ -160,6 +165,7 @@ EXPORT_THEME = Command(
             type=Path,
         ),
         argument("--vectors", "with the embeddings"),
+        add_replace,
         argument("theme THEME", "its name"),
         add_login,
     ],

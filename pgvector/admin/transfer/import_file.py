@@ -66,7 +66,8 @@ class ImportOptions:
         """Return the theme that rows of a theme of the file go to; None where they are not wanted."""
         if self.themes and not any(self.means(name, theme) for name in self.themes):
             return None
-        return next((new for old, new in self.renamed.items() if self.means(old, theme)), theme)
+        meant = (new for old, new in self.renamed.items() if self.means(old, theme))
+        return self.renamed.get(theme) or next(meant, theme)
 
 
 @dataclass(frozen=True)
@@ -103,11 +104,13 @@ class Import:
 def import_file(conn: DeadlineConnection, path: Path | None, options: ImportOptions) -> Import:
     """Take in an export; without a path from stdin. A file is read through and checked before anything is written.
 
+    A pipe, such as a shell's <(...), gives its bytes once: it is taken in as they come, as stdin is.
+
     Raises ConfigurationError when it is no export, or damaged; what a stream brought before that was seen is kept.
     Raises InvalidArgument for a theme that a file does not hold.
     """
     total = 0
-    if path is not None:
+    if path is not None and not _is_pipe(path):
         with _opened(path) as stream:
             total = _check(stream, salvage=options.salvage)
         if options.asked():
@@ -129,6 +132,13 @@ def import_file(conn: DeadlineConnection, path: Path | None, options: ImportOpti
             log(conn, "import", {"file": path.name if path else "-", "made_at": header.made_at}, arrivals.for_log())
     absent = options.absent(reader.themes)
     return Import(header, arrivals, reader.malformed, damage, fits, tuple(sorted(reader.themes)), absent)
+
+
+def _is_pipe(path: Path) -> bool:
+    try:
+        return path.is_fifo()
+    except OSError:  # told where it is opened
+        return False
 
 
 def _check_asked(stream: BinaryIO, options: ImportOptions) -> None:

@@ -33,7 +33,9 @@ def private_output(path: Path, *, replace: bool = False) -> Iterator[ByteSink]:
     cannot be written.
     """
     if not replace and os.path.lexists(path):
-        raise ConfigurationError(f"{path} exists; name a new file")
+        raise ConfigurationError(f"{path} exists; name a new file, or have it replaced by --replace")
+    if path.exists() and not path.is_file():
+        raise ConfigurationError(f"{path} is no regular file, and is not replaced; leave FILE out to write to stdout")
     with _explained(path):
         handle, made = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     with _explained(path), _removed_at_the_end(made):
