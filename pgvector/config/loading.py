@@ -15,6 +15,7 @@ from .settings import ENV_PREFIX, EXPRESSIONS, FIELDS, KNOWN_ENV, SECTION, Field
 
 _BY_KEY = {field.key: field for field in FIELDS}
 _BY_ENV = {field.env: field for field in FIELDS}
+_VARIABLE = re.compile(r"\$\{([^}]+)\}")
 # Settings of the other provider of this name, which a config.yaml may still hold.
 _OF_OTHERS = {"hybrid_search": "recall always goes by meaning and by words; take it out"}
 
@@ -26,15 +27,21 @@ class Loaded(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def load(section: object, environ: Mapping[str, str], form: Mapping[str, object] | None = None) -> Loaded:
+def load(
+    section: object,
+    environ: Mapping[str, str],
+    form: Mapping[str, object] | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Loaded:
     """Return settings from the file's section with the host's form and the environment over it; never raises.
 
+    What the file says may refer to `variables` (default: `environ`) by ${NAME}, as everywhere in the host's file.
     `section` is whatever YAML gave, `form` what the desktop's form saved; there a blank says nothing. A value that
     cannot be used leaves the default (or, if it came from the form or the environment, what stands below it) in place
     and adds one warning; a key that does not exist adds one, too. No warning contains the text of a free-text setting,
     which may be a password.
     """
-    found = _Found()
+    found = _Found(environ if variables is None else variables)
     found.take_section(section)
     found.take_form(form or {})
     found.take_environment(environ)
@@ -50,7 +57,8 @@ def load(section: object, environ: Mapping[str, str], form: Mapping[str, object]
 class _Found:
     """Settings from one source after the other, and what was wrong there."""
 
-    def __init__(self) -> None:
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._variables = variables
         self.values: dict[str, Any] = {}
         self.warnings: list[str] = []
 
@@ -65,7 +73,21 @@ class _Found:
             if field is None:
                 self.warnings.append(f"{SECTION}: unknown setting {_shown_key(key)}, ignored; {_advice(key)}")
             elif raw is not None:
-                self._take(field, raw, f"{SECTION}.{field.key}")
+                origin = f"{SECTION}.{field.key}"
+                self._take(field, self._filled_in(field, raw, origin), origin)
+
+    def _filled_in(self, field: Field, raw: object, origin: str) -> object:
+        """Return a text of the file with the variables in it; one that is not set stays as it is written."""
+        if isinstance(raw, list):
+            return [self._filled_in(field, each, origin) for each in raw]
+        if not isinstance(raw, str) or "${" not in raw or field.form == EXPRESSIONS:
+            return raw
+        filled = _VARIABLE.sub(lambda found: self._variables.get(found[1], found[0]), raw)
+        if any(name not in self._variables for name in _VARIABLE.findall(raw)):
+            self.warnings.append(
+                f"{origin}: it refers to a variable that is not set, and stands as it is written; set that in .env"
+            )
+        return filled
 
     def take_form(self, form: Mapping[str, object]) -> None:
         """Take what the form saved; names that are not ours may stand there."""

@@ -21,6 +21,8 @@ _T = TypeVar("_T")
 # What each file held, and its time, size and inode then.
 _cache: dict[str, tuple[tuple[int, int, int], Any]] = {}
 
+# Two of them could mean another database than the one that was named, or more deleted.
+_DECISIVE = ("dsn", "read_dsn", "embedded_dir", "retention")
 _ASSIGNED = re.compile(r"\s*(?:export\s+)?(\w+)\s*=(.*)", re.ASCII | re.DOTALL)
 
 
@@ -88,7 +90,15 @@ def _parse_config(path: Path, raw: bytes) -> tuple[object, list[str]]:
         return None, [f"{path} cannot be read without PyYAML; run `pip install PyYAML`"]
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        config = yaml.load(raw.decode("utf-8-sig"), Loader=loader)
+        document = loader(raw.decode("utf-8-sig"))
+        try:
+            node = document.get_single_node()
+            twice = _named_twice(node)  # before aliases are merged in
+            config = None if node is None else document.construct_document(node)
+        finally:
+            document.dispose()
+        if twice:
+            return None, [f"{path}: {twice}; settings from it are not used until one of them is taken out"]
     except yaml.YAMLError as error:
         return None, [f"{path} is not valid YAML{yaml_place(error)}; settings from it are not used until that is fixed"]
     except UnicodeDecodeError as error:
@@ -106,6 +116,22 @@ def _parse_config(path: Path, raw: bytes) -> tuple[object, list[str]]:
             return None, [f"{path}: {at} must be a mapping of names to values; settings from it are not used"]
         level, at = level.get(name), name
     return level, []
+
+
+def _named_twice(node: Any) -> str:
+    """Return which name that decides on the database stands twice on the way to our settings; "" where none does.
+
+    YAML takes the last one without a word.
+    """
+    for level, decisive in (("", ("plugins",)), ("plugins.", ("pgvector",)), ("plugins.pgvector.", _DECISIVE)):
+        values: dict[str, Any] = {}
+        for key, value in node.value if getattr(node, "id", "") == "mapping" else ():
+            name = key.value if isinstance(key.value, str) else ""
+            if name in values and name in decisive:
+                return f"{level}{name} stands in it twice, the second time in line {key.start_mark.line + 1}"
+            values[name] = value
+        node = values.get(decisive[0])
+    return ""
 
 
 def _parse_form(path: Path, raw: bytes) -> dict[str, object]:

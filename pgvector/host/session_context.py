@@ -191,9 +191,11 @@ def load_settings(config: Mapping[str, Any] | None, home: Path) -> Loaded:
     section, unreadable = (config, []) if config is not None else read_section(home)
     if unreadable:
         raise ConfigurationError("; ".join(unreadable))
-    loaded = load(section, environment(home), read_form(home) if config is None else None)
+    environ = environment(home)
+    loaded = load(section, environ, read_form(home) if config is None else None, environ | read_dotenv(home, ""))
     if isinstance(section, Mapping) and section.get("dsn") not in (None, "") and not loaded.settings.dsn:
-        raise ConfigurationError("; ".join(loaded.warnings) + "; memory stays off rather than use another database")
+        why = "; ".join(loaded.warnings) or "plugins.pgvector.dsn holds nothing but blanks"
+        raise ConfigurationError(f"{why}; memory stays off rather than use another database")
     return loaded._replace(settings=_with_directory(loaded.settings, home))
 
 

@@ -33,6 +33,10 @@ def _start(home: Path, config: str) -> PgvectorMemoryProvider:
         "plugins:\n\tpgvector: {}\n",
         "plugins: {pgvector: {dsn: [1, 2]}}\n",
         "plugins: {pgvector: {dsn: {host: db}}}\n",
+        "plugins: {pgvector: {dsn: '  '}}\n",
+        "plugins:\n  pgvector:\n    dsn: host=db\n  pgvector:\n    dims: 384\n",
+        "plugins:\n  pgvector:\n    dsn: host=db\nplugins:\n  enabled: [pgvector]\n",
+        "plugins:\n  pgvector:\n    dsn: host=db\n    dsn:\n",
     ],
 )
 def test_trap_12_a_broken_file_never_means_another_database(
@@ -47,6 +51,23 @@ def test_trap_12_a_broken_file_never_means_another_database(
     assert "doctor" in called(provider, "recall_memory", {"query": "atlas"})["error"]
     (said,) = records(logging.WARNING)
     assert "config.yaml" in said or "plugins.pgvector.dsn" in said
+
+
+def test_trap_12_a_file_may_refer_to_variables_as_the_hosts_other_settings_do(
+    home: Path, dsn: str, records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also to those of .env that are no settings of ours; what an alias brings in is no second name."""
+    (home / ".env").write_text(f'MEMORY_DATABASE="{dsn}"\n')
+    monkeypatch.setenv("WORDS", "384")
+    provider = _start(
+        home,
+        "all: &all {dims: 768, sync_turns: false}\n"
+        "plugins:\n  pgvector:\n    <<: *all\n    dsn: ${MEMORY_DATABASE}\n    dims: ${WORDS}\n",
+    )
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    landed(provider)
+    assert Database(dsn).themes_of_memory("Atlas is blue") == ["default"]
+    assert records(logging.WARNING) == []
 
 
 @pytest.mark.parametrize("config", ["", "memory: {provider: pgvector}\n", "plugins:\n", "plugins: {pgvector: }\n"])

@@ -193,6 +193,19 @@ def test_the_environment_wins_over_the_file() -> None:
     assert (settings.prefetch_limit, settings.dsn) == (9, "host=a")
 
 
+def test_a_variable_that_is_not_set_stands_as_it_is_written_and_is_told_without_its_text() -> None:
+    section = {
+        "dsn": f"host=${{HOST}} password=${{{PASSWORD}}}",
+        "default_theme": "${THEME}",
+        "mask_patterns": ["[${HOST}]+"],
+    }
+    settings, warnings = load(section, {"HOST": "db", "THEME": "sales"})
+    assert settings.dsn == f"host=db password=${{{PASSWORD}}}" and settings.default_theme == "sales"
+    assert settings.mask_patterns == ("[${HOST}]+",)
+    (warning,) = warnings
+    assert "plugins.pgvector.dsn" in warning and "not set" in warning and PASSWORD not in warning
+
+
 def test_an_unusable_environment_value_leaves_the_file_s() -> None:
     settings, warnings = load({"dims": 384}, {"HERMES_PGVECTOR_DIMS": "many"})
     assert settings.dims == 384
