@@ -145,6 +145,33 @@ def test_need_17_ages_are_the_servers(process: Make, dsn: str, monkeypatch: pyte
     assert run(retention) == DAYS - 180
 
 
+@pytest.mark.parametrize("ahead", [True, False], ids=["a year ahead", "put right again"])
+def test_need_17_a_clock_that_is_wrong_for_a_day_deletes_nothing(process: Make, dsn: str, ahead: bool) -> None:
+    """The clock of Postgres was set: what was noted before is a year old, or a year in the future."""
+    day = replace(FAST, grace_s=86_400.0)
+    fill(dsn, "marketing")
+    retention = process("marketing=180", pacing=day)
+    run(retention)
+    announced_long_ago(dsn)
+    assert run(retention) == DAYS - 180, "as on every day"
+    fill(dsn, "marketing", days=10)
+    with psycopg.connect(dsn) as conn:
+        conn.execute("UPDATE conversations SET ts = ts - interval '365 days'" if ahead else "SELECT 1")
+        conn.execute(
+            "UPDATE hermes_retention SET announced_at = announced_at + %(by)s * interval '365 days',"
+            " begun_at = begun_at + %(by)s * interval '365 days', ended_at = ended_at + %(by)s * interval '365 days'",
+            {"by": -1 if ahead else 1},
+        )
+    left = turns(dsn, "marketing")
+    assert run(retention) == 0 and run(process("marketing=180", pacing=day)) == 0
+    assert turns(dsn, "marketing") == left
+    with psycopg.connect(dsn) as conn:
+        conn.execute("UPDATE conversations SET ts = ts - interval '365 days' WHERE ts > now() - interval '100 days'")
+    run(retention)
+    announced_long_ago(dsn)  # it stood so for a day: it is right
+    assert run(retention) > 0
+
+
 def test_need_03_two_processes_share_the_work_and_one_is_at_it(process: Make, dsn: str) -> None:
     fill(dsn, "marketing", per_day=5)
     one, other = process("marketing=180"), process("marketing=180")

@@ -21,6 +21,7 @@ _query = partial(query, package=__package__)
 
 FIRST = (datetime(1, 1, 1, tzinfo=UTC), 0)
 LAST = (datetime(9999, 12, 31, tzinfo=UTC), 0)
+_CLOCK_STEP_S = 60.0  # of a clock that is kept right
 Mark = tuple[datetime, int]  # a place in the order of turns: time and id
 
 
@@ -59,7 +60,7 @@ class Aged:
     """The oldest turn of a theme, and how its retention stands.
 
     `policy` is the announced one, `ripe` says that it waited long enough, `recent` that it was carried out lately,
-    `held` that another process is at it.
+    `held` that another process is at it, `stood_s` for how long nothing was noted of it (None: nothing ever was).
     """
 
     theme: str
@@ -68,6 +69,11 @@ class Aged:
     held: bool
     ripe: bool
     recent: bool
+    stood_s: float | None
+
+    def is_steady(self, most_s: float) -> bool:
+        """Return False when the server's clock may have been set since something was noted, more than `most_s` ago."""
+        return self.stood_s is not None and -_CLOCK_STEP_S <= self.stood_s <= most_s
 
     @property
     def due(self) -> bool:
@@ -105,7 +111,7 @@ def aged(conn: DeadlineConnection, me: UUID, *, grace_s: float, every_s: float) 
 
 
 def announce(conn: DeadlineConnection, policies: Mapping[str, str]) -> None:
-    """Note from when on a theme's policy, by its theme, is known; one that is noted already is left alone."""
+    """Note that each theme's policy, by its theme, is known from now on."""
     row = {"themes": list(policies), "policies": list(policies.values()), "now": clock(conn)[0]}
     conn.execute(_query("announce_retention"), row)
 
@@ -120,13 +126,16 @@ def claim(
     lease_s: float,
     grace_s: float,
     every_s: float,
+    most_s: float,
 ) -> datetime | None:
     """Keep other processes from a theme for `lease_s`; return from when its turns are kept.
 
-    None when there is nothing to do: another policy was announced, another process is at it, or was lately.
+    None when there is nothing to do: another policy was announced, another process is at it, or was lately; or nobody
+    was for `most_s`.
     """
     asked = {"me": me, "theme": theme, "policy": policy, "days": days, "lease_s": lease_s, "now": clock(conn)[0]}
-    row = conn.execute(_query("claim_retention"), asked | {"grace_s": grace_s, "every_s": every_s}).fetchone()
+    waits = {"grace_s": grace_s, "every_s": every_s, "most_s": most_s}
+    row = conn.execute(_query("claim_retention"), asked | waits).fetchone()
     return None if row is None else row.before_at
 
 

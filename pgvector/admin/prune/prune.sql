@@ -118,7 +118,8 @@ WITH RECURSIVE themes(theme) AS (
 SELECT t.theme, extract(epoch FROM now() - oldest.ts)::float8 AS age_s, r.policy,
        coalesce(r.held_until > now() AND r.held_by <> %(me)s::uuid, false) AS held,
        coalesce(r.announced_at <= now() - make_interval(secs => %(grace_s)s), false) AS ripe,
-       coalesce(r.ended_at > now() - make_interval(secs => %(every_s)s) AND r.ended_at >= r.begun_at, false) AS recent
+       coalesce(r.ended_at > now() - make_interval(secs => %(every_s)s) AND r.ended_at >= r.begun_at, false) AS recent,
+       extract(epoch FROM now() - greatest(r.announced_at, r.begun_at, r.ended_at))::float8 AS stood_s
   FROM themes AS t
  CROSS JOIN LATERAL (SELECT c.ts FROM conversations AS c
                       WHERE c.agent_identity = t.theme AND c.ts > '-infinity' ORDER BY c.ts LIMIT 1) AS oldest
@@ -130,7 +131,8 @@ SELECT t.theme, extract(epoch FROM now() - oldest.ts)::float8 AS age_s, r.policy
 SELECT t.theme, extract(epoch FROM now() - oldest.ts)::float8 AS age_s, r.policy,
        coalesce(r.held_until > now() AND r.held_by <> %(me)s::uuid, false) AS held,
        coalesce(r.announced_at <= now() - make_interval(secs => %(grace_s)s), false) AS ripe,
-       coalesce(r.ended_at > now() - make_interval(secs => %(every_s)s) AND r.ended_at >= r.begun_at, false) AS recent
+       coalesce(r.ended_at > now() - make_interval(secs => %(every_s)s) AND r.ended_at >= r.begun_at, false) AS recent,
+       extract(epoch FROM now() - greatest(r.announced_at, r.begun_at, r.ended_at))::float8 AS stood_s
   FROM unnest(hermes_themes_of(current_user)) AS t(theme)
  CROSS JOIN LATERAL (SELECT c.ts FROM conversations AS c
                       WHERE c.agent_identity = t.theme AND c.ts > '-infinity' ORDER BY c.ts LIMIT 1) AS oldest
@@ -138,21 +140,22 @@ SELECT t.theme, extract(epoch FROM now() - oldest.ts)::float8 AS age_s, r.policy
  WHERE oldest.ts < now();
 
 -- name: announce_retention
--- A policy that is new to a theme begins to wait.
+-- A policy that is new to a theme begins to wait, and one after which the clock was set.
 INSERT INTO hermes_retention (agent_identity, policy, announced_at)
 SELECT theme, policy, %(now)s FROM unnest(%(themes)s::text[], %(policies)s::text[]) AS given(theme, policy)
 ON CONFLICT (agent_identity) DO UPDATE
-   SET policy = excluded.policy, announced_at = excluded.announced_at, begun_at = NULL, ended_at = NULL, deleted = 0, held_until = NULL
- WHERE hermes_retention.policy <> excluded.policy;
+   SET policy = excluded.policy, announced_at = excluded.announced_at, begun_at = NULL, ended_at = NULL, deleted = 0, held_until = NULL;
 
 -- name: claim_retention
--- Nobody else works on the theme for a while. A run that somebody else has not ended is gone on with.
+-- Nobody else works on the theme for a while. A run that somebody else has not ended is gone on with. Not where the clock
+-- was set since the last time.
 UPDATE hermes_retention
    SET held_by = %(me)s, held_until = %(now)s::timestamptz + make_interval(secs => %(lease_s)s),
        begun_at = CASE WHEN begun_at > coalesce(ended_at, '-infinity') THEN begun_at ELSE %(now)s END,
        deleted = CASE WHEN begun_at > coalesce(ended_at, '-infinity') THEN deleted ELSE 0 END
  WHERE agent_identity = %(theme)s AND policy = %(policy)s
    AND announced_at <= %(now)s::timestamptz - make_interval(secs => %(grace_s)s)
+   AND greatest(announced_at, begun_at, ended_at) >= %(now)s::timestamptz - make_interval(secs => %(most_s)s)
    AND (held_until IS NULL OR held_until < %(now)s::timestamptz OR held_by = %(me)s)
    AND (ended_at IS NULL OR ended_at < %(now)s::timestamptz - make_interval(secs => %(every_s)s) OR begun_at > ended_at)
 RETURNING %(now)s::timestamptz - make_interval(days => %(days)s) AS before_at;

@@ -25,6 +25,7 @@ from . import old_turns as store
 
 logger = logging.getLogger(__name__)
 
+_LEAST_STEADY_S = 7 * 86_400.0
 EVERY_S = 86_400.0  # between two runs over the same theme, whichever process makes them
 
 
@@ -96,10 +97,13 @@ class Retention:
                 return pacing.look_s / 12
             old = self._exceeding(aged)
             new = {each.theme: period for each, period in old if each.policy != str(period)}
-            if new:
-                store.announce(conn, {theme: str(period) for theme, period in new.items()})
+            # The server may have stood still, or its clock is wrong for the moment, and deletes what is young: wait.
+            odd = {each.theme: period for each, period in old if not each.is_steady(_steady_s(period))}
+            if waiting := new | odd:
+                store.announce(conn, {theme: str(period) for theme, period in waiting.items()})
         self._tell(new)
-        self._due.extend(_Due(each.theme, period) for each, period in old if each.theme not in new and each.due)
+        self._tell_odd([theme for theme in odd if theme not in new])
+        self._due.extend(_Due(each.theme, period) for each, period in old if each.theme not in waiting and each.due)
         return pacing.pause_s if self._due else pacing.look_s
 
     def _aged(self, conn: DeadlineConnection) -> list[store.Aged] | None:
@@ -130,6 +134,7 @@ class Retention:
                 lease_s=pacing.lease_s,
                 grace_s=pacing.grace_s,
                 every_s=pacing.every_s,
+                most_s=_steady_s(due.period),
             )
             if before is not None:
                 old = store.Old(due.theme, (before, 0), due.period.roles)
@@ -167,11 +172,28 @@ class Retention:
             new[theme].days,
         )
 
+    def _tell_odd(self, themes: list[str]) -> None:
+        if themes:
+            logger.info(
+                "hermes-pgvector: old turns of %d themes are kept for %d hours more: nothing of them was deleted for "
+                "long, or the clock of Postgres was set",
+                len(themes),
+                round(self._pacing.grace_s / 3600),
+            )
+
     def _tell_end(self) -> None:
         turns, themes = self._run
         self._run = (0, 0)
         if turns:
             logger.info("hermes-pgvector: %d old turns of %d themes were deleted, as `retention` says", turns, themes)
+
+
+def _steady_s(period: RetentionPeriod) -> float:
+    """Return for how long nothing may have been deleted, by the clock, for that to be believed.
+
+    Agents that seldom run, and themes that are seldom spoken in, leave gaps as well, and only wait a day then.
+    """
+    return max(_LEAST_STEADY_S, period.days * 86_400 / 4)
 
 
 def _record(conn: DeadlineConnection, due: _Due, deleted: int) -> None:
