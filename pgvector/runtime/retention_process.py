@@ -18,7 +18,7 @@ from ..domain.commandline import command_of
 logger = logging.getLogger(__name__)
 
 _OPERATOR = "admin.prune.retention"
-ANSWER = "hermes-pgvector retention: "  # how the process begins an answer; what else is said there may be anybody's
+ANSWER = "old turns, answer: "  # how the process begins an answer; what else is said there may be anybody's
 _LOOK_S = 0.25  # at whether the process has answered
 _BEGIN_AGAIN_S = 600.0  # after one that ended by itself: what it was at is free again then
 _ENDED = "hermes-pgvector: the process that deletes old turns, as the setting `retention` says, has ended: "
