@@ -1,30 +1,52 @@
-"""What uvicorn lets a client do for as long as it likes: send the headers of a request."""
+"""What uvicorn lets clients do as they like: take long to send the headers of a request, and open connections."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol  # which bounds how large headers are; httptools does not
 
 HEADERS_S: Final = 20.0  # uvicorn's own limit, of 5 s, is for a connection on which nothing arrives after an answer
+BACKLOG: Final = 64  # connections that are taken at once, before any of them is looked at
+_CONNECTIONS_MOST: Final = 1000
+
+
+def _connections_most() -> int:
+    """Return how many connections may be open: half of the files of this process are for the memory itself."""
+    with contextlib.suppress(ImportError):  # on Windows
+        import resource
+
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if files != resource.RLIM_INFINITY:
+            return min(_CONNECTIONS_MOST, files // 2)
+    return _CONNECTIONS_MOST
 
 
 class HeaderDeadline(H11Protocol):
-    """A connection that is closed where the next request's headers take longer than `headers_s`."""
+    """A connection that is closed where the next request's headers take longer than `headers_s`.
+
+    Of more than `most` connections the one that has asked nothing for longest is closed for a new one.
+    """
 
     headers_s = HEADERS_S
+    most = _connections_most()
     _late: asyncio.TimerHandle | None = None
+    _quiet_since = 0.0
 
     def connection_made(self, transport: Any) -> None:
-        """Expect a request."""
+        """Expect a request, in the place of another client where there are too many."""
         super().connection_made(transport)
+        self._quiet_since = self.loop.time()
+        self._make_room()
         self._expect()
 
     def data_received(self, data: bytes) -> None:
         """Take what arrives; what is no whole request yet has so long to be one."""
         super().data_received(data)
         if self._is_asked():
+            self._quiet_since = self.loop.time()
             self._expect_no_more()
         else:
             self._expect()
@@ -37,6 +59,14 @@ class HeaderDeadline(H11Protocol):
     def _is_asked(self) -> bool:
         """Return whether a request is being answered."""
         return self.cycle is not None and not self.cycle.response_complete
+
+    def _make_room(self) -> None:
+        if len(self.connections) <= self.most:
+            return
+        quiet = [each for each in self.connections if isinstance(each, HeaderDeadline) and not each._is_asked()]
+        longest = min(quiet, key=lambda each: each._quiet_since)
+        self.connections.discard(longest)  # now, for more than one may come before it is told that it is closed
+        longest.transport.abort()
 
     def _expect(self) -> None:
         if self._late is None:

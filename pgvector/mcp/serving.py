@@ -164,14 +164,19 @@ def serve_http(served: Served, host: str, port: int, guard: Callable[[AsgiApp], 
     _log_to_stderr()
     import uvicorn
 
-    from .header_deadline import HeaderDeadline
+    from .header_deadline import BACKLOG, HeaderDeadline
 
     with _listening(host, port) as listener, contextlib.suppress(KeyboardInterrupt):
         app = http_app(served, guard)
         shown = f"[{host}]" if ":" in host else host
         print(f"serving {served.home} at http://{shown}:{port}/mcp; Ctrl-C ends it", file=sys.stderr, flush=True)
         config = uvicorn.Config(
-            app, http=HeaderDeadline, log_config=None, access_log=False, timeout_graceful_shutdown=_LEAVE_S
+            app,
+            http=HeaderDeadline,
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=_LEAVE_S,
+            backlog=BACKLOG,
         )
         uvicorn.Server(config).run(sockets=[listener])
     close_all()

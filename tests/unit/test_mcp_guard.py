@@ -7,6 +7,8 @@ import contextlib
 import json
 import logging
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -305,6 +307,47 @@ def test_a_request_that_takes_long_is_answered_all_the_same(home: Path) -> None:
         timer.start()
         assert httpx.post(server.url, content=b"12345", timeout=60).json()["bytes"] == 5
         timer.join()
+
+
+class _Few(HeaderDeadline):
+    headers_s = 600.0
+    most = 5
+
+
+def test_connections_without_end_keep_nobody_out(home: Path) -> None:
+    """They would take the files that the process needs to write memories down."""
+    released = threading.Event()
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        while scope["type"] != "lifespan" and scope["path"] == "/slow" and not released.is_set():
+            await asyncio.sleep(0.05)
+        await tell(scope, receive, send)
+
+    guard = HttpGuard(slow, TokenFile(home), listen="127.0.0.1")
+    with AsgiServer(guard, _Few) as server, ExitStack() as wires:
+        address = ("127.0.0.1", server.port)
+        asking = wires.enter_context(socket.create_connection(address, timeout=60))
+        asking.sendall(b"POST /slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx")
+        for began in (b"", b"POST / HTTP/1.1\r\nHo"):
+            opened = [wires.enter_context(socket.create_connection(address, timeout=60)) for _ in range(30)]
+            for wire in opened:
+                with contextlib.suppress(OSError):
+                    wire.sendall(began)
+            assert httpx.post(server.url, content=b"12345", timeout=60).json()["bytes"] == 5
+            with contextlib.suppress(ConnectionError):
+                assert opened[0].recv(1) == b"", "the one that was quiet for longest is closed"
+        released.set()
+        assert b"200 OK" in asking.recv(65536)
+
+
+@pytest.mark.parametrize(("files", "connections"), [("256", 128), ("64", 32)])
+def test_half_of_the_files_of_a_process_are_for_the_memory(files: str, connections: int) -> None:
+    code = "from hermes_memory_pgvector.mcp.header_deadline import HeaderDeadline; print(HeaderDeadline.most)"
+    command = ["sh", "-c", f'ulimit -n {files} && exec "$@"', "sh", sys.executable, "-P", "-c", code]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.stdout.strip() == str(connections), done.stderr
 
 
 def test_headers_without_end_are_refused(home: Path) -> None:
