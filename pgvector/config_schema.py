@@ -56,7 +56,7 @@ CONFIG_SCHEMA = ProviderConfigSchema(
             "prefetch_limit",
             "Memories recalled before a turn",
             KIND_NUMBER,
-            description="Most memories put before a turn without asking; 0 turns that off",
+            description="Most memories put before a turn without asking; 0 puts none",
             placeholder="as config.yaml says, or the default: 5",
             inline=True,
         ),

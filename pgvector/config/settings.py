@@ -95,7 +95,7 @@ class Settings:
     )
     prefetch_limit: int = _setting(
         5,
-        "Most memories put before a turn without asking; 0 turns that off",
+        "Most memories put before a turn without asking; 0 puts none",
         low=0,
         high=50,
         label="Memories recalled before a turn",
@@ -118,22 +118,22 @@ class Settings:
     )
     hot_tokens: int = _setting(
         180,
-        "Most of the system prompt for what is pinned and for constraints, open questions, decisions and values that "
-        "hold, in tokens; 0 turns that off",
+        "Size limit of the hot block in the system prompt (what is pinned; constraints, open questions, decisions and "
+        "values that hold), in tokens; 0 leaves it out",
         low=0,
         high=4000,
     )
     hot_deadline_s: float = _setting(
-        0.3, "Longest time the first prompt of a session waits for that, in seconds", low=0.01, high=8.0
+        0.3, "Longest time the first prompt of a session waits for the hot block, in seconds", low=0.01, high=8.0
     )
     hot_scope_days: float = _setting(
         14.0,
-        "Days of silence after which a scope has cooled: when the hot block is nearly full, its facts leave that",
+        "Days of silence after which a scope has cooled: when the hot block is nearly full, its facts leave it",
         low=0.01,
         high=3650,
     )
     hot_scope_turns: int = _setting(
-        100, "Turns of the theme without a word of a scope after which that has cooled, too", low=1, high=1000
+        100, "Turns of the theme without a word of a scope after which the scope has cooled, too", low=1, high=1000
     )
     prefetch_recent_sessions: int = _setting(
         1,
@@ -145,8 +145,8 @@ class Settings:
     recall_max_tokens: int = _setting(2000, "Size limit of a recall tool's answer, in tokens", low=200, high=100_000)
     rerank: str = _setting(
         "auto",
-        "What puts the best results in their last order: auto takes the endpoint of rerank_url or, without one, the "
-        "bundled cross-encoder, if that is installed and the question English; off nothing",
+        "Final ranking of the best results: auto asks the endpoint of rerank_url or, without one, the bundled "
+        "cross-encoder if it is installed and the question is English; off leaves the order of the search",
         choices=("auto", "off"),
     )
     rerank_url: str = _setting("", "Base URL of an endpoint with a cross-encoder that reranks the results")
