@@ -67,8 +67,8 @@ class UpgradePlan:
         if self.vectors_lost:
             said.append(f"  vectors are not kept: {self.vectors_lost}; agents embed the texts anew")
         elif self.vectors:
-            of = f", as of {self.model} (embed_model)" if self.model else ""
-            said.append(f"  vectors are kept: {self.vectors:,} of {self.dims} dimensions{of}")
+            of = f", taken for those of {self.model} (embed_model)" if self.model else ""
+            said.append(f"  vectors are kept: {self.vectors:,}, of {self.dims} dimensions{of}")
         if self.roles:
             said.append(f"  roles that get the agents' rights: {', '.join(self.roles)}")
         for old, new in list(self.themes.items())[:_THEMES_SHOWN]:
