@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .endpoint import Endpoint, json_in, parse_url, refusal, with_path
-from .http_client import Deadline, HttpClient
+from .http_client import HttpClient
+from .transport import Deadline
 
 
 @dataclass(frozen=True, slots=True)
