@@ -6,12 +6,18 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
+from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from ..domain.errors import EmbedderError
 
 _T = TypeVar("_T")
 _MAX_AT_ONCE = 8  # more would only wait for a stuck endpoint
+# A thread waits so long for the next call: to wake one takes less than to start one, which whoever asks waits for.
+_LINGER_S = 10.0
+
+_Job = Callable[[Callable[[], None]], None]  # told what to call when its thread can take the next one
 
 
 class Background:
@@ -20,6 +26,7 @@ class Background:
     def __init__(self, name: str) -> None:
         self._name = name
         self._slots = threading.BoundedSemaphore(_MAX_AT_ONCE)
+        self._idle = _Idle()
 
     def submit(self, call: Callable[[], _T]) -> Future[_T] | None:
         """Begin `call`, which may raise EmbedderError; None when too many are under way."""
@@ -27,19 +34,68 @@ class Background:
             return None
         future: Future[_T] = Future()
 
-        def run() -> None:
+        def run(wait: Callable[[], None]) -> None:
             result: list[_T] = []
-            failure = EmbedderError("the call was cancelled")
+            failure: EmbedderError | None = None
             try:
                 result.append(call())
             except EmbedderError as exc:
                 failure = exc
             finally:
-                self._slots.release()  # before anybody knows of the outcome, who may submit the next one
-                future.set_result(result[0]) if result else future.set_exception(failure)
+                # Before anybody knows of the outcome, who may submit the next one.
+                if result or failure:
+                    wait()
+                self._slots.release()
+                if result:
+                    future.set_result(result[0])
+                else:
+                    future.set_exception(failure or EmbedderError("the call was cancelled"))
 
-        threading.Thread(target=run, name=self._name, daemon=True).start()
+        waiting = self._idle.taken()
+        if waiting is not None:
+            waiting.put(run)
+        else:
+            threading.Thread(target=_work, args=(run, self._idle), name=self._name, daemon=True).start()
         return future
+
+
+class _Idle:
+    """The threads that wait for a call, each by the queue it waits at; who waits last is taken first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._queues: list[SimpleQueue[_Job]] = []
+
+    def taken(self) -> SimpleQueue[_Job] | None:
+        """Return where a thread waits, which gets a call now; None where none does."""
+        with self._lock:
+            return self._queues.pop() if self._queues else None
+
+    def add(self, queue: SimpleQueue[_Job]) -> None:
+        """Note that a thread waits."""
+        with self._lock:
+            self._queues.append(queue)
+
+    def left(self, queue: SimpleQueue[_Job]) -> bool:
+        """Return whether a thread may end, which has waited for long: not where it was taken in that moment."""
+        with self._lock:
+            if queue not in self._queues:
+                return False
+            self._queues.remove(queue)
+            return True
+
+
+def _work(job: _Job | None, idle: _Idle) -> None:
+    """Run `job`, and what comes after it."""
+    queue: SimpleQueue[_Job] = SimpleQueue()
+    while job is not None:
+        job(partial(idle.add, queue))
+        job = None  # what it holds may be let go of
+        try:
+            job = queue.get(timeout=_LINGER_S)
+        except Empty:
+            if not idle.left(queue):
+                job = queue.get()
 
 
 def result_by(future: Future[_T], until: float) -> _T:
